@@ -1,0 +1,192 @@
+"""What every config shares: the string argument after the colon, the common sections, the checks. No JAX in here."""
+
+from collections.abc import Mapping
+
+from ml_collections import config_dict
+
+ConfigDict = config_dict.ConfigDict
+
+
+def parse_arg(arg: str | None, **defaults):
+    """Typed options from ``--config=file.py:name=value,flag``.
+
+    Args:
+      arg: text after the colon; None or empty gives the defaults.
+      **defaults: every known option; its type converts the text (a bool may be given as a bare name).
+
+    Returns:
+      A ConfigDict of all options.
+
+    Raises:
+      ValueError: for an unknown option, naming the known ones, or a value of the wrong type.
+    """
+    options = ConfigDict(defaults)
+    for piece in filter(None, (arg or "").split(",")):
+        name, _, text = piece.partition("=")
+        if name not in defaults:
+            raise ValueError(f"unknown config option {name!r}; known are: {', '.join(defaults)}")
+        kind = type(defaults[name])
+        if kind is bool:
+            if text.lower() not in ("", "true", "false", "1", "0"):
+                raise ValueError(f"config option {name}={text!r} must be true or false")
+            options[name] = text.lower() in ("", "true", "1")
+            continue
+        try:
+            options[name] = kind(text)
+        except ValueError:
+            raise ValueError(f"config option {name}={text!r} must be of type {kind.__name__}") from None
+    return options
+
+
+def base_config() -> ConfigDict:
+    """All fields with the paper's MAGRPO settings (arXiv 2508.04652); each config file changes what it needs."""
+    c = ConfigDict()
+    c.seed = 0
+    c.model = "smollm2-135m-instruct"  # bundled name, local folder, .gguf file or hub id
+    c.team = ConfigDict()
+    c.team.agents = ("aux", "main")
+    c.team.models = ()  # one model per agent for a heterogeneous team; empty: config.model for all
+    c.team.mode = "adapters"  # adapters (one shared base) | full (a copy per agent) | frozen
+    c.team.rank = 16
+    c.team.alpha = 32.0  # the low-rank addition is scaled by alpha / rank
+    c.team.targets = ("q", "k", "v", "o", "gate", "up", "down")
+    c.policy = ConfigDict()
+    c.policy.dtype = "float32"  # compute dtype; master weights stay float32
+    c.policy.remat = False  # recompute layers in the backward pass: less memory, more time
+    c.task = ConfigDict()
+    c.task.source = "starter"  # starter | humaneval | path of a JSONL, with an optional slice: humaneval[33:133]
+    c.task.train_split = "train"
+    c.task.eval_source = ""  # empty: the same as source
+    c.task.eval_split = "held_out"
+    c.task.reward = ""  # dotted name of a reward function of your own; empty: the coding reward
+    c.executor = ConfigDict()
+    c.executor.workers = 0  # 0: one less than the cores
+    c.executor.cpu_seconds = 2.0  # per program
+    c.executor.memory_mb = 512  # per program
+    c.executor.min_level = 1  # refuse to run below this isolation level
+    c.sampling = ConfigDict()
+    c.sampling.max_new_tokens = 256
+    c.sampling.temperature = 1.0
+    c.sampling.top_k = 0  # 0 keeps all
+    c.sampling.top_p = 1.0
+    c.sampling.min_p = 0.0
+    c.sampling.max_prompt_tokens = 1024
+    c.sampling.long_prompts = "error"  # error | truncate (on the left, with a warning)
+    c.train = ConfigDict()
+    c.train.steps = 100  # iterations: rollout, credit, update
+    c.train.prompts = 4  # B: problems per iteration
+    c.train.group = 4  # G: samples per agent and problem
+    c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
+    c.train.baseline = "mean"  # mean | leave_one_out | max | none
+    c.train.normalise = False  # divide advantages by the group's standard deviation
+    c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
+    c.train.ratio_level = "token"  # token | sequence
+    c.train.aggregation = "sequence"  # sequence (sum over tokens) | token | sequence_mean
+    c.train.kl_coef = 0.0
+    c.train.kl_kind = "k3"  # k1 | k2 | k3
+    c.train.minibatches = 1  # updates per iteration, each on a share of the problems
+    c.train.prompts_per_microbatch = 1  # groups held in memory together
+    c.train.comlrl_compat = False  # CoMLRL 1.4.3's loss with its quirks, for comparison only
+    c.train.lr = 2e-5
+    c.train.warmup = 0  # updates
+    c.train.decay = "constant"  # constant | linear | cosine, over the updates after the warm-up
+    c.train.weight_decay = 0.0
+    c.train.grad_clip = 1.0  # global norm per agent; 0: off
+    c.eval = ConfigDict()
+    c.eval.every = 0  # iterations between evaluations; 0: only before and after
+    c.eval.samples = 4  # per problem, at the training settings, beside the greedy one
+    c.eval.problems = 0  # problems used for evaluations during training; 0: all (before and after always use all)
+    c.save = ConfigDict()
+    c.save.every = 10  # iterations between checkpoints
+    c.save.keep = 2
+    c.log = ConfigDict()
+    c.log.tensorboard = True
+    c.log.wandb_project = ""  # needs the wandb extra
+    c.log.transcripts_every = 1  # iterations between transcript files; 0: none
+    return c
+
+
+CHOICES = {
+    "team.mode": ("adapters", "full", "frozen"),
+    "policy.dtype": ("float32", "bfloat16", "float16"),
+    "sampling.long_prompts": ("error", "truncate"),
+    "train.joint_mode": ("aligned", "cross"),
+    "train.baseline": ("mean", "leave_one_out", "max", "none"),
+    "train.ratio_level": ("token", "sequence"),
+    "train.aggregation": ("sequence", "token", "sequence_mean"),
+    "train.kl_kind": ("k1", "k2", "k3"),
+    "train.decay": ("constant", "linear", "cosine"),
+}
+# field: (smallest, largest or None)
+RANGES = {
+    "seed": (0, None),
+    "team.rank": (1, None),
+    "executor.workers": (0, None),
+    "executor.cpu_seconds": (0.01, None),
+    "executor.memory_mb": (64, None),
+    "executor.min_level": (1, 3),
+    "sampling.max_new_tokens": (1, None),
+    "sampling.temperature": (0, None),
+    "sampling.top_k": (0, None),
+    "sampling.top_p": (1e-6, 1),
+    "sampling.min_p": (0, 0.999999),
+    "sampling.max_prompt_tokens": (1, None),
+    "train.steps": (1, None),
+    "train.prompts": (1, None),
+    "train.group": (2, None),
+    "train.clip": (0, None),
+    "train.kl_coef": (0, None),
+    "train.minibatches": (1, None),
+    "train.prompts_per_microbatch": (1, None),
+    "train.lr": (0, None),
+    "train.warmup": (0, None),
+    "train.weight_decay": (0, None),
+    "train.grad_clip": (0, None),
+    "eval.every": (0, None),
+    "eval.samples": (1, None),
+    "eval.problems": (0, None),
+    "save.every": (1, None),
+    "save.keep": (1, None),
+    "log.transcripts_every": (0, None),
+}
+
+
+def field(config: Mapping, path: str):
+    """The value at a dotted path."""
+    for name in path.split("."):
+        config = config[name]
+    return config
+
+
+def validate(config: ConfigDict) -> None:
+    """Check every field that can be checked without loading anything.
+
+    Raises:
+      ValueError: one sentence per bad field with its value and what is allowed.
+    """
+    bad = []
+    for path, allowed in CHOICES.items():
+        if field(config, path) not in allowed:
+            bad.append(f"{path}={field(config, path)!r}: allowed are {', '.join(allowed)}")
+    for path, (low, high) in RANGES.items():
+        value = field(config, path)
+        if value != value or value < low or (high is not None and value > high):
+            bad.append(f"{path}={value!r}: allowed is {low} to {high if high is not None else 'any larger number'}")
+    agents, models = config.team.agents, config.team.models
+    if len(set(agents)) != len(agents) or not agents:
+        bad.append(f"team.agents={agents!r}: allowed are one or more different names")
+    if models and len(models) != len(agents):
+        bad.append(f"team.models={models!r}: allowed is one model per agent ({len(agents)}), or none")
+    if config.train.prompts % config.train.minibatches:
+        bad.append(f"train.minibatches={config.train.minibatches}: must divide train.prompts={config.train.prompts}")
+    elif (config.train.prompts // config.train.minibatches) % config.train.prompts_per_microbatch:
+        bad.append(
+            f"train.prompts_per_microbatch={config.train.prompts_per_microbatch}: must divide the "
+            f"{config.train.prompts // config.train.minibatches} problems of a minibatch"
+        )
+    if config.train.normalise and config.train.baseline == "none":
+        bad.append("train.normalise=True: needs a baseline, train.baseline is 'none'")
+    if config.sampling.temperature == 0:
+        bad.append("sampling.temperature=0: training needs samples that differ, allowed is any number above 0")
+    if bad:
+        raise ValueError("the config cannot be used:\n  " + "\n  ".join(bad))

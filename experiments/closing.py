@@ -1,0 +1,102 @@
+"""What a run shows of itself: the plan before it starts, evaluation lines, the closing table, summary and picture."""
+
+import json
+import pathlib
+import time
+
+import jax
+
+from jaxmarl_llm import console, files, metrics, plots
+
+PARTS = ("return", "structure", "syntax", "tests", "cooperation")
+
+
+def _megabytes(tree) -> float:
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)) / 1e6
+
+
+def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
+    """The arithmetic of an iteration and the device memory it needs, before anything is compiled."""
+    c = config.train
+    n, b, g, length = len(team.agents), c.prompts, c.group, config.sampling.max_new_tokens
+    joint = b * (g if c.joint_mode == "aligned" else g**n)
+    policies = [m.stack.policy.config for m in team.members]
+    cache = sum(
+        2 * p.n_layers * p.n_kv_heads * p.head_dim * 4 * len(m.stack.agents) * b
+        * (g * length + config.sampling.max_prompt_tokens)
+        for p, m in zip(policies, team.members, strict=True)
+    ) / 1e6  # fmt: skip
+    rows = max(c.prompts_per_microbatch * g * len(m.stack.agents) for m in team.members)
+    logits = 3 * rows * length * max(p.vocab_size for p in policies) * 4 / 1e6
+    base = sum(_megabytes(m.base) for m in team.members)
+    learned = sum(_megabytes(s.trainable) for s in states.values())
+    optimizer = sum(_megabytes(s.opt_state) for s in states.values())
+    return [
+        ("problems x agents x samples", f"{b} x {n} x {g} = {b * n * g} completions of at most {length} tokens"),
+        ("joint answers executed", f"{joint} ({c.joint_mode}), duplicates once"),
+        ("optimizer steps", f"{c.minibatches} per agent, on {b // c.minibatches * g} completions each"),
+        ("iterations", f"{c.steps}, an epoch is {-(-len(task.items) // b)} of them ({len(task.items)} problems)"),
+        ("memory: shared base", f"{base:.0f} MB"),
+        ("memory: learned + optimizer", f"{learned:.0f} + {optimizer:.0f} MB for {', '.join(team.agents)}"),
+        ("memory: cache (sampling)", f"at most {cache:.0f} MB"),
+        ("memory: logits (update)", f"about {logits:.0f} MB for {rows} completions at a time"),
+    ]
+
+
+def headline(values: dict, agents) -> dict[str, float]:
+    """The few numbers of an iteration that fit on a line."""
+    names = {f"train/{part}": part for part in PARTS} | {f"{a}/completion_length": f"{a} tokens" for a in agents}
+    return {short: values[name] for name, short in names.items() if name in values} | {"s": values["seconds"]}
+
+
+def eval_metrics(sampled: dict, greedy: dict) -> dict[str, float]:
+    """Metric names of an evaluation: ``eval/...`` sampled, ``eval_greedy/...`` greedy, numbers only."""
+    row = {f"eval/{k}": v for k, v in sampled.items() if isinstance(v, (int, float))}
+    row |= {f"eval_greedy/{k}": v for k, v in greedy.items() if isinstance(v, (int, float))}
+    return row | {"eval/return_greedy": greedy["return"]}
+
+
+def entry(values: dict, step: int) -> dict:
+    """An evaluation as it stands in summary.json: sampled parts, their interval, and the greedy return."""
+    found = {name.removeprefix("eval/"): value for name, value in values.items() if name.startswith("eval/")}
+    return {"step": step, **found}
+
+
+def eval_line(title: str, found: dict) -> str:
+    """One line for an evaluation."""
+    interval = f"[{found['return_low']:.1f}, {found['return_high']:.1f}]"
+    return f"held-out {title}: return {found['return']:.1f} {interval} sampled, {found['return_greedy']:.1f} greedy"
+
+
+def read_summary(folder, before_step: int) -> dict:
+    """The summary of a run that is resumed at ``before_step``; what lies after that step is forgotten."""
+    path = pathlib.Path(folder) / "summary.json"
+    saved = json.loads(path.read_text()) if path.is_file() else {}
+    kept = {name: saved[name] for name in ("before", "best") if name in saved and saved[name]["step"] <= before_step}
+    return kept | {"seconds": saved.get("seconds", 0.0), "resumed": time.time()}
+
+
+def write_summary(run) -> None:
+    """Write summary.json with the seconds spent so far, earlier sessions included."""
+    now = time.time()
+    run.summary["seconds"] += now - run.summary["resumed"]
+    run.summary["resumed"] = now
+    shown = {k: v for k, v in run.summary.items() if k != "resumed"} | {"seed": run.config.seed}
+    files.atomic_write_text(run.folder / "summary.json", json.dumps(shown, indent=2) + "\n")
+
+
+def finish(run) -> dict:
+    """Evaluate, save, draw the curve, print the table before/after; returns the summary."""
+    steps = run.config.train.steps
+    run.save(steps)
+    after = entry(run.evaluate_all(steps), steps)
+    run.keep_best(after, steps)
+    run.summary["after"] = after
+    write_summary(run)
+    before = run.summary["before"]
+    names = (*PARTS, "return_greedy", "pass@1")
+    rows = [(n, f"{before[n]:.1f}", f"{after[n]:.1f}", f"{after[n] - before[n]:+.1f}") for n in names if n in after]
+    console.table(rows, ("held-out, 0..100", "before", "after", "gain"), title=f"{steps} iterations")
+    picture = plots.learning_curve(metrics.read_metrics(run.folder), run.folder / "plots" / "learning_curve.png")
+    print(f"{run.summary['seconds'] / 60:.1f} minutes; summary.json, transcripts and {picture.name} in {run.folder}")
+    return run.summary

@@ -1,0 +1,191 @@
+"""How good is a team on held-out problems? Sampled and greedy, with 95 % intervals, and pass@k.
+
+A trained team:     python -m experiments.evaluate --workdir=runs/x --step=best --samples=8 --k=1,3,5
+The untrained team: python -m experiments.evaluate --config=configs/coding.py
+Other data:         python -m experiments.evaluate --workdir=runs/x --config=configs/coding.py \
+                        --config.task.eval_source=humaneval
+
+With --workdir and --config the agents come from the run and everything else from the config.
+"""
+
+import json
+import math
+import pathlib
+
+from absl import app, flags
+from ml_collections import config_flags
+
+from configs import common
+from experiments import setup
+from jaxmarl_llm import checkpoint, console, evaluation, files
+from jaxmarl_llm.transcripts import TranscriptWriter
+
+MODES = ("sampled", "greedy")
+
+
+def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks=(1,)):
+    """Evaluate the agents of a run, or those that a run with this config would start from.
+
+    Args:
+      config: the team, how it speaks, and the problems (all of ``config.task.eval_source``).
+      workdir: run folder whose checkpoint is restored; empty for the untrained team.
+      which: ``best``, ``latest`` or a step.
+      samples: answers per problem; 0 for ``config.eval.samples``.
+      ks: report pass@k for these, each within 1..samples.
+
+    Returns:
+      {"sampled": Evaluation, "greedy": Evaluation}, and what `experiments.evaluate` writes as JSON.
+
+    Raises:
+      ValueError: for a k or checkpoint that cannot be, before any model is loaded, and what loading raises.
+    """
+    samples = samples or config.eval.samples
+    for k in ks:
+        evaluation.pass_at_k(samples, 0, k)
+    folder = pathlib.Path(workdir) / "checkpoints"
+    step = checkpoint.read_meta(folder, which)["step"] if workdir else 0
+    with setup.build_executor(config) as executor:
+        task = setup.build_task(config, executor, "eval")
+        team = setup.build_team(config)
+        if workdir:
+            team, _ = checkpoint.restore_team(folder, which, team)
+        setup.check_prompts(config, team, task)
+        results = {mode: _evaluate(config, team, task, mode, samples, step) for mode in MODES}
+    about = {
+        "workdir": str(workdir) or None,
+        "step": step,
+        "seed": config.seed,
+        "models": {agent: team[agent].model_name for agent in team.agents},
+        "problems": len(task.items),
+        "task": config.task.to_dict(),
+        "sampling": config.sampling.to_dict(),
+    }
+    return results, about | {mode: describe(found, ks) for mode, found in results.items()}
+
+
+def _evaluate(config, team, task, mode: str, samples: int, step: int) -> evaluation.Evaluation:
+    return evaluation.evaluate(
+        team,
+        [member.trainable for member in team.members],
+        task,
+        range(len(task.items)),
+        setup.stream(config, "eval"),
+        params=setup.sampling_params(config, greedy=mode == "greedy"),
+        samples=samples,
+        max_prompt_tokens=config.sampling.max_prompt_tokens,
+        long_prompts=config.sampling.long_prompts,
+        step=step,
+    )
+
+
+def describe(found: evaluation.Evaluation, ks) -> dict:
+    """An evaluation as JSON data; scores and pass@k with their intervals on the 0..100 scale.
+
+    A score that applied to no answer is null. pass@k is there for every k that the samples allow, if the
+    answers were tested.
+    """
+    samples = len(found.actions_BG[0])
+    values = found.scores()
+    values |= {f"pass@{k}": 100 * found.pass_rates(k) for k in ks if found.tested and k <= samples}
+    scores = {name: evaluation.estimate(per_item)._asdict() for name, per_item in values.items()}
+    return {
+        "samples": samples,
+        "scores": {name: {key: _number(x) for key, x in ends.items()} for name, ends in scores.items()},
+        "agents": {
+            agent: {"completion_length": found.completion_length(agent), "truncated": found.truncated(agent)}
+            for agent in found.agents
+        },
+        "verdicts": found.verdicts(),
+        "items": [
+            {"item": row[0].item, "totals": [a.total for a in row], "verdicts": [a.verdict for a in row]}
+            for row in found.actions_BG
+        ],
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def show(report: dict, stream=None) -> None:
+    """Print a report as tables: scores, agents, verdicts."""
+    team = f"{report['workdir']}, step {report['step']}" if report["workdir"] else "the untrained team"
+    title = f"{team} on {report['problems']} problems"
+    sampled, greedy = (report[mode] for mode in MODES)
+    names = dict.fromkeys([*sampled["scores"], *greedy["scores"]])
+    pairs = [(name, sampled["scores"].get(name), greedy["scores"].get(name)) for name in names]
+    rows = [(name, *_cells(s), *_cells(g)) for name, s, g in pairs]
+    headers = ("0..100", f"sampled ({sampled['samples']} each)", "95 %", "greedy", "95 %")
+    console.table(rows, headers, title, stream)
+    agents = [(agent, sampled["agents"][agent], greedy["agents"][agent]) for agent in sampled["agents"]]
+    lengths = [(s["completion_length"], g["completion_length"]) for _, s, g in agents]
+    shares = [(f"{s['truncated']:.0%}", f"{g['truncated']:.0%}") for _, s, g in agents]
+    rows = [(agent, *tokens, *cut) for (agent, *_), tokens, cut in zip(agents, lengths, shares, strict=True)]
+    console.table(rows, ("agent", "tokens sampled", "greedy", "cut off sampled", "greedy"), "", stream)
+    names = dict.fromkeys([*sampled["verdicts"], *greedy["verdicts"]])
+    rows = [(name, *(found["verdicts"].get(name, 0) for found in (sampled, greedy))) for name in names]
+    console.table(rows, ("verdict", "sampled", "greedy"), "", stream)
+
+
+def _cells(ends: dict | None) -> tuple[str, str]:
+    if ends is None or ends["mean"] is None:
+        return "", ""
+    return f"{ends['mean']:.1f}", f"{ends['low']:.1f} to {ends['high']:.1f}"
+
+
+def write(path, results: dict, report: dict) -> None:
+    """The report as JSON, and beside it a folder of the same name with every answer, for each mode."""
+    path = pathlib.Path(path)
+    for mode, found in results.items():
+        TranscriptWriter(path.with_suffix("") / mode).write(report["step"], found.actions)
+    files.atomic_write_text(path, json.dumps(report, indent=2, allow_nan=False) + "\n")
+
+
+def parse_step(text: str) -> int | str:
+    """``best``, ``latest`` or a step number; ValueError for anything else."""
+    if text in (checkpoint.BEST, checkpoint.LATEST):
+        return text
+    if not text.isdecimal():
+        raise ValueError(f"--step={text!r}: allowed are best, latest or the number of a saved step")
+    return int(text)
+
+
+def parse_ks(texts) -> tuple[int, ...]:
+    """The k of pass@k as numbers; ValueError for what is not one."""
+    bad = [text for text in texts if not text.strip().isdecimal()]
+    if bad:
+        raise ValueError(f"--k={','.join(texts)!r}: allowed are numbers with commas between them, e.g. 1,3,5")
+    return tuple(int(text) for text in texts)
+
+
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    config_flags.DEFINE_config_file("config", None, "Config file; default: that of the run in --workdir.")
+    flags.DEFINE_string("workdir", "", "Run folder to take the trained agents from.")
+    flags.DEFINE_string("step", checkpoint.BEST, "Checkpoint of the run: best, latest or a step.")
+    flags.DEFINE_integer("samples", 0, "Answers per problem; 0: as the config says.", lower_bound=0)
+    flags.DEFINE_list("k", ["1"], "Report pass@k for these, e.g. 1,3,5.")
+    flags.DEFINE_string("out", "", "JSON file to write; default: evaluation.json in --workdir.")
+
+
+def main(argv):
+    """Command line entry."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    given = flags.FLAGS
+    if given.config is None and not given.workdir:
+        raise app.UsageError("give --workdir=<run folder>, --config=<config file>, or both")
+    config = setup.load_run(given.workdir) if given.config is None else given.config
+    common.validate(config)
+    which, ks = parse_step(given.step), parse_ks(given.k)
+    results, report = evaluate_run(config, given.workdir, which, given.samples, ks)
+    show(report)
+    out = given.out or (given.workdir and pathlib.Path(given.workdir) / "evaluation.json")
+    if out:
+        write(out, results, report)
+        print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

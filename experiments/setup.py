@@ -1,0 +1,171 @@
+"""From a config to objects. Below this file nothing knows the ConfigDict."""
+
+import json
+import logging
+import pathlib
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import config_dict
+
+from jaxmarl_llm import team as team_lib
+from jaxmarl_llm import update, weights
+from jaxmarl_llm.executor import Executor, Limits
+from jaxmarl_llm.policy import Policy, PolicyConfig
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.tasks import code_data
+from jaxmarl_llm.tasks.coding import CodingTask
+from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
+from jaxmarl_llm.tokenizer import Tokenizer
+
+RANDOM_MODEL = "random-tiny"
+STREAMS = ("adapters", "rollout", "eval", "random_model")
+
+
+def stream(config, name: str) -> jax.Array:
+    """The named random key of a run; streams of one seed never meet."""
+    return jax.random.fold_in(jax.random.key(config.seed), STREAMS.index(name))
+
+
+def batch_ids(config, n_items: int, step: int) -> list[int]:
+    """Items of iteration ``step`` (from 0): epochs of a seeded permutation, so the cursor is the step itself."""
+    size = config.train.prompts
+    order = []
+    for epoch in range(step * size // n_items, ((step + 1) * size - 1) // n_items + 1):
+        order += np.random.default_rng((config.seed, epoch)).permutation(n_items).tolist()
+    start = step * size - (step * size // n_items) * n_items
+    return order[start : start + size]
+
+
+def build_executor(config) -> Executor:
+    """The sandbox; start it before anything touches a JAX backend."""
+    limits = Limits(cpu_seconds=config.executor.cpu_seconds, memory_mb=config.executor.memory_mb)
+    return Executor(config.executor.workers or None, limits, config.executor.min_level)
+
+
+def build_task(config, executor, split: str):
+    """The training task (``split="train"``) or the held-out one (``split="eval"``)."""
+    c = config.task
+    source = c.source if split == "train" else c.eval_source or c.source
+    items = code_data.load_items(source, c.train_split if split == "train" else c.eval_split)
+    task = CodingTask(items, executor, tuple(config.team.agents), compat=config.train.comlrl_compat)
+    return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
+
+
+def random_model(config) -> weights.LoadedModel:
+    """A two-layer policy with random weights and the default model's tokenizer, for smoke runs."""
+    tokenizer: Tokenizer = weights.load().tokenizer
+    policy = Policy(
+        PolicyConfig(tokenizer.vocab_size, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1, head_dim=8,
+                     max_positions=2048),
+        dtype=jnp.dtype(config.policy.dtype),
+        remat=config.policy.remat,
+    )  # fmt: skip
+    dummy = jnp.zeros((1, 1), jnp.int32)
+    params = jax.jit(policy.init)(stream(config, "random_model"), dummy, dummy)
+    return weights.LoadedModel(policy, params, tokenizer)
+
+
+def load_model(config, name: str) -> weights.LoadedModel:
+    """A model of the team by name, with float32 parameters."""
+    if name == RANDOM_MODEL:
+        return random_model(config)
+    model = weights.load(name, compute_dtype=jnp.dtype(config.policy.dtype), remat=config.policy.remat)
+    if model.tokenizer is None:
+        raise ValueError(f"model {name!r} has no tokenizer files; an agent needs one")
+    return model
+
+
+def build_team(config) -> team_lib.Team:
+    """Load every model once and build the team."""
+    c = config.team
+    names = tuple(c.models) or (config.model,) * len(c.agents)
+    models = {name: load_model(config, name) for name in dict.fromkeys(names)}
+    for name, model in models.items():
+        needed = config.sampling.max_prompt_tokens + config.sampling.max_new_tokens
+        if needed > model.policy.config.max_positions:
+            raise ValueError(
+                f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of {name!r}, "
+                f"{model.policy.config.max_positions} tokens"
+            )
+    return team_lib.build(
+        models,
+        dict(zip(c.agents, names, strict=True)),
+        stream(config, "adapters"),
+        mode=c.mode,
+        rank=c.rank,
+        alpha=c.alpha,
+        targets=tuple(c.targets),
+        keep_reference=config.train.kl_coef > 0,
+    )
+
+
+def sampling_params(config, greedy: bool = False) -> SamplingParams:
+    """How tokens are drawn in training and sampled evaluation, or greedily."""
+    c = config.sampling
+    if greedy:
+        return SamplingParams(c.max_new_tokens, temperature=0.0)
+    return SamplingParams(c.max_new_tokens, c.temperature, c.top_k, c.top_p, c.min_p)
+
+
+def loss_config(config) -> update.LossConfig:
+    """Options of the loss."""
+    c = config.train
+    return update.LossConfig(
+        sampling_params(config),
+        clip=c.clip or None,
+        ratio_level=c.ratio_level,
+        aggregation=c.aggregation,
+        kl_coef=c.kl_coef,
+        kl_kind=c.kl_kind,
+        comlrl_compat=c.comlrl_compat,
+        prompts_per_microbatch=c.prompts_per_microbatch,
+    )
+
+
+def credit_config(config) -> magrpo.CreditConfig:
+    """How returns become advantages."""
+    return magrpo.CreditConfig(config.train.baseline, config.train.normalise)
+
+
+def check_prompts(config, team: team_lib.Team, *tasks) -> None:
+    """Refuse, or warn about, prompts that are longer than ``sampling.max_prompt_tokens``, before anything is compiled."""
+    limit = config.sampling.max_prompt_tokens
+    for task in tasks:
+        for item in task.items:
+            for agent, messages in task.prompts(item).items():
+                length = len(team[agent].tokenizer.encode_chat(messages))
+                if length > limit:
+                    text = f"the prompt of agent {agent!r} for {item.task_id} has {length} tokens, the limit is {limit}"
+                    if config.sampling.long_prompts == "error":
+                        raise ValueError(f"{text}; raise sampling.max_prompt_tokens or set sampling.long_prompts")
+                    logging.warning("%s: it will be cut on the left", text)
+
+
+def build_optimizer(config):
+    """The optimizer of one agent."""
+    c = config.train
+    return update.make_optimizer(
+        lr=c.lr,
+        steps=c.steps * c.minibatches,
+        warmup=c.warmup,
+        decay=c.decay,
+        weight_decay=c.weight_decay,
+        grad_clip=c.grad_clip,
+    )
+
+
+def load_run(workdir) -> config_dict.ConfigDict:
+    """The config of a run folder; ValueError if there is none."""
+    path = pathlib.Path(workdir) / "config.json"
+    if not path.is_file():
+        raise ValueError(f"{path.parent} holds no run: config.json is missing")
+    return config_dict.ConfigDict(json.loads(path.read_text()))
+
+
+def new_workdir() -> str:
+    """A fresh folder name under runs/."""
+    return str(pathlib.Path("runs") / time.strftime("%Y%m%d-%H%M%S"))

@@ -1,0 +1,81 @@
+"""Train a team: rollout, credit, update, again. `python -m experiments.train --config=configs/coding.py`
+
+A run folder with a run inside is resumed; a config that contradicts it is refused. Ctrl-C and SIGTERM save and stop.
+"""
+
+import time
+
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+from configs import common
+from experiments import closing, setup
+from experiments.run import Run, StopSignal
+from jaxmarl_llm import console, forest_metrics, rollout
+from jaxmarl_llm.systems import magrpo
+
+_CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
+_WORKDIR = flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder under runs/.")
+
+
+def iterate(run: Run, step: int) -> dict[str, float]:
+    """One iteration: the team answers a batch of items, is judged, and every agent learns. Returns its metrics."""
+    config, started = run.config, time.perf_counter()
+    with run.timer("rollout"):
+        forest = rollout.run(
+            magrpo.Protocol(run.task.prompts, config.train.group),
+            run.team,
+            run.trainables(),
+            run.task,
+            setup.batch_ids(config, len(run.task.items), step),
+            run.key("rollout", step),
+            params=setup.sampling_params(config),
+            joint_mode=config.train.joint_mode,
+            max_prompt_tokens=config.sampling.max_prompt_tokens,
+            long_prompts=config.sampling.long_prompts,
+            timer=run.timer,
+        )
+    returns_R, groups_R = magrpo.returns(forest), magrpo.groups(forest)
+    advantages_R = magrpo.advantages(forest, setup.credit_config(config))
+    metrics = forest_metrics.reward_metrics(forest, run.task)
+    metrics |= forest_metrics.agent_metrics(forest, returns_R, groups_R, advantages_R)
+    with run.timer("update"):
+        metrics |= run.update(forest, advantages_R)
+    run.write_transcripts(step, forest, advantages_R)
+    seconds = time.perf_counter() - started
+    return metrics | run.timer.collect() | {"seconds": seconds, "tokens_per_s": forest_metrics.tokens(forest) / seconds}
+
+
+def train(config, workdir: str) -> dict:
+    """Run or resume the training in ``workdir``; returns the summary that is written there."""
+    common.validate(config)
+    with StopSignal() as stop, Run(config, workdir) as run:
+        console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
+        run.evaluate_before()
+        with console.ProgressDisplay(config.train.steps, done=run.start) as display:
+            for step in range(run.start, config.train.steps):
+                metrics = iterate(run, step)
+                run.log(step, metrics)
+                display.update(step + 1, closing.headline(metrics, run.team.agents))
+                run.check_finite(step, metrics)
+                if run.due(config.eval.every, step):
+                    display.print(run.evaluate(step + 1))
+                if run.due(config.save.every, step) or stop.requested:
+                    run.save(step + 1)
+                if stop.requested:
+                    display.print(f"stopped after iteration {step + 1}; the same command resumes")
+                    return {}
+        return closing.finish(run)
+
+
+def main(argv):
+    """Command line entry."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    logging.set_verbosity(logging.WARNING)
+    train(_CONFIG.value, _WORKDIR.value or setup.new_workdir())
+
+
+if __name__ == "__main__":
+    flags.mark_flag_as_required("config")
+    app.run(main)

@@ -1,0 +1,1 @@
+"""Train teams of language models together, in JAX."""

@@ -1,0 +1,50 @@
+"""One agent out of trees whose leaves carry a leading agent axis N, and back into them, on any mesh."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+
+def take(tree, n: int):
+    """Agent n of a stacked tree: on the host if this process sees it all, else as global arrays."""
+    return jax.tree.map(lambda x: np.asarray(x)[n, ...] if x.is_fully_addressable else x[n], tree)
+
+
+def one_like(tree):
+    """Shapes, dtypes and shardings of one agent's part of a stacked tree; the mesh axis of N is given up."""
+
+    def one(x):
+        if isinstance(x.sharding, NamedSharding):
+            sharding = NamedSharding(x.sharding.mesh, PartitionSpec(*x.sharding.spec[1:]))
+        else:
+            sharding = x[0].sharding
+        return jax.ShapeDtypeStruct(x.shape[1:], x.dtype, sharding=sharding)
+
+    return jax.tree.map(one, tree)
+
+
+def allocate(tree):
+    """Zeros for every `jax.ShapeDtypeStruct` (with a sharding); arrays stay as they are."""
+
+    def one(x):
+        return x if isinstance(x, jax.Array) else jnp.zeros(x.shape, x.dtype, device=x.sharding)
+
+    return jax.tree.map(one, tree)
+
+
+def put(stacked, one, n: int):
+    """Replace agent n of a stacked tree and keep its shardings. ``stacked`` is donated."""
+    leaves, tree = jax.tree.flatten(stacked)
+    write = _writer(tuple(x.sharding for x in leaves))
+    return tree.unflatten(write(leaves, jax.tree.leaves(one), n))
+
+
+@functools.cache  # one compilation for all agents of a tree
+def _writer(shardings):
+    def write(leaves, new, n):
+        return [jax.lax.dynamic_update_index_in_dim(x, y, n, 0) for x, y in zip(leaves, new, strict=True)]
+
+    return jax.jit(write, donate_argnums=0, out_shardings=list(shardings))

@@ -1,0 +1,243 @@
+"""Checkpoints of a run: every agent's parameters and optimizer and the run's metadata, each an Orbax item.
+
+A step folder holds ``agent_<name>`` (parameters) and ``optimizer_<name>`` (optimizer state, update count) for
+every agent that learns, and ``meta`` (JSON). ``best/`` holds the parameters of the best evaluation so far in
+the same form. Items have no agent axis, so that any one can be restored alone, into another team or onto
+another mesh. A step is written to a temporary folder and renamed when complete, so `saved_steps` lists whole ones.
+"""
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import json
+import pathlib
+import urllib.parse
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from jaxmarl_llm import agent_axis
+from jaxmarl_llm.run_checks import check_agents, describe_team
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.update import TrainState
+
+BEST = "best"
+LATEST = "latest"
+States = dict[int, TrainState]  # by position in `Team.members`; frozen members have none
+
+
+class Checkpointer:
+    """Writes the checkpoints of one run; a context manager that finishes the last save when it closes.
+
+    Saving returns once the values are copied to the host; the files are written meanwhile. If that fails, the
+    next call of any method raises OSError, earlier checkpoints stay as they are, and saving can go on.
+
+    Args:
+      folder: created if needed.
+      keep: how many steps stay on disk, at least 1; the best one is kept besides.
+    """
+
+    def __init__(self, folder, keep: int = 2):
+        if keep < 1:
+            raise ValueError(f"checkpoints to keep must be at least 1, got {keep}")
+        self.folder = pathlib.Path(folder).absolute()
+        self._keep = {self.folder: keep, self.folder / BEST: 1}
+        self._managers: dict[pathlib.Path, ocp.CheckpointManager] = {}
+
+    def __enter__(self) -> "Checkpointer":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
+
+    def save(self, step: int, states: States, team: Team, meta: dict) -> None:
+        """Save all that is needed to go on after iteration ``step``; a step saved already is left as it is.
+
+        Args:
+          step: iterations done, more than at any earlier save.
+          states: what learning changed, by position in ``team.members``.
+          team: the agents; the parameters in it are not saved.
+          meta: JSON data of the run, e.g. config, keys, data cursor, best score.
+
+        Raises ValueError for a step before the last one, TypeError for metadata that is not JSON.
+        """
+        last = self.latest()
+        if last is not None and step < last:
+            raise ValueError(f"step {step} is before the last checkpoint in {self.folder}, step {last}")
+        if step != last:
+            items = {}
+            for i, n, agent in _learners(team, team.agents):
+                state = agent_axis.take(states[i].opt_state, n)
+                items[_item("agent", agent)] = agent_axis.take(states[i].trainable, n)
+                items[_item("optimizer", agent)] = {"state": state, "step": np.asarray(states[i].step)}
+            self._write(self.folder, step, items, _meta(step, team, meta))
+
+    def save_best(self, step: int, states: States, team: Team, meta: dict) -> None:
+        """Keep the parameters after iteration ``step`` in place of the earlier best; see `save`."""
+        self.wait()
+        # Numbered by a count: a run resumed from before its best may find its next best at an earlier step.
+        count = max(saved_steps(self.folder / BEST), default=-1) + 1
+        chosen = _learners(team, team.agents)
+        items = {_item("agent", agent): agent_axis.take(states[i].trainable, n) for i, n, agent in chosen}
+        self._write(self.folder / BEST, count, items, _meta(step, team, meta))
+
+    def latest(self) -> int | None:
+        """The last complete step, or None."""
+        self.wait()
+        return max(saved_steps(self.folder), default=None)
+
+    def restore(self, which, team: Team, states: States, agents: Sequence[str] | None = None):
+        """Put saved agents into ``states``: values from the checkpoint, dtype and sharding from ``states``.
+
+        Args:
+          which: a step or ``latest``.
+          team: the team the states belong to.
+          states: as in `save`; arrays are donated, `jax.ShapeDtypeStruct` with shardings will do as well.
+          agents: the ones to restore, the others stay as they are; None means all, and that the checkpoint
+            must hold exactly this team.
+
+        Returns:
+          The new states and the metadata.
+
+        Raises:
+          ValueError: for a checkpoint that is missing, damaged or of another team (agents, model, rank, ...).
+        """
+        self.wait()
+        if which == BEST:
+            raise ValueError("the best checkpoint has no optimizer state: give a step, or use restore_team")
+        meta = read_meta(self.folder, which)
+        chosen = check_agents(meta["agents"], team, agents, str(self.folder))
+        states = dict(states)
+        for i, n, agent in _learners(team, chosen):
+            state = agent_axis.allocate(states[i])
+            step = jax.ShapeDtypeStruct((), state.step.dtype, sharding=state.step.sharding)
+            own, optimizer = _item("agent", agent), _item("optimizer", agent)
+            like = {own: agent_axis.one_like(state.trainable)}
+            like[optimizer] = {"state": agent_axis.one_like(state.opt_state), "step": step}
+            found = _read(self.folder, meta["step"], like)
+            trainable = agent_axis.put(state.trainable, found[own], n)
+            opt_state = agent_axis.put(state.opt_state, found[optimizer]["state"], n)
+            states[i] = TrainState(found[optimizer]["step"], trainable, opt_state)
+        return states, meta
+
+    def wait(self) -> None:
+        """Block until everything is on disk. Raises OSError if it could not be written."""
+        for place in list(self._managers):
+            with self._reporting(place):
+                self._managers[place].wait_until_finished()
+
+    def close(self) -> None:
+        """Finish and release everything."""
+        try:
+            self.wait()
+        finally:
+            while self._managers:
+                self._managers.popitem()[1].close()
+
+    def _write(self, place: pathlib.Path, number: int, items: dict, meta: dict) -> None:
+        args = {name: ocp.args.StandardSave(tree) for name, tree in items.items()}
+        args = ocp.args.Composite(meta=ocp.args.JsonSave(meta), **args)
+        with self._reporting(place):
+            if place not in self._managers:
+                options = ocp.CheckpointManagerOptions(
+                    preservation_policy=ocp.checkpoint_managers.LatestN(self._keep[place]),
+                    cleanup_tmp_directories=True,  # what an earlier process left half written
+                )
+                self._managers[place] = ocp.CheckpointManager(place, options=options)
+            self._managers[place].save(number, args=args)
+
+    @contextlib.contextmanager
+    def _reporting(self, place: pathlib.Path):
+        """Make one OSError of a failed save, and drop the manager, which would report it again for ever."""
+        try:
+            yield
+        except Exception as error:
+            broken = self._managers.pop(place, None)
+            with contextlib.suppress(Exception):
+                if broken is not None:
+                    broken.close()
+            reason = f"{_first_line(error)} (complete are steps {saved_steps(self.folder)})"
+            raise OSError(f"a checkpoint in {place} could not be written: {reason}") from error
+
+
+def saved_steps(folder) -> list[int]:
+    """Complete steps in a checkpoint folder, ascending; empty if there is no such folder."""
+    folder = pathlib.Path(folder)
+    return sorted(ocp.utils.checkpoint_steps(folder)) if folder.is_dir() else []
+
+
+def read_meta(folder, which=LATEST) -> dict:
+    """Metadata of a checkpoint: what `Checkpointer.save` was given, and ``step``, ``agents``, ``versions``.
+
+    Args:
+      folder: the run's checkpoint folder.
+      which: a step, ``latest`` or ``best``.
+
+    Raises ValueError if there is no such checkpoint, naming what there is, or if it is damaged.
+    """
+    return _read(folder, which, {})["meta"]
+
+
+def restore_team(folder, which, team: Team, agents: Sequence[str] | None = None) -> tuple[Team, dict]:
+    """The team with saved parameters, for evaluation and export, and the checkpoint's metadata.
+
+    ``which`` as in `read_meta`, the rest and the errors as in `Checkpointer.restore`. The arrays of
+    ``team`` stay valid.
+    """
+    meta = read_meta(folder, which)
+    chosen = check_agents(meta["agents"], team, agents, str(folder))
+    members = list(team.members)
+    for i, n, agent in _learners(team, chosen):
+        old, name = members[i].trainable, _item("agent", agent)
+        saved = _read(folder, which, {name: agent_axis.one_like(old)})[name]
+        new = jax.tree.map(lambda x, one, n=n: x.at[n].set(one), old, saved)
+        members[i] = dataclasses.replace(members[i], trainable=new)
+    return Team(tuple(members)), meta
+
+
+def _read(folder, which, like: dict[str, Any]):
+    """Items by name, each as the abstract tree says, and ``meta``."""
+    folder = pathlib.Path(folder).absolute()
+    steps, best = saved_steps(folder), saved_steps(folder / BEST)
+    found = {BEST: best[-1:], LATEST: steps[-1:]}.get(which, [step for step in steps if step == which])
+    if not found:
+        exist = f"steps {steps}" + (f" and {BEST!r}" if best else "")
+        raise ValueError(f"no checkpoint {which!r} in {folder}; there are {exist}")
+    place = folder / BEST if which == BEST else folder
+    options = ocp.CheckpointManagerOptions(read_only=True, create=False)
+    args = {name: ocp.args.StandardRestore(tree) for name, tree in like.items()}
+    args = ocp.args.Composite(meta=ocp.args.JsonRestore(), **args)
+    try:
+        with ocp.CheckpointManager(place, options=options) as manager:
+            return manager.restore(found[0], args=args)
+    except Exception as error:
+        reason = _first_line(error)
+        raise ValueError(f"the checkpoint {place / str(found[0])} cannot be read: {reason}") from error
+
+
+def _learners(team: Team, agents):
+    """(position of the member, index on its agent axis, name) of the given agents, without frozen ones."""
+    for i, member in enumerate(team.members):
+        for n, agent in enumerate(member.stack.agents):
+            if agent in agents and member.stack.mode != "frozen":
+                yield i, n, agent
+
+
+def _item(kind: str, agent: str) -> str:
+    """Name of an agent's item, which is also the name of its folder."""
+    return f"{kind}_{urllib.parse.quote(agent, safe='')}"
+
+
+def _meta(step: int, team: Team, meta: dict) -> dict:
+    libraries = ("jax", "flax", "optax", "orbax-checkpoint")
+    versions = {name: importlib.metadata.version(name) for name in libraries}
+    own = {"step": step, "agents": describe_team(team), "versions": versions}
+    return json.loads(json.dumps({**meta, **own}))
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

@@ -1,0 +1,170 @@
+"""What a run shows while it works: a progress bar in a terminal, plain lines elsewhere, closing tables."""
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether the stream can redraw a line: a terminal that is not 'dumb'."""
+    return bool(getattr(stream, "isatty", lambda: False)()) and os.environ.get("TERM") != "dumb"
+
+
+def format_seconds(seconds: float | None) -> str:
+    """75 -> '1:15', 3700 -> '1:01:40', None (not known yet) -> '?'."""
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class Eta:
+    """Seconds that remain, from the mean pace of the last steps.
+
+    The first step of a process is left out once there is another one: it contains the compilation.
+    """
+
+    def __init__(self, window: int = 20, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._last = clock()
+        self._paces: deque[float] = deque(maxlen=window)
+        self._steps = 0
+
+    def tick(self, steps: int = 1) -> None:
+        """Call when `steps` (1 or more) further steps are done."""
+        now = self._clock()
+        if self._steps == 1:
+            self._paces.clear()
+        self._paces.append((now - self._last) / steps)
+        self._last = now
+        self._steps += 1
+
+    @property
+    def seconds_per_step(self) -> float | None:
+        """The pace; None before the first tick."""
+        return sum(self._paces) / len(self._paces) if self._paces else None
+
+    def remaining(self, steps: int) -> float | None:
+        """Seconds for `steps` more steps; None before the first tick."""
+        pace = self.seconds_per_step
+        return None if pace is None else pace * steps
+
+
+class ProgressDisplay:
+    """Progress over `total` steps, of which `done` are already behind (a resumed run).
+
+    Use as a context manager; `update` once per step, `print` for messages in between. Where the stream is not
+    a terminal every update is one line, e.g. `step  12/150  return 41.2  tests 30.1  18.3 s/step  ETA 42:05`.
+    """
+
+    def __init__(self, total: int, done: int = 0, stream: TextIO | None = None,
+                 clock: Callable[[], float] = time.monotonic):
+        if total < 1 or not 0 <= done <= total:
+            raise ValueError(f"total must be 1 or more and done between 0 and total, got {total=}, {done=}")
+        self._total, self._done = total, done
+        self._stream = stream or sys.stdout
+        self._eta = Eta(clock=clock)
+        self._bar = _bar(self._stream) if is_terminal(self._stream) else None
+        if self._bar is not None:
+            self._task = self._bar.add_task("step", total=total, completed=done, numbers="", timing="ETA ?")
+
+    def update(self, done: int, values: Mapping[str, float]) -> None:
+        """`done` steps are complete; `values` are the key numbers to show, by the name to show them under."""
+        if done > self._done:
+            self._eta.tick(done - self._done)
+            self._done = done
+        numbers = "  ".join(f"{name} {format_number(value)}" for name, value in values.items())
+        pace, rest = self._eta.seconds_per_step, self._eta.remaining(self._total - self._done)
+        timing = f"{'?' if pace is None else format_number(pace)} s/step  ETA {format_seconds(rest)}"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, numbers=numbers, timing=timing)
+        else:
+            width = len(str(self._total))
+            self.print("  ".join(filter(None, [f"step {done:>{width}}/{self._total}", numbers, timing])))
+
+    def print(self, text: str = "") -> None:
+        """A line above the bar, or just a line."""
+        if self._bar is not None:
+            self._bar.console.print(Text(text))  # Text: brackets in it are no markup
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def __enter__(self) -> "ProgressDisplay":
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def format_number(value: float | None) -> str:
+    """Three digits that matter: 0.0123, 1.23, 41.2, 1234; None -> 'n/a'."""
+    if value is None:
+        return "n/a"
+    value = float(value)
+    if value == 0 or value != value:
+        return "nan" if value != value else "0.0"
+    size = abs(value)
+    if size >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 0.1 else f"{value:.3g}"
+
+
+def format_table(rows: Sequence[Sequence], headers: Sequence[str]) -> str:
+    """An aligned plain table; numbers (int, float, None) are formatted and flushed right."""
+    cells = [list(headers), *(_cells(row, headers) for row in rows)]
+    widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
+    right = _numeric_columns(rows, headers)
+    cells.insert(1, ["-" * width for width in widths])
+    return "\n".join(_line(row, widths, right) for row in cells)
+
+
+def table(rows: Sequence[Sequence], headers: Sequence[str], title: str = "",
+          stream: TextIO | None = None) -> None:
+    """Prints a table: with rules and colours in a terminal, as `format_table` elsewhere."""
+    stream = stream or sys.stdout
+    if not is_terminal(stream):
+        print("\n".join(filter(None, [title, format_table(rows, headers)])), file=stream, flush=True)
+        return
+    drawn = Table(title=title or None, box=box.SIMPLE_HEAVY, title_justify="left")
+    for header, right in zip(headers, _numeric_columns(rows, headers), strict=True):
+        drawn.add_column(Text(header), justify="right" if right else "left")
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in _cells(row, headers)))
+    Console(file=stream).print(drawn)
+
+
+def _cells(row: Sequence, headers: Sequence[str]) -> list[str]:
+    if len(row) != len(headers):
+        raise ValueError(f"a row has {len(row)} cells but there are {len(headers)} headers: {list(row)!r}")
+    return [str(cell) if isinstance(cell, str | int) else format_number(cell) for cell in row]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def _numeric_columns(rows: Sequence[Sequence], headers: Sequence[str]) -> list[bool]:
+    return [bool(rows) and not any(isinstance(row[i], str) for row in rows) for i in range(len(headers))]
+
+
+def _bar(stream: TextIO) -> Progress:
+    columns = [
+        TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(bar_width=24),
+        TimeElapsedColumn(), TextColumn("{task.fields[numbers]}", markup=False, style="cyan"),
+        TextColumn("{task.fields[timing]}", markup=False, style="dim"),
+    ]
+    return Progress(*columns, console=Console(file=stream), refresh_per_second=2)

@@ -1,0 +1,93 @@
+"""What to look at besides the loss: importance ratios, clipping, drift from the sampler, entropy.
+
+Pure, over unmasked tokens only, not meant to be differentiated. `Diagnostics` of micro-batches merge exactly.
+"""
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm.losses import SumCount, aggregate, kl_estimate, log_ratio
+
+
+@flax.struct.dataclass
+class Diagnostics:
+    """Statistics of one batch, mergeable with `merge`.
+
+    ratio: importance ratio pi/mu per token. ratio_max_deviation: largest |ratio - 1|, a scalar.
+    clip_fraction: share of the ratios whose gradient the clip removed.
+    approx_kl: KL(mu || pi) in nats per token, mu the sampler.
+    entropy: in nats per token; count 0 where it was not given.
+    """
+
+    ratio: SumCount
+    ratio_max_deviation: jax.Array
+    clip_fraction: SumCount
+    approx_kl: SumCount
+    entropy: SumCount
+
+    def merge(self, other: "Diagnostics") -> "Diagnostics":
+        """Of both batches together: sums and counts are added, of the deviations the larger one stays."""
+        return Diagnostics(
+            ratio=self.ratio + other.ratio,
+            ratio_max_deviation=jnp.maximum(self.ratio_max_deviation, other.ratio_max_deviation),
+            clip_fraction=self.clip_fraction + other.clip_fraction,
+            approx_kl=self.approx_kl + other.approx_kl,
+            entropy=self.entropy + other.entropy,
+        )
+
+    def values(self) -> dict[str, jax.Array]:
+        """Scalars by metric name."""
+        return {
+            "ratio_mean": self.ratio.mean(),
+            "ratio_max_deviation": self.ratio_max_deviation,
+            "clip_fraction": self.clip_fraction.mean(),
+            "approx_kl": self.approx_kl.mean(),
+            "entropy": self.entropy.mean(),
+        }
+
+
+def _clip_fraction(log_ratio_BL, advantages_B, used_BL, clip: float | None) -> SumCount:
+    if clip is None:
+        return SumCount(jnp.float32(0.0), jnp.sum(used_BL, dtype=jnp.float32))
+    ratio_BL, advantages_B1 = jnp.exp(log_ratio_BL), advantages_B[..., None]
+    too_high_BL = (ratio_BL > 1.0 + clip) & (advantages_B1 > 0)
+    too_low_BL = (ratio_BL < 1.0 - clip) & (advantages_B1 < 0)
+    return aggregate(too_high_BL | too_low_BL, used_BL, "token")
+
+
+def diagnose(
+    logprobs_BL,
+    behaviour_logprobs_BL,
+    advantages_B,
+    mask_BL,
+    *,
+    clip: float | None = None,
+    ratio_level: str = "token",
+    entropy_BL=None,
+) -> Diagnostics:
+    """Diagnostics of one (micro-)batch: log-probs, mask and entropy are [..., L], advantages [...].
+
+    The ratio and `approx_kl` are per token whatever `ratio_level`; the clip fraction is over tokens or, at
+    level "sequence", over rows. Clipped are the ratios to which PPO gives no gradient: above 1 + clip with
+    A > 0, below 1 - clip with A < 0. `approx_kl` is `mean(rho - 1 - log rho)`, the k3 estimate of
+    KL(mu || pi) on tokens of mu (J. Schulman, 2020). Before the first update of an iteration every ratio
+    must be 1: log `ratio_max_deviation`.
+
+    Raises:
+      ValueError: unknown ratio_level, or log-probs whose shape differs from the mask's.
+    """
+    mask_BL = jnp.asarray(mask_BL, bool)
+    advantages_B = jnp.asarray(advantages_B, jnp.float32)
+    log_ratio_BL = log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL)
+    ratio_BL = jnp.exp(log_ratio_BL)  # 1 where masked
+    used_BL = mask_BL if ratio_level == "token" else jnp.any(mask_BL, axis=-1, keepdims=True)
+    level_BL = log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL, ratio_level)
+    no_entropy = SumCount(jnp.float32(0.0), jnp.float32(0.0))
+    return Diagnostics(
+        ratio=aggregate(ratio_BL, mask_BL, "token"),
+        ratio_max_deviation=jnp.max(jnp.abs(ratio_BL - 1.0), initial=0.0),
+        clip_fraction=_clip_fraction(level_BL, advantages_B, used_BL, clip),
+        approx_kl=aggregate(kl_estimate(jnp.zeros_like(log_ratio_BL), log_ratio_BL, "k3"), mask_BL, "token"),
+        entropy=no_entropy if entropy_BL is None else aggregate(entropy_BL, mask_BL, "token"),
+    )

@@ -1,0 +1,18 @@
+"""Runs model-written Python against tests, outside the trainer; imports no JAX and is usable alone.
+
+    with Executor(workers=2) as executor:
+        reports = executor.run([Program({"main": text}, entry_point="f", tests="def check(candidate): ...")])
+
+Processes: one zygote and one tester per worker. The zygote forks one process per program for the candidate
+text; the tester holds the tests and calls the candidate over a socket that carries plain data only.
+
+Level 1 promises: the trainer never runs candidate text; the tests are not in the candidate's process; neither
+its answers nor its exit can forge a verdict; its CPU time, memory and file sizes are bounded. It does not
+promise: nothing stops a candidate from reading files, using the network or signalling this user's processes.
+"""
+
+from .levels import available_level
+from .pool import Executor
+from .types import VERDICTS, ExecutorError, Limits, Program, Report
+
+__all__ = ["VERDICTS", "Executor", "ExecutorError", "Limits", "Program", "Report", "available_level"]

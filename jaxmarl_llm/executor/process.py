@@ -1,0 +1,100 @@
+"""A worker process (zygote or tester), seen from the trainer: started by exec, environment scrubbed."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+
+from . import wire
+
+START_SECONDS = 120  # a loaded machine may take long to start an interpreter
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+# The folder becomes a package without running __init__, so that workers hold none of the trainer's side.
+_BOOT = """
+import sys, types, importlib
+folder, module, fd, parent = sys.argv[1:]
+package = types.ModuleType("executor")
+package.__path__ = [folder]
+sys.modules["executor"] = package
+main = importlib.import_module("executor." + module).main
+package.__path__ = []
+main(int(fd), int(parent))
+"""
+
+
+class WorkerDied(Exception):
+    """A process of ours ended, or does not answer; the text holds what it wrote to stderr."""
+
+
+class Process:
+    """One zygote or tester. It ends with the thread that starts it."""
+
+    def __init__(self, module: str):
+        self.module = module
+        self.stderr = tempfile.TemporaryFile()
+        self.control, theirs = socket.socketpair()
+        folder = str(pathlib.Path(__file__).resolve().parent)
+        command = [sys.executable, "-B", "-s", "-S", "-P", "-c", _BOOT, folder, module]
+        with theirs:
+            self.popen = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(os.getpid())],
+                env=ENVIRONMENT,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self.stderr,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is the trainer's business
+            )
+
+    def await_ready(self) -> None:
+        """Wait for the first message; WorkerDied where none comes."""
+        if not wait([self], START_SECONDS):
+            raise WorkerDied(f"{self.module} did not start in {START_SECONDS} s {self._said()}")
+        self.receive()
+
+    def send(self, message, fds=()) -> None:
+        """Send a message and descriptors."""
+        try:
+            wire.send_control(self.control, message, fds)
+        except OSError as error:
+            raise WorkerDied(f"{self.module} ended ({error}) {self._said()}") from None
+
+    def receive(self) -> dict:
+        """The next message."""
+        try:
+            return wire.receive_control(self.control)[0]
+        except (EOFError, OSError, wire.WireError) as error:
+            raise WorkerDied(f"{self.module} ended ({error}) {self._said()}") from None
+
+    def _said(self) -> str:
+        """Exit status so far and the end of stderr."""
+        try:
+            status = self.popen.wait(1)
+        except subprocess.TimeoutExpired:
+            status = "still running"
+        if self.stderr.closed:
+            return "[closed]"
+        self.stderr.seek(max(0, self.stderr.seek(0, os.SEEK_END) - 2000))
+        return f"[status {status}] {self.stderr.read().decode(errors='replace').strip()}"
+
+    def stop(self) -> None:
+        """Kill and reap; its own children die with it."""
+        self.popen.kill()
+        self.popen.wait()
+        self.control.close()
+        self.stderr.close()
+
+
+def wait(processes: list[Process], seconds: float) -> list[Process]:
+    """Those that have a message (or have ended) within the time."""
+    poller = select.poll()
+    for process in processes:
+        poller.register(process.control, select.POLLIN)
+    ready = {fd for fd, _ in poller.poll(max(0.0, seconds) * 1000)}
+    return [process for process in processes if process.control.fileno() in ready]

@@ -1,0 +1,99 @@
+"""What an iteration produced: utterances (`Turn`) and judged joint answers (`Joint`), together a `Forest`.
+
+Chains, group samples and trees are all parent pointers. Everything after the rollout (credit, batches,
+metrics, transcripts) is a function of the forest, so it can be tested with scripted ones. NumPy only.
+"""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+
+JOINT_MODES = ("aligned", "cross")
+
+
+@dataclasses.dataclass(frozen=True)
+class SpeakRequest:
+    """A protocol's wish that an agent speaks.
+
+    Attributes:
+      agent: who.
+      item: index into the iteration's items.
+      messages: chat messages ({"role", "content"}) that the agent sees.
+      samples: G, completions to draw.
+      turn: turn index, from 0.
+      parent: id of the turn this one continues, or None.
+    """
+
+    agent: str
+    item: int
+    messages: tuple[dict[str, str], ...]
+    samples: int
+    turn: int = 0
+    parent: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """One completion. ``request`` numbers the request it answers: turns that share it form a group.
+
+    prompt (P',) and completion (L',) are unpadded token ids, logprobs (L',) the behaviour log-probabilities
+    in nats; ``finished`` is False where the completion was cut off at the length limit.
+    """
+
+    id: int
+    request: int
+    agent: str
+    item: int
+    turn: int
+    sample: int
+    prompt: np.ndarray
+    completion: np.ndarray
+    logprobs: np.ndarray
+    text: str
+    finished: bool
+    parent: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Joint:
+    """One joint answer: turn ids in agent order, and its judgement (reward parts, total, verdict)."""
+
+    item: int
+    turns: tuple[int, ...]
+    judgement: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Forest:
+    """All turns and joint answers of an iteration, for ``items`` (the task's own item objects)."""
+
+    items: tuple[Any, ...]
+    turns: tuple[Turn, ...]
+    joints: tuple[Joint, ...]
+
+    def totals(self) -> np.ndarray:
+        """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""
+        totals = [joint.judgement.total for joint in self.joints]
+        return np.array([np.nan if total is None else total for total in totals], np.float32)
+
+    def memberships(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every (joint, turn) pair as two int32 arrays: index of the joint, id of a turn it contains."""
+        pairs = [(j, turn) for j, joint in enumerate(self.joints) for turn in joint.turns]
+        return np.array([j for j, _ in pairs], np.int32), np.array([t for _, t in pairs], np.int32)
+
+
+def joint_samples(mode: str, agents: int, samples: int) -> list[tuple[int, ...]]:
+    """Sample indices of the joint answers of one item, one index per agent.
+
+    ``aligned`` pairs sample g with sample g (G joint answers); ``cross`` takes all combinations (G**N).
+
+    Raises:
+      ValueError: for any other mode.
+    """
+    if mode == "aligned":
+        return [(g,) * agents for g in range(samples)]
+    if mode == "cross":
+        return list(itertools.product(range(samples), repeat=agents))
+    raise ValueError(f"joint_mode={mode!r} is not one of {JOINT_MODES}")

@@ -1,0 +1,167 @@
+"""Hugging Face tensor names and shapes of a policy, and the way from one parameter tree to the other.
+
+Hugging Face stores one tensor per layer and linear kernels as [out, in]; the policy stacks layers on a
+leading axis and stores kernels as [in, out].
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from jaxmarl_llm.policy import PolicyConfig
+
+HEAD = "lm_head.weight"
+EMBED = "model.embed_tokens.weight"
+# Buffers that old checkpoints carry and that follow from the config.
+_DERIVED = ("rotary_emb.inv_freq", "attn.masked_bias")
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """One leaf of the parameter tree: where it is, what Hugging Face calls it, and its shape there.
+
+    ``name`` holds ``{}`` for the layer number if the leaf is stacked; ``shape`` is that of one layer, as
+    Hugging Face orders it.
+    """
+
+    path: tuple[str, ...]
+    name: str
+    shape: tuple[int, ...]
+    transposed: bool = False
+
+    @property
+    def stacked(self) -> bool:
+        return "{}" in self.name
+
+    def names(self, n_layers: int) -> list[str]:
+        """The tensors that make up this leaf, by layer."""
+        return [self.name.format(i) for i in range(n_layers)] if self.stacked else [self.name]
+
+
+def leaves(config: PolicyConfig) -> list[Leaf]:
+    """Every leaf of the policy's parameter tree."""
+    c = config
+    found = [Leaf(("embed", "embedding"), EMBED, (c.vocab_size, c.d_model))]
+    for path, name, out, into in _linears(c):
+        found.append(Leaf((*path, "kernel"), f"{name}.weight", (out, into), transposed=True))
+        if c.qkv_bias and path[-1] in ("q", "k", "v"):
+            found.append(Leaf((*path, "bias"), f"{name}.bias", (out,)))
+    norms = [
+        (("attn_norm",), "input_layernorm", c.d_model),
+        (("mlp_norm",), "post_attention_layernorm", c.d_model),
+    ]
+    if c.qk_norm:
+        norms += [(("attn", name), f"self_attn.{name}", c.head_dim) for name in ("q_norm", "k_norm")]
+    for path, name, width in norms:
+        found.append(Leaf(("layers", *path, "scale"), f"model.layers.{{}}.{name}.weight", (width,)))
+    found.append(Leaf(("final_norm", "scale"), "model.norm.weight", (c.d_model,)))
+    if not c.tie_embeddings:
+        found.append(Leaf(("head", "kernel"), HEAD, (c.vocab_size, c.d_model), transposed=True))
+    return found
+
+
+def _linears(c: PolicyConfig):
+    """(path, name, out, in) of the seven linear maps of a layer."""
+    queries, keys = c.n_heads * c.head_dim, c.n_kv_heads * c.head_dim
+    for short, out, into in (
+        ("q", queries, c.d_model),
+        ("k", keys, c.d_model),
+        ("v", keys, c.d_model),
+        ("o", c.d_model, queries),
+    ):
+        yield ("layers", "attn", short), f"model.layers.{{}}.self_attn.{short}_proj", out, into
+    for short, out, into in (
+        ("gate", c.d_ff, c.d_model),
+        ("up", c.d_ff, c.d_model),
+        ("down", c.d_model, c.d_ff),
+    ):
+        yield ("layers", short), f"model.layers.{{}}.mlp.{short}_proj", out, into
+
+
+def tensor_shapes(config: PolicyConfig) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every tensor that a Hugging Face checkpoint of this config holds."""
+    return {name: leaf.shape for leaf in leaves(config) for name in leaf.names(config.n_layers)}
+
+
+def check(config: PolicyConfig, shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
+    """Compare a checkpoint's tensors with what the config asks for.
+
+    Raises ValueError listing all missing, extra and misshapen tensors of ``where`` together. A head beside
+    tied embeddings is let through here if it has the embedding's shape; `from_hf_tensors` compares its
+    values.
+    """
+    wanted = tensor_shapes(config)
+    given = {n: tuple(s) for n, s in shapes.items() if not n.endswith(_DERIVED)}
+    allowed = dict(wanted)
+    if config.tie_embeddings:
+        allowed[HEAD] = wanted[EMBED]
+    problems = [f"missing {n} {wanted[n]}" for n in wanted if n not in given]
+    problems += [f"unexpected {n} {given[n]}" for n in given if n not in allowed]
+    problems += [
+        f"{n} is {given[n]}, not {allowed[n]}" for n in given if given[n] != allowed.get(n, given[n])
+    ]
+    if problems:
+        raise ValueError(
+            f"{where} does not fit its config in {len(problems)} tensors: " + "; ".join(problems)
+        )
+
+
+def from_hf_tensors(
+    config: PolicyConfig,
+    tensors: Mapping[str, np.ndarray],
+    dtype=np.float32,
+    put: Callable = lambda array: array,
+    where: str = "the checkpoint",
+) -> dict:
+    """Parameter tree ``{"params": ...}`` from Hugging Face tensors.
+
+    Args:
+      tensors: name -> array; values are read once, leaf by leaf, so a lazy mapping keeps memory low.
+      dtype: NumPy or ml_dtypes type of the leaves.
+      put: applied to every finished leaf, e.g. ``jnp.asarray``; the default leaves NumPy arrays.
+      where: what error messages call the checkpoint.
+
+    Raises ValueError as `check` does, and for a tied head whose values differ from the embedding's.
+    """
+    shapes = tensors.shapes() if hasattr(tensors, "shapes") else {n: t.shape for n, t in tensors.items()}
+    check(config, shapes, where)
+    if config.tie_embeddings and HEAD in shapes and not np.array_equal(tensors[HEAD], tensors[EMBED]):
+        raise ValueError(f"{where}: tie_word_embeddings is true but {HEAD} differs from {EMBED}")
+    tree: dict = {}
+    for leaf in leaves(config):
+        array = _gather(leaf, tensors, config.n_layers, dtype)
+        node = tree
+        for key in leaf.path[:-1]:
+            node = node.setdefault(key, {})
+        node[leaf.path[-1]] = put(array)
+    return {"params": tree}
+
+
+def _gather(leaf: Leaf, tensors, n_layers: int, dtype) -> np.ndarray:
+    shape = leaf.shape[::-1] if leaf.transposed else leaf.shape
+    out = np.empty((n_layers, *shape) if leaf.stacked else (1, *shape), dtype)
+    for i, name in enumerate(leaf.names(n_layers)):
+        tensor = tensors[name]
+        out[i] = (tensor.T if leaf.transposed else tensor).astype(dtype)
+    return out if leaf.stacked else out[0]
+
+
+def to_hf_tensors(config: PolicyConfig, params: dict) -> dict[str, np.ndarray]:
+    """Hugging Face tensors of a parameter tree ``{"params": ...}``, the inverse of `from_hf_tensors`.
+
+    Raises ValueError when the tree lacks a leaf of the config or a leaf has another shape.
+    """
+    tensors = {}
+    for leaf in leaves(config):
+        array = params["params"]
+        for key in leaf.path:
+            if key not in array:
+                raise ValueError(f"parameters lack {'/'.join(leaf.path)}, which the config asks for")
+            array = array[key]
+        array = np.asarray(array)
+        layers = array if leaf.stacked else array[None]
+        for name, layer in zip(leaf.names(config.n_layers), layers, strict=True):
+            tensors[name] = np.ascontiguousarray(layer.T if leaf.transposed else layer)
+    check(config, {n: t.shape for n, t in tensors.items()}, "the parameter tree")
+    return tensors

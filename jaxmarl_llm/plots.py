@@ -1,0 +1,107 @@
+"""The learning-curve picture of a run, from the rows of its metrics.jsonl."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+CODING_PARTS = ("structure", "syntax", "tests", "cooperation")
+# Blue, orange and green of the Okabe-Ito palette: told apart with any colour vision, and in grey.
+TRAIN, SAMPLED, GREEDY = "#0072B2", "#D55E00", "#009E73"
+STYLE = {
+    "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "grid.alpha": 0.25, "axes.titlesize": 11, "axes.titleweight": "bold", "legend.frameon": False,
+}
+
+
+def learning_curve(rows: Sequence[Mapping], path, *, title: str = "Held-out and training return",
+                   parts: Sequence[str] = CODING_PARTS, window: int = 10) -> Path:
+    """Draws return and reward parts over the steps, on the 0..100 scale, and writes a PNG.
+
+    Args:
+      rows: what `metrics.read_metrics` returns: 'train/return' per step; 'eval/return' (sampled at the
+        training settings) with 'eval/return_low' and 'eval/return_high', the ends of its 95 % interval;
+        'eval/return_greedy'; parts under 'train/', 'eval/' and 'eval_greedy/'. What no row has is left out.
+      path: the picture; its folder is created.
+      parts: a small panel each, if any row has it.
+      window: steps of the running mean over training steps.
+
+    Raises:
+      ValueError: no row has a return.
+    """
+    returns = ("train/return", "eval/return", "eval/return_greedy")
+    if not any(_series(rows, name)[0].size for name in returns):
+        raise ValueError(f"nothing to draw: no 'train/return' or 'eval/return' in {len(rows)} rows")
+    names = ("train", "eval", "eval_greedy")
+    shown = [part for part in parts if any(_series(rows, f"{name}/{part}")[0].size for name in names)]
+    with matplotlib.rc_context(STYLE):
+        figure = draw(rows, title, shown, window)
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        FigureCanvasAgg(figure).print_png(str(path))
+    return path
+
+
+def draw(rows: Sequence[Mapping], title: str, parts: Sequence[str], window: int) -> Figure:
+    """The figure itself: one large panel for the return, a row of small ones for the parts."""
+    figure = Figure(figsize=(10, 7.2 if parts else 4.8), dpi=150, layout="constrained")
+    heights = [2.2, 1] if parts else [1]
+    grid = figure.add_gridspec(len(heights), max(len(parts), 1), height_ratios=heights)
+    main = figure.add_subplot(grid[0, :])
+    _draw_train(main, rows, "train/return", window)
+    _draw_eval(main, rows, "eval/return", SAMPLED, "o", "held-out, sampled", interval="95 % interval")
+    _draw_eval(main, rows, "eval/return_greedy", GREEDY, "s", "held-out, greedy")
+    _finish(main, title, "return (0..100)")
+    figure.legend(*main.get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=9)
+    for column, part in enumerate(parts):
+        axes = figure.add_subplot(grid[1, column], sharex=main)
+        _draw_train(axes, rows, f"train/{part}", window)
+        _draw_eval(axes, rows, f"eval/{part}", SAMPLED, "o", "held-out, sampled")
+        _draw_eval(axes, rows, f"eval_greedy/{part}", GREEDY, "s", "held-out, greedy")
+        _finish(axes, part, "part (0..100)" if column == 0 else "")
+    return figure
+
+
+def running_mean(values: np.ndarray, window: int) -> np.ndarray:
+    """Mean of each value and the up to window - 1 values before it; as long as `values`."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def _series(rows: Sequence[Mapping], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values of the rows that have the metric; nulls (values that were not finite) are left out."""
+    pairs = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+    steps, values = zip(*pairs, strict=True) if pairs else ((), ())
+    return np.asarray(steps, dtype=int), np.asarray(values, dtype=float)
+
+
+def _draw_train(axes: Axes, rows: Sequence[Mapping], name: str, window: int) -> None:
+    steps, values = _series(rows, name)
+    if not steps.size:
+        return
+    axes.plot(steps, values, ".", color=TRAIN, alpha=0.3, markersize=4, label="training, each step")
+    axes.plot(steps, running_mean(values, window), color=TRAIN, linewidth=1.8,
+              label=f"training, mean of {window} steps")
+
+
+def _draw_eval(axes: Axes, rows: Sequence[Mapping], name: str, color: str, marker: str, label: str,
+               interval: str = "") -> None:
+    steps, values = _series(rows, name)
+    if not steps.size:
+        return
+    axes.plot(steps, values, color=color, marker=marker, markersize=5, linewidth=1.4, label=label, zorder=3)
+    both = [row for row in rows if row.get(f"{name}_low") is not None and row.get(f"{name}_high") is not None]
+    if interval and both:
+        (steps, low), (_, high) = _series(both, f"{name}_low"), _series(both, f"{name}_high")
+        axes.fill_between(steps, low, high, color=color, alpha=0.15, linewidth=0, label=interval)
+
+
+def _finish(axes: Axes, title: str, ylabel: str) -> None:
+    axes.set(title=title, xlabel="training step", ylabel=ylabel, ylim=(-2, 102))
+    axes.xaxis.get_major_locator().set_params(integer=True)

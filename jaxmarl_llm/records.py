@@ -1,0 +1,61 @@
+"""A forest as transcript records: one per joint answer, all agents together."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxmarl_llm.forest import Forest, Turn
+from jaxmarl_llm.transcripts import JointAction, Speech
+
+
+def joint_actions(
+    step: int,
+    forest: Forest,
+    task: Any,
+    tokenizers: Mapping[str, Any],
+    advantages: Sequence[float] | None = None,
+) -> list[JointAction]:
+    """Records of every joint answer of a forest, in its order.
+
+    Args:
+      step: iteration the forest belongs to.
+      forest: turns and judged joint answers.
+      task: its ``agents`` are in the order of the joint answers, its items have a ``task_id``.
+      tokenizers: by agent; a `tokenizer.Tokenizer` each, to show the prompts.
+      advantages: by turn id, what the update uses; None in evaluation.
+    """
+    asked = {turn.request: turn for turn in forest.turns}
+    prompts = {r: prompt_text(tokenizers[turn.agent], turn.prompt) for r, turn in asked.items()}
+    used = {turn.id: None if advantages is None else float(advantages[turn.id]) for turn in forest.turns}
+    speeches = {turn.id: _speech(turn, prompts[turn.request], used[turn.id]) for turn in forest.turns}
+    turn_index = {turn.id: turn.turn for turn in forest.turns}
+    return [
+        JointAction(
+            step=step,
+            item=str(forest.items[joint.item].task_id),
+            agents={agent: speeches[t] for agent, t in zip(task.agents, joint.turns, strict=True)},
+            parts=dict(joint.judgement.parts),
+            total=joint.judgement.total,
+            verdict=joint.judgement.verdict,
+            failures=tuple(joint.judgement.failures),
+            turn=max(turn_index[turn] for turn in joint.turns),
+        )
+        for joint in forest.joints
+    ]
+
+
+def prompt_text(tokenizer, ids: Sequence[int]) -> str:
+    """A prompt as the model sees it, chat markup included."""
+    ids = [int(i) for i in ids]
+    return tokenizer.hf.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+
+def _speech(turn: Turn, prompt: str, advantage: float | None) -> Speech:
+    return Speech(
+        prompt=prompt,
+        completion=turn.text,
+        prompt_length=len(turn.prompt),
+        completion_length=len(turn.completion),
+        finish_reason="stop" if turn.finished else "length",
+        sample=turn.sample,
+        advantage=advantage,
+    )

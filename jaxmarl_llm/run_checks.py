@@ -1,0 +1,135 @@
+"""Whether a saved run may be continued here: the same team and configuration, and a writable disk."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Sequence
+
+import jax
+
+from jaxmarl_llm.team import Team
+
+# Fields, or groups of them, that a resumed run may change because they leave its results as they are.
+MAY_CHANGE = (
+    "workdir",  # the folder may have been moved
+    "train.steps",  # a longer or shorter run; refused if the learning rate decays, see `check_same_run`
+    "executor.workers",  # rewards do not depend on how many workers give them
+    "log",  # what is shown and recorded
+    "save",  # how often a checkpoint is written, and how many are kept
+)
+
+
+def describe_team(team: Team) -> dict[str, dict]:
+    """What a checkpoint must agree on to fit, by agent: model, architecture, mode, adapters. JSON data."""
+    found = {}
+    for member in team.members:
+        stack = member.stack
+        own = {"model": member.model_name, "mode": stack.mode}
+        own["policy"] = dataclasses.asdict(stack.policy.config)
+        if stack.mode == "adapters":
+            leaves = jax.tree_util.tree_leaves_with_path(member.trainable)
+            own["rank"] = next(x.shape[-1] for path, x in leaves if path[-1].key == "a")
+            own["scale"] = stack.adapter_scale
+            own["targets"] = sorted({path[-2].key for path, _ in leaves})
+        found |= {agent: own for agent in stack.agents}
+    return json.loads(json.dumps(found))
+
+
+def check_agents(saved: dict, team: Team, agents: Sequence[str] | None, where: str) -> tuple[str, ...]:
+    """Names of the agents to restore, after comparing them with a checkpoint's.
+
+    Args:
+      saved: `describe_team` of the checkpoint.
+      team: the team to restore into.
+      agents: the ones wanted; None stands for a whole team, which must then be the saved one.
+      where: what the error calls the checkpoint.
+
+    Raises ValueError listing every difference, or naming an agent that the team or the checkpoint lacks.
+    """
+    now = describe_team(team)
+    if agents is None and set(saved) != set(now):
+        raise ValueError(f"{where} is of another team: agents: saved {sorted(saved)}, now {sorted(now)}")
+    chosen = team.agents if agents is None else tuple(agents)
+    for agent in chosen:
+        for place, names in (("team", now), ("checkpoint", saved)):
+            if agent not in names:
+                raise ValueError(f"{where}: the {place} has no agent {agent!r}, only {sorted(names)}")
+    found = differences({a: saved[a] for a in chosen}, {a: now[a] for a in chosen})
+    if found:
+        raise ValueError(f"{where} is of another team: {_listed(found)}")
+    return chosen
+
+
+def check_same_run(saved: dict, config: dict) -> None:
+    """Compare the configuration of a saved run with the one to continue it with; both nested dicts.
+
+    Fields in `MAY_CHANGE` are free. Raises ValueError listing every other difference.
+    """
+    saved, config = json.loads(json.dumps(saved)), json.loads(json.dumps(config))
+    decays = saved.get("train", {}).get("decay", "constant") != "constant"
+    free = [f for f in MAY_CHANGE if not (decays and f == "train.steps")]
+    found = differences(saved, config)
+    bad = {k: v for k, v in found.items() if not any(f"{k}.".startswith(f"{f}.") for f in free)}
+    if bad:
+        raise ValueError(f"the run in this folder has another configuration: {_listed(bad)}")
+
+
+def differences(saved: dict, now: dict) -> dict[str, str]:
+    """Dotted name -> ``saved 1, now 2`` for every leaf that differs between two nested dicts, in order."""
+    old, new = _flat(saved), _flat(now)
+    found = {}
+    for field in sorted(old.keys() | new.keys()):
+        before, after = (repr(side[field]) if field in side else "absent" for side in (old, new))
+        if before != after:
+            found[field] = f"saved {before}, now {after}"
+    return found
+
+
+def _listed(found: dict[str, str]) -> str:
+    return "; ".join(f"{field}: {text}" for field, text in found.items())
+
+
+def _flat(tree: dict, prefix: str = "") -> dict:
+    flat = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) and value else {name: value}
+    return flat
+
+
+def ensure_writable(folder, need_bytes: int = 0) -> None:
+    """Create ``folder`` and write a small file through to its disk.
+
+    Raises ValueError in one sentence if that fails or if fewer than ``need_bytes`` are free.
+    """
+    folder = pathlib.Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".probe") as file:
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(f"the folder {folder} cannot be written to: {reason}") from error
+    if free < need_bytes:
+        short = f"{free / 1e9:.2f} GB are free, the checkpoints need up to {need_bytes / 1e9:.2f} GB"
+        raise ValueError(f"the disk of {folder} is too full: {short}")
+
+
+def needed_bytes(states: dict, keep: int = 2) -> int:
+    """Upper bound on the disk space of a run's checkpoints: those kept, and one of each being written.
+
+    Args:
+      states: `update.TrainState` by member, arrays or their shapes.
+      keep: see `checkpoint.Checkpointer`.
+    """
+
+    def size(tree):
+        return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+    return (keep + 1) * size(states) + 2 * size([state.trainable for state in states.values()])

@@ -1,0 +1,13 @@
+"""Tasks: items, prompts per role, and the judge of a joint answer. No JAX here.
+
+A task has `items`, `agents`, `part_names`, `reward_range`, `prompts(item)`, `normalise(scores)` and
+`judge(items, completions)`, which gives one `Judgement` per joint action.
+"""
+
+from jaxmarl_llm.tasks.code_data import load_items
+from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.coding import CodingTask
+from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
+from jaxmarl_llm.tasks.judgement import Judgement
+
+__all__ = ["CodingItem", "CodingTask", "CustomRewardTask", "Judgement", "load_items", "resolve_reward"]

@@ -1,0 +1,156 @@
+"""One coding problem, and how a row of a JSONL file becomes one. Bad rows are reported all at once."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import pathlib
+import re
+
+from jaxmarl_llm.tasks.code_text import function_node, parse
+
+_FIELDS = ("task_id", "prompt", "test", "entry_point")
+_IMPORT = re.compile(r"(?:import|from)\s+\w")
+
+
+@dataclasses.dataclass(frozen=True)
+class CodingItem:
+    """One problem.
+
+    prompt: signature and docstring, after imports and helpers if any. test: defines `check(candidate)`.
+    params: the entry point's parameter names ('*args' with its star). prelude: what precedes the entry point
+    in the prompt. canonical_solution: as the data gives it, or ''. grade: difficulty, 0 if the data has none.
+    """
+
+    task_id: str
+    prompt: str
+    entry_point: str
+    test: str
+    params: tuple[str, ...]
+    prelude: str = ""
+    canonical_solution: str = ""
+    grade: int = 0
+
+
+def load_jsonl(path) -> list[CodingItem]:
+    """Items of a JSONL file in the CoopHumanEval / MBPP schema: task_id, prompt, test, entry_point (and, if
+    there, canonical_solution and grade). One ValueError lists all bad rows with their line numbers."""
+    path = pathlib.Path(path)
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: cannot be read ({error})") from error
+    return parse_lines(text, str(path))
+
+
+def parse_lines(text: str, name: str) -> list[CodingItem]:
+    """Items of JSONL `text`; `name` is what an error calls it. See `load_jsonl`."""
+    items, problems, first_line = [], [], {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        row, complaints = _read_row(line)
+        if not complaints and row["task_id"] in first_line:
+            complaints = [f"task_id {row['task_id']!r} was already used in line {first_line[row['task_id']]}"]
+        if complaints:
+            problems.append(f"  line {number}: {'; '.join(complaints)}")
+        else:
+            first_line[row["task_id"]] = number
+            items.append(item_from_row(row))
+    if problems:
+        raise ValueError(f"{name}: {len(problems)} bad row(s)\n" + "\n".join(problems))
+    if not items:
+        raise ValueError(f"{name}: no rows; expected one JSON object per line with {', '.join(_FIELDS)}")
+    return items
+
+
+def item_from_row(row: dict) -> CodingItem:
+    """The item of a row that has been checked (see `load_jsonl`), or of a data set that is trusted
+    (HumanEval)."""
+    params, prelude = read_signature(row["prompt"], row["entry_point"])
+    return CodingItem(
+        task_id=str(row["task_id"]),
+        prompt=row["prompt"],
+        entry_point=row["entry_point"],
+        test=row["test"],
+        params=params,
+        prelude=prelude,
+        canonical_solution=row.get("canonical_solution", ""),
+        grade=row.get("grade", 0),
+    )
+
+
+def read_signature(prompt: str, entry_point: str) -> tuple[tuple[str, ...], str]:
+    """Parameter names of the entry point, and the prelude before it (only its imports where it does not
+    parse).
+
+    ValueError if the prompt has no `def entry_point(` at the left margin, or one that does not parse.
+    """
+    start = re.search(rf"^def[ \t]+{re.escape(entry_point)}[ \t]*\(", prompt, re.MULTILINE)
+    if start is None:
+        raise ValueError(f"prompt has no 'def {entry_point}('")
+    lines = prompt[start.start() :].split("\n")
+    for end in range(1, len(lines) + 1):
+        signature = "\n".join(lines[:end])
+        function = function_node(signature + "\n    pass") or function_node(signature)
+        if function is not None:
+            return _parameter_names(function.args), _prelude(prompt[: start.start()])
+    raise ValueError(f"the signature of {entry_point!r} in the prompt does not parse")
+
+
+def _parameter_names(arguments: ast.arguments) -> tuple[str, ...]:
+    names = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
+    names += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
+    names += [arg.arg for arg in arguments.kwonlyargs]
+    names += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
+    return tuple(names)
+
+
+def _prelude(text: str) -> str:
+    if parse(text) is None:
+        text = "\n".join(line for line in text.split("\n") if _IMPORT.match(line) and parse(line) is not None)
+    return text.strip()
+
+
+def _read_row(line: str) -> tuple[dict, list[str]]:
+    """The row and all that is wrong with it."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return {}, [f"invalid JSON ({error})"]
+    if not isinstance(row, dict):
+        return {}, [f"a JSON {type(row).__name__}, expected an object"]
+    if isinstance(row.get("task_id"), int):
+        row["task_id"] = str(row["task_id"])  # MBPP numbers its tasks
+    return row, _field_complaints(row) or _content_complaints(row)
+
+
+def _field_complaints(row: dict) -> list[str]:
+    complaints = [f"no field {field!r}" for field in _FIELDS if field not in row]
+    for field in (*_FIELDS, "canonical_solution"):
+        value = row.get(field, "ok")
+        if not isinstance(value, str):
+            complaints.append(f"field {field!r} is {value!r:.40}, expected text")
+        elif field in _FIELDS and not value.strip():
+            complaints.append(f"field {field!r} is empty")
+    if not isinstance(row.get("grade", 0), int):
+        complaints.append(f"field 'grade' is {row['grade']!r:.40}, expected a whole number")
+    return complaints
+
+
+def _content_complaints(row: dict) -> list[str]:
+    complaints = []
+    tree = parse(row["test"])
+    checks = [] if tree is None else [n for n in tree.body if getattr(n, "name", "") == "check"]
+    if tree is None:
+        complaints.append("test does not parse")
+    elif not checks:
+        complaints.append("test does not define check(candidate)")
+    elif not any(isinstance(node, ast.Assert) for node in ast.walk(checks[-1])):
+        complaints.append("check() in test has no assert")
+    try:
+        read_signature(row["prompt"], row["entry_point"])
+    except ValueError as error:
+        complaints.append(str(error))
+    return complaints

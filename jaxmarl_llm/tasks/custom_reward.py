@@ -1,0 +1,112 @@
+"""Any user function as the reward of a task, found by its dotted name.
+
+    def reward(completions: dict[str, list[str]], **columns) -> list[float | None] | list[dict[str, float]]
+
+completions[agent][j] is agent's text in joint action j. The items' fields arrive as keyword arguments, each
+a list with one entry per joint action. None means that the reward does not apply to that action; a dict
+names the reward's parts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
+
+from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+
+
+def resolve_reward(name: str) -> Callable:
+    """The function at 'package.module:function' or 'package.module.function'; ValueError if there is none."""
+    module_name, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
+    if not module_name or not attribute:
+        raise ValueError(f"reward {name!r}: expected 'package.module:function' or 'package.module.function'")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"reward {name!r}: cannot import {module_name!r} ({reason})") from error
+    function = getattr(module, attribute, None)
+    if function is None:
+        defined = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))
+        raise ValueError(f"reward {name!r}: module {module_name!r} has no {attribute!r}; it has {defined}")
+    if not callable(function):
+        raise ValueError(f"reward {name!r} is a {type(function).__name__}; expected a function")
+    return function
+
+
+class CustomRewardTask:
+    """A task with its own items and prompts and the user's reward.
+
+    `reward_range` is (lowest, highest) if the function has an attribute of that name, else None; with a
+    range, `normalise` maps the total onto 0..100 ("return"), without one "return" is the total itself.
+    """
+
+    part_names: tuple[str, ...] = ()
+
+    def __init__(self, task, reward: Callable):
+        self.items, self.agents, self.prompts = task.items, task.agents, task.prompts
+        self._reward = reward
+        self.reward_range = getattr(reward, "reward_range", None)
+
+    def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
+        """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
+
+        Errors: RuntimeError with the item's task_id if the reward raises; ValueError if it returns something
+        that is not one finite number, dict of finite numbers or None per action.
+        """
+        check_batch(items, completions, self.agents)
+        if not items:
+            return []
+        rewards = self._call(items, completions)
+        if not hasattr(rewards, "__len__"):
+            raise ValueError(f"the reward returned a {type(rewards).__name__}, expected a list")
+        if len(rewards) != len(items):
+            raise ValueError(f"the reward returned {len(rewards)} values for {len(items)} joint actions")
+        return [_judgement(value, item) for value, item in zip(rewards, items, strict=True)]
+
+    def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:
+        """Parts and "total" per joint action; see `judge`."""
+        return [judgement.scores for judgement in self.judge(items, completions)]
+
+    def normalise(self, scores: dict[str, float]) -> dict[str, float]:
+        """`scores` with the total as "return", on the 0..100 scale where the reward's range is known."""
+        low, high = self.reward_range or (0.0, 100.0)
+        parts = {name: value for name, value in scores.items() if name != "total"}
+        return {**parts, "return": 100.0 * (scores["total"] - low) / (high - low)}
+
+    def _call(self, items, completions):
+        try:
+            return self._reward(completions, **_columns(items))
+        except Exception as error:
+            culprits = (item.task_id for j, item in enumerate(items) if self._raises(item, completions, j))
+            batch = ", ".join(dict.fromkeys(str(item.task_id) for item in items))
+            where = next(culprits, f"one of {batch}")
+            reason = f"{type(error).__name__}: {error}"
+            raise RuntimeError(f"the reward raised on task_id {where} ({reason})") from error
+
+    def _raises(self, item, completions, j: int) -> bool:
+        """Whether the reward raises on joint action j alone: finds the item to blame in a failed batch."""
+        try:
+            self._reward({agent: [texts[j]] for agent, texts in completions.items()}, **_columns([item]))
+        except Exception:
+            return True
+        return False
+
+
+def _columns(items: Sequence) -> dict[str, list]:
+    names = [field.name for field in dataclasses.fields(items[0])]
+    return {name: [getattr(item, name) for item in items] for name in names}
+
+
+def _judgement(value, item) -> Judgement:
+    if value is None:
+        return Judgement({}, None, "not-applicable")
+    scores = value if isinstance(value, Mapping) else {"total": value}
+    for name, number in scores.items():
+        if not isinstance(number, Real) or not math.isfinite(number):
+            raise ValueError(f"reward of {item.task_id!r}: {name} is {number!r}, expected a finite number")
+    parts = {name: float(number) for name, number in scores.items() if name != "total"}
+    return Judgement(parts, float(scores.get("total", sum(parts.values()))), "judged")

@@ -1,0 +1,36 @@
+"""How a joint answer was judged: what every task hands to the rollout and to the transcripts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """One joint action's reward and the reasons for it.
+
+    parts: the reward's named parts. total: their sum on the reward's own scale, None where the reward does
+    not apply.
+    verdict: the executor's verdict, or the level at which the answer stopped before any test.
+    failures: short texts, one per failed test. program_source: what ran ('' if nothing did).
+    """
+
+    parts: dict[str, float]
+    total: float | None
+    verdict: str = ""
+    failures: tuple[str, ...] = ()
+    program_source: str = ""
+
+    @property
+    def scores(self) -> dict[str, float | None]:
+        """Parts and total in one dict."""
+        return {**self.parts, "total": self.total}
+
+
+def check_batch(items, completions: dict[str, list[str]], agents: tuple[str, ...]) -> None:
+    """ValueError unless there is one completion per agent and item, and no other agent."""
+    if set(completions) != set(agents):
+        raise ValueError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
+    for agent, texts in completions.items():
+        if len(texts) != len(items):
+            raise ValueError(f"agent {agent!r} gave {len(texts)} completions for {len(items)} items")

@@ -1,0 +1,148 @@
+"""A team: named agents, grouped into stacks of one architecture that share every compiled program.
+
+To the user a team is a dict keyed by agent name; inside, agents with the same model form a `Stack` whose
+arrays carry a leading agent axis N. In ``adapters`` mode the base exists once and only the low-rank adapters
+are per agent; in ``full`` mode every agent has its own copy; ``frozen`` agents speak but never learn.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm import adapters
+from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.weights import LoadedModel
+
+MODES = ("adapters", "full", "frozen")
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    """The static, hashable half of a group of agents: what a compiled program is specialised on.
+
+    Attributes:
+      agents: names, in the order of the agent axis.
+      policy: the shared Linen module.
+      eos_ids: every token id that ends a completion.
+      mode: one of `MODES`.
+      adapter_scale: alpha / rank in ``adapters`` mode.
+    """
+
+    agents: tuple[str, ...]
+    policy: Policy
+    eos_ids: tuple[int, ...]
+    mode: str
+    adapter_scale: float = 1.0
+
+    def bind(self, base: Any, trainable: Any) -> tuple[dict, Any]:
+        """Linen variables for ``policy.apply`` and their ``vmap`` axes over the agents."""
+        if self.mode == "adapters":
+            variables = {**base, "lora": adapters.scaled(trainable, self.adapter_scale)}
+            return variables, {**dict.fromkeys(base), "lora": 0}
+        if self.mode == "full":
+            return trainable, 0
+        return base, None
+
+    def bind_reference(self, base: Any) -> tuple[dict, None]:
+        """Variables of the reference policy: the base with adapters off, shared by all agents."""
+        return base, None
+
+
+@dataclasses.dataclass
+class Member:
+    """A stack with its arrays and its host-side tokenizer.
+
+    ``base`` holds frozen Linen variables (None in ``full`` mode without a reference), ``trainable`` the
+    per-agent tree with a leading axis N (None when frozen).
+    """
+
+    stack: Stack
+    base: Any
+    trainable: Any
+    tokenizer: Any
+    model_name: str
+
+    def agent_variables(self, agent: str) -> dict:
+        """One agent's plain policy variables, adapters merged in."""
+        index = self.stack.agents.index(agent)
+        if self.stack.mode == "frozen":
+            return self.base
+        own = jax.tree.map(lambda x: x[index], self.trainable)
+        return own if self.stack.mode == "full" else adapters.merge(self.base, own, self.stack.adapter_scale)
+
+
+@dataclasses.dataclass
+class Team:
+    """All stacks of a run; ``team[agent]`` is the `Member` that holds the agent."""
+
+    members: tuple[Member, ...]
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Agent names, stack by stack."""
+        return tuple(agent for member in self.members for agent in member.stack.agents)
+
+    def __getitem__(self, agent: str) -> Member:
+        for member in self.members:
+            if agent in member.stack.agents:
+                return member
+        raise KeyError(f"no agent named {agent!r}; the team is {self.agents}")
+
+
+def _copies(params: Any, agents: int) -> Any:
+    """The same tree for every agent, with a leading agent axis."""
+    return jax.tree.map(lambda x: jnp.stack([x] * agents), params)
+
+
+def build(
+    models: dict[str, LoadedModel],
+    agent_models: dict[str, str],
+    key: jax.Array,
+    *,
+    mode: str = "adapters",
+    rank: int = 16,
+    alpha: float = 32.0,
+    targets: tuple[str, ...] = adapters.TARGETS,
+    keep_reference: bool = False,
+) -> Team:
+    """Group agents by model and give them parameters.
+
+    Args:
+      models: loaded models by name.
+      agent_models: agent name -> model name, in the order the agents are listed.
+      key: random key for the adapters.
+      mode: one of `MODES`, for every agent.
+      rank, alpha, targets: see `adapters.init`; the addition is scaled by alpha / rank.
+      keep_reference: in ``full`` mode, hold the initial parameters too, for a KL term.
+
+    Raises:
+      ValueError: for an unknown mode, an empty team, and an unknown model or one without a tokenizer.
+    """
+    if mode not in MODES:
+        raise ValueError(f"team.mode={mode!r} is not one of {MODES}")
+    if not agent_models:
+        raise ValueError("a team needs at least one agent")
+    groups: dict[str, list[str]] = {}
+    for agent, name in agent_models.items():
+        groups.setdefault(name, []).append(agent)
+    members = []
+    for i, (name, agents) in enumerate(groups.items()):
+        if name not in models:
+            raise ValueError(f"agents {agents} use model {name!r}, which is not among {sorted(models)}")
+        model = models[name]
+        if model.tokenizer is None:
+            raise ValueError(f"model {name!r} has no tokenizer; agents {agents} need one")
+        base, trainable, scale = model.params, None, 1.0
+        if mode == "adapters":
+            member_key = jax.random.fold_in(key, i)
+            trainable = adapters.init(member_key, base, agents=len(agents), rank=rank, targets=targets)
+            scale = alpha / rank
+        elif mode == "full":
+            trainable = _copies(base, len(agents))
+            base = base if keep_reference else None
+        eos_ids = tuple(model.tokenizer.eos_ids)
+        stack = Stack(tuple(agents), model.policy, eos_ids, mode, scale)
+        members.append(Member(stack, base, trainable, model.tokenizer, name))
+    return Team(tuple(members))

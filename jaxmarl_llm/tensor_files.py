@@ -1,0 +1,99 @@
+"""Safetensors of a Hugging Face folder, one file or several with an index."""
+
+import json
+import pathlib
+from collections.abc import Iterator, Mapping
+
+import ml_dtypes  # noqa: F401  (teaches NumPy bfloat16, which safetensors then returns)
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+SHARD_BYTES = 4 * 2**30
+
+
+class FolderTensors(Mapping):
+    """Lazy mapping from tensor names to arrays in the files' own types."""
+
+    def __init__(self, files: list[pathlib.Path]):
+        self._files = {}
+        for path in files:
+            handle = _open(path)
+            self._files |= dict.fromkeys(handle.keys(), (path, handle))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes, read from the headers."""
+        return {name: tuple(handle.get_slice(name).get_shape()) for name, (_, handle) in self._files.items()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        path, handle = self._files[name]
+        try:
+            return handle.get_tensor(name)
+        except (safetensors.SafetensorError, OSError, TypeError) as error:
+            raise ValueError(f"{path}: tensor {name} cannot be read: {error}") from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+def _open(path: pathlib.Path):
+    try:
+        return safetensors.safe_open(path, framework="numpy")
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing, though the folder's index names it") from None
+    except (safetensors.SafetensorError, OSError) as error:
+        raise ValueError(f"{path} is damaged or truncated: {error}") from error
+
+
+def open_folder(folder: pathlib.Path) -> FolderTensors:
+    """Open all weights of a folder. ValueError names a missing, truncated or damaged file."""
+    if (folder / _SINGLE).exists():
+        return FolderTensors([folder / _SINGLE])
+    index = folder / _INDEX
+    if not index.exists():
+        raise ValueError(f"{folder} has neither {_SINGLE} nor {_INDEX} (other weight formats are not read)")
+    try:
+        names = json.loads(index.read_text())["weight_map"].values()
+    except (ValueError, KeyError, AttributeError) as error:
+        raise ValueError(f"{index} is not a safetensors index: {error}") from error
+    return FolderTensors([folder / name for name in sorted(set(names))])
+
+
+def write(folder: pathlib.Path, tensors: Mapping, shapes: Mapping, shard_bytes: int = SHARD_BYTES) -> None:
+    """Write tensors as one file, or as shards of at most ``shard_bytes`` (counted as float32) with an index.
+
+    One shard at a time is in memory if ``tensors`` is lazy.
+    """
+    groups, size = [[]], 0
+    for name, shape in shapes.items():
+        nbytes = 4 * int(np.prod(shape))
+        if groups[-1] and size + nbytes > shard_bytes:
+            groups.append([])
+            size = 0
+        groups[-1].append(name)
+        size += nbytes
+    if len(groups) == 1:
+        write_file(folder / _SINGLE, tensors, groups[0])
+        return
+    weight_map, total = {}, 0
+    for i, names in enumerate(groups, 1):
+        file = f"model-{i:05d}-of-{len(groups):05d}.safetensors"
+        total += write_file(folder / file, tensors, names)
+        weight_map |= dict.fromkeys(names, file)
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (folder / _INDEX).write_text(json.dumps(index, indent=2) + "\n")
+
+
+def write_file(path: pathlib.Path, tensors: Mapping, names: list[str]) -> int:
+    """Write tensors as one safetensors file; the size of its data in bytes. OSError if that fails."""
+    shard = {name: np.ascontiguousarray(tensors[name]) for name in names}
+    try:
+        safetensors.numpy.save_file(shard, path, metadata={"format": "pt"})
+    except safetensors.SafetensorError as error:
+        raise OSError(f"{path} cannot be written: {error}") from error
+    path.chmod(0o644)  # the library makes files that only their owner can read
+    return sum(array.nbytes for array in shard.values())

@@ -1,0 +1,140 @@
+"""Text to ids and back, around a Hugging Face fast tokenizer: chat template, every ending id, lengths."""
+
+import dataclasses
+import functools
+import json
+import pathlib
+from collections.abc import Sequence
+
+import jinja2
+import numpy as np
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
+_PROBE = "qzxj"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """A tokenizer with the ids that end a text.
+
+    Attributes:
+      hf: the Hugging Face tokenizer, for whatever is not wrapped here.
+      eos_ids: every id that ends a completion, the main one first.
+    """
+
+    hf: PreTrainedTokenizerFast
+    eos_ids: tuple[int, ...]
+
+    @property
+    def pad_id(self) -> int:
+        """Filler of arrays; never the basis of a mask, since it may equal an end-of-text id."""
+        return self.hf.pad_token_id if self.hf.pad_token_id is not None else self.eos_ids[0]
+
+    @functools.cached_property
+    def vocab_size(self) -> int:
+        """Largest id + 1, added tokens included."""
+        return max(self.hf.get_vocab().values()) + 1
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of plain text, without any beginning or ending token."""
+        return self.hf.encode(text, add_special_tokens=False)
+
+    def encode_chat(self, messages: Sequence[dict[str, str]], **template_options) -> list[int]:
+        """Ids of a chat, ``[{"role": ..., "content": ...}, ...]``, up to where the assistant's answer begins.
+
+        ``template_options`` go to the chat template (e.g. Qwen3's ``enable_thinking=False``). Without a
+        template the contents are joined by blank lines and a line break ends the prompt; roles and options
+        are dropped, and a beginning-of-text token is put in front if the tokenizer adds one.
+        """
+        if not messages:
+            raise ValueError("a chat needs at least one message")
+        if self.hf.chat_template is None:
+            return self.hf.encode("\n\n".join(m["content"] for m in messages) + "\n")
+        options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
+        return self.hf.apply_chat_template(list(messages), **options)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids; special tokens are left out."""
+        ids = [int(i) for i in ids]
+        return self.hf.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def decode_completions(self, tokens_RL, lengths_R) -> list[str]:
+        """Texts of R rows, each cut to its length in tokens (an ending token counts and is not shown)."""
+        tokens_RL, lengths_R = np.asarray(tokens_RL), np.asarray(lengths_R)
+        if tokens_RL.ndim != 2 or lengths_R.shape != tokens_RL.shape[:1]:
+            raise ValueError(f"tokens {tokens_RL.shape} and lengths {lengths_R.shape} do not belong together")
+        if ((lengths_R < 0) | (lengths_R > tokens_RL.shape[1])).any():
+            raise ValueError(f"lengths {lengths_R.tolist()} are not all within 0..{tokens_RL.shape[1]}")
+        return [self.decode(row[:length]) for row, length in zip(tokens_RL, lengths_R, strict=True)]
+
+    def check_vocab(self, vocab_size: int) -> None:
+        """ValueError if the tokenizer knows ids that a policy with ``vocab_size`` tokens does not have."""
+        if self.vocab_size > vocab_size:
+            raise ValueError(f"the tokenizer has {self.vocab_size} tokens, the policy only {vocab_size}")
+
+    def save(self, folder) -> None:
+        """Write tokenizer files and the ending ids (``generation_config.json``) into an existing folder."""
+        folder = pathlib.Path(folder)
+        self.hf.save_pretrained(folder)
+        _portable(folder)
+        write_eos(folder, self.eos_ids, self.hf.bos_token_id, self.pad_id)
+
+
+def load(folder) -> Tokenizer | None:
+    """The tokenizer of a Hugging Face folder, or None if there are no tokenizer files.
+
+    ``tokenizer.json`` is taken literally, whatever class the folder names. ValueError if no ending id is
+    known.
+    """
+    folder = pathlib.Path(folder)
+    if not any((folder / name).exists() for name in _FILES):
+        return None
+    kind = PreTrainedTokenizerFast if (folder / "tokenizer.json").exists() else AutoTokenizer
+    try:
+        hf = kind.from_pretrained(folder, clean_up_tokenization_spaces=False)
+    except Exception as error:  # the reader raises a bare Exception on damaged files
+        raise ValueError(f"the tokenizer files in {folder} cannot be read: {error}") from error
+    ids = _stated_eos(folder) + [hf.eos_token_id, _chat_end(hf)]
+    ids = tuple(dict.fromkeys(int(i) for i in ids if i is not None))
+    if not ids:
+        raise ValueError(f"{folder} names no end-of-text token in its generation, model or tokenizer config")
+    return Tokenizer(hf, ids)
+
+
+def write_eos(folder, eos_ids: Sequence[int], bos_id: int | None, pad_id: int | None) -> None:
+    """Write ``generation_config.json`` with the ending ids, a list if there are several."""
+    eos = list(map(int, eos_ids))
+    fields = {"bos_token_id": bos_id, "eos_token_id": eos if len(eos) > 1 else eos[0], "pad_token_id": pad_id}
+    path = pathlib.Path(folder) / "generation_config.json"
+    path.write_text(json.dumps({k: v for k, v in fields.items() if v is not None}, indent=2) + "\n")
+
+
+def _stated_eos(folder: pathlib.Path) -> list[int]:
+    found = []
+    for name in ("generation_config.json", "config.json"):
+        path = folder / name
+        value = json.loads(path.read_text()).get("eos_token_id") if path.exists() else None
+        found += value if isinstance(value, list) else [value]
+    return found
+
+
+def _chat_end(hf) -> int | None:
+    """The special token that the chat template puts after an assistant's message."""
+    if hf.chat_template is None:
+        return None
+    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": _PROBE}]
+    try:
+        text = hf.apply_chat_template(chat, tokenize=False)
+    except (jinja2.TemplateError, TypeError, KeyError):  # the template refuses this chat
+        return None
+    after = text.rsplit(_PROBE, 1)[-1].lstrip()
+    ends = [t for t in hf.all_special_tokens + list(hf.get_added_vocab()) if after.startswith(t)]
+    return hf.convert_tokens_to_ids(max(ends, key=len)) if ends else None
+
+
+def _portable(folder: pathlib.Path) -> None:
+    """Name the tokenizer class by the name that transformers 4 and 5 both know."""
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"tokenizer_class": "PreTrainedTokenizerFast"}, indent=2) + "\n")

@@ -1,0 +1,110 @@
+"""What the agents said to each other: one record per joint action, all agents together, one file per step.
+
+`transcripts/step_00012.jsonl` holds the joint actions of step 12. A file appears complete or not at all.
+"""
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxmarl_llm.files import atomic_write_text
+
+FOLDER_NAME = "transcripts"
+
+
+@dataclasses.dataclass(frozen=True)
+class Speech:
+    """What one agent was asked and answered.
+
+    prompt and completion are texts as the model saw and wrote them; the lengths are in tokens. sample is the
+    index in the group of this agent's samples, finish_reason is 'stop' or 'length', advantage is what the
+    update used (None in evaluation).
+    """
+
+    prompt: str
+    completion: str
+    prompt_length: int
+    completion_length: int
+    finish_reason: str
+    sample: int
+    advantage: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class JointAction:
+    """One joint answer to one item: a `Speech` per agent, and how the team was judged.
+
+    parts are the reward's named parts and total their sum on the reward's own scale (None: does not apply);
+    verdict and failures come from the executor or the task. Numbers that are not finite are stored as null.
+    """
+
+    step: int
+    item: str
+    agents: dict[str, Speech]
+    parts: dict[str, float | None]
+    total: float | None
+    verdict: str
+    failures: tuple[str, ...] = ()
+    turn: int = 0
+
+
+class TranscriptWriter:
+    """Writes `folder/transcripts/step_*.jsonl`."""
+
+    def __init__(self, folder):
+        self._folder = Path(folder)
+
+    def write(self, step: int, actions: Sequence[JointAction]) -> Path:
+        """Writes all joint actions of a step at once, in order, and replaces what that step's file held."""
+        for action in actions:
+            if action.step != step:
+                raise ValueError(f"item {action.item!r} says step {action.step}, the file is for step {step}")
+        lines = [json.dumps(_plain(dataclasses.asdict(action)), allow_nan=False) for action in actions]
+        return atomic_write_text(_path(self._folder, step), "".join(line + "\n" for line in lines))
+
+
+def read(folder, step: int) -> list[JointAction]:
+    """The joint actions of a step of the run in `folder`.
+
+    Raises ValueError naming the steps that exist if this one does not.
+    """
+    path = _path(Path(folder), step)
+    if not path.exists():
+        known = steps(folder)
+        held = f"{len(known)} steps from {known[0]} to {known[-1]}" if known else "none"
+        raise ValueError(f"no transcript of step {step} in {path.parent}; there are: {held}")
+    return [_action(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def steps(folder) -> list[int]:
+    """The steps that have a transcript, ascending."""
+    paths = (Path(folder) / FOLDER_NAME).glob("step_*")
+    matches = (re.fullmatch(r"step_(\d+)\.jsonl", path.name) for path in paths)
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def _path(folder: Path, step: int) -> Path:
+    if step < 0:
+        raise ValueError(f"step must be 0 or more, got {step}")
+    return folder / FOLDER_NAME / f"step_{step:05d}.jsonl"
+
+
+def _action(record: dict) -> JointAction:
+    agents = {name: Speech(**speech) for name, speech in record["agents"].items()}
+    return JointAction(**{**record, "agents": agents, "failures": tuple(record["failures"])})
+
+
+def _plain(value):
+    """The same tree in JSON's own types; NumPy and JAX scalars become numbers, non-finite ones None."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

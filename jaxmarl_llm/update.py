@@ -1,0 +1,244 @@
+"""One optimizer step for every agent of a stack, accumulated over micro-batches of prompts.
+
+The trainer reads each prompt once and lets the samples of its group attend to that prefix, exactly as the
+sampler does, so that log-probabilities agree and the prompt is not recomputed G times.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from jaxmarl_llm import comlrl_compat, diagnostics, losses
+from jaxmarl_llm.sampling import SamplingParams, prompt_positions, truncate
+
+
+@struct.dataclass
+class Batch:
+    """Samples of one stack to learn from; row r = b * G + g belongs to prompt b.
+
+    Attributes:
+      prompts_NBP, prompt_lengths_NB: left-padded prompts.
+      tokens_NRL, lengths_NR: completions, padded on the right.
+      logprobs_NRL: behaviour log-probabilities of the sampler.
+      advantages_NR: one per completion.
+    """
+
+    prompts_NBP: jax.Array
+    prompt_lengths_NB: jax.Array
+    tokens_NRL: jax.Array
+    lengths_NR: jax.Array
+    logprobs_NRL: jax.Array
+    advantages_NR: jax.Array
+
+
+@struct.dataclass
+class TrainState:
+    """What learning changes, parameters and optimizer state with agent axis N; ``step`` counts updates."""
+
+    step: jax.Array
+    trainable: Any
+    opt_state: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+    """Options of the policy-gradient loss; the defaults are MAGRPO's (arXiv 2508.04652).
+
+    Attributes:
+      sampling: how the tokens were drawn; temperature and truncation are applied to the trainer's logits too.
+      clip: PPO's epsilon, or None for no importance ratio.
+      ratio_level, aggregation: see `losses.policy_gradient`.
+      kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off).
+      comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
+      prompts_per_microbatch: prompts whose groups are held in memory together.
+    """
+
+    sampling: SamplingParams
+    clip: float | None = None
+    ratio_level: str = "token"
+    aggregation: str = "sequence"
+    kl_coef: float = 0.0
+    kl_kind: str = "k3"
+    comlrl_compat: bool = False
+    prompts_per_microbatch: int = 1
+
+
+def make_optimizer(
+    *,
+    lr: float,
+    steps: int,
+    warmup: int = 0,
+    decay: str = "constant",
+    weight_decay: float = 0.0,
+    grad_clip: float = 1.0,
+) -> optax.GradientTransformation:
+    """AdamW with a warm-up, an optional linear or cosine decay over ``steps``, and clipping by global norm.
+
+    The transformation is for one agent; `train_step` maps it over the agent axis, so clipping is per agent.
+    """
+    shapes = {
+        "constant": lambda: optax.constant_schedule(lr),
+        "linear": lambda: optax.linear_schedule(lr, 0.0, max(steps - warmup, 1)),
+        "cosine": lambda: optax.cosine_decay_schedule(lr, max(steps - warmup, 1)),
+    }
+    if decay not in shapes:
+        raise ValueError(f"train.decay={decay!r} is not one of {tuple(shapes)}")
+    schedule = optax.join_schedules(
+        [optax.linear_schedule(lr / max(warmup, 1), lr, warmup), shapes[decay]()], [warmup]
+    )
+    clip = optax.clip_by_global_norm(grad_clip) if grad_clip > 0 else optax.identity()
+    return optax.chain(clip, optax.adamw(schedule, weight_decay=weight_decay))
+
+
+def init_state(trainable: Any, optimizer: optax.GradientTransformation) -> TrainState:
+    """A fresh state; ``trainable`` has a leading agent axis."""
+    return TrainState(jnp.int32(0), trainable, jax.vmap(optimizer.init)(trainable))
+
+
+def completion_logits(policy, variables, prompts_BP, lengths_B, tokens_RL) -> jax.Array:
+    """Logits (R, L, V) that predict each completion token of one agent, every prompt read once."""
+    width, samples = prompts_BP.shape[1], tokens_RL.shape[0] // prompts_BP.shape[0]
+    prompt_hidden, cache = policy.apply(
+        variables, prompts_BP, prompt_positions(lengths_B, width), method="hidden"
+    )
+    first = jnp.repeat(prompt_hidden[:, -1:], samples, axis=0)
+    if tokens_RL.shape[1] == 1:
+        return policy.apply(variables, first, method="logits")
+    positions_RL = jnp.repeat(lengths_B, samples)[:, None] + jnp.arange(tokens_RL.shape[1] - 1)[None]
+    hidden, _ = policy.apply(
+        variables, tokens_RL[:, :-1], positions_RL, cache.fan_out(samples, None), method="hidden"
+    )
+    return policy.apply(variables, jnp.concatenate([first, hidden], axis=1), method="logits")
+
+
+def token_logprobs(policy, variables, prompts_BP, lengths_B, tokens_RL, sampling: SamplingParams):
+    """Log-probabilities (R, L) of completion tokens under the sampling distribution, and the logits used."""
+    logits_RLV = completion_logits(policy, variables, prompts_BP, lengths_B, tokens_RL)
+    logits_RLV = truncate(logits_RLV, sampling, keep_R=tokens_RL)
+    return losses.token_logprobs(logits_RLV, tokens_RL), logits_RLV
+
+
+def _agent_loss(stack, config: LossConfig, variables, reference, batch: Batch):
+    """Sums of one agent (its batch has no N axis): loss to descend, (SumCount, KL SumCount, Diagnostics)."""
+    tokens_RL = batch.tokens_NRL
+    inputs = (batch.prompts_NBP, batch.prompt_lengths_NB, tokens_RL)
+    mask_RL = losses.length_mask(batch.lengths_NR, tokens_RL.shape[1])
+    logprobs_RL, logits_RLV = token_logprobs(stack.policy, variables, *inputs, config.sampling)
+    if config.comlrl_compat:
+        n_prompts = batch.prompts_NBP.shape[0]
+        group_R = jnp.repeat(jnp.arange(n_prompts), tokens_RL.shape[0] // n_prompts)
+        raw_RL = losses.token_logprobs(completion_logits(stack.policy, variables, *inputs), tokens_RL)
+        pg = comlrl_compat.policy_gradient(
+            raw_RL, batch.advantages_NR, batch.lengths_NR, group_R, num_groups=n_prompts
+        )
+    else:
+        pg = losses.policy_gradient(
+            logprobs_RL,
+            batch.advantages_NR,
+            mask_RL,
+            behaviour_logprobs_BL=batch.logprobs_NRL,
+            clip=config.clip,
+            ratio_level=config.ratio_level,
+            aggregation=config.aggregation,
+        )
+    kl = losses.SumCount(jnp.float32(0), jnp.float32(0))
+    if config.kl_coef:
+        ref_RL, _ = token_logprobs(stack.policy, reference, *inputs, config.sampling)
+        ref_RL = jax.lax.stop_gradient(ref_RL)
+        kl = losses.kl_loss(logprobs_RL, ref_RL, mask_RL, kind=config.kl_kind, aggregation=config.aggregation)
+    seen = diagnostics.diagnose(
+        logprobs_RL,
+        batch.logprobs_NRL,
+        batch.advantages_NR,
+        mask_RL,
+        clip=config.clip,
+        ratio_level=config.ratio_level,
+        entropy_BL=losses.entropy(jax.lax.stop_gradient(logits_RLV)),
+    )
+    return pg.sum + config.kl_coef * kl.sum, (pg, kl, seen)
+
+
+def _split(batch: Batch, size: int) -> Batch:
+    """Reshape (N, B, ..) and (N, R, ..) into scannable micro-batches (B / size, N, ..)."""
+    n_agents, n_prompts = batch.prompts_NBP.shape[:2]
+    if n_prompts % size:
+        raise ValueError(f"prompts_per_microbatch={size} does not divide {n_prompts} prompts")
+    chunks = n_prompts // size
+
+    def cut(x):
+        return jnp.moveaxis(x.reshape(n_agents, chunks, x.shape[1] // chunks, *x.shape[2:]), 1, 0)
+
+    return jax.tree.map(cut, batch)
+
+
+def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
+    """Cut a batch into ``parts`` batches of equally many prompts, each for an update of its own."""
+    size = batch.prompts_NBP.shape[1]
+    if size % parts:
+        raise ValueError(f"{parts} minibatches do not divide {size} prompts")
+    cut = _split(batch, size // parts)
+    return [jax.tree.map(lambda x, i=i: x[i], cut) for i in range(parts)]
+
+
+def gradients(stack, config: LossConfig, base, trainable, batch: Batch):
+    """Gradient of the mean loss per agent (leading axis N) and the merged (SumCount, KL, Diagnostics).
+
+    Micro-batches add sums and counts and divide once, so their number does not change the result.
+
+    Raises:
+      ValueError: if the micro-batches do not divide the prompts, or a KL term has no reference policy.
+    """
+    if config.kl_coef and base is None:
+        raise ValueError(f"kl_coef={config.kl_coef} needs a reference: build the team with keep_reference")
+
+    def loss(trainable, micro):
+        variables, axes = stack.bind(base, trainable)
+        reference, _ = stack.bind_reference(base)
+        per_agent = functools.partial(_agent_loss, stack, config)
+        sums_N, aux = jax.vmap(per_agent, in_axes=(axes, None, 0))(variables, reference, micro)
+        return sums_N.sum(), aux
+
+    def accumulate(carry, micro):
+        grads, (pg, kl, seen) = carry
+        new, (pg_i, kl_i, seen_i) = jax.grad(loss, has_aux=True)(trainable, micro)
+        return (jax.tree.map(jnp.add, grads, new), (pg + pg_i, kl + kl_i, seen.merge(seen_i))), None
+
+    chunks = _split(batch, config.prompts_per_microbatch)
+    first = jax.tree.map(lambda x: x[0], chunks)
+    shapes = jax.eval_shape(lambda m: jax.grad(loss, has_aux=True)(trainable, m), first)
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+    (grads, aux), _ = jax.lax.scan(accumulate, zeros, chunks)
+    count_N = jnp.maximum(aux[0].count, 1.0)
+    return jax.tree.map(lambda g: g / count_N.reshape(-1, *[1] * (g.ndim - 1)), grads), aux
+
+
+@functools.partial(jax.jit, static_argnames=("stack", "config", "optimizer"), donate_argnames=("state",))
+def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, batch: Batch):
+    """One update of every agent of the stack.
+
+    Args:
+      stack, config, optimizer: static.
+      base: frozen variables of the stack.
+      state: donated.
+      batch: see `Batch`.
+
+    Returns:
+      The new state and a dict of metrics, each of shape (N,).
+    """
+    grads, (pg, kl, seen) = gradients(stack, config, base, state.trainable, batch)
+    updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
+    trainable = optax.apply_updates(state.trainable, updates)
+    metrics = {"loss": pg.mean(), "grad_norm": jax.vmap(optax.global_norm)(grads), **seen.values()}
+    # A loss that is not finite leaves everything as it was, so that the state before it can be saved.
+    well = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
+    new = TrainState(state.step + 1, trainable, opt_state)
+    new = jax.tree.map(lambda after, before: jnp.where(well, after, before), new, state)
+    metrics["update_norm"] = jax.vmap(optax.global_norm)(updates)
+    if config.kl_coef:
+        metrics["kl"] = kl.mean()
+    return new, metrics

@@ -1,0 +1,119 @@
+"""User rewards by dotted name, and the task that uses them."""
+
+import math
+
+import numpy as np
+import pytest
+
+from jaxmarl_llm.tasks import CodingTask, CustomRewardTask, resolve_reward
+from jaxmarl_llm.tasks.code_items import CodingItem
+
+ITEMS = [CodingItem(f"t/{k}", f"def f{k}(x):\n", f"f{k}", "def check(candidate):\n    assert 1", ("x",))
+         for k in range(3)]
+ANSWERS = {"aux": ["a", "bb", "ccc"], "main": ["", "x", "xy"]}
+
+
+def task(reward):
+    return CustomRewardTask(CodingTask(ITEMS, None), reward)
+
+
+def lengths(completions, **columns):
+    return [len(a) + len(b) for a, b in zip(completions["aux"], completions["main"], strict=True)]
+
+
+def test_columns_arrive_as_lists_and_numbers_come_back_in_order():
+    seen = {}
+
+    def reward(completions, *, task_id, entry_point, **columns):
+        seen.update(columns, task_id=task_id, entry_point=entry_point)
+        return lengths(completions)
+
+    judgements = task(reward).judge(ITEMS, ANSWERS)
+    assert [j.total for j in judgements] == [1.0, 3.0, 5.0]
+    assert seen["task_id"] == ["t/0", "t/1", "t/2"] and seen["entry_point"] == ["f0", "f1", "f2"]
+    assert set(seen) == {"task_id", "entry_point", "prompt", "test", "params", "prelude",
+                         "canonical_solution", "grade"}
+    assert task(reward).prompts(ITEMS[0]) == CodingTask(ITEMS, None).prompts(ITEMS[0])
+
+
+def test_parts_none_and_numpy():
+    def reward(completions, **columns):
+        return [{"short": 1, "kind": 0.5}, None, {"short": 1.0, "total": 7.0}]
+
+    judgements = task(reward).judge(ITEMS, ANSWERS)
+    assert [j.total for j in judgements] == [1.5, None, 7.0]
+    assert [j.parts for j in judgements] == [{"short": 1.0, "kind": 0.5}, {}, {"short": 1.0}]
+    assert task(reward).score(ITEMS, ANSWERS)[0] == {"short": 1.0, "kind": 0.5, "total": 1.5}
+    judgements = task(lambda c, **_: np.float32([1, 2, 3])).judge(ITEMS, ANSWERS)
+    assert [j.total for j in judgements] == [1.0, 2.0, 3.0]
+
+
+def test_a_reward_that_raises_names_the_item():
+    def reward(completions, **columns):
+        if "bb" in completions["aux"]:
+            raise KeyError("oops")
+        return lengths(completions)
+
+    with pytest.raises(RuntimeError, match=r"task_id t/1 \(KeyError: 'oops'\)") as caught:
+        task(reward).judge(ITEMS, ANSWERS)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_reward_that_raises_on_the_batch_only_names_all_items():
+    def reward(completions, **columns):
+        assert len(completions["aux"]) == 1, "one at a time"
+        return [0.0]
+
+    with pytest.raises(RuntimeError, match="one of t/0, t/1, t/2 .*one at a time"):
+        task(reward).judge(ITEMS, ANSWERS)
+
+
+@pytest.mark.parametrize("value, message", [
+    ([1.0, 2.0], "2 values for 3 joint actions"),
+    (None, "returned a NoneType, expected a list"),
+    (1.0, "returned a float, expected a list"),
+    ([0.0, math.nan, 0.0], "reward of 't/1': total is nan, expected a finite number"),
+    ([0.0, 0.0, math.inf], "reward of 't/2': total is inf"),
+    ([{"a": 1.0, "b": -math.inf}, 0.0, 0.0], "reward of 't/0': b is -inf"),
+    (["1", 0.0, 0.0], "reward of 't/0': total is '1'"),
+])
+def test_bad_values(value, message):
+    with pytest.raises(ValueError, match=message):
+        task(lambda completions, **columns: value).judge(ITEMS, ANSWERS)
+
+
+def test_range_and_normalise():
+    def reward(completions, **columns):
+        return lengths(completions)
+
+    scores = {"a": 0.5, "total": 3.0}
+    assert task(reward).normalise(scores) == {"a": 0.5, "return": 3.0}
+    reward.reward_range = (-1.0, 7.0)
+    assert task(reward).reward_range == (-1.0, 7.0)
+    assert task(reward).normalise(scores) == {"a": 0.5, "return": 50.0}  # (3 + 1) / 8
+
+
+def test_wrong_completions():
+    with pytest.raises(ValueError, match="agent 'main' gave 2 completions for 3 items"):
+        task(lengths).judge(ITEMS, {**ANSWERS, "main": ["", ""]})
+    assert task(lengths).judge([], {"aux": [], "main": []}) == []
+
+
+def test_resolve(tmp_path, monkeypatch):
+    text = "def good(completions, **columns):\n    return [1.0]\n\nLEVEL = 3\n"
+    (tmp_path / "my_rewards.py").write_text(text)
+    (tmp_path / "my_broken_rewards.py").write_text("import nothing_of_that_name\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert resolve_reward("my_rewards:good")({}) == [1.0]
+    assert resolve_reward("my_rewards.good") is resolve_reward("my_rewards:good")
+    for name, message in [
+        ("good", "expected 'package.module:function'"),
+        ("my_rewards:", "expected 'package.module:function'"),
+        ("", "expected 'package.module:function'"),
+        ("no_such_module:good", "cannot import 'no_such_module'"),
+        ("my_broken_rewards:good", "cannot import 'my_broken_rewards' .*nothing_of_that_name"),
+        ("my_rewards:bad", r"has no 'bad'; it has \['good'\]"),
+        ("my_rewards:LEVEL", "is a int; expected a function"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            resolve_reward(name)

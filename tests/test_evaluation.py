@@ -1,0 +1,152 @@
+"""evaluation.py: pass@k and intervals against other ways to get them; how items are batched leaves no trace."""
+
+import itertools
+import math
+
+import jax
+import numpy as np
+import pytest
+from scripted_team import CountingTask, tiny_team
+
+from jaxmarl_llm import evaluation, sampling
+from jaxmarl_llm.evaluation import Evaluation
+from jaxmarl_llm.transcripts import JointAction, Speech
+
+WORDS = (3, 70, 5, 3, 8)  # prompt lengths: only p1 needs the wider bucket
+GREEDY = sampling.SamplingParams(max_new_tokens=6, temperature=0.0)
+SAMPLED = sampling.SamplingParams(max_new_tokens=6, temperature=1.0)
+
+
+def evaluate(task, ids=None, params=GREEDY, key=0, team=None, **kwargs):
+    team = team or tiny_team()
+    ids = range(len(task.items)) if ids is None else ids
+    kwargs = dict(samples=2, max_prompt_tokens=100) | kwargs
+    learned = [member.trainable for member in team.members]
+    return evaluation.evaluate(team, learned, task, ids, jax.random.key(key), params=params, **kwargs)
+
+
+@pytest.mark.parametrize("samples", [1, 4, 6])
+def test_pass_at_k_is_the_mean_over_all_subsets(samples):
+    for passed in range(samples + 1):
+        answers = [i < passed for i in range(samples)]
+        for k in range(1, samples + 1):
+            subsets = list(itertools.combinations(answers, k))
+            wanted = sum(map(any, subsets)) / len(subsets)
+            assert evaluation.pass_at_k(samples, passed, k) == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_pass_at_k_needs_enough_samples(k):
+    with pytest.raises(ValueError, match=rf"k within 1\.\.3.*k={k}"):
+        evaluation.pass_at_k(3, 1, k)
+
+
+def test_interval_of_constants_has_no_width():
+    assert evaluation.estimate(np.full(7, 62.5)) == (62.5, 62.5, 62.5)
+    assert evaluation.estimate(np.array([3.0, math.nan])) == (3.0, 3.0, 3.0)
+    assert all(map(math.isnan, evaluation.estimate(np.array([math.nan]))))
+
+
+def test_interval_is_the_normal_one_for_many_items():
+    values = np.random.default_rng(1).normal(50, 20, 400)
+    found = evaluation.estimate(values)
+    half = 1.96 * values.std() / 20
+    assert found.mean == pytest.approx(values.mean())
+    # The ends are order statistics of 2000 means of standard error 1: their own error is about 0.06.
+    assert found.low == pytest.approx(values.mean() - half, abs=0.25)
+    assert found.high == pytest.approx(values.mean() + half, abs=0.25)
+    assert found == evaluation.estimate(values)
+
+
+def action(even, odd, verdict, length=1, reason="stop"):
+    total = None if even is None else even + odd
+    parts = {} if even is None else {"even": even, "odd": odd}
+    speech = Speech("", "", 1, length, reason, 0)
+    return JointAction(0, "p", {"main": speech}, parts, total, verdict)
+
+
+def test_summary_by_hand():
+    normalise = CountingTask(()).normalise
+    rows = (
+        (action(6, 0, "pass", 4, "length"), action(0, 3, "fail", 2)),
+        (action(3, 3, "pass", 6), action(None, None, "not-applicable", 4)),
+    )
+    found = Evaluation(rows, ("main",), normalise)
+    # Item means without the answer that has no score: even 3, 3 (of 6); odd 1.5, 3; total 4.5, 6 (of 12).
+    scores = found.scores()
+    np.testing.assert_allclose(scores["even"], [50, 50])
+    np.testing.assert_allclose(scores["odd"], [25, 50])
+    np.testing.assert_allclose(scores["return"], [37.5, 50])
+    summary = found.summary()
+    wanted = {"even": 50, "odd": 37.5, "return": 43.75, "return_low": 37.5, "return_high": 50, "pass@1": 50}
+    wanted |= {"length/main": 4, "truncated/main": 0.25}
+    wanted |= {"verdict/pass": 2, "verdict/fail": 1, "verdict/not-applicable": 1}
+    assert summary == pytest.approx(wanted)
+    # Each item passed once in two tries, so any two answers hold a pass.
+    assert found.pass_at_k(2) == 1
+
+
+def test_rewards_without_tests_have_no_pass_rate():
+    rows = ((action(6, 0, "judged"),),)
+    found = Evaluation(rows, ("main",), CountingTask(()).normalise)
+    assert not found.tested and "pass@1" not in found.summary()
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
+def test_batches_hold_every_item_once_and_have_one_shape(limit):
+    widths_MB = np.array([[32, 64, 32, 32, 32, 64, 32], [96, 32, 32, 32, 32, 32, 32]])
+    batches = evaluation.plan_batches(widths_MB, limit)
+    assert [b for real, batch in batches for b in batch[:real]] == list(range(7))
+    assert max(real for real, _ in batches) <= limit
+    shapes = {(len(batch), *widths_MB[:, batch].max(axis=1)) for _, batch in batches}
+    assert len(shapes) == 1 and shapes.pop()[1:] == (64, 96)
+
+
+def test_batches_by_hand():
+    # One batch needs no padding; of three, the last is short and only the first two lack the wide item.
+    assert evaluation.plan_batches(np.array([[32, 32, 64]]), 4) == [(3, [0, 1, 2])]
+    found = evaluation.plan_batches(np.array([[32, 32, 32, 32, 64]]), 2)
+    assert found == [(2, [0, 1, 4]), (2, [2, 3, 4]), (1, [4, 4, 4])]
+
+
+def test_greedy_results_do_not_depend_on_the_batches():
+    assert sampling.bucket(71) > sampling.bucket(9)
+    task, split = CountingTask(WORDS), CountingTask(WORDS)
+    whole = evaluate(task)
+    before = sampling.generate._cache_size()
+    cut = evaluate(split, items_per_batch=2)
+    assert sampling.generate._cache_size() - before == 1  # three batches, one program
+    assert len(split.judged) == 9 and len(task.judged) == 5  # two and one more, padded to three each
+    assert [row[0].item for row in cut.actions_BG] == ["p0", "p1", "p2", "p3", "p4"]
+    assert cut.actions_BG == whole.actions_BG
+    assert len({row[0].agents["main"].completion for row in whole.actions_BG}) > 2  # or this shows nothing
+    assert cut.summary() == whole.summary()
+    again = evaluate(CountingTask(WORDS), ids=[4, 1], key=5)
+    assert again.actions_BG == (whole.actions_BG[4], whole.actions_BG[1])
+
+
+def test_sampled_answers_are_judged_together_and_follow_the_key():
+    task = CountingTask(WORDS[2:])
+    found = evaluate(task, params=SAMPLED, samples=3, step=4)
+    assert [[a.agents["aux"].sample for a in row] for row in found.actions_BG] == [[0, 1, 2]] * 3
+    assert {a.step for a in found.actions} == {4}
+    said = [(a.item, {n: s.completion for n, s in a.agents.items()}) for a in found.actions]
+    assert said == task.judged
+    judgements = [task._judge(answer) for _, answer in said]
+    assert [a.total for a in found.actions] == [j.total for j in judgements]
+    assert evaluate(task, params=SAMPLED, samples=3, step=4) == found
+    assert evaluate(task, params=SAMPLED, samples=3, step=4, key=1).actions_BG != found.actions_BG
+
+
+@pytest.mark.parametrize("kwargs, complaint", [
+    (dict(ids=[]), "item_ids is empty"),
+    (dict(ids=[0, 5, -1]), r"item_ids holds \[5, -1\]; allowed are 0\.\.4"),
+    (dict(samples=0), "samples=0"),
+    (dict(items_per_batch=0), "items_per_batch=0"),
+    (dict(max_prompt_tokens=20), "agent 'aux' for item 1 has 71 tokens, the limit is 20"),
+])  # fmt: skip
+def test_bad_arguments_are_refused_before_anything_is_judged(kwargs, complaint):
+    task = CountingTask(WORDS)
+    with pytest.raises(ValueError, match=complaint):
+        evaluate(task, **kwargs)
+    assert not task.judged

@@ -1,0 +1,140 @@
+"""The executor as a pool: order, cache, retries, clean ends, refusals."""
+
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from jaxmarl_llm.executor import Executor, ExecutorError, Limits, Program, worker
+
+# f(x) = x + 1, judged by two asserts.
+TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(5) == 6\n"
+GOOD = "def f(x):\n    return x + 1\n"
+LIMITS = Limits(cpu_seconds=0.5, wall_seconds=1.5, memory_mb=256)
+
+
+def test_order_and_rewards_do_not_depend_on_the_number_of_workers():
+    programs = [
+        Program({"main": f"def f(x):\n    return x + {i % 3}\n# {i}\n"}, "f", TESTS) for i in range(60)
+    ] + [
+        Program({"main": "def f(x):\n    return list({'a', 'b', 'c', str(x)})\n"}, "f", TESTS),
+        Program({"main": "import random\ndef f(x):\n    return random.randint(2, 9)\n"}, "f", TESTS),
+        Program({"main": "def f(x):\n    while True: pass\n"}, "f", TESTS),
+        Program(
+            {"main": GOOD},
+            "f",
+            "import random\ndef check(c):\n    n = random.randint(0, 99)\n    assert c(n) < 60",
+        ),
+    ]
+    vectors = []
+    for workers in (1, 4):
+        with Executor(workers=workers, limits=LIMITS) as executor:
+            vectors.append(executor.run(programs))
+    # i % 3 == 1 is right for both asserts, 0 and 2 for none.
+    assert [report.passed for report in vectors[0][:6]] == [0, 2, 0, 0, 2, 0]
+    assert vectors[0] == vectors[1]
+    assert [report.cached for report in vectors[0]] == [False] * len(programs)
+
+
+def test_equal_programs_run_once_and_timeouts_are_not_kept():
+    loop, good = (Program({"main": text}, "f", TESTS) for text in ("def f(x):\n    while True: pass\n", GOOD))
+    with Executor(workers=1, limits=LIMITS) as executor:
+        first = executor.run([good, loop, good])
+        again = executor.run([good, loop])
+    assert [report.cached for report in first] == [False, False, True]
+    assert [report.cached for report in again] == [True, False]
+    assert [report.verdict for report in again] == ["pass", "timeout-cpu"]
+    first[0].calls["f"] = 99
+    assert first[2].calls == {"f": 2}
+
+
+def test_a_dead_worker_is_replaced_and_two_deaths_are_raised():
+    killer = "import os\ndef f(x):\n    os.kill(os.getppid(), 9)\n    import time; time.sleep(9)\n"
+    others = set(psutil.Process().children())
+    with Executor(workers=1, limits=LIMITS) as executor:
+        for process in set(psutil.Process().children()) - others:
+            process.kill()
+        assert executor.run([Program({"main": GOOD}, "f", TESTS)])[0].verdict == "pass"
+        with pytest.raises(ExecutorError, match="infra"):  # nothing but level 2 stops signals: never a reward
+            executor.run([Program({"main": killer}, "f", TESTS)])
+        assert executor.run([Program({"main": GOOD + "#"}, "f", TESTS)])[0].verdict == "pass"
+
+
+def test_close_ends_every_process():
+    others = set(psutil.Process().children(recursive=True))
+    executor = Executor(workers=2, limits=LIMITS)
+    mine = set(psutil.Process().children(recursive=True)) - others
+    executor.close()
+    executor.close()
+    assert len(mine) == 4  # a zygote and a tester each
+    assert not mine & set(psutil.Process().children(recursive=True))
+    with pytest.raises(RuntimeError, match="closed"):
+        executor.run([])
+
+
+def test_processes_end_with_a_killed_owner():
+    code = """
+import sys, time
+from jaxmarl_llm.executor import Executor, Limits, Program
+executor = Executor(workers=1, limits=Limits(cpu_seconds=60))
+print("up", flush=True)
+loop = "def f(x):\\n    while True: pass\\n"
+executor.run([Program({"main": loop}, "f", "def check(c):\\n    assert c(1)\\n")])
+"""
+    root = pathlib.Path(__file__).parents[1]
+    with subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout.readline() == b"up\n"
+        family = []
+        while len(family) < 3:  # zygote, tester, candidate
+            family = psutil.Process(owner.pid).children(recursive=True)
+            time.sleep(0.02)
+        os.kill(owner.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert alive == []
+
+
+def test_imports_without_jax():
+    code = "import sys, jaxmarl_llm.executor\nprint(sorted({'jax', 'jaxlib', 'numpy'} & set(sys.modules)))"
+    root = pathlib.Path(__file__).parents[1]
+    out = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert out.stdout == "[]\n"
+
+
+def test_the_package_holds_no_pickle_eval_or_shell():
+    folder = pathlib.Path(worker.__file__).parent
+    text = "\n".join(path.read_text() for path in folder.glob("*.py"))
+    for word in ("import pickle", "eval(", "shell=True", "marshal", "multiprocessing"):
+        assert word not in text
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(RuntimeError, match="min_level is 2.*available here is 1.*min_level=1"):
+        Executor(min_level=2)
+    with pytest.raises(ValueError, match="min_level is 7"):
+        Executor(min_level=7)
+    with pytest.raises(ValueError, match="workers is 0"):
+        Executor(workers=0)
+    with pytest.raises(ValueError, match="cpu_seconds is -1"):
+        Limits(cpu_seconds=-1)
+    with pytest.raises(ValueError, match="memory_mb is 3"):
+        Limits(memory_mb=3)
+    for fields, match in (
+        ({"sources": {}}, "sources"),
+        ({"entry_point": "a b"}, "a b"),
+        ({"tests": None}, "tests"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            Program(**{"sources": {"a": ""}, "entry_point": "f", "tests": TESTS, **fields})
+
+
+def test_limits_and_reports_are_plain_values():
+    assert Limits(cpu_seconds=2.0).wall == 6.0  # max(3 * 2, 2 + 2)
+    assert Limits(cpu_seconds=0.5).wall == 2.5  # max(1.5, 0.5 + 2)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Limits().cpu_seconds = 1

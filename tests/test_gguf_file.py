@@ -1,0 +1,144 @@
+"""GGUF files: names, llama.cpp's order of rows, quantised values, the conversion cache, refusals."""
+
+import dataclasses
+
+import gguf
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny_models import TINY, VARIANTS, assert_same, random_params
+
+from jaxmarl_llm import hf, weights
+from jaxmarl_llm.rope import RopeConfig
+
+
+def write_gguf(path, config, params, arch, quantise=False, **changes):
+    """A GGUF file as llama.cpp's converter makes it: its names, and for llama its order of q and k rows."""
+    names = {
+        "model.embed_tokens": "token_embd",
+        "model.norm": "output_norm",
+        "lm_head": "output",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "self_attn.o_proj": "attn_output",
+        **{f"self_attn.{x}_proj": f"attn_{x}" for x in "qkv"},
+        **{f"self_attn.{x}_norm": f"attn_{x}_norm" for x in "qk"},
+        **{f"mlp.{x}_proj": f"ffn_{x}" for x in ("gate", "up", "down")},
+    }
+    writer = gguf.GGUFWriter(path, arch)
+    writer.add_block_count(config.n_layers)
+    writer.add_context_length(config.max_positions)
+    writer.add_embedding_length(config.d_model)
+    writer.add_feed_forward_length(config.d_ff)
+    writer.add_head_count(config.n_heads)
+    writer.add_head_count_kv(config.n_kv_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_rope_freq_base(config.rope.theta)
+    for name, value in changes.items():
+        getattr(writer, f"add_{name}")(value)
+    for name, tensor in hf.to_hf_tensors(config, params).items():
+        stem, kind = name.rsplit(".", 1)
+        heads = {"q_proj": config.n_heads, "k_proj": config.n_kv_heads}.get(stem.split(".")[-1])
+        if arch == "llama" and heads:
+            halves = tensor.reshape(heads, 2, config.head_dim // 2, -1)
+            tensor = np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(tensor.shape)
+        short = (
+            f"blk.{stem.split('.')[2]}.{names[stem.split('.', 3)[3]]}" if "layers" in stem else names[stem]
+        )
+        if quantise and tensor.ndim == 2:
+            packed = gguf.quantize(tensor, gguf.GGMLQuantizationType.Q8_0)
+            writer.add_tensor(f"{short}.{kind}", packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+        else:
+            writer.add_tensor(f"{short}.{kind}", tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+PLAIN_LLAMA = dataclasses.replace(VARIANTS["llama3"], rope=RopeConfig(theta=1e5))
+PLAIN_QWEN2 = dataclasses.replace(VARIANTS["qwen2"], rope=RopeConfig(theta=1e6))
+
+
+@pytest.mark.parametrize(
+    "arch, config",
+    [("llama", TINY), ("llama", PLAIN_LLAMA), ("qwen2", PLAIN_QWEN2), ("qwen3", VARIANTS["qwen3"])],
+)
+def test_gguf_round_trip(arch, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
+    params = random_params(config)
+    write_gguf(tmp_path / "tiny.gguf", config, params, arch)
+    loaded = weights.load(tmp_path / "tiny.gguf")
+    assert loaded.policy.config == config and loaded.tokenizer is None
+    assert_same(loaded.params, params)
+    (cached,) = (tmp_path / "cache").iterdir()
+    stamp = (cached / "model.safetensors").stat().st_mtime_ns
+    assert_same(weights.load(str(tmp_path / "tiny.gguf")).params, params)
+    assert (cached / "model.safetensors").stat().st_mtime_ns == stamp, "the second load reads the cache"
+
+
+def test_quantised_gguf_is_dequantised(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
+    config = dataclasses.replace(TINY, d_ff=64)  # Q8_0 packs 32 values along the input
+    params = random_params(config)
+    write_gguf(tmp_path / "q.gguf", config, params, "llama", quantise=True)
+    loaded = weights.load(tmp_path / "q.gguf").params
+    gap = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), loaded, params)
+    assert (
+        0 < max(jax.tree.leaves(gap)) < 1.5 / 127 / 2
+    )  # half a step of a block whose largest value is below 1.5
+
+
+def test_llama3_frequencies_in_gguf(tmp_path, monkeypatch):
+    """Llama 3.1 files carry a tensor of divisors: 1 for short wavelengths, the factor for long ones."""
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
+    config = dataclasses.replace(TINY, head_dim=16, rope=RopeConfig("llama3", 5e5, 8.0, 8192))
+    # Wavelengths 2 pi 5e5**(i / 8): the first four are below 8192 / 4, the last three above 8192,
+    # number 4 (4443) is between: blend = (8192 / 4443 - 1) / 3 = 0.28128, divisor 1 / (0.71872 / 8 + 0.28128).
+    divisors = np.array([1, 1, 1, 1, 2.69450, 8, 8, 8], np.float32)
+
+    def write(path, divisors):
+        add = gguf.GGUFWriter.add_tensor
+        monkeypatch.setattr(
+            gguf.GGUFWriter, "add_divisors", lambda w, d: add(w, "rope_freqs.weight", d), raising=False
+        )
+        write_gguf(path, config, random_params(config), "llama", divisors=divisors)
+
+    write(tmp_path / "a.gguf", divisors)
+    assert weights.load(tmp_path / "a.gguf").policy.config == config
+    write(tmp_path / "b.gguf", divisors[::-1].copy())
+    with pytest.raises(ValueError, match="rope_freqs.weight"):
+        weights.load(tmp_path / "b.gguf")
+
+
+def test_gguf_refusals(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
+    params = random_params(TINY)
+    cases = {
+        "wrong.gguf": (dict(arch="gemma"), "architecture 'gemma'"),
+        "partial.gguf": (dict(arch="llama", rope_dimension_count=4), "partial rotary"),
+        "experts.gguf": (dict(arch="llama", expert_count=4), "mixture of experts"),
+        "window.gguf": (dict(arch="qwen3", sliding_window=16), "sliding-window"),
+        "norms.gguf": (dict(arch="qwen3"), "missing model.layers.0.self_attn.q_norm.weight"),
+    }
+    for name, (options, message) in cases.items():
+        write_gguf(tmp_path / name, TINY, params, **options)
+        with pytest.raises(ValueError, match=message):
+            weights.load(tmp_path / name)
+    write_gguf(tmp_path / "whole.gguf", TINY, params, "llama")
+    (tmp_path / "cut.gguf").write_bytes((tmp_path / "whole.gguf").read_bytes()[:-3000])
+    (tmp_path / "text.gguf").write_text("not a model")
+    for name in ("cut.gguf", "text.gguf"):
+        with pytest.raises(ValueError, match=f"{name} is not a whole GGUF file"):
+            weights.load(tmp_path / name)
+    assert list((tmp_path / "cache").iterdir()) == [], "a failed conversion leaves nothing in the cache"
+
+
+def test_an_unwritable_cache_says_what_to_do(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "file" / "cache"))
+    write_gguf(tmp_path / "tiny.gguf", TINY, random_params(TINY), "llama")
+    with pytest.raises(OSError, match="set JAXMARL_LLM_CACHE"):
+        weights.load(tmp_path / "tiny.gguf")

@@ -1,0 +1,149 @@
+"""Imports point downward only, as in the design's map, and some parts never see JAX (or torch).
+
+The table is the map: a module may import modules with a smaller number, and its own parts if it is a folder.
+A new module must be given a number first. Lazy imports inside functions count like all others.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+LAYER = {
+    "types": 0, "files": 0, "rope": 0, "forest": 5,
+    "executor": 10, "tokenizer": 10, "metrics": 10, "transcripts": 10, "plots": 10, "console": 10,
+    "tensor_files": 10, "records": 12, "tasks": 15,  # tasks say what the executor is to run
+    "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "comlrl_compat": 25, "diagnostics": 25,
+    "forest_metrics": 25,
+    "hf_config": 22, "hf": 23, "gguf_file": 24, "gguf_tokenizer": 26, "model_files": 28, "peft": 29,
+    "weights": 30, "sampling": 30, "sharding": 30,
+    "team": 40, "protocols": 40,
+    "scoring": 45, "bridge": 45,  # between the rollout and the tasks
+    "agent_axis": 45, "run_checks": 45, "rollout": 50, "update": 50, "checkpoint": 55,
+    "evaluation": 55,
+    "systems": 60,
+    "experiments": 70,
+}
+USES_JAX = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
+WITHOUT_JAX = {"files", "executor", "tasks", "metrics", "transcripts", "plots", "console", "configs"}
+CONFIGS_MAY_IMPORT = {"ml_collections", "configs", *sys.stdlib_module_names}
+
+
+def module_of(dotted: str) -> str | None:
+    """'jaxmarl_llm.tasks.coding' -> 'tasks', 'experiments.train' -> 'experiments', others None."""
+    head, *rest = dotted.split(".")
+    if head in ("experiments", "configs"):
+        return head
+    return rest[0] if head == "jaxmarl_llm" and rest else None
+
+
+def imported(node: ast.AST, package: str) -> list[str]:
+    """The dotted names an import statement brings in; `package` (dotted) is where relative ones start."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = node.module or ""
+    if node.level:
+        parents = package.split(".")
+        base = ".".join([*parents[:len(parents) - node.level + 1], *filter(None, [base])])
+    if base == "jaxmarl_llm":  # the names are modules then
+        return [f"{base}.{alias.name}" for alias in node.names if not alias.name.startswith("__")]
+    return [base]
+
+
+def problems(source: str, path: str) -> list[str]:
+    """What is wrong with the imports of a file at `path` (relative to the repository), one line each."""
+    parts = Path(path).with_suffix("").parts
+    own, package = module_of(".".join(parts)), ".".join(parts[:-1])
+    if parts == ("jaxmarl_llm", "__init__"):
+        own = "the package itself"  # imports nothing, or every part would bring in all the others
+    elif own != "configs" and own not in LAYER:
+        return [f"{path}: module {own!r} has no layer; add it to LAYER in tests/test_imports.py"]
+    found = []
+    for node in ast.walk(ast.parse(source, path)):
+        for name in imported(node, package):
+            complaint = judge(own, name)
+            if complaint:
+                found.append(f"{path}:{node.lineno}: {ast.get_source_segment(source, node)}  <- {complaint}")
+    return found
+
+
+def judge(own: str, name: str) -> str | None:
+    """Why module `own` must not import the dotted `name`; None if it may."""
+    top, target = name.split(".")[0], module_of(name)
+    if top == "torch":
+        return "torch is for parity tests only"
+    if own in WITHOUT_JAX and top in USES_JAX:
+        return f"{own} must work without JAX"
+    if own == "configs":
+        return None if top in CONFIGS_MAY_IMPORT else "configs import ml_collections only"
+    if target is None or target == own:
+        return None
+    if target == "configs":
+        return "configs are read by path, not imported"
+    if target not in LAYER:
+        return f"module {target!r} has no layer; add it to LAYER in tests/test_imports.py"
+    if LAYER[target] >= LAYER.get(own, -1):
+        return f"{own} (layer {LAYER.get(own, -1)}) may not import {target} (layer {LAYER[target]})"
+    return None
+
+
+def sources() -> list[Path]:
+    folders = ("jaxmarl_llm", "configs", "experiments")
+    return sorted(path for folder in folders for path in ROOT.glob(f"{folder}/**/*.py"))
+
+
+def test_imports_point_downward():
+    found = [line for path in sources() for line in problems(path.read_text(), str(path.relative_to(ROOT)))]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_parts_without_jax_import_without_jax():
+    """The same for what they import indirectly, in a fresh process."""
+    dotted = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sources()]
+    here = [name for name in dotted if module_of(name) in WITHOUT_JAX and not name.startswith("configs")]
+    names = [name.removesuffix(".__init__") for name in here if not name.endswith("__main__")]
+    assert "jaxmarl_llm.metrics" in names
+    code = (f"import importlib, sys\nfor name in {names!r}:\n    importlib.import_module(name)\n"
+            f"    assert not {USES_JAX!r} & set(sys.modules), name + ' brings in JAX'\n")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path, source, complaint", [
+    ("jaxmarl_llm/policy.py", "import os\nfrom jaxmarl_llm import types, team\n", "policy.py:2: .* team"),
+    ("jaxmarl_llm/policy.py", "from jaxmarl_llm.credit import x", "layer 20.* may not import credit"),
+    ("jaxmarl_llm/policy.py", "def f():\n    import jaxmarl_llm.systems.magrpo", "policy.py:2.*systems"),
+    ("jaxmarl_llm/losses.py", "from .rollout import x", "losses .* rollout"),
+    ("jaxmarl_llm/tasks/coding.py", "from .. import bridge", "tasks .* bridge"),
+    ("jaxmarl_llm/tasks/coding.py", "import jax.numpy as jnp", "tasks must work without JAX"),
+    ("jaxmarl_llm/executor/__init__.py", "from flax import struct", "executor must work without JAX"),
+    ("jaxmarl_llm/executor/pool.py", "from ..tasks.coding import x", "executor .* tasks"),
+    ("jaxmarl_llm/weights.py", "import torch.nn", "torch is for parity tests only"),
+    ("jaxmarl_llm/update.py", "from experiments import train", "update .* experiments"),
+    ("jaxmarl_llm/update.py", "from jaxmarl_llm import nonsense", "'nonsense' has no layer"),
+    ("jaxmarl_llm/nonsense.py", "", "nonsense.py: module 'nonsense' has no layer"),
+    ("jaxmarl_llm/__init__.py", "from jaxmarl_llm import types", "the package itself .* types"),
+    ("configs/coding.py", "import numpy", "configs import ml_collections only"),
+    ("experiments/train.py", "from configs import coding", "read by path"),
+])
+def test_violations_are_reported(path, source, complaint):
+    (found,) = problems(source, path)
+    assert re.search(complaint, found), found
+
+
+@pytest.mark.parametrize("path, source", [
+    ("jaxmarl_llm/team.py", "import jax\nfrom jaxmarl_llm import policy, weights\nfrom .types import N"),
+    ("jaxmarl_llm/tasks/coding.py", "from . import data\nfrom .judge import x\nfrom ..executor import y"),
+    ("configs/coding.py", "import ml_collections\nfrom configs import common\nfrom . import common"),
+    ("experiments/train.py", "from jaxmarl_llm.systems import magrpo\nfrom experiments import evaluate"),
+    ("jaxmarl_llm/policy.py", "from jaxmarl_llm import __version__"),
+])
+def test_good_imports_pass(path, source):
+    assert problems(source, path) == []

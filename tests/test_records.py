@@ -1,0 +1,79 @@
+"""records.py: a hand-written forest becomes the transcripts that one would write by hand."""
+
+import types
+
+import numpy as np
+import pytest
+from scripted_team import word_tokenizer
+
+from jaxmarl_llm import records, transcripts
+from jaxmarl_llm.forest import Forest, Joint, Turn
+from jaxmarl_llm.tasks.judgement import Judgement
+
+TASK = types.SimpleNamespace(agents=("aux", "main"))
+
+
+def turn(id, request, agent, sample, prompt, completion, text, finished=True):
+    tokens = np.array(prompt), np.array(completion), np.zeros(len(completion), np.float32)
+    return Turn(id, request, agent, 0, 0, sample, *tokens, text, finished)
+
+
+def forest():
+    """One item, two samples of each agent; main's first answer is cut off."""
+    turns = (
+        turn(0, 0, "aux", 0, [2, 5], [7, 2], "w7"),
+        turn(1, 0, "aux", 1, [2, 5], [8, 9, 2], "w8 w9"),
+        turn(2, 1, "main", 0, [6], [1], "w1", finished=False),
+        turn(3, 1, "main", 1, [6], [2], ""),
+    )
+    first = Judgement({"tests": 0.5}, 0.5, "fail", ("f(1) is 2",), "source")
+    joints = (Joint(0, (0, 2), first), Joint(0, (1, 3), Judgement({}, None, "not-applicable")))
+    return Forest((types.SimpleNamespace(task_id="a/1"),), turns, joints)
+
+
+def tokenizers():
+    return dict.fromkeys(TASK.agents, word_tokenizer())
+
+
+def test_records_by_hand():
+    advantages = np.array([0.5, -0.5, 1.0, -1.0])
+    found = records.joint_actions(7, forest(), TASK, tokenizers(), advantages)
+    Speech = transcripts.Speech
+    assert found == [
+        transcripts.JointAction(
+            step=7,
+            item="a/1",
+            agents={
+                "aux": Speech("<eos> w5", "w7", 2, 2, "stop", 0, 0.5),  # the prompt keeps its special token
+                "main": Speech("w6", "w1", 1, 1, "length", 0, 1.0),
+            },
+            parts={"tests": 0.5},
+            total=0.5,
+            verdict="fail",
+            failures=("f(1) is 2",),
+        ),
+        transcripts.JointAction(
+            step=7,
+            item="a/1",
+            agents={
+                "aux": Speech("<eos> w5", "w8 w9", 2, 3, "stop", 1, -0.5),
+                "main": Speech("w6", "", 1, 1, "stop", 1, -1.0),
+            },
+            parts={},
+            total=None,
+            verdict="not-applicable",
+        ),
+    ]
+
+
+def test_without_advantages_and_through_a_file(tmp_path):
+    found = records.joint_actions(2, forest(), TASK, tokenizers())
+    assert {speech.advantage for action in found for speech in action.agents.values()} == {None}
+    transcripts.TranscriptWriter(tmp_path).write(2, found)
+    assert transcripts.read(tmp_path, 2) == found
+
+
+def test_a_joint_answer_of_another_number_of_agents_is_refused():
+    solo = types.SimpleNamespace(agents=("main",))
+    with pytest.raises(ValueError):
+        records.joint_actions(0, forest(), solo, tokenizers())

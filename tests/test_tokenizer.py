@@ -1,0 +1,235 @@
+"""Tokenizers: ids against a plain BPE written here, the chat template, ending ids, decoding by length."""
+
+import json
+
+import gguf
+import numpy as np
+import pytest
+import regex
+from tiny_models import tiny_model
+
+from jaxmarl_llm import gguf_file, gguf_tokenizer, model_files, tokenizer, weights
+
+# GPT-2's split; SmolLM cuts digits off one by one before it.
+GPT2_SPLIT = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+TEXTS = [
+    "def aux(n):\n    return [x ** 2 for x in range(n) if x % 10 == 3]\n",
+    "There're 1234 apples,  12.5 kg; it's  fine.\t\n\n  Ünïcode — 你好 🙂",
+    "",
+    " leading and trailing ",
+]
+
+
+@pytest.fixture(scope="module")
+def default():
+    return tokenizer.load(model_files.find(model_files.DEFAULT))
+
+
+def byte_letters():
+    """GPT-2's table: printable bytes stand for themselves, others for letters from U+0100 on."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in printable]
+    return {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
+
+
+def plain_bpe(text, vocab, ranks):
+    """Ids of a text: digits apart, GPT-2's split, then the best-ranked neighbours merged while there are any."""
+    letters, ids = byte_letters(), []
+    for piece in regex.findall(r"\p{N}|\P{N}+", text):
+        for word in GPT2_SPLIT.findall(piece):
+            parts = [letters[b] for b in word.encode()]
+            while len(parts) > 1:
+                best = min(range(len(parts) - 1), key=lambda i: ranks.get((parts[i], parts[i + 1]), 1e9))
+                if (parts[best], parts[best + 1]) not in ranks:
+                    break
+                parts[best : best + 2] = [parts[best] + parts[best + 1]]
+            ids += [vocab[p] for p in parts]
+    return ids
+
+
+@pytest.mark.model
+def test_ids_equal_a_plain_bpe_over_the_files_merges(default):
+    file = gguf_file.open_gguf(model_files._bundled())
+    vocab = {token: i for i, token in enumerate(file.field("tokenizer.ggml.tokens"))}
+    ranks = {tuple(m.split(" ")): i for i, m in enumerate(file.field("tokenizer.ggml.merges"))}
+    for text in TEXTS:
+        assert default.encode(text) == plain_bpe(text, vocab, ranks)
+        assert default.decode(default.encode(text)) == text
+
+
+@pytest.mark.model
+def test_chat_template_and_ending_ids(default):
+    ids = default.encode_chat([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
+    shown = default.hf.decode(ids)
+    assert shown == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert all(isinstance(i, int) for i in ids) and ids[0] == 1
+    # 2 is <|im_end|>, which ends a turn; 0 is <|endoftext|>, which ends a document.
+    assert default.eos_ids == (2, 0) and default.pad_id == 2
+    assert default.vocab_size == 49152
+
+
+@pytest.mark.model
+def test_completions_are_cut_by_length_not_by_padding(default):
+    ids = default.encode("print(1)")
+    end, pad = default.eos_ids[0], default.pad_id
+    rows = [[*ids, end, pad, pad], [*ids, *ids[:3]], [pad] * (len(ids) + 3)]
+    tokens = np.array(rows)
+    assert default.decode_completions(tokens, np.array([len(ids) + 1, 2, 0])) == ["print(1)", "print(", ""]
+    with pytest.raises(ValueError, match="within 0"):
+        default.decode_completions(tokens, np.array([len(ids) + 4, 2, 0]))
+    with pytest.raises(ValueError, match="do not belong together"):
+        default.decode_completions(tokens, np.array([1, 2]))
+
+
+@pytest.mark.model
+def test_save_and_load_keep_everything(default, tmp_path):
+    default.save(tmp_path)
+    again = tokenizer.load(tmp_path)
+    chat = [{"role": "user", "content": TEXTS[1]}]
+    assert again.encode_chat(chat) == default.encode_chat(chat)
+    assert again.eos_ids == default.eos_ids
+    assert json.loads((tmp_path / "generation_config.json").read_text())["eos_token_id"] == [2, 0]
+
+
+@pytest.mark.model
+def test_auto_tokenizer_reads_the_converted_folder_alike(default):
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(model_files.find(model_files.DEFAULT))
+    for text in TEXTS:
+        assert theirs(text)["input_ids"] == default.encode(text)
+
+
+@pytest.mark.model
+def test_a_tokenizer_larger_than_the_policy_is_refused(default):
+    default.check_vocab(49152)
+    with pytest.raises(ValueError, match="49152 tokens, the policy only 100"):
+        default.check_vocab(100)
+
+
+TEMPLATE = (
+    "{% for m in messages %}<user>{{ m['content'] }}<end>{% endfor %}"
+    "{% if add_generation_prompt %}<bot>{% endif %}"
+)
+
+
+def write_vocab_gguf(path, kind, pre, tokens, types, scores=None, merges=None, template=None, **ids):
+    """A GGUF file with a vocabulary and no tensors."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model(kind)
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    if pre:
+        writer.add_tokenizer_pre(pre)
+    if scores:
+        writer.add_token_scores(scores)
+    if merges:
+        writer.add_token_merges(merges)
+    if template:
+        writer.add_chat_template(template)
+    for name, value in ids.items():
+        getattr(writer, f"add_{name}_token_id")(value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return gguf_file.GgufFile(path, gguf.GGUFReader(path), "llama", {})
+
+
+def letters_vocab():
+    """Bytes, the merges of 'a b' and 'ab c', and control tokens behind them."""
+    letters = list(byte_letters().values())
+    tokens = [*letters, "ab", "abc", "<user>", "<bot>", "<end>", "<|endoftext|>", "<tool>"]
+    return tokens, [1] * 258 + [3] * 4 + [4]
+
+
+def test_byte_level_gguf(tmp_path):
+    tokens, types = letters_vocab()
+    file = write_vocab_gguf(
+        tmp_path / "v.gguf",
+        "gpt2",
+        "qwen2",
+        tokens,
+        types,
+        merges=["a b", "ab c"],
+        template=TEMPLATE,
+        eos=260,
+        bos=258,
+    )
+    built = gguf_tokenizer.build(file)
+    a = tokens.index("a")
+    assert built.encode("abcab<tool>a", add_special_tokens=False) == [257, 256, 262, a]
+    assert gguf_tokenizer.eos_ids(file) == [260, 261]
+    folder = tmp_path / "t"
+    folder.mkdir()
+    tokenizer.Tokenizer(built, (261,)).save(folder)
+    loaded = tokenizer.load(folder)
+    # Stated first (261), then the tokenizer's own (260), which the template also puts behind an answer.
+    assert loaded.eos_ids == (261, 260)
+    assert loaded.encode_chat([{"role": "user", "content": "abc"}]) == [258, 257, 260, 259]
+    assert loaded.decode([257, 260, a]) == "abca"
+
+
+def test_chat_without_a_template_is_joined_text(tmp_path):
+    tokens, types = letters_vocab()
+    file = write_vocab_gguf(
+        tmp_path / "v.gguf", "gpt2", "gpt-2", tokens, types, merges=["a b", "ab c"], eos=260
+    )
+    plain = tokenizer.Tokenizer(gguf_tokenizer.build(file), (260,))
+    chat = [{"role": "system", "content": "abc"}, {"role": "user", "content": "ab"}]
+    newline = tokens.index(byte_letters()[10])
+    assert plain.encode_chat(chat) == [257, newline, newline, 256, newline]
+    with pytest.raises(ValueError, match="at least one message"):
+        plain.encode_chat([])
+
+
+def test_sentence_piece_gguf(tmp_path):
+    """'hello' is ▁ h e l l o; the best score first: l o (-1), then e l (-2), then ▁ h (-3)."""
+    tokens = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{b:02X}>" for b in range(256)),
+        "▁",
+        "h",
+        "e",
+        "l",
+        "o",
+        "lo",
+        "el",
+        "▁h",
+    ]
+    types = [2, 3, 3] + [6] * 256 + [1] * 8
+    scores = [0.0] * 259 + [-9.0] * 5 + [-1.0, -2.0, -3.0]
+    file = write_vocab_gguf(tmp_path / "v.gguf", "llama", None, tokens, types, scores, eos=2, bos=1, unk=0)
+    built = gguf_tokenizer.build(file)
+    index = {t: i for i, t in enumerate(tokens)}
+    assert built.encode("hello", add_special_tokens=False) == [index[t] for t in ("▁h", "el", "lo")]
+    assert built.encode("h")[0] == 1, "Llama 2 puts <s> in front"
+    euro = [index[f"<0x{b:02X}>"] for b in "€".encode()]
+    assert built.encode("€", add_special_tokens=False) == [index["▁"], *euro]
+    assert built.decode(built.encode("hello €"), skip_special_tokens=True) == "hello €"
+
+
+@pytest.mark.parametrize("kind, pre, named", [("bert", None, "'bert'"), ("gpt2", "mystery", "'mystery'")])
+def test_unknown_gguf_tokenizers_are_named(tmp_path, kind, pre, named):
+    tokens, types = letters_vocab()
+    file = write_vocab_gguf(tmp_path / "v.gguf", kind, pre, tokens, types, merges=["a b"], eos=260)
+    with pytest.raises(ValueError, match=named):
+        gguf_tokenizer.build(file)
+
+
+def test_damaged_and_absent_tokenizers(tmp_path):
+    assert tokenizer.load(tmp_path) is None
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "model"')
+    with pytest.raises(ValueError, match="cannot be read"):
+        tokenizer.load(tmp_path)
+
+
+@pytest.mark.model
+def test_loading_refuses_a_tokenizer_of_another_model(default, tmp_path):
+    weights.save(tiny_model(), tmp_path / "m")
+    default.save(tmp_path / "m")
+    with pytest.raises(ValueError, match="49152 tokens, the policy only 97"):
+        weights.load(tmp_path / "m")

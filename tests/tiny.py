@@ -1,0 +1,128 @@
+"""A tiny random policy, its stacks and a stand-in tokenizer, and slow oracles to compare with."""
+
+import functools
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_llm import adapters
+from jaxmarl_llm.policy import Policy, PolicyConfig
+from jaxmarl_llm.team import Stack
+from jaxmarl_llm.weights import LoadedModel
+
+V = 61
+POLICY = Policy(
+    PolicyConfig(
+        vocab_size=V, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1, head_dim=8, max_positions=256
+    )
+)
+NEVER = (V - 1,)  # an ending id that the tests do not wait for
+AGENTS = ("a", "b")
+SCALE = 2.0
+WIDTH = 32  # tokens the oracle reads at once
+
+
+class Tokenizer:
+    """Characters as ids 7..56, ids as decimal numbers: enough for a rollout, and easy to follow by hand."""
+
+    eos_ids = (3, 5)
+
+    def encode_chat(self, messages):
+        return [7 + ord(char) % 50 for message in messages for char in message["content"]]
+
+    def decode_completions(self, tokens_RL, lengths_R):
+        return [" ".join(map(str, row[:n])) for row, n in zip(tokens_RL.tolist(), lengths_R, strict=True)]
+
+
+@functools.cache
+def params(seed: int = 0) -> dict:
+    """Random variables, larger than at initialisation so that the distributions are far from uniform."""
+    dummy = jnp.zeros((1, 1), jnp.int32)
+    variables = jax.jit(POLICY.init)(jax.random.key(seed), dummy, dummy)
+    bigger = jax.tree.map_with_path(lambda path, x: np.asarray(x) * (path[-1].key == "scale" or 8), variables)
+    return jax.tree.map(jnp.array, bigger)
+
+
+def model(seed: int = 0) -> LoadedModel:
+    return LoadedModel(POLICY, params(seed), Tokenizer())
+
+
+def stack(agents=AGENTS, mode="adapters", eos_ids=NEVER) -> Stack:
+    return Stack(tuple(agents), POLICY, tuple(eos_ids), mode, SCALE if mode == "adapters" else 1.0)
+
+
+@functools.cache
+def _lora(agents: int, rank: int, noise: float) -> dict:
+    fresh = jax.jit(lambda base: adapters.init(jax.random.key(2), base, agents=agents, rank=rank))(params())
+    random = np.random.default_rng(3)
+    return jax.tree.map(lambda x: np.asarray(x) + noise * random.standard_normal(x.shape, np.float32), fresh)
+
+
+def lora(agents: int = 2, rank: int = 3, noise: float = 0.1) -> dict:
+    """Adapters of agents that differ from the base and from each other; fresh buffers, safe to donate."""
+    return jax.tree.map(jnp.array, _lora(agents, rank, noise))
+
+
+@jax.jit
+def _merge(base, adapter):
+    return adapters.merge(base, adapter, SCALE)
+
+
+def own(trainable: dict, n: int) -> dict:
+    """Agent n's plain variables: the base with its adapters merged in."""
+    return _merge(params(), jax.tree.map(lambda x: np.asarray(x)[n], trainable))
+
+
+@jax.jit
+def _forward(variables, tokens_L):
+    return POLICY.apply(variables, tokens_L[None], jnp.arange(WIDTH)[None])[0][0]
+
+
+def logits(variables, ids) -> np.ndarray:
+    """Oracle: logits (len(ids), V) of one unpadded sequence, read from its beginning without any cache."""
+    assert len(ids) <= WIDTH
+    padded = np.zeros(WIDTH, np.int32)  # what follows cannot be seen by what comes before
+    padded[: len(ids)] = ids
+    return np.asarray(_forward(variables, padded))[: len(ids)]
+
+
+def completion_logits(variables, prompt, completion) -> np.ndarray:
+    """Oracle: logits (L', V) that predict each token of a completion."""
+    return logits(variables, [*prompt, *completion])[len(prompt) - 1 : -1]
+
+
+def np_log_probs(logits_LV, params) -> np.ndarray:
+    """Log of the truncated, tempered distribution in float64, token by token; -inf outside the support."""
+    out = np.full(np.shape(logits_LV), -np.inf)
+    for row, scores in enumerate(np.asarray(logits_LV, np.float64) / (params.temperature or 1.0)):
+        probs = np.exp(scores - scores.max())
+        probs /= probs.sum()
+        order = np.argsort(-probs)
+        keep, mass = set(), 0.0
+        for rank, token in enumerate(order):
+            inside_k = not params.top_k or rank < params.top_k
+            if inside_k and mass < params.top_p and probs[token] >= params.min_p * probs.max():
+                keep.add(token)
+            mass += probs[token]
+        kept = sorted(keep)
+        out[row, kept] = np.log(probs[kept] / probs[kept].sum())
+    return out
+
+
+class Task:
+    """A scripted task: the reward is a function of the two texts' tokens, the items are numbered strings."""
+
+    agents = AGENTS
+
+    def __init__(self, total, items=("x", "yy", "zzz")):
+        self.items, self._total, self.calls = items, total, []
+
+    def prompts(self, item):
+        return {agent: [{"role": "user", "content": f"{agent}:{item}"}] for agent in self.agents}
+
+    def judge(self, items, completions):
+        self.calls.append((list(items), dict(completions)))
+        rows = zip(items, *completions.values(), strict=True)
+        return [SimpleNamespace(total=self._total(*row)) for row in rows]

@@ -1,0 +1,42 @@
+"""Small random models that several test files share."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_llm import hf, weights
+from jaxmarl_llm.policy import Policy, PolicyConfig
+from jaxmarl_llm.rope import RopeConfig
+
+TINY = PolicyConfig(
+    vocab_size=97, d_model=32, d_ff=48, n_layers=2, n_heads=4, n_kv_heads=2, head_dim=8, max_positions=64
+)
+VARIANTS = {
+    "llama": TINY,
+    "llama3": dataclasses.replace(
+        TINY, rope=RopeConfig("llama3", 5e5, 8.0, 32), tie_embeddings=False, norm_eps=1e-6, head_dim=16
+    ),
+    "qwen2": dataclasses.replace(
+        TINY, qkv_bias=True, rope=RopeConfig("yarn", 1e6, 4.0, 32, attention_factor=1.1)
+    ),
+    "qwen3": dataclasses.replace(TINY, qk_norm=True, head_dim=16, tie_embeddings=False),
+}
+
+
+def random_params(config, seed=0):
+    rng = np.random.default_rng(seed)
+    tensors = {
+        name: rng.normal(size=shape, scale=0.3).astype(np.float32) + (len(shape) == 1)
+        for name, shape in hf.tensor_shapes(config).items()
+    }
+    return hf.from_hf_tensors(config, tensors, put=jnp.asarray)
+
+
+def tiny_model(config=TINY):
+    return weights.LoadedModel(Policy(config), random_params(config), None)
+
+
+def assert_same(a, b):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
