@@ -17,6 +17,8 @@ def get_config(arg=None):
     """The default, or one of the variants named in the module's docstring."""
     options = common.parse_arg(arg, smoke=False, paper_he=False, paper_che=False, comlrl_compat=False)
     config = common.base_config()
+    if options.paper_he and options.paper_che:
+        raise ValueError("config options paper_he and paper_che exclude each other")
     if options.paper_he or options.paper_che:
         paper(config, coop=options.paper_che)
     else:
@@ -61,11 +63,11 @@ def smoke(config):
 
 
 def paper(config, coop: bool):
-    """The paper's settings (one turn; facts collected from its released configs): two full copies of the model."""
+    """The paper's settings (one turn, as in its released configs): two full copies of the model."""
     config.model = "Qwen/Qwen2.5-Coder-3B"
     config.team.mode = "full"
     config.policy.dtype = "bfloat16"
-    config.policy.remat = True
+    config.policy.remat = "full"
     config.task.source = "CoopHumanEval.jsonl" if coop else "humaneval"
     config.sampling.max_new_tokens = 256
     config.sampling.max_prompt_tokens = 2048

@@ -1,5 +1,6 @@
-"""What every config shares: the string argument after the colon, the common sections, the checks. No JAX in here."""
+"""What every config shares: the text after the colon, the common sections, the checks. No JAX in here."""
 
+import math
 from collections.abc import Mapping
 
 from ml_collections import config_dict
@@ -39,25 +40,25 @@ def parse_arg(arg: str | None, **defaults):
 
 
 def base_config() -> ConfigDict:
-    """All fields with the paper's MAGRPO settings (arXiv 2508.04652); each config file changes what it needs."""
+    """All fields, with MAGRPO's settings (arXiv 2508.04652); each config file changes what it needs."""
     c = ConfigDict()
-    c.seed = 0
+    c.seed = 0  # of every random stream: adapters, rollouts, evaluation, order of the problems
     c.model = "smollm2-135m-instruct"  # bundled name, local folder, .gguf file or hub id
     c.team = ConfigDict()
-    c.team.agents = ("aux", "main")
+    c.team.agents = ("aux", "main")  # names, in the order the task gives them their roles
     c.team.models = ()  # one model per agent for a heterogeneous team; empty: config.model for all
     c.team.mode = "adapters"  # adapters (one shared base) | full (a copy per agent) | frozen
-    c.team.rank = 16
+    c.team.rank = 16  # of the adapters; ignored in the other modes, as alpha and targets are
     c.team.alpha = 32.0  # the low-rank addition is scaled by alpha / rank
-    c.team.targets = ("q", "k", "v", "o", "gate", "up", "down")
+    c.team.targets = ("q", "k", "v", "o", "gate", "up", "down")  # linear maps that get an adapter
     c.policy = ConfigDict()
     c.policy.dtype = "float32"  # compute dtype; master weights stay float32
-    c.policy.remat = False  # recompute layers in the backward pass: less memory, more time
+    c.policy.remat = "dots"  # recomputed in the backward pass: none | dots (all but linear maps) | full
     c.task = ConfigDict()
-    c.task.source = "starter"  # starter | humaneval | path of a JSONL, with an optional slice: humaneval[33:133]
-    c.task.train_split = "train"
+    c.task.source = "starter"  # starter | humaneval | path of a JSONL; a slice may follow: humaneval[33:133]
+    c.task.train_split = "train"  # train | held_out | all
     c.task.eval_source = ""  # empty: the same as source
-    c.task.eval_split = "held_out"
+    c.task.eval_split = "held_out"  # train | held_out | all
     c.task.reward = ""  # dotted name of a reward function of your own; empty: the coding reward
     c.executor = ConfigDict()
     c.executor.workers = 0  # 0: one less than the cores
@@ -65,12 +66,12 @@ def base_config() -> ConfigDict:
     c.executor.memory_mb = 512  # per program
     c.executor.min_level = 1  # refuse to run below this isolation level
     c.sampling = ConfigDict()
-    c.sampling.max_new_tokens = 256
-    c.sampling.temperature = 1.0
+    c.sampling.max_new_tokens = 256  # longest completion, its end-of-text token counted
+    c.sampling.temperature = 1.0  # divides the logits, in training and in sampled evaluation
     c.sampling.top_k = 0  # 0 keeps all
-    c.sampling.top_p = 1.0
-    c.sampling.min_p = 0.0
-    c.sampling.max_prompt_tokens = 1024
+    c.sampling.top_p = 1.0  # keep the likeliest tokens that reach this probability; 1 keeps all
+    c.sampling.min_p = 0.0  # keep tokens at least this times as likely as the likeliest; 0 keeps all
+    c.sampling.max_prompt_tokens = 1024  # longest prompt, chat markup counted
     c.sampling.long_prompts = "error"  # error | truncate (on the left, with a warning)
     c.train = ConfigDict()
     c.train.steps = 100  # iterations: rollout, credit, update
@@ -82,32 +83,33 @@ def base_config() -> ConfigDict:
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
     c.train.ratio_level = "token"  # token | sequence
     c.train.aggregation = "sequence"  # sequence (sum over tokens) | token | sequence_mean
-    c.train.kl_coef = 0.0
+    c.train.kl_coef = 0.0  # weight of a KL term towards the untrained model; 0: off
     c.train.kl_kind = "k3"  # k1 | k2 | k3
     c.train.minibatches = 1  # updates per iteration, each on a share of the problems
     c.train.prompts_per_microbatch = 1  # groups held in memory together
     c.train.comlrl_compat = False  # CoMLRL 1.4.3's loss with its quirks, for comparison only
-    c.train.lr = 2e-5
+    c.train.lr = 2e-5  # of AdamW, after the warm-up
     c.train.warmup = 0  # updates
     c.train.decay = "constant"  # constant | linear | cosine, over the updates after the warm-up
-    c.train.weight_decay = 0.0
+    c.train.weight_decay = 0.0  # AdamW's, per unit of learning rate
     c.train.grad_clip = 1.0  # global norm per agent; 0: off
     c.eval = ConfigDict()
     c.eval.every = 0  # iterations between evaluations; 0: only before and after
     c.eval.samples = 4  # per problem, at the training settings, beside the greedy one
-    c.eval.problems = 0  # problems used for evaluations during training; 0: all (before and after always use all)
+    c.eval.problems = 0  # problems of evaluations during training; 0: all, as before and after it
     c.save = ConfigDict()
     c.save.every = 10  # iterations between checkpoints
-    c.save.keep = 2
+    c.save.keep = 2  # checkpoints on disk, the best one besides
     c.log = ConfigDict()
-    c.log.tensorboard = True
-    c.log.wandb_project = ""  # needs the wandb extra
+    c.log.tensorboard = True  # event files in <workdir>/tensorboard
+    c.log.wandb_project = ""  # also log to this W&B project, which needs the wandb extra; empty: no
     c.log.transcripts_every = 1  # iterations between transcript files; 0: none
     return c
 
 
 CHOICES = {
     "team.mode": ("adapters", "full", "frozen"),
+    "policy.remat": ("none", "dots", "full"),
     "policy.dtype": ("float32", "bfloat16", "float16"),
     "sampling.long_prompts": ("error", "truncate"),
     "train.joint_mode": ("aligned", "cross"),
@@ -164,29 +166,59 @@ def validate(config: ConfigDict) -> None:
     Raises:
       ValueError: one sentence per bad field with its value and what is allowed.
     """
+    bad = _wrong_types(config, base_config()) or [*_outside(config), *_contradictions(config)]
+    if bad:
+        raise ValueError("the config cannot be used:\n  " + "\n  ".join(bad))
+
+
+def _wrong_types(config: Mapping, base: Mapping, prefix: str = "") -> list[str]:
+    """Fields of ``base`` that the config lacks or holds as another type (an int may stand for a float)."""
+    bad = []
+    for name, default in base.items():
+        path, kind = f"{prefix}{name}", type(default)
+        kinds = {float: (float, int), tuple: (tuple, list), ConfigDict: (ConfigDict, dict)}.get(kind, (kind,))
+        if name not in config:
+            bad.append(f"{path} is missing")
+        elif type(config[name]) not in kinds:
+            bad.append(f"{path}={config[name]!r}: must be of type {kind.__name__}")
+        elif kind is ConfigDict:
+            bad += _wrong_types(config[name], default, f"{path}.")
+    return bad
+
+
+def _outside(config: Mapping) -> list[str]:
+    """Fields whose value is none of `CHOICES` or not within `RANGES`."""
     bad = []
     for path, allowed in CHOICES.items():
         if field(config, path) not in allowed:
             bad.append(f"{path}={field(config, path)!r}: allowed are {', '.join(allowed)}")
     for path, (low, high) in RANGES.items():
         value = field(config, path)
-        if value != value or value < low or (high is not None and value > high):
-            bad.append(f"{path}={value!r}: allowed is {low} to {high if high is not None else 'any larger number'}")
+        if not math.isfinite(value) or value < low or (high is not None and value > high):
+            end = "any larger number" if high is None else high
+            bad.append(f"{path}={value!r}: allowed is {low} to {end}")
+    if config.sampling.temperature == 0:
+        bad.append("sampling.temperature=0: training needs samples that differ; allowed: any number above 0")
+    return bad
+
+
+def _contradictions(config: ConfigDict) -> list[str]:
+    """Fields that do not go together."""
+    bad, c = [], config.train
     agents, models = config.team.agents, config.team.models
     if len(set(agents)) != len(agents) or not agents:
         bad.append(f"team.agents={agents!r}: allowed are one or more different names")
     if models and len(models) != len(agents):
         bad.append(f"team.models={models!r}: allowed is one model per agent ({len(agents)}), or none")
-    if config.train.prompts % config.train.minibatches:
-        bad.append(f"train.minibatches={config.train.minibatches}: must divide train.prompts={config.train.prompts}")
-    elif (config.train.prompts // config.train.minibatches) % config.train.prompts_per_microbatch:
+    if c.minibatches < 1 or c.prompts_per_microbatch < 1:
+        return bad  # said already
+    if c.prompts % c.minibatches:
+        bad.append(f"train.minibatches={c.minibatches}: must divide train.prompts={c.prompts}")
+    elif (c.prompts // c.minibatches) % c.prompts_per_microbatch:
         bad.append(
-            f"train.prompts_per_microbatch={config.train.prompts_per_microbatch}: must divide the "
-            f"{config.train.prompts // config.train.minibatches} problems of a minibatch"
+            f"train.prompts_per_microbatch={c.prompts_per_microbatch}: must divide the "
+            f"{c.prompts // c.minibatches} problems of a minibatch"
         )
-    if config.train.normalise and config.train.baseline == "none":
+    if c.normalise and c.baseline == "none":
         bad.append("train.normalise=True: needs a baseline, train.baseline is 'none'")
-    if config.sampling.temperature == 0:
-        bad.append("sampling.temperature=0: training needs samples that differ, allowed is any number above 0")
-    if bad:
-        raise ValueError("the config cannot be used:\n  " + "\n  ".join(bad))
+    return bad

@@ -1,12 +1,13 @@
-"""What a run shows of itself: the plan before it starts, evaluation lines, the closing table, summary and picture."""
+"""What a run shows of itself: the plan before it starts, evaluations, closing table, summary and picture."""
 
 import json
+import math
 import pathlib
 import time
 
 import jax
 
-from jaxmarl_llm import console, files, metrics, plots
+from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks
 
 PARTS = ("return", "structure", "syntax", "tests", "cooperation")
 
@@ -32,10 +33,10 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
     learned = sum(_megabytes(s.trainable) for s in states.values())
     optimizer = sum(_megabytes(s.opt_state) for s in states.values())
     return [
-        ("problems x agents x samples", f"{b} x {n} x {g} = {b * n * g} completions of at most {length} tokens"),
+        ("problems x agents x samples", f"{b} x {n} x {g} = {b * n * g} completions, up to {length} tokens"),
         ("joint answers executed", f"{joint} ({c.joint_mode}), duplicates once"),
         ("optimizer steps", f"{c.minibatches} per agent, on {b // c.minibatches * g} completions each"),
-        ("iterations", f"{c.steps}, an epoch is {-(-len(task.items) // b)} of them ({len(task.items)} problems)"),
+        ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems"),
         ("memory: shared base", f"{base:.0f} MB"),
         ("memory: learned + optimizer", f"{learned:.0f} + {optimizer:.0f} MB for {', '.join(team.agents)}"),
         ("memory: cache (sampling)", f"at most {cache:.0f} MB"),
@@ -45,7 +46,8 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
 
 def headline(values: dict, agents) -> dict[str, float]:
     """The few numbers of an iteration that fit on a line."""
-    names = {f"train/{part}": part for part in PARTS} | {f"{a}/completion_length": f"{a} tokens" for a in agents}
+    names = {f"train/{part}": part for part in PARTS}
+    names |= {f"{agent}/completion_length": f"{agent} tokens" for agent in agents}
     return {short: values[name] for name, short in names.items() if name in values} | {"s": values["seconds"]}
 
 
@@ -64,15 +66,23 @@ def entry(values: dict, step: int) -> dict:
 
 def eval_line(title: str, found: dict) -> str:
     """One line for an evaluation."""
-    interval = f"[{found['return_low']:.1f}, {found['return_high']:.1f}]"
-    return f"held-out {title}: return {found['return']:.1f} {interval} sampled, {found['return_greedy']:.1f} greedy"
+    sampled = f"{found['return']:.1f} [{found['return_low']:.1f}, {found['return_high']:.1f}] sampled"
+    return f"held-out {title}: return {sampled}, {found['return_greedy']:.1f} greedy"
 
 
-def read_summary(folder, before_step: int) -> dict:
-    """The summary of a run that is resumed at ``before_step``; what lies after that step is forgotten."""
-    path = pathlib.Path(folder) / "summary.json"
-    saved = json.loads(path.read_text()) if path.is_file() else {}
-    kept = {name: saved[name] for name in ("before", "best") if name in saved and saved[name]["step"] <= before_step}
+def _read(path: pathlib.Path) -> dict:
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def read_summary(folder, start: int) -> dict:
+    """The summary of a run that is resumed at iteration ``start``; what is done again is forgotten."""
+    saved = _read(pathlib.Path(folder) / "summary.json")
+    kept = {"before": saved["before"]} if start > 0 and "before" in saved else {}
+    best, place = saved.get("best", {}), pathlib.Path(folder) / "checkpoints"
+    if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
+        # A kill may have come between this entry and its checkpoint.
+        if checkpoint.read_meta(place, checkpoint.BEST)["step"] == best["step"]:
+            kept["best"] = best
     return kept | {"seconds": saved.get("seconds", 0.0), "resumed": time.time()}
 
 
@@ -82,7 +92,36 @@ def write_summary(run) -> None:
     run.summary["seconds"] += now - run.summary["resumed"]
     run.summary["resumed"] = now
     shown = {k: v for k, v in run.summary.items() if k != "resumed"} | {"seed": run.config.seed}
+    for name in {"before", "best", "after"} & set(shown):
+        # JSON knows no NaN.
+        shown[name] = {k: v if math.isfinite(v) else None for k, v in shown[name].items()}
     files.atomic_write_text(run.folder / "summary.json", json.dumps(shown, indent=2) + "\n")
+
+
+def finished(config, folder) -> dict:
+    """Show and return the summary of a run that has done all its iterations; {} if there is more to do.
+
+    ValueError if the run was made with another config, or has done more iterations.
+    """
+    folder = pathlib.Path(folder)
+    saved, summary = _read(folder / "config.json"), _read(folder / "summary.json")
+    if not saved or "after" not in summary:
+        return {}
+    run_checks.check_same_run(saved, config.to_dict())
+    if summary["after"]["step"] != config.train.steps:
+        return {}
+    show(summary)
+    print(f"the run in {folder} is finished; nothing was done (a larger train.steps goes on from here)")
+    return summary
+
+
+def show(summary: dict) -> None:
+    """The closing table: held-out results before and after."""
+    before, after = summary.get("before", {}), summary["after"]
+    names = [n for n in (*PARTS, "return_greedy", "pass@1") if None not in (before.get(n), after.get(n))]
+    rows = [(n, *(f"{x:.1f}" for x in (before[n], after[n])), f"{after[n] - before[n]:+.1f}") for n in names]
+    headers = ("held-out, 0..100", "before", "after", "gain")
+    console.table(rows, headers, title=f"{after['step']} iterations")
 
 
 def finish(run) -> dict:
@@ -93,10 +132,9 @@ def finish(run) -> dict:
     run.keep_best(after, steps)
     run.summary["after"] = after
     write_summary(run)
-    before = run.summary["before"]
-    names = (*PARTS, "return_greedy", "pass@1")
-    rows = [(n, f"{before[n]:.1f}", f"{after[n]:.1f}", f"{after[n] - before[n]:+.1f}") for n in names if n in after]
-    console.table(rows, ("held-out, 0..100", "before", "after", "gain"), title=f"{steps} iterations")
-    picture = plots.learning_curve(metrics.read_metrics(run.folder), run.folder / "plots" / "learning_curve.png")
-    print(f"{run.summary['seconds'] / 60:.1f} minutes; summary.json, transcripts and {picture.name} in {run.folder}")
+    show(run.summary)
+    rows = metrics.read_metrics(run.folder)
+    picture = plots.learning_curve(rows, run.folder / "plots" / "learning_curve.png")
+    minutes = f"{run.summary['seconds'] / 60:.1f} minutes"
+    print(f"{minutes}; summary.json, transcripts and {picture.name} in {run.folder}")
     return run.summary

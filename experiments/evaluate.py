@@ -16,7 +16,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs import common
-from experiments import setup
+from experiments import cli, setup
 from jaxmarl_llm import checkpoint, console, evaluation, files
 from jaxmarl_llm.transcripts import TranscriptWriter
 
@@ -121,10 +121,11 @@ def show(report: dict, stream=None) -> None:
     lengths = [(s["completion_length"], g["completion_length"]) for _, s, g in agents]
     shares = [(f"{s['truncated']:.0%}", f"{g['truncated']:.0%}") for _, s, g in agents]
     rows = [(agent, *tokens, *cut) for (agent, *_), tokens, cut in zip(agents, lengths, shares, strict=True)]
-    console.table(rows, ("agent", "tokens sampled", "greedy", "cut off sampled", "greedy"), "", stream)
+    headers = ("agent", "tokens sampled", "greedy", "cut off sampled", "greedy")
+    console.table(rows, headers, "\nCompletions", stream)
     names = dict.fromkeys([*sampled["verdicts"], *greedy["verdicts"]])
     rows = [(name, *(found["verdicts"].get(name, 0) for found in (sampled, greedy))) for name in names]
-    console.table(rows, ("verdict", "sampled", "greedy"), "", stream)
+    console.table(rows, ("verdict", "sampled", "greedy"), "\nVerdicts", stream)
 
 
 def _cells(ends: dict | None) -> tuple[str, str]:
@@ -188,4 +189,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    cli.run(main)

@@ -1,8 +1,9 @@
-"""Everything a training run holds open: executor, team, states, files. The algorithm itself is in train.py."""
+"""Everything a training run holds open: executor, team, states, files. The algorithm is in train.py."""
 
 import contextlib
 import json
 import math
+import os
 import pathlib
 import signal
 
@@ -17,7 +18,7 @@ from jaxmarl_llm.transcripts import TranscriptWriter
 
 
 class StopSignal:
-    """Turns the first SIGTERM or Ctrl-C into a request to stop after the current iteration; a second one interrupts."""
+    """Makes the first SIGTERM or Ctrl-C a request to stop after the iteration; a second one interrupts."""
 
     def __init__(self):
         self.requested = False
@@ -29,7 +30,8 @@ class StopSignal:
             signal.signal(number, signal.SIG_DFL)
             raise KeyboardInterrupt
         self.requested = True
-        print("stopping after this iteration (once more to stop at once)", flush=True)
+        # Not print: the signal may have come in the middle of one.
+        os.write(2, b"stopping after this iteration (once more to stop at once)\n")
 
     def __enter__(self) -> "StopSignal":
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -44,8 +46,9 @@ class StopSignal:
 class Run:
     """A run folder and what works on it.
 
-    ``start`` is the first iteration to do. Entering opens everything in the order that lets errors come early: the config
-    against the folder, the sandbox, the data, the prompts, then the models.
+    ``start`` is the first iteration to do; what an earlier process did from there on is forgotten and done
+    again. Entering opens everything in the order that lets errors come early: the config against the folder,
+    the sandbox, the data, the models, the prompts, the checkpoint.
     """
 
     def __init__(self, config, workdir):
@@ -85,8 +88,12 @@ class Run:
         if self._checkpoints.latest() is not None:
             self.states, meta = self._checkpoints.restore("latest", self.team, self.states)
             self.start = meta["step"]
+        if self.start > config.train.steps:
+            raise ValueError(
+                f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
+            )
         self._forget_initial_parameters()
-        self.summary = closing.read_summary(self.folder, before_step=self.start)
+        self.summary = closing.read_summary(self.folder, self.start)
         files.atomic_write_text(saved, json.dumps(config.to_dict(), indent=2) + "\n")
         wandb = {"project": config.log.wandb_project} if config.log.wandb_project else None
         self._metrics = stack.enter_context(
@@ -108,28 +115,30 @@ class Run:
         """Random key of a named stream at an iteration."""
         return jax.random.fold_in(setup.stream(self.config, stream), step)
 
-    def due(self, every: int, step: int) -> bool:
-        """Whether something done ``every`` iterations (0: never) is due after iteration ``step``; not after the last."""
-        return bool(every) and (step + 1) % every == 0 and step + 1 < self.config.train.steps
+    def due(self, every: int, done: int) -> bool:
+        """Whether what happens ``every`` iterations (0: never) is due after ``done``; not at either end."""
+        return every > 0 and done % every == 0 and 0 < done < self.config.train.steps
 
     def plan(self) -> list[tuple[str, str]]:
         """What an iteration consists of and what memory it takes, as table rows."""
         return closing.plan_rows(self.config, self.team, self.task, self.states)
 
     def update(self, forest: Forest, advantages_R) -> dict[str, float]:
-        """Let every stack learn from its turns; metrics per agent, of the first minibatch for the ratio."""
+        """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
         found = {}
-        for i, state in self.states.items():
+        for i in self.states:
             member = self.team.members[i]
             limit, pad_id = self.config.sampling.max_new_tokens, member.tokenizer.pad_id
             batch = magrpo.collate(forest, advantages_R, member.stack, limit, pad_id)
+            rows = []
             for part in update.split_minibatches(batch, self.config.train.minibatches):
-                state, new = update.train_step(
-                    member.stack, self._loss, self._optimizer, member.base, state, part
+                self.states[i], new = update.train_step(
+                    member.stack, self._loss, self._optimizer, member.base, self.states[i], part
                 )
-                named = forest_metrics.update_metrics(member.stack.agents, jax.device_get(new))
-                found = named | found
-            self.states[i] = state
+                rows.append(forest_metrics.update_metrics(member.stack.agents, jax.device_get(new)))
+                if not all(map(math.isfinite, rows[-1].values())):
+                    return found | forest_metrics.over_minibatches(rows)
+            found |= forest_metrics.over_minibatches(rows)
         return found
 
     def log(self, step: int, values: dict[str, float]) -> None:
@@ -137,22 +146,29 @@ class Run:
         self._metrics.write(step, values)
 
     def check_finite(self, step: int, values: dict[str, float]) -> None:
-        """Stop with a saved state at the first number that is not finite; the update has kept the last good one."""
+        """Raise FloatingPointError at the first number that is not finite, with the state before it saved.
+
+        An update that is not finite changes nothing. Where others of the same iteration came first (several
+        minibatches or stacks), there is no such state any more, and the last checkpoint stays as it is.
+        """
         bad = [name for name, value in values.items() if not math.isfinite(value)]
-        if bad:
+        if not bad:
+            return
+        if all(int(state.step) == step * self.config.train.minibatches for state in self.states.values()):
             self.save(step)
-            raise FloatingPointError(
-                f"iteration {step}: {', '.join(bad)} not finite; the state before it is saved in {self.folder}"
-            )
+        kept = self._checkpoints.latest()
+        where = "nothing is saved yet" if kept is None else f"the state after {kept} iterations is saved"
+        raise FloatingPointError(
+            f"iteration {step + 1}: {', '.join(bad)} not finite; {where} in {self.folder}"
+        )
 
     def write_transcripts(self, step: int, forest: Forest, advantages_R) -> None:
         """All joint answers of an iteration, with every agent's advantage."""
         every = self.config.log.transcripts_every
         if every and step % every == 0:
             tokenizers = {agent: self.team[agent].tokenizer for agent in self.team.agents}
-            self._transcripts.write(
-                step, records.joint_actions(step, forest, self.task, tokenizers, advantages_R)
-            )
+            actions = records.joint_actions(step, forest, self.task, tokenizers, advantages_R)
+            self._transcripts.write(step, actions)
 
     def save(self, step: int) -> None:
         """Checkpoint after ``step`` iterations."""
@@ -184,9 +200,10 @@ class Run:
         return values
 
     def evaluate_before(self) -> None:
-        """Measure the untrained team, unless a resumed run has done so."""
-        if "before" not in self.summary:
-            print(f"evaluating the untrained team on {len(self.eval_task.items)} held-out problems ...", flush=True)
+        """Measure the untrained team, unless this run has learned something already."""
+        if self.start == 0:
+            problems = f"{len(self.eval_task.items)} held-out problems"
+            print(f"evaluating the untrained team on {problems} ...", flush=True)
             self.summary["before"] = closing.entry(self.evaluate_all(0), 0)
             closing.write_summary(self)
             print(closing.eval_line("before training", self.summary["before"]), flush=True)
@@ -194,13 +211,15 @@ class Run:
     def evaluate(self, step: int) -> str:
         """Evaluate during training, keep the best checkpoint; returns a line to print."""
         limit = self.config.eval.problems or len(self.eval_task.items)
-        found = closing.entry(self.evaluate_all(step, range(min(limit, len(self.eval_task.items)))), step)
+        items = range(min(limit, len(self.eval_task.items)))
+        found = closing.entry(self.evaluate_all(step, items), step)
         self.keep_best(found, step)
         return closing.eval_line(f"after {step} iterations", found)
 
     def keep_best(self, found: dict, step: int) -> None:
         """Save the parameters if they are the best so far on the held-out items, by sampled return."""
         if found["return"] > self.summary.get("best", {}).get("return", -math.inf):
-            self._checkpoints.save_best(step, self.states, self.team, {"config": self.config.to_dict(), **found})
+            meta = {"config": self.config.to_dict(), **found}
+            self._checkpoints.save_best(step, self.states, self.team, meta)
             self.summary["best"] = found
             closing.write_summary(self)

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
+from jaxmarl_llm import model_files, update, weights
 from jaxmarl_llm import team as team_lib
-from jaxmarl_llm import update, weights
+from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.executor import Executor, Limits
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.sampling import SamplingParams
@@ -19,7 +20,6 @@ from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.tasks import code_data
 from jaxmarl_llm.tasks.coding import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
-from jaxmarl_llm.tokenizer import Tokenizer
 
 RANDOM_MODEL = "random-tiny"
 STREAMS = ("adapters", "rollout", "eval", "random_model")
@@ -31,7 +31,7 @@ def stream(config, name: str) -> jax.Array:
 
 
 def batch_ids(config, n_items: int, step: int) -> list[int]:
-    """Items of iteration ``step`` (from 0): epochs of a seeded permutation, so the cursor is the step itself."""
+    """Items of iteration ``step`` (from 0): seeded permutations one after another, the step is the cursor."""
     size = config.train.prompts
     order = []
     for epoch in range(step * size // n_items, ((step + 1) * size - 1) // n_items + 1):
@@ -57,10 +57,10 @@ def build_task(config, executor, split: str):
 
 def random_model(config) -> weights.LoadedModel:
     """A two-layer policy with random weights and the default model's tokenizer, for smoke runs."""
-    tokenizer: Tokenizer = weights.load().tokenizer
+    tokenizer = tokenizer_lib.load(model_files.find(model_files.DEFAULT))
     policy = Policy(
-        PolicyConfig(tokenizer.vocab_size, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1, head_dim=8,
-                     max_positions=2048),
+        PolicyConfig(tokenizer.vocab_size, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1,
+                     head_dim=8, max_positions=2048),
         dtype=jnp.dtype(config.policy.dtype),
         remat=config.policy.remat,
     )  # fmt: skip
@@ -88,8 +88,8 @@ def build_team(config) -> team_lib.Team:
         needed = config.sampling.max_prompt_tokens + config.sampling.max_new_tokens
         if needed > model.policy.config.max_positions:
             raise ValueError(
-                f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of {name!r}, "
-                f"{model.policy.config.max_positions} tokens"
+                f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of "
+                f"{name!r}, {model.policy.config.max_positions} tokens"
             )
     return team_lib.build(
         models,
@@ -132,17 +132,18 @@ def credit_config(config) -> magrpo.CreditConfig:
 
 
 def check_prompts(config, team: team_lib.Team, *tasks) -> None:
-    """Refuse, or warn about, prompts that are longer than ``sampling.max_prompt_tokens``, before anything is compiled."""
+    """Refuse, or warn about, prompts longer than ``sampling.max_prompt_tokens``, before compilation."""
     limit = config.sampling.max_prompt_tokens
     for task in tasks:
         for item in task.items:
             for agent, messages in task.prompts(item).items():
                 length = len(team[agent].tokenizer.encode_chat(messages))
                 if length > limit:
-                    text = f"the prompt of agent {agent!r} for {item.task_id} has {length} tokens, the limit is {limit}"
+                    text = f"the prompt of agent {agent!r} for {item.task_id} has {length} tokens"
                     if config.sampling.long_prompts == "error":
-                        raise ValueError(f"{text}; raise sampling.max_prompt_tokens or set sampling.long_prompts")
-                    logging.warning("%s: it will be cut on the left", text)
+                        advice = "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
+                        raise ValueError(f"{text}, the limit is {limit}; {advice}")
+                    logging.warning("%s: it will be cut on the left to %d", text, limit)
 
 
 def build_optimizer(config):

@@ -1,6 +1,7 @@
 """Train a team: rollout, credit, update, again. `python -m experiments.train --config=configs/coding.py`
 
-A run folder with a run inside is resumed; a config that contradicts it is refused. Ctrl-C and SIGTERM save and stop.
+A run folder with a run inside is resumed, and a finished one shown; a config that contradicts it is refused.
+Ctrl-C and SIGTERM save and stop.
 """
 
 import time
@@ -9,7 +10,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from configs import common
-from experiments import closing, setup
+from experiments import cli, closing, setup
 from experiments.run import Run, StopSignal
 from jaxmarl_llm import console, forest_metrics, rollout
 from jaxmarl_llm.systems import magrpo
@@ -19,7 +20,7 @@ _WORKDIR = flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder u
 
 
 def iterate(run: Run, step: int) -> dict[str, float]:
-    """One iteration: the team answers a batch of items, is judged, and every agent learns. Returns its metrics."""
+    """One iteration: the team answers a batch of items, is judged, and every agent learns. Its metrics."""
     config, started = run.config, time.perf_counter()
     with run.timer("rollout"):
         forest = rollout.run(
@@ -43,24 +44,27 @@ def iterate(run: Run, step: int) -> dict[str, float]:
         metrics |= run.update(forest, advantages_R)
     run.write_transcripts(step, forest, advantages_R)
     seconds = time.perf_counter() - started
-    return metrics | run.timer.collect() | {"seconds": seconds, "tokens_per_s": forest_metrics.tokens(forest) / seconds}
+    metrics |= {"seconds": seconds, "tokens_per_s": forest_metrics.tokens(forest) / seconds}
+    return metrics | run.timer.collect()
 
 
 def train(config, workdir: str) -> dict:
     """Run or resume the training in ``workdir``; returns the summary that is written there."""
     common.validate(config)
+    if finished := closing.finished(config, workdir):
+        return finished
     with StopSignal() as stop, Run(config, workdir) as run:
         console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
         run.evaluate_before()
         with console.ProgressDisplay(config.train.steps, done=run.start) as display:
             for step in range(run.start, config.train.steps):
+                if run.due(config.eval.every, step):
+                    display.print(run.evaluate(step))
                 metrics = iterate(run, step)
                 run.log(step, metrics)
                 display.update(step + 1, closing.headline(metrics, run.team.agents))
                 run.check_finite(step, metrics)
-                if run.due(config.eval.every, step):
-                    display.print(run.evaluate(step + 1))
-                if run.due(config.save.every, step) or stop.requested:
+                if run.due(config.save.every, step + 1) or stop.requested:
                     run.save(step + 1)
                 if stop.requested:
                     display.print(f"stopped after iteration {step + 1}; the same command resumes")
@@ -78,4 +82,4 @@ def main(argv):
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("config")
-    app.run(main)
+    cli.run(main)

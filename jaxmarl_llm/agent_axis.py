@@ -20,7 +20,7 @@ def one_like(tree):
         if isinstance(x.sharding, NamedSharding):
             sharding = NamedSharding(x.sharding.mesh, PartitionSpec(*x.sharding.spec[1:]))
         else:
-            sharding = x[0].sharding
+            sharding = x.sharding if len(x.sharding.device_set) == 1 else x[0].sharding
         return jax.ShapeDtypeStruct(x.shape[1:], x.dtype, sharding=sharding)
 
     return jax.tree.map(one, tree)

@@ -3,7 +3,7 @@
 A step folder holds ``agent_<name>`` (parameters) and ``optimizer_<name>`` (optimizer state, update count) for
 every agent that learns, and ``meta`` (JSON). ``best/`` holds the parameters of the best evaluation so far in
 the same form. Items have no agent axis, so that any one can be restored alone, into another team or onto
-another mesh. A step is written to a temporary folder and renamed when complete, so `saved_steps` lists whole ones.
+another mesh. A step is written to a temporary folder and renamed when it is complete.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
@@ -189,12 +190,11 @@ def restore_team(folder, which, team: Team, agents: Sequence[str] | None = None)
     """
     meta = read_meta(folder, which)
     chosen = check_agents(meta["agents"], team, agents, str(folder))
-    members = list(team.members)
+    members = [dataclasses.replace(m, trainable=jax.tree.map(jnp.copy, m.trainable)) for m in team.members]
     for i, n, agent in _learners(team, chosen):
-        old, name = members[i].trainable, _item("agent", agent)
-        saved = _read(folder, which, {name: agent_axis.one_like(old)})[name]
-        new = jax.tree.map(lambda x, one, n=n: x.at[n].set(one), old, saved)
-        members[i] = dataclasses.replace(members[i], trainable=new)
+        stacked, name = members[i].trainable, _item("agent", agent)
+        saved = _read(folder, which, {name: agent_axis.one_like(stacked)})[name]
+        members[i].trainable = agent_axis.put(stacked, saved, n)
     return Team(tuple(members)), meta
 
 
@@ -206,16 +206,14 @@ def _read(folder, which, like: dict[str, Any]):
     if not found:
         exist = f"steps {steps}" + (f" and {BEST!r}" if best else "")
         raise ValueError(f"no checkpoint {which!r} in {folder}; there are {exist}")
-    place = folder / BEST if which == BEST else folder
-    options = ocp.CheckpointManagerOptions(read_only=True, create=False)
+    path = (folder / BEST if which == BEST else folder) / str(found[0])
     args = {name: ocp.args.StandardRestore(tree) for name, tree in like.items()}
     args = ocp.args.Composite(meta=ocp.args.JsonRestore(), **args)
     try:
-        with ocp.CheckpointManager(place, options=options) as manager:
-            return manager.restore(found[0], args=args)
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
+            return reader.restore(path, args=args)
     except Exception as error:
-        reason = _first_line(error)
-        raise ValueError(f"the checkpoint {place / str(found[0])} cannot be read: {reason}") from error
+        raise ValueError(f"the checkpoint {path} cannot be read: {_first_line(error)}") from error
 
 
 def _learners(team: Team, agents):

@@ -1,6 +1,6 @@
-"""Numbers of an iteration that follow from its forest alone: rewards by part, and what each agent's group told it."""
+"""Numbers of an iteration that follow from its forest: reward parts, and what each agent's groups told it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,26 +10,30 @@ from jaxmarl_llm.forest import Forest
 
 
 def reward_metrics(forest: Forest, task: Any) -> dict[str, float]:
-    """Mean reward parts and return over all joint answers, on the 0..100 scale, keyed ``train/<part>``."""
-    rows = [j.judgement.scores for j in forest.joints if j.judgement.total is not None]
+    """Mean reward parts and return over the joint answers that have them, 0..100, keyed ``train/<part>``."""
+    rows = [joint.judgement.scores for joint in forest.joints if joint.judgement.total is not None]
     if not rows:
         return {}
-    means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    names = dict.fromkeys(name for row in rows for name in row)
+    means = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
     return {f"train/{name}": float(value) for name, value in task.normalise(means).items()}
 
 
-def agent_metrics(forest: Forest, returns_R: np.ndarray, groups_R: np.ndarray, advantages_R: np.ndarray) -> dict:
-    """Per agent, keyed ``<agent>/<name>``: advantage spread, share of groups without signal, lengths, cut-off share.
+def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str, float]:
+    """Per agent, ``<agent>/<name>``: advantage spread, share of groups without signal, lengths, cut-offs.
 
     Args:
       forest: turns with ids 0, 1, ..; the arrays are indexed by them.
-      returns_R, groups_R, advantages_R: return, group key and advantage of every turn.
+      returns_R, groups_R, advantages_R: return, group key and advantage of every turn. Turns whose return is
+        NaN (the reward did not apply) count for the lengths only.
     """
     out = {}
+    groups_R = np.where(np.isnan(returns_R), -1, groups_R)
+    returns_R = np.nan_to_num(returns_R)
     for agent in dict.fromkeys(turn.agent for turn in forest.turns):
         turns = [turn for turn in forest.turns if turn.agent == agent]
         ids = [turn.id for turn in turns]
-        number = {"num_groups": int(groups_R.max()) + 1}
+        number = {"num_groups": max(int(groups_R.max()) + 1, 1)}
         row = {
             "advantage_spread": credit.advantage_spread(advantages_R[ids], groups_R[ids], **number),
             "zero_signal": credit.zero_signal_share(returns_R[ids], groups_R[ids], **number),
@@ -43,7 +47,22 @@ def agent_metrics(forest: Forest, returns_R: np.ndarray, groups_R: np.ndarray, a
 def update_metrics(agents: tuple[str, ...], metrics: Mapping[str, Any]) -> dict[str, float]:
     """The update's metrics, arrays (N,), keyed ``<agent>/<name>``."""
     named = {name: np.asarray(values) for name, values in metrics.items()}
-    return {f"{agent}/{name}": float(values[n]) for name, values in named.items() for n, agent in enumerate(agents)}
+    return {
+        f"{agent}/{name}": float(values[n])
+        for name, values in named.items()
+        for n, agent in enumerate(agents)
+    }
+
+
+def over_minibatches(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Means of `update_metrics` over the minibatches of an iteration, and ``<agent>/ratio0``.
+
+    ratio0 is the first minibatch's mean ratio: nothing has been learned since the samples were drawn, so it
+    must be 1. A number that is not finite makes its mean not finite.
+    """
+    means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    first = {name: value for name, value in rows[0].items() if name.endswith("/ratio_mean")}
+    return means | {f"{name.removesuffix('_mean')}0": value for name, value in first.items()}
 
 
 def tokens(forest: Forest) -> int:

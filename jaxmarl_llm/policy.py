@@ -17,6 +17,11 @@ from flax import struct
 from jaxmarl_llm import rope as rope_lib
 
 
+# What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and activations,
+# little work for most of the memory); whole layers.
+REMAT = ("none", "dots", "full")
+
+
 @dataclasses.dataclass(frozen=True)
 class PolicyConfig:
     """Architecture of one decoder. All sizes in units (features, heads, layers, tokens)."""
@@ -119,13 +124,14 @@ def _scores(q_BLKMH, k_BSKH, visible_BLS):
     return jnp.where(visible_BLS[:, None, None], scores_BKMLS, -1e30)
 
 
-def attend_with_prefix(q_RLQH, own, prefix, own_visible_RLS, prefix_visible_BLS, samples):
-    """Attention over a prefix shared by ``samples`` rows plus each row's own keys, one softmax over both.
+def attend_with_prefix(q_RLQH, own, prefix, own_visible_RLS, prefix_visible_BLS):
+    """Attention over a prefix shared by several rows plus each row's own keys, one softmax over both.
 
     The samples of a prompt are folded into the query axis, so that the prefix is read once for all of them.
     """
     rows, length, n_heads, width = q_RLQH.shape
     (k_own, v_own), (k_prefix, v_prefix) = own, prefix
+    samples = rows // k_prefix.shape[0]
     kv_heads = k_own.shape[2]
     q = (q_RLQH * width**-0.5).reshape(rows, length, kv_heads, n_heads // kv_heads, width)
     q_folded = q.reshape(rows // samples, samples * length, *q.shape[2:])
@@ -179,12 +185,12 @@ class Attention(nn.Module):
         if recent is not None:
             k = jax.lax.dynamic_update_slice(recent[0], k.astype(recent[0].dtype), (0, index, 0, 0))
             v = jax.lax.dynamic_update_slice(recent[1], v.astype(recent[1].dtype), (0, index, 0, 0))
-        own_visible, prefix_visible, samples = visible
+        own_visible, prefix_visible = visible
         if prefix is None:
             out = jax.nn.dot_product_attention(q, k, v, mask=own_visible[:, None])
             out = out.reshape(batch, length, c.n_heads * c.head_dim)
         else:
-            out = attend_with_prefix(q, (k, v), prefix, own_visible, prefix_visible, samples)
+            out = attend_with_prefix(q, (k, v), prefix, own_visible, prefix_visible)
         return Dense(c.d_model, dtype=self.dtype, name="o")(out), (k, v)
 
 
@@ -216,13 +222,18 @@ class Policy(nn.Module):
 
     config: PolicyConfig
     dtype: jnp.dtype = jnp.float32
-    remat: bool = False
+    remat: str = "dots"
     unroll: int = 1
 
     def setup(self):
         c = self.config
+        if self.remat not in REMAT:
+            raise ValueError(f"policy.remat={self.remat!r} is not one of {REMAT}")
         self.embed = nn.Embed(c.vocab_size, c.d_model, embedding_init=nn.initializers.normal(0.02))
-        layer = nn.remat(Layer, prevent_cse=False) if self.remat else Layer
+        layer = Layer
+        if self.remat != "none":
+            policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable if self.remat == "dots" else None
+            layer = nn.remat(Layer, prevent_cse=False, policy=policy)
         stack = nn.scan(
             layer,
             variable_axes={"params": 0, "lora": 0},
@@ -268,10 +279,9 @@ def _visibility(positions_BL, cache: Cache):
         own = jax.lax.dynamic_update_slice(cache.recent.positions_BS, positions_BL, (0, cache.index))
     own_visible = _sees(positions_BL, own)
     if cache.prefix is None:
-        return own, (own_visible, None, 1)
-    rows, samples = cache.prefix.positions_BS.shape[0], positions_BL.shape[0] // cache.prefix.positions_BS.shape[0]
-    folded = positions_BL.reshape(rows, -1)
-    return own, (own_visible, _sees(folded, cache.prefix.positions_BS), samples)
+        return own, (own_visible, None)
+    folded = positions_BL.reshape(cache.prefix.positions_BS.shape[0], -1)
+    return own, (own_visible, _sees(folded, cache.prefix.positions_BS))
 
 
 def _sees(query_BL, key_BS):

@@ -14,7 +14,6 @@ from jaxmarl_llm.team import Team
 
 # Fields, or groups of them, that a resumed run may change because they leave its results as they are.
 MAY_CHANGE = (
-    "workdir",  # the folder may have been moved
     "train.steps",  # a longer or shorter run; refused if the learning rate decays, see `check_same_run`
     "executor.workers",  # rewards do not depend on how many workers give them
     "log",  # what is shown and recorded

@@ -14,7 +14,7 @@ from flax import struct
 
 from jaxmarl_llm.policy import Cache
 
-BUCKET = 64
+BUCKET = 32
 # The write index stays one scalar for all agents: batched, the cache update would become a scatter.
 CACHE_AXES = Cache(recent=0, index=None, prefix=0)
 
@@ -74,7 +74,7 @@ class Samples:
 
 
 def bucket(length: int) -> int:
-    """Smallest padded prompt length >= ``length``: multiples of 64 up to 512, then of 512.
+    """Smallest padded prompt length >= ``length``: multiples of 32 up to 256, then of 256.
 
     Every width is one compilation.
     """

@@ -233,12 +233,12 @@ def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, ba
     grads, (pg, kl, seen) = gradients(stack, config, base, state.trainable, batch)
     updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
     trainable = optax.apply_updates(state.trainable, updates)
-    metrics = {"loss": pg.mean(), "grad_norm": jax.vmap(optax.global_norm)(grads), **seen.values()}
+    metrics = {"loss": pg.mean(), "grad_norm": jax.vmap(optax.tree.norm)(grads), **seen.values()}
     # A loss that is not finite leaves everything as it was, so that the state before it can be saved.
     well = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
     new = TrainState(state.step + 1, trainable, opt_state)
     new = jax.tree.map(lambda after, before: jnp.where(well, after, before), new, state)
-    metrics["update_norm"] = jax.vmap(optax.global_norm)(updates)
+    metrics["update_norm"] = jax.vmap(optax.tree.norm)(updates)
     if config.kl_coef:
         metrics["kl"] = kl.mean()
     return new, metrics

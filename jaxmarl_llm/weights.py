@@ -26,7 +26,7 @@ def load(
     name_or_path: str = model_files.DEFAULT,
     dtype=jnp.float32,
     compute_dtype=None,
-    remat: bool = False,
+    remat: str = "dots",
     unroll: int = 1,
     on_host: bool = False,
 ) -> LoadedModel:

@@ -1,50 +1,45 @@
 """For tests: a tiny random team with a real word tokenizer, and a task that judges by counting words."""
 
+import dataclasses
+import functools
 import types
 
 import jax
-import jax.numpy as jnp
+import numpy as np
+import tiny
 from tokenizers import Tokenizer as Words
 from tokenizers import models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from jaxmarl_llm import team
-from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tokenizer import Tokenizer
-
-VOCAB = 61
-CONFIG = PolicyConfig(
-    vocab_size=VOCAB, d_model=16, d_ff=16, n_layers=1, n_heads=2, n_kv_heads=1, head_dim=8, max_positions=128
-)
+from jaxmarl_llm.weights import LoadedModel
 
 
+@functools.cache
 def word_tokenizer() -> Tokenizer:
     """Id 0 is '?', 2 is '<eos>', every other id i is the word 'w<i>'."""
-    vocab = {"?": 0, "<eos>": 2} | {f"w{i}": i for i in (1, *range(3, VOCAB))}
+    vocab = {"?": 0, "<eos>": 2} | {f"w{i}": i for i in (1, *range(3, tiny.V))}
     words = Words(models.WordLevel(vocab, unk_token="?"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", unk_token="?"), (2,))
 
 
-def tiny_team(agents=("aux", "main"), seed=0) -> team.Team:
-    """Random policies with visibly different adapters."""
-    policy = Policy(CONFIG)
-    dummy = jnp.zeros((1, 2), jnp.int32)
-    params = jax.tree.map(lambda x: x * 4, policy.init(jax.random.key(1), dummy, dummy))
-    loaded = types.SimpleNamespace(policy=policy, params=params, tokenizer=word_tokenizer())
-    built = team.build({"tiny": loaded}, dict.fromkeys(agents, "tiny"), jax.random.key(seed), rank=2)
-    return shifted(built, seed)
+@functools.cache
+def _fresh() -> team.Member:
+    model = LoadedModel(tiny.POLICY, tiny.params(), word_tokenizer())
+    agents = dict.fromkeys(("aux", "main"), "tiny")
+    return team.build({"tiny": model}, agents, jax.random.key(0), rank=2).members[0]
 
 
-def shifted(built: team.Team, seed: int) -> team.Team:
-    """The same team with noise on what it learned."""
-    for member in built.members:
-        leaves, tree = jax.tree.flatten(member.trainable)
-        keys = jax.random.split(jax.random.key(seed), len(leaves))
-        noise = [0.3 * jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
-        member.trainable = jax.tree.map(jnp.add, member.trainable, jax.tree.unflatten(tree, noise))
-    return built
+def tiny_team(seed=0) -> team.Team:
+    """Agents 'aux' and 'main' with random adapters that differ; fresh buffers, safe to donate."""
+    rng = np.random.default_rng(seed)
+    noisy = [x + 0.3 * rng.normal(size=x.shape).astype(x.dtype) for x in jax.tree.leaves(_fresh().trainable)]
+    trainable = jax.tree.unflatten(jax.tree.structure(_fresh().trainable), noisy)
+    trainable = jax.device_put(trainable, jax.devices()[0])  # as restored ones are: one compilation
+    return team.Team((dataclasses.replace(_fresh(), trainable=trainable),))
 
 
 class CountingTask:

@@ -96,7 +96,7 @@ def test_llama3_frequencies_in_gguf(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
     config = dataclasses.replace(TINY, head_dim=16, rope=RopeConfig("llama3", 5e5, 8.0, 8192))
     # Wavelengths 2 pi 5e5**(i / 8): the first four are below 8192 / 4, the last three above 8192,
-    # number 4 (4443) is between: blend = (8192 / 4443 - 1) / 3 = 0.28128, divisor 1 / (0.71872 / 8 + 0.28128).
+    # number 4 (4443) is between: blend (8192 / 4443 - 1) / 3 = 0.28128, divisor 1 / (0.71872 / 8 + 0.28128).
     divisors = np.array([1, 1, 1, 1, 2.69450, 8, 8, 8], np.float32)
 
     def write(path, divisors):

@@ -15,14 +15,14 @@ PLAIN = SamplingParams(6)
 MIXED = SamplingParams(6, temperature=0.7, top_k=20, top_p=0.85, min_p=0.02)
 
 
-def generate(prompts=PROMPTS, samples=3, params=MIXED, agents=2, eos_ids=tiny.NEVER, width=16, trainable=None):
+def generate(prompts=PROMPTS, samples=3, params=MIXED, agents=2, eos_ids=tiny.NEVER, width=16, lora=None):
     """Samples of agents that all get the same prompts, as NumPy arrays."""
     tokens_BP, lengths_B = sampling.pad_prompts(prompts, width)
     tokens_NBP, lengths_NB = np.stack([tokens_BP] * agents), np.stack([lengths_B] * agents)
-    trainable = tiny.lora(2) if trainable is None else trainable
+    lora = tiny.lora(agents) if lora is None else lora
     stack = tiny.stack(tiny.AGENTS[:agents], eos_ids=eos_ids)
     drawn = sampling.generate(
-        stack, tiny.params(), trainable, tokens_NBP, lengths_NB, KEY, samples=samples, params=params
+        stack, tiny.params(), lora, tokens_NBP, lengths_NB, KEY, samples=samples, params=params
     )
     return jax.device_get(drawn)
 
@@ -100,7 +100,7 @@ def test_a_row_does_not_depend_on_the_other_rows():
 
 
 def test_an_agent_does_not_depend_on_its_team():
-    pair, alone = generate(), generate(agents=1, trainable=jax.tree.map(lambda x: x[:1], tiny.lora(2)))
+    pair, alone = generate(), generate(agents=1, lora=jax.tree.map(lambda x: x[:1], tiny.lora(2)))
     np.testing.assert_array_equal(alone.tokens_NRL[0], pair.tokens_NRL[0])
 
 
@@ -119,7 +119,7 @@ def test_one_compilation_per_bucket_of_prompt_lengths():
     def compiled(*lengths):
         before = sampling.generate._cache_size()
         for length in lengths:
-            generate([[9] * length, [8]], 1, SamplingParams(2, temperature=0.9), width=None)
+            generate([[9] * length, [8]], 1, SamplingParams(2, temperature=0), agents=1, width=None)
         return sampling.generate._cache_size() - before
 
     step = sampling.BUCKET
@@ -142,8 +142,8 @@ def test_prompts_are_padded_on_the_left():
         sampling.pad_prompts([[5], []])
 
 
-TRUNCATIONS = [dict(top_k=1), dict(top_k=7), dict(top_p=0.3), dict(top_p=0.95), dict(min_p=0.2), dict(top_k=500)]
-TRUNCATIONS += [dict(top_k=9, top_p=0.6, min_p=0.05)]
+TRUNCATIONS = [dict(top_k=1), dict(top_k=7), dict(top_p=0.3), dict(top_p=0.95), dict(min_p=0.2)]
+TRUNCATIONS += [dict(top_k=500), dict(top_k=9, top_p=0.6, min_p=0.05)]
 
 
 @pytest.mark.parametrize("options", TRUNCATIONS)
@@ -187,7 +187,14 @@ def test_a_certain_token_is_always_drawn():
 
 @pytest.mark.parametrize(
     "name, value",
-    [("max_new_tokens", 0), ("temperature", -0.1), ("top_k", -1), ("top_p", 0.0), ("top_p", 1.1), ("min_p", 1.0)],
+    [
+        ("max_new_tokens", 0),
+        ("temperature", -0.1),
+        ("top_k", -1),
+        ("top_p", 0.0),
+        ("top_p", 1.1),
+        ("min_p", 1.0),
+    ],
 )
 def test_bad_parameters_are_named(name, value):
     with pytest.raises(ValueError, match=rf"sampling\.{name}={value} must be"):

@@ -40,9 +40,14 @@ class Tokenizer:
 def params(seed: int = 0) -> dict:
     """Random variables, larger than at initialisation so that the distributions are far from uniform."""
     dummy = jnp.zeros((1, 1), jnp.int32)
-    variables = jax.jit(POLICY.init)(jax.random.key(seed), dummy, dummy)
-    bigger = jax.tree.map_with_path(lambda path, x: np.asarray(x) * (path[-1].key == "scale" or 8), variables)
-    return jax.tree.map(jnp.array, bigger)
+    shapes = jax.eval_shape(POLICY.init, jax.random.key(0), dummy, dummy)
+    random = np.random.default_rng(seed)
+
+    def draw(path, shape):
+        centre, spread = (1.0, 0.1) if path[-1].key == "scale" else (0.0, 0.16)
+        return jnp.array(centre + spread * random.standard_normal(shape.shape, np.float32))
+
+    return jax.tree.map_with_path(draw, shapes)
 
 
 def model(seed: int = 0) -> LoadedModel:
@@ -53,16 +58,12 @@ def stack(agents=AGENTS, mode="adapters", eos_ids=NEVER) -> Stack:
     return Stack(tuple(agents), POLICY, tuple(eos_ids), mode, SCALE if mode == "adapters" else 1.0)
 
 
-@functools.cache
-def _lora(agents: int, rank: int, noise: float) -> dict:
-    fresh = jax.jit(lambda base: adapters.init(jax.random.key(2), base, agents=agents, rank=rank))(params())
-    random = np.random.default_rng(3)
-    return jax.tree.map(lambda x: np.asarray(x) + noise * random.standard_normal(x.shape, np.float32), fresh)
-
-
-def lora(agents: int = 2, rank: int = 3, noise: float = 0.1) -> dict:
+def lora(agents: int = 2, rank: int = 3, noise: float = 0.2) -> dict:
     """Adapters of agents that differ from the base and from each other; fresh buffers, safe to donate."""
-    return jax.tree.map(jnp.array, _lora(agents, rank, noise))
+    fresh = functools.partial(adapters.init, params=params(), agents=agents, rank=rank)
+    shapes = jax.eval_shape(fresh, jax.random.key(0))
+    random = np.random.default_rng(3)
+    return jax.tree.map(lambda x: jnp.array(noise * random.standard_normal(x.shape, np.float32)), shapes)
 
 
 @jax.jit

@@ -13,10 +13,10 @@ def aux({params}):"""
 MAIN = """\
 {problem}
 
-Complete this code:
+Fill in the return:
 def {entry_point}({params}):
     value = aux({params})
-"""
+    return """
 
 SOLO = """\
 {problem}
@@ -27,13 +27,7 @@ def {entry_point}({params}):
 
 # The example is in no data set. Its answers show the format: one function, no docstring, no text around it.
 EXAMPLE = {
-    "problem": '''\
-def price_with_tax(price: float, rate: float) -> float:
-    """Return the price plus the tax.
-
-    >>> price_with_tax(10, 0.5)
-    15.0
-    """''',
+    "problem": 'def price_with_tax(price: float, rate: float) -> float:\n    """Return the price plus the tax."""',
     "entry_point": "price_with_tax",
     "params": "price, rate",
 }

@@ -1,0 +1,93 @@
+"""Write one trained agent as a Hugging Face model, or its adapters as a PEFT folder.
+
+Command: python -m experiments.export --workdir=runs/x --agent=main --out=models/main
+         --format=adapter writes the adapters alone, to be loaded on top of the base model with PEFT
+         --step=latest, or a number, takes another checkpoint than the best
+"""
+
+import pathlib
+
+import jax
+from absl import app, flags
+
+from experiments import cli, evaluate, setup
+from jaxmarl_llm import checkpoint, peft, run_checks, weights
+
+FORMATS = ("merged", "adapter")
+
+
+def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST) -> int:
+    """Write one agent of a run to a new folder.
+
+    Args:
+      workdir: run folder.
+      agent: its name in the team.
+      out: folder to create; whole or not at all.
+      form: ``merged`` (a model that `weights.load` and transformers read, adapters added to the base, in the
+        dtype of the parameters) or ``adapter`` (PEFT).
+      which: ``best``, ``latest`` or a step.
+
+    Returns:
+      The step of the checkpoint.
+
+    Raises:
+      ValueError: for an agent, checkpoint or format that does not exist, adapters of an agent that has none,
+        or a folder that exists already or cannot be written, all before any model is loaded.
+    """
+    if form not in FORMATS:
+        raise ValueError(f"--format={form!r}: allowed are {', '.join(FORMATS)}")
+    config = setup.load_run(workdir)
+    folder = pathlib.Path(workdir) / "checkpoints"
+    meta = checkpoint.read_meta(folder, which)
+    if agent not in meta["agents"]:
+        agents = ", ".join(meta["agents"])
+        raise ValueError(f"--agent={agent!r}: the run in {workdir} has the agents {agents}")
+    mode = meta["agents"][agent]["mode"]
+    if form == "adapter" and mode != "adapters":
+        raise ValueError(f"--format=adapter: agent {agent!r} has no adapters (mode {mode!r}); use merged")
+    out = pathlib.Path(out)
+    if out.exists():
+        raise ValueError(f"--out={out} exists already")
+    run_checks.ensure_writable(out.parent)
+    team, _ = checkpoint.restore_team(folder, which, setup.build_team(config), [agent])
+    if form == "merged":
+        _save_merged(team[agent], agent, out)
+    else:
+        _save_adapter(team[agent], agent, out, meta["agents"][agent]["rank"])
+    return meta["step"]
+
+
+def _save_merged(member, agent: str, out: pathlib.Path) -> None:
+    params = member.agent_variables(agent)
+    weights.save(weights.LoadedModel(member.stack.policy, params, member.tokenizer), out)
+
+
+def _save_adapter(member, agent: str, out: pathlib.Path, rank: int) -> None:
+    stack = member.stack
+    own = jax.tree.map(lambda x: x[stack.agents.index(agent)], member.trainable)
+    alpha = stack.adapter_scale * rank
+    peft.save_adapter(out, member.model_name, stack.policy.config, own, rank, alpha)
+
+
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    flags.DEFINE_string("workdir", None, "Run folder.", required=True)
+    flags.DEFINE_string("agent", None, "Name of the agent.", required=True)
+    flags.DEFINE_string("out", None, "Folder to create.", required=True)
+    flags.DEFINE_string("format", "merged", "merged (a whole model) or adapter (PEFT).")
+    flags.DEFINE_string("step", checkpoint.BEST, "Checkpoint of the run: best, latest or a step.")
+
+
+def main(argv):
+    """Command line entry."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    given = flags.FLAGS
+    which = evaluate.parse_step(given.step)
+    step = export(given.workdir, given.agent, given.out, given.format, which)
+    print(f"agent {given.agent!r} after {step} iterations ({given.format}) is in {given.out}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)

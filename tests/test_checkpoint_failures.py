@@ -1,0 +1,116 @@
+"""checkpoint.py when something goes wrong: a kill, a full disk, damaged files, wrong arguments."""
+
+import pathlib
+import signal
+import subprocess
+import sys
+
+import jax
+import pytest
+from test_checkpoint import bits, make_team, trained
+
+from jaxmarl_llm import checkpoint
+from jaxmarl_llm.checkpoint import Checkpointer
+
+
+def test_half_a_step_is_never_the_latest_and_is_cleared_away(tmp_path):
+    """What a killed process leaves: a folder that was not renamed yet."""
+    ours, states = make_team(), trained(make_team())
+    with Checkpointer(tmp_path) as saver:
+        saver.save(1, states, ours, {})
+    left = tmp_path / "2.orbax-checkpoint-tmp"
+    (left / "agent_main").mkdir(parents=True)
+    (left / "agent_main" / "_METADATA").write_text("{")
+    with Checkpointer(tmp_path) as saver:
+        assert saver.latest() == 1
+        assert bits(saver.restore("latest", ours, trained(ours, 9))[0]) == bits(states)
+        saver.save(2, states, ours, {})
+        assert saver.latest() == 2
+    assert not left.exists()
+
+
+FULL_DISK = """
+import resource, signal, sys
+sys.path[:0] = sys.argv[2:]
+import os, pathlib
+import pytest
+from test_checkpoint import Checkpointer, bits, checkpoint, make_team, trained
+folder = pathlib.Path(sys.argv[1])
+ours = make_team()
+old, new = trained(ours), trained(ours, 8)
+size = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+def fails(saver, save):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, size[1]))  # a larger file fails, in native code too
+    with pytest.raises(OSError, match="a checkpoint in .* could not be written: .*complete are steps"):
+        save(2, new, ours, {})
+        saver.wait()
+    resource.setrlimit(resource.RLIMIT_FSIZE, size)
+
+with Checkpointer(folder, keep=1) as saver:
+    saver.save(1, old, ours, {})
+    saver.save_best(1, old, ours, {})
+    saver.wait()
+    fails(saver, saver.save)
+    assert saver.latest() == 1
+    assert bits(saver.restore("latest", ours, trained(ours, 9))[0]) == bits(old)
+    fails(saver, saver.save_best)
+    assert checkpoint.read_meta(folder, "best")["step"] == 1
+    saver.save(2, new, ours, {})  # there is room again
+    assert bits(saver.restore("latest", ours, trained(ours, 9))[0]) == bits(new)
+assert checkpoint.saved_steps(folder) == [2]
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, size[1]))
+with pytest.raises(OSError, match="could not be written"):
+    with Checkpointer(folder / "other") as saver:
+        saver.save(1, old, ours, {})
+assert checkpoint.saved_steps(folder / "other") == []
+resource.setrlimit(resource.RLIMIT_FSIZE, size)
+print("done", flush=True)
+saver = Checkpointer(folder)
+saver.save(3, old, ours, {})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_failure_in_the_middle_of_a_save_loses_nothing(tmp_path):
+    """A full disk, then a kill; in a process of their own."""
+    places = [str(path) for path in (pathlib.Path(__file__).parent, pathlib.Path(__file__).parents[1])]
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path), *places]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "done\n" and done.returncode == -signal.SIGKILL, done.stderr[-3000:]
+    ours = make_team()
+    with Checkpointer(tmp_path) as saver:
+        step = saver.latest()
+        assert step in (2, 3)
+        found, _ = saver.restore("latest", ours, trained(ours, 9))
+        saver.save(4, found, ours, {})
+    assert bits(found) == bits(trained(ours, 8 if step == 2 else 0))
+    assert not list(tmp_path.glob("*tmp*"))
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    ours, states = make_team(), trained(make_team())
+    with Checkpointer(tmp_path) as saver:
+        saver.save(1, states, ours, {})
+    files = [path for path in pathlib.Path(tmp_path, "1", "agent_main").rglob("*") if path.is_file()]
+    largest = max(files, key=lambda path: path.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:100])
+    with pytest.raises(ValueError, match=f"the checkpoint {tmp_path}/1 cannot be read"):
+        checkpoint.restore_team(tmp_path, 1, ours)
+    found, _ = checkpoint.restore_team(tmp_path, 1, ours, agents=["aux"])  # the other agent is whole
+    aux = jax.tree.map(lambda x: x[0], states[0].trainable)
+    assert bits(jax.tree.map(lambda x: x[0], found.members[0].trainable)) == bits(aux)
+
+
+def test_metadata_must_be_json(tmp_path):
+    ours, states = make_team(), trained(make_team())
+    with Checkpointer(tmp_path) as saver, pytest.raises(TypeError, match="not JSON serializable"):
+        saver.save(1, states, ours, {"key": jax.random.key(0)})
+    assert checkpoint.saved_steps(tmp_path) == []
+
+
+def test_at_least_one_is_kept(tmp_path):
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        Checkpointer(tmp_path, keep=0)
+
+

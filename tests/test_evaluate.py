@@ -1,0 +1,137 @@
+"""experiments/evaluate.py: it evaluates the checkpoint asked for, and what it writes can be read."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import math
+
+import pytest
+from absl import app, flags
+from ml_collections import config_dict
+from scripted_team import CountingTask, tiny_team
+
+from experiments import evaluate, setup
+from jaxmarl_llm import checkpoint, evaluation, sampling, transcripts, update
+
+CONFIG = config_dict.ConfigDict({
+    "seed": 3,
+    "eval": {"samples": 2},
+    "task": {"eval_source": "scripted"},
+    "sampling": {
+        "max_new_tokens": 6, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
+        "max_prompt_tokens": 100, "long_prompts": "error",
+    },
+})  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch):
+    """The factories build a tiny team and a scripted task; everything else is what it is."""
+    monkeypatch.setattr(setup, "build_executor", lambda config: contextlib.nullcontext())
+    monkeypatch.setattr(setup, "build_task", lambda config, executor, split: CountingTask((3, 5, 4)))
+    monkeypatch.setattr(setup, "build_team", lambda config: tiny_team())
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory):
+    """A run with the parameters of seed 1 at step 4, the latest, and of seed 2 as the best, at step 2."""
+    folder = tmp_path_factory.mktemp("run")
+    optimizer = update.make_optimizer(lr=1e-3, steps=1)
+    with checkpoint.Checkpointer(folder / "checkpoints") as saver:
+        for save, step, seed in ((saver.save, 4, 1), (saver.save_best, 2, 2)):
+            team = tiny_team(seed)
+            save(step, {0: update.init_state(team.members[0].trainable, optimizer)}, team, {})
+    return folder
+
+
+def expected(seed, temperature):
+    """What `evaluation.evaluate` says of the team with that seed."""
+    team, task = tiny_team(seed), CountingTask((3, 5, 4))
+    params = sampling.SamplingParams(6, temperature)
+    key = setup.stream(CONFIG, "eval")
+    learned = [team.members[0].trainable]
+    return evaluation.evaluate(
+        team, learned, task, range(3), key, params=params, samples=2, max_prompt_tokens=100
+    )
+
+
+def said(found):
+    return [[speech.completion for speech in action.agents.values()] for action in found.actions]
+
+
+@pytest.mark.parametrize("which, step, seed", [("best", 2, 2), ("latest", 4, 1), (4, 4, 1)])
+def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
+    results, report = evaluate.evaluate_run(CONFIG, workdir, which, ks=(1, 2))
+    assert report["step"] == step and report["workdir"] == str(workdir)
+    for mode, temperature in (("sampled", 1.0), ("greedy", 0.0)):
+        wanted = expected(seed, temperature)
+        assert said(results[mode]) == said(wanted)
+        assert said(wanted) != said(expected(0, temperature))
+        summary = wanted.summary()
+        score = report[mode]["scores"]["return"]
+        assert (score["mean"], score["low"], score["high"]) == (
+            summary["return"], summary["return_low"], summary["return_high"],
+        )  # fmt: skip
+    wanted = 100 * expected(seed, 1.0).pass_at_k(2)
+    assert report["sampled"]["scores"]["pass@2"]["mean"] == pytest.approx(wanted)
+    assert "pass@2" not in report["greedy"]["scores"]  # there is one greedy answer
+
+
+def test_the_untrained_team_shown_and_written(tmp_path):
+    results, report = evaluate.evaluate_run(CONFIG)
+    assert said(results["greedy"]) == said(expected(0, 0.0))
+    stream = io.StringIO()
+    evaluate.show(report, stream)
+    lines = stream.getvalue().splitlines()
+    score = report["greedy"]["scores"]["return"]
+    (row,) = (line for line in lines if line.startswith("return"))
+    assert row.split()[-4:] == [f"{score['mean']:.1f}", f"{score['low']:.1f}", "to", f"{score['high']:.1f}"]
+    assert lines[0] == "the untrained team on 3 problems"
+    assert {"even", "odd", "return", "pass@1", "aux", "main"} <= {line.split()[0] for line in lines if line}
+    evaluate.write(tmp_path / "evaluation.json", results, report)
+    assert json.loads((tmp_path / "evaluation.json").read_text()) == report
+    assert transcripts.read(tmp_path / "evaluation" / "sampled", 0) == results["sampled"].actions
+
+
+def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, monkeypatch):
+    monkeypatch.setattr(setup, "build_team", lambda config: pytest.fail("a model was loaded"))
+    with pytest.raises(ValueError, match=r"k within 1\.\.2.*k=3"):
+        evaluate.evaluate_run(CONFIG, ks=(1, 3))
+    with pytest.raises(ValueError, match=r"no checkpoint 7 in .*steps \[4\] and 'best'"):
+        evaluate.evaluate_run(CONFIG, workdir, 7)
+
+
+def test_scores_that_never_applied_are_null_and_shown_empty():
+    action = expected(0, 0.0).actions[0]
+    nothing = dataclasses.replace(action, parts={}, total=None, verdict="not-applicable")
+    found = evaluation.Evaluation(((nothing,),), ("aux", "main"), lambda scores: {"return": scores["total"]})
+    assert math.isnan(found.scores()["return"][0])
+    entry = evaluate.describe(found, ks=(1,))
+    assert entry["scores"] == {"return": {"mean": None, "low": None, "high": None}}
+    stream = io.StringIO()
+    evaluate.show({"workdir": None, "problems": 1, "sampled": entry, "greedy": entry}, stream)
+    assert "return" in stream.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("text, wanted", [("best", "best"), ("latest", "latest"), ("12", 12)])
+def test_steps(text, wanted):
+    assert evaluate.parse_step(text) == wanted
+
+
+def test_bad_options():
+    with pytest.raises(ValueError, match="--step='last': allowed are best, latest"):
+        evaluate.parse_step("last")
+    assert evaluate.parse_ks(["1", "10"]) == (1, 10)
+    with pytest.raises(ValueError, match="--k='1,x'"):
+        evaluate.parse_ks(["1", "x"])
+
+
+def test_command_line_without_a_team_is_refused(monkeypatch):
+    own = flags.FlagValues()
+    monkeypatch.setattr(flags, "FLAGS", own)
+    flags.DEFINE_string("workdir", "", "", flag_values=own)
+    flags.DEFINE_string("config", None, "", flag_values=own)
+    own(["evaluate"])
+    with pytest.raises(app.UsageError, match="--workdir=.*--config="):
+        evaluate.main(["evaluate"])

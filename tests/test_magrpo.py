@@ -1,0 +1,122 @@
+"""Returns, advantages and batches of MAGRPO from scripted forests, by hand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from jaxmarl_llm import credit, sampling
+from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.systems.magrpo import CreditConfig
+from tests import tiny
+
+
+def forest(mode, *rewards_per_item, samples=2, agents=tiny.AGENTS):
+    """Turns in request order (item by item, agent by agent), joint answers in `joint_samples` order."""
+    turns, joints, first = [], [], {}
+    for item in range(len(rewards_per_item)):
+        for agent in agents:
+            first[item, agent] = len(turns)
+            for g in range(samples):
+                i = len(turns)
+                completion = np.arange(1 + i % 3) + 10 * (i + 1)  # one to three tokens
+                turns.append(
+                    Turn(
+                        id=i,
+                        request=i // samples,
+                        agent=agent,
+                        item=item,
+                        turn=0,
+                        sample=g,
+                        prompt=np.arange(2 + item) + 1,
+                        completion=completion,
+                        logprobs=-completion / 100,
+                        text="",
+                        finished=True,
+                    )
+                )
+    for item, rewards in enumerate(rewards_per_item):
+        for combination, reward in zip(joint_samples(mode, len(agents), samples), rewards, strict=True):
+            ids = tuple(first[item, agent] + g for agent, g in zip(agents, combination, strict=True))
+            joints.append(Joint(item, ids, SimpleNamespace(total=reward)))
+    return Forest(tuple(f"item {i}" for i in range(len(rewards_per_item))), tuple(turns), tuple(joints))
+
+
+ALIGNED = forest("aligned", [1.0, 4.0], [2.0, 2.0])
+CROSS = forest("cross", [0.0, 1.0, 3.0, 4.0], [2.0, 0.0, 2.0, 0.0])
+
+
+def test_aligned_returns_and_advantages_by_hand():
+    # item 0: joint answers (a0, b0) = 1 and (a1, b1) = 4, mean 2.5; item 1: 2 and 2, no signal
+    assert magrpo.returns(ALIGNED).tolist() == [1, 4, 1, 4, 2, 2, 2, 2]
+    assert magrpo.groups(ALIGNED).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert magrpo.advantages(ALIGNED, CreditConfig()).tolist() == [-1.5, 1.5, -1.5, 1.5, 0, 0, 0, 0]
+
+
+def test_cross_returns_and_advantages_by_hand():
+    # item 0: rewards of (a, b) = 00: 0, 01: 1, 10: 3, 11: 4
+    #   a0 = (0 + 1) / 2, a1 = (3 + 4) / 2, b0 = (0 + 3) / 2, b1 = (1 + 4) / 2
+    # item 1: 00: 2, 01: 0, 10: 2, 11: 0: only b matters; a0 = a1 = 1, b0 = 2, b1 = 0
+    assert magrpo.returns(CROSS).tolist() == [0.5, 3.5, 1.5, 2.5, 1, 1, 2, 0]
+    assert magrpo.advantages(CROSS, CreditConfig()).tolist() == [-1.5, 1.5, -0.5, 0.5, 0, 0, 1, -1]
+
+
+def test_other_baselines_by_hand():
+    # leave-one-out doubles at G = 2; the standard deviation of two values is half their distance
+    assert magrpo.advantages(CROSS, CreditConfig("leave_one_out")).tolist() == [-3, 3, -1, 1, 0, 0, 2, -2]
+    normalised = magrpo.advantages(CROSS, CreditConfig(normalise=True))
+    np.testing.assert_allclose(normalised, [-1, 1, -1, 1, 0, 0, 1, -1], rtol=1e-6)
+    assert magrpo.advantages(CROSS, CreditConfig("none")).tolist() == magrpo.returns(CROSS).tolist()
+
+
+@pytest.mark.parametrize("agents, samples", [(("a", "b"), 4), (("a", "b", "c"), 3)])
+def test_returns_equal_the_credit_functions_on_arrays(agents, samples):
+    random = np.random.default_rng(0)
+    shape = (2, *[samples] * len(agents))
+    rewards = random.standard_normal(shape).astype(np.float32)
+    made = forest("cross", *rewards.reshape(2, -1).tolist(), samples=samples, agents=agents)
+    # [N, B, G] -> the forest's order: item, agent, sample
+    expected = np.moveaxis(credit.cross_credit(rewards), 0, 1).ravel()
+    np.testing.assert_allclose(magrpo.returns(made), expected, rtol=1e-5, atol=1e-6)
+
+    shared = rewards.reshape(2, -1)[:, :samples]
+    made = forest("aligned", *shared.tolist(), samples=samples, agents=agents)
+    expected = np.moveaxis(credit.aligned_credit(shared, num_agents=len(agents)), 0, 1).ravel()
+    np.testing.assert_allclose(magrpo.returns(made), expected, rtol=1e-6)
+
+
+def test_rewards_that_do_not_apply_are_left_out():
+    # a0 keeps (a0, b1) = 1, b0 keeps (a1, b0) = 3; in item 1 a1 has nothing left and a0 nobody to beat
+    made = forest("cross", [None, 1.0, 3.0, 4.0], [2.0, 0.0, None, None])
+    np.testing.assert_array_equal(magrpo.returns(made), [1, 3.5, 3, 2.5, 1, np.nan, 2, 0])
+    assert magrpo.advantages(made, CreditConfig()).tolist() == [-1.25, 1.25, 0.25, -0.25, 0, 0, 1, -1]
+
+
+def test_collate_keeps_every_turn():
+    advantages_R = np.arange(8) - 3.5
+    batch = magrpo.collate(CROSS, advantages_R, tiny.stack(), max_new_tokens=5)
+    assert batch.tokens_NRL.shape == (2, 4, 5) and batch.prompts_NBP.shape[:2] == (2, 2)
+    assert batch.prompts_NBP.shape[2] == sampling.bucket(3)
+    seen = set()
+    for n, agent in enumerate(tiny.AGENTS):
+        for b in range(2):
+            length = int(batch.prompt_lengths_NB[n, b])
+            prompt = batch.prompts_NBP[n, b, -length:].tolist()
+            for g in range(2):
+                turn = CROSS.turns[4 * b + 2 * n + g]  # by hand: item, agent, sample
+                assert (turn.agent, turn.item, turn.sample) == (agent, b, g)
+                row, count = 2 * b + g, len(turn.completion)
+                assert batch.lengths_NR[n, row] == count and prompt == turn.prompt.tolist()
+                assert batch.tokens_NRL[n, row, :count].tolist() == turn.completion.tolist()
+                np.testing.assert_allclose(batch.logprobs_NRL[n, row, :count], turn.logprobs, rtol=1e-6)
+                assert batch.advantages_NR[n, row] == advantages_R[turn.id]
+                seen.add(turn.id)
+    assert seen == set(range(8))
+
+
+def test_collate_takes_the_stacks_own_agents_and_pads_with_what_it_is_told():
+    batch = magrpo.collate(CROSS, np.zeros(8), tiny.stack(("b",)), max_new_tokens=4, pad_id=9)
+    assert batch.tokens_NRL.shape == (1, 4, 4)
+    # b's turns are 2, 3, 6, 7, of (1 + i % 3) tokens from 10 (i + 1)
+    assert batch.tokens_NRL[0].tolist() == [[30, 31, 32, 9], [40, 9, 9, 9], [70, 9, 9, 9], [80, 81, 9, 9]]

@@ -1,0 +1,183 @@
+"""Rollouts of a tiny random team with a scripted task: who said what, in which answer, and what it earned."""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+
+import jax
+import numpy as np
+import pytest
+
+from jaxmarl_llm import rollout, sampling, team
+from jaxmarl_llm.forest import SpeakRequest
+from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.sampling import SamplingParams
+from tests import tiny
+
+PARAMS = SamplingParams(4)
+KEY = jax.random.key(7)
+ITEM_IDS = [2, 0]  # "zzz", then "x"
+
+
+def total(item, *texts):
+    """The item's length, plus a hundredth of each agent's first token, agent by agent in its own decade."""
+    return len(item) + sum(int(text.split()[0]) / 100 ** (n + 1) for n, text in enumerate(texts))
+
+
+@functools.cache
+def built(models=("small", "small")):
+    every = {"small": tiny.model(0), "other": tiny.model(1)}
+    return team.build(every, dict(zip(tiny.AGENTS, models, strict=True)), jax.random.key(0), rank=2)
+
+
+def run(task, mode="aligned", members=None, protocol=None, **options):
+    members = members or built()
+    trainables = [member.trainable for member in members.members]
+    protocol = protocol or Simultaneous(task.prompts, samples=2)
+    options = {"max_prompt_tokens": 16, "params": PARAMS, "joint_mode": mode} | options
+    return rollout.run(protocol, members, trainables, task, ITEM_IDS, KEY, **options)
+
+
+def said(forest, joint):
+    return {forest.turns[i].agent: forest.turns[i] for i in joint.turns}
+
+
+def test_turns_are_numbered_in_the_order_of_the_requests():
+    forest = run(tiny.Task(total))
+    assert forest.items == ("zzz", "x")
+    assert [turn.id for turn in forest.turns] == list(range(8))
+    order = [(t.request, t.item, t.agent, t.sample) for t in forest.turns]
+    asked = [(0, 0, "a"), (1, 0, "b"), (2, 1, "a"), (3, 1, "b")]
+    assert order == [(*request, g) for request in asked for g in range(2)]
+    expected = tiny.Tokenizer().encode_chat([{"content": "b:x"}])
+    assert forest.turns[7].prompt.tolist() == expected and forest.turns[7].parent is None
+
+
+def test_turns_hold_what_the_sampler_drew():
+    forest, (member,) = run(tiny.Task(total)), built().members
+    prompts = [[forest.turns[i].prompt.tolist() for i in ids] for ids in ((0, 4), (2, 6))]
+    padded = [sampling.pad_prompts(p) for p in prompts]
+    tokens, lengths = (np.stack(arrays) for arrays in zip(*padded, strict=True))
+    key = jax.random.fold_in(jax.random.fold_in(KEY, 0), 0)
+    drawn = sampling.generate(
+        member.stack, member.base, member.trainable, tokens, lengths, key, samples=2, params=PARAMS
+    )
+    for turn in forest.turns:
+        n, row = tiny.AGENTS.index(turn.agent), turn.item * 2 + turn.sample
+        length = int(drawn.lengths_NR[n, row])
+        assert turn.completion.tolist() == drawn.tokens_NRL[n, row, :length].tolist()
+        np.testing.assert_array_equal(turn.logprobs, drawn.logprobs_NRL[n, row, :length])
+        assert turn.text == " ".join(map(str, turn.completion.tolist()))
+        assert turn.finished == (turn.completion[-1] in tiny.Tokenizer.eos_ids)
+
+
+@pytest.mark.parametrize("mode, answers", [("aligned", 2), ("cross", 4)])
+def test_every_joint_answer_is_judged_on_its_own_texts(mode, answers):
+    task = tiny.Task(total)
+    forest = run(task, mode)
+    assert len(task.calls) == 1  # one call for everything
+    assert [joint.item for joint in forest.joints] == [0] * answers + [1] * answers
+    for j, joint in enumerate(forest.joints):
+        turns = said(forest, joint)
+        assert list(turns) == ["a", "b"] and {t.item for t in turns.values()} == {joint.item}
+        texts = [turn.text for turn in turns.values()]
+        assert joint.judgement.total == total(forest.items[joint.item], *texts)
+        g = (j % 2, j % 2) if mode == "aligned" else divmod(j % 4, 2)
+        assert tuple(turn.sample for turn in turns.values()) == g
+
+
+def test_the_tasks_order_of_agents_is_the_joint_answers_order():
+    task = tiny.Task(total)
+    task.agents = ("b", "a")
+    forest = run(task, "cross")
+    assert [list(said(forest, joint)) for joint in forest.joints] == [["b", "a"]] * 8
+    # The task asks b first as well, so its turns come first; b's sample moves slower in the product.
+    assert [joint.turns for joint in forest.joints[:4]] == [(0, 2), (0, 3), (1, 2), (1, 3)]
+
+
+def test_two_architectures_in_one_rollout():
+    task = tiny.Task(total)
+    forest = run(task, "cross", built(("small", "other")))
+    assert [turn.id for turn in forest.turns] == list(range(8))
+    assert [turn.agent for turn in forest.turns] == ["a", "a", "b", "b"] * 2
+    for joint in forest.joints:
+        texts = [turn.text for turn in said(forest, joint).values()]
+        assert joint.judgement.total == total(forest.items[joint.item], *texts)
+
+
+@dataclasses.dataclass
+class Twice:
+    """One sample each, then two more that continue it: another number of samples at every level."""
+
+    def step(self, state):
+        level = len({turn.turn for turn in state.turns})
+        if level == 2:
+            return []
+        parents = {(turn.agent, turn.item): turn.id for turn in state.turns}
+        message = ({"role": "user", "content": "go" * (level + 1)},)
+        return [
+            SpeakRequest(agent, i, message, level + 1, level, parents.get((agent, i)))
+            for i in range(len(state.items))
+            for agent in tiny.AGENTS
+        ]
+
+    def observe(self, state, turns):
+        state.turns.extend(turns)
+
+
+def test_later_turns_continue_earlier_ones_and_are_judged():
+    forest = run(tiny.Task(total), protocol=Twice())
+    assert [turn.id for turn in forest.turns] == list(range(4 + 8))
+    assert [turn.parent for turn in forest.turns] == [None] * 4 + [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [turn.request for turn in forest.turns] == [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+    assert [joint.turns for joint in forest.joints] == [(4, 6), (5, 7), (8, 10), (9, 11)]
+
+
+def test_the_phases_are_timed():
+    seen = []
+
+    def timer(phase):
+        seen.append(phase)
+        return contextlib.nullcontext()
+
+    run(tiny.Task(total), timer=timer)
+    assert seen == ["sample", "score"]
+
+
+def test_what_the_task_raises_comes_through():
+    def broken(item, *texts):
+        raise LookupError(f"item {item} has no tests")
+
+    with pytest.raises(LookupError, match="item zzz has no tests"):
+        run(tiny.Task(broken))
+
+
+def test_agents_of_a_stack_must_be_asked_equally_often():
+    class Uneven(Twice):
+        def step(self, state):
+            return super().step(state)[:3]
+
+    with pytest.raises(ValueError, match=r"agents \('a', 'b'\) must be asked equally often"):
+        run(tiny.Task(total), protocol=Uneven())
+
+
+REQUEST = SpeakRequest("aux", 4, ({"role": "user", "content": "abcdef"},), samples=1)
+IDS = tiny.Tokenizer().encode_chat(REQUEST.messages)
+
+
+def test_prompts_within_the_limit_are_left_alone(caplog):
+    assert rollout.encode_prompt(tiny.Tokenizer(), REQUEST, limit=6) == IDS
+    assert rollout.encode_prompt(tiny.Tokenizer(), REQUEST, limit=6, on_long="truncate") == IDS
+    assert not caplog.records
+
+
+def test_long_prompts_are_an_error():
+    with pytest.raises(ValueError, match="'aux' for item 4 has 6 tokens, the limit is 5; raise "):
+        rollout.encode_prompt(tiny.Tokenizer(), REQUEST, limit=5)
+
+
+def test_long_prompts_are_cut_on_the_left_with_a_warning(caplog):
+    with caplog.at_level(logging.WARNING):
+        assert rollout.encode_prompt(tiny.Tokenizer(), REQUEST, limit=4, on_long="truncate") == IDS[2:]
+    assert "prompt of agent 'aux' for item 4 has 6 tokens: cut on the left to 4" in caplog.text

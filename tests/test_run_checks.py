@@ -1,0 +1,118 @@
+"""run_checks.py: what may be continued, and where."""
+
+import os
+import shutil
+import types
+
+import jax
+import jax.numpy as jnp
+import pytest
+from test_checkpoint import make_team
+
+from jaxmarl_llm import adapters, run_checks, update
+
+CONFIG = {
+    "seed": 0,
+    "team": {"agents": ("aux", "main"), "rank": 16},
+    "train": {"steps": 30, "lr": 2e-5, "decay": "constant"},
+    "executor": {"workers": 0, "cpu_seconds": 2.0},
+    "log": {"tensorboard": True},
+    "save": {"every": 10},
+}
+
+
+def changed(**fields):
+    config = {name: dict(value) if isinstance(value, dict) else value for name, value in CONFIG.items()}
+    for path, value in fields.items():
+        *groups, name = path.split("__")
+        place = config
+        for group in groups:
+            place = place[group]
+        place[name] = value
+    return config
+
+
+def test_the_same_run_may_go_on():
+    read_back = changed(team__agents=["aux", "main"])  # JSON knows no tuples
+    run_checks.check_same_run(read_back, CONFIG)
+    run_checks.check_same_run(
+        CONFIG, changed(train__steps=60, executor__workers=4, log__tensorboard=False, save__every=5)
+    )
+
+
+@pytest.mark.parametrize("fields, message", [
+    (dict(seed=1), "configuration: seed: saved 0, now 1$"),
+    (dict(team__rank=8, train__lr=1e-4), "team.rank: saved 16, now 8; train.lr: saved 2e-05, now 0.0001$"),
+    (dict(team__agents=("aux",)), r"team.agents: saved \['aux', 'main'\], now \['aux'\]$"),
+    (dict(executor__cpu_seconds=4.0), "executor.cpu_seconds: saved 2.0, now 4.0$"),
+    (dict(train__clip=0.2), "train.clip: saved absent, now 0.2$"),
+    (dict(executor={"workers": 0}), "executor.cpu_seconds: saved 2.0, now absent$"),
+    (dict(logic=1), "logic: saved absent, now 1$"),  # only looks like the free group `log`
+])
+def test_every_other_difference_is_listed(fields, message):
+    with pytest.raises(ValueError, match=message):
+        run_checks.check_same_run(CONFIG, changed(**fields))
+
+
+def test_steps_are_fixed_when_the_learning_rate_decays_over_them():
+    with pytest.raises(ValueError, match="train.steps: saved 30, now 60"):
+        run_checks.check_same_run(
+            changed(train__decay="cosine"), changed(train__decay="cosine", train__steps=60)
+        )
+
+
+def test_agents_to_restore():
+    saved, ours = run_checks.describe_team(make_team()), make_team(("main", "judge"))
+    assert saved["main"]["rank"] == 8 and saved["main"]["targets"] == sorted(adapters.TARGETS)
+    assert run_checks.check_agents(saved, make_team(), None, "it") == ("aux", "main")
+    assert run_checks.check_agents(saved, ours, ["main"], "it") == ("main",)
+    with pytest.raises(ValueError, match=r"it: the team has no agent 'aux', only \['judge', 'main'\]"):
+        run_checks.check_agents(saved, ours, ["aux"], "it")
+    with pytest.raises(ValueError, match=r"it: the checkpoint has no agent 'judge', only \['aux', 'main'\]"):
+        run_checks.check_agents(saved, ours, ["judge"], "it")
+
+
+def test_writable_folder_is_made_and_left_empty(tmp_path):
+    run_checks.ensure_writable(tmp_path / "a" / "b", need_bytes=1)
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="file/runs cannot be written to: Not a directory"):
+        run_checks.ensure_writable(tmp_path / "file" / "runs")
+
+
+def test_full_disk_and_read_only_folder(tmp_path, monkeypatch):
+    def refuse(number):
+        def fail(*_):
+            raise OSError(number, os.strerror(number))
+
+        return fail
+
+    monkeypatch.setattr(os, "fsync", refuse(28))
+    with pytest.raises(ValueError, match="cannot be written to: No space left on device"):
+        run_checks.ensure_writable(tmp_path)
+    monkeypatch.setattr(os, "open", refuse(30))
+    with pytest.raises(ValueError, match="cannot be written to: Read-only file system"):
+        run_checks.ensure_writable(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_little_room_is_told_in_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=2_500_000_000))
+    run_checks.ensure_writable(tmp_path, 2_500_000_000)
+    with pytest.raises(ValueError, match="too full: 2.50 GB are free, the checkpoints need up to 3.00 GB"):
+        run_checks.ensure_writable(tmp_path, 3_000_000_000)
+
+
+def test_needed_bytes():
+    """Parameters 2 x 10 float32 = 80 bytes, Adam twice that, counters 4 bytes each."""
+    trainable = {"w": jnp.zeros((2, 10))}
+    optimizer = update.make_optimizer(lr=1.0, steps=1)
+    state = jax.eval_shape(lambda x: update.init_state(x, optimizer), trainable)
+    counters = [x for x in jax.tree.leaves(state) if x.dtype == jnp.int32]
+    counted = 4 * sum(x.size for x in counters)
+    whole = 80 + 160 + counted
+    assert counted > 0
+    assert run_checks.needed_bytes({0: state}, keep=2) == 3 * whole + 2 * 80

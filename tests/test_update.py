@@ -1,0 +1,192 @@
+"""Updates against full forward passes, finite differences and one agent at a time."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from jaxmarl_llm import comlrl_compat, sampling, update
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.update import LossConfig
+from tests import tiny
+
+PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]
+TRUNCATED = SamplingParams(6, temperature=0.8, top_k=30, top_p=0.9)
+PLAIN = SamplingParams(6, temperature=0.7)
+CLIPPED = optax.chain(optax.clip_by_global_norm(0.5), optax.sgd(1.0))
+gradients = jax.jit(update.gradients, static_argnums=(0, 1))
+ENDS = (10, 20, 30, 40, 50, 60)  # many, so that some rows end early
+
+
+@functools.cache
+def sampled(params) -> update.Batch:
+    """Three samples of two prompts per agent, drawn with the adapters of `tiny.lora`; random advantages."""
+    tokens_BP, lengths_B = sampling.pad_prompts(PROMPTS, 8)
+    prompts_NBP, lengths_NB = np.stack([tokens_BP] * 2), np.stack([lengths_B] * 2)
+    inputs = (tiny.stack(eos_ids=ENDS), tiny.params(), tiny.lora(), prompts_NBP, lengths_NB)
+    drawn = jax.device_get(sampling.generate(*inputs, jax.random.key(5), samples=3, params=params))
+    assert drawn.finished_NR.any() and not drawn.finished_NR.all()
+    advantages_NR = np.random.default_rng(9).standard_normal((2, 6), np.float32)
+    return update.Batch(
+        prompts_NBP, lengths_NB, drawn.tokens_NRL, drawn.lengths_NR, drawn.logprobs_NRL, advantages_NR
+    )
+
+
+def step(lora, batch, *, config=None, optimizer=CLIPPED, stack=None):
+    """One `train_step` from fresh optimizer state: (parameters, metrics)."""
+    config, stack = config or LossConfig(PLAIN), stack or tiny.stack()
+    state, metrics = update.train_step(
+        stack, config, optimizer, tiny.params(), update.init_state(lora, optimizer), batch
+    )
+    return jax.device_get((state.trainable, metrics))
+
+
+def only(n, tree):
+    """Agent n alone, its axis kept."""
+    return jax.tree.map(lambda x: x[n : n + 1], tree)
+
+
+def oracle_loss(variables, batch, n, temperature) -> float:
+    """- (1/R) sum_r A_r sum_l log pi(token), row by row without padding or cache, float64 sums."""
+    total = 0.0
+    for r in range(6):
+        completion = batch.tokens_NRL[n, r, : batch.lengths_NR[n, r]]
+        scores = tiny.completion_logits(variables, PROMPTS[r // 3], completion)
+        log_pi = tiny.np_log_probs(scores, SamplingParams(1, temperature))
+        total -= batch.advantages_NR[n, r] * log_pi[np.arange(len(completion)), completion].sum()
+    return total / 6
+
+
+def assert_close(left, right, **tolerance):
+    for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        np.testing.assert_allclose(a, b, **tolerance)
+
+
+@pytest.mark.parametrize("config", [LossConfig(PLAIN), LossConfig(TRUNCATED, clip=0.2)])
+def test_the_first_ratio_is_one(config):
+    _, metrics = step(tiny.lora(), sampled(config.sampling), config=config)
+    assert metrics["ratio_max_deviation"].shape == (2,)
+    assert metrics["ratio_max_deviation"].max() < 1e-5 and metrics["clip_fraction"].max() == 0
+
+
+def test_another_policy_has_another_ratio():
+    _, metrics = step(tiny.lora(noise=0.21), sampled(PLAIN))
+    assert metrics["ratio_max_deviation"].min() > 1e-3
+
+
+def test_loss_and_gradient_against_finite_differences_of_full_forward_passes():
+    batch, lora = sampled(PLAIN), tiny.lora()
+    grads, (pg, _, _) = gradients(tiny.stack(), LossConfig(PLAIN), tiny.params(), lora, batch)
+    for n in range(2):
+        np.testing.assert_allclose(
+            pg.mean()[n], oracle_loss(tiny.own(lora, n), batch, n, 0.7), rtol=1e-5, atol=1e-5
+        )
+    flat, tree = jax.tree.flatten(jax.device_get(lora))
+    for leaf, grad in list(enumerate(jax.tree.leaves(grads)))[::3]:
+        n, *rest = at = np.unravel_index(np.abs(grad).argmax(), grad.shape)
+        losses = []
+        for shift in (0.01, -0.01):
+            moved = [x.copy() for x in flat]
+            moved[leaf][at] += shift
+            losses.append(oracle_loss(tiny.own(tree.unflatten(moved), n), batch, n, 0.7))
+        assert abs(grad[at]) > 0.01
+        np.testing.assert_allclose(grad[at], (losses[0] - losses[1]) / 0.02, rtol=1e-2)
+
+
+def test_micro_batches_change_nothing():
+    def cut(size):
+        config = LossConfig(PLAIN, prompts_per_microbatch=size)
+        return gradients(tiny.stack(), config, tiny.params(), tiny.lora(), sampled(PLAIN))
+
+    assert_close(cut(1), cut(2), atol=2e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="prompts_per_microbatch=3 does not divide 2"):
+        cut(3)
+
+
+def test_a_stack_learns_as_its_agents_alone():
+    batch = sampled(PLAIN)
+    together, metrics = step(tiny.lora(), batch)
+    for n in range(2):
+        alone, single = step(only(n, tiny.lora()), only(n, batch), stack=tiny.stack(("a",)))
+        assert_close(alone, only(n, together), atol=1e-6)
+        for name, value in single.items():
+            np.testing.assert_allclose(value[0], metrics[name][n], atol=1e-5, rtol=1e-4, err_msg=name)
+
+
+def test_one_agents_batch_does_not_touch_the_other():
+    batch = sampled(PLAIN)
+    louder = np.array([[1.0], [300.0]], np.float32) * batch.advantages_NR
+    quiet, _ = step(tiny.lora(), batch)
+    loud, metrics = step(tiny.lora(), dataclasses.replace(batch, advantages_NR=louder))
+    assert_close(only(0, quiet), only(0, loud), atol=0)
+    # Clipping is per agent: both norms are above 0.5, and each update has norm 0.5 exactly.
+    assert metrics["grad_norm"][1] > 100 * metrics["grad_norm"][0] > 50
+    np.testing.assert_allclose(metrics["update_norm"], 0.5, rtol=1e-5)
+
+
+def test_padding_does_not_matter():
+    batch = sampled(PLAIN)
+    beyond = np.arange(6) >= batch.lengths_NR[..., None]
+    other = dataclasses.replace(
+        batch,
+        tokens_NRL=np.where(beyond, 33, batch.tokens_NRL),
+        logprobs_NRL=np.where(beyond, np.nan, batch.logprobs_NRL),
+    )
+    assert (other.tokens_NRL != batch.tokens_NRL).any()
+    assert_close(step(tiny.lora(), batch), step(tiny.lora(), other), atol=0)
+
+
+def test_the_ending_token_is_trained():
+    """Without the last token of a row the loss lacks - A log pi(end) / R, and the gradient follows."""
+    batch, lora = sampled(PLAIN), tiny.lora()
+    r = int(np.flatnonzero((batch.lengths_NR[0] > 1) & (batch.lengths_NR[0] < 6))[0])
+    length = int(batch.lengths_NR[0, r])
+    assert batch.tokens_NRL[0, r, length - 1] in ENDS
+    shorter = batch.lengths_NR.copy()
+    shorter[0, r] -= 1
+    inputs = (tiny.stack(), LossConfig(PLAIN), tiny.params(), lora)
+    whole, (pg, _, _) = gradients(*inputs, batch)
+    less, (pg_less, _, _) = gradients(*inputs, dataclasses.replace(batch, lengths_NR=shorter))
+    completion = batch.tokens_NRL[0, r, :length]
+    scores_V = tiny.completion_logits(tiny.own(lora, 0), PROMPTS[r // 3], completion)[-1]
+    log_pi = tiny.np_log_probs(scores_V[None], SamplingParams(1, 0.7))[0, completion[-1]]
+    expected = -batch.advantages_NR[0, r] * log_pi / 6
+    np.testing.assert_allclose(pg.mean()[0] - pg_less.mean()[0], expected, rtol=1e-3, atol=1e-5)
+    assert optax.tree.norm(jax.tree.map(lambda a, b: (a - b)[0], whole, less)) > 0.01
+    assert_close(only(1, whole), only(1, less), atol=0)
+
+
+def test_training_improves_the_objective_and_leaves_the_base():
+    """On a fixed batch, starting at the base itself (b = 0), where the KL to it is 0."""
+    fresh = jax.tree.map_with_path(lambda p, x: x * (p[-1].key == "a"), tiny.lora())
+    config = LossConfig(PLAIN, kl_coef=0.01)
+    optimizer = update.make_optimizer(lr=1e-2, steps=4)
+    state, losses, kls = update.init_state(fresh, optimizer), [], []
+    for _ in range(4):
+        state, metrics = update.train_step(
+            tiny.stack(), config, optimizer, tiny.params(), state, sampled(PLAIN)
+        )
+        losses.append(np.asarray(metrics["loss"]))
+        kls.append(np.asarray(metrics["kl"]))
+    assert (np.diff(losses, axis=0) < 0).all() and int(state.step) == 4
+    np.testing.assert_allclose(kls[0], 0.0, atol=1e-6)
+    assert (kls[1] > 1e-6).all() and (kls[3] > kls[1]).all()
+
+
+def test_the_compat_loss_is_the_compat_modules():
+    batch, lora = sampled(TRUNCATED), tiny.lora()
+    config = LossConfig(TRUNCATED, comlrl_compat=True, prompts_per_microbatch=2)
+    _, (pg, _, _) = gradients(tiny.stack(), config, tiny.params(), lora, batch)
+    for n in range(2):
+        raw_RL = np.empty((6, 6))
+        for r, tokens in enumerate(batch.tokens_NRL[n]):
+            scores = tiny.completion_logits(tiny.own(lora, n), PROMPTS[r // 3], tokens)
+            raw_RL[r] = tiny.np_log_probs(scores, SamplingParams(1))[np.arange(6), tokens]
+        expected = comlrl_compat.policy_gradient(
+            raw_RL, batch.advantages_NR[n], batch.lengths_NR[n], np.repeat([0, 1], 3), num_groups=2
+        )
+        np.testing.assert_allclose(pg.sum[n], expected.sum, rtol=1e-4)
+        assert pg.count[n] == expected.count == 2
