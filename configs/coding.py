@@ -26,9 +26,7 @@ def get_config(arg=None):
     if options.smoke:
         smoke(config)
     if options.comlrl_compat:
-        config.train.comlrl_compat = True
-        config.train.normalise = True
-        config.train.joint_mode = "aligned"
+        comlrl_compat(config)
     return config
 
 
@@ -36,14 +34,14 @@ def laptop(config):
     """SmolLM2-135M on the starter problems, two CPU cores."""
     config.sampling.max_new_tokens = 48
     config.sampling.max_prompt_tokens = 512
-    config.train.steps = 30
+    config.train.steps = 18
     config.train.prompts = 4
     config.train.group = 8
     config.train.joint_mode = "cross"
-    config.train.lr = 5e-4
+    config.train.lr = 1e-3
     config.train.warmup = 2
-    config.eval.every = 10
-    config.eval.problems = 16
+    config.eval.every = 9
+    config.eval.problems = 12
     config.save.every = 5
 
 
@@ -56,10 +54,25 @@ def smoke(config):
     config.train.prompts = 2
     config.train.group = 2
     config.eval.every = 1
-    config.eval.problems = 2
     config.eval.samples = 2
     config.task.eval_source = "starter[:4]"
     config.save.every = 1
+
+
+def comlrl_compat(config):
+    """Defaults of CoMLRL 1.4.3's MAGRPO trainer: its loss, sampling, credit and optimizer."""
+    config.team.mode = "full"
+    config.sampling.temperature = 0.6
+    config.sampling.top_p = 0.6
+    config.sampling.top_k = 50
+    config.train.comlrl_compat = True
+    config.train.normalise = True
+    config.train.joint_mode = "aligned"
+    config.train.group = 4
+    config.train.lr = 5e-6
+    config.train.warmup = 0
+    config.train.weight_decay = 0.01
+    config.train.grad_clip = 0.0
 
 
 def paper(config, coop: bool):

@@ -197,6 +197,8 @@ def _outside(config: Mapping) -> list[str]:
         if not math.isfinite(value) or value < low or (high is not None and value > high):
             end = "any larger number" if high is None else high
             bad.append(f"{path}={value!r}: allowed is {low} to {end}")
+    if config.train.comlrl_compat and config.train.kl_coef:
+        bad.append(f"train.kl_coef={config.train.kl_coef}: train.comlrl_compat has no KL, allowed is 0")
     if config.sampling.temperature == 0:
         bad.append("sampling.temperature=0: training needs samples that differ; allowed: any number above 0")
     return bad

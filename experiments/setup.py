@@ -13,9 +13,9 @@ from ml_collections import config_dict
 from jaxmarl_llm import model_files, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
+from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.executor import Executor, Limits
 from jaxmarl_llm.policy import Policy, PolicyConfig
-from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.tasks import code_data
 from jaxmarl_llm.tasks.coding import CodingTask
@@ -65,8 +65,15 @@ def random_model(config) -> weights.LoadedModel:
         remat=config.policy.remat,
     )  # fmt: skip
     dummy = jnp.zeros((1, 1), jnp.int32)
-    params = jax.jit(policy.init)(stream(config, "random_model"), dummy, dummy)
-    return weights.LoadedModel(policy, params, tokenizer)
+    shapes = jax.eval_shape(policy.init, jax.random.key(0), dummy, dummy)
+    random = np.random.default_rng((config.seed, STREAMS.index("random_model")))  # compiling init takes longer
+
+    def draw(path, leaf):
+        if path[-1].key == "scale":
+            return jnp.asarray(np.ones(leaf.shape, np.float32))
+        return jnp.asarray(random.standard_normal(leaf.shape, np.float32) / leaf.shape[-1] ** 0.5)
+
+    return weights.LoadedModel(policy, jax.tree.map_with_path(draw, shapes), tokenizer)
 
 
 def load_model(config, name: str) -> weights.LoadedModel:

@@ -45,8 +45,12 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
 
 
 def update_metrics(agents: tuple[str, ...], metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The update's metrics, arrays (N,), keyed ``<agent>/<name>``."""
-    named = {name: np.asarray(values) for name, values in metrics.items()}
+    """The update's metrics, arrays (N,), keyed ``<agent>/<name>``.
+
+    The importance ratios go by ``ratio0``: of an iteration's first minibatch they must be 1.
+    """
+    first = {"ratio_mean": "ratio0", "ratio_max_deviation": "ratio0_max_deviation"}
+    named = {first.get(name, name): np.asarray(values) for name, values in metrics.items()}
     return {
         f"{agent}/{name}": float(values[n])
         for name, values in named.items()
@@ -55,14 +59,12 @@ def update_metrics(agents: tuple[str, ...], metrics: Mapping[str, Any]) -> dict[
 
 
 def over_minibatches(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means of `update_metrics` over the minibatches of an iteration, and ``<agent>/ratio0``.
+    """Means of `update_metrics` over the minibatches of an iteration; ``ratio0`` is of the first alone.
 
-    ratio0 is the first minibatch's mean ratio: nothing has been learned since the samples were drawn, so it
-    must be 1. A number that is not finite makes its mean not finite.
+    A number that is not finite makes its mean not finite.
     """
     means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-    first = {name: value for name, value in rows[0].items() if name.endswith("/ratio_mean")}
-    return means | {f"{name.removesuffix('_mean')}0": value for name, value in first.items()}
+    return means | {name: value for name, value in rows[0].items() if "/ratio0" in name}
 
 
 def tokens(forest: Forest) -> int:

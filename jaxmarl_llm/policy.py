@@ -1,10 +1,8 @@
 """One decoder-only transformer for the Llama, Qwen2 and Qwen3 families, with an explicit key/value cache.
 
-Parameters are the Linen variables ``{"params": ...}``; layers are stacked on a leading axis and scanned. A second
-collection ``"lora"`` may hold low-rank adapters of the same tree (see `adapters`); without it the plain model runs.
-
-Visibility follows positions alone: a key is seen by a query when ``0 <= position(key) <= position(query)``. Padding
-has negative positions, so left-padded prompts need no other mask.
+Parameters are the Linen variables ``{"params": ...}``; layers are stacked on a leading axis and scanned. A
+second collection ``"lora"`` may hold low-rank adapters of the same tree (see `adapters`); without it the
+plain model runs.
 """
 
 import dataclasses
@@ -12,13 +10,12 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from flax import struct
 
 from jaxmarl_llm import rope as rope_lib
+from jaxmarl_llm.cache import Block, Cache, visibility
 
-
-# What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and activations,
-# little work for most of the memory); whole layers.
+# What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and
+# activations: little work for most of the memory); whole layers.
 REMAT = ("none", "dots", "full")
 
 
@@ -43,42 +40,6 @@ class PolicyConfig:
     def __post_init__(self):
         if self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_heads={self.n_heads} is not a multiple of n_kv_heads={self.n_kv_heads}")
-
-
-@struct.dataclass
-class Block:
-    """Keys and values of all layers, (Y, B, S, K, H), with the positions (B, S) they stand at."""
-
-    k_YBSKH: jax.Array
-    v_YBSKH: jax.Array
-    positions_BS: jax.Array
-
-
-@struct.dataclass
-class Cache:
-    """What earlier tokens left behind.
-
-    ``recent`` grows with the rows themselves; ``prefix`` is read only and may have fewer rows: row r of the batch reads
-    prefix row r // G, so that the samples of one prompt share it. ``index`` is the next free slot of ``recent``.
-    """
-
-    recent: Block
-    index: jax.Array
-    prefix: Block | None = None
-
-    def fan_out(self, samples: int, slots: int | None) -> "Cache":
-        """Turn the current block into a prefix shared by ``samples`` rows each.
-
-        ``slots`` is the room for new tokens of each row; None means the next call brings them all at once.
-        """
-        if self.prefix is not None:
-            raise ValueError("this cache was fanned out already")
-        if slots is None:
-            return Cache(recent=None, index=jnp.int32(0), prefix=self.recent)
-        n_layers, rows, _, heads, width = self.recent.k_YBSKH.shape
-        zeros = jnp.zeros((n_layers, rows * samples, slots, heads, width), self.recent.k_YBSKH.dtype)
-        free = Block(zeros, zeros, jnp.full((rows * samples, slots), -1, jnp.int32))
-        return Cache(recent=free, index=jnp.int32(0), prefix=self.recent)
 
 
 def _aligned(vector, like):
@@ -216,8 +177,8 @@ class Layer(nn.Module):
 class Policy(nn.Module):
     """A causal language model.
 
-    ``policy.apply(params, tokens_BL, positions_BL, cache=None) -> (logits_BLV, cache)``. Without a cache the returned one
-    holds this call's keys and values. Logits are float32 whatever the compute dtype.
+    ``policy.apply(params, tokens_BL, positions_BL, cache=None) -> (logits_BLV, cache)``. Without a cache the
+    returned one holds this call's keys and values. Logits are float32 whatever the compute dtype.
     """
 
     config: PolicyConfig
@@ -232,8 +193,8 @@ class Policy(nn.Module):
         self.embed = nn.Embed(c.vocab_size, c.d_model, embedding_init=nn.initializers.normal(0.02))
         layer = Layer
         if self.remat != "none":
-            policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable if self.remat == "dots" else None
-            layer = nn.remat(Layer, prevent_cse=False, policy=policy)
+            save = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+            layer = nn.remat(Layer, prevent_cse=False, policy=save if self.remat == "dots" else None)
         stack = nn.scan(
             layer,
             variable_axes={"params": 0, "lora": 0},
@@ -254,7 +215,7 @@ class Policy(nn.Module):
     def hidden(self, tokens_BL, positions_BL, cache: Cache | None = None):
         """Final normalised features (B, L, D) and the cache; `logits` maps features to the vocabulary."""
         cache = cache or Cache(recent=None, index=jnp.int32(0))
-        recent_positions, visible = _visibility(positions_BL, cache)
+        recent_positions, visible = visibility(positions_BL, cache)
         rotary = rope_lib.tables(self.config.rope, self.config.head_dim, positions_BL)
         x_BLD = jnp.take(self.embed.embedding, tokens_BL, axis=0).astype(self.dtype)
         xs = tuple(b and (b.k_YBSKH, b.v_YBSKH) for b in (cache.recent, cache.prefix))
@@ -269,20 +230,3 @@ class Policy(nn.Module):
             table = self.embed.embedding.astype(self.dtype)
             return jnp.einsum("...d,vd->...v", hidden_BLD, table).astype(jnp.float32)
         return self.head(hidden_BLD).astype(jnp.float32)
-
-
-def _visibility(positions_BL, cache: Cache):
-    """Positions of the row's own keys after this call, and who sees whom in both blocks."""
-    if cache.recent is None:
-        own = positions_BL
-    else:
-        own = jax.lax.dynamic_update_slice(cache.recent.positions_BS, positions_BL, (0, cache.index))
-    own_visible = _sees(positions_BL, own)
-    if cache.prefix is None:
-        return own, (own_visible, None)
-    folded = positions_BL.reshape(cache.prefix.positions_BS.shape[0], -1)
-    return own, (own_visible, _sees(folded, cache.prefix.positions_BS))
-
-
-def _sees(query_BL, key_BS):
-    return (key_BS[:, None, :] >= 0) & (key_BS[:, None, :] <= query_BL[:, :, None])

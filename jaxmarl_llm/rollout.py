@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxmarl_llm import sampling
 from jaxmarl_llm.bridge import Bridge
+from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import Forest, Joint, SpeakRequest, Turn, joint_samples
 from jaxmarl_llm.protocols import Episode, Protocol
 from jaxmarl_llm.scoring import TaskScorer
@@ -122,7 +123,7 @@ def run(
     item_ids: Sequence[int],
     key: jax.Array,
     *,
-    params: sampling.SamplingParams,
+    params: SamplingParams,
     joint_mode: str,
     max_prompt_tokens: int,
     long_prompts: str = "error",

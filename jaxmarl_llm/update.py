@@ -14,7 +14,8 @@ import optax
 from flax import struct
 
 from jaxmarl_llm import comlrl_compat, diagnostics, losses
-from jaxmarl_llm.sampling import SamplingParams, prompt_positions, truncate
+from jaxmarl_llm.choice import SamplingParams, truncate
+from jaxmarl_llm.sampling import prompt_positions
 
 
 @struct.dataclass

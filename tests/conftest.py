@@ -1,7 +1,9 @@
-"""Eight fake CPU devices and strict shapes, before anything imports JAX; the marks `torch` and `model`."""
+"""Eight fake CPU devices and strict shapes, before anything imports JAX; the marks `torch` and `model`; two
+finished runs that several tests look at."""
 
 import importlib.util
 import os
+import types
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
@@ -22,3 +24,31 @@ def pytest_runtest_setup(item):
     for mark, (package, reason) in NEEDS.items():
         if item.get_closest_marker(mark) and importlib.util.find_spec(package) is None:
             pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """Folder where the processes of a session keep their compiled programs."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+def _finished(folder, fields, cache):
+    import smoke_runs
+
+    done = smoke_runs.run(smoke_runs.train_command(folder, fields), cache)
+    assert done.returncode == 0, done.stderr
+    return types.SimpleNamespace(folder=folder, output=done.stdout, fields=fields, cache=cache)
+
+
+@pytest.fixture(scope="session")
+def smoke_run(tmp_path_factory, compiled):
+    """A finished run of `configs/coding.py:smoke` as it is: its folder and what it printed. Do not write."""
+    return _finished(tmp_path_factory.mktemp("smoke") / "run", {}, compiled)
+
+
+@pytest.fixture(scope="session")
+def learning_run(tmp_path_factory, compiled):
+    """The same with a reward that random models can learn from (`smoke_runs.LEARNING`)."""
+    import smoke_runs
+
+    return _finished(tmp_path_factory.mktemp("learning") / "run", smoke_runs.LEARNING, compiled)

@@ -12,7 +12,7 @@ from ml_collections import config_dict
 from scripted_team import CountingTask, tiny_team
 
 from experiments import evaluate, setup
-from jaxmarl_llm import checkpoint, evaluation, sampling, transcripts, update
+from jaxmarl_llm import checkpoint, choice, evaluation, transcripts, update
 
 CONFIG = config_dict.ConfigDict({
     "seed": 3,
@@ -48,7 +48,7 @@ def workdir(tmp_path_factory):
 def expected(seed, temperature):
     """What `evaluation.evaluate` says of the team with that seed."""
     team, task = tiny_team(seed), CountingTask((3, 5, 4))
-    params = sampling.SamplingParams(6, temperature)
+    params = choice.SamplingParams(6, temperature)
     key = setup.stream(CONFIG, "eval")
     learned = [team.members[0].trainable]
     return evaluation.evaluate(

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scripted_team import CountingTask, tiny_team
 
-from jaxmarl_llm import evaluation, sampling
+from jaxmarl_llm import choice, evaluation, sampling
 from jaxmarl_llm.evaluation import Evaluation
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 WORDS = (3, 70, 5, 3, 8)  # prompt lengths: only p1 needs the wider bucket
-GREEDY = sampling.SamplingParams(max_new_tokens=6, temperature=0.0)
-SAMPLED = sampling.SamplingParams(max_new_tokens=6, temperature=1.0)
+GREEDY = choice.SamplingParams(max_new_tokens=6, temperature=0.0)
+SAMPLED = choice.SamplingParams(max_new_tokens=6, temperature=1.0)
 
 
 def evaluate(task, ids=None, params=GREEDY, key=0, team=None, **kwargs):

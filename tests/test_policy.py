@@ -92,8 +92,12 @@ def test_remat_and_unroll_change_nothing_but_memory(tiny):
     def loss(other):
         return lambda p: (other.apply(p, tokens_BL, positions_BL)[0] ** 2).mean()
 
-    plain, other = (jax.jit(jax.grad(loss(p)))(params) for p in (policy, Policy(TINY, remat=True, unroll=3)))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), plain, other)
+    policies = [Policy(TINY, remat="none"), Policy(TINY, remat="dots"), Policy(TINY, remat="full", unroll=3)]
+    plain, *others = (jax.jit(jax.grad(loss(p)))(params) for p in policies)
+    for other in others:
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), plain, other)
+    with pytest.raises(ValueError, match="remat='some' is not one of"):
+        Policy(TINY, remat="some").init(jax.random.key(0), tokens_BL, positions_BL)
 
 
 def test_bfloat16_compute_keeps_float32_parameters_and_logits(tiny):

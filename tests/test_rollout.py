@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from jaxmarl_llm import rollout, sampling, team
+from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import SpeakRequest
 from jaxmarl_llm.protocols import Simultaneous
-from jaxmarl_llm.sampling import SamplingParams
 from tests import tiny
 
 PARAMS = SamplingParams(4)

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_llm import sampling
-from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm import choice, sampling
+from jaxmarl_llm.choice import SamplingParams
 from tests import tiny
 
 PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]
@@ -151,7 +151,7 @@ TRUNCATIONS += [dict(top_k=500), dict(top_k=9, top_p=0.6, min_p=0.05)]
 def test_truncate_against_numpy(options, temperature):
     params = SamplingParams(1, temperature, **options)
     logits_RV = 2 * np.random.default_rng(0).standard_normal((40, 83)).astype(np.float32)
-    got = np.asarray(jax.nn.log_softmax(sampling.truncate(jnp.asarray(logits_RV), params)))
+    got = np.asarray(jax.nn.log_softmax(choice.truncate(jnp.asarray(logits_RV), params)))
     expected = tiny.np_log_probs(logits_RV, params)
     np.testing.assert_array_equal(got < -1e20, np.isneginf(expected))
     np.testing.assert_allclose(np.where(got < -1e20, 0, got), np.where(got < -1e20, 0, expected), atol=1e-5)
@@ -159,7 +159,7 @@ def test_truncate_against_numpy(options, temperature):
 
 def test_the_token_that_was_drawn_stays_in_the_support():
     logits_RV = jnp.log(jnp.array([[0.6, 0.3, 0.1]]))
-    kept = sampling.truncate(logits_RV, SamplingParams(1, top_k=1), keep_R=jnp.array([2]))
+    kept = choice.truncate(logits_RV, SamplingParams(1, top_k=1), keep_R=jnp.array([2]))
     # p = (6/7, 0, 1/7)
     np.testing.assert_allclose(jax.nn.softmax(kept)[0], [6 / 7, 0, 1 / 7], atol=1e-6)
 
@@ -169,7 +169,7 @@ def test_frequencies_match_the_probabilities():
     logits_V = 1.5 * jax.random.normal(jax.random.key(0), (300,))
     logits_V = logits_V.at[::7].set(-1e30)  # truncated tokens; 300 is not a multiple of the chunk, 64
     keys = jax.random.split(jax.random.key(1), 60_000)
-    drawn = jax.jit(jax.vmap(lambda k: sampling.categorical(k, logits_V, chunk=64)))(keys)
+    drawn = jax.jit(jax.vmap(lambda k: choice.categorical(k, logits_V, chunk=64)))(keys)
     seen = np.bincount(drawn, minlength=300)
     assert seen.shape == (300,) and seen[::7].sum() == 0
     expected = 60_000 * np.asarray(jax.nn.softmax(logits_V))
@@ -181,7 +181,7 @@ def test_frequencies_match_the_probabilities():
 def test_a_certain_token_is_always_drawn():
     logits_TV = jnp.where(jnp.eye(70, dtype=bool), 0.0, -1e30)
     for seed in range(3):
-        draw = jax.vmap(lambda row, seed=seed: sampling.categorical(jax.random.key(seed), row, chunk=32))
+        draw = jax.vmap(lambda row, seed=seed: choice.categorical(jax.random.key(seed), row, chunk=32))
         np.testing.assert_array_equal(draw(logits_TV), np.arange(70))
 
 

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from jaxmarl_llm import comlrl_compat, sampling, update
-from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.update import LossConfig
 from tests import tiny
 

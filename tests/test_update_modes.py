@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from jaxmarl_llm import sampling, update
-from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.update import LossConfig
 from tests import tiny
 

@@ -84,8 +84,9 @@ def test_half_precision_files_are_read_exactly(kind, tmp_path):
 
 def test_on_host_leaves_numpy_arrays(tmp_path):
     weights.save(tiny_model(), tmp_path / "m")
-    params = weights.load(tmp_path / "m", on_host=True, remat=True)
-    assert params.policy.remat and all(isinstance(x, np.ndarray) for x in jax.tree.leaves(params.params))
+    params = weights.load(tmp_path / "m", on_host=True, remat="full")
+    assert params.policy.remat == "full"
+    assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(params.params))
 
 
 @pytest.fixture

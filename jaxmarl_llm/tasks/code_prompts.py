@@ -1,4 +1,4 @@
-"""What the coding agents are told: an instruction and one worked example each, short enough for a 135M model."""
+"""What the coding agents are told: an instruction and one worked example each, short for a 135M model."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ Complete this code:
 def {entry_point}({params}):
 """
 
-# The example is in no data set. Its answers show the format: one function, no docstring, no text around it.
+# The example is in no data set. Its answers show the format: one function, no docstring, no other text.
 EXAMPLE = {
-    "problem": 'def price_with_tax(price: float, rate: float) -> float:\n    """Return the price plus the tax."""',
+    "problem": '''\
+def price_with_tax(price: float, rate: float) -> float:
+    """Return the price plus the tax."""''',
     "entry_point": "price_with_tax",
     "params": "price, rate",
 }
@@ -48,7 +50,7 @@ def price_with_tax(price, rate):
 
 
 def render(template: str, *, problem: str, entry_point: str, params: tuple[str, ...]) -> list[dict[str, str]]:
-    """Chat messages [{role, content}, …] of one agent for one problem; ``template`` is HELPER, MAIN or SOLO."""
+    """Chat messages [{role, content}, …] for one problem; ``template`` is HELPER, MAIN or SOLO."""
     asked = template.format(problem=problem.strip(), entry_point=entry_point, params=", ".join(params))
     return [
         {"role": "system", "content": SYSTEM},

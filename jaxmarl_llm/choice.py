@@ -1,0 +1,105 @@
+"""How one token is chosen from logits: temperature, truncation, and the draw itself."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingParams:
+    """How tokens are drawn. Truncation is applied by the trainer too, see `truncate`.
+
+    Attributes:
+      max_new_tokens: longest completion, in tokens, EOS included.
+      temperature: divides the logits; 0 means greedy.
+      top_k: keep the k most likely tokens; 0 keeps all.
+      top_p: keep the smallest set of most likely tokens whose probability reaches top_p; 1 keeps all.
+      min_p: keep tokens at least min_p times as likely as the most likely one; 0 keeps all.
+    """
+
+    max_new_tokens: int
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    def __post_init__(self):
+        checks = {
+            "max_new_tokens": (self.max_new_tokens >= 1, "at least 1"),
+            "temperature": (self.temperature >= 0, "at least 0 (0 is greedy)"),
+            "top_k": (self.top_k >= 0, "at least 0 (0 keeps all)"),
+            "top_p": (0 < self.top_p <= 1, "in (0, 1]"),
+            "min_p": (0 <= self.min_p < 1, "in [0, 1)"),
+        }
+        for name, (ok, allowed) in checks.items():
+            if not ok:
+                raise ValueError(f"sampling.{name}={getattr(self, name)} must be {allowed}")
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most likely token is always taken."""
+        return self.temperature == 0
+
+
+def truncate(logits_RV: jax.Array, params: SamplingParams, keep_R: jax.Array | None = None) -> jax.Array:
+    """Temperature-scaled logits with the tokens outside top-k, top-p and min-p at -1e30.
+
+    Sampler and trainer both call this, so that their log-probabilities agree. Each rule judges the whole
+    tempered distribution, not what another rule left; equals of the last token kept are kept too. ``keep_R``
+    (the token that was drawn) stays in the support even if the policy has moved since.
+    """
+    scaled = logits_RV / (params.temperature or 1.0)
+    threshold = jnp.full(scaled.shape[:-1], -jnp.inf)
+    if params.top_k:
+        kept = min(params.top_k, scaled.shape[-1])
+        threshold = jnp.maximum(threshold, jax.lax.top_k(scaled, kept)[0][..., -1])
+    if params.top_p < 1:
+        ordered = -jnp.sort(-scaled, axis=-1)
+        probs = jax.nn.softmax(ordered, axis=-1)
+        before = jnp.cumsum(probs, axis=-1) - probs
+        inside = jnp.where(before < params.top_p, ordered, jnp.inf)
+        threshold = jnp.maximum(threshold, inside.min(-1))
+    if params.min_p:
+        threshold = jnp.maximum(threshold, scaled.max(-1) + jnp.log(params.min_p))
+    keep = scaled >= threshold[..., None]
+    if keep_R is not None:
+        tokens = jax.lax.broadcasted_iota(jnp.int32, scaled.shape, scaled.ndim - 1)
+        keep |= keep_R[..., None] == tokens
+    return jnp.where(keep, scaled, -1e30)
+
+
+def categorical(key: jax.Array, logits_V: jax.Array, chunk: int = 256) -> jax.Array:
+    """One token by inverting the cumulative distribution, over chunks of the vocabulary, then inside one.
+
+    It costs one uniform number and one pass, where the Gumbel trick draws one number per vocabulary entry.
+    """
+    padded = -(-logits_V.shape[-1] // chunk) * chunk
+    weights = jnp.exp(logits_V - logits_V.max())
+    weights = jnp.pad(weights, (0, padded - logits_V.shape[-1])).reshape(-1, chunk)
+    sums = weights.sum(-1)
+    cumulative = jnp.cumsum(sums)
+    target = jax.random.uniform(key) * cumulative[-1]
+    row = _first_above(cumulative, target, sums)
+    rest = target - jnp.where(row > 0, cumulative[row - 1], 0.0)
+    column = _first_above(jnp.cumsum(weights[row]), rest, weights[row])
+    return (row * chunk + column).astype(jnp.int32)
+
+
+def _first_above(cumulative, target, weights):
+    """First index with weight whose cumulative weight exceeds the target."""
+    hit = (cumulative > target) & (weights > 0)
+    # Rounding may carry the target past the last index with weight; take that one then.
+    last = len(weights) - 1 - jnp.argmax(weights[::-1] > 0)
+    return jnp.where(hit.any(), jnp.argmax(hit), last)
+
+
+def draw(keys_R: jax.Array, logits_RV: jax.Array, params: SamplingParams) -> tuple[jax.Array, jax.Array]:
+    """Tokens (R,) and their log-probabilities (R,) under the (truncated, tempered) distribution."""
+    logits_RV = truncate(logits_RV, params)
+    if params.greedy:
+        tokens_R = jnp.argmax(logits_RV, axis=-1).astype(jnp.int32)
+    else:
+        tokens_R = jax.vmap(categorical)(keys_R, logits_RV)
+    chosen = jnp.take_along_axis(logits_RV, tokens_R[:, None], axis=-1)[:, 0]
+    return tokens_R, chosen - jax.nn.logsumexp(logits_RV, axis=-1)

@@ -1,0 +1,202 @@
+"""Bad input to a run: one clear sentence before anything is compiled, and what a folder held stays as it was."""
+
+import contextlib
+import json
+import pathlib
+import shutil
+import types
+
+import pytest
+import smoke_runs
+from test_export import tiny_tokenizer
+from tiny_models import VARIANTS, random_params
+
+from configs import coding
+from experiments import cli, setup, train
+from jaxmarl_llm import rollout, sampling, update, weights
+from jaxmarl_llm.policy import Policy
+
+pytestmark = pytest.mark.model  # for its tokenizer
+ROW = {"task_id": "t/1", "prompt": "def f(x):\n", "entry_point": "f",
+       "test": "def check(candidate):\n    assert candidate(1) == 2\n"}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled(monkeypatch):
+    """Neither sampling nor learning may begin; the sandbox is not needed so far."""
+    for module, name in ((sampling, "generate"), (update, "train_step"), (rollout, "run")):
+        monkeypatch.setattr(module, name, lambda *args, **fields: pytest.fail("the run has begun"))
+    monkeypatch.setattr(setup, "build_executor", lambda config: contextlib.nullcontext())
+
+
+@pytest.fixture
+def unfinished(learning_run, tmp_path):
+    """Copy of a run with some iterations to go: its folder and its config."""
+    folder = tmp_path / "run"
+    shutil.copytree(learning_run.folder, folder)
+    return folder, smoke_runs.learning_config(train__steps=20)
+
+
+def assert_refused(config, folder, message):
+    """Training raises a ValueError of our own that starts like this and changes no file."""
+    before = smoke_runs.files(folder)
+    with pytest.raises(ValueError, match=message) as caught:
+        train.train(config, folder)
+    assert cli.stated(caught.value)  # the command line shows the sentence alone
+    assert smoke_runs.files(folder) == before
+
+
+def as_if_started(folder, config):
+    """Write the config into the folder, as if the run had begun with it when all was still well."""
+    (folder / "config.json").write_text(json.dumps(config.to_dict()))
+
+
+@pytest.mark.parametrize("fields, message", [
+    (dict(train__group=1), r"train\.group=1: allowed is 2 to any larger number"),
+    (dict(train__minibatches=3), r"train\.minibatches=3: must divide train\.prompts=2"),
+    (dict(train__prompts_per_microbatch=2), r"train\.prompts_per_microbatch=2: must divide the 1 problems"),
+    (dict(train__lr=float("nan")), r"train\.lr=nan: allowed is 0 to any larger number"),
+    (dict(task__reward="no_such_module:reward"), r"reward 'no_such_module:reward': cannot import 'no_such_m"),
+    (dict(task__reward="smoke_runs:distinct_leters"), r"'smoke_runs' has no 'distinct_leters'; it has .*'dist"),
+    (dict(task__source="strater"), "source is 'strater'; allowed: 'starter', 'humaneval' or the path"),
+    (dict(task__eval_source="starter[50:]"), r"source 'starter\[50:\]', split 'held_out' holds no problems"),
+    (dict(sampling__max_prompt_tokens=100), "the prompt of agent 'aux' for starter/lists/.* tokens, the limit is 100"),
+    (dict(sampling__max_prompt_tokens=2041),
+     "max_prompt_tokens .* max_new_tokens = 2049 is more than the context of 'random-tiny', 2048 tokens"),
+    (dict(team__targets=("q", "w")), "targets"),
+])  # fmt: skip
+def test_fields(unfinished, fields, message):
+    folder, _ = unfinished
+    config = smoke_runs.learning_config(train__steps=20, **fields)
+    as_if_started(folder, config)
+    assert_refused(config, folder, message)
+
+
+@pytest.mark.parametrize("lines, message", [
+    ([ROW, {**ROW, "task_id": "t/2", "test": ""}], r"line 2: field 'test' is empty"),
+    ([ROW, {k: v for k, v in ROW.items() if k != "test"}], r"line 2: no field 'test'"),
+    ([], r"data.jsonl: no rows"),
+])  # fmt: skip
+def test_data(unfinished, tmp_path, lines, message):
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    folder, config = unfinished
+    config.task.source = str(tmp_path / "data.jsonl")
+    as_if_started(folder, config)
+    assert_refused(config, folder, message)
+
+
+def missing(model):
+    shutil.rmtree(model)
+
+
+def truncated(model):
+    content = (model / "model.safetensors").read_bytes()
+    (model / "model.safetensors").write_bytes(content[: len(content) // 2])
+
+
+def other_family(model):
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"model_type": "gpt2", "architectures": ["GPT2LMHead"]}))
+
+
+@pytest.mark.parametrize("damage, message", [
+    (missing, "no model '.*model'"),
+    (truncated, "model.safetensors is damaged or truncated"),
+    (other_family, "config.json: .*gpt2"),
+])  # fmt: skip
+def test_models(unfinished, tmp_path, damage, message):
+    variant = VARIANTS["llama"]
+    model = weights.LoadedModel(Policy(variant), random_params(variant), tiny_tokenizer())
+    weights.save(model, tmp_path / "model")
+    damage(tmp_path / "model")
+    folder, config = unfinished
+    config.model = str(tmp_path / "model")
+    as_if_started(folder, config)
+    assert_refused(config, folder, message)
+
+
+def test_another_config(unfinished):
+    folder, config = unfinished
+    config.train.lr = 0.5
+    assert_refused(config, folder, r"another configuration: train\.lr: saved 0\.01, now 0\.5$")
+    config.train.steps = 14  # as many as it has done: no reason to show it as finished
+    assert_refused(config, folder, r"another configuration: train\.lr: saved 0\.01, now 0\.5$")
+
+
+def test_fewer_steps_than_done(unfinished):
+    folder, config = unfinished
+    config.train.steps = 5
+    assert_refused(config, folder, r"train\.steps=5: the run in .*run has done 14 already")
+
+
+def test_checkpoint_of_another_team(unfinished):
+    folder, config = unfinished
+    config.team.rank = 4
+    assert_refused(config, folder, r"another configuration: team\.rank: saved 2, now 4$")
+    as_if_started(folder, config)
+    assert_refused(config, folder, "checkpoints is of another team: aux.rank: saved 2, now 4; aux.scale: ")
+
+
+def test_folder_that_cannot_hold_the_run(tmp_path, monkeypatch, unfinished):
+    folder, config = unfinished
+    (tmp_path / "file").write_text("results")
+    with pytest.raises(ValueError, match="file/run cannot be written to: Not a directory"):
+        train.train(config, tmp_path / "file" / "run")
+    assert (tmp_path / "file").read_text() == "results"
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: types.SimpleNamespace(free=10_000))
+    assert_refused(config, folder, "the disk of .*run is too full: 0.00 GB are free, the checkpoints need up to ")
+
+
+def test_context_of_a_loaded_model(tmp_path):
+    """The random model's 2048 tokens are above; here a model folder says how many it has."""
+    variant = VARIANTS["llama"]
+    weights.save(weights.LoadedModel(Policy(variant), random_params(variant), tiny_tokenizer()), tmp_path / "model")
+    config = smoke_runs.learning_config(model=str(tmp_path / "model"), sampling__max_prompt_tokens=10**6)
+    assert_refused(config, tmp_path / "run", f"1000008 is more than the context of .*{variant.max_positions} tok")
+    assert not list((tmp_path / "run").iterdir())
+
+
+@pytest.mark.parametrize("fields, message", [
+    ({"train.stepz": 3}, "error: no config field 'stepz'. Did you mean \"steps\" instead of \"stepz\"?"),
+    ({"train.steps": "many"}, "error: flag --config.train.steps=many: invalid literal for int()"),
+    ({"train.group": 1}, "error: the config cannot be used:\n  train.group=1: allowed is 2 to any larger number"),
+    ({"task.source": "nowhere.jsonl"}, "error: nowhere.jsonl: cannot be read"),
+])  # fmt: skip
+def test_command_line_says_one_sentence(tmp_path, compiled, fields, message):
+    folder = tmp_path / "run"
+    done = smoke_runs.run(smoke_runs.train_command(folder, fields), compiled)
+    assert done.returncode == 1 and done.stderr.startswith(message), done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""
+    assert not smoke_runs.files(folder)
+
+
+def test_options_after_the_colon(monkeypatch, capsys):
+    with pytest.raises(ValueError, match="unknown config option 'smokey'; known are: smoke, paper_he"):
+        coding.get_config("smokey")
+    with pytest.raises(SystemExit) as caught:
+        cli.parse(["train", "--config=configs/nowhere.py:smoke"])
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == "error: --config=configs/nowhere.py: there is no such file\n"
+
+
+def test_bugs_keep_their_traceback(capsys):
+    def main(argv):
+        return argv[0]()
+
+    def library():
+        int("four")
+
+    def input_error():
+        raise ValueError("group=1: allowed is 2")
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        cli.plainly(main)([library])
+    with pytest.raises(TypeError):
+        cli.plainly(main)([len])
+    globals()["__name__"], name = "experiments.test", __name__
+    try:
+        assert cli.plainly(main)([input_error]) == 1
+    finally:
+        globals()["__name__"] = name
+    assert capsys.readouterr().err == "error: group=1: allowed is 2\n"
+    assert cli.plainly(main)([pathlib.Path]) == pathlib.Path()

@@ -1,0 +1,205 @@
+"""Configs: options after the colon, variants, and checks that name field, value and what is allowed."""
+
+import importlib
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from ml_collections import config_dict
+
+from configs import coding, common
+
+ROOT = pathlib.Path(__file__).parents[1]
+VARIANTS = ("smoke", "paper_he", "paper_che", "comlrl_compat")
+COMBINED = ("smoke,comlrl_compat", "smoke,paper_he", "smoke,paper_che", "paper_he,comlrl_compat")
+
+
+@pytest.mark.parametrize("text, wanted", [
+    (None, dict(flag=False, rank=4, lr=0.1, name="a")),
+    ("", dict(flag=False, rank=4, lr=0.1, name="a")),
+    ("flag", dict(flag=True, rank=4, lr=0.1, name="a")),
+    ("flag=false,rank=8", dict(flag=False, rank=8, lr=0.1, name="a")),
+    ("lr=2e-5,name=b=c,flag=1", dict(flag=True, rank=4, lr=2e-5, name="b=c")),
+    ("lr=1,", dict(flag=False, rank=4, lr=1.0, name="a")),
+])  # fmt: skip
+def test_options_are_typed(text, wanted):
+    found = common.parse_arg(text, flag=False, rank=4, lr=0.1, name="a").to_dict()
+    assert found == wanted
+    assert {name: type(value) for name, value in found.items()} == dict(flag=bool, rank=int, lr=float, name=str)
+
+
+@pytest.mark.parametrize("text, message", [
+    ("frag", "unknown config option 'frag'; known are: flag, rank"),
+    ("rank=4,size=3", "unknown config option 'size'"),
+    ("rank=four", "config option rank='four' must be of type int"),
+    ("rank", "config option rank='' must be of type int"),
+    ("flag=maybe", "config option flag='maybe' must be true or false"),
+])  # fmt: skip
+def test_bad_options(text, message):
+    with pytest.raises(ValueError, match=message):
+        common.parse_arg(text, flag=False, rank=4)
+
+
+@pytest.mark.parametrize("arg", [None, *VARIANTS, *COMBINED])
+def test_every_variant_can_be_used(arg):
+    config = coding.get_config(arg)
+    common.validate(config)
+    for name in filter(None, (arg or "").split(",")):
+        assert name in coding.__doc__
+    assert (config.model == "random-tiny") == ("smoke" in (arg or ""))
+    assert config.train.comlrl_compat == ("comlrl" in (arg or ""))
+    config.lock()
+    with pytest.raises(AttributeError, match="steps"):
+        config.train.stepz = 3
+
+
+def test_variants_that_exclude_each_other():
+    with pytest.raises(ValueError, match="paper_he and paper_che exclude each other"):
+        coding.get_config("paper_he,paper_che")
+    with pytest.raises(ValueError, match="'laptop'; known are: smoke, paper_he, paper_che, comlrl_compat"):
+        coding.get_config("laptop")
+
+
+def test_a_run_folder_gives_the_same_config():
+    config = coding.get_config("smoke")
+    read = config_dict.ConfigDict(json.loads(json.dumps(config.to_dict())))
+    common.validate(read)  # tuples have become lists
+    assert list(read.team.agents) == list(config.team.agents)
+
+
+def changed(path, value):
+    config = common.base_config()
+    *sections, name = path.split(".")
+    place = config
+    for section in sections:
+        place = place[section]
+    with place.ignore_type():
+        place[name] = value
+    return config
+
+
+def complaints(config):
+    with pytest.raises(ValueError) as caught:
+        common.validate(config)
+    first, *lines = str(caught.value).split("\n")
+    assert first == "the config cannot be used:"
+    return [line.strip() for line in lines]
+
+
+@pytest.mark.parametrize("path", common.CHOICES)
+def test_choices(path):
+    for value in common.CHOICES[path]:
+        common.validate(changed(path, value))
+    allowed = ", ".join(common.CHOICES[path])
+    assert complaints(changed(path, "both")) == [f"{path}='both': allowed are {allowed}"]
+
+
+@pytest.mark.parametrize("path", common.RANGES)
+def test_ranges(path):
+    low, high = common.RANGES[path]
+    real = isinstance(common.field(common.base_config(), path), float)
+    below = low - 1e-3 if real else low - 1
+    above = {None: [], 3: [4]}.get(high, [1.5])
+    for value in [below, *above, *([math.nan, math.inf] if real else [])]:
+        end = "any larger number" if high is None else high
+        assert complaints(changed(path, value))[0] == f"{path}={value!r}: allowed is {low} to {end}"
+    for value in filter(None, (low, high)):  # 0 of the temperature has a check of its own
+        bad = [line for line in _quiet_complaints(changed(path, value)) if line.startswith(f"{path}=")]
+        assert bad == []
+
+
+def _quiet_complaints(config):
+    try:
+        common.validate(config)
+    except ValueError as error:
+        return [line.strip() for line in str(error).split("\n")[1:]]
+    return []
+
+
+@pytest.mark.parametrize("path, value, kind", [
+    ("train.steps", "3", "int"), ("train.steps", 2.5, "int"), ("train.steps", True, "int"),
+    ("train.lr", "fast", "float"), ("train.normalise", 1, "bool"), ("model", None, "str"),
+    ("team.agents", "main", "tuple"), ("team", 3, "ConfigDict"),
+])  # fmt: skip
+def test_types(path, value, kind):
+    assert complaints(changed(path, value)) == [f"{path}={value!r}: must be of type {kind}"]
+
+
+def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
+    common.validate(changed("train.lr", 1))
+    config = common.base_config()
+    del config.train.lr
+    del config.save
+    assert complaints(config) == ["train.lr is missing", "save is missing"]
+
+
+@pytest.mark.parametrize("fields, message", [
+    ({"team.agents": ()}, r"team.agents=\(\): allowed are one or more different names"),
+    ({"team.agents": ("a", "a")}, r"team.agents=\('a', 'a'\): allowed are"),
+    ({"team.models": ("x",)}, r"team.models=\('x',\): allowed is one model per agent \(2\), or none"),
+    ({"train.minibatches": 3}, "train.minibatches=3: must divide train.prompts=4"),
+    ({"train.minibatches": 0}, "train.minibatches=0: allowed is 1"),
+    ({"train.minibatches": 2, "train.prompts_per_microbatch": 4},
+     "train.prompts_per_microbatch=4: must divide the 2 problems of a minibatch"),
+    ({"train.normalise": True, "train.baseline": "none"}, "train.normalise=True: needs a baseline"),
+    ({"sampling.temperature": 0.0}, "sampling.temperature=0: .*above 0"),
+])  # fmt: skip
+def test_contradictions(fields, message):
+    config = common.base_config()
+    config.update_from_flattened_dict(fields)
+    (line,) = complaints(config)
+    assert re.match(message, line), line
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    config = common.base_config()
+    config.update_from_flattened_dict({"train.group": 1, "train.decay": "step", "train.minibatches": 3})
+    assert [line.split("=")[0] for line in complaints(config)] == [
+        "train.decay", "train.group", "train.minibatches",
+    ]  # fmt: skip
+
+
+def test_every_field_is_explained():
+    """A comment stands on the line of every field, with its choices where it has some."""
+    source = (ROOT / "configs" / "common.py").read_text()
+    body = source[source.index("def base_config") : source.index("return c\n")]
+    lines = re.findall(r"^    c\.([\w.]+) = (.*)$", body, re.MULTILINE)
+    comments = {path: text.partition("  # ")[2] for path, text in lines if text != "ConfigDict()"}
+    fields = {path for path, _ in config_dict.ConfigDict.items(flat(common.base_config()))}
+    assert set(comments) == fields
+    assert [path for path, comment in comments.items() if not comment] == []
+    for path, choices in common.CHOICES.items():
+        assert all(re.search(rf"\b{choice}\b", comments[path]) for choice in choices), path
+
+
+def flat(config, prefix=""):
+    found = config_dict.ConfigDict()
+    for name, value in config.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, config_dict.ConfigDict):
+            found.update(flat(value, f"{path}."))
+        else:
+            found[path] = value
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.stem)
+def test_config_files_tell_command_result_and_cost(path):
+    """Those with a `get_config`; `common` and `__init__` are parts of them."""
+    module = importlib.import_module(f"configs.{path.stem}")
+    if hasattr(module, "get_config"):
+        assert f"--config=configs/{path.name}" in module.__doc__
+        assert "Result:" in module.__doc__ and "Cost:" in module.__doc__
+
+
+def test_configs_bring_in_no_jax():
+    code = (
+        "import sys\nfrom configs import coding, common\ncommon.validate(coding.get_config('smoke'))\n"
+        "print(sorted({'jax', 'numpy', 'flax', 'jaxmarl_llm'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stdout + done.stderr

@@ -1,0 +1,96 @@
+"""forest_metrics.py against numbers worked out by hand."""
+
+import types
+
+import numpy as np
+import pytest
+
+from jaxmarl_llm import forest_metrics
+from jaxmarl_llm.forest import Forest, Joint, Turn
+from jaxmarl_llm.tasks.judgement import Judgement
+
+NAN = float("nan")
+
+
+def turn(number, agent, request, length, finished=True):
+    return Turn(number, request, agent, 0, 0, 0, np.zeros(3), np.zeros(length), np.zeros(length), "", finished)
+
+
+def forest(judgements=(), turns=()):
+    joints = tuple(Joint(0, (), judgement) for judgement in judgements)
+    return Forest((None,), tuple(turns), joints)
+
+
+class Task:
+    """Twice the parts, ten times the total."""
+
+    def normalise(self, scores):
+        parts = {name: 2 * value for name, value in scores.items() if name != "total"}
+        return parts | {"return": 10 * scores["total"]}
+
+
+def test_rewards_are_means_over_the_joint_answers_that_have_them():
+    found = forest_metrics.reward_metrics(
+        forest([
+            Judgement({"style": 1.0, "tests": 0.0}, 1.0),
+            Judgement({"style": 2.0, "tests": 1.0}, 3.0),
+            Judgement({"tests": 2.0}, 2.0),  # no style: mean of 1 and 2
+            Judgement({}, None, "not-applicable"),  # in no mean
+        ]),
+        Task(),
+    )  # fmt: skip
+    assert found == {"train/style": 3.0, "train/tests": 2.0, "train/return": 20.0}
+
+
+def test_no_reward_at_all():
+    assert forest_metrics.reward_metrics(forest([Judgement({}, None)]), Task()) == {}
+
+
+def test_agents():
+    """Agent a: groups 0 (returns 1, 3) and 2 (2, 2: silent). Agent b: group 1, advantages -2, 2."""
+    turns = [
+        turn(0, "a", 0, 4), turn(1, "a", 0, 2, finished=False),
+        turn(2, "b", 1, 8), turn(3, "b", 1, 6),
+        turn(4, "a", 2, 1), turn(5, "a", 2, 1),
+    ]  # fmt: skip
+    returns, groups = np.array([1.0, 3.0, 0.0, 4.0, 2.0, 2.0]), np.array([0, 0, 1, 1, 2, 2])
+    advantages = np.array([-1.0, 1.0, -2.0, 2.0, 0.0, 0.0])
+    found = forest_metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
+    assert found == {
+        # standard deviations 1 and 0 of a's groups, 2 of b's
+        "a/advantage_spread": 0.5, "a/zero_signal": 0.5, "a/completion_length": 2.0, "a/truncated": 0.25,
+        "b/advantage_spread": 2.0, "b/zero_signal": 0.0, "b/completion_length": 7.0, "b/truncated": 0.0,
+    }  # fmt: skip
+    assert forest_metrics.tokens(forest(turns=turns)) == 22
+
+
+def test_turns_without_a_return_count_for_the_lengths_only():
+    """Group 0 keeps two of three samples; group 1, and all of agent b, have none."""
+    turns = [*(turn(i, "a", 0, 1) for i in range(3)), turn(3, "a", 1, 5), turn(4, "b", 2, 7)]
+    returns, groups = np.array([1.0, NAN, 3.0, NAN, NAN]), np.array([0, 0, 0, 1, 2])
+    advantages = np.array([-1.0, 0.0, 1.0, 0.0, 0.0])
+    found = forest_metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
+    assert (found["a/advantage_spread"], found["a/zero_signal"], found["a/completion_length"]) == (1.0, 0.0, 2.0)
+    assert (found["b/advantage_spread"], found["b/zero_signal"], found["b/completion_length"]) == (0.0, 0.0, 7.0)
+    found = forest_metrics.agent_metrics(
+        forest(turns=turns[:1]), np.array([NAN]), np.array([0]), np.array([0.0])
+    )
+    assert all(np.isfinite(value) for value in found.values())
+
+
+def test_update_metrics_by_agent():
+    found = forest_metrics.update_metrics(
+        ("aux", "main"), {"loss": np.array([1.0, 2.0], np.float32), "ratio_mean": np.array([1.0, 1.5])}
+    )
+    assert found == {"aux/loss": 1.0, "main/loss": 2.0, "aux/ratio0": 1.0, "main/ratio0": 1.5}
+    assert all(type(value) is float for value in found.values())
+
+
+def test_minibatches():
+    rows = [{"a/loss": 1.0, "a/ratio0": 1.0}, {"a/loss": 3.0, "a/ratio0": 1.4}]
+    assert forest_metrics.over_minibatches(rows) == {"a/loss": 2.0, "a/ratio0": 1.0}
+    rows.append({"a/loss": NAN, "a/ratio0": 1.0})
+    assert np.isnan(forest_metrics.over_minibatches(rows)["a/loss"])
+    rows = [{"a/ratio0": 1.0}, {"a/ratio0": NAN}]
+    with pytest.raises(AssertionError):
+        assert np.isfinite(forest_metrics.over_minibatches(rows)["a/ratio0"]), types

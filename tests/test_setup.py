@@ -1,0 +1,135 @@
+"""experiments/setup.py: the order of the problems, the random streams, and what configs become."""
+
+import collections
+import dataclasses
+import itertools
+import json
+import logging
+import types
+
+import jax
+import pytest
+
+from configs import coding, common
+from experiments import setup
+from jaxmarl_llm.tasks import code_data
+
+
+def config(**changes):
+    made = coding.get_config("smoke")
+    made.update_from_flattened_dict({name.replace("__", "."): value for name, value in changes.items()})
+    return made
+
+
+@pytest.mark.parametrize("n_items, prompts", [(12, 4), (12, 5), (3, 4), (1, 2), (7, 7)])
+def test_every_item_comes_once_per_epoch(n_items, prompts):
+    """The first k * n_items of all batches in a row hold every item k times, also where batches cross epochs."""
+    c = config(train__prompts=prompts)
+    batches = [setup.batch_ids(c, n_items, step) for step in range(3 * n_items)]
+    assert {len(batch) for batch in batches} == {prompts}
+    order = list(itertools.chain.from_iterable(batches))
+    for epoch in range(len(order) // n_items):
+        assert sorted(order[epoch * n_items : (epoch + 1) * n_items]) == list(range(n_items))
+
+
+def test_order_depends_on_seed_and_step_alone():
+    first, again = config(train__prompts=4), config(train__prompts=4, train__lr=0.5, train__steps=99)
+    assert [setup.batch_ids(first, 40, step) for step in (9, 3, 20)] == [
+        setup.batch_ids(again, 40, step) for step in (9, 3, 20)
+    ]
+    other = config(train__prompts=4, seed=1)
+    assert [setup.batch_ids(first, 40, s) for s in range(5)] != [setup.batch_ids(other, 40, s) for s in range(5)]
+    epochs = [[setup.batch_ids(first, 40, 10 * epoch + s) for s in range(10)] for epoch in range(2)]
+    assert epochs[0] != epochs[1]
+
+
+def test_streams_and_seeds_never_meet():
+    keys = [
+        tuple(jax.random.key_data(jax.random.fold_in(setup.stream(config(seed=seed), name), step)).tolist())
+        for seed in (0, 1, 2)
+        for name in setup.STREAMS
+        for step in range(3)
+    ]
+    assert max(collections.Counter(keys).values()) == 1
+    with pytest.raises(ValueError):
+        setup.stream(config(), "rollouts")
+
+
+def test_options_reach_their_places():
+    c = config(
+        sampling__temperature=0.7, sampling__top_k=5, sampling__top_p=0.9, sampling__min_p=0.1,
+        train__clip=0.2, train__ratio_level="sequence", train__aggregation="token", train__kl_coef=0.1,
+        train__kl_kind="k1", train__baseline="max", train__normalise=True,
+    )  # fmt: skip
+    drawn = setup.sampling_params(c)
+    assert dataclasses.astuple(drawn) == (16, 0.7, 5, 0.9, 0.1)
+    assert setup.sampling_params(c, greedy=True).greedy
+    loss = setup.loss_config(c)
+    assert loss.sampling == drawn
+    assert (loss.clip, loss.ratio_level, loss.aggregation) == (0.2, "sequence", "token")
+    assert (loss.kl_coef, loss.kl_kind, loss.comlrl_compat) == (0.1, "k1", False)
+    assert setup.loss_config(config(train__clip=0.0)).clip is None
+    credit = setup.credit_config(c)
+    assert (credit.baseline, credit.normalise) == ("max", True)
+
+
+def test_tasks_are_the_splits_of_their_sources():
+    executor = object()
+    c = config(task__source="starter", task__eval_source="starter[:4]")
+    train, held_out = (setup.build_task(c, executor, split) for split in ("train", "eval"))
+    assert [item.task_id for item in train.items] == [i.task_id for i in code_data.load_items("starter", "train")]
+    assert [item.task_id for item in held_out.items] == [
+        item.task_id for item in code_data.load_items("starter", "held_out")[:4]
+    ]
+    same = setup.build_task(config(task__eval_source="", task__source="starter[:2]"), executor, "eval")
+    assert [item.task_id for item in same.items] == [item.task_id for item in held_out.items[:2]]
+
+
+class Words:
+    """A tokenizer with a token per word."""
+
+    def encode_chat(self, messages):
+        return [word for message in messages for word in message["content"].split()]
+
+
+def prompt_check(limit, long_prompts, lengths):
+    items = [types.SimpleNamespace(task_id=f"p{n}", words="w " * n) for n in lengths]
+    task = types.SimpleNamespace(
+        items=items, prompts=lambda item: {"main": [{"role": "user", "content": item.words}]}
+    )
+    team = {"main": types.SimpleNamespace(tokenizer=Words())}
+    c = config(sampling__max_prompt_tokens=limit, sampling__long_prompts=long_prompts)
+    setup.check_prompts(c, team, task)
+
+
+def test_long_prompts(caplog):
+    prompt_check(5, "error", [4, 5])
+    with pytest.raises(ValueError, match=r"agent 'main' for p6 has 6 tokens, the limit is 5; raise sampling\.max"):
+        prompt_check(5, "error", [5, 6])
+    with caplog.at_level(logging.WARNING):
+        prompt_check(5, "truncate", [5, 6])
+    assert [record.getMessage() for record in caplog.records] == [
+        "the prompt of agent 'main' for p6 has 6 tokens: it will be cut on the left to 5"
+    ]
+
+
+@pytest.mark.model
+def test_random_model_follows_the_seed():
+    one, same, other = (setup.random_model(config(seed=seed)) for seed in (3, 3, 4))
+    leaves = [jax.tree.leaves(model.params) for model in (one, same, other)]
+    assert all((a == b).all() for a, b in zip(leaves[0], leaves[1], strict=True))
+    assert any((a != b).any() for a, b in zip(leaves[0], leaves[2], strict=True))
+    shapes = jax.eval_shape(one.policy.init, jax.random.key(0), *[jax.numpy.zeros((1, 1), "int32")] * 2)
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), one.params) == jax.tree.map(
+        lambda x: (x.shape, x.dtype), shapes
+    )
+
+
+def test_run_folders(tmp_path):
+    with pytest.raises(ValueError, match="holds no run: config.json is missing"):
+        setup.load_run(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config(train__lr=0.25).to_dict()))
+    read = setup.load_run(tmp_path)
+    common.validate(read)
+    assert read.train.lr == 0.25
+    assert setup.new_workdir().startswith("runs/2")
