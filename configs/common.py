@@ -52,7 +52,7 @@ def base_config() -> ConfigDict:
     c.team.alpha = 32.0  # the low-rank addition is scaled by alpha / rank
     c.team.targets = ("q", "k", "v", "o", "gate", "up", "down")  # linear maps that get an adapter
     c.policy = ConfigDict()
-    c.policy.dtype = "float32"  # compute dtype; master weights stay float32
+    c.policy.dtype = "float32"  # of the computation: float32 | bfloat16 | float16; weights stay float32
     c.policy.remat = "dots"  # recomputed in the backward pass: none | dots (all but linear maps) | full
     c.task = ConfigDict()
     c.task.source = "starter"  # starter | humaneval | path of a JSONL; a slice may follow: humaneval[33:133]

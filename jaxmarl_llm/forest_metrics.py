@@ -61,10 +61,11 @@ def update_metrics(agents: tuple[str, ...], metrics: Mapping[str, Any]) -> dict[
 def over_minibatches(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Means of `update_metrics` over the minibatches of an iteration; ``ratio0`` is of the first alone.
 
-    A number that is not finite makes its mean not finite.
+    A number that is not finite in any of them stays visible.
     """
     means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-    return means | {name: value for name, value in rows[0].items() if "/ratio0" in name}
+    first = {name: value for name, value in rows[0].items() if "/ratio0" in name}
+    return means | {name: value for name, value in first.items() if np.isfinite(means[name])}
 
 
 def tokens(forest: Forest) -> int:

@@ -1,9 +1,6 @@
 """forest_metrics.py against numbers worked out by hand."""
 
-import types
-
 import numpy as np
-import pytest
 
 from jaxmarl_llm import forest_metrics
 from jaxmarl_llm.forest import Forest, Joint, Turn
@@ -13,7 +10,8 @@ NAN = float("nan")
 
 
 def turn(number, agent, request, length, finished=True):
-    return Turn(number, request, agent, 0, 0, 0, np.zeros(3), np.zeros(length), np.zeros(length), "", finished)
+    said = np.zeros(length)
+    return Turn(number, request, agent, 0, 0, 0, np.zeros(3), said, said, "", finished)
 
 
 def forest(judgements=(), turns=()):
@@ -70,8 +68,9 @@ def test_turns_without_a_return_count_for_the_lengths_only():
     returns, groups = np.array([1.0, NAN, 3.0, NAN, NAN]), np.array([0, 0, 0, 1, 2])
     advantages = np.array([-1.0, 0.0, 1.0, 0.0, 0.0])
     found = forest_metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
-    assert (found["a/advantage_spread"], found["a/zero_signal"], found["a/completion_length"]) == (1.0, 0.0, 2.0)
-    assert (found["b/advantage_spread"], found["b/zero_signal"], found["b/completion_length"]) == (0.0, 0.0, 7.0)
+    names = ("advantage_spread", "zero_signal", "completion_length")
+    assert [found[f"a/{name}"] for name in names] == [1.0, 0.0, 2.0]
+    assert [found[f"b/{name}"] for name in names] == [0.0, 0.0, 7.0]
     found = forest_metrics.agent_metrics(
         forest(turns=turns[:1]), np.array([NAN]), np.array([0]), np.array([0.0])
     )
@@ -91,6 +90,4 @@ def test_minibatches():
     assert forest_metrics.over_minibatches(rows) == {"a/loss": 2.0, "a/ratio0": 1.0}
     rows.append({"a/loss": NAN, "a/ratio0": 1.0})
     assert np.isnan(forest_metrics.over_minibatches(rows)["a/loss"])
-    rows = [{"a/ratio0": 1.0}, {"a/ratio0": NAN}]
-    with pytest.raises(AssertionError):
-        assert np.isfinite(forest_metrics.over_minibatches(rows)["a/ratio0"]), types
+    assert forest_metrics.over_minibatches([{"a/ratio0": 1.0}, {"a/ratio0": np.inf}]) == {"a/ratio0": np.inf}
