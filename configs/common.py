@@ -76,6 +76,7 @@ def base_config() -> ConfigDict:
     c.train = ConfigDict()
     c.train.steps = 100  # iterations: rollout, credit, update
     c.train.prompts = 4  # B: problems per iteration
+    c.train.easy_first = False  # order each epoch by grade instead of at random
     c.train.group = 4  # G: samples per agent and problem
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.baseline = "mean"  # mean | leave_one_out | max | none

@@ -101,7 +101,7 @@ def write_summary(run) -> None:
 def finished(config, folder) -> dict:
     """Show and return the summary of a run that has done all its iterations; {} if there is more to do.
 
-    ValueError if the run was made with another config, or has done more iterations.
+    ValueError if the run was made with another config.
     """
     folder = pathlib.Path(folder)
     saved, summary = _read(folder / "config.json"), _read(folder / "summary.json")

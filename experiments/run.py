@@ -187,7 +187,7 @@ class Run:
             samples=1 if greedy else c.eval.samples,
             max_prompt_tokens=c.sampling.max_prompt_tokens,
             long_prompts=c.sampling.long_prompts,
-            items_per_batch=25,
+            items_per_batch=setup.EVAL_BATCH,
         )
 
     def evaluate_all(self, step: int, items=None) -> dict[str, float]:

@@ -22,6 +22,7 @@ from jaxmarl_llm.tasks.coding import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
 
 RANDOM_MODEL = "random-tiny"
+EVAL_BATCH = 25  # problems answered together in an evaluation; what is sampled depends on it
 STREAMS = ("adapters", "rollout", "eval", "random_model")
 
 
@@ -30,13 +31,18 @@ def stream(config, name: str) -> jax.Array:
     return jax.random.fold_in(jax.random.key(config.seed), STREAMS.index(name))
 
 
-def batch_ids(config, n_items: int, step: int) -> list[int]:
-    """Items of iteration ``step`` (from 0): seeded permutations one after another, the step is the cursor."""
-    size = config.train.prompts
+def batch_ids(config, items, step: int) -> list[int]:
+    """Items of iteration ``step`` (from 0): epochs of a seeded permutation, so the cursor is the step itself.
+
+    With ``train.easy_first`` an epoch goes from grade to grade, still at random within one.
+    """
+    size, n_items = config.train.prompts, len(items)
+    first, last = step * size, (step + 1) * size - 1
     order = []
-    for epoch in range(step * size // n_items, ((step + 1) * size - 1) // n_items + 1):
-        order += np.random.default_rng((config.seed, epoch)).permutation(n_items).tolist()
-    start = step * size - (step * size // n_items) * n_items
+    for epoch in range(first // n_items, last // n_items + 1):
+        ids = np.random.default_rng((config.seed, epoch)).permutation(n_items).tolist()
+        order += sorted(ids, key=lambda i: items[i].grade) if config.train.easy_first else ids
+    start = first % n_items
     return order[start : start + size]
 
 
@@ -66,7 +72,8 @@ def random_model(config) -> weights.LoadedModel:
     )  # fmt: skip
     dummy = jnp.zeros((1, 1), jnp.int32)
     shapes = jax.eval_shape(policy.init, jax.random.key(0), dummy, dummy)
-    random = np.random.default_rng((config.seed, STREAMS.index("random_model")))  # compiling init takes longer
+    # Not policy.init: compiling it takes seconds.
+    random = np.random.default_rng((config.seed, STREAMS.index("random_model")))
 
     def draw(path, leaf):
         if path[-1].key == "scale":

@@ -28,7 +28,7 @@ def iterate(run: Run, step: int) -> dict[str, float]:
             run.team,
             run.trainables(),
             run.task,
-            setup.batch_ids(config, len(run.task.items), step),
+            setup.batch_ids(config, run.task.items, step),
             run.key("rollout", step),
             params=setup.sampling_params(config),
             joint_mode=config.train.joint_mode,

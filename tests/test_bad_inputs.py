@@ -56,10 +56,10 @@ def as_if_started(folder, config):
     (dict(train__prompts_per_microbatch=2), r"train\.prompts_per_microbatch=2: must divide the 1 problems"),
     (dict(train__lr=float("nan")), r"train\.lr=nan: allowed is 0 to any larger number"),
     (dict(task__reward="no_such_module:reward"), r"reward 'no_such_module:reward': cannot import 'no_such_m"),
-    (dict(task__reward="smoke_runs:letters"), "module 'smoke_runs' has no 'letters'; it has .*'distinct_letters'"),
+    (dict(task__reward="smoke_runs:letters"), "'smoke_runs' has no 'letters'; it has .*'distinct_letters'"),
     (dict(task__source="strater"), "source is 'strater'; allowed: 'starter', 'humaneval' or the path"),
     (dict(task__eval_source="starter[50:]"), r"source 'starter\[50:\]', split 'held_out' holds no problems"),
-    (dict(sampling__max_prompt_tokens=100), "the prompt of agent 'aux' for starter/.* tokens, the limit is 100"),
+    (dict(sampling__max_prompt_tokens=100), "prompt of agent 'aux' for starter/.* tokens, the limit is 100"),
     (dict(sampling__max_prompt_tokens=2041),
      "max_prompt_tokens .* max_new_tokens = 2049 is more than the context of 'random-tiny', 2048 tokens"),
     (dict(team__targets=("q", "w")), "targets"),
@@ -144,7 +144,7 @@ def test_folder_that_cannot_hold_the_run(tmp_path, monkeypatch, unfinished):
         train.train(config, tmp_path / "file" / "run")
     assert (tmp_path / "file").read_text() == "results"
     monkeypatch.setattr(shutil, "disk_usage", lambda place: types.SimpleNamespace(free=10_000))
-    assert_refused(config, folder, "the disk of .*run is too full: 0.00 GB are free, the checkpoints need up to ")
+    assert_refused(config, folder, "the disk of .*run is too full: 0.00 GB are free, the checkpoints need up")
 
 
 def test_context_of_a_loaded_model(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxmarl_llm.executor import Executor, Report
-from jaxmarl_llm.tasks import CodingTask, Judgement, load_items
+from jaxmarl_llm.tasks import CodingTask, Judgement, code_prompts, load_items
 from jaxmarl_llm.tasks.code_data import load_humaneval, load_starter
 from jaxmarl_llm.tasks.code_items import CodingItem
 
@@ -78,12 +78,24 @@ def test_compat_reaches_the_reward():
 def test_prompts_of_a_team():
     prompts = CodingTask([ITEM], None, agents=("left", "right")).prompts(ITEM)
     assert list(prompts) == ["left", "right"]
-    helper, main = ("\n".join(m["content"] for m in messages) for messages in prompts.values())
-    assert [m["role"] for m in prompts["left"]] == ["system", "user"]
+    for messages in prompts.values():  # one worked example before the question
+        assert [m["role"] for m in messages] == ["system", "user", "assistant", "user"]
+        assert "code only" in messages[0]["content"] and "add_two" not in messages[1]["content"]
+    helper, main = (messages[-1]["content"] for messages in prompts.values())
     for text in (helper, main):
-        assert ITEM.prompt.strip() in text and "code only" in text and "{" not in text
-    assert "def aux(a, b):" in helper and "def add_two(a, b):\n    # your code" not in helper
-    assert "aux(a, b)" in main and "def aux" not in main and "def add_two(a, b):\n    # your code" in main
+        assert ITEM.prompt.strip() in text and "{" not in text
+    assert "def aux(a, b):" in helper and "aux(a, b)" not in helper.replace("def aux(a, b):", "")
+    assert "value = aux(a, b)" in main and "def aux" not in main and main.endswith("    return ")
+
+
+def test_worked_examples_earn_the_highest_reward():
+    """What the agents are shown must be what is asked of them."""
+    helper, main = code_prompts.ANSWERS[code_prompts.HELPER], code_prompts.ANSWERS[code_prompts.MAIN]
+    test = "def check(candidate):\n    assert candidate(10, 0.5) == 15.0\n"
+    item = CodingItem("t", code_prompts.EXAMPLE["problem"], "price_with_tax", test, ("price", "rate"))
+    task = CodingTask([item], Scripted(report("pass", 1, 1)))
+    (judgement,) = task.judge([item], {"aux": [helper], "main": [main]})
+    assert judgement.total == pytest.approx(4.0)
 
 
 def test_a_problem_with_braces_is_quoted_as_it_is():

@@ -143,6 +143,7 @@ def test_violations_are_reported(path, source, complaint):
     ("jaxmarl_llm/team.py", "import jax\nfrom jaxmarl_llm import policy, weights\nfrom .types import N"),
     ("jaxmarl_llm/tasks/coding.py", "from . import data\nfrom .judge import x\nfrom ..executor import y"),
     ("configs/coding.py", "import ml_collections\nfrom configs import common\nfrom . import common"),
+    ("experiments/train.py", "from configs import common"),
     ("experiments/train.py", "from jaxmarl_llm.systems import magrpo\nfrom experiments import evaluate"),
     ("jaxmarl_llm/policy.py", "from jaxmarl_llm import __version__"),
 ])

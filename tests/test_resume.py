@@ -6,6 +6,7 @@ So does one that found a NaN, up to there; and the number of workers changes not
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -104,6 +105,18 @@ def programs(compiled, monkeypatch):
     monkeypatch.setattr(update, "make_optimizer", cached)
     with smoke_runs.programs_kept(compiled):
         yield
+
+
+def test_finished_run_goes_on_to_more_steps(learning_run, tmp_path, programs):
+    """As if it had been asked for as many at once."""
+    config = smoke_runs.learning_config(train__steps=16)
+    shutil.copytree(learning_run.folder, tmp_path / "longer")
+    for folder in (tmp_path / "longer", tmp_path / "once"):
+        assert train.train(config, folder)["after"]["step"] == 16
+    longer, once = tmp_path / "longer", tmp_path / "once"
+    assert smoke_runs.rows(longer) == smoke_runs.rows(once)
+    assert smoke_runs.files(longer / "transcripts") == smoke_runs.files(once / "transcripts")
+    assert_same(smoke_runs.saved_state(longer, config), smoke_runs.saved_state(once, config))
 
 
 @pytest.fixture

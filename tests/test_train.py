@@ -11,13 +11,14 @@ from jaxmarl_llm import checkpoint, metrics, transcripts, weights
 
 pytestmark = pytest.mark.model  # for its tokenizer
 AGENTS = ("aux", "main")
+PARTS = ("structure", "syntax", "tests", "cooperation")
 PER_AGENT = (
     "advantage_spread", "zero_signal", "completion_length", "truncated", "loss", "grad_norm", "update_norm",
     "entropy", "clip_fraction", "approx_kl", "ratio0", "ratio0_max_deviation",
 )  # fmt: skip
 OF_TEAM = (
-    "train/return", "train/structure", "train/syntax", "train/tests", "train/cooperation", "tokens_per_s",
-    "seconds", "seconds/rollout", "seconds/sample", "seconds/score", "seconds/update", "memory/peak_rss_mb",
+    "train/return", *(f"train/{part}" for part in PARTS), "tokens_per_s", "seconds", "seconds/rollout",
+    "seconds/sample", "seconds/score", "seconds/update", "memory/peak_rss_mb",
 )  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def test_summary(smoke_run, learning_run):
     assert set(summary) == {"before", "after", "best", "seconds", "seed"}
     assert summary["seed"] == 0 and summary["seconds"] > 0
     for name in ("before", "after", "best"):
-        assert {"return", "return_greedy", "structure", "syntax", "tests", "cooperation"} <= set(summary[name])
+        assert {"return", "return_greedy", *PARTS} <= set(summary[name])
     summary = smoke_runs.summary(learning_run.folder)
     assert (summary["before"]["step"], summary["after"]["step"]) == (0, 14)
     assert 0 < summary["before"]["return"] < 100
@@ -102,9 +103,7 @@ def test_what_is_printed(smoke_run):
     assert any("2 x 2 x 2 = 8 completions" in line for line in lines[:first_step])
     table = lines[lines.index("2 iterations") + 1 :]
     assert table[0].split() == ["held-out,", "0..100", "before", "after", "gain"]
-    assert [line.split()[0] for line in table[2:9]] == [
-        "return", "structure", "syntax", "tests", "cooperation", "return_greedy", "pass@1",
-    ]  # fmt: skip
+    assert [line.split()[0] for line in table[2:9]] == ["return", *PARTS, "return_greedy", "pass@1"]
 
 
 def test_second_call_on_a_finished_run_only_shows_it(learning_run):
