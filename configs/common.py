@@ -73,6 +73,12 @@ def base_config() -> ConfigDict:
     c.sampling.min_p = 0.0  # keep tokens at least this times as likely as the likeliest; 0 keeps all
     c.sampling.max_prompt_tokens = 1024  # longest prompt, chat markup counted
     c.sampling.long_prompts = "error"  # error | truncate (on the left, with a warning)
+    _add_training(c)
+    return c
+
+
+def _add_training(c: ConfigDict) -> None:
+    """Sections of the training loop and of what it leaves behind."""
     c.train = ConfigDict()
     c.train.steps = 100  # iterations: rollout, credit, update
     c.train.prompts = 4  # B: problems per iteration
@@ -105,7 +111,6 @@ def base_config() -> ConfigDict:
     c.log.tensorboard = True  # event files in <workdir>/tensorboard
     c.log.wandb_project = ""  # also log to this W&B project, which needs the wandb extra; empty: no
     c.log.transcripts_every = 1  # iterations between transcript files; 0: none
-    return c
 
 
 CHOICES = {
@@ -161,15 +166,15 @@ def field(config: Mapping, path: str):
     return config
 
 
-def validate(config: ConfigDict) -> None:
+def validate(config: ConfigDict, name: str = "the config") -> None:
     """Check every field that can be checked without loading anything.
 
     Raises:
-      ValueError: one sentence per bad field with its value and what is allowed.
+      ValueError: one sentence per bad field with its value and what is allowed; it calls the config ``name``.
     """
     bad = _wrong_types(config, base_config()) or [*_outside(config), *_contradictions(config)]
     if bad:
-        raise ValueError("the config cannot be used:\n  " + "\n  ".join(bad))
+        raise ValueError(f"{name} cannot be used:\n  " + "\n  ".join(bad))
 
 
 def _wrong_types(config: Mapping, base: Mapping, prefix: str = "") -> list[str]:

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from absl import app, flags
+from absl import app, flags, logging
 
 # Raised by our own `raise` statements for input, disk and numbers; anything else is a bug.
 EXPECTED = (ValueError, OSError, ImportError, FloatingPointError)
@@ -40,7 +40,10 @@ def parse(argv: list[str]) -> list[str]:
         if flag == "config" and name.startswith("-") and not path.is_file():
             sys.exit(_complain(f"--config={path}: there is no such file"))
     try:
-        return flags.FLAGS(argv)
+        rest = flags.FLAGS(argv)
+        if flags.FLAGS["verbosity"].using_default_value:
+            logging.set_verbosity(logging.WARNING)  # libraries tell what they do at INFO
+        return rest
     except flags.Error as error:
         first = error
         while first.__context__ is not None:  # what a config file raised, before its traceback became text

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
+from configs import common
 from jaxmarl_llm import model_files, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
@@ -174,11 +175,13 @@ def build_optimizer(config):
 
 
 def load_run(workdir) -> config_dict.ConfigDict:
-    """The config of a run folder; ValueError if there is none."""
+    """The config of a run folder; ValueError if there is none, or one that this version cannot use."""
     path = pathlib.Path(workdir) / "config.json"
     if not path.is_file():
         raise ValueError(f"{path.parent} holds no run: config.json is missing")
-    return config_dict.ConfigDict(json.loads(path.read_text()))
+    config = config_dict.ConfigDict(json.loads(path.read_text()))
+    common.validate(config, str(path))
+    return config
 
 
 def new_workdir() -> str:

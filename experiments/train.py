@@ -6,7 +6,7 @@ Ctrl-C and SIGTERM save and stop.
 
 import time
 
-from absl import app, flags, logging
+from absl import app, flags
 from ml_collections import config_flags
 
 from configs import common
@@ -76,7 +76,6 @@ def main(argv):
     """Command line entry."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}")
-    logging.set_verbosity(logging.WARNING)
     train(_CONFIG.value, _WORKDIR.value or setup.new_workdir())
 
 

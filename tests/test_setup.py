@@ -10,7 +10,7 @@ import types
 import jax
 import pytest
 
-from configs import coding, common
+from configs import coding
 from experiments import setup
 from jaxmarl_llm.tasks import code_data
 
@@ -146,6 +146,8 @@ def test_run_folders(tmp_path):
         setup.load_run(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config(train__lr=0.25).to_dict()))
     read = setup.load_run(tmp_path)
-    common.validate(read)
     assert read.train.lr == 0.25
+    (tmp_path / "config.json").write_text(json.dumps({**read.to_dict(), "model": 3}))
+    with pytest.raises(ValueError, match=r"config.json cannot be used:\n  model=3: must be of type str"):
+        setup.load_run(tmp_path)
     assert setup.new_workdir().startswith("runs/2")

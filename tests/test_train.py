@@ -124,6 +124,7 @@ def test_evaluate_command_agrees_with_the_run(learning_run, tmp_path):
         learning_run.cache,
     )
     assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
     report, summary = json.loads(out.read_text()), smoke_runs.summary(learning_run.folder)
     assert report["step"] == 14 and report["problems"] == 2
     assert report["sampled"]["scores"]["return"]["mean"] == summary["after"]["return"]
