@@ -33,6 +33,7 @@ def get_config(arg=None):
 def laptop(config):
     """SmolLM2-135M on the starter problems, two CPU cores."""
     config.sampling.max_new_tokens = 48
+    config.sampling.stop = ("\n\n",)
     config.sampling.max_prompt_tokens = 512
     config.train.easy_first = True
     config.train.steps = 24

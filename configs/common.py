@@ -71,6 +71,7 @@ def base_config() -> ConfigDict:
     c.sampling.top_k = 0  # 0 keeps all
     c.sampling.top_p = 1.0  # keep the likeliest tokens that reach this probability; 1 keeps all
     c.sampling.min_p = 0.0  # keep tokens at least this times as likely as the likeliest; 0 keeps all
+    c.sampling.stop = ()  # texts that end a completion, e.g. ("\n\n",)
     c.sampling.max_prompt_tokens = 1024  # longest prompt, chat markup counted
     c.sampling.long_prompts = "error"  # error | truncate (on the left, with a warning)
     _add_training(c)

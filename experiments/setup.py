@@ -115,6 +115,7 @@ def build_team(config) -> team_lib.Team:
         alpha=c.alpha,
         targets=tuple(c.targets),
         keep_reference=config.train.kl_coef > 0,
+        stop=tuple(config.sampling.stop),
     )
 
 

@@ -83,6 +83,17 @@ def _row_keys(key, agents: int, rows: int):
     return jax.vmap(lambda k: fold(k, jnp.arange(rows)))(fold(key, jnp.arange(agents)))
 
 
+def _ended(tokens_NRL, t, stops: tuple[tuple[int, ...], ...]):
+    """Rows (N, R) whose tokens up to and including column t end with one of the sequences."""
+    ended_NR = jnp.zeros(tokens_NRL.shape[:2], bool)
+    for length in sorted({len(stop) for stop in stops}):
+        stops_ML = jnp.array([stop for stop in stops if len(stop) == length], jnp.int32)
+        last_NRL = jax.lax.dynamic_slice_in_dim(tokens_NRL, jnp.maximum(t - length + 1, 0), length, axis=2)
+        hit_NRM = (last_NRL[:, :, None] == stops_ML[None, None]).all(-1)
+        ended_NR |= hit_NRM.any(-1) & (t >= length - 1)
+    return ended_NR
+
+
 @functools.partial(jax.jit, static_argnames=("stack", "samples", "params"))
 def generate(
     stack, base, trainable, prompts_NBP, lengths_NB, key, *, samples: int, params: SamplingParams
@@ -104,7 +115,8 @@ def generate(
     n_agents, n_prompts, _ = prompts_NBP.shape
     rows, limit = n_prompts * samples, params.max_new_tokens
     variables, axes = stack.bind(base, trainable)
-    eos, keys_NR = jnp.array(stack.eos_ids, jnp.int32), _row_keys(key, n_agents, rows)
+    stops = (*((eos,) for eos in stack.eos_ids), *(s for s in stack.stops if len(s) <= limit))
+    keys_NR = _row_keys(key, n_agents, rows)
     vmap = functools.partial(jax.vmap, out_axes=(0, CACHE_AXES))
     prefill = vmap(functools.partial(_prefill, stack, samples, limit), in_axes=(axes, 0, 0))
     forward = vmap(functools.partial(_forward, stack), in_axes=(axes, 0, 0, CACHE_AXES))
@@ -112,11 +124,12 @@ def generate(
     def speak(drawn: Samples, logits_NRV, t) -> Samples:
         keys = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(0, None)), in_axes=(0, None))(keys_NR, t)
         tokens_NR, logprobs_NR = jax.vmap(functools.partial(draw, params=params))(keys, logits_NRV)
+        tokens_NRL = drawn.tokens_NRL.at[:, :, t].set(tokens_NR)
         return Samples(
-            drawn.tokens_NRL.at[:, :, t].set(tokens_NR),
+            tokens_NRL,
             jnp.where(drawn.finished_NR, drawn.lengths_NR, t + 1),
             drawn.logprobs_NRL.at[:, :, t].set(logprobs_NR),
-            drawn.finished_NR | jnp.isin(tokens_NR, eos),
+            drawn.finished_NR | _ended(tokens_NRL, t, stops),
         )
 
     def step(carry):

@@ -28,6 +28,7 @@ class Stack:
       eos_ids: every token id that ends a completion.
       mode: one of `MODES`.
       adapter_scale: alpha / rank in ``adapters`` mode.
+      stops: sequences of token ids that end a completion as an EOS does.
     """
 
     agents: tuple[str, ...]
@@ -35,6 +36,7 @@ class Stack:
     eos_ids: tuple[int, ...]
     mode: str
     adapter_scale: float = 1.0
+    stops: tuple[tuple[int, ...], ...] = ()
 
     def bind(self, base: Any, trainable: Any) -> tuple[dict, Any]:
         """Linen variables for ``policy.apply`` and their ``vmap`` axes over the agents."""
@@ -106,6 +108,7 @@ def build(
     alpha: float = 32.0,
     targets: tuple[str, ...] = adapters.TARGETS,
     keep_reference: bool = False,
+    stop: tuple[str, ...] = (),
 ) -> Team:
     """Group agents by model and give them parameters.
 
@@ -116,6 +119,7 @@ def build(
       mode: one of `MODES`, for every agent.
       rank, alpha, targets: see `adapters.init`; the addition is scaled by alpha / rank.
       keep_reference: in ``full`` mode, hold the initial parameters too, for a KL term.
+      stop: texts that end a completion as an EOS does; their tokens count and are trained.
 
     Raises:
       ValueError: for an unknown mode, an empty team, and an unknown model or one without a tokenizer.
@@ -143,6 +147,7 @@ def build(
             trainable = _copies(base, len(agents))
             base = base if keep_reference else None
         eos_ids = tuple(model.tokenizer.eos_ids)
-        stack = Stack(tuple(agents), model.policy, eos_ids, mode, scale)
+        stops = model.tokenizer.stop_sequences(stop) if stop else ()
+        stack = Stack(tuple(agents), model.policy, eos_ids, mode, scale, stops)
         members.append(Member(stack, base, trainable, model.tokenizer, name))
     return Team(tuple(members))

@@ -59,6 +59,19 @@ class Tokenizer:
         ids = [int(i) for i in ids]
         return self.hf.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
+    def stop_sequences(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """Id sequences that end a completion: single tokens that contain a text, and its ids after a word."""
+        pieces = self.hf.batch_decode([[i] for i in range(self.vocab_size)])
+        found = [(i,) for i, piece in enumerate(pieces) if any(text in piece for text in texts)]
+        word = self.encode("x")
+        for text in texts:
+            ids = self.encode("x" + text + "x")
+            inner = tuple(ids[len(word) : -len(word)])
+            if not text or ids[: len(word)] != word or self.decode(inner) != text:
+                raise ValueError(f"stop text {text!r} has no ids of its own between words")
+            found.append(inner)
+        return tuple(dict.fromkeys(found))
+
     def decode_completions(self, tokens_RL, lengths_R) -> list[str]:
         """Texts of R rows, each cut to its length in tokens (an ending token counts and is not shown)."""
         tokens_RL, lengths_R = np.asarray(tokens_RL), np.asarray(lengths_R)

@@ -1,5 +1,7 @@
 """Sampling against forward passes without a cache, and against NumPy."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -199,3 +201,26 @@ def test_a_certain_token_is_always_drawn():
 def test_bad_parameters_are_named(name, value):
     with pytest.raises(ValueError, match=rf"sampling\.{name}={value} must be"):
         SamplingParams(**{"max_new_tokens": 4, name: value})
+
+
+def test_a_stop_sequence_ends_a_row_like_an_eos():
+    """Rows are those of a run without it, up to and including the sequence's first occurrence."""
+    free, prompts = tiny.stack(eos_ids=()), sampling.pad_prompts([[5, 6, 7]])
+    tokens, lengths = (np.stack([x, x]) for x in prompts)
+    lora = tiny.lora(noise=0.5)
+
+    def run(stack):
+        inputs = (stack, tiny.params(0), lora, tokens, lengths, jax.random.key(3))
+        drawn = sampling.generate(*inputs, samples=4, params=SamplingParams(8))
+        return jax.device_get(drawn)
+
+    plain = run(free)
+    stop = tuple(plain.tokens_NRL[1, 2, 3:5].tolist())
+    cut = run(dataclasses.replace(free, stops=(stop, (10**6,))))
+    for n, r in np.ndindex(2, 4):
+        row = plain.tokens_NRL[n, r].tolist()
+        ends = [t + 2 for t in range(7) if tuple(row[t : t + 2]) == stop]
+        length = ends[0] if ends else 8
+        assert cut.lengths_NR[n, r] == length and cut.finished_NR[n, r] == bool(ends)
+        assert cut.tokens_NRL[n, r, :length].tolist() == row[:length]
+    assert cut.lengths_NR[1, 2] <= 5

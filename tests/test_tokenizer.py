@@ -73,6 +73,20 @@ def test_chat_template_and_ending_ids(default):
 
 
 @pytest.mark.model
+def test_stop_sequences_of_a_blank_line(default):
+    """A blank line is two tokens after a word, and part of one before an indented line."""
+    found = default.stop_sequences(("\n\n",))
+    newline = default.encode("a\nb")[1]
+    assert (newline, newline) in found and default.encode("a\n\nb")[1:3] == [newline, newline]
+    singles = {ids[0] for ids in found if len(ids) == 1}
+    for i in range(default.vocab_size):
+        piece = default.hf.decode([i], clean_up_tokenization_spaces=False)
+        assert (i in singles) == ("\n\n" in piece)
+    with pytest.raises(ValueError, match="stop text 'y' has no ids of its own"):
+        default.stop_sequences(("y",))
+
+
+@pytest.mark.model
 def test_completions_are_cut_by_length_not_by_padding(default):
     ids = default.encode("print(1)")
     end, pad = default.eos_ids[0], default.pad_id
