@@ -7,11 +7,10 @@ Command: python -m experiments.export --workdir=runs/x --agent=main --out=models
 
 import pathlib
 
-import jax
 from absl import app, flags
 
 from experiments import cli, evaluate, setup
-from jaxmarl_llm import checkpoint, peft, run_checks, weights
+from jaxmarl_llm import agent_axis, checkpoint, peft, run_checks, weights
 
 FORMATS = ("merged", "adapter")
 
@@ -64,7 +63,7 @@ def _save_merged(member, agent: str, out: pathlib.Path) -> None:
 
 def _save_adapter(member, agent: str, out: pathlib.Path, rank: int) -> None:
     stack = member.stack
-    own = jax.tree.map(lambda x: x[stack.agents.index(agent)], member.trainable)
+    own = agent_axis.take(member.trainable, stack.agents.index(agent))
     alpha = stack.adapter_scale * rank
     peft.save_adapter(out, member.model_name, stack.policy.config, own, rank, alpha)
 
