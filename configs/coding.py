@@ -36,13 +36,13 @@ def laptop(config):
     config.sampling.stop = ("\n\n",)
     config.sampling.max_prompt_tokens = 512
     config.train.easy_first = True
-    config.train.steps = 24
+    config.train.steps = 28
     config.train.prompts = 4
     config.train.group = 8
     config.train.joint_mode = "cross"
     config.train.lr = 4e-4
     config.train.warmup = 2
-    config.eval.every = 8
+    config.eval.every = 14
     config.eval.problems = 12
     config.save.every = 5
 

@@ -38,11 +38,11 @@ class Samples:
 
 
 def bucket(length: int) -> int:
-    """Smallest padded prompt length >= ``length``: multiples of 32 up to 256, then of 256.
+    """Smallest padded prompt length >= ``length``: multiples of 32 up to 512, then of 256.
 
     Every width is one compilation.
     """
-    step = BUCKET if length <= 8 * BUCKET else 8 * BUCKET
+    step = BUCKET if length <= 16 * BUCKET else 8 * BUCKET
     return max(step, -(-length // step) * step)
 
 

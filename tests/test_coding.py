@@ -78,8 +78,8 @@ def test_compat_reaches_the_reward():
 def test_prompts_of_a_team():
     prompts = CodingTask([ITEM], None, agents=("left", "right")).prompts(ITEM)
     assert list(prompts) == ["left", "right"]
-    for messages in prompts.values():  # one worked example before the question
-        assert [m["role"] for m in messages] == ["system", "user", "assistant", "user"]
+    for messages in prompts.values():  # two worked examples before the question
+        assert [m["role"] for m in messages] == ["system", *["user", "assistant"] * 2, "user"]
         assert "code only" in messages[0]["content"] and "add_two" not in messages[1]["content"]
     helper, main = (messages[-1]["content"] for messages in prompts.values())
     for text in (helper, main):
@@ -88,14 +88,26 @@ def test_prompts_of_a_team():
     assert "value = aux(a, b)" in main and "def aux" not in main and main.endswith("    return ")
 
 
-def test_worked_examples_earn_the_highest_reward():
+@pytest.mark.parametrize("example, test", [
+    (code_prompts.EXAMPLES[0], "assert candidate('red blue') == 'blue'"),
+    (code_prompts.EXAMPLES[1], "assert candidate(10, 0.5) == 15.0"),
+])  # fmt: skip
+def test_worked_examples_are_right_and_earn_the_highest_reward(example, test, executor):
     """What the agents are shown must be what is asked of them."""
-    helper, main = code_prompts.ANSWERS[code_prompts.HELPER], code_prompts.ANSWERS[code_prompts.MAIN]
-    test = "def check(candidate):\n    assert candidate(10, 0.5) == 15.0\n"
-    item = CodingItem("t", code_prompts.EXAMPLE["problem"], "price_with_tax", test, ("price", "rate"))
-    task = CodingTask([item], Scripted(report("pass", 1, 1)))
-    (judgement,) = task.judge([item], {"aux": [helper], "main": [main]})
+    test = f"def check(candidate):\n    {test}\n"
+    item = CodingItem("t", example.problem, example.entry_point, test, tuple(example.params.split(", ")))
+    helper, main, solo = (
+        example.answers[t] for t in (code_prompts.HELPER, code_prompts.MAIN, code_prompts.SOLO)
+    )
+    (judgement,) = CodingTask([item], executor).judge([item], {"aux": [helper], "main": [main]})
     assert judgement.total == pytest.approx(4.0)
+    (judgement,) = CodingTask([item], executor, agents=("solo",)).judge([item], {"solo": [solo]})
+    assert judgement.total == pytest.approx(2.1)
+
+
+def test_worked_examples_are_in_no_data_set():
+    names = {item.entry_point for item in [*load_starter(), *load_humaneval()]}
+    assert not names & {example.entry_point for example in code_prompts.EXAMPLES}
 
 
 def test_a_problem_with_braces_is_quoted_as_it_is():

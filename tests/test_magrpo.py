@@ -115,6 +115,13 @@ def test_collate_keeps_every_turn():
     assert seen == set(range(8))
 
 
+def test_collate_is_as_wide_as_the_longest_completion_needs():
+    step = magrpo.LENGTH_STEP
+    widths = {limit: magrpo.collate(CROSS, np.zeros(8), tiny.stack(), limit).tokens_NRL.shape[2]
+              for limit in (step - 1, step, 4 * step)}  # fmt: skip
+    assert widths == {step - 1: step - 1, step: step, 4 * step: step}  # the longest has 3 tokens
+
+
 def test_collate_takes_the_stacks_own_agents_and_pads_with_what_it_is_told():
     batch = magrpo.collate(CROSS, np.zeros(8), tiny.stack(("b",)), max_new_tokens=4, pad_id=9)
     assert batch.tokens_NRL.shape == (1, 4, 4)

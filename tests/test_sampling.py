@@ -132,8 +132,8 @@ def test_one_compilation_per_bucket_of_prompt_lengths():
 
 def test_buckets():
     step = sampling.BUCKET
-    assert [sampling.bucket(n) for n in (1, step, step + 1, 8 * step)] == [step, step, 2 * step, 8 * step]
-    assert [sampling.bucket(n) for n in (8 * step + 1, 16 * step)] == [16 * step, 16 * step]
+    assert [sampling.bucket(n) for n in (1, step, step + 1, 16 * step)] == [step, step, 2 * step, 16 * step]
+    assert [sampling.bucket(n) for n in (16 * step + 1, 24 * step)] == [24 * step, 24 * step]
 
 
 def test_prompts_are_padded_on_the_left():

@@ -24,6 +24,7 @@ from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import Batch
 
 Protocol = Simultaneous
+LENGTH_STEP = 16  # tokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,20 +76,23 @@ def collate(
 ) -> Batch:
     """The turns of one stack's agents as arrays; row b * G + g of agent n is sample g of its b-th request.
 
-    Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them.
+    Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. The completions are
+    as wide as the longest needs, in steps of `LENGTH_STEP` (a width is a compilation) up to the limit.
     """
     per_agent = [[t for t in forest.turns if t.agent == agent] for agent in stack.agents]
     prompts = [[t.prompt for t in turns if t.sample == 0] for turns in per_agent]
     width = bucket(max(len(p) for agent in prompts for p in agent))
     prompts_NBP, lengths_NB = zip(*(pad_prompts(p, width) for p in prompts), strict=True)
-    shape = (len(stack.agents), len(per_agent[0]), max_new_tokens)
+    longest = max(len(turn.completion) for turns in per_agent for turn in turns)
+    length = min(max_new_tokens, -(-longest // LENGTH_STEP) * LENGTH_STEP)
+    shape = (len(stack.agents), len(per_agent[0]), length)
     tokens_NRL, logprobs_NRL = np.full(shape, pad_id, np.int32), np.zeros(shape, np.float32)
     lengths_NR, advantages_NR = np.zeros(shape[:2], np.int32), np.zeros(shape[:2], np.float32)
     for n, turns in enumerate(per_agent):
         for r, turn in enumerate(turns):
-            length = len(turn.completion)
-            tokens_NRL[n, r, :length], logprobs_NRL[n, r, :length] = turn.completion, turn.logprobs
-            lengths_NR[n, r], advantages_NR[n, r] = length, advantages_R[turn.id]
+            end = len(turn.completion)
+            tokens_NRL[n, r, :end], logprobs_NRL[n, r, :end] = turn.completion, turn.logprobs
+            lengths_NR[n, r], advantages_NR[n, r] = end, advantages_R[turn.id]
     arrays = (
         np.stack(prompts_NBP),
         np.stack(lengths_NB),
