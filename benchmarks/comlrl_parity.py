@@ -22,7 +22,7 @@ import numpy as np
 
 from jaxmarl_llm import comlrl_compat, hf, model_files, update, weights
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.sampling import pad_prompts
+from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.team import Stack
 
 TOLERANCE = 1e-4

@@ -35,15 +35,30 @@ class Cache:
         """Turn the current block into a prefix shared by ``samples`` rows each.
 
         ``slots`` is the room for new tokens of each row; None means the next call brings them all at once.
+        A prefix that is there already is repeated for every row and becomes part of the new one.
         """
-        if self.prefix is not None:
-            raise ValueError("this cache was fanned out already")
+        whole = self._whole()
         if slots is None:
-            return Cache(recent=None, index=jnp.int32(0), prefix=self.recent)
+            return Cache(recent=None, index=jnp.int32(0), prefix=whole)
         n_layers, rows, _, heads, width = self.recent.k_YBSKH.shape
         zeros = jnp.zeros((n_layers, rows * samples, slots, heads, width), self.recent.k_YBSKH.dtype)
         free = Block(zeros, zeros, jnp.full((rows * samples, slots), -1, jnp.int32))
-        return Cache(recent=free, index=jnp.int32(0), prefix=self.recent)
+        return Cache(recent=free, index=jnp.int32(0), prefix=whole)
+
+    def _whole(self) -> Block:
+        """Prefix and recent block as one."""
+        if self.prefix is None:
+            return self.recent
+        shares = self.recent.positions_BS.shape[0] // self.prefix.positions_BS.shape[0]
+
+        def join(before, after, axis):
+            return jnp.concatenate([jnp.repeat(before, shares, axis - 1), after], axis)
+
+        return Block(
+            join(self.prefix.k_YBSKH, self.recent.k_YBSKH, 2),
+            join(self.prefix.v_YBSKH, self.recent.v_YBSKH, 2),
+            join(self.prefix.positions_BS, self.recent.positions_BS, 1),
+        )
 
 
 def visibility(positions_BL, cache: Cache):

@@ -12,8 +12,8 @@ import numpy as np
 from jaxmarl_llm import records, rollout
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import SpeakRequest
+from jaxmarl_llm.prompts import bucket
 from jaxmarl_llm.protocols import Simultaneous
-from jaxmarl_llm.sampling import bucket
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.transcripts import JointAction
 

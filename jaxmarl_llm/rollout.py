@@ -13,6 +13,7 @@ from jaxmarl_llm import sampling
 from jaxmarl_llm.bridge import Bridge
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import Forest, Joint, SpeakRequest, Turn, joint_samples
+from jaxmarl_llm.prompts import pad_team
 from jaxmarl_llm.protocols import Episode, Protocol
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.team import Member, Team
@@ -50,12 +51,9 @@ def _speak(member: Member, trainable, requests: Sequence[Numbered], key, params)
             f"agents {member.stack.agents} must be asked equally often, with the same number of samples"
         )
     samples = samples.pop()
-    width = sampling.bucket(max(len(ids) for *_, ids in requests))
-    padded = [sampling.pad_prompts([ids for *_, ids in rows], width) for rows in by_agent.values()]
-    prompts_NBP, lengths_NB = (np.stack(arrays) for arrays in zip(*padded, strict=True))
-    drawn = sampling.generate(
-        member.stack, member.base, trainable, prompts_NBP, lengths_NB, key, samples=samples, params=params
-    )
+    prompts_NBP, lengths_NB, shared = pad_team([[ids for *_, ids in rows] for rows in by_agent.values()])
+    inputs = (member.stack, member.base, trainable, prompts_NBP, lengths_NB, key)
+    drawn = sampling.generate(*inputs, samples=samples, params=params, shared=shared)
     drawn = jax.device_get(drawn)
     turns = []
     for n, (agent, rows) in enumerate(by_agent.items()):

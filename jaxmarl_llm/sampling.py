@@ -8,13 +8,12 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from jaxmarl_llm.cache import Cache
 from jaxmarl_llm.choice import SamplingParams, draw
+from jaxmarl_llm.prompts import Shared, read_prompts, read_shared
 
-BUCKET = 32
 # The write index stays one scalar for all agents: batched, the cache update would become a scatter.
 CACHE_AXES = Cache(recent=0, index=None, prefix=0)
 
@@ -37,37 +36,11 @@ class Samples:
     finished_NR: jax.Array
 
 
-def bucket(length: int) -> int:
-    """Smallest padded prompt length >= ``length``: multiples of 32 up to 512, then of 256.
-
-    Every width is one compilation.
-    """
-    step = BUCKET if length <= 16 * BUCKET else 8 * BUCKET
-    return max(step, -(-length // step) * step)
-
-
-def pad_prompts(prompts: list[list[int]], width: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Left-pad token lists to one bucketed width: tokens (B, P) int32 and lengths (B,) int32."""
-    lengths = np.array([len(p) for p in prompts], np.int32)
-    if lengths.min() < 1:
-        raise ValueError(f"prompt {int(lengths.argmin())} is empty")
-    width = width or bucket(int(lengths.max()))
-    tokens_BP = np.zeros((len(prompts), width), np.int32)
-    for row, prompt in enumerate(prompts):
-        tokens_BP[row, width - len(prompt) :] = prompt
-    return tokens_BP, lengths
-
-
-def prompt_positions(lengths_B: jax.Array, width: int) -> jax.Array:
-    """Positions (B, P) of left-padded prompts: 0 at the first real token, negative on padding."""
-    return jnp.arange(width)[None, :] - (width - lengths_B)[:, None]
-
-
-def _prefill(stack, samples: int, slots: int, variables, tokens_BP, lengths_B):
+def _prefill(stack, samples: int, slots: int, variables, tokens_BP, lengths_B, shared: Shared | None):
     """Logits of the first token, (R, V), and a cache with ``slots`` free slots per row, prompts shared."""
-    positions_BP = prompt_positions(lengths_B, tokens_BP.shape[1])
-    hidden, cache = stack.policy.apply(variables, tokens_BP, positions_BP, method="hidden")
-    logits_BV = stack.policy.apply(variables, hidden[:, -1], method="logits")
+    block = shared and read_shared(stack.policy, variables, shared.tokens_NC, shared.lengths_N)
+    hidden_BD, cache = read_prompts(stack.policy, variables, tokens_BP, lengths_B, block)
+    logits_BV = stack.policy.apply(variables, hidden_BD, method="logits")
     return jnp.repeat(logits_BV, samples, axis=0), cache.fan_out(samples, slots)
 
 
@@ -96,7 +69,16 @@ def _ended(tokens_NRL, t, stops: tuple[tuple[int, ...], ...]):
 
 @functools.partial(jax.jit, static_argnames=("stack", "samples", "params"))
 def generate(
-    stack, base, trainable, prompts_NBP, lengths_NB, key, *, samples: int, params: SamplingParams
+    stack,
+    base,
+    trainable,
+    prompts_NBP,
+    lengths_NB,
+    key,
+    *,
+    samples: int,
+    params: SamplingParams,
+    shared: Shared | None = None,
 ) -> Samples:
     """Draw ``samples`` completions for every prompt of every agent of a stack.
 
@@ -108,6 +90,7 @@ def generate(
         device count matter.
       samples: G.
       params: how to draw.
+      shared: what stands before ``prompts_NBP`` in every prompt of an agent, if anything.
 
     Returns:
       `Samples` with R = B * G rows per agent.
@@ -118,7 +101,7 @@ def generate(
     stops = (*((eos,) for eos in stack.eos_ids), *(s for s in stack.stops if len(s) <= limit))
     keys_NR = _row_keys(key, n_agents, rows)
     vmap = functools.partial(jax.vmap, out_axes=(0, CACHE_AXES))
-    prefill = vmap(functools.partial(_prefill, stack, samples, limit), in_axes=(axes, 0, 0))
+    prefill = vmap(functools.partial(_prefill, stack, samples, limit), in_axes=(axes, 0, 0, 0))
     forward = vmap(functools.partial(_forward, stack), in_axes=(axes, 0, 0, CACHE_AXES))
 
     def speak(drawn: Samples, logits_NRV, t) -> Samples:
@@ -134,14 +117,15 @@ def generate(
 
     def step(carry):
         t, drawn, cache = carry
-        positions_NR = jnp.repeat(lengths_NB, samples, axis=1) + t - 1
+        positions_NR = jnp.repeat(whole_NB, samples, axis=1) + t - 1
         logits_NRV, cache = forward(variables, drawn.tokens_NRL[:, :, t - 1], positions_NR, cache)
         return t + 1, speak(drawn, logits_NRV, t), cache
 
     def unfinished(carry):
         return (carry[0] < limit) & ~carry[1].finished_NR.all()
 
-    logits_NRV, cache = prefill(variables, prompts_NBP, lengths_NB)
+    whole_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
+    logits_NRV, cache = prefill(variables, prompts_NBP, lengths_NB, shared)
     blank_NRL = jnp.zeros((n_agents, rows, limit), jnp.int32)
     blank_NR = blank_NRL[:, :, 0]
     drawn = Samples(blank_NRL, blank_NR, blank_NRL.astype(jnp.float32), blank_NR.astype(bool))

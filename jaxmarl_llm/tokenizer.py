@@ -67,7 +67,7 @@ class Tokenizer:
         for text in texts:
             ids = self.encode("x" + text + "x")
             inner = tuple(ids[len(word) : -len(word)])
-            if not text or ids[: len(word)] != word or self.decode(inner) != text:
+            if not text or ids[: len(word)] != word or self.hf.decode(list(inner)) != text:
                 raise ValueError(f"stop text {text!r} has no ids of its own between words")
             found.append(inner)
         return tuple(dict.fromkeys(found))

@@ -58,7 +58,7 @@ def as_if_started(folder, config):
     (dict(task__reward="no_such_module:reward"), r"reward 'no_such_module:reward': cannot import 'no_such_m"),
     (dict(task__reward="smoke_runs:letters"), "'smoke_runs' has no 'letters'; it has .*'distinct_letters'"),
     (dict(task__source="strater"), "source is 'strater'; allowed: 'starter', 'humaneval' or the path"),
-    (dict(task__eval_source="starter[500:]"), r"source 'starter\[500:\]', split 'held_out' holds no problems"),
+    (dict(task__eval_source="starter[500:]"), r"source 'starter\[500:\]', split 'held_out' holds no prob"),
     (dict(sampling__max_prompt_tokens=100), "prompt of agent 'aux' for starter/.* tokens, the limit is 100"),
     (dict(sampling__max_prompt_tokens=2041),
      "max_prompt_tokens .* max_new_tokens = 2049 is more than the context of 'random-tiny', 2048 tokens"),

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxmarl_llm.executor import Executor, Report
-from jaxmarl_llm.tasks import CodingTask, Judgement, code_prompts, load_items
+from jaxmarl_llm.tasks import CodingTask, Judgement, code_prompts
 from jaxmarl_llm.tasks.code_data import load_humaneval, load_starter
 from jaxmarl_llm.tasks.code_items import CodingItem
 
@@ -78,8 +78,8 @@ def test_compat_reaches_the_reward():
 def test_prompts_of_a_team():
     prompts = CodingTask([ITEM], None, agents=("left", "right")).prompts(ITEM)
     assert list(prompts) == ["left", "right"]
-    for messages in prompts.values():  # two worked examples before the question
-        assert [m["role"] for m in messages] == ["system", *["user", "assistant"] * 2, "user"]
+    for messages in prompts.values():  # one worked example before the question
+        assert [m["role"] for m in messages] == ["system", "user", "assistant", "user"]
         assert "code only" in messages[0]["content"] and "add_two" not in messages[1]["content"]
     helper, main = (messages[-1]["content"] for messages in prompts.values())
     for text in (helper, main):
@@ -88,26 +88,14 @@ def test_prompts_of_a_team():
     assert "value = aux(a, b)" in main and "def aux" not in main and main.endswith("    return ")
 
 
-@pytest.mark.parametrize("example, test", [
-    (code_prompts.EXAMPLES[0], "assert candidate('red blue') == 'blue'"),
-    (code_prompts.EXAMPLES[1], "assert candidate(10, 0.5) == 15.0"),
-])  # fmt: skip
-def test_worked_examples_are_right_and_earn_the_highest_reward(example, test, executor):
+def test_worked_examples_earn_the_highest_reward():
     """What the agents are shown must be what is asked of them."""
-    test = f"def check(candidate):\n    {test}\n"
-    item = CodingItem("t", example.problem, example.entry_point, test, tuple(example.params.split(", ")))
-    helper, main, solo = (
-        example.answers[t] for t in (code_prompts.HELPER, code_prompts.MAIN, code_prompts.SOLO)
-    )
-    (judgement,) = CodingTask([item], executor).judge([item], {"aux": [helper], "main": [main]})
+    helper, main = code_prompts.ANSWERS[code_prompts.HELPER], code_prompts.ANSWERS[code_prompts.MAIN]
+    test = "def check(candidate):\n    assert candidate(10, 0.5) == 15.0\n"
+    item = CodingItem("t", code_prompts.EXAMPLE["problem"], "bill_with_tip", test, ("bill", "rate"))
+    task = CodingTask([item], Scripted(report("pass", 1, 1)))
+    (judgement,) = task.judge([item], {"aux": [helper], "main": [main]})
     assert judgement.total == pytest.approx(4.0)
-    (judgement,) = CodingTask([item], executor, agents=("solo",)).judge([item], {"solo": [solo]})
-    assert judgement.total == pytest.approx(2.1)
-
-
-def test_worked_examples_are_in_no_data_set():
-    names = {item.entry_point for item in [*load_starter(), *load_humaneval()]}
-    assert not names & {example.entry_point for example in code_prompts.EXAMPLES}
 
 
 def test_a_problem_with_braces_is_quoted_as_it_is():
@@ -178,7 +166,7 @@ def test_humaneval_solutions_earn_everything_alone(executor):
 
 
 def test_the_real_executor_on_good_and_bad_answers(executor):
-    (item,) = load_items("starter[:1]")  # the sum plus one
+    (item,) = (i for i in load_starter() if i.entry_point == "sum_plus_one")
     helper = "def aux(numbers):\n    return sum(numbers)"
     mains = [
         "def sum_plus_one(numbers):\n    total = aux(numbers)\n    return total + 1",

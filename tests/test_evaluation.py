@@ -10,6 +10,7 @@ from scripted_team import CountingTask, tiny_team
 
 from jaxmarl_llm import choice, evaluation, sampling
 from jaxmarl_llm.evaluation import Evaluation
+from jaxmarl_llm.prompts import bucket
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 WORDS = (3, 70, 5, 3, 8)  # prompt lengths: only p1 needs the wider bucket
@@ -110,7 +111,7 @@ def test_batches_by_hand():
 
 
 def test_greedy_results_do_not_depend_on_the_batches():
-    assert sampling.bucket(71) > sampling.bucket(9)
+    assert bucket(71) > bucket(9)
     task, split = CountingTask(WORDS), CountingTask(WORDS)
     whole = evaluate(task)
     before = sampling.generate._cache_size()

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxmarl_llm import credit, sampling
+from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples
+from jaxmarl_llm.prompts import bucket
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from tests import tiny
@@ -97,7 +98,7 @@ def test_collate_keeps_every_turn():
     advantages_R = np.arange(8) - 3.5
     batch = magrpo.collate(CROSS, advantages_R, tiny.stack(), max_new_tokens=5)
     assert batch.tokens_NRL.shape == (2, 4, 5) and batch.prompts_NBP.shape[:2] == (2, 2)
-    assert batch.prompts_NBP.shape[2] == sampling.bucket(3)
+    assert batch.prompts_NBP.shape[2] == bucket(3)
     seen = set()
     for n, agent in enumerate(tiny.AGENTS):
         for b in range(2):

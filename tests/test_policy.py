@@ -120,13 +120,6 @@ def test_adapters_add_a_low_rank_product(tiny):
     np.testing.assert_allclose(with_lora, policy.apply(merged, tokens_BL, positions_BL)[0], atol=1e-4)
 
 
-def test_a_cache_is_fanned_out_once(tiny):
-    policy, params, tokens_BL, positions_BL = tiny
-    _, cache = policy.apply(params, tokens_BL, positions_BL)
-    with pytest.raises(ValueError, match="already"):
-        cache.fan_out(2, 4).fan_out(2, 4)
-
-
 @pytest.mark.parametrize(
     "change, message",
     [

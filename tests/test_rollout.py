@@ -12,6 +12,7 @@ import pytest
 from jaxmarl_llm import rollout, sampling, team
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import SpeakRequest
+from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.protocols import Simultaneous
 from tests import tiny
 
@@ -57,7 +58,7 @@ def test_turns_are_numbered_in_the_order_of_the_requests():
 def test_turns_hold_what_the_sampler_drew():
     forest, (member,) = run(tiny.Task(total)), built().members
     prompts = [[forest.turns[i].prompt.tolist() for i in ids] for ids in ((0, 4), (2, 6))]
-    padded = [sampling.pad_prompts(p) for p in prompts]
+    padded = [pad_prompts(p) for p in prompts]
     tokens, lengths = (np.stack(arrays) for arrays in zip(*padded, strict=True))
     key = jax.random.fold_in(jax.random.fold_in(KEY, 0), 0)
     drawn = sampling.generate(

@@ -9,6 +9,7 @@ import pytest
 
 from jaxmarl_llm import choice, sampling
 from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.prompts import BUCKET, pad_prompts
 from tests import tiny
 
 PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]
@@ -19,7 +20,7 @@ MIXED = SamplingParams(6, temperature=0.7, top_k=20, top_p=0.85, min_p=0.02)
 
 def generate(prompts=PROMPTS, samples=3, params=MIXED, agents=2, eos_ids=tiny.NEVER, width=16, lora=None):
     """Samples of agents that all get the same prompts, as NumPy arrays."""
-    tokens_BP, lengths_B = sampling.pad_prompts(prompts, width)
+    tokens_BP, lengths_B = pad_prompts(prompts, width)
     tokens_NBP, lengths_NB = np.stack([tokens_BP] * agents), np.stack([lengths_B] * agents)
     lora = tiny.lora(agents) if lora is None else lora
     stack = tiny.stack(tiny.AGENTS[:agents], eos_ids=eos_ids)
@@ -107,7 +108,7 @@ def test_an_agent_does_not_depend_on_its_team():
 
 
 def test_frozen_and_full_stacks_draw_the_same_from_the_same_parameters():
-    tokens_BP, lengths_B = sampling.pad_prompts(PROMPTS, 16)
+    tokens_BP, lengths_B = pad_prompts(PROMPTS, 16)
     inputs = (np.stack([tokens_BP] * 2), np.stack([lengths_B] * 2), KEY)
     copies = jax.tree.map(lambda x: jnp.stack([x, x]), tiny.params())
     options = {"samples": 2, "params": SamplingParams(5)}
@@ -124,24 +125,10 @@ def test_one_compilation_per_bucket_of_prompt_lengths():
             generate([[9] * length, [8]], 1, SamplingParams(2, temperature=0), agents=1, width=None)
         return sampling.generate._cache_size() - before
 
-    step = sampling.BUCKET
+    step = BUCKET
     assert compiled(1, 2, step // 2, step) == 1
     assert compiled(step + 1, 2 * step) == 1
     assert compiled(3, step + 3) == 0
-
-
-def test_buckets():
-    step = sampling.BUCKET
-    assert [sampling.bucket(n) for n in (1, step, step + 1, 16 * step)] == [step, step, 2 * step, 16 * step]
-    assert [sampling.bucket(n) for n in (16 * step + 1, 24 * step)] == [24 * step, 24 * step]
-
-
-def test_prompts_are_padded_on_the_left():
-    tokens_BP, lengths_B = sampling.pad_prompts([[5], [6, 7]], width=3)
-    assert tokens_BP.tolist() == [[0, 0, 5], [0, 6, 7]] and lengths_B.tolist() == [1, 2]
-    assert sampling.prompt_positions(lengths_B, 3).tolist() == [[-2, -1, 0], [-1, 0, 1]]
-    with pytest.raises(ValueError, match="prompt 1 is empty"):
-        sampling.pad_prompts([[5], []])
 
 
 TRUNCATIONS = [dict(top_k=1), dict(top_k=7), dict(top_p=0.3), dict(top_p=0.95), dict(min_p=0.2)]
@@ -205,7 +192,7 @@ def test_bad_parameters_are_named(name, value):
 
 def test_a_stop_sequence_ends_a_row_like_an_eos():
     """Rows are those of a run without it, up to and including the sequence's first occurrence."""
-    free, prompts = tiny.stack(eos_ids=()), sampling.pad_prompts([[5, 6, 7]])
+    free, prompts = tiny.stack(eos_ids=()), pad_prompts([[5, 6, 7]])
     tokens, lengths = (np.stack([x, x]) for x in prompts)
     lora = tiny.lora(noise=0.5)
 

@@ -87,6 +87,11 @@ def test_stop_sequences_of_a_blank_line(default):
 
 
 @pytest.mark.model
+def test_the_beginning_of_another_message_can_be_a_stop(default):
+    assert default.stop_sequences(("<|im_start|>",)) == ((default.hf.convert_tokens_to_ids("<|im_start|>"),),)
+
+
+@pytest.mark.model
 def test_completions_are_cut_by_length_not_by_padding(default):
     ids = default.encode("print(1)")
     end, pad = default.eos_ids[0], default.pad_id

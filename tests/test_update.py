@@ -10,6 +10,7 @@ import pytest
 
 from jaxmarl_llm import comlrl_compat, sampling, update
 from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.update import LossConfig
 from tests import tiny
 
@@ -24,7 +25,7 @@ ENDS = (10, 20, 30, 40, 50, 60)  # many, so that some rows end early
 @functools.cache
 def sampled(params) -> update.Batch:
     """Three samples of two prompts per agent, drawn with the adapters of `tiny.lora`; random advantages."""
-    tokens_BP, lengths_B = sampling.pad_prompts(PROMPTS, 8)
+    tokens_BP, lengths_B = pad_prompts(PROMPTS, 8)
     prompts_NBP, lengths_NB = np.stack([tokens_BP] * 2), np.stack([lengths_B] * 2)
     inputs = (tiny.stack(eos_ids=ENDS), tiny.params(), tiny.lora(), prompts_NBP, lengths_NB)
     drawn = jax.device_get(sampling.generate(*inputs, jax.random.key(5), samples=3, params=params))
@@ -190,3 +191,33 @@ def test_the_compat_loss_is_the_compat_modules():
         )
         np.testing.assert_allclose(pg.sum[n], expected.sum, rtol=1e-4)
         assert pg.count[n] == expected.count == 2
+
+
+@pytest.mark.parametrize("aggregation", ["sequence", "token"])
+def test_groups_without_signal_change_nothing_but_the_count(aggregation):
+    """The second of two prompts has advantages 0: as if it were not there, but for the divisor."""
+    config = LossConfig(PLAIN, aggregation=aggregation)
+    one = sampled(PLAIN)
+    whole = dataclasses.replace(one, advantages_NR=one.advantages_NR.copy())
+    whole.advantages_NR[:, 3:] = 0.0  # the second prompt
+    part = update.split_minibatches(whole, 2)[0]
+    (grads, (pg, _, seen)), (alone, (pg_alone, _, seen_alone)) = (
+        gradients(tiny.stack(), config, tiny.params(), tiny.lora(), batch) for batch in (whole, part)
+    )
+    np.testing.assert_allclose(pg.sum, pg_alone.sum, rtol=1e-6)
+    counted = one.lengths_NR if aggregation == "token" else np.ones_like(one.lengths_NR)
+    np.testing.assert_array_equal(pg.count, counted.sum(1))
+    share = counted[:, :3].sum(1) / counted.sum(1)
+    for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(alone), strict=True):
+        np.testing.assert_allclose(a, b * share.reshape(-1, *[1] * (b.ndim - 1)), rtol=1e-5, atol=1e-7)
+    # The model did not read the second prompt: what is diagnosed are the tokens of the first.
+    np.testing.assert_array_equal(seen.ratio.count, one.lengths_NR[:, :3].sum(1))
+    np.testing.assert_array_equal(seen_alone.ratio.count, seen.ratio.count)
+
+
+def test_the_diagnostics_of_a_batch_without_any_signal_are_those_of_its_first_group():
+    batch = dataclasses.replace(sampled(PLAIN), advantages_NR=np.zeros((2, 6), np.float32))
+    before = tiny.lora()
+    after, metrics = step(tiny.lora(), batch)
+    assert_close(after, before, rtol=0)
+    assert (metrics["grad_norm"] == 0).all() and abs(metrics["ratio_mean"] - 1).max() < 1e-5

@@ -9,8 +9,9 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import sampling, update
+from jaxmarl_llm import update
 from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.update import LossConfig
 from tests import tiny
 
@@ -20,7 +21,7 @@ PROMPTS = [[7, 8, 9], [1, 2]]
 def scripted(length=3, agents=2) -> update.Batch:
     """Two samples of two prompts, tokens and advantages made up."""
     random = np.random.default_rng(0)
-    tokens_BP, lengths_B = sampling.pad_prompts(PROMPTS, 4)
+    tokens_BP, lengths_B = pad_prompts(PROMPTS, 4)
     shape = (agents, 4, length)
     return update.Batch(
         np.stack([tokens_BP] * agents),

@@ -18,8 +18,8 @@ import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.prompts import pad_team
 from jaxmarl_llm.protocols import Simultaneous
-from jaxmarl_llm.sampling import bucket, pad_prompts
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import Batch
 
@@ -81,8 +81,7 @@ def collate(
     """
     per_agent = [[t for t in forest.turns if t.agent == agent] for agent in stack.agents]
     prompts = [[t.prompt for t in turns if t.sample == 0] for turns in per_agent]
-    width = bucket(max(len(p) for agent in prompts for p in agent))
-    prompts_NBP, lengths_NB = zip(*(pad_prompts(p, width) for p in prompts), strict=True)
+    prompts_NBP, lengths_NB, shared = pad_team(prompts)
     longest = max(len(turn.completion) for turns in per_agent for turn in turns)
     length = min(max_new_tokens, -(-longest // LENGTH_STEP) * LENGTH_STEP)
     shape = (len(stack.agents), len(per_agent[0]), length)
@@ -94,11 +93,12 @@ def collate(
             tokens_NRL[n, r, :end], logprobs_NRL[n, r, :end] = turn.completion, turn.logprobs
             lengths_NR[n, r], advantages_NR[n, r] = end, advantages_R[turn.id]
     arrays = (
-        np.stack(prompts_NBP),
-        np.stack(lengths_NB),
+        prompts_NBP,
+        lengths_NB,
         tokens_NRL,
         lengths_NR,
         logprobs_NRL,
         advantages_NR,
+        shared,
     )
     return Batch(*jax.tree.map(jnp.asarray, arrays))

@@ -1,24 +1,22 @@
-"""What the coding agents are told: an instruction and two worked examples, short for a 135M model.
+"""What the coding agents are told: an instruction and one worked example each, short for a 135M model.
 
-An agent is shown the form of its own part, never what its partner was told or answers.
+Problems that state two steps have prompts of their own, see `step_prompts`.
 """
 
 from __future__ import annotations
-
-import typing
 
 SYSTEM = "You write Python code only."
 
 HELPER = """\
 {problem}
 
-Write the helper for the first step:
+Write the helper:
 def aux({params}):"""
 
 MAIN = """\
 {problem}
 
-Fill in the second step:
+Fill in the return:
 def {entry_point}({params}):
     value = aux({params})
     return """
@@ -30,54 +28,36 @@ Complete this code:
 def {entry_point}({params}):
 """
 
-
-class Example(typing.NamedTuple):
-    """A problem that is in no data set; ``answers`` has the reply to each template."""
-
-    problem: str
-    entry_point: str
-    params: str
-    answers: dict[str, str]
-
-
-# The answers show the format: one function, no docstring, no other text.
-EXAMPLES = (
-    Example(
-        '''\
-def last_word(text: str) -> str:
-    """First split the text into words. Then return the last one."""''',
-        "last_word",
-        "text",
-        {
-            HELPER: "def aux(text):\n    return text.split()",
-            MAIN: "def last_word(text):\n    value = aux(text)\n    return value[-1]",
-            SOLO: "def last_word(text):\n    words = text.split()\n    return words[-1]",
-        },
-    ),
-    Example(
-        '''\
+# The example is in no data set. Its answers show the format: one function, no docstring, no other text.
+EXAMPLE = {
+    "problem": '''\
 def bill_with_tip(bill: float, rate: float) -> float:
-    """First multiply the bill by the rate. Then add the bill."""''',
-        "bill_with_tip",
-        "bill, rate",
-        {
-            HELPER: "def aux(bill, rate):\n    return bill * rate",
-            MAIN: "def bill_with_tip(bill, rate):\n    value = aux(bill, rate)\n    return value + bill",
-            SOLO: "def bill_with_tip(bill, rate):\n    tip = bill * rate\n    return tip + bill",
-        },
-    ),
-)
+    """Return the bill plus the tip."""''',
+    "entry_point": "bill_with_tip",
+    "params": "bill, rate",
+}
+ANSWERS = {
+    HELPER: """\
+def aux(bill, rate):
+    tip = bill * rate
+    return tip""",
+    MAIN: """\
+def bill_with_tip(bill, rate):
+    value = aux(bill, rate)
+    return bill + value""",
+    SOLO: """\
+def bill_with_tip(bill, rate):
+    tip = bill * rate
+    return bill + tip""",
+}
 
 
-def render(template: str, *, problem: str, entry_point: str, params: tuple[str, ...]) -> list[dict[str, str]]:
+def render(template: str, problem: str, *, entry_point: str, params: tuple[str, ...]) -> list[dict[str, str]]:
     """Chat messages [{role, content}, …] for one problem; ``template`` is HELPER, MAIN or SOLO."""
-    messages = [{"role": "system", "content": SYSTEM}]
-    for example in EXAMPLES:
-        answer = {"role": "assistant", "content": example.answers[template]}
-        messages += [_ask(template, *example[:3]), answer]
-    return [*messages, _ask(template, problem.strip(), entry_point, ", ".join(params))]
-
-
-def _ask(template: str, problem: str, entry_point: str, params: str) -> dict[str, str]:
-    content = template.format(problem=problem, entry_point=entry_point, params=params)
-    return {"role": "user", "content": content}
+    asked = template.format(problem=problem.strip(), entry_point=entry_point, params=", ".join(params))
+    return [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": template.format(**EXAMPLE)},
+        {"role": "assistant", "content": ANSWERS[template]},
+        {"role": "user", "content": asked},
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxmarl_llm.executor import Program, Report
-from jaxmarl_llm.tasks import code_prompts, code_reward
+from jaxmarl_llm.tasks import code_prompts, code_reward, step_prompts
 from jaxmarl_llm.tasks.code_items import CodingItem
 from jaxmarl_llm.tasks.code_reward import Draft
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
@@ -45,12 +45,15 @@ class CodingTask:
 
     def prompts(self, item: CodingItem) -> dict[str, list[dict[str, str]]]:
         """Chat messages [{role, content}, …] per agent. No agent sees what the others are told or answer."""
+        fields = dict(entry_point=item.entry_point, params=item.params)
         if len(self.agents) == 1:
-            templates = [code_prompts.SOLO]
+            said = [code_prompts.render(code_prompts.SOLO, item.prompt, **fields)]
+        elif steps := step_prompts.parse(item.prompt):
+            said = [step_prompts.render(t, steps, **fields) for t in (step_prompts.HELPER, step_prompts.MAIN)]
         else:
-            templates = [code_prompts.HELPER, code_prompts.MAIN]
-        fields = dict(problem=item.prompt, entry_point=item.entry_point, params=item.params)
-        return {a: code_prompts.render(t, **fields) for a, t in zip(self.agents, templates, strict=True)}
+            templates = (code_prompts.HELPER, code_prompts.MAIN)
+            said = [code_prompts.render(t, item.prompt, **fields) for t in templates]
+        return dict(zip(self.agents, said, strict=True))
 
     def judge(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].

@@ -1,0 +1,111 @@
+"""Prompts as padded arrays, and reading them once: what all prompts of an agent begin with is shared.
+
+The prompts of an agent start alike (instructions, worked examples). `Shared` holds those tokens apart, they
+run through the model as a single row, and every prompt continues from their keys and values.
+"""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxmarl_llm.cache import Block, Cache
+
+BUCKET = 32
+SHARE_STEP = 16  # shared beginnings are cut to multiples of this, so that few widths occur
+
+
+@struct.dataclass
+class Shared:
+    """What all prompts of an agent begin with: tokens (N, C), padded on the right, and lengths (N,)."""
+
+    tokens_NC: jax.Array
+    lengths_N: jax.Array
+
+
+def bucket(length: int) -> int:
+    """Smallest padded prompt length >= ``length``: multiples of 32 up to 512, then of 256.
+
+    Every width is one compilation.
+    """
+    step = BUCKET if length <= 16 * BUCKET else 8 * BUCKET
+    return max(step, -(-length // step) * step)
+
+
+def pad_prompts(prompts: list[list[int]], width: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Left-pad token lists to one bucketed width: tokens (B, P) int32 and lengths (B,) int32."""
+    lengths = np.array([len(p) for p in prompts], np.int32)
+    if lengths.min() < 1:
+        raise ValueError(f"prompt {int(lengths.argmin())} is empty")
+    width = width or bucket(int(lengths.max()))
+    tokens_BP = np.zeros((len(prompts), width), np.int32)
+    for row, prompt in enumerate(prompts):
+        tokens_BP[row, width - len(prompt) :] = prompt
+    return tokens_BP, lengths
+
+
+def pad_team(prompts_NB: list[list[list[int]]]) -> tuple[np.ndarray, np.ndarray, Shared | None]:
+    """The prompts of every agent of a stack as arrays, with their common beginnings apart.
+
+    Args:
+      prompts_NB: token lists, equally many for each agent.
+
+    Returns:
+      What is left of the prompts, (N, B, P) left-padded, its lengths (N, B), and the shared beginnings (None
+      if no agent has any).
+    """
+    starts_N = [_common(prompts) for prompts in prompts_NB]
+    rests_NB = [[p[start:] for p in prompts] for start, prompts in zip(starts_N, prompts_NB, strict=True)]
+    width = bucket(max(len(rest) for rests in rests_NB for rest in rests))
+    padded = [pad_prompts(rests, width) for rests in rests_NB]
+    tokens_NBP, lengths_NB = (np.stack(arrays) for arrays in zip(*padded, strict=True))
+    if not any(starts_N):
+        return tokens_NBP, lengths_NB, None
+    tokens_NC = np.zeros((len(starts_N), max(starts_N)), np.int32)
+    for n, start in enumerate(starts_N):
+        tokens_NC[n, :start] = prompts_NB[n][0][:start]
+    return tokens_NBP, lengths_NB, Shared(tokens_NC, np.array(starts_N, np.int32))
+
+
+def _common(prompts: list[list[int]]) -> int:
+    """Tokens that all prompts begin with, cut to a multiple of `SHARE_STEP`; each keeps one of its own."""
+    if len(prompts) == 1:
+        return 0  # nobody to share with
+    common = len(os.path.commonprefix([list(p) for p in prompts]))
+    common = min(common, min(len(p) for p in prompts) - 1)
+    return common // SHARE_STEP * SHARE_STEP
+
+
+def prompt_positions(lengths_B: jax.Array, width: int) -> jax.Array:
+    """Positions (B, P) of left-padded prompts: 0 at the first real token, negative on padding."""
+    return jnp.arange(width)[None, :] - (width - lengths_B)[:, None]
+
+
+def read_shared(policy, variables, tokens_C, length) -> Block:
+    """Keys and values of one agent's shared beginning, as a block of one row."""
+    slots_C = jnp.arange(tokens_C.shape[0])
+    positions_C = jnp.where(slots_C < length, slots_C, -1)
+    _, cache = policy.apply(variables, tokens_C[None], positions_C[None], method="hidden")
+    return cache.recent
+
+
+def read_prompts(policy, variables, prompts_BP, lengths_B, shared: Block | None = None):
+    """Features (B, D) of the last prompt token and the cache of the whole prompts, of one agent.
+
+    ``shared`` are the keys and values of what comes before ``prompts_BP`` in every row.
+    """
+    positions_BP = prompt_positions(lengths_B, prompts_BP.shape[1])
+    if shared is None:
+        hidden, cache = policy.apply(variables, prompts_BP, positions_BP, method="hidden")
+        return hidden[:, -1], cache
+    positions_BP = jnp.where(positions_BP >= 0, positions_BP + shared_length(shared), -1)
+    before = Cache(recent=None, index=jnp.int32(0), prefix=shared)
+    hidden, cache = policy.apply(variables, prompts_BP, positions_BP, before, method="hidden")
+    return hidden[:, -1], cache
+
+
+def shared_length(shared: Block | None) -> jax.Array:
+    """Tokens of a shared beginning."""
+    return jnp.int32(0) if shared is None else shared.positions_BS.max() + 1
