@@ -71,7 +71,7 @@ def base_config() -> ConfigDict:
     c.sampling.top_k = 0  # 0 keeps all
     c.sampling.top_p = 1.0  # keep the likeliest tokens that reach this probability; 1 keeps all
     c.sampling.min_p = 0.0  # keep tokens at least this times as likely as the likeliest; 0 keeps all
-    c.sampling.stop = ()  # texts that end a completion, e.g. ("\n\n",)
+    c.sampling.stop = ()  # texts that end a completion, e.g. ("\n\n", "<|im_start|>")
     c.sampling.max_prompt_tokens = 1024  # longest prompt, chat markup counted
     c.sampling.long_prompts = "error"  # error | truncate (on the left, with a warning)
     _add_training(c)
@@ -104,7 +104,7 @@ def _add_training(c: ConfigDict) -> None:
     c.eval = ConfigDict()
     c.eval.every = 0  # iterations between evaluations; 0: only before and after
     c.eval.samples = 4  # per problem, at the training settings, beside the greedy one
-    c.eval.problems = 0  # problems of evaluations during training; 0: all, as before and after it
+    c.eval.problems = 0  # problems of evaluations during training, spread over all; 0: all, as at both ends
     c.save = ConfigDict()
     c.save.every = 10  # iterations between checkpoints
     c.save.keep = 2  # checkpoints on disk, the best one besides

@@ -211,8 +211,7 @@ class Run:
 
     def evaluate(self, step: int) -> str:
         """Evaluate during training, keep the best checkpoint; returns a line to print."""
-        limit = self.config.eval.problems or len(self.eval_task.items)
-        items = range(min(limit, len(self.eval_task.items)))
+        items = evaluation.spread(len(self.eval_task.items), self.config.eval.problems)
         found = closing.entry(self.evaluate_all(step, items), step)
         self.keep_best(found, step)
         return closing.eval_line(f"after {step} iterations", found)

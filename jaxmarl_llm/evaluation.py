@@ -135,6 +135,15 @@ def estimate(values_B: np.ndarray, resamples: int = 2000, seed: int = 0) -> Esti
     return Estimate(float(values.mean()), float(low), float(high))
 
 
+def spread(total: int, number: int) -> list[int]:
+    """``number`` of the indices below ``total``, evenly spread; all of them for 0 or more than there are.
+
+    Data may be in the order of difficulty: the first few would not stand for the rest.
+    """
+    number = min(number or total, total)
+    return [i * total // number for i in range(number)]
+
+
 def evaluate(
     team: Team,
     trainables: Sequence[Any],

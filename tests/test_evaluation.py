@@ -151,3 +151,10 @@ def test_bad_arguments_are_refused_before_anything_is_judged(kwargs, complaint):
     with pytest.raises(ValueError, match=complaint):
         evaluate(task, **kwargs)
     assert not task.judged
+
+
+@pytest.mark.parametrize(
+    "number, expected", [(0, [0, 1, 2, 3, 4]), (2, [0, 2]), (3, [0, 1, 3]), (9, [0, 1, 2, 3, 4])]
+)
+def test_some_items_stand_for_all(number, expected):
+    assert evaluation.spread(5, number) == expected
