@@ -118,7 +118,9 @@ def finished(config, folder) -> dict:
 def show(summary: dict) -> None:
     """The closing table: held-out results before and after."""
     before, after = summary.get("before", {}), summary["after"]
-    names = [n for n in (*PARTS, "return_greedy", "pass@1") if None not in (before.get(n), after.get(n))]
+    grades = sorted(n for n in after if n.startswith("return_grade"))
+    shown = (*PARTS, "return_greedy", "pass@1", *grades)
+    names = [n for n in shown if None not in (before.get(n), after.get(n))]
     rows = [(n, *(f"{x:.1f}" for x in (before[n], after[n])), f"{after[n] - before[n]:+.1f}") for n in names]
     headers = ("held-out, 0..100", "before", "after", "gain")
     console.table(rows, headers, title=f"{after['step']} iterations")

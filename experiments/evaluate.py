@@ -74,7 +74,6 @@ def _evaluate(config, team, task, mode: str, samples: int, step: int) -> evaluat
         samples=samples,
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
-        items_per_batch=setup.EVAL_BATCH,
         step=step,
     )
 

@@ -184,10 +184,9 @@ class Run:
             items,
             setup.stream(c, "eval"),
             params=setup.sampling_params(c, greedy),
-            samples=1 if greedy else c.eval.samples,
+            samples=c.eval.samples,
             max_prompt_tokens=c.sampling.max_prompt_tokens,
             long_prompts=c.sampling.long_prompts,
-            items_per_batch=setup.EVAL_BATCH,
         )
 
     def evaluate_all(self, step: int, items=None) -> dict[str, float]:

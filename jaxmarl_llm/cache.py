@@ -11,10 +11,10 @@ from flax import struct
 
 @struct.dataclass
 class Block:
-    """Keys and values of all layers, (Y, B, S, K, H), with the positions (B, S) they stand at."""
+    """Keys and values of all layers, (Y, B, K, S, H), with the positions (B, S) they stand at."""
 
-    k_YBSKH: jax.Array
-    v_YBSKH: jax.Array
+    k_YBKSH: jax.Array
+    v_YBKSH: jax.Array
     positions_BS: jax.Array
 
 
@@ -22,56 +22,70 @@ class Block:
 class Cache:
     """What earlier tokens left behind.
 
-    ``recent`` grows with the rows themselves; ``prefix`` is read only and may have fewer rows: row r of the
-    batch reads prefix row r // G, so that the samples of one prompt share it. ``index`` is the next free slot
-    of ``recent``.
+    ``recent`` grows with the rows themselves. ``prefixes``, the earliest first, are read only and may have
+    fewer rows: with G rows of the batch to each of its own, row r reads row r // G of a prefix, so that all
+    samples share a prompt, and all prompts what they begin with. ``index`` is the next free slot of
+    ``recent``.
     """
 
-    recent: Block
+    recent: Block | None
     index: jax.Array
-    prefix: Block | None = None
+    prefixes: tuple[Block, ...] = ()
+
+    @classmethod
+    def after(cls, *prefixes: Block) -> "Cache":
+        """A cache whose next call brings all tokens that follow the prefixes at once."""
+        return cls(recent=None, index=jnp.int32(0), prefixes=prefixes)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All blocks, the rows' own last."""
+        return self.prefixes if self.recent is None else (*self.prefixes, self.recent)
 
     def fan_out(self, samples: int, slots: int | None) -> "Cache":
-        """Turn the current block into a prefix shared by ``samples`` rows each.
+        """Turn the recent block into one more prefix, shared by ``samples`` rows each.
 
         ``slots`` is the room for new tokens of each row; None means the next call brings them all at once.
-        A prefix that is there already is repeated for every row and becomes part of the new one.
         """
-        whole = self._whole()
+        after = Cache.after(*self.blocks)
         if slots is None:
-            return Cache(recent=None, index=jnp.int32(0), prefix=whole)
-        n_layers, rows, _, heads, width = self.recent.k_YBSKH.shape
-        zeros = jnp.zeros((n_layers, rows * samples, slots, heads, width), self.recent.k_YBSKH.dtype)
-        free = Block(zeros, zeros, jnp.full((rows * samples, slots), -1, jnp.int32))
-        return Cache(recent=free, index=jnp.int32(0), prefix=whole)
+            return after
+        n_layers, rows, heads, _, width = self.recent.k_YBKSH.shape
+        zeros = jnp.zeros((n_layers, rows * samples, heads, slots, width), self.recent.k_YBKSH.dtype)
+        return after.replace(recent=Block(zeros, zeros, jnp.full((rows * samples, slots), -1, jnp.int32)))
 
-    def _whole(self) -> Block:
-        """Prefix and recent block as one."""
-        if self.prefix is None:
-            return self.recent
-        shares = self.recent.positions_BS.shape[0] // self.prefix.positions_BS.shape[0]
+    def extend(self, k_YBLKH: jax.Array, v_YBLKH: jax.Array, positions_BL: jax.Array) -> "Cache":
+        """The cache after a call: its keys, values and positions are in the recent block."""
+        new = Block(jnp.swapaxes(k_YBLKH, 2, 3), jnp.swapaxes(v_YBLKH, 2, 3), positions_BL)
+        index = self.index + positions_BL.shape[1]
+        if self.recent is None:
+            return self.replace(recent=new, index=index)
 
-        def join(before, after, axis):
-            return jnp.concatenate([jnp.repeat(before, shares, axis - 1), after], axis)
+        def write(old, new):
+            # The slots are the last axis but one of keys and values, the last one of positions.
+            axis = max(old.ndim - 2, 1)
+            return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), self.index, axis)
 
-        return Block(
-            join(self.prefix.k_YBSKH, self.recent.k_YBSKH, 2),
-            join(self.prefix.v_YBSKH, self.recent.v_YBSKH, 2),
-            join(self.prefix.positions_BS, self.recent.positions_BS, 1),
-        )
+        return self.replace(recent=jax.tree.map(write, self.recent, new), index=index)
 
 
-def visibility(positions_BL, cache: Cache):
-    """Positions of the row's own keys after this call, and who sees whom in both blocks."""
-    if cache.recent is None:
-        own = positions_BL
-    else:
-        own = jax.lax.dynamic_update_slice(cache.recent.positions_BS, positions_BL, (0, cache.index))
-    own_visible = _sees(positions_BL, own)
-    if cache.prefix is None:
-        return own, (own_visible, None)
-    folded = positions_BL.reshape(cache.prefix.positions_BS.shape[0], -1)
-    return own, (own_visible, _sees(folded, cache.prefix.positions_BS))
+def agent_axes(prefixes: int) -> Cache:
+    """Where ``vmap`` over agents finds the agent axis of a cache with so many prefixes.
+
+    Keys and values have it behind the layers: the scan over layers would otherwise move whole caches at every
+    token. The write index stays one scalar: batched, the cache update would become a scatter.
+    """
+    block = Block(1, 1, 0)
+    return Cache(recent=block, index=None, prefixes=(block,) * prefixes)
+
+
+def visibility(positions_BL, cache: Cache) -> tuple[jax.Array, ...]:
+    """Who sees whom: masks (rows, queries, keys) for each block of the cache, then for the call's own tokens.
+
+    The queries of the rows that share a row of a prefix stand one after the other.
+    """
+    blocks_BS = (*(block.positions_BS for block in cache.blocks), positions_BL)
+    return tuple(_sees(positions_BL.reshape(keys_BS.shape[0], -1), keys_BS) for keys_BS in blocks_BS)
 
 
 def _sees(query_BL, key_BS):

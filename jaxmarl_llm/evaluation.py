@@ -12,7 +12,7 @@ import numpy as np
 from jaxmarl_llm import records, rollout
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import SpeakRequest
-from jaxmarl_llm.prompts import bucket
+from jaxmarl_llm.prompts import bucket, common_start
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.transcripts import JointAction
@@ -37,11 +37,13 @@ class Evaluation:
       actions_BG: what was said and how it was judged, parts and total on the reward's own scale.
       agents: names, in the order of the task.
       normalise: {part: value, …, "total": value} -> the same on the 0..100 scale, the total as "return".
+      grades_B: difficulty of each item, if the data states it; results are then split by grade.
     """
 
     actions_BG: tuple[tuple[JointAction, ...], ...]
     agents: tuple[str, ...]
     normalise: Callable[[dict[str, float]], dict[str, float]]
+    grades_B: tuple[int, ...] = ()
 
     @property
     def actions(self) -> list[JointAction]:
@@ -56,14 +58,19 @@ class Evaluation:
     def scores(self) -> dict[str, np.ndarray]:
         """Mean score of each item over its samples on the 0..100 scale: {part: (B,), …, "return": (B,)}.
 
-        NaN where the reward, or that part of it, applied to no sample of the item.
+        NaN where the reward, or that part of it, applied to no sample of the item. With items of several
+        grades there is a "return_grade<g>" for each, NaN at the items of the others.
         """
         names = dict.fromkeys(name for action in self.actions for name in action.parts)
         means = {name: self._item_means(lambda action, name=name: action.parts.get(name)) for name in names}
         means["total"] = self._item_means(lambda action: action.total)
         per_item = zip(*(values.tolist() for values in means.values()), strict=True)
         rows = [self.normalise(dict(zip(means, values, strict=True))) for values in per_item]
-        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        scores = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        grades_B = np.array(self.grades_B)
+        grades = sorted(set(self.grades_B)) if len(set(self.grades_B)) > 1 else []
+        by_grade = {f"return_grade{g}": np.where(grades_B == g, scores["return"], np.nan) for g in grades}
+        return scores | by_grade
 
     def pass_rates(self, k: int) -> np.ndarray:
         """pass@k of each item in 0..1, shape (B,): an answer passes if its verdict is 'pass'."""
@@ -155,14 +162,14 @@ def evaluate(
     samples: int,
     max_prompt_tokens: int,
     long_prompts: str = "error",
-    items_per_batch: int = 16,
+    rows_per_batch: int = 100,
     step: int = 0,
 ) -> Evaluation:
     """Let every agent answer every item once per sample, at the same time, and judge sample g with sample g.
 
     Items are answered in batches of one shape, so that one program per stack serves them all; what fills up a
     batch is answered too and dropped. Batch i draws from ``fold_in(key, i)``: sampled results depend on
-    ``items_per_batch``, greedy ones do not.
+    ``rows_per_batch``, greedy ones do not.
 
     Args:
       team, trainables: the agents, and the parameters of each member of the team.
@@ -172,20 +179,21 @@ def evaluate(
       params: how tokens are drawn; temperature 0 is greedy.
       samples: G, at least 1; greedy evaluation takes one whatever this says.
       max_prompt_tokens, long_prompts: see `rollout.encode_prompt`.
-      items_per_batch: most items per batch, at least 1; one per stack may come on top to fill it up.
+      rows_per_batch: most completions of an agent per batch, at least 1 (one item is the least); one item per
+        stack may come on top to fill it up.
       step: of the records.
 
     Raises:
       ValueError: for bad arguments or prompts that are too long, before anything is compiled.
     """
-    _check(task, item_ids, samples, items_per_batch)
+    _check(task, item_ids, samples, rows_per_batch)
     samples = 1 if params.greedy else samples
     limits = dict(max_prompt_tokens=max_prompt_tokens, long_prompts=long_prompts)
     widths_MB = _prompt_widths(team, task, item_ids, **limits)
     protocol = Simultaneous(task.prompts, samples)
     tokenizers = {agent: team[agent].tokenizer for agent in task.agents}
     rows = []
-    for i, (real, batch) in enumerate(plan_batches(widths_MB, items_per_batch)):
+    for i, (real, batch) in enumerate(plan_batches(widths_MB, max(1, rows_per_batch // samples))):
         ids = [item_ids[b] for b in batch]
         batch_key = jax.random.fold_in(key, i)
         forest = rollout.run(
@@ -193,7 +201,8 @@ def evaluate(
         )
         actions = records.joint_actions(step, forest, task, tokenizers)
         rows += [tuple(actions[b * samples : (b + 1) * samples]) for b in range(real)]
-    return Evaluation(tuple(rows), tuple(task.agents), task.normalise)
+    grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
+    return Evaluation(tuple(rows), tuple(task.agents), task.normalise, grades)
 
 
 def plan_batches(widths_MB: np.ndarray, limit: int) -> list[tuple[int, list[int]]]:
@@ -221,25 +230,28 @@ def plan_batches(widths_MB: np.ndarray, limit: int) -> list[tuple[int, list[int]
 
 
 def _prompt_widths(team: Team, task, item_ids, max_prompt_tokens: int, long_prompts: str) -> np.ndarray:
-    """Padded prompt length (M, B) of every item for each stack of the team, the longest of its agents."""
-    member_of = {agent: m for m, member in enumerate(team.members) for agent in member.stack.agents}
-    widths_MB = np.zeros((len(team.members), len(item_ids)), int)
-    for b, item_id in enumerate(item_ids):
+    """Padded prompt length (M, B) of every item for each stack of the team, the longest of its agents.
+
+    Only what follows the beginning that all prompts of an agent share: the rest is not padded with them.
+    """
+    prompts = {agent: [] for agent in team.agents}
+    for item_id in item_ids:
         for agent, messages in task.prompts(task.items[item_id]).items():
             request = SpeakRequest(agent, item_id, tuple(messages), samples=1)
             ids = rollout.encode_prompt(team[agent].tokenizer, request, max_prompt_tokens, long_prompts)
-            m = member_of[agent]
-            widths_MB[m, b] = max(widths_MB[m, b], bucket(len(ids)))
-    return widths_MB
+            prompts[agent].append(ids)
+    rests = {agent: [len(p) - common_start(asked) for p in asked] for agent, asked in prompts.items()}
+    stacks = [[rests[agent] for agent in member.stack.agents] for member in team.members]
+    return np.array([[bucket(max(rest)) for rest in zip(*agents, strict=True)] for agents in stacks])
 
 
-def _check(task, item_ids: Sequence[int], samples: int, items_per_batch: int) -> None:
+def _check(task, item_ids: Sequence[int], samples: int, rows_per_batch: int) -> None:
     """ValueError for arguments of `evaluate` that cannot be used."""
     if not len(item_ids):
         raise ValueError("item_ids is empty; an evaluation needs at least one item")
     outside = [i for i in item_ids if not 0 <= i < len(task.items)]
     if outside:
         raise ValueError(f"item_ids holds {outside}; allowed are 0..{len(task.items) - 1}")
-    for name, value in (("samples", samples), ("items_per_batch", items_per_batch)):
+    for name, value in (("samples", samples), ("rows_per_batch", rows_per_batch)):
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1")

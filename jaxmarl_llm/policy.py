@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxmarl_llm import rope as rope_lib
-from jaxmarl_llm.cache import Block, Cache, visibility
+from jaxmarl_llm.attention import attend
+from jaxmarl_llm.cache import Cache, visibility
 
 # What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and
 # activations: little work for most of the memory); whole layers.
@@ -80,49 +81,6 @@ class RMSNorm(nn.Module):
         return (x32 * _aligned(scale.astype(jnp.float32), x)).astype(x.dtype)
 
 
-def _scores(q_BLKMH, k_BSKH, visible_BLS):
-    scores_BKMLS = jnp.einsum("blkmh,bskh->bkmls", q_BLKMH, k_BSKH).astype(jnp.float32)
-    return jnp.where(visible_BLS[:, None, None], scores_BKMLS, -1e30)
-
-
-def attend_with_prefix(q_RLQH, own, prefix, own_visible_RLS, prefix_visible_BLS):
-    """Attention over a prefix shared by several rows plus each row's own keys, one softmax over both.
-
-    The samples of a prompt are folded into the query axis, so that the prefix is read once for all of them.
-    """
-    rows, length, n_heads, width = q_RLQH.shape
-    (k_own, v_own), (k_prefix, v_prefix) = own, prefix
-    samples = rows // k_prefix.shape[0]
-    kv_heads = k_own.shape[2]
-    q = (q_RLQH * width**-0.5).reshape(rows, length, kv_heads, n_heads // kv_heads, width)
-    q_folded = q.reshape(rows // samples, samples * length, *q.shape[2:])
-    own_scores = _scores(q, k_own, own_visible_RLS)
-    prefix_scores = _scores(q_folded, k_prefix, prefix_visible_BLS)
-    prefix_scores = _unfold(prefix_scores, samples)
-    top = jnp.maximum(own_scores.max(-1, keepdims=True), prefix_scores.max(-1, keepdims=True))
-    own_w, prefix_w = jnp.exp(own_scores - top), jnp.exp(prefix_scores - top)
-    norm = own_w.sum(-1) + prefix_w.sum(-1)
-    own_out = jnp.einsum("bkmls,bskh->blkmh", own_w.astype(v_own.dtype), v_own)
-    folded_w = _fold(prefix_w, samples).astype(v_prefix.dtype)
-    prefix_out = jnp.einsum("bkmls,bskh->blkmh", folded_w, v_prefix).reshape(own_out.shape)
-    out = (own_out + prefix_out) / jnp.moveaxis(norm, 3, 1)[..., None].astype(own_out.dtype)
-    return out.reshape(rows, length, n_heads * width)
-
-
-def _unfold(scores_BKMLS, samples):
-    """(B, K, M, G * L, S) -> (B * G, K, M, L, S)."""
-    rows, k, m, folded, slots = scores_BKMLS.shape
-    split = scores_BKMLS.reshape(rows, k, m, samples, folded // samples, slots)
-    return jnp.moveaxis(split, 3, 1).reshape(rows * samples, k, m, folded // samples, slots)
-
-
-def _fold(weights_RKMLS, samples):
-    """(B * G, K, M, L, S) -> (B, K, M, G * L, S), the inverse of `_unfold`."""
-    rows, k, m, length, slots = weights_RKMLS.shape
-    split = weights_RKMLS.reshape(rows // samples, samples, k, m, length, slots)
-    return jnp.moveaxis(split, 1, 3).reshape(rows // samples, k, m, samples * length, slots)
-
-
 class Attention(nn.Module):
     """Grouped-query attention with rotary positions."""
 
@@ -130,7 +88,7 @@ class Attention(nn.Module):
     dtype: jnp.dtype = jnp.float32
 
     @nn.compact
-    def __call__(self, x_BLD, rotary, visible, layer_cache):
+    def __call__(self, x_BLD, blocks, rotary, visible):
         c = self.config
         batch, length, _ = x_BLD.shape
 
@@ -142,16 +100,7 @@ class Attention(nn.Module):
         if c.qk_norm:
             q, k = RMSNorm(c.norm_eps, name="q_norm")(q), RMSNorm(c.norm_eps, name="k_norm")(k)
         q, k = rope_lib.rotate(q, *rotary), rope_lib.rotate(k, *rotary)
-        recent, index, prefix = layer_cache
-        if recent is not None:
-            k = jax.lax.dynamic_update_slice(recent[0], k.astype(recent[0].dtype), (0, index, 0, 0))
-            v = jax.lax.dynamic_update_slice(recent[1], v.astype(recent[1].dtype), (0, index, 0, 0))
-        own_visible, prefix_visible = visible
-        if prefix is None:
-            out = jax.nn.dot_product_attention(q, k, v, mask=own_visible[:, None])
-            out = out.reshape(batch, length, c.n_heads * c.head_dim)
-        else:
-            out = attend_with_prefix(q, (k, v), prefix, own_visible, prefix_visible)
+        out = attend(q, (k, v), blocks, visible)
         return Dense(c.d_model, dtype=self.dtype, name="o")(out), (k, v)
 
 
@@ -162,11 +111,10 @@ class Layer(nn.Module):
     dtype: jnp.dtype = jnp.float32
 
     @nn.compact
-    def __call__(self, x_BLD, layer_cache, rotary, visible, index):
+    def __call__(self, x_BLD, blocks, rotary, visible):
         c = self.config
-        recent, prefix = layer_cache
         h = RMSNorm(c.norm_eps, name="attn_norm")(x_BLD)
-        out, kv = Attention(c, self.dtype, name="attn")(h, rotary, visible, (recent, index, prefix))
+        out, kv = Attention(c, self.dtype, name="attn")(h, blocks, rotary, visible)
         x_BLD = x_BLD + out
         h = RMSNorm(c.norm_eps, name="mlp_norm")(x_BLD)
         gate = Dense(c.d_ff, dtype=self.dtype, name="gate")(h)
@@ -199,7 +147,7 @@ class Policy(nn.Module):
             layer,
             variable_axes={"params": 0, "lora": 0},
             split_rngs={"params": True},
-            in_axes=(0, nn.broadcast, nn.broadcast, nn.broadcast),
+            in_axes=(0, nn.broadcast, nn.broadcast),
             length=c.n_layers,
             unroll=self.unroll,
         )
@@ -214,15 +162,12 @@ class Policy(nn.Module):
 
     def hidden(self, tokens_BL, positions_BL, cache: Cache | None = None):
         """Final normalised features (B, L, D) and the cache; `logits` maps features to the vocabulary."""
-        cache = cache or Cache(recent=None, index=jnp.int32(0))
-        recent_positions, visible = visibility(positions_BL, cache)
+        cache = cache or Cache.after()
         rotary = rope_lib.tables(self.config.rope, self.config.head_dim, positions_BL)
         x_BLD = jnp.take(self.embed.embedding, tokens_BL, axis=0).astype(self.dtype)
-        xs = tuple(b and (b.k_YBSKH, b.v_YBSKH) for b in (cache.recent, cache.prefix))
-        x_BLD, (k, v) = self.layers(x_BLD, xs, rotary, visible, cache.index)
-        recent = Block(k, v, recent_positions)
-        index = cache.index + tokens_BL.shape[1]
-        return self.final_norm(x_BLD), Cache(recent=recent, index=index, prefix=cache.prefix)
+        blocks = tuple((block.k_YBKSH, block.v_YBKSH) for block in cache.blocks)
+        x_BLD, (k, v) = self.layers(x_BLD, blocks, rotary, visibility(positions_BL, cache))
+        return self.final_norm(x_BLD), cache.extend(k, v, positions_BL)
 
     def logits(self, hidden_BLD):
         """Vocabulary logits (B, L, V), float32."""

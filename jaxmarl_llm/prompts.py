@@ -56,7 +56,7 @@ def pad_team(prompts_NB: list[list[list[int]]]) -> tuple[np.ndarray, np.ndarray,
       What is left of the prompts, (N, B, P) left-padded, its lengths (N, B), and the shared beginnings (None
       if no agent has any).
     """
-    starts_N = [_common(prompts) for prompts in prompts_NB]
+    starts_N = [common_start(prompts) for prompts in prompts_NB]
     rests_NB = [[p[start:] for p in prompts] for start, prompts in zip(starts_N, prompts_NB, strict=True)]
     width = bucket(max(len(rest) for rests in rests_NB for rest in rests))
     padded = [pad_prompts(rests, width) for rests in rests_NB]
@@ -69,7 +69,7 @@ def pad_team(prompts_NB: list[list[list[int]]]) -> tuple[np.ndarray, np.ndarray,
     return tokens_NBP, lengths_NB, Shared(tokens_NC, np.array(starts_N, np.int32))
 
 
-def _common(prompts: list[list[int]]) -> int:
+def common_start(prompts: list[list[int]]) -> int:
     """Tokens that all prompts begin with, cut to a multiple of `SHARE_STEP`; each keeps one of its own."""
     if len(prompts) == 1:
         return 0  # nobody to share with
@@ -97,11 +97,8 @@ def read_prompts(policy, variables, prompts_BP, lengths_B, shared: Block | None 
     ``shared`` are the keys and values of what comes before ``prompts_BP`` in every row.
     """
     positions_BP = prompt_positions(lengths_B, prompts_BP.shape[1])
-    if shared is None:
-        hidden, cache = policy.apply(variables, prompts_BP, positions_BP, method="hidden")
-        return hidden[:, -1], cache
     positions_BP = jnp.where(positions_BP >= 0, positions_BP + shared_length(shared), -1)
-    before = Cache(recent=None, index=jnp.int32(0), prefix=shared)
+    before = None if shared is None else Cache.after(shared)
     hidden, cache = policy.apply(variables, prompts_BP, positions_BP, before, method="hidden")
     return hidden[:, -1], cache
 

@@ -10,12 +10,9 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxmarl_llm.cache import Cache
+from jaxmarl_llm.cache import agent_axes
 from jaxmarl_llm.choice import SamplingParams, draw
 from jaxmarl_llm.prompts import Shared, read_prompts, read_shared
-
-# The write index stays one scalar for all agents: batched, the cache update would become a scatter.
-CACHE_AXES = Cache(recent=0, index=None, prefix=0)
 
 
 @struct.dataclass
@@ -34,6 +31,23 @@ class Samples:
     lengths_NR: jax.Array
     logprobs_NRL: jax.Array
     finished_NR: jax.Array
+
+    @classmethod
+    def empty(cls, agents: int, rows: int, limit: int) -> "Samples":
+        """Nothing drawn yet, with room for ``limit`` tokens."""
+        tokens_NRL = jnp.zeros((agents, rows, limit), jnp.int32)
+        lengths_NR = jnp.zeros((agents, rows), jnp.int32)
+        return cls(tokens_NRL, lengths_NR, jnp.zeros(tokens_NRL.shape), jnp.zeros(lengths_NR.shape, bool))
+
+    def add(self, t, tokens_NR, logprobs_NR, stops: tuple[tuple[int, ...], ...]) -> "Samples":
+        """With column t filled in; rows that now end with one of the stop sequences are finished."""
+        tokens_NRL = self.tokens_NRL.at[:, :, t].set(tokens_NR)
+        return Samples(
+            tokens_NRL,
+            jnp.where(self.finished_NR, self.lengths_NR, t + 1),
+            self.logprobs_NRL.at[:, :, t].set(logprobs_NR),
+            self.finished_NR | _ended(tokens_NRL, t, stops),
+        )
 
 
 def _prefill(stack, samples: int, slots: int, variables, tokens_BP, lengths_B, shared: Shared | None):
@@ -54,6 +68,12 @@ def _forward(stack, variables, tokens_R, positions_R, cache):
 def _row_keys(key, agents: int, rows: int):
     fold = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
     return jax.vmap(lambda k: fold(k, jnp.arange(rows)))(fold(key, jnp.arange(agents)))
+
+
+def _draw(keys_NR, logits_NRV, t, params: SamplingParams):
+    """Token t of every row and its log-probability, (N, R) each."""
+    keys = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(0, None)), in_axes=(0, None))(keys_NR, t)
+    return jax.vmap(functools.partial(draw, params=params))(keys, logits_NRV)
 
 
 def _ended(tokens_NRL, t, stops: tuple[tuple[int, ...], ...]):
@@ -100,34 +120,21 @@ def generate(
     variables, axes = stack.bind(base, trainable)
     stops = (*((eos,) for eos in stack.eos_ids), *(s for s in stack.stops if len(s) <= limit))
     keys_NR = _row_keys(key, n_agents, rows)
-    vmap = functools.partial(jax.vmap, out_axes=(0, CACHE_AXES))
+    cache_axes = agent_axes(prefixes=1 if shared is None else 2)
+    vmap = functools.partial(jax.vmap, out_axes=(0, cache_axes))
     prefill = vmap(functools.partial(_prefill, stack, samples, limit), in_axes=(axes, 0, 0, 0))
-    forward = vmap(functools.partial(_forward, stack), in_axes=(axes, 0, 0, CACHE_AXES))
-
-    def speak(drawn: Samples, logits_NRV, t) -> Samples:
-        keys = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(0, None)), in_axes=(0, None))(keys_NR, t)
-        tokens_NR, logprobs_NR = jax.vmap(functools.partial(draw, params=params))(keys, logits_NRV)
-        tokens_NRL = drawn.tokens_NRL.at[:, :, t].set(tokens_NR)
-        return Samples(
-            tokens_NRL,
-            jnp.where(drawn.finished_NR, drawn.lengths_NR, t + 1),
-            drawn.logprobs_NRL.at[:, :, t].set(logprobs_NR),
-            drawn.finished_NR | _ended(tokens_NRL, t, stops),
-        )
+    forward = vmap(functools.partial(_forward, stack), in_axes=(axes, 0, 0, cache_axes))
+    before_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
+    before_NR = jnp.repeat(before_NB, samples, axis=1)
 
     def step(carry):
         t, drawn, cache = carry
-        positions_NR = jnp.repeat(whole_NB, samples, axis=1) + t - 1
-        logits_NRV, cache = forward(variables, drawn.tokens_NRL[:, :, t - 1], positions_NR, cache)
-        return t + 1, speak(drawn, logits_NRV, t), cache
+        logits_NRV, cache = forward(variables, drawn.tokens_NRL[:, :, t - 1], before_NR + t - 1, cache)
+        return t + 1, drawn.add(t, *_draw(keys_NR, logits_NRV, t, params), stops), cache
 
     def unfinished(carry):
         return (carry[0] < limit) & ~carry[1].finished_NR.all()
 
-    whole_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
     logits_NRV, cache = prefill(variables, prompts_NBP, lengths_NB, shared)
-    blank_NRL = jnp.zeros((n_agents, rows, limit), jnp.int32)
-    blank_NR = blank_NRL[:, :, 0]
-    drawn = Samples(blank_NRL, blank_NR, blank_NRL.astype(jnp.float32), blank_NR.astype(bool))
-    start = (jnp.int32(1), speak(drawn, logits_NRV, 0), cache)
-    return jax.lax.while_loop(unfinished, step, start)[1]
+    drawn = Samples.empty(n_agents, rows, limit).add(0, *_draw(keys_NR, logits_NRV, 0, params), stops)
+    return jax.lax.while_loop(unfinished, step, (jnp.int32(1), drawn, cache))[1]

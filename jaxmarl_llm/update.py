@@ -230,7 +230,7 @@ def gradients(stack, config: LossConfig, base, trainable, batch: Batch):
 
     def beginning(trainable):
         block = _read_shared(stack, *stack.bind(base, trainable), batch.shared)
-        return block and (block.k_YBSKH, block.v_YBSKH), block
+        return block and (block.k_YBKSH, block.v_YBKSH), block
 
     # The shared beginning is read once, and its gradient, summed over the micro-batches, goes back once.
     keys_values, pull_back, block = jax.vjp(beginning, trainable, has_aux=True)
@@ -238,7 +238,7 @@ def gradients(stack, config: LossConfig, base, trainable, batch: Batch):
 
     def loss(learned, micro):
         trainable, keys_values = learned
-        shared = block and block.replace(k_YBSKH=keys_values[0], v_YBSKH=keys_values[1])
+        shared = block and block.replace(k_YBKSH=keys_values[0], v_YBKSH=keys_values[1])
         variables, axes = stack.bind(base, trainable)
         per_agent = functools.partial(_agent_loss, stack, config)
         in_axes = (axes, None, 0, 0)

@@ -87,6 +87,15 @@ def test_summary_by_hand():
     assert found.pass_at_k(2) == 1
 
 
+def test_results_are_split_by_grade_where_there_are_several():
+    rows = tuple((action(even, 0, "fail"),) for even in (6, 0, 3))
+    normalise = CountingTask(()).normalise
+    summary = Evaluation(rows, ("main",), normalise, grades_B=(1, 2, 1)).summary()
+    # Of 12: 6 and 3 are 50 and 25.
+    assert (summary["return_grade1"], summary["return_grade2"]) == (37.5, 0)
+    assert not any("grade" in name for name in Evaluation(rows, ("main",), normalise, (3, 3, 3)).summary())
+
+
 def test_rewards_without_tests_have_no_pass_rate():
     rows = ((action(6, 0, "judged"),),)
     found = Evaluation(rows, ("main",), CountingTask(()).normalise)
@@ -115,7 +124,7 @@ def test_greedy_results_do_not_depend_on_the_batches():
     task, split = CountingTask(WORDS), CountingTask(WORDS)
     whole = evaluate(task)
     before = sampling.generate._cache_size()
-    cut = evaluate(split, items_per_batch=2)
+    cut = evaluate(split, rows_per_batch=2)
     assert sampling.generate._cache_size() - before == 1  # three batches, one program
     assert len(split.judged) == 9 and len(task.judged) == 5  # two and one more, padded to three each
     assert [row[0].item for row in cut.actions_BG] == ["p0", "p1", "p2", "p3", "p4"]
@@ -143,7 +152,7 @@ def test_sampled_answers_are_judged_together_and_follow_the_key():
     (dict(ids=[]), "item_ids is empty"),
     (dict(ids=[0, 5, -1]), r"item_ids holds \[5, -1\]; allowed are 0\.\.4"),
     (dict(samples=0), "samples=0"),
-    (dict(items_per_batch=0), "items_per_batch=0"),
+    (dict(rows_per_batch=0), "rows_per_batch=0"),
     (dict(max_prompt_tokens=20), "agent 'aux' for item 1 has 71 tokens, the limit is 20"),
 ])  # fmt: skip
 def test_bad_arguments_are_refused_before_anything_is_judged(kwargs, complaint):

@@ -18,7 +18,7 @@ LAYER = {
     "types": 0, "files": 0, "rope": 0, "forest": 5,
     "executor": 10, "tokenizer": 10, "metrics": 10, "transcripts": 10, "plots": 10, "console": 10,
     "tensor_files": 10, "records": 12, "tasks": 15,  # tasks say what the executor is to run
-    "cache": 18, "choice": 18,
+    "cache": 18, "attention": 18, "choice": 18,
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "comlrl_compat": 25, "diagnostics": 25,
     "forest_metrics": 25,
     "hf_config": 22, "hf": 23, "gguf_file": 24, "gguf_tokenizer": 26, "model_files": 28, "peft": 29,
