@@ -55,9 +55,12 @@ def bill_with_tip(bill, rate):
 def render(template: str, problem: str, *, entry_point: str, params: tuple[str, ...]) -> list[dict[str, str]]:
     """Chat messages [{role, content}, …] for one problem; ``template`` is HELPER, MAIN or SOLO."""
     asked = template.format(problem=problem.strip(), entry_point=entry_point, params=", ".join(params))
-    return [
-        {"role": "system", "content": SYSTEM},
-        {"role": "user", "content": template.format(**EXAMPLE)},
-        {"role": "assistant", "content": ANSWERS[template]},
-        {"role": "user", "content": asked},
-    ]
+    return chat([(template.format(**EXAMPLE), ANSWERS[template])], asked)
+
+
+def chat(examples: list[tuple[str, str]], asked: str) -> list[dict[str, str]]:
+    """Messages: the instruction, worked examples (question, answer), and what is asked."""
+    messages = [{"role": "system", "content": SYSTEM}]
+    for question, answer in examples:
+        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    return [*messages, {"role": "user", "content": asked}]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing
 
-SYSTEM = "You write Python code only."
+from jaxmarl_llm.tasks.code_prompts import chat
 
 HELPER = """\
 {context}{first}:
@@ -93,15 +93,14 @@ def answers(example: Example) -> dict[str, str]:
 
 def render(template: str, steps: Steps, *, entry_point: str, params: tuple[str, ...]) -> list[dict[str, str]]:
     """Chat messages [{role, content}, …] for one problem; ``template`` is HELPER or MAIN."""
-    messages = [{"role": "system", "content": SYSTEM}]
-    for example in EXAMPLES:
-        messages.append(_ask(template, example.steps, example.entry_point, example.params))
-        messages.append({"role": "assistant", "content": answers(example)[template]})
-    return [*messages, _ask(template, steps, entry_point, ", ".join(params))]
+    examples = [
+        (_ask(template, example.steps, example.entry_point, example.params), answers(example)[template])
+        for example in EXAMPLES
+    ]
+    return chat(examples, _ask(template, steps, entry_point, ", ".join(params)))
 
 
-def _ask(template: str, steps: Steps, entry_point: str, params: str) -> dict[str, str]:
+def _ask(template: str, steps: Steps, entry_point: str, params: str) -> str:
     if template == HELPER:
         steps = steps._replace(first=steps.first[:1].upper() + steps.first[1:])
-    fields = dict(entry_point=entry_point, params=params, **steps._asdict())
-    return {"role": "user", "content": template.format(**fields)}
+    return template.format(entry_point=entry_point, params=params, **steps._asdict())
