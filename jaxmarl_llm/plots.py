@@ -34,10 +34,10 @@ def learning_curve(rows: Sequence[Mapping], path, *, title: str = "Held-out and 
       ValueError: no row has a return.
     """
     returns = ("train/return", "eval/return", "eval/return_greedy")
-    if not any(_series(rows, name)[0].size for name in returns):
+    if not any(series(rows, name)[0].size for name in returns):
         raise ValueError(f"nothing to draw: no 'train/return' or 'eval/return' in {len(rows)} rows")
     names = ("train", "eval", "eval_greedy")
-    shown = [part for part in parts if any(_series(rows, f"{name}/{part}")[0].size for name in names)]
+    shown = [part for part in parts if any(series(rows, f"{name}/{part}")[0].size for name in names)]
     with matplotlib.rc_context(STYLE):
         figure = draw(rows, title, shown, window)
         path = Path(path)
@@ -74,7 +74,7 @@ def running_mean(values: np.ndarray, window: int) -> np.ndarray:
     return (sums[ends] - sums[starts]) / (ends - starts)
 
 
-def _series(rows: Sequence[Mapping], name: str) -> tuple[np.ndarray, np.ndarray]:
+def series(rows: Sequence[Mapping], name: str) -> tuple[np.ndarray, np.ndarray]:
     """Steps and values of the rows that have the metric; nulls (values that were not finite) are left out."""
     pairs = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
     steps, values = zip(*pairs, strict=True) if pairs else ((), ())
@@ -82,7 +82,7 @@ def _series(rows: Sequence[Mapping], name: str) -> tuple[np.ndarray, np.ndarray]
 
 
 def _draw_train(axes: Axes, rows: Sequence[Mapping], name: str, window: int) -> None:
-    steps, values = _series(rows, name)
+    steps, values = series(rows, name)
     if not steps.size:
         return
     axes.plot(steps, values, ".", color=TRAIN, alpha=0.3, markersize=4, label="training, each step")
@@ -92,13 +92,13 @@ def _draw_train(axes: Axes, rows: Sequence[Mapping], name: str, window: int) -> 
 
 def _draw_eval(axes: Axes, rows: Sequence[Mapping], name: str, color: str, marker: str, label: str,
                interval: str = "") -> None:
-    steps, values = _series(rows, name)
+    steps, values = series(rows, name)
     if not steps.size:
         return
     axes.plot(steps, values, color=color, marker=marker, markersize=5, linewidth=1.4, label=label, zorder=3)
     both = [row for row in rows if row.get(f"{name}_low") is not None and row.get(f"{name}_high") is not None]
     if interval and both:
-        (steps, low), (_, high) = _series(both, f"{name}_low"), _series(both, f"{name}_high")
+        (steps, low), (_, high) = series(both, f"{name}_low"), series(both, f"{name}_high")
         axes.fill_between(steps, low, high, color=color, alpha=0.15, linewidth=0, label=interval)
 
 
