@@ -32,18 +32,18 @@ def get_config(arg=None):
 
 def laptop(config):
     """SmolLM2-135M on the starter problems, two CPU cores."""
-    config.sampling.max_new_tokens = 48
+    config.sampling.max_new_tokens = 40
     config.sampling.stop = ("\n\n", "<|im_start|>")  # a blank line, or the next message
     config.sampling.max_prompt_tokens = 768
-    config.train.easy_first = True
-    config.train.steps = 28
+    config.train.grade_every = 13
+    config.train.steps = 26
     config.train.prompts = 4
     config.train.group = 8
     config.train.joint_mode = "cross"
-    config.train.lr = 4e-4
+    config.train.lr = 5e-4
     config.train.warmup = 2
     config.train.grad_clip = 0.0
-    config.eval.every = 14
+    config.eval.every = 13
     config.eval.problems = 12
     config.save.every = 5
 

@@ -83,7 +83,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train = ConfigDict()
     c.train.steps = 100  # iterations: rollout, credit, update
     c.train.prompts = 4  # B: problems per iteration
-    c.train.easy_first = False  # order each epoch by grade instead of at random
+    c.train.grade_every = 0  # iterations until problems of the next grade join in; 0: all from the start
     c.train.group = 4  # G: samples per agent and problem
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.baseline = "mean"  # mean | leave_one_out | max | none
@@ -142,6 +142,7 @@ RANGES = {
     "sampling.max_prompt_tokens": (1, None),
     "train.steps": (1, None),
     "train.prompts": (1, None),
+    "train.grade_every": (0, None),
     "train.group": (2, None),
     "train.clip": (0, None),
     "train.kl_coef": (0, None),

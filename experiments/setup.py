@@ -23,7 +23,6 @@ from jaxmarl_llm.tasks.coding import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
 
 RANDOM_MODEL = "random-tiny"
-EVAL_BATCH = 25  # problems answered together in an evaluation; what is sampled depends on it
 STREAMS = ("adapters", "rollout", "eval", "random_model")
 
 
@@ -33,17 +32,23 @@ def stream(config, name: str) -> jax.Array:
 
 
 def batch_ids(config, items, step: int) -> list[int]:
-    """Items of iteration ``step`` (from 0): epochs of a seeded permutation, so the cursor is the step itself.
+    """Items of iteration ``step`` (from 0): epochs of seeded permutations, so the cursor is the step itself.
 
-    With ``train.easy_first`` an epoch goes from grade to grade, still at random within one.
+    With ``train.grade_every`` = n the first n iterations draw from the items of the lowest grade, the next n
+    from those of the two lowest, and so on; each of these stages begins epochs of its own.
     """
-    size, n_items = config.train.prompts, len(items)
+    grades, every, stage = sorted({item.grade for item in items}), config.train.grade_every, 0
+    pool = range(len(items))
+    if every and len(grades) > 1:
+        stage = min(step // every, len(grades) - 1)
+        step -= stage * every
+        pool = [i for i in pool if items[i].grade <= grades[stage]]
+    size = config.train.prompts
     first, last = step * size, (step + 1) * size - 1
     order = []
-    for epoch in range(first // n_items, last // n_items + 1):
-        ids = np.random.default_rng((config.seed, epoch)).permutation(n_items).tolist()
-        order += sorted(ids, key=lambda i: items[i].grade) if config.train.easy_first else ids
-    start = first % n_items
+    for epoch in range(first // len(pool), last // len(pool) + 1):
+        order += np.random.default_rng((config.seed, stage, epoch)).permutation(pool).tolist()
+    start = first % len(pool)
     return order[start : start + size]
 
 

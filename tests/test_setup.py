@@ -26,11 +26,10 @@ def graded(n_items):
     return [types.SimpleNamespace(grade=1 + i % 4) for i in range(n_items)]
 
 
-@pytest.mark.parametrize("easy_first", [False, True])
 @pytest.mark.parametrize("n_items, prompts", [(12, 4), (12, 5), (3, 4), (1, 2), (7, 7)])
-def test_every_item_comes_once_per_epoch(n_items, prompts, easy_first):
+def test_every_item_comes_once_per_epoch(n_items, prompts):
     """All batches in a row are one permutation after another, also where batches cross epochs."""
-    c = config(train__prompts=prompts, train__easy_first=easy_first)
+    c = config(train__prompts=prompts, train__grade_every=0)
     batches = [setup.batch_ids(c, graded(n_items), step) for step in range(3 * n_items)]
     assert {len(batch) for batch in batches} == {prompts}
     order = list(itertools.chain.from_iterable(batches))
@@ -38,24 +37,37 @@ def test_every_item_comes_once_per_epoch(n_items, prompts, easy_first):
         assert sorted(order[epoch * n_items : (epoch + 1) * n_items]) == list(range(n_items))
 
 
-def test_easy_first_goes_from_grade_to_grade_at_random_within_one():
-    items = graded(40)
+def test_grades_join_one_after_the_other():
+    items = graded(40)  # ten of each grade
     orders = []
     for seed in (0, 1):
-        c = config(train__prompts=4, train__easy_first=True, seed=seed)
-        orders.append([i for step in range(10) for i in setup.batch_ids(c, items, step)])
-        grades = [items[i].grade for i in orders[-1]]
-        assert grades == sorted(grades) and sorted(orders[-1]) == list(range(40))
-    assert orders[0] != orders[1] and orders[0][:10] != sorted(orders[0][:10])
+        c = config(train__prompts=4, train__grade_every=5, seed=seed)
+        batches = [setup.batch_ids(c, items, step) for step in range(25)]
+        stages = [list(itertools.chain(*batches[start : start + 5])) for start in (0, 5, 10)]
+        of_grade_1 = [i for i in range(40) if i % 4 == 0]
+        assert sorted(stages[0][:10]) == sorted(stages[0][10:]) == of_grade_1
+        assert sorted(stages[1]) == [i for i in range(40) if i % 4 < 2]
+        assert {items[i].grade for i in stages[2]} == {1, 2, 3} and len(set(stages[2])) == 20
+        # From the last stage on, all items come in epochs.
+        assert sorted(itertools.chain(*batches[15:])) == list(range(40))
+        orders.append(stages[0])
+    assert orders[0] != orders[1] and orders[0][:10] != orders[0][10:]
+
+
+def test_grades_need_not_be_known():
+    """Data without difficulty has grade 0 throughout: there is nothing to wait for."""
+    items = [types.SimpleNamespace(grade=0)] * 8
+    c = config(train__prompts=4, train__grade_every=3)
+    assert sorted(i for step in (0, 1) for i in setup.batch_ids(c, items, step)) == list(range(8))
 
 
 def test_order_depends_on_seed_and_step_alone():
-    first = config(train__prompts=4, train__easy_first=False)
-    again = config(train__prompts=4, train__easy_first=False, train__lr=0.5, train__steps=99)
+    first = config(train__prompts=4, train__grade_every=0)
+    again = config(train__prompts=4, train__grade_every=0, train__lr=0.5, train__steps=99)
     assert [setup.batch_ids(first, graded(40), step) for step in (9, 3, 20)] == [
         setup.batch_ids(again, graded(40), step) for step in (9, 3, 20)
     ]
-    other = config(train__prompts=4, train__easy_first=False, seed=1)
+    other = config(train__prompts=4, train__grade_every=0, seed=1)
     assert setup.batch_ids(first, graded(40), 0) != setup.batch_ids(other, graded(40), 0)
     epochs = [[setup.batch_ids(first, graded(40), 10 * epoch + s) for s in range(10)] for epoch in range(2)]
     assert epochs[0] != epochs[1]
