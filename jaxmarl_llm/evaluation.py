@@ -162,7 +162,7 @@ def evaluate(
     samples: int,
     max_prompt_tokens: int,
     long_prompts: str = "error",
-    rows_per_batch: int = 100,
+    rows_per_batch: int = 64,
     step: int = 0,
 ) -> Evaluation:
     """Let every agent answer every item once per sample, at the same time, and judge sample g with sample g.

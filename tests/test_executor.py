@@ -48,7 +48,7 @@ def test_counts_failures_and_calls(executor):
     report = run(executor, "def f(x):\n    return 2\n")
     assert (report.verdict, report.passed, report.total) == ("fail", 1, 2)
     assert report.failures == ("assert candidate(5) == 6 -> AssertionError",)
-    assert report.calls == {"f": 2} and report.level == 1
+    assert report.calls == {"f": 2} and report.level == executor.level
 
 
 def test_first_failure_decides_between_fail_and_error(executor):

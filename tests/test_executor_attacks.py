@@ -3,7 +3,7 @@
 import psutil
 import pytest
 
-from jaxmarl_llm.executor import VERDICTS, Executor, Limits, Program, worker
+from jaxmarl_llm.executor import VERDICTS, Executor, Limits, Program, available_level, worker
 
 # f(x) = x + 1, judged by two asserts.
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(5) == 6\n"
@@ -11,9 +11,11 @@ GOOD = "def f(x):\n    return x + 1\n"
 LIMITS = Limits(cpu_seconds=0.5, wall_seconds=1.5, memory_mb=256)
 
 
-@pytest.fixture(scope="module")
-def executor():
-    with Executor(workers=2, limits=LIMITS) as running:
+@pytest.fixture(scope="module", params=(1, 2, 3))
+def executor(request):
+    if request.param > available_level()[0]:
+        pytest.skip(available_level()[1])
+    with Executor(workers=2, limits=LIMITS, level=request.param) as running:
         yield running
 
 
@@ -66,7 +68,6 @@ def run(executor, source, tests=TESTS, **fields):
         ("error", "def f(x):\n    return f(x)\n"),
         ("error", "def f(x):\n    return input()\n"),
         ("killed", "def f(x):\n    import ctypes\n    ctypes.string_at(0)\n"),
-        ("killed", "def f(x):\n    import os\n    os.kill(os.getpid(), 9)\n"),
         ("killed", "import os\nos.abort()\n"),
         ("error", "def f(x):\n    raise StopIteration\n"),
         ("protocol", "import os\ndef f(x):\n    os.write(3, b'0123456789' * 99)\n    return x + 1\n"),
@@ -79,6 +80,25 @@ def test_verdict_and_survival(executor, verdict, source):
     assert report.verdict == verdict, report
     assert report.passed < report.total
     assert report.failures
+
+
+def test_only_level_1_lets_a_candidate_signal(executor):
+    report = run(executor, "def f(x):\n    import os\n    os.kill(os.getpid(), 9)\n")
+    assert report.verdict == ("killed" if executor.level == 1 else "error")
+
+
+def test_files_outside_the_standard_library_are_seen_at_level_1_only(executor, tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("42")
+    tests = "def check(candidate):\n    assert candidate(1) == '42'\n"
+    report = run(executor, f"def f(x):\n    return open({str(path)!r}).read()\n", tests)
+    assert report.verdict == ("pass" if executor.level == 1 else "error")
+    assert report.level == executor.level
+
+
+def test_modules_of_the_standard_library_can_be_imported(executor):
+    names = "base64 decimal fractions hashlib statistics unicodedata uuid zlib"
+    assert run(executor, f"import {names.replace(' ', ', ')}\n{GOOD}").verdict == "pass"
 
 
 def test_the_candidate_finds_no_expected_values(executor):
@@ -123,7 +143,8 @@ def test_files_cannot_be_filled(executor, tmp_path):
     report = run(
         executor, f"def f(x):\n    open({str(path)!r}, 'ab', 0).write(b'y' * 9999)\n    return x + 1\n"
     )
-    assert report.verdict == "error" and "File too large" in report.failures[0]
+    assert report.verdict == "error"
+    assert ("File too large" if executor.level == 1 else "PermissionError") in report.failures[0]
     assert path.read_text() == "before"
 
 

@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from jaxmarl_llm.executor import Executor, ExecutorError, Limits, Program, worker
+from jaxmarl_llm.executor import Executor, ExecutorError, Limits, Program, available_level, levels, worker
 
 # f(x) = x + 1, judged by two asserts.
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(5) == 6\n"
@@ -57,32 +57,38 @@ def test_equal_programs_run_once_and_timeouts_are_not_kept():
 def test_a_dead_worker_is_replaced_and_two_deaths_are_raised():
     killer = "import os\ndef f(x):\n    os.kill(os.getppid(), 9)\n    import time; time.sleep(9)\n"
     others = set(psutil.Process().children())
-    with Executor(workers=1, limits=LIMITS) as executor:
+    with Executor(workers=1, limits=LIMITS, level=1) as executor:  # from level 2 on no candidate can signal
         for process in set(psutil.Process().children()) - others:
             process.kill()
         assert executor.run([Program({"main": GOOD}, "f", TESTS)])[0].verdict == "pass"
-        with pytest.raises(ExecutorError, match="infra"):  # nothing but level 2 stops signals: never a reward
+        with pytest.raises(ExecutorError, match="infra"):  # never a reward
             executor.run([Program({"main": killer}, "f", TESTS)])
         assert executor.run([Program({"main": GOOD + "#"}, "f", TESTS)])[0].verdict == "pass"
 
 
-def test_close_ends_every_process():
+@pytest.mark.parametrize("level, processes", [(1, 4), (3, 6)])
+def test_close_ends_every_process(level, processes):
+    if level > available_level()[0]:
+        pytest.skip(available_level()[1])
     others = set(psutil.Process().children(recursive=True))
-    executor = Executor(workers=2, limits=LIMITS)
+    executor = Executor(workers=2, limits=LIMITS, level=level)
     mine = set(psutil.Process().children(recursive=True)) - others
     executor.close()
     executor.close()
-    assert len(mine) == 4  # a zygote and a tester each
+    assert len(mine) == processes  # a zygote and a tester each; at level 3 the zygote is two processes
     assert not mine & set(psutil.Process().children(recursive=True))
     with pytest.raises(RuntimeError, match="closed"):
         executor.run([])
 
 
-def test_processes_end_with_a_killed_owner():
-    code = """
+@pytest.mark.parametrize("level, processes", [(1, 3), (3, 4)])
+def test_processes_end_with_a_killed_owner(level, processes):
+    if level > available_level()[0]:
+        pytest.skip(available_level()[1])
+    code = f"LEVEL = {level}" + """
 import sys, time
 from jaxmarl_llm.executor import Executor, Limits, Program
-executor = Executor(workers=1, limits=Limits(cpu_seconds=60))
+executor = Executor(workers=1, limits=Limits(cpu_seconds=60), level=LEVEL)
 print("up", flush=True)
 loop = "def f(x):\\n    while True: pass\\n"
 executor.run([Program({"main": loop}, "f", "def check(c):\\n    assert c(1)\\n")])
@@ -91,7 +97,7 @@ executor.run([Program({"main": loop}, "f", "def check(c):\\n    assert c(1)\\n")
     with subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE) as owner:
         assert owner.stdout.readline() == b"up\n"
         family = []
-        while len(family) < 3:  # zygote, tester, candidate
+        while len(family) < processes:  # zygote, tester, candidate
             family = psutil.Process(owner.pid).children(recursive=True)
             time.sleep(0.02)
         os.kill(owner.pid, signal.SIGKILL)
@@ -113,9 +119,21 @@ def test_the_package_holds_no_pickle_eval_or_shell():
         assert word not in text
 
 
-def test_bad_arguments_are_named():
-    with pytest.raises(RuntimeError, match="min_level is 2.*available here is 1.*min_level=1"):
+def test_a_level_out_of_reach_is_refused(monkeypatch):
+    monkeypatch.setattr(levels, "available_level", lambda: (1, "the kernel has no Landlock"))
+    with pytest.raises(RuntimeError, match="min_level is 2.*available here is 1.*Landlock.*min_level=1"):
         Executor(min_level=2)
+    with pytest.raises(RuntimeError, match="^level is 3.*available here is 1"):
+        Executor(level=3)
+    with Executor(workers=1) as executor:
+        assert executor.level == 1
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(ValueError, match="level is 1, below min_level 2"):
+        Executor(min_level=2, level=1)
+    with pytest.raises(ValueError, match="level is 0"):
+        Executor(level=0)
     with pytest.raises(ValueError, match="min_level is 7"):
         Executor(min_level=7)
     with pytest.raises(ValueError, match="workers is 0"):

@@ -9,6 +9,10 @@ text; the tester holds the tests and calls the candidate over a socket that carr
 Level 1 promises: the trainer never runs candidate text; the tests are not in the candidate's process; neither
 its answers nor its exit can forge a verdict; its CPU time, memory and file sizes are bounded. It does not
 promise: nothing stops a candidate from reading files, using the network or signalling this user's processes.
+Level 2 adds a filter of system calls (`seccomp`) and of files (`landlock`): only the standard library can be
+read, and there is no network, no other process, no signal. Level 3 puts the zygote into namespaces besides
+(`namespaces`, `rootfs`): other files, processes and networks do not exist there. The strongest level that the
+machine offers is used unless one is named; levels 2 and 3 need Linux on x86_64 or aarch64.
 """
 
 from .levels import available_level

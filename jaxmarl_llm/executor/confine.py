@@ -7,27 +7,16 @@ import math
 import os
 import resource
 import signal
-import sys
+from collections.abc import Sequence
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+from . import landlock, libc, seccomp
+
 MAX_FDS = 64  # of our own worker processes, so that closing "all" descriptors is quick
-
-if sys.platform == "linux":
-    import ctypes
-
-    _libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform != "linux":
-        return
-    if _libc.prctl(option, *(ctypes.c_ulong(x) for x in (value, 0, 0, 0))) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option}, {value}) failed")
 
 
 def die_with_parent(parent: int) -> None:
     """Be killed when the parent (its thread that started us) ends; exit at once where it already has."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -35,14 +24,14 @@ def die_with_parent(parent: int) -> None:
 def worker_process(parent: int) -> None:
     """For zygote and tester: end with the trainer, no ptrace or /proc reads by others, few descriptors."""
     die_with_parent(parent)
-    _prctl(_PR_SET_DUMPABLE, 0)
+    libc.prctl(libc.PR_SET_DUMPABLE, 0)
     lower(resource.RLIMIT_NOFILE, MAX_FDS)
     lower(resource.RLIMIT_CORE, 0)
 
 
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ended, so that they can be found and killed."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
 
 
 def lower(kind: int, value: int) -> None:
@@ -53,9 +42,17 @@ def lower(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def candidate_process(channel: int, armed: int, parent: int, cpu_seconds: float, memory_mb: int) -> None:
+def candidate_process(
+    channel: int,
+    armed: int,
+    parent: int,
+    cpu_seconds: float,
+    memory_mb: int,
+    readable: Sequence[str] | None,
+) -> None:
     """Turn a fresh fork into a candidate's process; its only descriptors are 0-2 (/dev/null) and 3 (channel).
 
+    From level 2 on `readable` lists what it may read, and it may ask the kernel for little; None at level 1.
     One byte is written to `armed` when all of it holds: without that byte the zygote reports a setup failure.
     """
     os.setsid()
@@ -68,8 +65,11 @@ def candidate_process(channel: int, armed: int, parent: int, cpu_seconds: float,
     lower(resource.RLIMIT_FSIZE, 0)
     lower(resource.RLIMIT_NOFILE, 24)
     lower(resource.RLIMIT_NPROC, 0)  # no threads, no processes; the kernel ignores it for root
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    _prctl(_PR_SET_DUMPABLE, 0)
+    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    libc.prctl(libc.PR_SET_DUMPABLE, 0)
+    if readable is not None:
+        landlock.restrict(readable)
+        seccomp.install()
     os.write(armed, b"!")
     os.close(armed)
 

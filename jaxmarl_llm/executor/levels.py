@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 
 NAMES = {
@@ -11,23 +12,43 @@ NAMES = {
 }
 
 
+@functools.cache
 def available_level() -> tuple[int, str]:
-    """The strongest level this machine and version offer, and why it is not higher."""
+    """The strongest level this machine offers, and why it is not higher ('' at the highest).
+
+    Each layer is tried out, in a process of its own where it cannot be undone.
+    """
     if importlib.util.find_spec("resource") is None or importlib.util.find_spec("fcntl") is None:
         return 0, "this platform has no fork and no resource limits"
-    return 1, "levels 2 and 3 are not built yet"
+    from . import landlock, namespaces, seccomp  # here: they need both
+
+    if not landlock.abi():
+        return 1, "the kernel has no Landlock (Linux 5.13 or newer has it, unless it is switched off)"
+    if reason := seccomp.supported():
+        return 1, reason
+    if reason := namespaces.supported():
+        return 2, reason
+    return 3, ""
 
 
-def require_level(min_level: int) -> int:
-    """The level to run at; ValueError for a level that does not exist, RuntimeError for one out of reach."""
-    if min_level not in NAMES or isinstance(min_level, bool):
-        raise ValueError(f"min_level is {min_level!r}; allowed: {', '.join(map(str, NAMES))}")
-    level, reason = available_level()
-    if level < min_level:
-        have = f"{level}, {NAMES[level]}" if level else "none"
+def require_level(min_level: int, level: int | None = None) -> int:
+    """The level to run at: ``level``, or the strongest there is.
+
+    ValueError for a level that does not exist or is below ``min_level``, RuntimeError for one out of reach.
+    """
+    for name, value in (("min_level", min_level), ("level", level)):
+        if (value not in NAMES or isinstance(value, bool)) and not (name == "level" and value is None):
+            raise ValueError(f"{name} is {value!r}; allowed: {', '.join(map(str, NAMES))}")
+    if level is not None and level < min_level:
+        raise ValueError(f"level is {level}, below min_level {min_level}")
+    available, reason = available_level()
+    wanted = level or min_level
+    if available < wanted:
+        have = f"{available}, {NAMES[available]}" if available else "none"
+        name = "level" if level else "min_level"
         raise RuntimeError(
-            f"min_level is {min_level}, {NAMES[min_level]}, but the level available here is {have}: "
+            f"{name} is {wanted}, {NAMES[wanted]}, but the level available here is {have}: "
             f"{reason}. To accept process isolation only, pass min_level=1, best inside a container or "
             "virtual machine without secrets; on platforms without fork use Linux."
         )
-    return level
+    return level or available

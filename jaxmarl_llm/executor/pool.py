@@ -28,15 +28,22 @@ class Executor:
 
     workers: how many programs run at a time; None means one less than the CPUs available (at least 1).
     min_level: RuntimeError here, before anything runs, where the machine cannot isolate that strongly.
+    level: the isolation to run at, at least min_level; None means the strongest there is (``self.level``).
     """
 
-    def __init__(self, workers: int | None = None, limits: Limits = _DEFAULT_LIMITS, min_level: int = 1):
+    def __init__(
+        self,
+        workers: int | None = None,
+        limits: Limits = _DEFAULT_LIMITS,
+        min_level: int = 1,
+        level: int | None = None,
+    ):
         if workers is None:
             workers = max(1, _cpus() - 1)
         if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
             raise ValueError(f"workers is {workers!r}; allowed: an integer >= 1, or None")
         self.limits = limits
-        self.level = require_level(min_level)
+        self.level = require_level(min_level, level)
         self._cache: dict[str, Report] = {}
         self._jobs: queue.SimpleQueue = queue.SimpleQueue()
         self._closed = False

@@ -17,13 +17,13 @@ ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 # The folder becomes a package without running __init__, so that workers hold none of the trainer's side.
 _BOOT = """
 import sys, types, importlib
-folder, module, fd, parent = sys.argv[1:]
+folder, module, *numbers = sys.argv[1:]
 package = types.ModuleType("executor")
 package.__path__ = [folder]
 sys.modules["executor"] = package
 main = importlib.import_module("executor." + module).main
 package.__path__ = []
-main(int(fd), int(parent))
+main(*map(int, numbers))
 """
 
 
@@ -34,7 +34,7 @@ class WorkerDied(Exception):
 class Process:
     """One zygote or tester. It ends with the thread that starts it."""
 
-    def __init__(self, module: str):
+    def __init__(self, module: str, *arguments: int):
         self.module = module
         self.stderr = tempfile.TemporaryFile()
         self.control, theirs = socket.socketpair()
@@ -42,7 +42,7 @@ class Process:
         command = [sys.executable, "-B", "-s", "-S", "-P", "-c", _BOOT, folder, module]
         with theirs:
             self.popen = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(os.getpid())],
+                [*command, *map(str, (theirs.fileno(), os.getpid(), *arguments))],
                 env=ENVIRONMENT,
                 cwd="/",
                 stdin=subprocess.DEVNULL,

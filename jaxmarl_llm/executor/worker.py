@@ -40,7 +40,7 @@ class Worker:
         self._start()
 
     def _start(self) -> None:
-        self.zygote, self.tester = Process("zygote"), None
+        self.zygote, self.tester = Process("zygote", self.level), None
         try:
             self.tester = Process("tester")
             self.zygote.await_ready()

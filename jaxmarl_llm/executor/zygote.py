@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 
-from . import candidate, confine, wire
+from . import candidate, confine, namespaces, rootfs, wire
 
 PRELOADED = (
     "bisect collections collections.abc copy dataclasses datetime enum fractions functools hashlib heapq "
@@ -26,14 +26,17 @@ SHORTEST_WAIT = 0.005  # seconds between two looks at the clocks, at least
 ASLEEP = 0.1  # share of the wall time below which a program counts as asleep rather than slow
 
 
-def main(control_fd: int, parent: int) -> None:
+def main(control_fd: int, parent: int, level: int) -> None:
     """Serve until the trainer closes the control channel."""
     confine.worker_process(parent)
     confine.adopt_orphans()
+    readable = rootfs.needed_paths() if level > 1 else None
+    if level > 2:
+        namespaces.enter()
     for name in PRELOADED.split():
         __import__(name)
     control = socket.socket(fileno=control_fd)
-    children = _Children()
+    children = _Children(readable)
     gc.collect()
     gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
     wire.send_control(control, {"ready": sys.version})
@@ -50,7 +53,8 @@ def main(control_fd: int, parent: int) -> None:
 class _Children:
     """Forks and watches the candidate's process; a pipe written on SIGCHLD wakes the watch."""
 
-    def __init__(self):
+    def __init__(self, readable):
+        self.readable = readable  # see `confine.candidate_process`
         self.wake, wake_end = os.pipe()
         for fd in (self.wake, wake_end):
             os.set_blocking(fd, False)
@@ -59,7 +63,7 @@ class _Children:
 
     def run(self, control, job, channel: int) -> dict:
         """One program from fork to burial."""
-        pid, armed = _fork(channel, job)
+        pid, armed = _fork(channel, job, self.readable)
         os.close(channel)
         started = os.read(armed, 1) == b"!"
         os.close(armed)
@@ -105,15 +109,12 @@ class _Children:
             except ChildProcessError:
                 return
             if not pid:
-                orphans = _children()
-                for orphan in orphans:
-                    os.kill(orphan, signal.SIGKILL)
-                if not orphans:
+                if not _kill_children():
                     return
                 os.waitpid(-1, 0)
 
 
-def _fork(channel, job):
+def _fork(channel, job, readable):
     """Fork a candidate; (pid, read end of its "armed" pipe)."""
     armed, armed_end = os.pipe()
     parent = os.getpid()
@@ -122,7 +123,8 @@ def _fork(channel, job):
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            confine.candidate_process(channel, armed_end, parent, job["cpu"], job["memory_mb"])
+            limits = (job["cpu"], job["memory_mb"])
+            confine.candidate_process(channel, armed_end, parent, *limits, readable)
             candidate.serve(3)
         finally:
             os._exit(1)
@@ -152,13 +154,19 @@ def _fate(killed_for, status, cpu, job):
     return "exit", cpu
 
 
-def _children() -> list[int]:
-    """Process ids of our children; none where the system does not say."""
+def _kill_children() -> bool:
+    """Kill our children, whose number the system may not tell; False if there are none to be found."""
+    if os.getpid() == 1:  # of a namespace: everybody else in it
+        os.kill(-1, signal.SIGKILL)
+        return True
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            return [int(word) for word in file.read().split()]
+            children = [int(word) for word in file.read().split()]
     except FileNotFoundError:
-        return []
+        return False
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+    return bool(children)
 
 
 def _drain(fd):

@@ -1,0 +1,106 @@
+"""The files a candidate may reach: a Landlock ruleset that allows reading some folders and nothing else.
+
+Landlock needs no privileges, is inherited and cannot be undone. What the running kernel cannot handle stays
+open: TCP before ABI 4, signals and abstract unix sockets before ABI 6, UDP and questions like stat() in every
+version known here. The seccomp filter closes all of these but the last.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import struct
+import sys
+from collections.abc import Sequence
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on x86_64 and aarch64
+_ASK_VERSION = 1
+_PATH_BENEATH = 1
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = (1 << bit for bit in range(4))
+_REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_REG = (1 << bit for bit in (4, 5, 7, 8))
+_REFER, _TRUNCATE, _IOCTL_DEV = (1 << bit for bit in (13, 14, 15))
+# Rights that a rule for something else than a folder may hold.
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+# Execute is nobody's right: extension modules are read and mapped, which is not executing to Landlock.
+_READ = _READ_FILE | _READ_DIR
+_WRITE = _READ | _WRITE_FILE | _TRUNCATE | _MAKE_REG | _MAKE_DIR | _REMOVE_FILE | _REMOVE_DIR | _REFER
+
+# {ABI: how many there are from it on}, as bits are given out in order: rights to files, rights to the network
+# (TCP bind, TCP connect), scopes (abstract unix sockets, signals).
+_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16, 9: 17}
+_NETWORK_RIGHTS = {4: 2}
+_SCOPES = {6: 2}
+
+if sys.platform == "linux":
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _libc.syscall.restype = ctypes.c_long
+
+
+def abi() -> int:
+    """Version of Landlock in the running kernel, 0 where there is none."""
+    if sys.platform != "linux":
+        return 0
+    try:
+        return _syscall("landlock_create_ruleset", _CREATE_RULESET, None, 0, _ASK_VERSION)
+    except OSError:
+        return 0
+
+
+def restrict(readable: Sequence[str], writable: Sequence[str] = ()) -> None:
+    """Confine the calling thread to /dev/null, to reading below `readable`, to files below `writable`.
+
+    Files means folders and regular files: no links, pipes, sockets or devices can be made. no_new_privs must
+    be set already. Uses two free descriptors at a time and leaves none open, so that it works before and
+    after a limit on descriptors. OSError names the path or the call that failed.
+    """
+    version = abi()
+    if not version:
+        raise OSError(errno.ENOSYS, "the kernel has no Landlock, or it is switched off")
+    handled = _handled(version)
+    # Older kernels know a shorter struct, and accept this one as the rest is zero.
+    attributes = struct.pack("=QQQ", *handled)
+    ruleset = _syscall("landlock_create_ruleset", _CREATE_RULESET, attributes, len(attributes), 0)
+    try:
+        for path in readable:
+            _allow(ruleset, path, _READ)
+        for path in writable:
+            _allow(ruleset, path, _WRITE & handled[0])
+        _allow(ruleset, os.devnull, _READ_FILE | _WRITE_FILE)
+        _syscall("landlock_restrict_self", _RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def _handled(version: int) -> tuple[int, int, int]:
+    """All rights to files, rights to the network and scopes of an ABI, as far as this module knows."""
+    counts = (
+        max((count for since, count in known.items() if since <= version), default=0)
+        for known in (_FILE_RIGHTS, _NETWORK_RIGHTS, _SCOPES)
+    )
+    files, network, scopes = ((1 << count) - 1 for count in counts)
+    return files, network, scopes
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    """Add a rule for a file, or for a folder and all below it."""
+    target = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISDIR(os.fstat(target).st_mode):
+            rights &= _OF_FILES
+        rule = struct.pack("=Qi", rights, target)
+        _syscall("landlock_add_rule", _ADD_RULE, ruleset, _PATH_BENEATH, rule, 0, path=path)
+    finally:
+        os.close(target)
+
+
+def _syscall(name, number, *arguments, path=None):
+    """A system call by number; OSError with its name, and the path it was about."""
+    words = (ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)
+    result = _libc.syscall(ctypes.c_long(number), *words)
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"{name}: {os.strerror(error)}", path)
+    return result

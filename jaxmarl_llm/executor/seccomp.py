@@ -1,0 +1,180 @@
+"""The system calls a candidate may make: a seccomp filter that refuses all but a short list.
+
+Landlock says which files can be reached; this filter says what can be asked of the kernel at all, and closes
+what Landlock does not know: sockets, processes, signals, ptrace, namespaces, shared memory. Refused calls
+fail with EPERM instead of killing, so that Python raises OSError and the candidate's failure keeps its usual
+shape. The list is what CPython 3.11 to 3.13 needs after start-up, with glibc, for pure Python and the
+standard library.
+
+The filter is classic BPF, a chain of "if the number is this: return that", for x86_64 and aarch64.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+import sys
+
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
+_LOAD, _AND, _IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06  # BPF: load word, and, jump if equal, return
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
+_ALLOW = (_RETURN, 0, 0, 0x7FFF0000)
+_DENY = (_RETURN, 0, 0, 0x00050000 | errno.EPERM)
+_ABSENT = (_RETURN, 0, 0, 0x00050000 | 38)  # ENOSYS, whose number differs outside Linux
+
+_MACHINE = platform.machine()
+# Column of the tables below, and AUDIT_ARCH_*.
+_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+
+# name: number on x86_64, on aarch64 (None where there is no such call).
+_ALLOWED = {
+    # Memory. PROT_EXEC stays allowed: extension modules need it, and native code meets the same filter.
+    # No madvise: nothing here depends on it, and root can take pages out of the machine's use with it.
+    "brk": (12, 214),
+    "mmap": (9, 222),
+    "munmap": (11, 215),
+    "mremap": (25, 216),
+    "mprotect": (10, 226),
+    # Descriptors that are open already: the channel, and files under import. ld.so uses pread64.
+    "read": (0, 63),
+    "write": (1, 64),
+    "close": (3, 57),
+    "lseek": (8, 62),
+    "pread64": (17, 67),
+    # The import system's questions about files. Landlock does not cover them: whether a file outside exists,
+    # and its size, can be asked. stat and lstat are what glibc before 2.33 calls.
+    "fstat": (5, 80),
+    "newfstatat": (262, 79),
+    "stat": (4, None),
+    "lstat": (6, None),
+    "getdents64": (217, 61),
+    "getcwd": (79, 17),
+    # Clocks, where the vDSO cannot answer, and sleep; restart_syscall resumes a sleep after a stop.
+    "clock_gettime": (228, 113),
+    "clock_getres": (229, 114),
+    "clock_nanosleep": (230, 115),
+    "restart_syscall": (219, 128),
+    "getrandom": (318, 278),
+    # Handlers and masks of its own signals; SIGKILL, which ends candidates, cannot be blocked.
+    "rt_sigaction": (13, 134),
+    "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139),
+    # Who it is. os.getppid() cannot raise: refused, it would be -1, which in kill() means "everybody".
+    # uname shows the host name, but `import uuid` fails without it.
+    "getpid": (39, 172),
+    "getppid": (110, 173),
+    "gettid": (186, 178),
+    "uname": (63, 160),
+    "exit": (60, 93),
+    "exit_group": (231, 94),
+}
+# abort() is a tgkill to oneself, which is not here: a filter can compare with the process id only if it is
+# made anew for every process. So abort() goes on to its next means, an invalid instruction: the process still
+# dies of a signal, SIGSEGV or SIGTRAP in place of SIGABRT. os.kill(os.getpid(), 9) fails with EPERM.
+
+_TO_WRITE = 0o1103  # Linux's O_WRONLY, O_RDWR, O_CREAT and O_TRUNC, the same on both machines
+# name: numbers, (argument, mask, values): allowed where the masked argument is one of the values.
+_CHECKED = {
+    "openat": ((257, 56), (2, _TO_WRITE, (0,))),
+    "open": ((2, None), (1, _TO_WRITE, (0,))),
+    # isatty() asks TCGETS of every file that open() opens, and FIOCLEX sets close-on-exec.
+    "ioctl": ((16, 29), (1, 0xFFFFFFFF, (0x5401, 0x5451))),
+    # F_GETFD, F_SETFD, F_GETFL, os.dup's F_DUPFD_CLOEXEC. Not F_SETOWN, which makes the kernel send signals.
+    "fcntl": ((72, 25), (1, 0xFFFFFFFF, (1, 2, 3, 1030))),
+    # Waiting for a lock with a time limit, and waking: private WAIT, WAKE and their _BITSET forms, on either
+    # clock. glibc aborts the process where they are refused.
+    "futex": ((202, 98), (1, 0xFFFFFFFF, (128, 129, 137, 138, 393))),
+    # Limits can be read, that is without a pointer to new ones.
+    "prlimit64": ((302, 261), (2, 0xFFFFFFFFFFFFFFFF, (0,))),
+}
+# For candidates with a folder of their own: Landlock says which. openat and open lose their check.
+_FILES = {
+    "openat": (257, 56),
+    "open": (2, None),
+    "mkdir": (83, None),
+    "mkdirat": (258, 34),
+    "rmdir": (84, None),
+    "unlink": (87, None),
+    "unlinkat": (263, 35),
+    "rename": (82, None),
+    "renameat": (264, 38),
+    "renameat2": (316, 276),
+    "ftruncate": (77, 46),
+}
+_CLONE3 = (435, 435)  # its flags lie in memory, out of a filter's sight; ENOSYS makes libc try clone: EPERM
+
+if sys.platform == "linux":
+    _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Program(ctypes.Structure):
+    """struct sock_fprog."""
+
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+
+
+def supported() -> str:
+    """Empty where install() can work here, else the reason why not."""
+    if sys.platform != "linux":
+        return "seccomp exists on Linux only"
+    if _MACHINE not in _MACHINES or sys.byteorder != "little" or sys.maxsize < 1 << 32:
+        bits = struct.calcsize("P") * 8
+        return f"no table of system calls for {_MACHINE}, {bits} bits, {sys.byteorder} endian"
+    # A program at address 0 changes nothing; a kernel that takes filters answers EFAULT.
+    error = _set_filter(None)
+    return "" if error == errno.EFAULT else f"the kernel takes no seccomp filters: {os.strerror(error)}"
+
+
+def install(files: bool = False) -> None:
+    """Filter the calling thread, for good; `files` also allows to make, write, rename and remove files.
+
+    no_new_privs must be set already. OSError where the kernel refuses, ValueError for an unknown machine.
+    """
+    code = program(files=files)
+    error = _set_filter(_Program(len(code) // 8, code))
+    if error:
+        raise OSError(error, f"seccomp: {os.strerror(error)}")
+
+
+def _set_filter(filter_program):
+    """Error number of the call that installs a filter, or 0."""
+    pointer = ctypes.byref(filter_program) if filter_program else None
+    done = _libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), pointer)
+    return ctypes.get_errno() if done != 0 else 0
+
+
+def program(machine: str = _MACHINE, files: bool = False) -> bytes:
+    """The filter for a machine, as an array of struct sock_filter."""
+    if machine not in _MACHINES:
+        raise ValueError(f"machine is {machine!r}; allowed: {', '.join(_MACHINES)}")
+    column, arch = _MACHINES[machine]
+    # Another architecture's numbers mean other calls. x32 is x86_64 with bit 30 set: equal to no number
+    # below.
+    code = [(_LOAD, 0, 0, _ARCH), (_IF_EQUAL, 1, 0, arch), _DENY, (_LOAD, 0, 0, _NUMBER)]
+    for numbers in (_ALLOWED | _FILES if files else _ALLOWED).values():
+        code += _case(numbers[column], [_ALLOW])
+    for numbers, check in _CHECKED.values():
+        code += _case(numbers[column], _check(*check))
+    code += _case(_CLONE3[column], [_ABSENT])
+    code.append(_DENY)
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _case(number, body):
+    """Run `body`, which returns, if the call has this number."""
+    return [] if number is None else [(_IF_EQUAL, 0, len(body), number), *body]
+
+
+def _check(argument, mask, values):
+    """Allow if the masked argument is one of the values, else deny; int arguments have a 32-bit mask."""
+    low = _ARGUMENTS + 8 * argument
+    body = []
+    if mask >> 32:
+        body += [(_LOAD, 0, 0, low + 4), (_AND, 0, 0, mask >> 32), (_IF_EQUAL, 1, 0, 0), _DENY]
+    body += [(_LOAD, 0, 0, low), (_AND, 0, 0, mask & 0xFFFFFFFF)]
+    for value in values:
+        body += _case(value, [_ALLOW])
+    return [*body, _DENY]
