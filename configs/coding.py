@@ -35,15 +35,16 @@ def laptop(config):
     config.sampling.max_new_tokens = 40
     config.sampling.stop = ("\n\n", "<|im_start|>")  # a blank line, or the next message
     config.sampling.max_prompt_tokens = 768
-    config.train.grade_every = 13
-    config.train.steps = 26
+    config.train.grade_every = 16
+    config.train.steps = 32
     config.train.prompts = 4
     config.train.group = 8
     config.train.joint_mode = "cross"
     config.train.lr = 5e-4
     config.train.warmup = 2
+    config.train.decay = "linear"
     config.train.grad_clip = 0.0
-    config.eval.every = 13
+    config.eval.every = 16
     config.eval.problems = 12
     config.save.every = 5
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import pathlib
 import time
 
@@ -32,24 +33,26 @@ def stream(config, name: str) -> jax.Array:
 
 
 def batch_ids(config, items, step: int) -> list[int]:
-    """Items of iteration ``step`` (from 0): epochs of seeded permutations, so the cursor is the step itself.
+    """Items of iteration ``step`` (from 0), at random; none comes again before all that may come have come.
 
-    With ``train.grade_every`` = n the first n iterations draw from the items of the lowest grade, the next n
-    from those of the two lowest, and so on; each of these stages begins epochs of its own.
+    With ``train.grade_every`` = n only items of the lowest grade may come in the first n iterations, only
+    those of the two lowest in the next n, and so on. The order follows from the seed alone, so the cursor is
+    the step itself.
     """
-    grades, every, stage = sorted({item.grade for item in items}), config.train.grade_every, 0
-    pool = range(len(items))
-    if every and len(grades) > 1:
-        stage = min(step // every, len(grades) - 1)
-        step -= stage * every
-        pool = [i for i in pool if items[i].grade <= grades[stage]]
-    size = config.train.prompts
-    first, last = step * size, (step + 1) * size - 1
-    order = []
-    for epoch in range(first // len(pool), last // len(pool) + 1):
-        order += np.random.default_rng((config.seed, stage, epoch)).permutation(pool).tolist()
-    start = first % len(pool)
-    return order[start : start + size]
+    size, every = config.train.prompts, config.train.grade_every
+    grades = sorted({item.grade for item in items}) if every else [math.inf]
+    order, come, epoch = [], set(), 0
+    while len(order) < (step + 1) * size:
+        stage = len(order) // (every * size) if every else 0
+        last = stage >= len(grades) - 1
+        room = (step + 1 if last else (stage + 1) * every) * size - len(order)
+        shuffled = np.random.default_rng((config.seed, epoch)).permutation(len(items)).tolist()
+        fresh = [i for i in shuffled if i not in come and items[i].grade <= grades[-1 if last else stage]]
+        order += fresh[:room]
+        come.update(fresh[:room])
+        if len(fresh) <= room:
+            come, epoch = set(), epoch + 1
+    return order[step * size : (step + 1) * size]
 
 
 def build_executor(config) -> Executor:

@@ -37,21 +37,29 @@ def test_every_item_comes_once_per_epoch(n_items, prompts):
         assert sorted(order[epoch * n_items : (epoch + 1) * n_items]) == list(range(n_items))
 
 
-def test_grades_join_one_after_the_other():
+def test_grades_join_one_after_the_other_and_nothing_comes_again_too_soon():
     items = graded(40)  # ten of each grade
     orders = []
     for seed in (0, 1):
-        c = config(train__prompts=4, train__grade_every=5, seed=seed)
-        batches = [setup.batch_ids(c, items, step) for step in range(25)]
-        stages = [list(itertools.chain(*batches[start : start + 5])) for start in (0, 5, 10)]
-        of_grade_1 = [i for i in range(40) if i % 4 == 0]
-        assert sorted(stages[0][:10]) == sorted(stages[0][10:]) == of_grade_1
-        assert sorted(stages[1]) == [i for i in range(40) if i % 4 < 2]
-        assert {items[i].grade for i in stages[2]} == {1, 2, 3} and len(set(stages[2])) == 20
-        # From the last stage on, all items come in epochs.
-        assert sorted(itertools.chain(*batches[15:])) == list(range(40))
-        orders.append(stages[0])
-    assert orders[0] != orders[1] and orders[0][:10] != orders[0][10:]
+        c = config(train__prompts=4, train__grade_every=2, seed=seed)
+        batches = [setup.batch_ids(c, items, step) for step in range(30)]
+        stages = [list(itertools.chain(*batches[start : start + 2])) for start in (0, 2, 4, 6)]
+        for grade, stage in enumerate(stages, 1):
+            assert {items[i].grade for i in stage} <= set(range(1, grade + 1))
+        assert {items[i].grade for i in stages[0]} == {1} and 2 in {items[i].grade for i in stages[1]}
+        # Ten iterations are one epoch; after it all items come in plain epochs.
+        order = list(itertools.chain(*batches))
+        assert all(sorted(order[start : start + 40]) == list(range(40)) for start in (0, 40, 80))
+        orders.append(order[:8])
+    assert orders[0] != orders[1] and orders[0] != sorted(orders[0])
+
+
+def test_a_stage_longer_than_its_problems_begins_them_again():
+    c = config(train__prompts=4, train__grade_every=5)
+    batches = [setup.batch_ids(c, graded(40), step) for step in range(10)]
+    first, second = (list(itertools.chain(*batches[start : start + 5])) for start in (0, 5))
+    assert sorted(first[:10]) == sorted(first[10:]) == list(range(0, 40, 4)) and first[:10] != first[10:]
+    assert sorted(second) == [i for i in range(40) if i % 4 < 2]
 
 
 def test_grades_need_not_be_known():
