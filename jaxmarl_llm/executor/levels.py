@@ -16,19 +16,23 @@ NAMES = {
 def available_level() -> tuple[int, str]:
     """The strongest level this machine offers, and why it is not higher ('' at the highest).
 
-    Each layer is tried out, in a process of its own where it cannot be undone.
+    Each layer is tried out, and then attacked, in processes of their own.
     """
     if importlib.util.find_spec("resource") is None or importlib.util.find_spec("fcntl") is None:
         return 0, "this platform has no fork and no resource limits"
-    from . import landlock, namespaces, seccomp  # here: they need both
+    from . import landlock, namespaces, probe, seccomp  # here: they need both
 
     if not landlock.abi():
         return 1, "the kernel has no Landlock (Linux 5.13 or newer has it, unless it is switched off)"
     if reason := seccomp.supported():
         return 1, reason
-    if reason := namespaces.supported():
-        return 2, reason
-    return 3, ""
+    reason = namespaces.supported()
+    for level in (2,) if reason else (3, 2):
+        holes = probe.holes(level)
+        if not holes:
+            return level, reason
+        reason = f"at level {level} a program can {', '.join(holes)}"
+    return 1, reason
 
 
 def require_level(min_level: int, level: int | None = None) -> int:

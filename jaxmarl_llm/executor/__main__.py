@@ -1,0 +1,108 @@
+"""Run a JSONL of programs and print their reports, one JSON object per line.
+
+    python -m jaxmarl_llm.executor programs.jsonl > reports.jsonl
+    python -m jaxmarl_llm.executor --level-here
+
+A line holds the fields of `Program`: sources {agent: text}, entry_point, tests, and prelude if there is one;
+"id" is copied to the report. What was run and how it went is summed up on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import json
+import sys
+import time
+
+from . import Executor, Limits, Program, available_level
+from .levels import NAMES
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Program))
+BATCH = 256  # programs between two writes
+
+
+def read(lines) -> list[tuple[object, Program]]:
+    """(id, program) of every line that is not blank; ValueError with the numbers of all bad lines."""
+    programs, bad = [], []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            if type(row) is not dict:
+                raise ValueError("not an object")
+            unknown = sorted(set(row) - {*FIELDS, "id"})
+            if unknown:
+                raise ValueError(f"unknown fields {unknown}; allowed: id, {', '.join(FIELDS)}")
+            name = row.pop("id", number)
+            programs.append((name, Program(**row)))
+        except (ValueError, TypeError) as error:
+            bad.append(f"line {number}: {error}")
+    if bad:
+        raise ValueError("\n".join(bad))
+    return programs
+
+
+def run(programs, executor: Executor, out) -> collections.Counter:
+    """Write a report per program; how often each verdict was given."""
+    verdicts = collections.Counter()
+    for start in range(0, len(programs), BATCH):
+        batch = programs[start : start + BATCH]
+        reports = executor.run([program for _, program in batch])
+        for (name, _), report in zip(batch, reports, strict=True):
+            out.write(json.dumps({"id": name, **dataclasses.asdict(report)}) + "\n")
+            verdicts[report.verdict] += 1
+        out.flush()
+    return verdicts
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    first, _, rest = __doc__.partition("\n")
+    made = argparse.ArgumentParser(
+        "python -m jaxmarl_llm.executor",
+        description=first,
+        epilog=rest,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("programs", nargs="?", default="-", help="JSONL file; - or nothing: standard input")
+    made.add_argument("--workers", type=int, help="programs at a time; default: one less than the CPUs")
+    made.add_argument("--cpu-seconds", type=float, default=Limits.cpu_seconds, help="per program")
+    made.add_argument("--memory-mb", type=int, default=Limits.memory_mb, help="per program")
+    made.add_argument("--min-level", type=int, default=1, help="refuse to run below this isolation level")
+    made.add_argument("--level", type=int, help="isolation level; default: the strongest there is")
+    made.add_argument("--level-here", action="store_true", help="only say which level this machine offers")
+    return made
+
+
+def main(arguments=None) -> int:
+    """Command line entry: 0, or 2 after a sentence on stderr where the input or the machine will not do."""
+    given = parser().parse_args(arguments)
+    if given.level_here:
+        level, reason = available_level()
+        why = f"; not higher because {reason}" if reason else ""
+        print(f"level {level}: {NAMES.get(level, 'none')}{why}")
+        return 0
+    try:
+        if given.programs == "-":
+            programs = read(sys.stdin)
+        else:
+            with open(given.programs, encoding="utf-8") as file:
+                programs = read(file)
+        limits = Limits(cpu_seconds=given.cpu_seconds, memory_mb=given.memory_mb)
+        begin = time.monotonic()
+        with Executor(given.workers, limits, given.min_level, given.level) as executor:
+            verdicts = run(programs, executor, sys.stdout)
+    except (ValueError, OSError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    seconds = time.monotonic() - begin
+    counts = ", ".join(f"{name} {count}" for name, count in verdicts.most_common())
+    print(f"{len(programs)} programs at level {executor.level} in {seconds:.1f} s: {counts}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
