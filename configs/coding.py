@@ -55,6 +55,7 @@ def smoke(config):
     config.team.rank = 2
     config.sampling.max_new_tokens = 16
     config.train.steps = 2
+    config.train.decay = "constant"  # so that a larger train.steps goes on from here
     config.train.prompts = 2
     config.train.group = 2
     config.eval.every = 1
