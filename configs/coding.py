@@ -76,6 +76,7 @@ def comlrl_compat(config):
     config.train.group = 4
     config.train.lr = 5e-6
     config.train.warmup = 0
+    config.train.decay = "constant"
     config.train.weight_decay = 0.01
     config.train.grad_clip = 0.0
 

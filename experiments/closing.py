@@ -111,7 +111,9 @@ def finished(config, folder) -> dict:
     if summary["after"]["step"] != config.train.steps:
         return {}
     show(summary)
-    print(f"the run in {folder} is finished; nothing was done (a larger train.steps goes on from here)")
+    constant = config.train.decay == "constant"
+    more = "a larger train.steps goes on from here" if constant else "its learning rate has decayed"
+    print(f"the run in {folder} is finished; nothing was done ({more})")
     return summary
 
 
