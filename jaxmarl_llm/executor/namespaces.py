@@ -67,8 +67,8 @@ def main(control_fd: int, parent: int) -> None:
     wire.send_control(socket.socket(fileno=control_fd), answer)
 
 
-def enter() -> None:
-    """Move into namespaces of our own; only a new child returns, as their pid 1.
+def enter() -> list[str]:
+    """Move into namespaces of our own; only a new child returns, as their pid 1: the paths that it still has.
 
     For a process with one thread that exec has just started and that has loaded no foreign text. OSError
     where the machine does not allow it; the process is then half-way and must end.
@@ -95,6 +95,7 @@ def enter() -> None:
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
     confine.die_with_parent(parent)  # once more: changing the uid ended it
     _become_first_process()
+    return paths
 
 
 def _map_writer(uid: int, gid: int) -> Callable[[], None]:

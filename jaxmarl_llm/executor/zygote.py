@@ -30,9 +30,9 @@ def main(control_fd: int, parent: int, level: int) -> None:
     """Serve until the trainer closes the control channel."""
     confine.worker_process(parent)
     confine.adopt_orphans()
-    readable = rootfs.needed_paths() if level > 1 else None
-    if level > 2:
-        namespaces.enter()
+    readable = None
+    if level > 1:
+        readable = namespaces.enter() if level > 2 else rootfs.needed_paths()
     for name in PRELOADED.split():
         __import__(name)
     control = socket.socket(fileno=control_fd)
