@@ -59,12 +59,13 @@ def base_config() -> ConfigDict:
     c.task.train_split = "train"  # train | held_out | all
     c.task.eval_source = ""  # empty: the same as source
     c.task.eval_split = "held_out"  # train | held_out | all
+    c.task.cooperation = "paper"  # main's cooperation by its text (paper) or by what it did (observed)
     c.task.reward = ""  # dotted name of a reward function of your own; empty: the coding reward
     c.executor = ConfigDict()
-    c.executor.workers = 0  # 0: one less than the cores
+    c.executor.workers = 0  # programs that run at a time; 0: one less than the CPUs of this process
     c.executor.cpu_seconds = 2.0  # per program
     c.executor.memory_mb = 512  # per program
-    c.executor.min_level = 1  # refuse to run below this isolation level
+    c.executor.min_level = 2  # refuse to run below this isolation: 1 process | 2 with filters | 3 namespaces
     c.sampling = ConfigDict()
     c.sampling.max_new_tokens = 256  # longest completion, its end-of-text token counted
     c.sampling.temperature = 1.0  # divides the logits, in training and in sampled evaluation
@@ -118,6 +119,7 @@ CHOICES = {
     "team.mode": ("adapters", "full", "frozen"),
     "policy.remat": ("none", "dots", "full"),
     "policy.dtype": ("float32", "bfloat16", "float16"),
+    "task.cooperation": ("paper", "observed"),
     "sampling.long_prompts": ("error", "truncate"),
     "train.joint_mode": ("aligned", "cross"),
     "train.baseline": ("mean", "leave_one_out", "max", "none"),
@@ -205,6 +207,8 @@ def _outside(config: Mapping) -> list[str]:
         if not math.isfinite(value) or value < low or (high is not None and value > high):
             end = "any larger number" if high is None else high
             bad.append(f"{path}={value!r}: allowed is {low} to {end}")
+    if config.train.comlrl_compat and config.task.cooperation != "paper":
+        bad.append(f"task.cooperation={config.task.cooperation!r}: train.comlrl_compat allows paper only")
     if config.train.comlrl_compat and config.train.kl_coef:
         bad.append(f"train.kl_coef={config.train.kl_coef}: train.comlrl_compat has no KL, allowed is 0")
     if config.sampling.temperature == 0:

@@ -8,8 +8,11 @@ from collections.abc import Callable
 
 from absl import app, flags, logging
 
-# Raised by our own `raise` statements for input, disk and numbers; anything else is a bug.
-EXPECTED = (ValueError, OSError, ImportError, FloatingPointError)
+from jaxmarl_llm.executor.levels import ExecutorRefused
+
+# Raised by our own `raise` statements for input, disk, numbers and what the machine lacks; anything else is a
+# bug.
+EXPECTED = (ValueError, OSError, ImportError, FloatingPointError, ExecutorRefused)
 OWN = ("configs", "experiments", "jaxmarl_llm", "config_config", "__main__")  # the fourth: --config's file
 
 
@@ -39,6 +42,8 @@ def parse(argv: list[str]) -> list[str]:
         path = pathlib.Path((text if given else value).split(":")[0])
         if flag == "config" and name.startswith("-") and not path.is_file():
             sys.exit(_complain(f"--config={path}: there is no such file"))
+    # Messages go to what sys.stderr is at that time: a progress bar prints what comes there above itself.
+    flags.FLAGS.set_default("logtostderr", True)
     try:
         rest = flags.FLAGS(argv)
         if flags.FLAGS["verbosity"].using_default_value:

@@ -51,6 +51,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
             team, _ = checkpoint.restore_team(folder, which, team)
         setup.check_prompts(config, team, task)
         results = {mode: _evaluate(config, team, task, mode, samples, step) for mode in MODES}
+        isolation = setup.describe_executor(config, executor)
     about = {
         "workdir": str(workdir) or None,
         "step": step,
@@ -59,6 +60,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         "problems": len(task.items),
         "task": config.task.to_dict(),
         "sampling": config.sampling.to_dict(),
+        "executor": isolation,
     }
     return results, about | {mode: describe(found, ks) for mode, found in results.items()}
 

@@ -10,7 +10,7 @@ import signal
 import jax
 
 from experiments import closing, setup
-from jaxmarl_llm import evaluation, files, forest_metrics, metrics, records, run_checks, update
+from jaxmarl_llm import checkpoint, evaluation, files, forest_metrics, metrics, records, run_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
@@ -75,9 +75,10 @@ class Run:
         if saved.is_file():
             run_checks.check_same_run(json.loads(saved.read_text()), config.to_dict())
         run_checks.ensure_writable(self.folder)
-        executor = stack.enter_context(setup.build_executor(config))
-        self.task = setup.build_task(config, executor, "train")
-        self.eval_task = setup.build_task(config, executor, "eval")
+        self._executor = stack.enter_context(setup.build_executor(config))
+        self._isolation = self._check_isolation(setup.describe_executor(config, self._executor))
+        self.task = setup.build_task(config, self._executor, "train")
+        self.eval_task = setup.build_task(config, self._executor, "eval")
         self.team = setup.build_team(config)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
         self._optimizer, self._loss = setup.build_optimizer(config), setup.loss_config(config)
@@ -93,13 +94,22 @@ class Run:
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
             )
         self._forget_initial_parameters()
-        self.summary = closing.read_summary(self.folder, self.start)
+        self.summary = closing.read_summary(self.folder, self.start) | {"executor": self._isolation}
         files.atomic_write_text(saved, json.dumps(config.to_dict(), indent=2) + "\n")
         wandb = {"project": config.log.wandb_project} if config.log.wandb_project else None
         self._metrics = stack.enter_context(
             metrics.MetricsWriter(self.folder, config.log.tensorboard, wandb, resume_step=self.start)
         )
         self._transcripts = TranscriptWriter(self.folder)
+
+    def _check_isolation(self, now: dict) -> dict:
+        """How programs are run, with the level that the run began with; ValueError if that was higher."""
+        place, first = self.folder / "checkpoints", now["level"]
+        if checkpoint.saved_steps(place):
+            saved = checkpoint.read_meta(place).get("executor", {})  # older runs do not say
+            first = saved.get("first_level", first)
+        run_checks.check_level(first, now["level"], str(self.folder))
+        return now | {"first_level": first}
 
     def _forget_initial_parameters(self) -> None:
         # The states own the parameters from here on (they are donated at every update).
@@ -141,6 +151,10 @@ class Run:
             found |= forest_metrics.over_minibatches(rows)
         return found
 
+    def executor_metrics(self, prefix: str = "executor") -> dict[str, float]:
+        """`Executor.metrics`, keyed ``<prefix>/<name>``: of the programs since the last call."""
+        return {f"{prefix}/{name}": value for name, value in self._executor.metrics().items()}
+
     def log(self, step: int, values: dict[str, float]) -> None:
         """Append a row to the metrics."""
         self._metrics.write(step, values)
@@ -172,7 +186,7 @@ class Run:
 
     def save(self, step: int) -> None:
         """Checkpoint after ``step`` iterations."""
-        meta = {"config": self.config.to_dict(), "seed": self.config.seed}
+        meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self._isolation}
         self._checkpoints.save(step, self.states, self.team, meta)
 
     def _evaluate(self, greedy: bool, items) -> evaluation.Evaluation:
@@ -196,7 +210,7 @@ class Run:
             sampled = self._evaluate(False, items).summary()
             greedy = self._evaluate(True, items).summary()
         values = closing.eval_metrics(sampled, greedy)
-        self.log(step, values | self.timer.collect())
+        self.log(step, values | self.executor_metrics("eval_executor") | self.timer.collect())
         return values
 
     def evaluate_before(self) -> None:
@@ -218,7 +232,7 @@ class Run:
     def keep_best(self, found: dict, step: int) -> None:
         """Save the parameters if they are the best so far on the held-out items, by sampled return."""
         if found["return"] > self.summary.get("best", {}).get("return", -math.inf):
-            meta = {"config": self.config.to_dict(), **found}
+            meta = {"config": self.config.to_dict(), "executor": self._isolation, **found}
             self._checkpoints.save_best(step, self.states, self.team, meta)
             self.summary["best"] = found
             closing.write_summary(self)

@@ -16,7 +16,7 @@ from jaxmarl_llm import model_files, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.executor import Executor, Limits
+from jaxmarl_llm.executor import Executor, Limits, available_level, levels
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.tasks import code_data
@@ -56,9 +56,27 @@ def batch_ids(config, items, step: int) -> list[int]:
 
 
 def build_executor(config) -> Executor:
-    """The sandbox; start it before anything touches a JAX backend."""
-    limits = Limits(cpu_seconds=config.executor.cpu_seconds, memory_mb=config.executor.memory_mb)
-    return Executor(config.executor.workers or None, limits, config.executor.min_level)
+    """The sandbox; start it before anything touches a JAX backend.
+
+    ExecutorRefused where the machine isolates programs less than ``executor.min_level``.
+    """
+    executor = Executor(config.executor.workers or None, executor_limits(config), config.executor.min_level)
+    if executor.level < max(levels.NAMES):
+        logging.warning(
+            "programs run at isolation level %d, %s: %s",
+            executor.level, levels.NAMES[executor.level], available_level()[1],
+        )  # fmt: skip
+    return executor
+
+
+def executor_limits(config) -> Limits:
+    """What a program may use."""
+    return Limits(cpu_seconds=config.executor.cpu_seconds, memory_mb=config.executor.memory_mb)
+
+
+def describe_executor(config, executor) -> dict:
+    """How programs are isolated and limited here, for the metadata of runs and evaluations."""
+    return levels.describe(executor.level, executor_limits(config))
 
 
 def build_task(config, executor, split: str):
@@ -66,7 +84,8 @@ def build_task(config, executor, split: str):
     c = config.task
     source = c.source if split == "train" else c.eval_source or c.source
     items = code_data.load_items(source, c.train_split if split == "train" else c.eval_split)
-    task = CodingTask(items, executor, tuple(config.team.agents), compat=config.train.comlrl_compat)
+    rules = {"cooperation": c.cooperation, "compat": config.train.comlrl_compat}
+    task = CodingTask(items, executor, tuple(config.team.agents), **rules)
     return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
 
 

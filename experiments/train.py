@@ -45,7 +45,7 @@ def iterate(run: Run, step: int) -> dict[str, float]:
     run.write_transcripts(step, forest, advantages_R)
     seconds = time.perf_counter() - started
     metrics |= {"seconds": seconds, "tokens_per_s": forest_metrics.tokens(forest) / seconds}
-    return metrics | run.timer.collect()
+    return metrics | run.executor_metrics() | run.timer.collect()
 
 
 def train(config, workdir: str) -> dict:

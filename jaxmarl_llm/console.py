@@ -167,4 +167,7 @@ def _bar(stream: TextIO) -> Progress:
         TimeElapsedColumn(), TextColumn("{task.fields[numbers]}", markup=False, style="cyan"),
         TextColumn("{task.fields[timing]}", markup=False, style="dim"),
     ]
-    return Progress(*columns, console=Console(file=stream), refresh_per_second=2)
+    # What others print, logging for one, goes above the bar; but a file that stderr goes to keeps getting it.
+    return Progress(
+        *columns, console=Console(file=stream), refresh_per_second=2, redirect_stderr=is_terminal(sys.stderr)
+    )

@@ -37,6 +37,7 @@ def joint_actions(
             total=joint.judgement.total,
             verdict=joint.judgement.verdict,
             failures=tuple(joint.judgement.failures),
+            interactions=tuple(joint.judgement.interactions),
             turn=max(turn_index[turn] for turn in joint.turns),
         )
         for joint in forest.joints

@@ -16,6 +16,7 @@ from jaxmarl_llm.team import Team
 MAY_CHANGE = (
     "train.steps",  # a longer or shorter run; refused if the learning rate decays, see `check_same_run`
     "executor.workers",  # rewards do not depend on how many workers give them
+    "executor.min_level",  # `check_level` sees to it that a run goes on no less isolated
     "log",  # what is shown and recorded
     "save",  # how often a checkpoint is written, and how many are kept
 )
@@ -74,6 +75,16 @@ def check_same_run(saved: dict, config: dict) -> None:
     bad = {k: v for k, v in found.items() if not any(f"{k}.".startswith(f"{f}.") for f in free)}
     if bad:
         raise ValueError(f"the run in this folder has another configuration: {_listed(bad)}")
+
+
+def check_level(first: int, now: int, where: str) -> None:
+    """ValueError for a run that began at isolation level ``first`` and would go on at ``now``, below it."""
+    if now < first:
+        raise ValueError(
+            f"the run in {where} began at isolation level {first} and would go on at level {now}: resume it "
+            f"on a machine that offers level {first} (python -m jaxmarl_llm.executor --level-here says why "
+            "this one does not), or begin a new run here in another --workdir"
+        )
 
 
 def differences(saved: dict, now: dict) -> dict[str, str]:

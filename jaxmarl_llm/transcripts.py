@@ -38,7 +38,9 @@ class JointAction:
     """One joint answer to one item: a `Speech` per agent, and how the team was judged.
 
     parts are the reward's named parts and total their sum on the reward's own scale (None: does not apply);
-    verdict and failures come from the executor or the task. Numbers that are not finite are stored as null.
+    verdict and failures come from the executor or the task. interactions: [caller, callee, function, calls,
+    returned, raised, used] per function of one agent that another one called. Numbers that are not finite are
+    stored as null.
     """
 
     step: int
@@ -49,6 +51,7 @@ class JointAction:
     verdict: str
     failures: tuple[str, ...] = ()
     turn: int = 0
+    interactions: tuple[tuple, ...] = ()
 
 
 class TranscriptWriter:
@@ -94,7 +97,9 @@ def _path(folder: Path, step: int) -> Path:
 
 def _action(record: dict) -> JointAction:
     agents = {name: Speech(**speech) for name, speech in record["agents"].items()}
-    return JointAction(**{**record, "agents": agents, "failures": tuple(record["failures"])})
+    seen = tuple(map(tuple, record.get("interactions", ())))
+    given = {"agents": agents, "failures": tuple(record["failures"]), "interactions": seen}
+    return JointAction(**{**record, **given})
 
 
 def _plain(value):

@@ -12,6 +12,8 @@ if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")
 import jax  # noqa: E402  after the environment is set
 import pytest  # noqa: E402
 
+from jaxmarl_llm.executor import available_level  # noqa: E402
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 NEEDS = {
@@ -24,6 +26,15 @@ def pytest_runtest_setup(item):
     for mark, (package, reason) in NEEDS.items():
         if item.get_closest_marker(mark) and importlib.util.find_spec(package) is None:
             pytest.skip(reason)
+
+
+@pytest.fixture(scope="module", params=(1, 2, 3))
+def level(request):
+    """Each isolation level of the executor that this machine offers."""
+    available, reason = available_level()
+    if request.param > available:
+        pytest.skip(reason)
+    return request.param
 
 
 @pytest.fixture(scope="session")

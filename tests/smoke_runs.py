@@ -15,7 +15,8 @@ from experiments import setup
 from jaxmarl_llm import checkpoint, metrics, update
 
 ROOT = pathlib.Path(__file__).parents[1]
-CLOCKED = ("seconds", "memory/", "tokens_per_s")  # metrics that differ from run to run
+# Metrics that differ from run to run: by the clock, and the executor's by what its cache still knew.
+CLOCKED = ("seconds", "memory/", "tokens_per_s", "executor/", "eval_executor/")
 # On top of configs/coding.py:smoke, whose random models never write Python and always get 0: a reward that
 # depends on the text and makes them learn.
 LEARNING = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxmarl_llm.executor import Report
+from jaxmarl_llm.executor import Interaction, Report
 from jaxmarl_llm.tasks.code_items import CodingItem
 from jaxmarl_llm.tasks.code_reward import compose, cooperation, finish, normalise, reward_range
 
@@ -60,6 +60,37 @@ def total(aux, main, passed=0, of=4, **kwargs):
 ])
 def test_every_row_of_the_table(aux, main, passed, expected):
     assert total(aux, main, passed) == pytest.approx(expected, abs=1e-12)
+
+
+def observed(main, *rows, passed=2):
+    """Cooperation part by the observed rule; a row is (calls, returned, raised, used)."""
+    draft = compose(ITEM, {"aux": AUX, "main": main})
+    seen = tuple(Interaction("main", "aux", "aux", *row) for row in rows)
+    found = Report("fail", passed, 4, (), {}, 2, 0.0, 0.0, interactions=seen)
+    return finish(draft, found, rule="observed")["cooperation"]
+
+
+@pytest.mark.parametrize("main, rows, expected", [
+    (USES, [(3, 3, 0, True)], 1.5),
+    (USES, [(3, 3, 0, False)], 1.0),  # the text reads it, and it makes no difference
+    (USES, [(3, 0, 3, False)], 1.0),
+    (IGNORES, [(3, 3, 0, False)], 1.0),
+    (USES, [(3, 3, 0, None)], 1.5),  # could not be tried: the text decides
+    (IGNORES, [(3, 3, 0, None)], 1.0),
+    (WRAPS, [(3, 3, 0, True)], 0.5),
+    (USES, [], 0.0),  # a call in the text that never happens
+])
+def test_cooperation_by_what_was_observed(main, rows, expected):
+    assert observed(main, *rows) == expected
+    assert observed(main, *rows, passed=0) == 0.0
+
+
+def test_calls_in_the_other_direction_are_no_cooperation_of_main():
+    draft = compose(ITEM, {"aux": AUX, "main": USES})
+    rows = ("aux", "main", "f", 1, 1, 0, None), ("main", "aux", "other", 1, 1, 0, True)
+    seen = tuple(Interaction(*row) for row in rows)
+    found = Report("fail", 2, 4, (), {}, 2, 0.0, 0.0, interactions=seen)
+    assert finish(draft, found, rule="observed")["cooperation"] == 0.0
 
 
 def test_the_parts_and_their_sum():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxmarl_llm.executor import Executor, Report
+from jaxmarl_llm.executor import Executor, Report, available_level
 from jaxmarl_llm.tasks import CodingTask, Judgement, code_prompts
 from jaxmarl_llm.tasks.code_data import load_humaneval, load_starter
 from jaxmarl_llm.tasks.code_items import CodingItem
@@ -141,11 +141,15 @@ def executor():
         yield executor
 
 
-def test_every_starter_solution_earns_everything(executor):
+@pytest.mark.parametrize("level", (1, 2, 3))
+def test_every_starter_solution_earns_everything(level):
     """The references define aux and the entry point: both agents answer with them and earn 4 of 4."""
+    if level > available_level()[0]:
+        pytest.skip(available_level()[1])
     items = load_starter()
     texts = [item.canonical_solution for item in items]
-    judgements = CodingTask(items, executor).judge(items, {"aux": texts, "main": texts})
+    with Executor(workers=2, min_level=1, level=level) as executor:
+        judgements = CodingTask(items, executor).judge(items, {"aux": texts, "main": texts})
     short = {i.task_id: j for i, j in zip(items, judgements, strict=True) if j.total != 4.0}
     assert short == {}
 
@@ -163,6 +167,25 @@ def test_humaneval_solutions_earn_everything_alone(executor):
     judgements = CodingTask(items, executor, agents=("solo",)).judge(items, {"solo": texts})
     short = {i.task_id: j for i, j in zip(items, judgements, strict=True) if j.total != pytest.approx(2.1)}
     assert short == {}
+
+
+def test_the_observed_rule_tells_reading_from_using(executor):
+    (item,) = (i for i in load_starter() if i.entry_point == "sum_plus_one")
+    helper = "def aux(numbers):\n    return sum(numbers)"
+    mains = [
+        "def sum_plus_one(numbers):\n    total = aux(numbers)\n    return total + 1",
+        "def sum_plus_one(numbers):\n    total = aux(numbers)\n    return sum(numbers) + 1 + 0 * total",
+        "def sum_plus_one(numbers):\n    if not numbers == numbers:\n        return aux(numbers)\n"
+        "    return sum(numbers) + 1",
+    ]
+    answers = {"aux": [helper] * 3, "main": mains}
+    by_text = CodingTask([item], executor).judge([item] * 3, answers)
+    by_facts = CodingTask([item], executor, cooperation="observed").judge([item] * 3, answers)
+    assert [j.total for j in by_text] == [4.0, 4.0, 4.0]
+    assert [j.total for j in by_facts] == [4.0, 3.5, 2.5]
+    assert by_facts[0].interactions[0][:3] == ("main", "aux", "aux") and by_facts[0].interactions[0].used
+    with pytest.raises(ValueError, match="cooperation is 'guess'; allowed: paper, observed"):
+        CodingTask([item], executor, cooperation="guess")
 
 
 def test_the_real_executor_on_good_and_bad_answers(executor):

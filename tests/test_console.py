@@ -1,6 +1,11 @@
 """console.py: plain lines and tables to the letter; in a terminal, what is left on the screen."""
 
 import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +62,67 @@ def test_terminal_shows_a_bar_with_the_numbers():
     last = out.getvalue()
     assert "\x1b[" in last  # it draws
     assert all(part in last for part in ("4/4", "return 41.2", "ETA 0:00", "saved [checkpoint]"))
+
+
+ALARMING = """
+import logging
+from experiments import cli
+from jaxmarl_llm import console
+
+def main(argv):
+    with console.ProgressDisplay(4) as progress:
+        progress.update(1, {"return": 41.2})
+        logging.getLogger("jaxmarl_llm.executor").warning("verdicts [rose] %s", "twice")
+        progress.update(2, {"return": 42.5})
+
+cli.run(main)
+"""
+
+
+def screen(text: str) -> list[str]:
+    """The lines that a terminal is left with; it knows what a bar uses: return, up, erase the line."""
+    lines, row, column = [""], 0, 0
+    for piece in re.findall(r"\x1b\[[0-?]*[a-zA-Z]|[\r\n]|[^\x1b\r\n]+", text):
+        if piece == "\r":
+            column = 0
+        elif piece == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif piece == "\x1b[2K":
+            lines[row] = ""
+        elif piece == "\x1b[1A":
+            row -= 1
+        elif not piece.startswith("\x1b"):
+            lines[row] = lines[row][:column].ljust(column) + piece + lines[row][column + len(piece) :]
+            column += len(piece)
+    return [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_warning_leaves_the_bar_whole(tmp_path, to_file):
+    """What a command logs stands above the bar, or in the file that stderr goes to."""
+    ours, theirs = pytest.importorskip("pty").openpty()
+    with open(tmp_path / "stderr", "w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", ALARMING], cwd=Path(__file__).parents[1], stdin=theirs, stdout=theirs,
+            stderr=file if to_file else theirs,
+        )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 4096):
+            said += part
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(ours)
+    assert process.wait() == 0, said
+    *above, bar = [line for line in screen(said.decode()) if line]
+    assert "2/4" in bar and "return 42.5" in bar and "return 41.2" not in "".join(above)
+    if to_file:
+        above = (tmp_path / "stderr").read_text().splitlines()
+    (warning,) = above
+    assert re.match(r"W\d{4} .*\] verdicts \[rose\] twice$", warning), above
 
 
 def test_bad_totals_are_refused():

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import math
+import types
 
 import pytest
 from absl import app, flags
@@ -18,6 +19,7 @@ CONFIG = config_dict.ConfigDict({
     "seed": 3,
     "eval": {"samples": 2},
     "task": {"eval_source": "scripted"},
+    "executor": {"cpu_seconds": 2.0, "memory_mb": 512},
     "sampling": {
         "max_new_tokens": 6, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
         "max_prompt_tokens": 100, "long_prompts": "error",
@@ -25,10 +27,13 @@ CONFIG = config_dict.ConfigDict({
 })  # fmt: skip
 
 
+EXECUTOR = types.SimpleNamespace(level=2)
+
+
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch):
     """The factories build a tiny team and a scripted task; everything else is what it is."""
-    monkeypatch.setattr(setup, "build_executor", lambda config: contextlib.nullcontext())
+    monkeypatch.setattr(setup, "build_executor", lambda config: contextlib.nullcontext(EXECUTOR))
     monkeypatch.setattr(setup, "build_task", lambda config, executor, split: CountingTask((3, 5, 4)))
     monkeypatch.setattr(setup, "build_team", lambda config: tiny_team())
 
@@ -64,6 +69,7 @@ def said(found):
 def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
     results, report = evaluate.evaluate_run(CONFIG, workdir, which, ks=(1, 2))
     assert report["step"] == step and report["workdir"] == str(workdir)
+    assert (report["executor"]["level"], report["executor"]["cpu_seconds"]) == (2, 2.0)
     for mode, temperature in (("sampled", 1.0), ("greedy", 0.0)):
         wanted = expected(seed, temperature)
         assert said(results[mode]) == said(wanted)

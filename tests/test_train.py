@@ -2,12 +2,14 @@
 
 import json
 import math
+import platform
 
 import numpy as np
 import pytest
 import smoke_runs
 
 from jaxmarl_llm import checkpoint, metrics, transcripts, weights
+from jaxmarl_llm.executor import available_level, landlock
 
 pytestmark = pytest.mark.model  # for its tokenizer
 AGENTS = ("aux", "main")
@@ -18,7 +20,8 @@ PER_AGENT = (
 )  # fmt: skip
 OF_TEAM = (
     "train/return", *(f"train/{part}" for part in PARTS), "tokens_per_s", "seconds", "seconds/rollout",
-    "seconds/sample", "seconds/score", "seconds/update", "memory/peak_rss_mb",
+    "seconds/sample", "seconds/score", "seconds/update", "memory/peak_rss_mb", "executor/runs_per_second",
+    "executor/abnormal_share", "executor/queue_seconds_p95", "executor/restarts", "executor/verdict/pass",
 )  # fmt: skip
 
 
@@ -78,8 +81,15 @@ def test_learning_run_has_kl_and_a_signal(learning_run):
 
 def test_summary(smoke_run, learning_run):
     summary = json.loads((smoke_run.folder / "summary.json").read_text())
-    assert set(summary) == {"before", "after", "best", "seconds", "seed"}
+    assert set(summary) == {"before", "after", "best", "executor", "seconds", "seed"}
     assert summary["seed"] == 0 and summary["seconds"] > 0
+    level = available_level()[0]
+    limits = {"cpu_seconds": 2.0, "wall_seconds": 6.0, "memory_mb": 512}
+    facts = {"level": level, "first_level": level, "landlock_abi": landlock.abi(), **limits}
+    assert summary["executor"] == {**facts, "python": platform.python_version()}
+    for which in (checkpoint.LATEST, checkpoint.BEST):
+        meta = checkpoint.read_meta(smoke_run.folder / "checkpoints", which)
+        assert meta["executor"] == summary["executor"]
     for name in ("before", "after", "best"):
         assert {"return", "return_greedy", *PARTS} <= set(summary[name])
     summary = smoke_runs.summary(learning_run.folder)

@@ -3,8 +3,9 @@
     with Executor(workers=2) as executor:
         reports = executor.run([Program({"main": text}, entry_point="f", tests="def check(candidate): ...")])
 
-Processes: one zygote and one tester per worker. The zygote forks one process per program for the candidate
-text; the tester holds the tests and calls the candidate over a socket that carries plain data only.
+Processes: the trainer starts a supervisor, which keeps the queue and starts a zygote and a tester per worker.
+The zygote forks one process per program for the candidate text; the tester holds the tests and calls the
+candidate over a socket that carries plain data only. All of them end with the trainer.
 
 Level 1 promises: the trainer never runs candidate text; the tests are not in the candidate's process; neither
 its answers nor its exit can forge a verdict; its CPU time, memory and file sizes are bounded. It does not
@@ -15,8 +16,21 @@ read, and there is no network, no other process, no signal. Level 3 puts the zyg
 machine offers is used unless one is named; levels 2 and 3 need Linux on x86_64 or aarch64.
 """
 
-from .levels import available_level
+from .levels import ExecutorRefused, available_level
 from .pool import Executor
-from .types import VERDICTS, ExecutorError, Limits, Program, Report
+from .timing import Timing, TimingPlan
+from .types import VERDICTS, ExecutorError, Interaction, Limits, Program, Report
 
-__all__ = ["VERDICTS", "Executor", "ExecutorError", "Limits", "Program", "Report", "available_level"]
+__all__ = [
+    "VERDICTS",
+    "Executor",
+    "ExecutorError",
+    "ExecutorRefused",
+    "Interaction",
+    "Limits",
+    "Program",
+    "Report",
+    "Timing",
+    "TimingPlan",
+    "available_level",
+]

@@ -1,10 +1,16 @@
 """Run a JSONL of programs and print their reports, one JSON object per line.
 
     python -m jaxmarl_llm.executor programs.jsonl > reports.jsonl
-    python -m jaxmarl_llm.executor --level-here
+    python -m jaxmarl_llm.executor --level-here --table
 
 A line holds the fields of `Program`: sources {agent: text}, entry_point, tests, and prelude if there is one;
 "id" is copied to the report. What was run and how it went is summed up on stderr.
+
+Isolation levels: 1 is a process of its own with limits, 2 adds filters of files and system calls, 3 adds
+namespaces. The strongest that this machine offers is used. Where that is below --min-level nothing runs: a
+message says why, what to do, and what a hostile program could do here.
+
+Exit status: 0, or 2 where the input or the machine will not do.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ import sys
 import time
 
 from . import Executor, Limits, Program, available_level
-from .levels import NAMES
+from .levels import DEFAULT_MIN_LEVEL, NAMES, probe_tables
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Program))
 BATCH = 256  # programs between two writes
@@ -69,21 +75,41 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("programs", nargs="?", default="-", help="JSONL file; - or nothing: standard input")
     made.add_argument("--workers", type=int, help="programs at a time; default: one less than the CPUs")
-    made.add_argument("--cpu-seconds", type=float, default=Limits.cpu_seconds, help="per program")
-    made.add_argument("--memory-mb", type=int, default=Limits.memory_mb, help="per program")
-    made.add_argument("--min-level", type=int, default=1, help="refuse to run below this isolation level")
-    made.add_argument("--level", type=int, help="isolation level; default: the strongest there is")
+    default = "per program; default: %(default)s"
+    made.add_argument("--cpu-seconds", type=float, default=Limits.cpu_seconds, help=default)
+    made.add_argument("--memory-mb", type=int, default=Limits.memory_mb, help=default)
+    text = "refuse to run below this isolation level; default: %(default)s"
+    made.add_argument("--min-level", type=int, default=DEFAULT_MIN_LEVEL, help=text)
+    made.add_argument("--level", type=int, help="run at this level; default: the strongest there is")
     made.add_argument("--level-here", action="store_true", help="only say which level this machine offers")
+    text = "only attack it: a row for each attack, and what came of it at each level"
+    made.add_argument("--table", action="store_true", help=text)
     return made
+
+
+def show_level() -> None:
+    """Print the level that this machine offers, and why it is not higher."""
+    level, reason = available_level()
+    why = f"; not higher because {reason}" if reason else ""
+    print(f"level {level}: {NAMES.get(level, 'none')}{why}")
+
+
+def show_table() -> None:
+    """Print what became of every attack at every level at which programs run here."""
+    tables = probe_tables()
+    print(f"{'a program can':40}" + "".join(f"{f'level {level}':10}" for level in tables).rstrip())
+    for name in next(iter(tables.values()), ()):
+        print(f"{name:40}" + "".join(f"{table[name]:10}" for table in tables.values()).rstrip())
 
 
 def main(arguments=None) -> int:
     """Command line entry: 0, or 2 after a sentence on stderr where the input or the machine will not do."""
     given = parser().parse_args(arguments)
-    if given.level_here:
-        level, reason = available_level()
-        why = f"; not higher because {reason}" if reason else ""
-        print(f"level {level}: {NAMES.get(level, 'none')}{why}")
+    if given.level_here or given.table:
+        if given.level_here:
+            show_level()
+        if given.table:
+            show_table()
         return 0
     try:
         if given.programs == "-":

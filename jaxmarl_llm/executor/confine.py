@@ -7,11 +7,12 @@ import math
 import os
 import resource
 import signal
-from collections.abc import Sequence
+import tempfile
 
 from . import landlock, libc, seccomp
 
 MAX_FDS = 64  # of our own worker processes, so that closing "all" descriptors is quick
+MAX_FILE = 8 << 20  # bytes of one file, where a candidate may write any
 
 
 def die_with_parent(parent: int) -> None:
@@ -48,38 +49,62 @@ def candidate_process(
     parent: int,
     cpu_seconds: float,
     memory_mb: int,
-    readable: Sequence[str] | None,
+    rules: int | None,
+    stdio: bool = False,
+    folder: str | None = None,
 ) -> None:
     """Turn a fresh fork into a candidate's process; its only descriptors are 0-2 (/dev/null) and 3 (channel).
 
-    From level 2 on `readable` lists what it may read, and it may ask the kernel for little; None at level 1.
+    From level 2 on `rules` is the Landlock ruleset for it, and it may ask the kernel for little; None at
+    level 1.
+    stdio: 0 and 1 are files in memory, 4 and 5 the same ones. folder: where it starts, and may write files.
     One byte is written to `armed` when all of it holds: without that byte the zygote reports a setup failure.
     """
     os.setsid()
     die_with_parent(parent)
-    armed = _arrange_descriptors(channel, armed)
+    armed = _arrange_descriptors(channel, armed, rules, stdio)
+    if folder:
+        os.chdir(folder)
     lower(resource.RLIMIT_CPU, math.ceil(cpu_seconds) + 1)  # backstop: the zygote watches the CPU clock
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         lower(kind, memory_mb << 20)
     lower(resource.RLIMIT_STACK, 8 << 20)
-    lower(resource.RLIMIT_FSIZE, 0)
+    lower(resource.RLIMIT_FSIZE, MAX_FILE if stdio or folder else 0)
     lower(resource.RLIMIT_NOFILE, 24)
     lower(resource.RLIMIT_NPROC, 0)  # no threads, no processes; the kernel ignores it for root
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
-    if readable is not None:
-        landlock.restrict(readable)
-        seccomp.install()
+    if rules is not None:
+        landlock.apply(armed + 1)
+        os.close(armed + 1)
+        seccomp.install(files=bool(folder))
     os.write(armed, b"!")
     os.close(armed)
 
 
-def _arrange_descriptors(channel: int, armed: int) -> int:
-    """Channel to 3, `armed` to 4 (returned), /dev/null to 0-2, everything else closed."""
+def _arrange_descriptors(channel: int, armed: int, rules: int | None, stdio: bool) -> int:
+    """Descriptors in the order that `candidate_process` names, then `armed` (its number is returned) and the
+    rules; all others closed.
+    """
+    given_fds = [channel, armed] if rules is None else [channel, armed, rules]
     # First out of each other's way.
-    channel, armed = (fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (channel, armed))
+    channel, armed, *rules_fd = (fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in given_fds)
     null = os.open(os.devnull, os.O_RDWR)
-    for source, target in ((null, 0), (null, 1), (null, 2), (channel, 3), (armed, 4)):
+    given, printed = (_memory_file(), _memory_file()) if stdio else (null, null)
+    kept = [given, printed, null, channel, *((given, printed) if stdio else ()), armed]
+    for target, source in enumerate([*kept, *rules_fd]):
         os.dup2(source, target)
-    os.closerange(5, MAX_FDS)
-    return 4
+    os.closerange(len(kept) + len(rules_fd), MAX_FDS)
+    return len(kept) - 1
+
+
+def _memory_file() -> int:
+    """A file without a name, above the descriptors that are arranged."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("stdio")
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD, 10)
+    os.close(fd)
+    return moved

@@ -11,6 +11,7 @@ PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 
 if sys.platform == "linux":
     library = ctypes.CDLL(None, use_errno=True)
+    library.syscall.restype = ctypes.c_long
 
 
 def call(name: str, *arguments) -> None:
@@ -24,3 +25,9 @@ def prctl(option: int, value: int) -> None:
     """Set a flag of the calling process; OSError where the kernel refuses. Nothing outside Linux."""
     if sys.platform == "linux":
         call("prctl", option, *(ctypes.c_ulong(x) for x in (value, 0, 0, 0)))
+
+
+def give_back_memory() -> None:
+    """Return to the system what the C library keeps of freed memory, where it can (glibc)."""
+    if sys.platform == "linux" and hasattr(library, "malloc_trim"):
+        library.malloc_trim(ctypes.c_size_t(0))

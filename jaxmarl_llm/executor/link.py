@@ -1,4 +1,4 @@
-"""The candidate's channel, seen from the tests: calls go out, plain data or builtin exceptions come back.
+"""A candidate's channel, seen from the tests: calls go out, plain data or builtin exceptions come back.
 
 Whatever arrives is checked: anything but a well-formed reply ends the link.
 """
@@ -9,14 +9,17 @@ import builtins
 import contextlib
 
 from . import wire
+from .conversation import Handle, Peer
+
+TESTS = "tests"  # the module name that the tests run under
 
 
 class Gone(BaseException):
-    """The candidate cannot be called any more. No Exception, so that tests do not catch it by chance."""
+    """A candidate cannot be called any more. No Exception, so that tests do not catch it by chance."""
 
-    def __init__(self, status: str, text: str):
+    def __init__(self, status: str, text: str, agent: str):
         super().__init__(text)
-        self.status = status
+        self.status, self.agent = status, agent
 
 
 class CandidateError(Exception):
@@ -24,92 +27,145 @@ class CandidateError(Exception):
 
 
 class UnsupportedValue(Exception):
-    """The candidate returned, or was to be given, something that is not plain data."""
+    """The candidate returned, or was to be given, something that does not travel or cannot be judged."""
 
 
-class Link:
-    """The candidate's channel, seen from the tests."""
+class Link(Peer):
+    """The tests' end of one agent's channel.
 
-    def __init__(self, fd: int):
-        self.fd, self.calls, self.last, self.gone = fd, 0, (None, ""), None
+    An agent may use what the tests handed to it: call functions, pull from iterators, and read and change
+    public attributes of objects whose class the tests define. It may also call the functions of its
+    `partners` ({name: link}); those calls go through `Link.called`.
+    """
 
-    def kind_of(self, error: Exception) -> str:
-        """Verdict for an exception in check(): the candidate's own, or a wrong answer."""
-        raised, kind = self.last
-        return kind if error is raised else "fail"
+    def __init__(self, fd: int, agent: str, agents):
+        super().__init__(fd)
+        self.agent, self.agents, self.partners = agent, agents, {}
 
-    def load(self, job) -> None:
-        """Send the sources; Gone("load-error") where they do not give the entry point."""
+    def load(self, message) -> dict:
+        """Send the agent's source ("do": "load") or names of others ("meet"); {name: what it is} of what it
+        defines, else Gone("load-error").
+        """
+        reply = self.ask(message)
+        if type(reply) is not dict:
+            raise self.gone("protocol", "reply of no known kind")
+        if type(reply.get("ready")) is dict:
+            return reply["ready"]
+        base, name, text, where = self._checked(lambda: wire.texts(reply.get("raise"), 4))
+        status = "memory" if base == "MemoryError" else "load-error"
+        raise self.gone(status, f"{where}: {name}: {text}"[:300])
+
+    def use(self, number, operation, args, kwargs, trace=None):
+        """As `Peer.use`, with whatever the candidate does wrong turned into Gone or UnsupportedValue.
+
+        `trace` gets the request and the reply as they are sent.
+        """
+        self.agents.check_alive()
         try:
-            reply = self._exchange({name: job[name] for name in ("sources", "prelude", "entry_point")})
-        except wire.Unsupported:
-            raise Gone("load-error", f"sources larger than {wire.MAX_FRAME} bytes") from None
-        if reply == {"ready": True}:
-            return
-        base, name, text, where = _texts(reply.get("raise"), 4)
-        raise Gone("memory" if base == "MemoryError" else "load-error", f"{where}: {name}: {text}"[:300])
-
-    def check_alive(self) -> None:
-        """Raise the Gone of an earlier call again, which a bare `except` in the tests may have caught."""
-        if self.gone:
-            raise self.gone
-
-    def call(self, args, kwargs):
-        """candidate(*args, **kwargs): the value, or the exception under its builtin type."""
-        self.check_alive()
-        self.calls += 1
-        try:
-            return self._call(args, kwargs)
-        except Gone as gone:
-            self.gone = gone
-            raise
-
-    def _call(self, args, kwargs):
-        try:
-            message = {"args": [wire.encode(item) for item in args]}
-            message["kwargs"] = {name: wire.encode(item) for name, item in kwargs.items()}
-            reply = self._exchange(message)
+            request = self.request(number, operation, args, kwargs)
         except wire.Unsupported as error:
-            raise self._remember(UnsupportedValue(f"argument: {error}"), "unsupported") from None
+            self.refuse(f"argument: {error}")
+        reply = self.ask(request)
+        if trace is not None:
+            trace.request, trace.reply = request, reply
+        return self._checked(lambda: self.result(reply, operation, args, kwargs))
+
+    def ask(self, request):
+        """As `Peer.ask`; Gone where the process ends or sends something else than replies."""
         try:
-            _copy_back(args, reply.get("changed", {}))
-            if "ok" in reply:
-                return wire.decode(reply["ok"])
+            return super().ask(request)
+        except wire.Unsupported as error:
+            self.refuse(f"argument: {error}")
+        except (EOFError, OSError):
+            raise self.gone("gone", "the candidate's process ended before the tests did") from None
         except wire.WireError as error:
-            raise Gone("protocol", str(error)) from None
-        if "unsupported" in reply:
-            raise self._remember(UnsupportedValue(*_texts([reply["unsupported"]], 1)), "unsupported")
-        base, name, text = _texts(reply.get("raise"), 3)
-        raise self._remember(_exception(base, name, text), "memory" if base == "MemoryError" else "error")
+            raise self.gone("protocol", str(error)) from None
 
-    def _remember(self, error, kind):
-        self.last = (error, kind)
-        return error
-
-    def _exchange(self, message):
+    def send(self, frame) -> None:
+        """Write a frame."""
         # A failed write is no end yet: what the candidate sent before it left is read first, so that the
         # verdict does not depend on who was quicker.
+        with contextlib.suppress(OSError):
+            super().send(frame)
+
+    def _checked(self, step):
         try:
-            with contextlib.suppress(OSError):
-                wire.write_frame(self.fd, message)
-            reply = wire.read_frame(self.fd)
-        except (EOFError, OSError):
-            raise Gone("gone", "the candidate's process ended before the tests did") from None
+            return step()
         except wire.WireError as error:
-            raise Gone("protocol", str(error)) from None
-        if type(reply) is not dict:
-            raise Gone("protocol", "reply is not a message")
-        return reply
+            raise self.gone("protocol", str(error)) from None
+
+    def gone(self, status: str, text: str) -> Gone:
+        """The end of all calls."""
+        self.agents.gone = Gone(status, text, self.agent)
+        return self.agents.gone
+
+    # What the agent may do here.
+
+    def answer(self, request) -> dict:
+        """Reply to a question: the call of a partner's function, or the use of an object of the tests."""
+        name = request.get("of")
+        if type(name) is not str:
+            return super().answer(request)
+        if name not in self.partners or request.get("do") != "call":
+            raise wire.WireError("question about nothing")
+        _, _, args, kwargs = self.parse(request)
+        callee = self.partners[name]
+
+        def function(*args, **kwargs):
+            return callee.use(name, "call", args, kwargs)
+
+        return self.agents.between(
+            self, callee, name, request, lambda: self.perform(function, "call", args, kwargs, request)
+        )
+
+    def exportable(self, value) -> bool:
+        """Whether an agent may hold an object of the tests, or of another agent."""
+        return isinstance(value, Handle) or callable(value) or _is_iterator(value) or _is_own(value)
+
+    def allows(self, target, operation, args) -> bool:
+        """Calls and pulling; attributes only of instances of the tests' classes, and no private ones.
+
+        Attributes of anything else (a function's globals, a generator's frame) lead to the expected values.
+        """
+        if isinstance(target, Handle):
+            return True  # its owner decides
+        if operation == "call":
+            return callable(target)
+        if operation in ("iter", "next") and _is_iterator(target):
+            return True
+        if not _is_own(target):
+            return False
+        public = bool(args) and type(args[0]) is str and not args[0].startswith("_")
+        return public if operation in ("get", "set") else True
+
+    def do(self, target, operation, args, kwargs):
+        """The operation; on an object of another agent it is passed on."""
+        if isinstance(target, Handle):
+            return target._peer.use(target._number, operation, args, kwargs)
+        return super().do(target, operation, args, kwargs)
+
+    # Failures.
+
+    def raised(self, description) -> Exception:
+        """The builtin Exception of that name with that message, else CandidateError."""
+        base, name, text = description
+        kind = "memory" if base == "MemoryError" else "error"
+        return self.agents.remember(_exception(base, name, text), kind)
+
+    def refuse(self, what: str):
+        """Raise UnsupportedValue."""
+        raise self.agents.remember(UnsupportedValue(what), "unsupported")
 
 
-def _texts(value, count) -> list[str]:
-    if type(value) is not list or len(value) != count or any(type(text) is not str for text in value):
-        raise Gone("protocol", "reply of no known kind")
-    return value
+def _is_iterator(value) -> bool:
+    return hasattr(type(value), "__next__")
+
+
+def _is_own(value) -> bool:
+    return type(value).__module__ == TESTS
 
 
 def _exception(base, name, text) -> Exception:
-    """The builtin Exception of that name with that message, else CandidateError."""
     kind = getattr(builtins, base, None)
     # StopIteration would end a map() or a loop of the tests quietly: all(map(candidate, xs)) would pass.
     hidden = (Exception, StopIteration, StopAsyncIteration)
@@ -119,19 +175,3 @@ def _exception(base, name, text) -> Exception:
         except TypeError:  # UnicodeDecodeError and ExceptionGroup want more than a message
             pass
     return CandidateError(f"{name}: {text}" if text else name)
-
-
-def _copy_back(args, changed) -> None:
-    """Give list, dict and set arguments the content that the candidate's call left in them."""
-    if type(changed) is not dict:
-        raise wire.WireError("malformed arguments")
-    for position, value in enumerate(args):
-        data = changed.get(str(position))
-        base = next((kind for kind in (list, dict, set) if isinstance(value, kind)), None)
-        if data is None or base is None:
-            continue
-        content = wire.decode(data)
-        if type(content) is not base:
-            raise wire.WireError("argument changed its type")
-        base.clear(value)
-        (base.extend if base is list else base.update)(value, content)

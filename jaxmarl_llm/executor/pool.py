@@ -1,26 +1,24 @@
-"""The executor: a queue of programs, one thread per worker, and a cache of verdicts."""
+"""The executor as the trainer sees it: programs in, reports out."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import logging
 import os
-import queue
 import sys
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 
-from . import units
-from .levels import require_level
-from .process import WorkerDied
-from .types import ExecutorError, Limits, Program, Report
-from .worker import Worker
+from . import stopwatch, units
+from .client import Client, Job
+from .health import Health
+from .levels import ExecutorRefused, require_level
+from .timing import Timing, TimingPlan
+from .types import Limits, Program, Report, to_plain
 
-_DEFAULT_LIMITS = Limits()
-CACHE_SIZE = 1 << 16  # reports
-# Depend on more than the content of the program, so they are run again.
-UNCACHED = ("timeout-cpu", "timeout-wall", "killed", "infra")
+_DEFAULT_LIMITS, _DEFAULT_PLAN = Limits(), TimingPlan()
+_log = logging.getLogger("jaxmarl_llm.executor")
 
 
 class Executor:
@@ -29,13 +27,15 @@ class Executor:
     workers: how many programs run at a time; None means one less than the CPUs available (at least 1).
     min_level: RuntimeError here, before anything runs, where the machine cannot isolate that strongly.
     level: the isolation to run at, at least min_level; None means the strongest there is (``self.level``).
+
+    ExecutorError where the processes do not start.
     """
 
     def __init__(
         self,
         workers: int | None = None,
         limits: Limits = _DEFAULT_LIMITS,
-        min_level: int = 1,
+        min_level: int = 2,
         level: int | None = None,
     ):
         if workers is None:
@@ -44,19 +44,10 @@ class Executor:
             raise ValueError(f"workers is {workers!r}; allowed: an integer >= 1, or None")
         self.limits = limits
         self.level = require_level(min_level, level)
-        self._cache: dict[str, Report] = {}
-        self._jobs: queue.SimpleQueue = queue.SimpleQueue()
+        self._health = Health()
         self._closed = False
-        started = [Future() for _ in range(workers)]
-        self._threads = [threading.Thread(target=self._serve, args=(f,), daemon=True) for f in started]
-        for thread in self._threads:
-            thread.start()
-        try:
-            for future in started:
-                future.result()
-        except WorkerDied as error:
-            self.close()
-            raise ExecutorError(f"a worker did not start: {error}") from None
+        settings = {"workers": workers, "level": self.level, "limits": to_plain(limits)}
+        self._client = Client(settings, self._health)
 
     def __enter__(self) -> Executor:
         return self
@@ -65,19 +56,16 @@ class Executor:
         self.close()
 
     def close(self) -> None:
-        """End all worker processes after the programs now running. Twice is once."""
-        if not self._closed:
-            self._closed = True
-            for _ in self._threads:
-                self._jobs.put(None)
-        for thread in self._threads:
-            thread.join()
+        """End all processes, also those of programs now running. Twice is once."""
+        self._closed = True
+        self._client.close()
 
     def run(self, programs: Sequence[Program]) -> list[Report]:
         """One report per program, in order. Equal programs of one batch run once.
 
         ValueError where tests or prelude are themselves broken; ExecutorError where the executor is, after a
-        retry.
+        retry. A program that used between 0.7 and 1.3 times the CPU limit is run again while no other program
+        of this executor runs, and the second report counts.
         """
         if self._closed:
             raise RuntimeError("the executor is closed")
@@ -85,48 +73,59 @@ class Executor:
             _check_tests(program.tests, program.entry_point)
         context = (dataclasses.astuple(self.limits), self.level, sys.version)
         keys = [program.digest(*context) for program in programs]
-        futures: dict[str, Future] = {}
-        known: dict[str, Report] = {}
+        jobs: dict[str, Job] = {}
         for key, program in zip(keys, programs, strict=True):
-            if key in self._cache:
-                known[key] = dataclasses.replace(self._cache[key], cached=True)
-            elif key not in futures:
-                futures[key] = Future()
-                self._jobs.put((program, futures[key]))
-        try:
-            for key, future in futures.items():
-                known[key] = future.result()
-                self._remember(key, known[key])
-        finally:
-            for future in futures.values():
-                future.cancel()  # only what has not begun, after an error or Ctrl-C
+            if key not in jobs:
+                size = len(program.tests) + len(program.prelude) + sum(map(len, program.sources.values()))
+                jobs[key] = Job(len(jobs), key, to_plain(program), size)
+        known = dict(zip(jobs, self._client.submit(list(jobs.values())), strict=True))
         seen: set[str] = set()
-        return [_copy(known[key], seen, key) for key in keys]
+        reports = [_copy(known[key], seen, key) for key in keys]
+        for sentence in self._health.returned(reports):
+            _log.warning(sentence)
+        return reports
 
-    def _remember(self, key: str, report: Report) -> None:
-        if report.verdict not in UNCACHED:
-            self._cache[key] = report
-            if len(self._cache) > CACHE_SIZE:
-                self._cache.pop(next(iter(self._cache)), None)
+    def measure(self, baseline: Program, candidate: Program, plan: TimingPlan = _DEFAULT_PLAN) -> Timing:
+        """How much less CPU time the candidate takes than the baseline, with an interval; never cached.
 
-    def _serve(self, started: Future) -> None:
-        """A worker's thread: owns its processes, which the kernel ends with this thread."""
-        try:
-            worker = Worker(self.limits, self.level)
-        except BaseException as error:
-            started.set_exception(error)
-            return
-        started.set_result(None)
-        try:
-            while (job := self._jobs.get()) is not None:
-                program, future = job
-                if future.set_running_or_notify_cancel():
-                    try:
-                        future.set_result(worker.run(program))
-                    except Exception as error:
-                        future.set_exception(error)
-        finally:
-            worker.close()
+        Both have the same tests, which define ``inputs(seed) -> tuple`` of arguments, and ``expected(*args)``
+        or ``accept(answer, *args) -> bool``. The baseline should take at least ``plan.min_seconds`` per call:
+        what a process costs besides (a few milliseconds) counts for both and draws the ratio towards 1. See
+        `timing` for the procedure and `Timing.credited` for what to reward.
+
+        ValueError where the baseline fails its own tests; ExecutorRefused below level 2, where a program
+        could hide its time in other processes.
+        """
+        if self.level < 2:
+            raise ExecutorRefused(f"measuring time needs level 2, this executor runs at level {self.level}")
+        return stopwatch.speedup(self._run_alone, baseline, candidate, plan)
+
+    def _run_alone(self, program: Program) -> Report:
+        if self._closed:
+            raise RuntimeError("the executor is closed")
+        units.build(program.tests, program.entry_point)
+        (report,) = self._client.submit([Job(0, "", to_plain(program), 0)])
+        return report
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """A context during which no program runs, for measuring time; run() of other threads waits."""
+        return self._client.alone()
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers since the last call (or the start), times in seconds.
+
+        programs: reports returned. Of these: verdict/<name>, how many; abnormal_share, the share of neither
+            pass, fail, error nor load-error; cached_share, the share for which nothing ran.
+            verdict/infra counts programs that ended in ExecutorError.
+        runs: programs that ran; runs_per_second: while there was something to run;
+            near_limit_reruns: how many of them were second runs; cpu_seconds_p50, cpu_seconds_p95: per run.
+        queue_seconds_p50, queue_seconds_p95: from run() to the program's start.
+        restarts: processes that were lost and replaced.
+
+        A rise of the abnormal share is logged as a warning by the logger "jaxmarl_llm.executor".
+        """
+        self._client.count_time()
+        return self._health.metrics()
 
 
 def _cpus() -> int:

@@ -1,7 +1,8 @@
-"""A worker process (zygote or tester), seen from the trainer: started by exec, environment scrubbed."""
+"""A process of ours (supervisor, zygote or tester), seen from its parent: by exec, environment scrubbed."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import select
@@ -14,7 +15,7 @@ from . import wire
 
 START_SECONDS = 120  # a loaded machine may take long to start an interpreter
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
-# The folder becomes a package without running __init__, so that workers hold none of the trainer's side.
+# The folder becomes a package without running __init__, so that the process holds none of the trainer's side.
 _BOOT = """
 import sys, types, importlib
 folder, module, *numbers = sys.argv[1:]
@@ -32,7 +33,7 @@ class WorkerDied(Exception):
 
 
 class Process:
-    """One zygote or tester. It ends with the thread that starts it."""
+    """One supervisor, zygote or tester. It ends with the thread that starts it."""
 
     def __init__(self, module: str, *arguments: int):
         self.module = module
@@ -40,7 +41,7 @@ class Process:
         self.control, theirs = socket.socketpair()
         folder = str(pathlib.Path(__file__).resolve().parent)
         command = [sys.executable, "-B", "-s", "-S", "-P", "-c", _BOOT, folder, module]
-        with theirs:
+        try:
             self.popen = subprocess.Popen(
                 [*command, *map(str, (theirs.fileno(), os.getpid(), *arguments))],
                 env=ENVIRONMENT,
@@ -49,14 +50,20 @@ class Process:
                 stdout=subprocess.DEVNULL,
                 stderr=self.stderr,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C is the trainer's business
+                start_new_session=True,  # Ctrl-C is the trainer's business, not its children's
             )
+        except BaseException:
+            self.control.close()
+            self.stderr.close()
+            raise
+        finally:
+            theirs.close()
 
-    def await_ready(self) -> None:
-        """Wait for the first message; WorkerDied where none comes."""
-        if not wait([self], START_SECONDS):
-            raise WorkerDied(f"{self.module} did not start in {START_SECONDS} s {self._said()}")
-        self.receive()
+    def await_ready(self, seconds: float = START_SECONDS) -> dict:
+        """Wait for the first message and return it; WorkerDied where none comes."""
+        if not wait([self], seconds):
+            raise WorkerDied(f"{self.module} did not start in {seconds} s {self._said()}")
+        return self.receive()
 
     def send(self, message, fds=()) -> None:
         """Send a message and descriptors."""
@@ -67,8 +74,12 @@ class Process:
 
     def receive(self) -> dict:
         """The next message."""
+        return self.receive_with_fds()[0]
+
+    def receive_with_fds(self) -> tuple[dict, list[int]]:
+        """The next message and the descriptors that came with it."""
         try:
-            return wire.receive_control(self.control)[0]
+            return wire.receive_control(self.control)
         except (EOFError, OSError, wire.WireError) as error:
             raise WorkerDied(f"{self.module} ended ({error}) {self._said()}") from None
 
@@ -82,6 +93,15 @@ class Process:
             return "[closed]"
         self.stderr.seek(max(0, self.stderr.seek(0, os.SEEK_END) - 2000))
         return f"[status {status}] {self.stderr.read().decode(errors='replace').strip()}"
+
+    def end(self, seconds: float) -> None:
+        """Close our end of the channel, for it to end by itself; kill it where it has not within the time."""
+        with contextlib.suppress(OSError):  # ended already
+            self.control.shutdown(socket.SHUT_WR)
+        try:
+            self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
 
     def stop(self) -> None:
         """Kill and reap; its own children die with it."""

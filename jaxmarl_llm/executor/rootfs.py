@@ -9,10 +9,11 @@ import socket
 import struct
 import sys
 
-from . import libc
+from . import landlock, libc
 
 HOSTNAME = "sandbox"
 TMP_SIZE = "16m"
+LIBRARIES, LIBRARIES_SIZE = "/library", "40m"  # of one compiled candidate: files there may be mapped as code
 _OLD = "/.old"  # the host's files, while the new root is being built
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 _ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV, _ATTR_NOEXEC = 1, 2, 4, 8
@@ -60,7 +61,11 @@ def _load_and_list(folders: list[str]) -> list[str]:
 
 
 def furnish(paths: list[str]) -> None:
-    """A host name, and a root that holds the paths, /dev/null and an empty /tmp, all read-only."""
+    """A host name, and a read-only root that holds the paths and /dev/null; only its empty /tmp and
+    LIBRARIES are writable.
+
+    Candidates may write there what Landlock allows them: nothing, or one folder in /tmp.
+    """
     socket.sethostname(HOSTNAME)
     sources = {path: os.path.realpath(path) for path in [*paths, os.devnull]}
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)  # nothing below reaches the host
@@ -70,13 +75,15 @@ def furnish(paths: list[str]) -> None:
     os.chdir("/")
     os.umask(0o022)  # the directories above the paths are for NOBODY too
     os.mkdir("/tmp")
-    _mount_tmpfs("/tmp", f"mode=1777,size={TMP_SIZE}")
+    os.mkdir(LIBRARIES)
     for path, source in sources.items():
         if not os.path.exists(path):  # otherwise it is in a directory that is there already
             _bind(_OLD + source, path)
     libc.call("umount2", os.fsencode(_OLD), _MNT_DETACH)
     os.rmdir(_OLD)
     _set_attributes("/", _ATTR_RDONLY)
+    _mount_tmpfs("/tmp", f"mode=1777,size={TMP_SIZE}")
+    _mount_tmpfs(LIBRARIES, f"mode=1777,size={LIBRARIES_SIZE}", noexec=0)
 
 
 def _bind(source: str, target: str) -> None:
@@ -87,7 +94,7 @@ def _bind(source: str, target: str) -> None:
         open(target, "x").close()
     _mount(source, target, None, _MS_BIND | _MS_REC)
     _set_attributes(target, _ATTR_NOSUID | (_ATTR_NOEXEC if target == os.devnull else _ATTR_NODEV))
-    for name in ("site-packages", "dist-packages"):
+    for name in landlock.PACKAGES:
         if os.path.isdir(os.path.join(target, name)):
             _mount_tmpfs(os.path.join(target, name), "mode=755,size=4k")
 
@@ -97,8 +104,8 @@ def _mount(source, target, kind, flags: int, options: str = "") -> None:
     libc.call("mount", source, target, kind, ctypes.c_ulong(flags), options.encode())
 
 
-def _mount_tmpfs(target: str, options: str) -> None:
-    _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, options)
+def _mount_tmpfs(target: str, options: str, noexec: int = _MS_NOEXEC) -> None:
+    _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV | noexec, options)
 
 
 def _set_attributes(target: str, attributes: int) -> None:

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import platform
 import struct
 import sys
+
+from . import libc
 
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _LOAD, _AND, _IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06  # BPF: load word, and, jump if equal, return
@@ -43,6 +46,7 @@ _ALLOWED = {
     "write": (1, 64),
     "close": (3, 57),
     "lseek": (8, 62),
+    "ftruncate": (77, 46),  # of what is open for writing: the files in memory of a script
     "pread64": (17, 67),
     # The import system's questions about files. Landlock does not cover them: whether a file outside exists,
     # and its size, can be asked. stat and lstat are what glibc before 2.33 calls.
@@ -76,7 +80,7 @@ _ALLOWED = {
 # dies of a signal, SIGSEGV or SIGTRAP in place of SIGABRT. os.kill(os.getpid(), 9) fails with EPERM.
 
 _TO_WRITE = 0o1103  # Linux's O_WRONLY, O_RDWR, O_CREAT and O_TRUNC, the same on both machines
-# name: numbers, (argument, mask, values): allowed where the masked argument is one of the values.
+# name: numbers, checks (argument, mask, values): allowed where each masked argument is one of its values.
 _CHECKED = {
     "openat": ((257, 56), (2, _TO_WRITE, (0,))),
     "open": ((2, None), (1, _TO_WRITE, (0,))),
@@ -87,8 +91,9 @@ _CHECKED = {
     # Waiting for a lock with a time limit, and waking: private WAIT, WAKE and their _BITSET forms, on either
     # clock. glibc aborts the process where they are refused.
     "futex": ((202, 98), (1, 0xFFFFFFFF, (128, 129, 137, 138, 393))),
-    # Limits can be read, that is without a pointer to new ones.
-    "prlimit64": ((302, 261), (2, 0xFFFFFFFFFFFFFFFF, (0,))),
+    # Its own limits can be read, that is without a pointer to new ones. Not those of another process: whether
+    # it exists could be asked that way.
+    "prlimit64": ((302, 261), (0, 0xFFFFFFFF, (0,)), (2, 0xFFFFFFFFFFFFFFFF, (0,))),
 }
 # For candidates with a folder of their own: Landlock says which. openat and open lose their check.
 _FILES = {
@@ -102,12 +107,42 @@ _FILES = {
     "rename": (82, None),
     "renameat": (264, 38),
     "renameat2": (316, 276),
-    "ftruncate": (77, 46),
+}
+# For the compiler and the programs that it starts. No setsid and setpgid: nothing leaves the process group,
+# by which all of it is ended. No chmod, chown and utimensat, which Landlock does not cover.
+_PROGRAMS = {
+    "execve": (59, 221),
+    "vfork": (58, None),
+    "wait4": (61, 260),
+    "pipe": (22, None),
+    "pipe2": (293, 59),
+    "dup": (32, 23),
+    "dup2": (33, None),
+    "dup3": (292, 24),
+    "access": (21, None),
+    "faccessat": (269, 48),
+    "faccessat2": (439, 439),
+    "readlink": (89, None),
+    "readlinkat": (267, 78),
+    "umask": (95, 166),
+    "madvise": (28, 233),
+    "getrusage": (98, 165),
+    "sysinfo": (99, 179),
+    "getuid": (102, 174),
+    "geteuid": (107, 175),
+    "getgid": (104, 176),
+    "getegid": (108, 177),
+    "set_tid_address": (218, 96),
+    "set_robust_list": (273, 99),
+    "rseq": (334, 293),
+}
+_PROGRAMS_CHECKED = {
+    # No new namespace, and no CLONE_PARENT, which makes a sibling and not a child.
+    "clone": ((56, 220), (0, 0x7E028000, (0,))),
+    # ARCH_SET_FS, and a question about shadow stacks.
+    "arch_prctl": ((158, None), (0, 0xFFFFFFFF, (0x1002, 0x3001))),
 }
 _CLONE3 = (435, 435)  # its flags lie in memory, out of a filter's sight; ENOSYS makes libc try clone: EPERM
-
-if sys.platform == "linux":
-    _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Program(ctypes.Structure):
@@ -128,12 +163,15 @@ def supported() -> str:
     return "" if error == errno.EFAULT else f"the kernel takes no seccomp filters: {os.strerror(error)}"
 
 
-def install(files: bool = False) -> None:
+def install(files: bool = False, programs: bool = False) -> None:
     """Filter the calling thread, for good; `files` also allows to make, write, rename and remove files.
+
+    `programs` also allows to start processes and programs, which inherit the filter, and to connect them by
+    pipes.
 
     no_new_privs must be set already. OSError where the kernel refuses, ValueError for an unknown machine.
     """
-    code = program(files=files)
+    code = program(files=files, programs=programs)
     error = _set_filter(_Program(len(code) // 8, code))
     if error:
         raise OSError(error, f"seccomp: {os.strerror(error)}")
@@ -142,11 +180,12 @@ def install(files: bool = False) -> None:
 def _set_filter(filter_program):
     """Error number of the call that installs a filter, or 0."""
     pointer = ctypes.byref(filter_program) if filter_program else None
-    done = _libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), pointer)
+    done = libc.library.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), pointer)
     return ctypes.get_errno() if done != 0 else 0
 
 
-def program(machine: str = _MACHINE, files: bool = False) -> bytes:
+@functools.cache
+def program(machine: str = _MACHINE, files: bool = False, programs: bool = False) -> bytes:
     """The filter for a machine, as an array of struct sock_filter."""
     if machine not in _MACHINES:
         raise ValueError(f"machine is {machine!r}; allowed: {', '.join(_MACHINES)}")
@@ -154,10 +193,11 @@ def program(machine: str = _MACHINE, files: bool = False) -> bytes:
     # Another architecture's numbers mean other calls. x32 is x86_64 with bit 30 set: equal to no number
     # below.
     code = [(_LOAD, 0, 0, _ARCH), (_IF_EQUAL, 1, 0, arch), _DENY, (_LOAD, 0, 0, _NUMBER)]
-    for numbers in (_ALLOWED | _FILES if files else _ALLOWED).values():
+    plain = _ALLOWED | (_FILES if files else {}) | (_PROGRAMS if programs else {})
+    for numbers in plain.values():
         code += _case(numbers[column], [_ALLOW])
-    for numbers, check in _CHECKED.values():
-        code += _case(numbers[column], _check(*check))
+    for numbers, *checks in (_CHECKED | (_PROGRAMS_CHECKED if programs else {})).values():
+        code += _case(numbers[column], _check(checks))
     code += _case(_CLONE3[column], [_ABSENT])
     code.append(_DENY)
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
@@ -168,13 +208,14 @@ def _case(number, body):
     return [] if number is None else [(_IF_EQUAL, 0, len(body), number), *body]
 
 
-def _check(argument, mask, values):
-    """Allow if the masked argument is one of the values, else deny; int arguments have a 32-bit mask."""
+def _check(checks):
+    """Allow if each masked argument is one of its values, else deny; int arguments have a 32-bit mask."""
+    (argument, mask, values), *others = checks
     low = _ARGUMENTS + 8 * argument
     body = []
     if mask >> 32:
         body += [(_LOAD, 0, 0, low + 4), (_AND, 0, 0, mask >> 32), (_IF_EQUAL, 1, 0, 0), _DENY]
     body += [(_LOAD, 0, 0, low), (_AND, 0, 0, mask & 0xFFFFFFFF)]
     for value in values:
-        body += _case(value, [_ALLOW])
+        body += _case(value, _check(others) if others else [_ALLOW])
     return [*body, _DENY]

@@ -6,7 +6,10 @@ import dataclasses
 import hashlib
 import json
 import math
+import typing
 from collections.abc import Mapping
+
+from . import cpp_signature
 
 VERDICTS = (
     "pass",  # every statement of check() ran without an exception
@@ -16,15 +19,39 @@ VERDICTS = (
     "unsupported",  # the first failure was a value that is not plain data (generator, object, too large)
     "protocol",  # the candidate ended or garbled its channel, for example with os._exit
     "timeout-cpu",  # CPU limit reached
-    "timeout-wall",  # wall limit reached while hardly using CPU
+    "timeout-wall",  # asleep for longer than the wall limit
     "memory",  # MemoryError under the memory limit
     "killed",  # the candidate died from a signal
     "infra",  # our own fault: retried, then raised as ExecutorError, never returned by run()
 )
 
 
+MAX_AGENTS = 8  # of one program
+LANGUAGES = ("python", "c++")
+
+
 class ExecutorError(RuntimeError):
     """The executor itself failed (a worker could not start, or died twice on one program). Never a reward."""
+
+
+def to_plain(record) -> dict:
+    """Limits, a Program or a Report as a dict that JSON can carry."""
+    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
+
+
+def from_plain(kind, data: dict):
+    """The `kind` (Limits, Program or Report) behind `to_plain`, also after a way through JSON.
+
+    JSON makes lists of tuples; our records hold no lists, so that every list becomes a tuple again.
+    """
+    return kind(**{name: _without_lists(value) for name, value in data.items()})
+
+
+def _without_lists(value):
+    if isinstance(value, (list, tuple)):
+        return tuple(_without_lists(item) for item in value)
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +59,8 @@ class Limits:
     """What one program may use, all calls together.
 
     cpu_seconds: CPU time (s) of the candidate process; decides in practice, and does not depend on load.
-    wall_seconds: elapsed time (s) after which a program that used less than a tenth of it as CPU is stopped:
-        against sleepers, and against tests that hang on returned values. None means max(3 cpu, cpu + 2).
+    wall_seconds: time (s) in which it neither runs nor waits for a CPU, after which it is stopped: against
+        sleepers, and against tests that hang on returned values. None means max(3 cpu, cpu + 2).
     memory_mb: address space (MiB) of the candidate process.
     """
 
@@ -62,26 +89,39 @@ class Limits:
 class Program:
     """A candidate and the tests that judge it.
 
-    sources: {agent: text}. The texts run in this order in one fresh module, each compiled alone, so that an
-        unterminated string in one cannot swallow the next; later definitions replace earlier ones. One agent:
-        any single key.
-    entry_point: the function that the tests call; it must come from the sources.
+    sources: {agent: text}, at most MAX_AGENTS. Each text runs in a module and a process of its own, in this
+        order. What one agent defines the others can use: its functions and classes by calls that are passed
+        on and counted (`Report.interactions`), its imports and constants as copies. A definition of one's own
+        comes before another agent's. One agent: any single key.
+    entry_point: the function or class that the tests call; the last source that defines it counts.
     tests: text that defines `check(candidate)`. It runs in the tester, never in the candidate's process, and
         may also call the entry point by its name. Standard library only.
     prelude: imports and helper functions of the data set. Runs before the sources in the candidate and before
         the tests in the tester (a HumanEval prompt works as it is: its unfinished entry point is discarded).
+    stdio: the last source is a script. `candidate(text)` runs it with that text as standard input and returns
+        what it prints.
+    tmp: the program starts in an empty folder of its own, where it may write files (16 MiB).
+    language: one of LANGUAGES. "c++" is for a single source; its tests and prelude are Python, and the
+        prelude runs before the tests only.
+    signature: with "c++", the declaration of the entry point: see `cpp_signature`.
     """
 
     sources: Mapping[str, str]
     entry_point: str
     tests: str
     prelude: str = ""
+    stdio: bool = False
+    tmp: bool = False
+    language: str = "python"
+    signature: str = ""
 
     def __post_init__(self):
         if not isinstance(self.sources, Mapping) or not self.sources:
             raise ValueError(
                 f"Program.sources is {self.sources!r}; allowed: a non-empty dict {{agent: text}}"
             )
+        if len(self.sources) > MAX_AGENTS:
+            raise ValueError(f"Program.sources has {len(self.sources)} agents; allowed: {MAX_AGENTS}")
         for agent, text in self.sources.items():
             if not isinstance(agent, str) or not isinstance(text, str):
                 raise ValueError(
@@ -92,11 +132,49 @@ class Program:
         for name in ("tests", "prelude"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"Program.{name} is {getattr(self, name)!r:.80}; allowed: text")
+        for name in ("stdio", "tmp"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"Program.{name} is {getattr(self, name)!r:.80}; allowed: True or False")
+        if self.language not in LANGUAGES:
+            raise ValueError(f"Program.language is {self.language!r:.80}; allowed: {', '.join(LANGUAGES)}")
+        if self.language == "c++":
+            self._check_cpp()
+        elif self.signature != "":
+            raise ValueError(f"Program.signature is {self.signature!r:.80}; it belongs to language 'c++'")
+
+    def _check_cpp(self):
+        if len(self.sources) > 1:
+            raise ValueError(
+                f"Program.sources has {len(self.sources)} agents; allowed with language 'c++': 1"
+            )
+        if self.stdio:
+            raise ValueError("Program.stdio is True; allowed with language 'c++': False")
+        if (name := cpp_signature.parse(self.signature).name) != self.entry_point:
+            raise ValueError(
+                f"Program.signature declares {name!r}, and Program.entry_point is {self.entry_point!r}"
+            )
 
     def digest(self, *context) -> str:
         """Content hash of everything that decides the verdict, with `context` (JSON data) mixed in."""
-        content = [list(self.sources.items()), self.entry_point, self.tests, self.prelude, *context]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([to_plain(self), *context]).encode()).hexdigest()
+
+
+class Interaction(typing.NamedTuple):
+    """How one agent's source used a function of another's while the tests ran: observed, not read from text.
+
+    caller, callee: agents. function: its name. calls: how often; returned, raised: with which outcome (the
+    rest gave something that does not travel).
+    used: whether what it returned made a difference to what the entry point answered, seen by repeating calls
+    with other values in its place; None where this could not be tried (see `influence`).
+    """
+
+    caller: str
+    callee: str
+    function: str
+    calls: int
+    returned: int
+    raised: int
+    used: bool | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +185,8 @@ class Report:
     passed, total: counted units of check(): distinct top-level asserts on the candidate's results, and
         top-level blocks (loops) with such asserts, each block one unit. A check() without either is one unit.
     failures: short texts, one per failed statement, or the reason why the tests could not run to their end.
-    calls: {entry_point: number of calls the tests made}. Calls between agents are not observed yet.
+    calls: {entry_point: number of calls the tests made}.
+    interactions: the calls between agents, one `Interaction` per caller and function.
     cpu_seconds, wall_seconds: of the candidate process, and from submission to verdict (s).
     level: isolation it ran under (see `available_level`). cached: the verdict was known, nothing ran.
     """
@@ -121,3 +200,7 @@ class Report:
     cpu_seconds: float = dataclasses.field(compare=False)
     wall_seconds: float = dataclasses.field(compare=False)
     cached: bool = dataclasses.field(default=False, compare=False)
+    interactions: tuple[Interaction, ...] = ()
+
+    def __post_init__(self):
+        object.__setattr__(self, "interactions", tuple(Interaction(*row) for row in self.interactions))

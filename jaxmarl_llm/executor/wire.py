@@ -12,9 +12,11 @@ import struct
 
 MAX_FRAME = 8 << 20  # bytes per message of the candidate's channel
 MAX_CONTROL = 256 << 20  # bytes per message between our own processes
+MAX_FDS = 16  # that travel with one control message
 MAX_DEPTH = 60
 MAX_ITEMS = 1_000_000
 _HEADER = struct.Struct(">I")
+HANDLES = ("mine", "yours")  # objects of the sender, of the receiver
 _SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset}
 # A closed channel raises EOFError here and OSError (EPIPE, ECONNRESET) from the calls themselves.
 
@@ -27,14 +29,17 @@ class WireError(Exception):
     """The other side sent something that is not of our making."""
 
 
-def encode(value):
-    """JSON-able form of a plain value; subclasses become their builtin base. Unsupported for all else."""
-    return _Encoder().walk(value, 0)
+def encode(value, export=None):
+    """JSON-able form of a plain value; subclasses become their builtin base.
+
+    For all else `export(value)` gives [tag, number], a tag of HANDLES; without it: Unsupported.
+    """
+    return _Encoder(export).walk(value, 0)
 
 
 class _Encoder:
-    def __init__(self):
-        self.items = 0
+    def __init__(self, export):
+        self.items, self.export = 0, export
 
     def walk(self, value, depth):
         self.items += 1
@@ -45,7 +50,7 @@ class _Encoder:
         kind = type(value)
         # Base-class methods only: a subclass may lie in every method of its own.
         if issubclass(kind, str):
-            return str.__str__(value)
+            return _encode_text(str.__str__(value))
         if issubclass(kind, int):
             plain = int.__pos__(value)
             return plain if -(1 << 63) <= plain < 1 << 63 else ["i", hex(plain)]
@@ -56,31 +61,50 @@ class _Encoder:
         for tag, base in _SEQUENCES.items():
             if issubclass(kind, base):
                 return [tag, [self.walk(item, depth + 1) for item in base.__iter__(value)]]
-        return _encode_rare(value, kind)
+        return self.rare(value, kind)
+
+    def rare(self, value, kind):
+        if issubclass(kind, bytes):
+            return ["b", bytes.hex(value)]
+        if issubclass(kind, complex):
+            plain = complex.__pos__(value)
+            return ["c", plain.real.hex(), plain.imag.hex()]
+        if kind is range:
+            return ["r", hex(value.start), hex(value.stop), hex(value.step)]
+        if self.export is None:
+            raise Unsupported(f"value of type {type_name(value)}")
+        return self.export(value)
 
 
-def _encode_rare(value, kind):
-    if issubclass(kind, bytes):
-        return ["b", bytes.hex(value)]
-    if issubclass(kind, complex):
-        plain = complex.__pos__(value)
-        return ["c", plain.real.hex(), plain.imag.hex()]
-    if kind is range:
-        return ["r", hex(value.start), hex(value.stop), hex(value.step)]
-    raise Unsupported(f"value of type {type.__dict__['__name__'].__get__(kind)}")
+def _encode_text(text: str):
+    """JSON would join two halves of a surrogate pair that stand side by side."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return ["u", text.encode("utf-32-le", "surrogatepass").hex()]
+    return text
 
 
-def decode(data):
-    """The exact builtin value behind `encode`'s form; WireError for anything that `encode` does not make."""
+def type_name(value) -> str:
+    """Name of a value's type, from the type itself."""
+    return type.__dict__["__name__"].__get__(type(value))
+
+
+def decode(data, resolve=None):
+    """The exact builtin value behind `encode`'s form; WireError for anything that `encode` does not make.
+
+    `resolve(tag, number)` gives the value of a handle.
+    """
     try:
-        return _Decoder().walk(data, 0)
+        return _Decoder(resolve).walk(data, 0)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise WireError(f"malformed value: {type(error).__name__}") from None
 
 
 class _Decoder:
-    def __init__(self):
-        self.items = 0
+    def __init__(self, resolve):
+        self.items, self.resolve = 0, resolve
 
     def walk(self, data, depth):
         self.items += 1
@@ -100,6 +124,9 @@ class _Decoder:
                 [self.walk(part, depth + 1) for part in _exact_list(pair)] for pair in _exact_list(pairs)
             )
             return dict(walked)  # a pair of the wrong length raises
+        if tag in HANDLES and self.resolve is not None:
+            (number,) = rest
+            return self.resolve(tag, number)
         return _decode_scalar(tag, rest)
 
 
@@ -116,6 +143,9 @@ def _decode_scalar(tag, texts):
     if tag == "f":
         (text,) = texts
         return float.fromhex(text)
+    if tag == "u":
+        (text,) = texts
+        return bytes.fromhex(text).decode("utf-32-le", "surrogatepass")
     if tag == "b":
         (text,) = texts
         return bytes.fromhex(text)
@@ -126,6 +156,13 @@ def _decode_scalar(tag, texts):
         start, stop, step = texts
         return range(int(start, 16), int(stop, 16), int(step, 16))
     raise WireError(f"unknown tag {tag!r:.20}")
+
+
+def texts(value, count: int) -> list[str]:
+    """A list of so many texts, checked."""
+    if type(value) is not list or len(value) != count or any(type(text) is not str for text in value):
+        raise WireError("reply of no known kind")
+    return value
 
 
 def write_frame(fd: int, message) -> None:
@@ -175,8 +212,8 @@ def send_control(sock: socket.socket, message, fds=()) -> None:
 
 
 def receive_control(sock: socket.socket):
-    """One message and its file descriptors (at most one) from our own processes; EOFError at the end."""
-    header, fds, _, _ = socket.recv_fds(sock, _HEADER.size, 1, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+    """One message and its file descriptors (at most MAX_FDS); EOFError at the end."""
+    header, fds, _, _ = socket.recv_fds(sock, _HEADER.size, MAX_FDS, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
     if not header:
         raise EOFError("control channel closed")
     header += _read_exactly(sock.fileno(), _HEADER.size - len(header))

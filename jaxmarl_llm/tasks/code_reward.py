@@ -11,6 +11,10 @@ MAGRPO's coding reward (arXiv:2508.04652; OpenMLRL/LLM_Collab_Code_Generation). 
                  and main is more than a thin wrapper of aux                   +1.0      0
                  and aux's result is ignored                                   -0.5
 
+Two rules say whether main calls aux and ignores its result: "paper" reads main's text, as the paper does;
+"observed" asks the executor's report, which counts the calls and tries what the result changes
+(`executor.Interaction`). What a thin wrapper is both read from the text.
+
 One agent alone has no helper and no cooperation and earns 0..2.1. Agents are named in the order
 (helper, main), or (main,).
 """
@@ -26,6 +30,7 @@ from jaxmarl_llm.tasks.code_text import extract_function, has_return, parse
 
 TEAM = ("aux", "main")
 HELPER = "aux"  # the function that the helper agent writes
+RULES = ("paper", "observed")
 PART_NAMES = ("structure", "syntax", "tests", "cooperation")
 _SCALES = {"structure": 1.0, "syntax": 0.5, "tests": 1.0, "cooperation": 1.5, "total": 4.0}
 _SOLO_SCALES = {"structure": 0.6, "syntax": 0.5, "tests": 1.0, "total": 2.1}
@@ -63,28 +68,55 @@ def compose(item: CodingItem, completions: dict[str, str], agents: tuple[str, ..
 
 
 def finish(
-    draft: Draft, report: Report | None, agents: tuple[str, ...] = TEAM, *, compat: bool = False
+    draft: Draft,
+    report: Report | None,
+    agents: tuple[str, ...] = TEAM,
+    *,
+    rule: str = "paper",
+    compat: bool = False,
 ) -> dict[str, float]:
     """Second stage: parts and total with the executor's report, which is None for a draft that was stopped.
 
-    compat: judge "result ignored" by CoMLRL's textual pattern (see `code_usage.ignores_result_comlrl`).
+    rule: one of RULES. compat: with the paper's rule, judge "result ignored" by CoMLRL's textual pattern (see
+    `code_usage.ignores_result_comlrl`).
     """
     if draft.program is None:
         return dict(draft.parts)
     tests = report.passed / report.total if report.total else 0.0
     parts = {**draft.parts, "tests": tests}
     if report.passed > 0 and len(draft.program.sources) == 2:
-        parts["cooperation"] = cooperation(draft.program.sources[agents[-1]], compat=compat)
+        main = draft.program.sources[agents[-1]]
+        if rule == "observed":
+            parts["cooperation"] = observed_cooperation(main, report, agents)
+        else:
+            parts["cooperation"] = cooperation(main, compat=compat)
     return _with_total(parts)
 
 
 def cooperation(main_source: str, *, compat: bool = False) -> float:
-    """Bonus (0..1.5) of a main function that passed a test next to a helper that exists."""
+    """Bonus (0..1.5), by main's text, of a main function that passed a test next to a helper that exists."""
     if not code_usage.calls_function(main_source, HELPER):
         return 0.0
     ignores = code_usage.ignores_result_comlrl if compat else code_usage.ignores_result
+    return _bonus(main_source, ignores(main_source, HELPER))
+
+
+def observed_cooperation(main_source: str, report: Report, agents: tuple[str, ...] = TEAM) -> float:
+    """The same by what happened: main called aux in the tests, and what aux returned made a difference.
+
+    Where the executor could not try the latter, the text decides it.
+    """
+    for row in report.interactions:
+        if (row.caller, row.callee, row.function) == (agents[-1], agents[0], HELPER):
+            untried = row.used is None
+            ignored = code_usage.ignores_result(main_source, HELPER) if untried else not row.used
+            return _bonus(main_source, ignored)
+    return 0.0
+
+
+def _bonus(main_source: str, ignored: bool) -> float:
     bonus = 0.5 if code_usage.is_thin_wrapper(main_source, HELPER) else 1.5
-    return bonus - (0.5 if ignores(main_source, HELPER) else 0.0)
+    return bonus - (0.5 if ignored else 0.0)
 
 
 def normalise(parts: dict[str, float], agents: tuple[str, ...] = TEAM) -> dict[str, float]:

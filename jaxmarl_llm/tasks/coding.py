@@ -18,6 +18,8 @@ class CodingTask:
       items: the problems; see `code_data.load_items`.
       executor: its `run(list[Program]) -> list[Report]` judges all programs of a batch in one call.
       agents: names in the order (helper, main), or the name of one agent that works alone (rewards 0..2.1).
+      cooperation: whether main cooperates is judged by its text ("paper") or by what it did ("observed"); see
+        `code_reward`.
       compat: judge "helper's result ignored" as CoMLRL does, by a pattern that hardly ever matches.
     """
 
@@ -28,12 +30,15 @@ class CodingTask:
         items: Sequence[CodingItem],
         executor,
         agents: Sequence[str] = ("aux", "main"),
+        cooperation: str = "paper",
         compat: bool = False,
     ):
         self.items = tuple(items)
         self.agents = tuple(agents)
         self._executor = executor
-        self._compat = compat
+        self._rule, self._compat = cooperation, compat
+        if cooperation not in code_reward.RULES:
+            raise ValueError(f"cooperation is {cooperation!r}; allowed: {', '.join(code_reward.RULES)}")
         self.reward_range = code_reward.reward_range(self.agents)
         if len(self.agents) not in (1, 2) or len(set(self.agents)) != len(self.agents):
             raise ValueError(f"agents is {self.agents!r}; allowed: one name, or two that differ")
@@ -78,11 +83,12 @@ class CodingTask:
         return code_reward.normalise(scores, self.agents)
 
     def _judgement(self, draft: Draft, report: Report | None) -> Judgement:
-        parts = code_reward.finish(draft, report, self.agents, compat=self._compat)
+        parts = code_reward.finish(draft, report, self.agents, rule=self._rule, compat=self._compat)
         total = parts.pop("total")
         if report is None:
             return Judgement(parts, total, draft.stop)
-        return Judgement(parts, total, report.verdict, tuple(report.failures), _source(draft.program))
+        source = _source(draft.program)
+        return Judgement(parts, total, report.verdict, tuple(report.failures), source, report.interactions)
 
 
 def _source(program: Program) -> str:

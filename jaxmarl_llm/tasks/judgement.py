@@ -13,6 +13,7 @@ class Judgement:
     not apply.
     verdict: the executor's verdict, or the level at which the answer stopped before any test.
     failures: short texts, one per failed test. program_source: what ran ('' if nothing did).
+    interactions: calls between the agents' programs, as the executor saw them (rows of `Interaction`).
     """
 
     parts: dict[str, float]
@@ -20,6 +21,7 @@ class Judgement:
     verdict: str = ""
     failures: tuple[str, ...] = ()
     program_source: str = ""
+    interactions: tuple[tuple, ...] = ()
 
     @property
     def scores(self) -> dict[str, float | None]:
