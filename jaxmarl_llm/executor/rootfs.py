@@ -74,16 +74,20 @@ def furnish(paths: list[str]) -> None:
     libc.call("pivot_root", b"/tmp", os.fsencode("/tmp" + _OLD))
     os.chdir("/")
     os.umask(0o022)  # the directories above the paths are for NOBODY too
-    os.mkdir("/tmp")
-    os.mkdir(LIBRARIES)
+    for folder, options, noexec in (
+        ("/tmp", f"mode=1777,size={TMP_SIZE}", _MS_NOEXEC),
+        (LIBRARIES, f"mode=1777,size={LIBRARIES_SIZE}", 0),
+    ):
+        os.mkdir(folder)
+        _mount_tmpfs(folder, options, noexec)
     for path, source in sources.items():
         if not os.path.exists(path):  # otherwise it is in a directory that is there already
             _bind(_OLD + source, path)
     libc.call("umount2", os.fsencode(_OLD), _MNT_DETACH)
     os.rmdir(_OLD)
     _set_attributes("/", _ATTR_RDONLY)
-    _mount_tmpfs("/tmp", f"mode=1777,size={TMP_SIZE}")
-    _mount_tmpfs(LIBRARIES, f"mode=1777,size={LIBRARIES_SIZE}", noexec=0)
+    for folder in ("/tmp", LIBRARIES):  # these two alone: a path that lies in /tmp stays as it is
+        _set_attributes(folder, clear=_ATTR_RDONLY, flags=0)
 
 
 def _bind(source: str, target: str) -> None:
@@ -108,10 +112,8 @@ def _mount_tmpfs(target: str, options: str, noexec: int = _MS_NOEXEC) -> None:
     _mount("tmpfs", target, "tmpfs", _MS_NOSUID | _MS_NODEV | noexec, options)
 
 
-def _set_attributes(target: str, attributes: int) -> None:
-    """Set them on the mount and on all mounts below it."""
-    values = struct.pack("=4Q", attributes, 0, 0, 0)  # to set, to clear, propagation, namespace
-    number, directory, flags, size = map(
-        ctypes.c_long, (_SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, len(values))
-    )
+def _set_attributes(target: str, attributes: int = 0, clear: int = 0, flags: int = _AT_RECURSIVE) -> None:
+    """Set and clear them on the mount and, by default, on all mounts below it."""
+    values = struct.pack("=4Q", attributes, clear, 0, 0)  # then propagation, namespace
+    number, directory, flags, size = map(ctypes.c_long, (_SYS_MOUNT_SETATTR, _AT_FDCWD, flags, len(values)))
     libc.call("syscall", number, directory, os.fsencode(target), flags, values, size)
