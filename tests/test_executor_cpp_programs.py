@@ -9,21 +9,14 @@ import threading
 
 import pytest
 
-from jaxmarl_llm.executor import (
-    Executor,
-    Limits,
-    Program,
-    TimingPlan,
-    available_level,
-    cpp_builder,
-    cpp_compiler,
-    cpp_tools,
-    wire,
-)
+from jaxmarl_llm.executor import Executor, Limits, Program, TimingPlan, available_level, wire
+from jaxmarl_llm.executor.cpp import builder as cpp_builder
+from jaxmarl_llm.executor.cpp import compiler as cpp_compiler
+from jaxmarl_llm.executor.cpp import tools as cpp_tools
 from jaxmarl_llm.executor.process import WorkerDied
-from jaxmarl_llm.executor.supervisor import Supervisor
+from jaxmarl_llm.executor.serving.supervisor import Supervisor
+from jaxmarl_llm.executor.serving.worker import Worker
 from jaxmarl_llm.executor.types import to_plain
-from jaxmarl_llm.executor.worker import Worker
 
 if sys.platform != "linux":
     pytest.skip("C++ candidates are confined on Linux only", allow_module_level=True)

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from jaxmarl_llm.executor.cpp_signature import parse
-from jaxmarl_llm.executor.cpp_values import MAX_ITEMS, CppError, pack, unpack
+from jaxmarl_llm.executor.cpp.signature import parse
+from jaxmarl_llm.executor.cpp.values import MAX_ITEMS, CppError, pack, unpack
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ import socket
 import pytest
 from fuzzing import EXCEPTIONS, damaged, frame, mutated, shape, value, weight
 
-from jaxmarl_llm.executor import VERDICTS, agents, link, tester, wire
+from jaxmarl_llm.executor import VERDICTS, wire
+from jaxmarl_llm.executor.channel import link
+from jaxmarl_llm.executor.judging import agents, tester
 
 SECRET = 918273645546372819  # the right answer; no generator makes it
 HANG = 300  # seconds; a guard, not a measurement

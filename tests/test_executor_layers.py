@@ -15,10 +15,10 @@ import sys
 
 import pytest
 
-from jaxmarl_llm.executor import landlock, seccomp
+from jaxmarl_llm.executor.isolation import landlock, seccomp
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp exist on Linux only")
-FOLDER = str(pathlib.Path(landlock.__file__).parent)
+FOLDER = str(pathlib.Path(landlock.__file__).parents[1])
 
 # The modules are loaded as the executor's own processes load them: without the package around.
 PREAMBLE = """
@@ -26,8 +26,8 @@ import ctypes, errno, fcntl, json, os, resource, signal, socket, sys, threading,
 package = types.ModuleType("executor")
 package.__path__ = [sys.argv[1]]
 sys.modules["executor"] = package
-from executor import landlock, seccomp
-from executor.libc import PR_SET_NO_NEW_PRIVS, prctl
+from executor.isolation import landlock, seccomp
+from executor.isolation.libc import PR_SET_NO_NEW_PRIVS, prctl
 given = json.loads(sys.argv[2])
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long

@@ -10,7 +10,9 @@ import sys
 
 import pytest
 
-from jaxmarl_llm.executor import Limits, available_level, landlock, levels, namespaces, seccomp
+from jaxmarl_llm.executor import Limits, available_level, levels
+from jaxmarl_llm.executor.isolation import landlock, namespaces, seccomp
+from jaxmarl_llm.executor.probing import probe
 
 ROOT = pathlib.Path(__file__).parents[1]
 ACCEPT = ("min_level=1 in Python", "--config.executor.min_level=1", "--min-level 1")
@@ -34,7 +36,7 @@ def layers(monkeypatch):
         for module in (landlock, seccomp, namespaces):
             reason = reasons.get(module.__name__.rpartition(".")[2], "")
             monkeypatch.setattr(module, "supported", lambda reason=reason: reason)
-        monkeypatch.setattr("jaxmarl_llm.executor.probe.holes", lambda level: (holes or {}).get(level, ()))
+        monkeypatch.setattr(probe, "holes", lambda level: (holes or {}).get(level, ()))
 
     yield pretend
     levels.available_level.cache_clear()

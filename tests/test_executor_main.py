@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from jaxmarl_llm.executor import probe
+from jaxmarl_llm.executor.probing import probe
 
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n"
 ROOT = pathlib.Path(__file__).parents[1]

@@ -14,9 +14,9 @@ import sys
 
 import pytest
 
-from jaxmarl_llm.executor import namespaces
+from jaxmarl_llm.executor.isolation import namespaces
 
-FOLDER = str(pathlib.Path(namespaces.__file__).parent)
+FOLDER = str(pathlib.Path(namespaces.__file__).parents[1])
 ORDINARY = 54321  # a user and a group that nobody has
 # Loaded by name after entering; most have shared libraries of their own.
 MODULES = "decimal hashlib ssl sqlite3 ctypes lzma bz2 zlib uuid unicodedata asyncio xml.etree.ElementTree"
@@ -29,8 +29,10 @@ package = types.ModuleType("executor")
 package.__path__ = [facts["folder"]]
 sys.modules["executor"] = package
 confine, libc, namespaces, scheduling, zygote = (
-    importlib.import_module("executor." + name)
-    for name in ("confine", "libc", "namespaces", "scheduling", "zygote")
+    importlib.import_module(f"executor.{name}")
+    for name in (
+        "isolation.confine", "isolation.libc", "isolation.namespaces", "scheduling", "sandbox.zygote"
+    )
 )
 if facts["become"]:
     os.setgroups([])

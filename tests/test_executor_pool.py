@@ -8,7 +8,7 @@ import sys
 import psutil
 import pytest
 
-from jaxmarl_llm.executor import Executor, ExecutorError, Limits, Program, available_level, levels, worker
+from jaxmarl_llm.executor import Executor, ExecutorError, Limits, Program, available_level, levels
 
 # f(x) = x + 1, judged by two asserts.
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(5) == 6\n"
@@ -85,13 +85,6 @@ def test_imports_without_jax():
     root = pathlib.Path(__file__).parents[1]
     out = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert out.stdout == "[]\n"
-
-
-def test_the_package_holds_no_pickle_eval_or_shell():
-    folder = pathlib.Path(worker.__file__).parent
-    text = "\n".join(path.read_text() for path in folder.glob("*.py"))
-    for word in ("import pickle", "eval(", "shell=True", "marshal", "multiprocessing"):
-        assert word not in text
 
 
 def test_a_level_out_of_reach_is_refused(monkeypatch):

@@ -5,16 +5,9 @@ import pathlib
 
 import pytest
 
-from jaxmarl_llm.executor import (
-    ExecutorError,
-    Limits,
-    Program,
-    attacks,
-    available_level,
-    levels,
-    probe,
-    worker,
-)
+from jaxmarl_llm.executor import ExecutorError, Limits, Program, available_level, levels
+from jaxmarl_llm.executor.probing import attacks, probe
+from jaxmarl_llm.executor.serving import worker
 
 # Section by section of the threat model, what a process with its user's rights can do on any Linux.
 OPEN_AT_LEVEL_1 = {

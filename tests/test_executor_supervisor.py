@@ -26,8 +26,8 @@ from jaxmarl_llm.executor import (
     available_level,
     health,
 )
-from jaxmarl_llm.executor.client import Client
-from jaxmarl_llm.executor.schedule import Schedule
+from jaxmarl_llm.executor.serving.client import Client
+from jaxmarl_llm.executor.serving.schedule import Schedule
 from jaxmarl_llm.executor.types import from_plain, to_plain
 
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(5) == 6\n"

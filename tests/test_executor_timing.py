@@ -11,9 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from jaxmarl_llm.executor import timing
-from jaxmarl_llm.executor.intervals import MOST_VALUES, median_interval
-from jaxmarl_llm.executor.timing import BASELINE, CANDIDATE, TWIN, TimingPlan, WrongAnswer, measure
+from jaxmarl_llm.executor.measuring import timing
+from jaxmarl_llm.executor.measuring.intervals import MOST_VALUES, median_interval
+from jaxmarl_llm.executor.measuring.timing import BASELINE, CANDIDATE, TWIN, TimingPlan, WrongAnswer, measure
 
 PLAN = TimingPlan(budget_seconds=1e6)
 

@@ -30,6 +30,12 @@ LAYER = {
     "systems": 60,
     "experiments": 70,
 }
+# The same inside the executor, whose parts run in processes of their own.
+EXECUTOR_LAYER = {
+    "wire": 0, "scheduling": 0, "process": 1, "isolation": 2, "channel": 2, "cpp": 3, "types": 4,
+    "health": 5, "sandbox": 5, "judging": 5, "measuring": 5,
+    "serving": 6, "probing": 7, "levels": 8, "pool": 9, "__init__": 10, "__main__": 11,
+}
 USES_JAX = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
 WITHOUT_JAX = {"files", "executor", "tasks", "metrics", "transcripts", "plots", "console", "configs"}
 CONFIGS_MAY_IMPORT = {"ml_collections", "configs", *sys.stdlib_module_names}
@@ -103,6 +109,33 @@ def sources() -> list[Path]:
 def test_imports_point_downward():
     found = [line for path in sources() for line in problems(path.read_text(), str(path.relative_to(ROOT)))]
     assert not found, "\n" + "\n".join(found)
+
+
+def executor_problems(source: str, path: str) -> list[str]:
+    """Imports in a file of the executor (path relative to it) that do not point downward, one line each."""
+    root, parts = "jaxmarl_llm.executor", Path(path).with_suffix("").parts
+    found = []
+    for node in ast.walk(ast.parse(source, path)):
+        for name in imported(node, ".".join([root, *parts[:-1]])):
+            names = [f"{name}.{alias.name}" for alias in node.names] if name == root else [name]
+            for target in (name.removeprefix(f"{root}.").split(".")[0] for name in names):
+                inside = name.startswith(root) and target in EXECUTOR_LAYER and target != parts[0]
+                if inside and EXECUTOR_LAYER[target] >= EXECUTOR_LAYER[parts[0]]:
+                    found.append(f"{path}:{node.lineno}: {parts[0]} may not import {target}")
+    return found
+
+
+def test_imports_inside_the_executor_point_downward():
+    folder = ROOT / "jaxmarl_llm/executor"
+    paths = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*.py"))]
+    assert {Path(path).with_suffix("").parts[0] for path in paths} == set(EXECUTOR_LAYER)
+    assert [line for path in paths for line in executor_problems((folder / path).read_text(), path)] == []
+    for source, path in (
+        ("from ..serving.worker import Worker", "cpp/tools.py"),
+        ("def f():\n    from .. import levels", "probing/probe.py"),
+        ("from .pool import Executor", "types.py"),
+    ):
+        assert len(executor_problems(source, path)) == 1
 
 
 def test_parts_without_jax_import_without_jax():

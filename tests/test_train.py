@@ -9,7 +9,8 @@ import pytest
 import smoke_runs
 
 from jaxmarl_llm import checkpoint, metrics, transcripts, weights
-from jaxmarl_llm.executor import available_level, landlock
+from jaxmarl_llm.executor import available_level
+from jaxmarl_llm.executor.isolation import landlock
 
 pytestmark = pytest.mark.model  # for its tokenizer
 AGENTS = ("aux", "main")

@@ -7,6 +7,11 @@ Processes: the trainer starts a supervisor, which keeps the queue and starts a z
 The zygote forks one process per program for the candidate text; the tester holds the tests and calls the
 candidate over a socket that carries plain data only. All of them end with the trainer.
 
+A program's way through the files: `pool` (the public Executor) -> `serving` (client, supervisor, worker) ->
+`sandbox` (zygote and candidate, kept in by `isolation`) and `judging` (tester), which talk over `channel`;
+`cpp` builds sources that are not Python. `levels` and `probing` say beforehand what holds on this machine,
+`measuring` compares times, `health` counts what happened.
+
 Level 1 promises: the trainer never runs candidate text; the tests are not in the candidate's process; neither
 its answers nor its exit can forge a verdict; its CPU time, memory and file sizes are bounded. It does not
 promise: nothing stops a candidate from reading files, using the network or signalling this user's processes.
@@ -17,8 +22,8 @@ machine offers is used unless one is named; levels 2 and 3 need Linux on x86_64 
 """
 
 from .levels import ExecutorRefused, available_level
+from .measuring.timing import Timing, TimingPlan
 from .pool import Executor
-from .timing import Timing, TimingPlan
 from .types import VERDICTS, ExecutorError, Interaction, Limits, Program, Report
 
 __all__ = [

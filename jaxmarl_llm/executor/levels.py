@@ -31,7 +31,8 @@ def available_level() -> tuple[int, str]:
     """
     if not _can_fork():
         return 0, "this platform has no fork and no resource limits"
-    from . import landlock, namespaces, probe, seccomp  # here: they need both
+    from .isolation import landlock, namespaces, seccomp  # here: they need both
+    from .probing import probe
 
     reason = landlock.supported() or seccomp.supported()
     if reason:
@@ -56,7 +57,7 @@ def probe_tables(highest: int = 3) -> dict[int, dict[str, str]]:
     """
     tables = {}
     if _can_fork():
-        from . import probe
+        from .probing import probe
 
         for level in range(1, highest + 1):
             try:
@@ -89,7 +90,7 @@ def describe(level: int, limits: Limits) -> dict:
     """What the verdicts of a run depend on and how it was isolated, as JSON data for its metadata."""
     landlock_abi = 0
     if sys.platform == "linux":
-        from . import landlock
+        from .isolation import landlock
 
         landlock_abi = landlock.abi()
     return {
@@ -108,7 +109,7 @@ def _can_fork() -> bool:
 
 def _refusal(min_level: int, level: int | None, available: int, reason: str) -> str:
     """The whole message: what is missing and why, how to get it, how to accept less, the probe's table."""
-    from .advice import accept, remedy
+    from .probing.advice import accept, remedy
 
     wanted = level or min_level
     name = f"{'level' if level else 'min_level'} is {wanted}, {NAMES[wanted]}"

@@ -10,11 +10,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import stopwatch, units
-from .client import Client, Job
 from .health import Health
+from .judging import units
 from .levels import ExecutorRefused, require_level
-from .timing import Timing, TimingPlan
+from .measuring import stopwatch
+from .measuring.timing import Timing, TimingPlan
+from .serving.client import Client, Job
 from .types import Limits, Program, Report, to_plain
 
 _DEFAULT_LIMITS, _DEFAULT_PLAN = Limits(), TimingPlan()

@@ -23,7 +23,9 @@ package = types.ModuleType("executor")
 package.__path__ = [folder]
 sys.modules["executor"] = package
 main = importlib.import_module("executor." + module).main
-package.__path__ = []
+for name, module in list(sys.modules.items()):
+    if name.partition(".")[0] == "executor" and hasattr(module, "__path__"):
+        module.__path__ = []  # nothing more of ours can be imported
 main(*map(int, numbers))
 """
 

@@ -9,7 +9,7 @@ import math
 import typing
 from collections.abc import Mapping
 
-from . import cpp_signature
+from .cpp.signature import parse
 
 VERDICTS = (
     "pass",  # every statement of check() ran without an exception
@@ -103,7 +103,7 @@ class Program:
     tmp: the program starts in an empty folder of its own, where it may write files (16 MiB).
     language: one of LANGUAGES. "c++" is for a single source; its tests and prelude are Python, and the
         prelude runs before the tests only.
-    signature: with "c++", the declaration of the entry point: see `cpp_signature`.
+    signature: with "c++", the declaration of the entry point: see `cpp.signature`.
     """
 
     sources: Mapping[str, str]
@@ -149,7 +149,7 @@ class Program:
             )
         if self.stdio:
             raise ValueError("Program.stdio is True; allowed with language 'c++': False")
-        if (name := cpp_signature.parse(self.signature).name) != self.entry_point:
+        if (name := parse(self.signature).name) != self.entry_point:
             raise ValueError(
                 f"Program.signature declares {name!r}, and Program.entry_point is {self.entry_point!r}"
             )

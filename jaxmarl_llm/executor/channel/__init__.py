@@ -1,0 +1,1 @@
+"""What passes between a candidate's process and the tests: values, handles of objects, calls and answers."""

@@ -1,0 +1,264 @@
+"""Both ends of a candidate's channel: asking, and answering what is asked back in between.
+
+A frame is {"ask": request} or {"answer": reply}, strictly in turn: whoever has asked waits, and while it
+waits the other side may ask in its turn (the main function calls the helper of another agent, or a function
+that the tests passed as an argument). So at any time one side runs, and no numbers are needed to match
+answers to questions.
+
+Values are plain data (`wire`). What is not plain stays where it is; the other side holds a `Handle`, and each
+use of it is a question. What may be asked of an object is its owner's decision (`Peer.allows`).
+"""
+
+from __future__ import annotations
+
+import builtins
+
+from .. import wire
+from .handles import Handle
+from .merging import MUTABLE, merge
+
+MAX_MESSAGE = 500  # characters of an exception's message
+MAX_OBJECTS = 100_000  # that one side holds for the other
+MAX_NESTING = 30  # questions within questions of one channel: each is some ten Python frames on either side
+
+
+class Peer:
+    """One end. Subclasses say what may be asked of them and how failures show."""
+
+    caught = Exception  # what an object of ours may raise as an answer; anything else ends this side
+
+    def __init__(self, fd: int):
+        self.fd = fd
+        self.nesting = 0
+        self._objects: list = []  # of this side, that the other one may name
+        self._numbers: dict[int, int] = {}  # id() of such an object: its place
+        self._handles: dict[int, Handle] = {}
+
+    # What subclasses decide.
+
+    def allows(self, target, operation: str, args) -> bool:
+        """Whether the other side may do this with an object of ours."""
+        raise NotImplementedError
+
+    def exportable(self, value) -> bool:
+        """Whether the other side may hold this object."""
+        raise NotImplementedError
+
+    def raised(self, description):
+        """The exception to raise here for one that was described over there."""
+        raise NotImplementedError
+
+    def refuse(self, what: str):
+        """Raise, as `what` cannot be done with a handle."""
+        raise NotImplementedError
+
+    def truth(self, handle) -> bool:
+        """bool(handle)."""
+        self.refuse("an object in place of True or False")
+
+    def equal(self, handle, other) -> bool:
+        """handle == other."""
+        self.refuse("an object in a comparison")
+
+    def hash(self, handle) -> int:
+        """hash(handle)."""
+        self.refuse("an object as a key or in a set")
+
+    # Values.
+
+    def encode(self, value):
+        """`wire.encode` with handles."""
+        return wire.encode(value, self._export)
+
+    def decode(self, data):
+        """`wire.decode` with handles."""
+        return wire.decode(data, self._resolve)
+
+    def _export(self, value):
+        if isinstance(value, Handle) and value._peer is self:
+            return ["yours", value._number]
+        number = self._numbers.get(id(value))
+        if number is None:
+            if not self.exportable(value):
+                raise wire.Unsupported(f"value of type {wire.type_name(value)}")
+            if len(self._objects) >= MAX_OBJECTS:
+                raise wire.Unsupported("too many objects")
+            number = self._numbers[id(value)] = len(self._objects)
+            self._objects.append(value)  # kept alive, so that its id() stays its own
+        return ["mine", number]
+
+    def _resolve(self, tag, number):
+        if type(number) is not int or not 0 <= number < MAX_OBJECTS:
+            raise wire.WireError("malformed handle")
+        if tag == "mine":
+            if number not in self._handles:
+                self._handles[number] = Handle(self, number)
+            return self._handles[number]
+        if number >= len(self._objects):
+            raise wire.WireError("handle of nothing")
+        return self._objects[number]
+
+    # Asking.
+
+    def use(self, number: int, operation: str, args, kwargs):
+        """Do something with an object of the other side; its result, or its exception raised."""
+        return self.result(self.ask(self.request(number, operation, args, kwargs)), operation, args, kwargs)
+
+    def request(self, target, operation: str, args, kwargs) -> dict:
+        """A question about an object (its number) or a function (its name)."""
+        request = {"do": operation, "of": target, "args": [self.encode(item) for item in args]}
+        if kwargs:
+            request["kwargs"] = {name: self.encode(item) for name, item in kwargs.items()}
+        return request
+
+    def result(self, reply, operation: str, args, kwargs):
+        """What a reply to that question says; changes of list, dict and set arguments are made in place."""
+        if type(reply) is not dict:
+            raise wire.WireError("reply is not a message")
+        self._copy_back(args, kwargs, reply.get("changed", {}))
+        if "ok" in reply:
+            return self.decode(reply["ok"])
+        if "end" in reply and operation == "next":
+            return ()
+        if "unsupported" in reply:
+            self.refuse(*wire.texts([reply["unsupported"]], 1))
+        raise self.raised(wire.texts(reply.get("raise"), 3))
+
+    def ask(self, request):
+        """Send a question and return the reply, answering the other side's questions in between."""
+        self.send({"ask": request})
+        while True:
+            frame = self.receive()
+            if type(frame) is not dict or len(frame) != 1:
+                raise wire.WireError("reply is not a message")
+            if "answer" in frame:
+                return frame["answer"]
+            if "ask" not in frame or type(frame["ask"]) is not dict:
+                raise wire.WireError("reply is not a message")
+            self.send({"answer": self._nested(frame["ask"])})
+
+    def send(self, frame) -> None:
+        """Write a frame."""
+        wire.write_frame(self.fd, frame)
+
+    def receive(self):
+        """Read a frame."""
+        return wire.read_frame(self.fd)
+
+    def _nested(self, request):
+        if self.nesting >= MAX_NESTING:
+            return {"raise": ["RecursionError", "RecursionError", "calls between processes too deep"]}
+        self.nesting += 1
+        try:
+            return self.answer(request)
+        finally:
+            self.nesting -= 1
+
+    # Answering.
+
+    def answer(self, request) -> dict:
+        """Reply to one question about an object of ours."""
+        target, operation, args, kwargs = self.parse(request)
+        if type(target) is not int or not 0 <= target < len(self._objects):
+            raise wire.WireError("question about nothing")
+        return self.perform(self._objects[target], operation, args, kwargs, request)
+
+    def parse(self, request) -> tuple:
+        """(target, operation, args, kwargs) of a well-formed request."""
+        args, kwargs = request.get("args"), request.get("kwargs", {})
+        operation = request.get("do")
+        if type(args) is not list or type(kwargs) is not dict or type(operation) is not str:
+            raise wire.WireError("malformed question")
+        return (
+            request.get("of"),
+            operation,
+            [self.decode(item) for item in args],
+            {name: self.decode(item) for name, item in kwargs.items()},
+        )
+
+    def perform(self, target, operation, args, kwargs, request) -> dict:
+        """Do it; the result, or the exception, and arguments that were changed in place."""
+        reply = {}
+        try:
+            if not self.allows(target, operation, args):
+                raise TypeError(f"{operation} is not possible on an object of another process")
+            reply["ok"] = self.encode(self.do(target, operation, args, kwargs))
+        except wire.Unsupported as error:
+            reply["unsupported"] = str(error)
+        except StopIteration as error:
+            reply.update({"end": True} if operation == "next" else {"raise": describe(error)})
+        except self.caught as error:
+            reply["raise"] = describe(error)
+        if changed := self._changed(args, kwargs, request):
+            reply["changed"] = changed
+        return reply
+
+    def do(self, target, operation, args, kwargs):
+        """The operation itself."""
+        return _OPERATIONS[operation](target, *args, **kwargs)
+
+    def _changed(self, args, kwargs, request) -> dict:
+        """{position or name: new content} of arguments that no longer are what was sent."""
+        changed = {}
+        sent = request.get("kwargs", {})
+        pairs = [(str(i), value, request["args"][i]) for i, value in enumerate(args)]
+        for key, value, before in [*pairs, *((name, kwargs[name], sent[name]) for name in kwargs)]:
+            if type(value) in MUTABLE or type(value) is tuple:
+                try:
+                    after = self.encode(value)
+                except wire.Unsupported:
+                    continue
+                if after != before:
+                    changed[key] = after
+        return changed
+
+    def _copy_back(self, args, kwargs, changed) -> None:
+        if type(changed) is not dict:
+            raise wire.WireError("malformed arguments")
+        for key, data in changed.items():
+            if key in kwargs:
+                value = kwargs[key]
+            elif key.isdecimal() and int(key) < len(args):
+                value = args[int(key)]
+            else:
+                raise wire.WireError("changed an argument that does not exist")
+            merge(value, self.decode(data))
+
+
+def describe(error: BaseException) -> list[str]:
+    """[name of the closest builtin exception type, own type name, message] of an exception."""
+    kind = type(error)
+    base = next(c.__name__ for c in kind.__mro__ if getattr(builtins, c.__name__, None) is c)
+    return [base, kind.__name__, says(error)]
+
+
+def says(error: BaseException) -> str:
+    """The beginning of str(error) where that works: it may be hostile, or ask a process that is gone."""
+    try:
+        return str(error)[:MAX_MESSAGE]
+    except BaseException:
+        return ""
+
+
+def _setitem(target, key, value):
+    target[key] = value
+
+
+def _item(iterator):
+    return (next(iterator),)
+
+
+_OPERATIONS = {
+    "call": lambda target, *args, **kwargs: target(*args, **kwargs),
+    "get": getattr,
+    "set": setattr,
+    "iter": iter,
+    "next": _item,
+    "len": len,
+    "item": lambda target, key: target[key],
+    "setitem": _setitem,
+    "str": str,
+    "repr": repr,
+    "bool": bool,
+    "same": lambda target, other: bool(target == other),
+}

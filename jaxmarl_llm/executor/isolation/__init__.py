@@ -1,0 +1,1 @@
+"""What keeps a process from the machine: resource limits, Landlock, seccomp, namespaces."""

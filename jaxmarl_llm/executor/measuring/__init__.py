@@ -1,0 +1,1 @@
+"""How much faster one program is than another, measured in pairs."""

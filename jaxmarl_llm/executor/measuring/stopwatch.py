@@ -1,0 +1,46 @@
+"""Timed runs: connects `timing.measure` to processes.
+
+Each call is a program of its own, run while no other program of the executor runs: a fresh process loads the
+source, answers once and ends, and its CPU time counts from fork to end. The answer is compared by the tester
+with one that the tests compute themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from ..types import Program, Report
+from .timing import BASELINE, CANDIDATE, TWIN, Timing, TimingPlan, WrongAnswer, measure
+
+# What the tests must define, and the check that is made of it: `accept` goes before `expected`.
+_CHECK = """
+
+def check(candidate):
+    import copy
+    given = inputs({seed})
+    kept = copy.deepcopy(given)
+    answer = candidate(*given)
+    right = accept(answer, *kept) if "accept" in globals() else answer == expected(*kept)
+    assert right, "wrong answer"
+"""
+
+
+def speedup(
+    run: Callable[[Program], Report], baseline: Program, candidate: Program, plan: TimingPlan
+) -> Timing:
+    """How much faster the candidate is; `run` makes one timed run. See `Executor.measure`."""
+    for field in ("entry_point", "tests", "prelude", "stdio", "tmp", "language", "signature"):
+        if getattr(baseline, field) != getattr(candidate, field):
+            raise ValueError(f"baseline and candidate differ in {field}; only their sources may")
+    programs = {BASELINE: baseline, TWIN: baseline, CANDIDATE: candidate}
+
+    def sample(which: str, input_seed: int) -> float:
+        program = programs[which]
+        tests = program.tests + _CHECK.format(seed=input_seed)
+        report = run(dataclasses.replace(program, tests=tests))
+        if report.verdict != "pass":
+            raise WrongAnswer(f"{report.verdict}: {'; '.join(report.failures)}"[:300])
+        return report.cpu_seconds
+
+    return measure(sample, plan)

@@ -1,0 +1,187 @@
+"""The zygote: a small warm interpreter that forks one process per agent's source and watches them.
+
+It sees no text. Control messages in: {"run": id, "cpu", "wall", "memory_mb", "disk", "stdio", "tmp",
+"signature"} with the candidates' ends of the channels, and what `Watch` hears. With a signature the last
+descriptor is a file, the compiled candidate. Out, one per run: {"run": id, "fates": […], "cpu"}; fates as in
+`Watch`, or ["setup"].
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+
+from .. import wire
+from ..isolation import confine, landlock, namespaces, rootfs, seccomp
+from . import candidate
+from .watch import Watch
+
+PRELOADED = (
+    "bisect collections collections.abc copy dataclasses datetime enum fractions functools hashlib heapq "
+    "itertools json math operator random re statistics string time typing"
+)
+_HOST_FOLDERS = ("/tmp", "/var/tmp")  # for compiled candidates below level 3
+
+
+def main(control_fd: int, parent: int, level: int) -> None:
+    """Serve until the worker's owner closes the control channel."""
+    confine.worker_process(parent)
+    confine.adopt_orphans()
+    readable = None
+    if level > 1:
+        readable = namespaces.enter() if level > 2 else rootfs.needed_paths()
+    for name in PRELOADED.split():
+        __import__(name)
+    control = socket.socket(fileno=control_fd)
+    children = _Children(readable, (rootfs.LIBRARIES,) if level > 2 else _HOST_FOLDERS)
+    gc.collect()
+    gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
+    wire.send_control(control, {"ready": sys.version})
+    try:
+        while True:
+            message, fds = wire.receive_control(control)
+            if "run" in message:
+                wire.send_control(control, children.run(control, message, fds))
+    except (EOFError, OSError):
+        children.kill_all()
+        os._exit(0)
+
+
+class _Children:
+    """Forks and watches candidates' processes; a pipe written on SIGCHLD wakes the watch."""
+
+    def __init__(self, readable, folders):
+        self.readable, self.folders = readable, folders
+        self.rules = None if readable is None else landlock.ruleset(readable)
+        seccomp.program()  # once, for all forks
+        self.wake, wake_end = os.pipe()
+        for fd in (self.wake, wake_end):
+            os.set_blocking(fd, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+
+    def run(self, control, job, fds) -> dict:
+        """One program from fork to burial."""
+        code = fds.pop() if job["signature"] else None
+        with _folder(job["tmp"]) as folder, _library(code, self.folders) as library:
+            pids, ready, rules = [], True, self.rules
+            if rules is not None and (folder or library):
+                paths = [*self.readable, library] if library else self.readable
+                rules = landlock.ruleset(paths, [folder] if folder else ())
+            for channel in fds:
+                pid, armed = _fork(channel, job, rules, folder, library)
+                pids.append(pid)
+                ready = ready and os.read(armed, 1) == b"!"
+                os.close(armed)
+            for fd in fds if rules == self.rules else [*fds, rules]:
+                os.close(fd)
+            watch = Watch(pids, job, (lambda: _size(folder)) if folder else None)
+            if not ready:
+                watch.end("exit")
+            try:
+                watch.until_end(control, self.wake)
+            except (EOFError, OSError):  # nobody is there to be told
+                watch.end("exit")
+                raise
+            finally:
+                self.kill_all()
+        return {"run": job["run"], "fates": watch.fates if ready else ["setup"], "cpu": watch.ended_cpu}
+
+    def kill_all(self) -> None:
+        """Kill whatever descendants are left: orphans come to us, so this ends when there are none."""
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                if not _kill_children():
+                    return
+                os.waitpid(-1, 0)
+
+
+def _fork(channel, job, rules, folder, library):
+    """Fork a candidate; (pid, read end of its "armed" pipe)."""
+    armed, armed_end = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            confine.candidate_process(
+                channel, armed_end, parent, job["cpu"], job["memory_mb"], rules, job["stdio"], folder
+            )
+            candidate.serve(3, (library, job["signature"]) if library else None)
+        finally:
+            os._exit(1)
+    os.close(armed_end)
+    return pid, armed
+
+
+@contextlib.contextmanager
+def _folder(wanted: bool, parent: str = "/tmp"):
+    """A folder for one program, gone afterwards with all in it; None where none is wanted."""
+    if not wanted:
+        yield None
+        return
+    folder = tempfile.mkdtemp(prefix="program-", dir=parent)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # does not follow links
+
+
+@contextlib.contextmanager
+def _library(code, folders):
+    """The path of a compiled candidate, gone afterwards; None where there is none (`code`, a descriptor)."""
+    if code is None:
+        yield None
+        return
+    with _folder(True, _executable(folders)) as folder:
+        path = os.path.join(folder, "library.so")
+        try:
+            with open(code, "rb") as source, open(path, "xb") as target:
+                shutil.copyfileobj(source, target)
+        except OSError as error:  # an OSError would pass for the end of the control channel
+            raise RuntimeError(f"a library cannot be written to {folder}: {error}") from None
+        yield path
+
+
+def _executable(folders) -> str:
+    """The first of the folders from which libraries can be loaded."""
+    for folder in folders:
+        if os.path.isdir(folder) and not os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0):
+            return folder
+    raise RuntimeError(f"no library can be loaded from {', '.join(folders)}: missing, or mounted noexec")
+
+
+def _size(folder) -> int:
+    """Bytes that the files in a folder occupy."""
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(root, name)).st_blocks * 512
+    return total
+
+
+def _kill_children() -> bool:
+    """Kill our children, whose number the system may not tell; False if there are none to be found."""
+    if os.getpid() == 1:  # of a namespace: everybody else in it
+        os.kill(-1, signal.SIGKILL)
+        return True
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            children = [int(word) for word in file.read().split()]
+    except FileNotFoundError:
+        return False
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+    return bool(children)

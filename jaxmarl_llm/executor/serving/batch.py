@@ -1,0 +1,50 @@
+"""What one call of `Executor.run` waits for."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import time
+
+from ..types import ExecutorError, Report, from_plain
+from .worker import BadTests
+
+_ERRORS = {"BadTests": BadTests, "ValueError": ValueError}  # the rest becomes ExecutorError
+
+
+@dataclasses.dataclass
+class Job:
+    """One program (as plain data) of a batch; `size` in characters, `deaths` of supervisors that held it."""
+
+    position: int
+    key: str
+    program: dict
+    size: int
+    deaths: int = 0
+
+
+class Batch:
+    """Jobs, and what has become of them."""
+
+    def __init__(self, number: int, jobs: list[Job]):
+        self.number, self.since = number, time.monotonic()
+        self.unsent = collections.deque(jobs)
+        self.reports: list[Report | None] = [None] * len(jobs)
+        self.missing, self.error = len(jobs), None
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left to wait for."""
+        return not self.missing or self.error is not None
+
+    def settle(self, job: Job, result: dict) -> None:
+        """Note the result of a job: see `supervisor`."""
+        if result["error"]:
+            kind, text = result["error"]
+            if kind in _ERRORS:
+                self.error = _ERRORS[kind](text)
+            else:
+                self.error = ExecutorError(text if kind == "ExecutorError" else f"{kind}: {text}")
+        elif result["report"]:
+            self.reports[job.position] = from_plain(Report, result["report"])
+            self.missing -= 1
