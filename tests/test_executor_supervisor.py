@@ -160,7 +160,7 @@ def test_close_ends_what_runs():
 
 def test_a_start_that_fails_is_an_error_with_what_the_process_said(monkeypatch):
     settings = {"workers": 2, "level": "nonsense", "limits": to_plain(LIMITS)}
-    with pytest.raises(ExecutorError, match="did not start: WorkerDied: zygote ended.*(?s:.*)nonsense"):
+    with pytest.raises(ExecutorError, match="did not start: WorkerDied: sandbox.zygote ended.*(?s:.*)nonsense"):
         Client(settings, health.Health())
     others = set(psutil.Process().children())
     available_level()  # known from here on
@@ -249,36 +249,38 @@ def test_the_wall_limit_stops_sleepers_at_once_and_others_at_the_second_time():
             assert executor.metrics()["near_limit_reruns"] == reruns
 
 
+# A failure tells when the last run of a program began and ended.
+WHEN = "def check(candidate):\n    begin, end = candidate()\n    assert not end, f'{begin} {end}'\n"
+
+
+def noted(seconds, number):
+    """A program that computes for some seconds and tells when."""
+    text = f"    begin = time.monotonic()\n    while time.process_time() < {seconds}: pass\n"
+    return program(f"import time\ndef f():\n{text}    return begin, time.monotonic()\n# {number}", WHEN)
+
+
+def spans(reports):
+    return [tuple(map(float, report.failures[0].split()[-2:])) for report in reports]
+
+
 def test_nothing_runs_beside_a_second_run():
-    # A failure tells when the last run of a program began and ended.
-    tests = "def check(candidate):\n    begin, end = candidate()\n    assert not end, f'{begin} {end}'\n"
-    text = "import time\ndef f():\n    begin = time.monotonic()\n    while time.process_time() < {}: pass\n"
-    ends = [f"    return begin, time.monotonic()\n# {i}" for i in range(12)]
-    texts = [text.format(0.05 if i % 3 else 0.36) + end for i, end in enumerate(ends)]
     with Executor(workers=4, limits=LIMITS) as executor:
-        reports = executor.run([program(text, tests) for text in texts])
+        times = spans(executor.run([noted(0.05 if i % 3 else 0.36, i) for i in range(12)]))
         assert executor.metrics()["near_limit_reruns"] == 4
-    spans = [tuple(map(float, report.failures[0].split()[-2:])) for report in reports]
     for i in range(0, 12, 3):
-        begin, end = spans[i]
-        assert all(e < begin or b > end for b, e in spans[:i] + spans[i + 1 :])
+        begin, end = times[i]
+        assert all(e < begin or b > end for b, e in times[:i] + times[i + 1 :])
 
 
-def test_alone_keeps_others_out():
+def test_nothing_runs_beside_a_timed_run():
     with Executor(workers=2, limits=LIMITS) as executor, ThreadPoolExecutor(1) as thread:
-        with executor.alone():
-            future = thread.submit(executor.run, [program(GOOD)])
-            with pytest.raises(RuntimeError, match="alone"):
-                executor.run([program(GOOD)])
-            with pytest.raises(TimeoutError):
-                future.result(0.5)
-        assert future.result()[0].verdict == "pass"
-        future = thread.submit(executor.run, [spin(0.1, f"# {i}") for i in range(40)])
+        future = thread.submit(executor.run, [noted(0.1, i) for i in range(30)])
         while not executor._client._in_flight:
             time.sleep(0.01)
-        with executor.alone():
-            assert not future.done() and not executor._client._in_flight
-        assert len(future.result()) == 40
+        timed = spans([executor._run_alone(noted(0.1, "timed")) for _ in range(4)])
+        assert not future.done()
+        others = spans(future.result())
+    assert all(e < begin or b > end for begin, end in timed for b, e in others)
 
 
 def mixed():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import logging
@@ -104,13 +103,9 @@ class Executor:
     def _run_alone(self, program: Program) -> Report:
         if self._closed:
             raise RuntimeError("the executor is closed")
-        units.build(program.tests, program.entry_point)
+        units.build(program.tests, program.entry_point)  # uncached: the tests of every timed run differ
         (report,) = self._client.submit([Job(0, "", to_plain(program), 0)])
         return report
-
-    def alone(self) -> contextlib.AbstractContextManager[None]:
-        """A context during which no program runs, for measuring time; run() of other threads waits."""
-        return self._client.alone()
 
     def metrics(self) -> dict[str, float]:
         """Numbers since the last call (or the start), times in seconds.

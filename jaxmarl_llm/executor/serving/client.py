@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import queue
 import threading
@@ -34,10 +33,9 @@ class Client:
         self._batches: dict[int, Batch] = {}
         self._in_flight: dict[int, tuple[Batch, Job]] = {}
         self._busy_since = 0.0
-        self._holder: int | None = None  # thread in `alone`
         self._closed = False
         self._numbers = itertools.count()
-        self._sending, self._one_alone = threading.Lock(), threading.Lock()
+        self._sending = threading.Lock()
         started: queue.SimpleQueue = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, args=(started,), daemon=True)
         self._thread.start()
@@ -55,8 +53,6 @@ class Client:
             return []
         batch = Batch(next(self._numbers), jobs)
         with self._changed:
-            if self._holder == threading.get_ident():
-                raise RuntimeError("this thread holds the executor alone; run programs after that")
             self._batches[batch.number] = batch
             self._changed.notify_all()
         try:
@@ -74,20 +70,6 @@ class Client:
         finally:
             if batch.missing:
                 self._cancel(batch)
-
-    @contextlib.contextmanager
-    def alone(self):
-        """While this context is open no program runs; calls of `submit` by other threads wait."""
-        with self._one_alone:
-            try:
-                with self._changed:
-                    self._holder = threading.get_ident()
-                    self._changed.wait_for(lambda: not self._in_flight)
-                yield
-            finally:
-                with self._changed:
-                    self._holder = None
-                    self._changed.notify_all()
 
     def count_time(self) -> None:
         """Tell the health how long there has been something to run, up to now."""
@@ -109,7 +91,7 @@ class Client:
 
     def _may_send(self, batch: Batch) -> bool:
         room = len(self._in_flight) <= self._bound // 2
-        return bool(room and batch.unsent and self._process is not None and self._holder is None)
+        return bool(room and batch.unsent and self._process is not None)
 
     def _next_jobs(self, batch: Batch) -> list:
         """Jobs as the supervisor wants them, now in flight."""
