@@ -45,6 +45,7 @@ def laptop(config):
     config.train.decay = "linear"
     config.train.grad_clip = 0.0
     config.eval.every = 20
+    config.eval.samples = 3
     config.eval.problems = 12
     config.save.every = 5
 

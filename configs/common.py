@@ -62,7 +62,7 @@ def base_config() -> ConfigDict:
     c.task.cooperation = "paper"  # main's cooperation by its text (paper) or by what it did (observed)
     c.task.reward = ""  # dotted name of a reward function of your own; empty: the coding reward
     c.executor = ConfigDict()
-    c.executor.workers = 0  # programs that run at a time; 0: one less than the CPUs of this process
+    c.executor.workers = 0  # programs that run at a time; 0: one per CPU of this process
     c.executor.cpu_seconds = 2.0  # per program
     c.executor.memory_mb = 512  # per program
     c.executor.min_level = 2  # refuse to run below this isolation: 1 process | 2 with filters | 3 namespaces

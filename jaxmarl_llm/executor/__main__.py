@@ -74,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("programs", nargs="?", default="-", help="JSONL file; - or nothing: standard input")
-    made.add_argument("--workers", type=int, help="programs at a time; default: one less than the CPUs")
+    made.add_argument("--workers", type=int, help="programs at a time; default: one per CPU")
     default = "per program; default: %(default)s"
     made.add_argument("--cpu-seconds", type=float, default=Limits.cpu_seconds, help=default)
     made.add_argument("--memory-mb", type=int, default=Limits.memory_mb, help=default)

@@ -24,7 +24,7 @@ _log = logging.getLogger("jaxmarl_llm.executor")
 class Executor:
     """Runs programs in worker processes; a context manager, safe to use from several threads.
 
-    workers: how many programs run at a time; None means one less than the CPUs available (at least 1).
+    workers: how many programs run at a time; None means as many as CPUs are available.
     min_level: RuntimeError here, before anything runs, where the machine cannot isolate that strongly.
     level: the isolation to run at, at least min_level; None means the strongest there is (``self.level``).
 
@@ -39,7 +39,7 @@ class Executor:
         level: int | None = None,
     ):
         if workers is None:
-            workers = max(1, _cpus() - 1)
+            workers = _cpus()
         if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
             raise ValueError(f"workers is {workers!r}; allowed: an integer >= 1, or None")
         self.limits = limits
