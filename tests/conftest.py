@@ -22,6 +22,24 @@ NEEDS = {
 }
 
 
+def pytest_addoption(parser):
+    text = "the executor's tests at the strongest isolation level that there is, and not at all of them"
+    parser.addoption("--strongest-level", action="store_true", help=text)
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--strongest-level"):
+        return
+    strongest = available_level()[0]
+
+    def weaker(item):
+        level = getattr(item, "callspec", None) and item.callspec.params.get("level")
+        return type(level) is int and level != strongest
+
+    config.hook.pytest_deselected(items=[item for item in items if weaker(item)])
+    items[:] = [item for item in items if not weaker(item)]
+
+
 def pytest_runtest_setup(item):
     for mark, (package, reason) in NEEDS.items():
         if item.get_closest_marker(mark) and importlib.util.find_spec(package) is None:

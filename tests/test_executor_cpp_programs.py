@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from jaxmarl_llm.executor import Executor, Limits, Program, TimingPlan, available_level, wire
+from jaxmarl_llm.executor import Executor, Limits, Program, TimingPlan, wire
 from jaxmarl_llm.executor.cpp import builder as cpp_builder
 from jaxmarl_llm.executor.cpp import compiler as cpp_compiler
 from jaxmarl_llm.executor.cpp import tools as cpp_tools
@@ -34,15 +34,13 @@ CLIP = "for (double &v : x) if (v < 0) v = 0;"
 RIGHT = HEADER + " { std::vector<double> y(x); for (double &v : y) v *= n; " + CLIP + " return y; }\n"
 
 
-@pytest.fixture(scope="module", params=(1, 2, 3))
-def executor(request):
-    if request.param > available_level()[0]:
-        pytest.skip(available_level()[1])
+@pytest.fixture(scope="module")
+def executor(level):
     try:
         cpp_tools.find()
     except cpp_tools.NoCompiler as error:
         pytest.skip(str(error))
-    with Executor(workers=1, limits=LIMITS, min_level=1, level=request.param) as running:
+    with Executor(workers=1, limits=LIMITS, min_level=1, level=level) as running:
         yield running
 
 

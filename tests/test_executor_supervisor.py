@@ -160,12 +160,12 @@ def test_close_ends_what_runs():
 
 def test_a_start_that_fails_is_an_error_with_what_the_process_said(monkeypatch):
     settings = {"workers": 2, "level": "nonsense", "limits": to_plain(LIMITS)}
-    with pytest.raises(ExecutorError, match="did not start: WorkerDied: sandbox.zygote ended.*(?s:.*)nonsense"):
+    with pytest.raises(ExecutorError, match="start: WorkerDied: sandbox.zygote ended.*(?s:.*)nonsense"):
         Client(settings, health.Health())
     others = set(psutil.Process().children())
     available_level()  # known from here on
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(ExecutorError, match="did not start: supervisor ended .*status 1"):
+    with pytest.raises(ExecutorError, match="did not start: serving.supervisor ended .*status 1"):
         Executor(workers=1)
     monkeypatch.setattr(sys, "executable", "/no/such/file")
     with pytest.raises(ExecutorError, match="did not start: .*/no/such/file"):
