@@ -1,8 +1,8 @@
 """Two language models learn to code together: `aux` writes a helper, `main` the function that is tested.
 
 Command:   python -m experiments.train --config=configs/coding.py
-Result:    held-out return 29 -> 59 sampled, 47 -> 62 greedy (seed 1; docs/coding.md)
-Cost:      4.4 GB and 32 minutes on two CPU cores with other work beside it (32 iterations alone: 23 minutes)
+Result:    held-out return 28 -> 59 sampled, 47 -> 64 greedy (means of three seeds; docs/coding.md)
+Cost:      30 minutes and 4.4 GB on two CPU cores
 Variants (after a colon, comma-separated):
   smoke          two tiny random models, everything else real; under a minute
   paper_he       the paper's HumanEval settings on Qwen2.5-Coder-3B, for accelerators
