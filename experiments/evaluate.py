@@ -18,6 +18,7 @@ from ml_collections import config_flags
 from configs import common
 from experiments import cli, setup
 from jaxmarl_llm import checkpoint, console, evaluation, files
+from jaxmarl_llm.executor import levels
 from jaxmarl_llm.transcripts import TranscriptWriter
 
 MODES = ("sampled", "greedy")
@@ -51,7 +52,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
             team, _ = checkpoint.restore_team(folder, which, team)
         setup.check_prompts(config, team, task)
         results = {mode: _evaluate(config, team, task, mode, samples, step) for mode in MODES}
-        isolation = setup.describe_executor(config, executor)
+        isolation = levels.describe(executor.level, executor.limits)
     about = {
         "workdir": str(workdir) or None,
         "step": step,

@@ -12,6 +12,7 @@ import jax
 from experiments import closing, setup
 from jaxmarl_llm import checkpoint, evaluation, files, forest_metrics, metrics, records, run_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.executor import levels
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.transcripts import TranscriptWriter
@@ -76,7 +77,7 @@ class Run:
             run_checks.check_same_run(json.loads(saved.read_text()), config.to_dict())
         run_checks.ensure_writable(self.folder)
         self._executor = stack.enter_context(setup.build_executor(config))
-        self._isolation = self._check_isolation(setup.describe_executor(config, self._executor))
+        self._isolation = self._check_isolation(levels.describe(self._executor.level, self._executor.limits))
         self.task = setup.build_task(config, self._executor, "train")
         self.eval_task = setup.build_task(config, self._executor, "eval")
         self.team = setup.build_team(config)

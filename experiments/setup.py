@@ -60,23 +60,15 @@ def build_executor(config) -> Executor:
 
     ExecutorRefused where the machine isolates programs less than ``executor.min_level``.
     """
-    executor = Executor(config.executor.workers or None, executor_limits(config), config.executor.min_level)
+    c = config.executor
+    limits = Limits(cpu_seconds=c.cpu_seconds, memory_mb=c.memory_mb)
+    executor = Executor(c.workers or None, limits, c.min_level)
     if executor.level < max(levels.NAMES):
         logging.warning(
             "programs run at isolation level %d, %s: %s",
             executor.level, levels.NAMES[executor.level], available_level()[1],
         )  # fmt: skip
     return executor
-
-
-def executor_limits(config) -> Limits:
-    """What a program may use."""
-    return Limits(cpu_seconds=config.executor.cpu_seconds, memory_mb=config.executor.memory_mb)
-
-
-def describe_executor(config, executor) -> dict:
-    """How programs are isolated and limited here, for the metadata of runs and evaluations."""
-    return levels.describe(executor.level, executor_limits(config))
 
 
 def build_task(config, executor, split: str):

@@ -14,6 +14,7 @@ from scripted_team import CountingTask, tiny_team
 
 from experiments import evaluate, setup
 from jaxmarl_llm import checkpoint, choice, evaluation, transcripts, update
+from jaxmarl_llm.executor import Limits
 
 CONFIG = config_dict.ConfigDict({
     "seed": 3,
@@ -27,7 +28,7 @@ CONFIG = config_dict.ConfigDict({
 })  # fmt: skip
 
 
-EXECUTOR = types.SimpleNamespace(level=2)
+EXECUTOR = types.SimpleNamespace(level=2, limits=Limits())
 
 
 @pytest.fixture(autouse=True)
