@@ -13,6 +13,7 @@ from tiny_models import VARIANTS, random_params
 from configs import coding, common
 from experiments import cli, setup, train
 from jaxmarl_llm import checkpoint, rollout, sampling, update, weights
+from jaxmarl_llm.executor import Limits
 from jaxmarl_llm.policy import Policy
 
 pytestmark = pytest.mark.model  # for its tokenizer
@@ -25,7 +26,7 @@ def nothing_compiled(monkeypatch):
     """Neither sampling nor learning may begin; the sandbox is not needed so far."""
     for module, name in ((sampling, "generate"), (update, "train_step"), (rollout, "run")):
         monkeypatch.setattr(module, name, lambda *args, **fields: pytest.fail("the run has begun"))
-    executor = types.SimpleNamespace(level=3)
+    executor = types.SimpleNamespace(level=3, limits=Limits())
     monkeypatch.setattr(setup, "build_executor", lambda config: contextlib.nullcontext(executor))
 
 
@@ -122,7 +123,7 @@ def test_a_run_is_not_resumed_at_a_lower_level(unfinished, monkeypatch):
     began = checkpoint.read_meta(folder / "checkpoints")["executor"]["first_level"]
     refused = f"the run in .* began at isolation level {began} and would go on at level {began - 1}: resume"
     for level, message in ((began - 1, refused), (began + 1, "no model '/no/such/model'")):
-        executor = types.SimpleNamespace(level=level)
+        executor = types.SimpleNamespace(level=level, limits=Limits())
         monkeypatch.setattr(setup, "build_executor", lambda c, e=executor: contextlib.nullcontext(e))
         config.model = "/no/such/model"  # which is looked for after that
         as_if_started(folder, config)
