@@ -58,14 +58,16 @@ class Dense(nn.Module):
     @nn.compact
     def __call__(self, x):
         kernel = self.param("kernel", nn.initializers.normal(0.02), (x.shape[-1], self.features))
-        y = jnp.dot(x, kernel.astype(self.dtype))
+        # One axis of rows: over several, the gradient's product would begin with a transpose of them all.
+        x_RD = x.reshape(-1, x.shape[-1])
+        y_RE = jnp.dot(x_RD, kernel.astype(self.dtype))
         if self.use_bias:
             bias = self.param("bias", nn.initializers.zeros, (self.features,))
-            y = y + _aligned(bias.astype(self.dtype), y)
+            y_RE = y_RE + _aligned(bias.astype(self.dtype), y_RE)
         if self.has_variable("lora", "a"):
             a, b = self.get_variable("lora", "a"), self.get_variable("lora", "b")
-            y = y + jnp.dot(jnp.dot(x, a.astype(self.dtype)), b.astype(self.dtype))
-        return y
+            y_RE = y_RE + jnp.dot(jnp.dot(x_RD, a.astype(self.dtype)), b.astype(self.dtype))
+        return y_RE.reshape(*x.shape[:-1], self.features)
 
 
 class RMSNorm(nn.Module):

@@ -256,18 +256,19 @@ def gradients(stack, config: LossConfig, base, trainable, batch: Batch):
         grads, (pg, kl, seen) = carry
         return grads, (pg + jax.vmap(functools.partial(_without_signal, config))(micro), kl, seen)
 
-    def learn(carry, micro):
+    def learn(carry, numbered):
+        i, micro = numbered
         if config.kl_coef or config.comlrl_compat:
             return accumulate(carry, micro), None
-        return jax.lax.cond((micro.advantages_NR != 0).any(), accumulate, count_only, carry, micro), None
+        needed = (i == 0) | (micro.advantages_NR != 0).any()
+        return jax.lax.cond(needed, accumulate, count_only, carry, micro), None
 
     chunks = _split(batch, config.prompts_per_microbatch)
     first = jax.tree.map(lambda x: x[0], chunks)
     shapes = jax.eval_shape(lambda m: jax.grad(loss, has_aux=True)(learned, m), first)
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    # The first one is always run, so that there is something to diagnose.
-    carry, _ = jax.lax.scan(learn, accumulate(zeros, first), jax.tree.map(lambda x: x[1:], chunks))
-    (grads, through_shared), aux = carry
+    numbers = jnp.arange(chunks.lengths_NR.shape[0])
+    ((grads, through_shared), aux), _ = jax.lax.scan(learn, zeros, (numbers, chunks))
     grads = jax.tree.map(jnp.add, grads, *pull_back(through_shared))
     count_N = jnp.maximum(aux[0].count, 1.0)
     return jax.tree.map(lambda g: g / count_N.reshape(-1, *[1] * (g.ndim - 1)), grads), aux
