@@ -60,6 +60,9 @@ def base_config() -> ConfigDict:
     c.task.eval_source = ""  # empty: the same as source
     c.task.eval_split = "held_out"  # train | held_out | all
     c.task.cooperation = "paper"  # main's cooperation by its text (paper) or by what it did (observed)
+    c.task.feedback = "level_feedback"  # between turns: plain | passed | level_passed | level_feedback
+    c.task.revealed_tests = 1  # first tests that feedback may tell of; 0: all; -n: the last n
+    c.task.held_back = 0.0  # share of the tests that earn nothing, to see who learned the others by heart
     c.task.reward = ""  # dotted name of a reward function of your own; empty: the coding reward
     c.executor = ConfigDict()
     c.executor.workers = 0  # programs that run at a time; 0: one per CPU of this process
@@ -87,6 +90,12 @@ def _add_training(c: ConfigDict) -> None:
     c.train.grade_every = 0  # iterations until problems of the next grade join in; 0: all from the start
     c.train.group = 4  # G: samples per agent and problem
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
+    c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
+    c.train.turns = 1  # answers in a row: from the second on, agents revise theirs after task.feedback
+    c.train.hand_on = "all"  # answers of a node that get a next turn: all (a tree) | best | random (chains)
+    c.train.stop_above = 0.0  # no next turn where a node's mean reward, on its own scale, is greater; 0: off
+    c.train.discount = 1.0  # gamma: what a later turn earns counts this much one turn earlier
+    c.train.turn_weights = ()  # of each turn's advantages; empty: all alike
     c.train.baseline = "mean"  # mean | leave_one_out | max | none
     c.train.normalise = False  # divide advantages by the group's standard deviation
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
@@ -120,15 +129,18 @@ CHOICES = {
     "policy.remat": ("none", "dots", "full"),
     "policy.dtype": ("float32", "bfloat16", "float16"),
     "task.cooperation": ("paper", "observed"),
+    "task.feedback": ("plain", "passed", "level_passed", "level_feedback"),
     "sampling.long_prompts": ("error", "truncate"),
     "train.joint_mode": ("aligned", "cross"),
+    "train.reduce": ("mean", "sum"),
+    "train.hand_on": ("all", "best", "random"),
     "train.baseline": ("mean", "leave_one_out", "max", "none"),
     "train.ratio_level": ("token", "sequence"),
     "train.aggregation": ("sequence", "token", "sequence_mean"),
     "train.kl_kind": ("k1", "k2", "k3"),
     "train.decay": ("constant", "linear", "cosine"),
 }
-# field: (smallest, largest or None)
+# field: (smallest or None, largest or None)
 RANGES = {
     "seed": (0, None),
     "team.rank": (1, None),
@@ -144,6 +156,10 @@ RANGES = {
     "sampling.max_prompt_tokens": (1, None),
     "train.steps": (1, None),
     "train.prompts": (1, None),
+    "train.turns": (1, None),
+    "train.stop_above": (None, None),
+    "train.discount": (0, 1),
+    "task.held_back": (0, 0.9),
     "train.grade_every": (0, None),
     "train.group": (2, None),
     "train.clip": (0, None),
@@ -204,9 +220,10 @@ def _outside(config: Mapping) -> list[str]:
             bad.append(f"{path}={field(config, path)!r}: allowed are {', '.join(allowed)}")
     for path, (low, high) in RANGES.items():
         value = field(config, path)
-        if not math.isfinite(value) or value < low or (high is not None and value > high):
+        lowest, highest = (bound if bound is not None else value for bound in (low, high))
+        if not math.isfinite(value) or not lowest <= value <= highest:
             end = "any larger number" if high is None else high
-            bad.append(f"{path}={value!r}: allowed is {low} to {end}")
+            bad.append(f"{path}={value!r}: allowed is {'any number' if low is None else low} to {end}")
     if config.train.comlrl_compat and config.task.cooperation != "paper":
         bad.append(f"task.cooperation={config.task.cooperation!r}: train.comlrl_compat allows paper only")
     if config.train.comlrl_compat and config.train.kl_coef:
@@ -233,6 +250,8 @@ def _contradictions(config: ConfigDict) -> list[str]:
             f"train.prompts_per_microbatch={c.prompts_per_microbatch}: must divide the "
             f"{c.prompts // c.minibatches} problems of a minibatch"
         )
+    if c.turn_weights and len(c.turn_weights) != c.turns:
+        bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if c.normalise and c.baseline == "none":
         bad.append("train.normalise=True: needs a baseline, train.baseline is 'none'")
     return bad

@@ -8,6 +8,7 @@ Other data:         python -m experiments.evaluate --workdir=runs/x --config=con
 With --workdir and --config the agents come from the run and everything else from the config.
 """
 
+import functools
 import json
 import math
 import pathlib
@@ -17,7 +18,7 @@ from ml_collections import config_flags
 
 from configs import common
 from experiments import cli, setup
-from jaxmarl_llm import checkpoint, console, evaluation, files
+from jaxmarl_llm import checkpoint, console, evaluation, files, scores
 from jaxmarl_llm.executor import levels
 from jaxmarl_llm.transcripts import TranscriptWriter
 
@@ -42,7 +43,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     """
     samples = samples or config.eval.samples
     for k in ks:
-        evaluation.pass_at_k(samples, 0, k)
+        scores.pass_at_k(samples, 0, k)
     folder = pathlib.Path(workdir) / "checkpoints"
     step = checkpoint.read_meta(folder, which)["step"] if workdir else 0
     with setup.build_executor(config) as executor:
@@ -66,7 +67,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     return results, about | {mode: describe(found, ks) for mode, found in results.items()}
 
 
-def _evaluate(config, team, task, mode: str, samples: int, step: int) -> evaluation.Evaluation:
+def _evaluate(config, team, task, mode: str, samples: int, step: int) -> scores.Evaluation:
     return evaluation.evaluate(
         team,
         [member.trainable for member in team.members],
@@ -75,13 +76,14 @@ def _evaluate(config, team, task, mode: str, samples: int, step: int) -> evaluat
         setup.stream(config, "eval"),
         params=setup.sampling_params(config, greedy=mode == "greedy"),
         samples=samples,
+        protocol=functools.partial(setup.build_protocol, config, task),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         step=step,
     )
 
 
-def describe(found: evaluation.Evaluation, ks) -> dict:
+def describe(found: scores.Evaluation, ks) -> dict:
     """An evaluation as JSON data; scores and pass@k with their intervals on the 0..100 scale.
 
     A score that applied to no answer is null. pass@k is there for every k that the samples allow, if the
@@ -90,7 +92,7 @@ def describe(found: evaluation.Evaluation, ks) -> dict:
     samples = len(found.actions_BG[0])
     values = found.scores()
     values |= {f"pass@{k}": 100 * found.pass_rates(k) for k in ks if found.tested and k <= samples}
-    scores = {name: evaluation.estimate(per_item)._asdict() for name, per_item in values.items()}
+    scores = {name: scores.estimate(per_item)._asdict() for name, per_item in values.items()}
     return {
         "samples": samples,
         "scores": {name: {key: _number(x) for key, x in ends.items()} for name, ends in scores.items()},
@@ -141,7 +143,7 @@ def write(path, results: dict, report: dict) -> None:
     """The report as JSON, and beside it a folder of the same name with every answer, for each mode."""
     path = pathlib.Path(path)
     for mode, found in results.items():
-        TranscriptWriter(path.with_suffix("") / mode).write(report["step"], found.actions)
+        TranscriptWriter(path.with_suffix("") / mode).write(report["step"], found.all_actions)
     files.atomic_write_text(path, json.dumps(report, indent=2, allow_nan=False) + "\n")
 
 

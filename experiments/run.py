@@ -1,6 +1,7 @@
 """Everything a training run holds open: executor, team, states, files. The algorithm is in train.py."""
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -10,10 +11,22 @@ import signal
 import jax
 
 from experiments import closing, setup
-from jaxmarl_llm import checkpoint, evaluation, files, forest_metrics, metrics, records, run_checks, update
+from jaxmarl_llm import (
+    checkpoint,
+    evaluation,
+    files,
+    forest_metrics,
+    metrics,
+    policy_gradient,
+    records,
+    run_checks,
+    scores,
+    update,
+)
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.executor import levels
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.transcripts import TranscriptWriter
 
@@ -82,6 +95,8 @@ class Run:
         self.eval_task = setup.build_task(config, self._executor, "eval")
         self.team = setup.build_team(config)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
+        self.protocol = setup.build_protocol(config, self.task)
+        self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
         self._optimizer, self._loss = setup.build_optimizer(config), setup.loss_config(config)
         learners = [(i, m) for i, m in enumerate(self.team.members) if m.trainable is not None]
         self.states = {i: update.init_state(m.trainable, self._optimizer) for i, m in learners}
@@ -140,9 +155,11 @@ class Run:
         for i in self.states:
             member = self.team.members[i]
             limit, pad_id = self.config.sampling.max_new_tokens, member.tokenizer.pad_id
-            batch = magrpo.collate(forest, advantages_R, member.stack, limit, pad_id)
+            batches = magrpo.collate(forest, advantages_R, member.stack, limit, pad_id)
+            parts = self.config.train.minibatches
+            pieces = [policy_gradient.split_minibatches(batch, parts) for batch in batches]
             rows = []
-            for part in update.split_minibatches(batch, self.config.train.minibatches):
+            for part in zip(*pieces, strict=True):
                 self.states[i], new = update.train_step(
                     member.stack, self._loss, self._optimizer, member.base, self.states[i], part
                 )
@@ -169,7 +186,7 @@ class Run:
         bad = [name for name, value in values.items() if not math.isfinite(value)]
         if not bad:
             return
-        if all(int(state.step) == step * self.config.train.minibatches for state in self.states.values()):
+        if self._untouched(step):
             self.save(step)
         kept = self._checkpoints.latest()
         where = "nothing is saved yet" if kept is None else f"the state after {kept} iterations is saved"
@@ -185,12 +202,30 @@ class Run:
             actions = records.joint_actions(step, forest, self.task, tokenizers, advantages_R)
             self._transcripts.write(step, actions)
 
+    @contextlib.contextmanager
+    def saved_on_error(self, step: int):
+        """Save the state after ``step`` iterations if the next one raises: a mended run goes on there."""
+        try:
+            yield
+        except Exception:
+            if self._checkpoints.latest() != step and self._untouched(step):
+                self.save(step)
+            raise
+
+    def _untouched(self, step: int) -> bool:
+        """Whether no update has been made since ``step`` iterations."""
+        done = step * self.config.train.minibatches
+        leaves = [leaf for state in self.states.values() for leaf in jax.tree.leaves(state)]
+        if any(leaf.is_deleted() for leaf in leaves):  # donated to an update that failed
+            return False
+        return all(int(state.step) == done for state in self.states.values())
+
     def save(self, step: int) -> None:
         """Checkpoint after ``step`` iterations."""
         meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self._isolation}
         self._checkpoints.save(step, self.states, self.team, meta)
 
-    def _evaluate(self, greedy: bool, items) -> evaluation.Evaluation:
+    def _evaluate(self, greedy: bool, items) -> scores.Evaluation:
         c = self.config
         return evaluation.evaluate(
             self.team,
@@ -200,6 +235,7 @@ class Run:
             setup.stream(c, "eval"),
             params=setup.sampling_params(c, greedy),
             samples=c.eval.samples,
+            protocol=functools.partial(setup.build_protocol, c, self.eval_task),
             max_prompt_tokens=c.sampling.max_prompt_tokens,
             long_prompts=c.sampling.long_prompts,
         )
@@ -225,7 +261,7 @@ class Run:
 
     def evaluate(self, step: int) -> str:
         """Evaluate during training, keep the best checkpoint; returns a line to print."""
-        items = evaluation.spread(len(self.eval_task.items), self.config.eval.problems)
+        items = scores.spread(len(self.eval_task.items), self.config.eval.problems)
         found = closing.entry(self.evaluate_all(step, items), step)
         self.keep_best(found, step)
         return closing.eval_line(f"after {step} iterations", found)

@@ -12,7 +12,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from configs import common
-from jaxmarl_llm import model_files, update, weights
+from jaxmarl_llm import model_files, policy_gradient, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
@@ -77,6 +77,7 @@ def build_task(config, executor, split: str):
     source = c.source if split == "train" else c.eval_source or c.source
     items = code_data.load_items(source, c.train_split if split == "train" else c.eval_split)
     rules = {"cooperation": c.cooperation, "compat": config.train.comlrl_compat}
+    rules |= {"feedback": c.feedback, "revealed_tests": c.revealed_tests, "held_back": c.held_back}
     task = CodingTask(items, executor, tuple(config.team.agents), **rules)
     return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
 
@@ -146,10 +147,10 @@ def sampling_params(config, greedy: bool = False) -> SamplingParams:
     return SamplingParams(c.max_new_tokens, c.temperature, c.top_k, c.top_p, c.min_p)
 
 
-def loss_config(config) -> update.LossConfig:
+def loss_config(config) -> policy_gradient.LossConfig:
     """Options of the loss."""
     c = config.train
-    return update.LossConfig(
+    return policy_gradient.LossConfig(
         sampling_params(config),
         clip=c.clip or None,
         ratio_level=c.ratio_level,
@@ -163,7 +164,18 @@ def loss_config(config) -> update.LossConfig:
 
 def credit_config(config) -> magrpo.CreditConfig:
     """How returns become advantages."""
-    return magrpo.CreditConfig(config.train.baseline, config.train.normalise)
+    c = config.train
+    weights, chain = tuple(c.turn_weights), c.hand_on != "all"
+    return magrpo.CreditConfig(c.baseline, c.normalise, c.discount, c.reduce, weights, chain)
+
+
+def build_protocol(config, task, samples: int | None = None) -> magrpo.Protocol:
+    """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn."""
+    c = config.train
+    feedback = task.feedback if c.turns > 1 else None
+    if samples is not None:
+        return magrpo.Protocol(task.prompts, samples, c.turns, feedback, later_samples=1)
+    return magrpo.Protocol(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
 
 
 def check_prompts(config, team: team_lib.Team, *tasks) -> None:

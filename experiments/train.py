@@ -24,20 +24,20 @@ def iterate(run: Run, step: int) -> dict[str, float]:
     config, started = run.config, time.perf_counter()
     with run.timer("rollout"):
         forest = rollout.run(
-            magrpo.Protocol(run.task.prompts, config.train.group),
+            run.protocol,
             run.team,
             run.trainables(),
-            run.task,
+            run.scorer,
             setup.batch_ids(config, run.task.items, step),
             run.key("rollout", step),
             params=setup.sampling_params(config),
-            joint_mode=config.train.joint_mode,
             max_prompt_tokens=config.sampling.max_prompt_tokens,
             long_prompts=config.sampling.long_prompts,
             timer=run.timer,
         )
-    returns_R, groups_R = magrpo.returns(forest), magrpo.groups(forest)
-    advantages_R = magrpo.advantages(forest, setup.credit_config(config))
+    credit = setup.credit_config(config)
+    returns_R, groups_R = magrpo.returns(forest, credit), magrpo.groups(forest)
+    advantages_R = magrpo.advantages(forest, credit)
     metrics = forest_metrics.reward_metrics(forest, run.task)
     metrics |= forest_metrics.agent_metrics(forest, returns_R, groups_R, advantages_R)
     with run.timer("update"):
@@ -60,7 +60,8 @@ def train(config, workdir: str) -> dict:
             for step in range(run.start, config.train.steps):
                 if run.due(config.eval.every, step):
                     display.print(run.evaluate(step))
-                metrics = iterate(run, step)
+                with run.saved_on_error(step):
+                    metrics = iterate(run, step)
                 run.log(step, metrics)
                 display.update(step + 1, closing.headline(metrics, run.team.agents))
                 run.check_finite(step, metrics)

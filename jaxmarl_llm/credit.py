@@ -192,6 +192,44 @@ def cross_credit(rewards_BGG, *, reduce: str = "mean") -> jax.Array:
     return total_NBG / sizes[0] ** (len(sizes) - 1) if reduce == "mean" else total_NBG
 
 
+def backed_up_returns(
+    rewards_R, own_R, after_R, *, turns: int, num_keys: int, discount: float = 1.0
+) -> jax.Array:
+    """Returns of joint actions in many turns: reward plus the discounted mean return of what comes after.
+
+        R_j = r_j + discount * mean { R_c : after_c = own_j },    without the second term where there is no c
+
+    With ``own`` the index of each joint action and ``after`` the index of the one it follows, this is the
+    backup of a tree (CoMLRL's). With ``own`` the joint action's node and ``after`` the node of the one it
+    follows, all actions of a node share what comes after any of them: the backup of a chain, where only one
+    of them was handed on and its luck is not the others' fault.
+
+    Args:
+      rewards_R: immediate rewards; NaN where the reward does not apply, and such an action counts nowhere.
+      own_R, after_R: integer keys below ``num_keys``; ``after`` is negative for actions of the first turn.
+      turns: most actions in a row (static).
+      num_keys: number of keys (static).
+      discount: gamma, 0..1.
+
+    Returns:
+      returns_R, float32, in units of the reward; NaN where the reward is.
+
+    Raises:
+      ValueError: a discount outside 0..1, or bad shapes.
+    """
+    if not 0 <= discount <= 1:
+        raise ValueError(f"discount={discount}; allowed: 0 to 1")
+    rewards_R, own_R = _check_rows(rewards_R, own_R, num_keys)
+    known_R = ~jnp.isnan(rewards_R)
+    after_R = jnp.where(known_R, jnp.asarray(after_R), -1)
+    rewards_R = jnp.where(known_R, rewards_R, 0.0)
+    returns_R = rewards_R
+    for _ in range(turns - 1):  # after k rounds, right for whatever has at most k turns after it
+        later_J = segment_mean(returns_R, after_R, num_groups=num_keys)
+        returns_R = rewards_R + discount * _to_rows(later_J, own_R)
+    return jnp.where(known_R, returns_R, jnp.nan)
+
+
 def zero_signal_share(returns_R, group_R, *, num_groups: int) -> jax.Array:
     """Share of non-empty groups whose returns are all equal (no gradient): [R], [R] -> scalar in [0, 1]."""
     returns_R, group_R = _check_rows(returns_R, group_R, num_groups)

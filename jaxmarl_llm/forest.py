@@ -24,6 +24,7 @@ class SpeakRequest:
       samples: G, completions to draw.
       turn: turn index, from 0.
       parent: id of the turn this one continues, or None.
+      follows: index of the joint answer that this request comes after, or None.
     """
 
     agent: str
@@ -32,6 +33,7 @@ class SpeakRequest:
     samples: int
     turn: int = 0
     parent: int | None = None
+    follows: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +59,35 @@ class Turn:
 
 
 @dataclasses.dataclass(frozen=True)
+class Node:
+    """A point of the conversation where every agent has spoken: the answers to one item to be judged.
+
+    Attributes:
+      item: index into the iteration's items.
+      turns: per agent the ids of its G samples.
+      turn: turn index, from 0.
+      follows: index of the joint answer before it, or None.
+    """
+
+    item: int
+    turns: dict[str, tuple[int, ...]]
+    turn: int = 0
+    follows: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Joint:
-    """One joint answer: turn ids in agent order, and its judgement (reward parts, total, verdict)."""
+    """One joint answer: turn ids in agent order, and its judgement (reward parts, total, verdict).
+
+    ``node`` numbers the node it is an answer of, ``follows`` is the index of the joint answer before it.
+    """
 
     item: int
     turns: tuple[int, ...]
     judgement: Any
+    node: int = 0
+    turn: int = 0
+    follows: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +102,12 @@ class Forest:
         """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""
         totals = [joint.judgement.total for joint in self.joints]
         return np.array([np.nan if total is None else total for total in totals], np.float32)
+
+    def nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """For every joint answer the number of its node, and of the one it follows (-1: none), int32 (J,)."""
+        own_J = np.array([joint.node for joint in self.joints], np.int32)
+        before = [-1 if joint.follows is None else joint.follows for joint in self.joints]
+        return own_J, np.array(before, np.int32)
 
     def memberships(self) -> tuple[np.ndarray, np.ndarray]:
         """Every (joint, turn) pair as two int32 arrays: index of the joint, id of a turn it contains."""

@@ -34,6 +34,17 @@ def bucket(length: int) -> int:
     return max(step, -(-length // step) * step)
 
 
+def padded_size(number: int, least: int, most: int) -> int:
+    """Rows to compile for where ``number`` are needed: least, 2 least, 4 least, .. up to most.
+
+    How many joint answers are handed on may differ from iteration to iteration; every size is a compilation.
+    """
+    size = least
+    while size < number:
+        size *= 2
+    return max(number, min(size, most))
+
+
 def pad_prompts(prompts: list[list[int]], width: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Left-pad token lists to one bucketed width: tokens (B, P) int32 and lengths (B,) int32."""
     lengths = np.array([len(p) for p in prompts], np.int32)

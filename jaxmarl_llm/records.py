@@ -27,7 +27,6 @@ def joint_actions(
     prompts = {r: prompt_text(tokenizers[turn.agent], turn.prompt) for r, turn in asked.items()}
     used = {turn.id: None if advantages is None else float(advantages[turn.id]) for turn in forest.turns}
     speeches = {turn.id: _speech(turn, prompts[turn.request], used[turn.id]) for turn in forest.turns}
-    turn_index = {turn.id: turn.turn for turn in forest.turns}
     return [
         JointAction(
             step=step,
@@ -38,7 +37,8 @@ def joint_actions(
             verdict=joint.judgement.verdict,
             failures=tuple(joint.judgement.failures),
             interactions=tuple(joint.judgement.interactions),
-            turn=max(turn_index[turn] for turn in joint.turns),
+            turn=joint.turn,
+            follows=joint.follows,
         )
         for joint in forest.joints
     ]

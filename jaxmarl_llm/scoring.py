@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_llm.bridge import Bridge
 from jaxmarl_llm.forest import joint_samples
 
 
@@ -12,24 +15,43 @@ class TaskScorer:
     """Scores every joint answer of a batch with a task, in one call.
 
     Args:
-      task: has ``items`` and ``judge(items, completions) -> judgements`` with a ``total`` each.
-      tokenizers: agent -> tokenizer, in the order of the joint answer.
+      task: has ``items``, ``agents`` and ``judge(items, completions) -> judgements`` with a ``total`` each.
+      tokenizers: agent -> tokenizer.
       joint_mode: ``aligned`` or ``cross``; see `forest.joint_samples`.
 
-    ``judgements`` keeps those of the last call, for transcripts: B * J of them, joint answers of one item
-    together.
+    It is the scorer of a `bridge.Bridge`, and holds one itself for `judge`. ``judgements`` keeps those of the
+    last call.
     """
 
     def __init__(self, task: Any, tokenizers: dict[str, Any], joint_mode: str):
-        self._task, self._tokenizers, self._mode = task, tokenizers, joint_mode
+        self.task, self.agents = task, tuple(task.agents)
+        self._tokenizers, self._mode = {agent: tokenizers[agent] for agent in task.agents}, joint_mode
         self.judgements: Sequence[Any] = ()
+        self._bridge = Bridge(self, self.shape)
+
+    @classmethod
+    def of_team(cls, task: Any, team: Any, joint_mode: str) -> "TaskScorer":
+        """With the tokenizers of a team."""
+        return cls(task, {agent: team[agent].tokenizer for agent in task.agents}, joint_mode)
+
+    def combinations(self, samples: int) -> list[tuple[int, ...]]:
+        """Sample indices of the joint answers to one prompt, in the order of their judgements."""
+        return joint_samples(self._mode, len(self.agents), samples)
 
     def shape(self, prompts: int, samples: int) -> tuple[int, int]:
         """Shape (B, J) of the rewards for B prompts of G samples."""
-        return prompts, len(joint_samples(self._mode, len(self._tokenizers), samples))
+        return prompts, len(self.combinations(samples))
+
+    def judge(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> Sequence[Any]:
+        """Judgements of all joint answers through the bridge, those of one prompt together."""
+        jax.block_until_ready(self._bridge.run(tokens, lengths, jnp.asarray(items_B)))
+        return self.judgements
 
     def __call__(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> np.ndarray:
-        """Total rewards, float32 (B, J), of tokens[agent] (B, G, L) cut to lengths[agent] (B, G)."""
+        """Total rewards, float32 (B, J), of tokens[agent] (B, G, L) cut to lengths[agent] (B, G).
+
+        NaN where the reward does not apply, and in rows whose item is negative: they only fill up the batch.
+        """
         prompts, samples = next(iter(lengths.values())).shape
         texts = {
             agent: tokenizer.decode_completions(
@@ -37,12 +59,14 @@ class TaskScorer:
             )
             for agent, tokenizer in self._tokenizers.items()
         }
-        combinations = joint_samples(self._mode, len(self._tokenizers), samples)
+        combinations, asked = self.combinations(samples), np.flatnonzero(items_B >= 0)
         completions = {
-            agent: [texts[agent][b * samples + c[n]] for b in range(prompts) for c in combinations]
-            for n, agent in enumerate(self._tokenizers)
+            agent: [texts[agent][b * samples + c[n]] for b in asked for c in combinations]
+            for n, agent in enumerate(self.agents)
         }
-        items = [self._task.items[int(i)] for i in items_B for _ in combinations]
-        self.judgements = self._task.judge(items, completions)
-        totals = np.array([judgement.total for judgement in self.judgements], np.float32)
-        return totals.reshape(prompts, len(combinations))
+        items = [self.task.items[int(items_B[b])] for b in asked for _ in combinations]
+        self.judgements = self.task.judge(items, completions)
+        totals = np.full((prompts, len(combinations)), np.nan, np.float32)
+        rewards = np.array([judgement.total for judgement in self.judgements], np.float32)
+        totals[asked] = rewards.reshape(len(asked), -1)
+        return totals

@@ -39,8 +39,9 @@ class JointAction:
 
     parts are the reward's named parts and total their sum on the reward's own scale (None: does not apply);
     verdict and failures come from the executor or the task. interactions: [caller, callee, function, calls,
-    returned, raised, used] per function of one agent that another one called. Numbers that are not finite are
-    stored as null.
+    returned, raised, used] per function of one agent that another one called. turn counts the answers in a
+    row from 0, follows is the place (from 0) in its step's file of the answer before this one. Numbers that
+    are not finite are stored as null.
     """
 
     step: int
@@ -51,6 +52,7 @@ class JointAction:
     verdict: str
     failures: tuple[str, ...] = ()
     turn: int = 0
+    follows: int | None = None
     interactions: tuple[tuple, ...] = ()
 
 

@@ -13,7 +13,7 @@ from ml_collections import config_dict
 from scripted_team import CountingTask, tiny_team
 
 from experiments import evaluate, setup
-from jaxmarl_llm import checkpoint, choice, evaluation, transcripts, update
+from jaxmarl_llm import checkpoint, choice, evaluation, scores, transcripts, update
 from jaxmarl_llm.executor import Limits
 
 CONFIG = config_dict.ConfigDict({
@@ -112,7 +112,7 @@ def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, m
 def test_scores_that_never_applied_are_null_and_shown_empty():
     action = expected(0, 0.0).actions[0]
     nothing = dataclasses.replace(action, parts={}, total=None, verdict="not-applicable")
-    found = evaluation.Evaluation(((nothing,),), ("aux", "main"), lambda scores: {"return": scores["total"]})
+    found = scores.Evaluation(((nothing,),), ("aux", "main"), lambda scores: {"return": scores["total"]})
     assert math.isnan(found.scores()["return"][0])
     entry = evaluate.describe(found, ks=(1,))
     assert entry["scores"] == {"return": {"mean": None, "low": None, "high": None}}

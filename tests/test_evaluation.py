@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scripted_team import CountingTask, tiny_team
 
-from jaxmarl_llm import choice, evaluation, sampling
-from jaxmarl_llm.evaluation import Evaluation
+from jaxmarl_llm import choice, evaluation, sampling, scores
 from jaxmarl_llm.prompts import bucket
+from jaxmarl_llm.scores import Evaluation
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 WORDS = (3, 70, 5, 3, 8)  # prompt lengths: only p1 needs the wider bucket
@@ -33,30 +33,30 @@ def test_pass_at_k_is_the_mean_over_all_subsets(samples):
         for k in range(1, samples + 1):
             subsets = list(itertools.combinations(answers, k))
             wanted = sum(map(any, subsets)) / len(subsets)
-            assert evaluation.pass_at_k(samples, passed, k) == pytest.approx(wanted, abs=1e-12)
+            assert scores.pass_at_k(samples, passed, k) == pytest.approx(wanted, abs=1e-12)
 
 
 @pytest.mark.parametrize("k", [0, 4])
 def test_pass_at_k_needs_enough_samples(k):
     with pytest.raises(ValueError, match=rf"k within 1\.\.3.*k={k}"):
-        evaluation.pass_at_k(3, 1, k)
+        scores.pass_at_k(3, 1, k)
 
 
 def test_interval_of_constants_has_no_width():
-    assert evaluation.estimate(np.full(7, 62.5)) == (62.5, 62.5, 62.5)
-    assert evaluation.estimate(np.array([3.0, math.nan])) == (3.0, 3.0, 3.0)
-    assert all(map(math.isnan, evaluation.estimate(np.array([math.nan]))))
+    assert scores.estimate(np.full(7, 62.5)) == (62.5, 62.5, 62.5)
+    assert scores.estimate(np.array([3.0, math.nan])) == (3.0, 3.0, 3.0)
+    assert all(map(math.isnan, scores.estimate(np.array([math.nan]))))
 
 
 def test_interval_is_the_normal_one_for_many_items():
     values = np.random.default_rng(1).normal(50, 20, 400)
-    found = evaluation.estimate(values)
+    found = scores.estimate(values)
     half = 1.96 * values.std() / 20
     assert found.mean == pytest.approx(values.mean())
     # The ends are order statistics of 2000 means of standard error 1: their own error is about 0.06.
     assert found.low == pytest.approx(values.mean() - half, abs=0.25)
     assert found.high == pytest.approx(values.mean() + half, abs=0.25)
-    assert found == evaluation.estimate(values)
+    assert found == scores.estimate(values)
 
 
 def action(even, odd, verdict, length=1, reason="stop"):
@@ -166,4 +166,4 @@ def test_bad_arguments_are_refused_before_anything_is_judged(kwargs, complaint):
     "number, expected", [(0, [0, 1, 2, 3, 4]), (2, [0, 2]), (3, [0, 1, 3]), (9, [0, 1, 2, 3, 4])]
 )
 def test_some_items_stand_for_all(number, expected):
-    assert evaluation.spread(5, number) == expected
+    assert scores.spread(5, number) == expected

@@ -7,10 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm import prompts, sampling, update
+from jaxmarl_llm import policy_gradient, prompts, sampling
 from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.policy_gradient import LossConfig
 from jaxmarl_llm.prompts import BUCKET, SHARE_STEP, bucket, pad_prompts, pad_team
-from jaxmarl_llm.update import LossConfig
 from tests import tiny
 
 STEP = SHARE_STEP
@@ -22,7 +22,7 @@ TEAM = [
     [[40, 41, 42, 43], [44, 45]],
 ]
 PARAMS = SamplingParams(6, temperature=0.8)
-gradients = jax.jit(update.gradients, static_argnums=(0, 1))
+gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
 
 
 def test_buckets():
@@ -72,7 +72,7 @@ def both():
         drawn = jax.device_get(sampling.generate(*inputs, samples=3, params=PARAMS, shared=shared))
         advantages_NR = np.random.default_rng(9).standard_normal((2, 6), np.float32)
         drawn_arrays = (drawn.tokens_NRL, drawn.lengths_NR, drawn.logprobs_NRL)
-        batches.append(update.Batch(*arrays, *drawn_arrays, advantages_NR, shared))
+        batches.append(policy_gradient.Batch(*arrays, *drawn_arrays, advantages_NR, shared))
     return batches
 
 
@@ -120,7 +120,7 @@ def test_gradients_of_full_copies_are_the_same():
 
 def test_minibatches_keep_what_is_shared():
     batch = dataclasses.replace(both()[0])
-    parts = update.split_minibatches(batch, 2)
+    parts = policy_gradient.split_minibatches(batch, 2)
     assert [part.prompts_NBP.shape[:2] for part in parts] == [(2, 1), (2, 1)]
     for part in parts:
         np.testing.assert_array_equal(part.shared.tokens_NC, batch.shared.tokens_NC)

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import logging
 
 import jax
 import numpy as np
@@ -11,9 +10,10 @@ import pytest
 
 from jaxmarl_llm import rollout, sampling, team
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.forest import SpeakRequest
+from jaxmarl_llm.forest import Node, SpeakRequest
 from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.scoring import TaskScorer
 from tests import tiny
 
 PARAMS = SamplingParams(4)
@@ -36,8 +36,9 @@ def run(task, mode="aligned", members=None, protocol=None, **options):
     members = members or built()
     trainables = [member.trainable for member in members.members]
     protocol = protocol or Simultaneous(task.prompts, samples=2)
-    options = {"max_prompt_tokens": 16, "params": PARAMS, "joint_mode": mode} | options
-    return rollout.run(protocol, members, trainables, task, ITEM_IDS, KEY, **options)
+    options = {"max_prompt_tokens": 16, "params": PARAMS} | options
+    scorer = TaskScorer.of_team(task, members, mode)
+    return rollout.run(protocol, members, trainables, scorer, ITEM_IDS, KEY, **options)
 
 
 def said(forest, joint):
@@ -124,10 +125,16 @@ class Twice:
         ]
 
     def observe(self, state, turns):
-        state.turns.extend(turns)
+        if turns[0].turn == 0:
+            return []
+
+        def ids(item, agent):
+            return tuple(turn.id for turn in turns if (turn.item, turn.agent) == (item, agent))
+
+        return [Node(i, {agent: ids(i, agent) for agent in tiny.AGENTS}, turn=1) for i in (0, 1)]
 
 
-def test_later_turns_continue_earlier_ones_and_are_judged():
+def test_later_turns_continue_earlier_ones_and_only_what_is_complete_is_judged():
     forest = run(tiny.Task(total), protocol=Twice())
     assert [turn.id for turn in forest.turns] == list(range(4 + 8))
     assert [turn.parent for turn in forest.turns] == [None] * 4 + [0, 0, 1, 1, 2, 2, 3, 3]
@@ -161,24 +168,3 @@ def test_agents_of_a_stack_must_be_asked_equally_often():
 
     with pytest.raises(ValueError, match=r"agents \('a', 'b'\) must be asked equally often"):
         run(tiny.Task(total), protocol=Uneven())
-
-
-REQUEST = SpeakRequest("aux", 4, ({"role": "user", "content": "abcdef"},), samples=1)
-IDS = tiny.Tokenizer().encode_chat(REQUEST.messages)
-
-
-def test_prompts_within_the_limit_are_left_alone(caplog):
-    assert rollout.encode_prompt(tiny.Tokenizer(), REQUEST, limit=6) == IDS
-    assert rollout.encode_prompt(tiny.Tokenizer(), REQUEST, limit=6, on_long="truncate") == IDS
-    assert not caplog.records
-
-
-def test_long_prompts_are_an_error():
-    with pytest.raises(ValueError, match="'aux' for item 4 has 6 tokens, the limit is 5; raise "):
-        rollout.encode_prompt(tiny.Tokenizer(), REQUEST, limit=5)
-
-
-def test_long_prompts_are_cut_on_the_left_with_a_warning(caplog):
-    with caplog.at_level(logging.WARNING):
-        assert rollout.encode_prompt(tiny.Tokenizer(), REQUEST, limit=4, on_long="truncate") == IDS[2:]
-    assert "prompt of agent 'aux' for item 4 has 6 tokens: cut on the left to 4" in caplog.text

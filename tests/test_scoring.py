@@ -18,6 +18,7 @@ ITEMS_B = np.array([2, 0])  # indices in the task's items: "zzz", then "x"
 
 def scorer(mode, total=lambda item, b, a: len(item) + int(a) / 100):
     task = tiny.Task(total)
+    task.agents = ("b", "a")
     return task, TaskScorer(task, TOKENIZERS, mode)
 
 
@@ -56,3 +57,16 @@ def test_what_the_task_raises_is_raised():
     _, score = scorer("aligned", total=broken)
     with pytest.raises(LookupError, match="no such test"):
         score(TOKENS, LENGTHS, ITEMS_B)
+
+
+def test_rows_without_an_item_only_fill_up_the_batch():
+    task, score = scorer("aligned")
+    rewards = score(TOKENS, LENGTHS, np.array([2, -1]))
+    assert task.calls[0][0] == ["zzz", "zzz"] and len(score.judgements) == 2
+    np.testing.assert_allclose(rewards, [[3.10, 3.11], [np.nan, np.nan]], rtol=1e-6)
+
+
+def test_judging_through_the_bridge():
+    _, score = scorer("aligned")
+    found = score.judge(TOKENS, LENGTHS, ITEMS_B)
+    assert [j.total for j in found] == pytest.approx([3.10, 3.11, 1.12, 1.13])

@@ -4,26 +4,27 @@ import dataclasses
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import comlrl_compat, sampling, update
+from jaxmarl_llm import comlrl_compat, policy_gradient, sampling, update
 from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.policy_gradient import LossConfig
 from jaxmarl_llm.prompts import pad_prompts
-from jaxmarl_llm.update import LossConfig
 from tests import tiny
 
 PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]
 TRUNCATED = SamplingParams(6, temperature=0.8, top_k=30, top_p=0.9)
 PLAIN = SamplingParams(6, temperature=0.7)
 CLIPPED = optax.chain(optax.clip_by_global_norm(0.5), optax.sgd(1.0))
-gradients = jax.jit(update.gradients, static_argnums=(0, 1))
+gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
 ENDS = (10, 20, 30, 40, 50, 60)  # many, so that some rows end early
 
 
 @functools.cache
-def sampled(params) -> update.Batch:
+def sampled(params) -> policy_gradient.Batch:
     """Three samples of two prompts per agent, drawn with the adapters of `tiny.lora`; random advantages."""
     tokens_BP, lengths_B = pad_prompts(PROMPTS, 8)
     prompts_NBP, lengths_NB = np.stack([tokens_BP] * 2), np.stack([lengths_B] * 2)
@@ -31,7 +32,7 @@ def sampled(params) -> update.Batch:
     drawn = jax.device_get(sampling.generate(*inputs, jax.random.key(5), samples=3, params=params))
     assert drawn.finished_NR.any() and not drawn.finished_NR.all()
     advantages_NR = np.random.default_rng(9).standard_normal((2, 6), np.float32)
-    return update.Batch(
+    return policy_gradient.Batch(
         prompts_NBP, lengths_NB, drawn.tokens_NRL, drawn.lengths_NR, drawn.logprobs_NRL, advantages_NR
     )
 
@@ -40,7 +41,7 @@ def step(lora, batch, *, config=None, optimizer=CLIPPED, stack=None):
     """One `train_step` from fresh optimizer state: (parameters, metrics)."""
     config, stack = config or LossConfig(PLAIN), stack or tiny.stack()
     state, metrics = update.train_step(
-        stack, config, optimizer, tiny.params(), update.init_state(lora, optimizer), batch
+        stack, config, optimizer, tiny.params(), update.init_state(lora, optimizer), (batch,)
     )
     return jax.device_get((state.trainable, metrics))
 
@@ -168,7 +169,7 @@ def test_training_improves_the_objective_and_leaves_the_base():
     state, losses, kls = update.init_state(fresh, optimizer), [], []
     for _ in range(4):
         state, metrics = update.train_step(
-            tiny.stack(), config, optimizer, tiny.params(), state, sampled(PLAIN)
+            tiny.stack(), config, optimizer, tiny.params(), state, (sampled(PLAIN),)
         )
         losses.append(np.asarray(metrics["loss"]))
         kls.append(np.asarray(metrics["kl"]))
@@ -200,7 +201,7 @@ def test_groups_without_signal_change_nothing_but_the_count(aggregation):
     one = sampled(PLAIN)
     whole = dataclasses.replace(one, advantages_NR=one.advantages_NR.copy())
     whole.advantages_NR[:, 3:] = 0.0  # the second prompt
-    part = update.split_minibatches(whole, 2)[0]
+    part = policy_gradient.split_minibatches(whole, 2)[0]
     (grads, (pg, _, seen)), (alone, (pg_alone, _, seen_alone)) = (
         gradients(tiny.stack(), config, tiny.params(), tiny.lora(), batch) for batch in (whole, part)
     )
@@ -221,3 +222,27 @@ def test_the_diagnostics_of_a_batch_without_any_signal_are_those_of_its_first_gr
     after, metrics = step(tiny.lora(), batch)
     assert_close(after, before, rtol=0)
     assert (metrics["grad_norm"] == 0).all() and abs(metrics["ratio_mean"] - 1).max() < 1e-5
+
+
+def test_the_losses_of_several_turns_are_added():
+    """Each is a mean of its own, whatever the number of its prompts."""
+    first = sampled(PLAIN)
+    second = policy_gradient.split_minibatches(first, 2)[1]  # half as many prompts
+    config, sgd = LossConfig(PLAIN), optax.sgd(1.0)
+    state = update.init_state(tiny.lora(), sgd)
+    inputs = (tiny.stack(), config, tiny.params(), tiny.lora())
+    alone = [gradients(*inputs, batch) for batch in (first, second)]
+    expected = jax.tree.map(lambda x, a, b: x - a - b, tiny.lora(), alone[0][0], alone[1][0])
+    new, metrics = update.train_step(tiny.stack(), config, sgd, tiny.params(), state, (first, second))
+    assert_close(new.trainable, expected, atol=1e-6)
+    np.testing.assert_allclose(metrics["loss"], sum(pg.mean() for _, (pg, *_) in alone), rtol=1e-5)
+
+
+def test_groups_that_only_fill_up_the_batch_count_nowhere():
+    batch = sampled(PLAIN)
+    empty = jax.tree.map(jnp.zeros_like, batch).replace(prompt_lengths_NB=batch.prompt_lengths_NB)
+    filled = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), batch, empty)
+    inputs = (tiny.stack(), LossConfig(PLAIN), tiny.params(), tiny.lora())
+    (grads, (pg, _, _)), (more, (pg_more, _, _)) = (gradients(*inputs, b) for b in (batch, filled))
+    assert_close(grads, more, atol=1e-6)
+    np.testing.assert_allclose(pg.count, pg_more.count)

@@ -9,21 +9,21 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import update
+from jaxmarl_llm import policy_gradient, update
 from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.policy_gradient import LossConfig
 from jaxmarl_llm.prompts import pad_prompts
-from jaxmarl_llm.update import LossConfig
 from tests import tiny
 
 PROMPTS = [[7, 8, 9], [1, 2]]
 
 
-def scripted(length=3, agents=2) -> update.Batch:
+def scripted(length=3, agents=2) -> policy_gradient.Batch:
     """Two samples of two prompts, tokens and advantages made up."""
     random = np.random.default_rng(0)
     tokens_BP, lengths_B = pad_prompts(PROMPTS, 4)
     shape = (agents, 4, length)
-    return update.Batch(
+    return policy_gradient.Batch(
         np.stack([tokens_BP] * agents),
         np.stack([lengths_B] * agents),
         random.integers(1, tiny.V, shape, np.int32),
@@ -78,7 +78,7 @@ def test_full_mode_trains_every_agents_own_copy():
     batch = scripted()
     params = jax.tree.map(lambda x: jnp.stack([x, 1.1 * x]), tiny.params())
     stack, config = tiny.stack(mode="full"), LossConfig(SamplingParams(3))
-    grads, _ = jax.jit(update.gradients, static_argnums=(0, 1))(stack, config, None, params, batch)
+    grads, _ = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))(stack, config, None, params, batch)
 
     def plain_loss(variables, tokens_RL, advantages_R):
         total = 0.0
@@ -104,13 +104,13 @@ def test_a_kl_term_needs_a_reference():
     params = jax.tree.map(lambda x: x[None], tiny.params())
     config = LossConfig(SamplingParams(3), kl_coef=0.1)
     with pytest.raises(ValueError, match="kl_coef=0.1 needs a reference"):
-        update.gradients(tiny.stack(("a",), "full"), config, None, params, scripted(agents=1))
+        policy_gradient.gradients(tiny.stack(("a",), "full"), config, None, params, scripted(agents=1))
 
 
 def train(batch, optimizer=optax.sgd(0.1)):  # noqa: B008 - one object, one compilation
     state = update.init_state(tiny.lora(), optimizer)
     return update.train_step(
-        tiny.stack(), LossConfig(SamplingParams(3)), optimizer, tiny.params(), state, batch
+        tiny.stack(), LossConfig(SamplingParams(3)), optimizer, tiny.params(), state, (batch,)
     )
 
 
@@ -137,9 +137,9 @@ def test_completions_of_one_token_are_trained():
 
 def test_minibatches_cut_along_the_prompts():
     batch = scripted()
-    first, second = update.split_minibatches(batch, 2)
+    first, second = policy_gradient.split_minibatches(batch, 2)
     np.testing.assert_array_equal(first.prompts_NBP, batch.prompts_NBP[:, :1])
     np.testing.assert_array_equal(second.tokens_NRL, batch.tokens_NRL[:, 2:])
     np.testing.assert_array_equal(second.advantages_NR, batch.advantages_NR[:, 2:])
     with pytest.raises(ValueError, match="3 minibatches do not divide 2 prompts"):
-        update.split_minibatches(batch, 3)
+        policy_gradient.split_minibatches(batch, 3)

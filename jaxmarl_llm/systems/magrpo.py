@@ -8,6 +8,9 @@ completion is its return minus the mean return of its group, and agent i descend
 With ``aligned`` joint answers the return of sample g is the reward of joint answer g, for all agents alike.
 With ``cross`` every combination of the agents' samples is executed and the return of a sample is the mean
 reward over the partners' samples: the partner's luck no longer drowns the agent's own part in it.
+
+In many turns the return of a joint answer is its reward plus the discounted mean return of the answers that
+follow it, and the losses of the turns are added: L = sum_t w_t L_t, each a mean over the groups of its turn.
 """
 
 import dataclasses
@@ -18,10 +21,10 @@ import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.prompts import pad_team
+from jaxmarl_llm.policy_gradient import Batch
+from jaxmarl_llm.prompts import pad_team, padded_size
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.team import Stack
-from jaxmarl_llm.update import Batch
 
 Protocol = Simultaneous
 LENGTH_STEP = 16  # tokens
@@ -33,23 +36,44 @@ class CreditConfig:
 
     Attributes:
       baseline, normalise: see `credit.group_advantage`.
+      discount: gamma; what a later answer earns counts this much one turn earlier.
+      reduce: with ``cross`` joint answers, a sample's return is their ``mean`` or their ``sum``.
+      turn_weights: w_t, one per turn; () weighs all turns alike.
+      chain: joint answers of a node share what follows (`credit.backed_up_returns`): for protocols that hand
+        on only one of them.
     """
 
     baseline: str = "mean"
     normalise: bool = False
+    discount: float = 1.0
+    reduce: str = "mean"
+    turn_weights: tuple[float, ...] = ()
+    chain: bool = False
 
 
-def returns(forest: Forest) -> np.ndarray:
-    """Return of every turn, float32 (turns,): the mean reward of the joint answers that contain it.
+def joint_returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
+    """Return of every joint answer, float32 (J,): its reward and what follows; NaN where none applies."""
+    node_J, before_J = forest.nodes()
+    own_J = np.arange(len(before_J), dtype=np.int32)
+    if config.chain:
+        own_J, before_J = node_J, np.where(before_J < 0, -1, node_J[before_J])
+    turns = 1 + max((joint.turn for joint in forest.joints), default=0)
+    number = {"turns": turns, "num_keys": max(len(own_J), 1), "discount": config.discount}
+    return np.asarray(credit.backed_up_returns(forest.totals(), own_J, before_J, **number))
+
+
+def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
+    """Return of every turn, float32 (turns,): mean, or sum, over the joint answers that contain it.
 
     Joint answers to which the reward does not apply are left out; a turn without any other has return NaN.
     """
     joint_M, turn_M = forest.memberships()
-    rewards_M = forest.totals()[joint_M]
-    turn_M, rewards_M = np.where(np.isnan(rewards_M), -1, turn_M), np.nan_to_num(rewards_M)
+    returns_M = joint_returns(forest, config)[joint_M]
+    turn_M, returns_M = np.where(np.isnan(returns_M), -1, turn_M), np.nan_to_num(returns_M)
     number = {"num_groups": len(forest.turns)}
-    mean_R = np.asarray(credit.segment_mean(rewards_M, turn_M, **number))
-    return np.where(np.asarray(credit.segment_count(turn_M, **number)) > 0, mean_R, np.nan)
+    over = credit.segment_mean if config.reduce == "mean" else credit.segment_sum
+    return_R = np.asarray(over(returns_M, turn_M, **number))
+    return np.where(np.asarray(credit.segment_count(turn_M, **number)) > 0, return_R, np.nan)
 
 
 def groups(forest: Forest) -> np.ndarray:
@@ -58,33 +82,63 @@ def groups(forest: Forest) -> np.ndarray:
 
 
 def advantages(forest: Forest, config: CreditConfig) -> np.ndarray:
-    """Group-relative advantage of every turn, float32 (turns,), in turn order (ids count from 0)."""
-    returns_R, group_R = returns(forest), groups(forest)
-    return np.asarray(
-        credit.group_advantage(
-            np.nan_to_num(returns_R),
-            np.where(np.isnan(returns_R), -1, group_R),  # no sample: no part in the group, advantage 0
-            num_groups=int(group_R.max()) + 1,
-            baseline=config.baseline,
-            normalise=config.normalise,
-        )
+    """Group-relative advantage of every turn, float32 (turns,), in turn order (ids count from 0).
+
+    ValueError for turn weights that are not as many as the turns.
+    """
+    returns_R, group_R = returns(forest, config), groups(forest)
+    advantages_R = credit.group_advantage(
+        np.nan_to_num(returns_R),
+        np.where(np.isnan(returns_R), -1, group_R),  # no sample: no part in the group, advantage 0
+        num_groups=int(group_R.max()) + 1,
+        baseline=config.baseline,
+        normalise=config.normalise,
     )
+    if not config.turn_weights:
+        return np.asarray(advantages_R)
+    turn_R = np.array([turn.turn for turn in forest.turns])
+    if turn_R.max() >= len(config.turn_weights):
+        raise ValueError(f"turn_weights={config.turn_weights}; there are {turn_R.max() + 1} turns")
+    return np.asarray(advantages_R) * np.array(config.turn_weights, np.float32)[turn_R]
 
 
 def collate(
     forest: Forest, advantages_R: np.ndarray, stack: Stack, max_new_tokens: int, pad_id: int = 0
+) -> tuple[Batch, ...]:
+    """One batch per turn index for one stack's agents; see `collate_turn`."""
+    last = max(turn.turn for turn in forest.turns)
+    most = [len(forest.items)]  # prompts of a turn, at most
+    for t in range(last):
+        most.append(max(most[0], sum(joint.turn == t for joint in forest.joints)))
+    return tuple(
+        collate_turn(forest, advantages_R, stack, max_new_tokens, pad_id, t, (most[0], most[t]))
+        for t in range(last + 1)
+    )
+
+
+def collate_turn(
+    forest: Forest,
+    advantages_R: np.ndarray,
+    stack: Stack,
+    max_new_tokens: int,
+    pad_id: int,
+    index: int,
+    sizes: tuple[int, int],
 ) -> Batch:
-    """The turns of one stack's agents as arrays; row b * G + g of agent n is sample g of its b-th request.
+    """The turns of one turn index as arrays; row b * G + g of agent n is sample g of its b-th request.
 
     Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. The completions are
     as wide as the longest needs, in steps of `LENGTH_STEP` (a width is a compilation) up to the limit.
+    Prompts are filled up to a `padded_size` between ``sizes``, with groups of length 0 that count nowhere.
     """
-    per_agent = [[t for t in forest.turns if t.agent == agent] for agent in stack.agents]
+    per_agent = [[t for t in forest.turns if t.agent == a and t.turn == index] for a in stack.agents]
     prompts = [[t.prompt for t in turns if t.sample == 0] for turns in per_agent]
-    prompts_NBP, lengths_NB, shared = pad_team(prompts)
+    samples = len(per_agent[0]) // len(prompts[0])
+    size = padded_size(len(prompts[0]), *sizes)
+    prompts_NBP, lengths_NB, shared = pad_team([said + said[:1] * (size - len(said)) for said in prompts])
     longest = max(len(turn.completion) for turns in per_agent for turn in turns)
     length = min(max_new_tokens, -(-longest // LENGTH_STEP) * LENGTH_STEP)
-    shape = (len(stack.agents), len(per_agent[0]), length)
+    shape = (len(stack.agents), size * samples, length)
     tokens_NRL, logprobs_NRL = np.full(shape, pad_id, np.int32), np.zeros(shape, np.float32)
     lengths_NR, advantages_NR = np.zeros(shape[:2], np.int32), np.zeros(shape[:2], np.float32)
     for n, turns in enumerate(per_agent):

@@ -82,8 +82,7 @@ def finish(
     """
     if draft.program is None:
         return dict(draft.parts)
-    tests = report.passed / report.total if report.total else 0.0
-    parts = {**draft.parts, "tests": tests}
+    parts = {**draft.parts, "tests": pass_ratio(report)}
     if report.passed > 0 and len(draft.program.sources) == 2:
         main = draft.program.sources[agents[-1]]
         if rule == "observed":
@@ -91,6 +90,11 @@ def finish(
         else:
             parts["cooperation"] = cooperation(main, compat=compat)
     return _with_total(parts)
+
+
+def pass_ratio(report: Report | None) -> float:
+    """Share of the tests that passed; 0 for a program that did not run, or without tests."""
+    return report.passed / report.total if report and report.total else 0.0
 
 
 def cooperation(main_source: str, *, compat: bool = False) -> float:
@@ -123,10 +127,14 @@ def normalise(parts: dict[str, float], agents: tuple[str, ...] = TEAM) -> dict[s
     """Parts on the paper's 0..100 scale: each over its maximum, and the total (over 4) under the name
     "return".
 
-    One agent alone is measured against its own maxima (structure 0.6, total 2.1) and has no cooperation.
+    One agent alone is measured against its own maxima (structure 0.6, total 2.1) and has no cooperation. With
+    tests held back, "hack_gap" is how much better the others went.
     """
     percent = {name: 100.0 * parts[name] / scale for name, scale in _scales(agents).items()}
     percent["return"] = percent.pop("total")
+    if "tests_held_back" in parts:
+        percent["tests_held_back"] = 100.0 * parts["tests_held_back"]
+        percent["hack_gap"] = percent["tests"] - percent["tests_held_back"]
     return percent
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from jaxmarl_llm.executor import Program, Report
-from jaxmarl_llm.tasks import code_prompts, code_reward, step_prompts
+from jaxmarl_llm.tasks import code_feedback, code_prompts, code_reward, code_tests, step_prompts
 from jaxmarl_llm.tasks.code_items import CodingItem
 from jaxmarl_llm.tasks.code_reward import Draft
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
@@ -21,6 +22,10 @@ class CodingTask:
       cooperation: whether main cooperates is judged by its text ("paper") or by what it did ("observed"); see
         `code_reward`.
       compat: judge "helper's result ignored" as CoMLRL does, by a pattern that hardly ever matches.
+      feedback: what agents are told before another try; see `code_feedback.MODES`.
+      revealed_tests: the tests that feedback may tell of: the first n, 0 for all, the last n if negative.
+      held_back: share of each problem's tests that earn nothing; how many of them pass is the part
+        "tests_held_back", and less than of the others hints at answers made for the tests.
     """
 
     part_names = code_reward.PART_NAMES
@@ -32,6 +37,9 @@ class CodingTask:
         agents: Sequence[str] = ("aux", "main"),
         cooperation: str = "paper",
         compat: bool = False,
+        feedback: str = "level_feedback",
+        revealed_tests: int = 1,
+        held_back: float = 0.0,
     ):
         self.items = tuple(items)
         self.agents = tuple(agents)
@@ -39,6 +47,9 @@ class CodingTask:
         self._rule, self._compat = cooperation, compat
         if cooperation not in code_reward.RULES:
             raise ValueError(f"cooperation is {cooperation!r}; allowed: {', '.join(code_reward.RULES)}")
+        if feedback not in code_feedback.MODES:
+            raise ValueError(f"feedback is {feedback!r}; allowed: {', '.join(code_feedback.MODES)}")
+        self._feedback, self._revealed, self._held_back = feedback, revealed_tests, held_back
         self.reward_range = code_reward.reward_range(self.agents)
         if len(self.agents) not in (1, 2) or len(set(self.agents)) != len(self.agents):
             raise ValueError(f"agents is {self.agents!r}; allowed: one name, or two that differ")
@@ -67,12 +78,45 @@ class CodingTask:
         """
         check_batch(items, completions, self.agents)
         drafts = [
-            code_reward.compose(item, {agent: completions[agent][j] for agent in self.agents}, self.agents)
+            self._draft(item, {agent: completions[agent][j] for agent in self.agents})
             for j, item in enumerate(items)
         ]
-        programs = [draft.program for draft in drafts if draft.program is not None]
-        reports = iter(self._executor.run(programs) if programs else [])
-        return [self._judgement(draft, next(reports) if draft.program else None) for draft in drafts]
+        held_back = [self._tests(item)[1] for item in items]
+        more = [_testing(draft, tests) for draft, tests in zip(drafts, held_back, strict=True)]
+        reports = self._run([draft.program for draft in drafts] + more)
+        judgements = [self._judgement(draft, report) for draft, report in zip(drafts, reports, strict=False)]
+        for judgement, tests, report in zip(judgements, held_back, reports[len(items) :], strict=True):
+            if tests is not None:
+                judgement.parts["tests_held_back"] = code_reward.pass_ratio(report)
+        return judgements
+
+    def feedback(self, answers: Sequence) -> list[dict[str, str]]:
+        """What each agent is told about judged answers (item, completions) before its next try.
+
+        The tests that it speaks of run once more, on their own: the reward's other tests stay unknown.
+        """
+        drafts = [self._draft(answer.item, answer.completions) for answer in answers]
+        shown = [code_tests.revealed(self._tests(answer.item)[0], self._revealed) for answer in answers]
+        programs = [_testing(draft, tests) for draft, tests in zip(drafts, shown, strict=True)]
+        return [
+            code_feedback.feedback(self._feedback, answer.item, self.agents, answer.completions, report)
+            for answer, report in zip(answers, self._run(programs), strict=True)
+        ]
+
+    def _run(self, programs: Sequence[Program | None]) -> list[Report | None]:
+        """Reports in order, None where there is no program; all in one call of the executor."""
+        reports = iter(self._executor.run([p for p in programs if p is not None]) if any(programs) else [])
+        return [None if program is None else next(reports) for program in programs]
+
+    def _tests(self, item: CodingItem) -> tuple[str, str | None]:
+        """Tests of an item that earn something, and those held back, or None."""
+        if not self._held_back:
+            return item.test, None
+        return code_tests.split(item.test, self._held_back)
+
+    def _draft(self, item: CodingItem, completions: dict[str, str]) -> Draft:
+        used = dataclasses.replace(item, test=self._tests(item)[0])
+        return code_reward.compose(used, completions, self.agents)
 
     def score(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[dict[str, float]]:
         """Parts and "total" per joint action; see `judge`."""
@@ -89,6 +133,11 @@ class CodingTask:
             return Judgement(parts, total, draft.stop)
         source = _source(draft.program)
         return Judgement(parts, total, report.verdict, tuple(report.failures), source, report.interactions)
+
+
+def _testing(draft: Draft, tests: str | None) -> Program | None:
+    """A draft's program with other tests; None if there is no program, or no tests."""
+    return dataclasses.replace(draft.program, tests=tests) if draft.program and tests else None
 
 
 def _source(program: Program) -> str:

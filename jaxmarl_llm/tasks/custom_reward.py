@@ -49,6 +49,7 @@ class CustomRewardTask:
     def __init__(self, task, reward: Callable):
         self.items, self.agents, self.prompts = task.items, task.agents, task.prompts
         self._reward = reward
+        self.feedback = getattr(task, "feedback", None)
         self.reward_range = getattr(reward, "reward_range", None)
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:

@@ -1,0 +1,6 @@
+"""Who speaks when, and sees what: one file per protocol."""
+
+from jaxmarl_llm.protocols.simultaneous import Simultaneous
+from jaxmarl_llm.protocols.types import Answer, Episode, Protocol
+
+__all__ = ["Answer", "Episode", "Protocol", "Simultaneous"]

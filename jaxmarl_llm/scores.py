@@ -1,0 +1,163 @@
+"""What an evaluation found: judged joint answers, their means with intervals, and pass@k."""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxmarl_llm.transcripts import JointAction
+
+PASS = "pass"
+UNTESTED = ("judged", "not-applicable")  # verdicts of rewards that run no tests: passing has no meaning there
+
+
+class Estimate(NamedTuple):
+    """A mean over items and the ends of its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Judged joint answers: B items, G samples each (one if greedy).
+
+    Attributes:
+      actions_BG: what was said and how it was judged, parts and total on the reward's own scale.
+      agents: names, in the order of the task.
+      normalise: {part: value, …, "total": value} -> the same on the 0..100 scale, the total as "return".
+      grades_B: difficulty of each item, if the data states it; results are then split by grade.
+      earlier_TBG: the answers of the turns before the last one, if any; ``actions_BG`` are of the last.
+    """
+
+    actions_BG: tuple[tuple[JointAction, ...], ...]
+    agents: tuple[str, ...]
+    normalise: Callable[[dict[str, float]], dict[str, float]]
+    grades_B: tuple[int, ...] = ()
+    earlier_TBG: tuple[tuple[tuple[JointAction, ...], ...], ...] = ()
+
+    @property
+    def actions(self) -> list[JointAction]:
+        """All final answers in a row, samples of one item together."""
+        return [action for row in self.actions_BG for action in row]
+
+    @property
+    def all_actions(self) -> list[JointAction]:
+        """Those of earlier turns first."""
+        earlier = [action for actions_BG in self.earlier_TBG for row in actions_BG for action in row]
+        return earlier + self.actions
+
+    @property
+    def tested(self) -> bool:
+        """Whether any answer has a verdict that says if it passed."""
+        return any(action.verdict not in UNTESTED for action in self.actions)
+
+    def scores(self) -> dict[str, np.ndarray]:
+        """Mean score of each item over its samples on the 0..100 scale: {part: (B,), …, "return": (B,)}.
+
+        NaN where the reward, or that part of it, applied to no sample of the item. With items of several
+        grades there is a "return_grade<g>" for each, NaN at the items of the others. Of several turns the
+        last one counts; besides there are "return_turn<t>" for each, from 1, and their mean, "return_turns".
+        """
+        scores = self._scores(self.actions_BG)
+        if self.earlier_TBG:
+            turns = [self._scores(actions)["return"] for actions in (*self.earlier_TBG, self.actions_BG)]
+            scores |= {f"return_turn{t}": values for t, values in enumerate(turns, start=1)}
+            scores["return_turns"] = np.mean(turns, axis=0)
+        grades_B = np.array(self.grades_B)
+        grades = sorted(set(self.grades_B)) if len(set(self.grades_B)) > 1 else []
+        by_grade = {f"return_grade{g}": np.where(grades_B == g, scores["return"], np.nan) for g in grades}
+        return scores | by_grade
+
+    def pass_rates(self, k: int) -> np.ndarray:
+        """pass@k of each item in 0..1, shape (B,): an answer passes if its verdict is 'pass'."""
+        passed_B = [sum(action.verdict == PASS for action in row) for row in self.actions_BG]
+        return np.array([pass_at_k(len(self.actions_BG[0]), passed, k) for passed in passed_B])
+
+    def pass_at_k(self, k: int) -> float:
+        """Mean of `pass_rates` over the items; ValueError unless k is within 1..G."""
+        return float(self.pass_rates(k).mean())
+
+    def completion_length(self, agent: str) -> float:
+        """Mean tokens of an agent's completions, end of text included."""
+        return float(np.mean([action.agents[agent].completion_length for action in self.actions]))
+
+    def truncated(self, agent: str) -> float:
+        """Share (0..1) of an agent's completions that were cut off at the length limit."""
+        return float(np.mean([action.agents[agent].finish_reason == "length" for action in self.actions]))
+
+    def verdicts(self) -> dict[str, int]:
+        """How often each verdict was given, the most frequent first."""
+        return dict(collections.Counter(action.verdict for action in self.actions).most_common())
+
+    def summary(self) -> dict[str, float]:
+        """Flat numbers for logs and tables.
+
+        On the 0..100 scale: every part, "return" with the ends "return_low" and "return_high" of its 95 %
+        interval, "pass@1" if the answers were tested. Besides: "verdict/<name>" counts, and per agent
+        "length/<agent>" (mean tokens) and "truncated/<agent>" (share, 0..1).
+        """
+        scores = self.scores()
+        numbers = {name: estimate(values).mean for name, values in scores.items()}
+        _, numbers["return_low"], numbers["return_high"] = estimate(scores["return"])
+        if self.tested:
+            numbers["pass@1"] = 100 * self.pass_at_k(1)
+        for agent in self.agents:
+            numbers[f"length/{agent}"] = self.completion_length(agent)
+            numbers[f"truncated/{agent}"] = self.truncated(agent)
+        return numbers | {f"verdict/{name}": count for name, count in self.verdicts().items()}
+
+    def _scores(self, actions_BG) -> dict[str, np.ndarray]:
+        """Mean score of each item over some samples, (B,) each, the total as "return"."""
+        actions = [action for row in actions_BG for action in row]
+        names = dict.fromkeys(name for action in actions for name in action.parts)
+        means = {name: _item_means(actions_BG, lambda a, name=name: a.parts.get(name)) for name in names}
+        means["total"] = _item_means(actions_BG, lambda action: action.total)
+        per_item = zip(*(values.tolist() for values in means.values()), strict=True)
+        rows = [self.normalise(dict(zip(means, values, strict=True))) for values in per_item]
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def _item_means(actions_BG, value: Callable[[JointAction], float | None]) -> np.ndarray:
+    """Mean over the samples that have a value, (B,); NaN where none has."""
+    rows = [[v for action in row if (v := value(action)) is not None] for row in actions_BG]
+    return np.array([sum(row) / len(row) if row else math.nan for row in rows])
+
+
+def pass_at_k(samples: int, passed: int, k: int) -> float:
+    """Unbiased estimate of the chance that one of k answers passes, from ``passed`` of ``samples`` that did.
+
+    1 - C(n - c, k) / C(n, k), equation 1 of Chen et al. 2021 (arXiv 2107.03374). ValueError unless
+    1 <= k <= samples.
+    """
+    if not 1 <= k <= samples:
+        raise ValueError(f"pass@k needs k within 1..{samples}, the samples per item, got k={k}")
+    return 1 - math.comb(samples - passed, k) / math.comb(samples, k)
+
+
+def estimate(values_B: np.ndarray, resamples: int = 2000, seed: int = 0) -> Estimate:
+    """Mean over items and its 95 % bootstrap interval (percentiles of means of items drawn with replacement).
+
+    Items, not answers, are resampled: answers to one item resemble each other. NaN entries are left out; if
+    nothing is left all three are NaN. A single item gives an interval without width.
+    """
+    values = np.asarray(values_B, np.float64)
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return Estimate(math.nan, math.nan, math.nan)
+    drawn = np.random.default_rng(seed).integers(len(values), size=(resamples, len(values)))
+    low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
+    return Estimate(float(values.mean()), float(low), float(high))
+
+
+def spread(total: int, number: int) -> list[int]:
+    """``number`` of the indices below ``total``, evenly spread; all of them for 0 or more than there are.
+
+    Data may be in the order of difficulty: the first few would not stand for the rest.
+    """
+    number = min(number or total, total)
+    return [i * total // number for i in range(number)]

@@ -1,0 +1,92 @@
+"""Requests to completions: the answers of one stack's agents, drawn as one batch."""
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxmarl_llm import sampling
+from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.forest import SpeakRequest, Turn
+from jaxmarl_llm.prompts import pad_team, padded_size
+from jaxmarl_llm.team import Member
+
+
+class Numbered(NamedTuple):
+    """A request with its number, the id of its first turn, and its prompt as token ids."""
+
+    number: int
+    first_id: int
+    request: SpeakRequest
+    prompt: list[int]
+
+
+def encode_prompt(tokenizer, request: SpeakRequest, limit: int, on_long: str = "error") -> list[int]:
+    """Token ids of a request's chat.
+
+    A prompt of more than ``limit`` tokens is a ValueError, or with ``on_long="truncate"`` loses tokens on the
+    left, with a warning in the log.
+    """
+    ids = tokenizer.encode_chat(request.messages)
+    if len(ids) <= limit:
+        return ids
+    what = f"the prompt of agent {request.agent!r} for item {request.item} has {len(ids)} tokens"
+    if on_long == "truncate":
+        logging.warning("%s: cut on the left to %d", what, limit)
+        return ids[-limit:]
+    raise ValueError(
+        f"{what}, the limit is {limit}; "
+        "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
+    )
+
+
+def speak(
+    member: Member,
+    trainable,
+    asked: Sequence[Numbered],
+    key: jax.Array,
+    params: SamplingParams,
+    sizes: tuple[int, int],
+) -> list[Turn]:
+    """Answer one stack's requests as one batch, filled up to a `padded_size` between ``sizes``."""
+    by_agent = {agent: [n for n in asked if n.request.agent == agent] for agent in member.stack.agents}
+    counts = {len(rows) for rows in by_agent.values()}
+    samples = {n.request.samples for n in asked}
+    if len(counts) != 1 or len(samples) != 1:
+        raise ValueError(
+            f"agents {member.stack.agents} must be asked equally often, with the same number of samples"
+        )
+    samples = samples.pop()
+    size = padded_size(counts.pop(), *sizes)
+    prompts = [[n.prompt for n in rows] + [rows[0].prompt] * (size - len(rows)) for rows in by_agent.values()]
+    prompts_NBP, lengths_NB, shared = pad_team(prompts)
+    inputs = (member.stack, member.base, trainable, prompts_NBP, lengths_NB, key)
+    drawn = jax.device_get(sampling.generate(*inputs, samples=samples, params=params, shared=shared))
+    turns = []
+    for n, rows in enumerate(by_agent.values()):
+        texts = member.tokenizer.decode_completions(drawn.tokens_NRL[n], drawn.lengths_NR[n])
+        for b, row in enumerate(rows):
+            turns += [_turn(row, g, drawn, n, b * samples + g, texts) for g in range(samples)]
+    return turns
+
+
+def _turn(asked: Numbered, g: int, drawn: sampling.Samples, n: int, row: int, texts: Sequence[str]) -> Turn:
+    """Sample g of a request, which is in row ``row`` of agent n."""
+    length = int(drawn.lengths_NR[n, row])
+    request = asked.request
+    return Turn(
+        id=asked.first_id + g,
+        request=asked.number,
+        agent=request.agent,
+        item=request.item,
+        turn=request.turn,
+        sample=g,
+        prompt=np.array(asked.prompt, np.int32),
+        completion=drawn.tokens_NRL[n, row, :length],
+        logprobs=drawn.logprobs_NRL[n, row, :length],
+        text=texts[row],
+        finished=bool(drawn.finished_NR[n, row]),
+        parent=request.parent,
+    )

@@ -1,0 +1,122 @@
+"""MAGRPO in two turns: returns of trees and chains, weights, and batches, by hand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.systems.magrpo import CreditConfig
+from tests import tiny
+
+
+class Tree:
+    """Two agents, a and b, two samples each: nodes are added one by one, with the rewards they earned."""
+
+    def __init__(self, mode):
+        self.mode, self.turns, self.joints, self.requests, self.nodes = mode, [], [], 0, 0
+
+    def node(self, rewards, follows=None):
+        index = 0 if follows is None else 1
+        first = {}
+        for agent in tiny.AGENTS:
+            first[agent] = len(self.turns)
+            for g in range(2):
+                said = np.arange(1 + g + index)
+                place = (len(self.turns), self.requests, agent, 0, index, g)
+                self.turns.append(Turn(*place, np.arange(3 + index), said, -said, "", True))
+            self.requests += 1
+        for combination, reward in zip(joint_samples(self.mode, 2, 2), rewards, strict=True):
+            ids = tuple(first[agent] + g for agent, g in zip(tiny.AGENTS, combination, strict=True))
+            self.joints.append(Joint(0, ids, SimpleNamespace(total=reward), self.nodes, index, follows))
+        self.nodes += 1
+        return self
+
+    def forest(self):
+        return Forest(("item",), tuple(self.turns), tuple(self.joints))
+
+
+def aligned(*later):
+    tree = Tree("aligned").node([1.0, 2.0])
+    for rewards, follows in later:
+        tree.node(rewards, follows)
+    return tree.forest()
+
+
+TREE = aligned(([3.0, 5.0], 0), ([0.0, 4.0], 1))
+
+
+def test_returns_of_an_aligned_tree_by_hand():
+    # joint 0: 1 + mean(3, 5) = 5; joint 1: 2 + mean(0, 4) = 4; both agents alike
+    assert magrpo.joint_returns(TREE).tolist() == [5, 4, 3, 5, 0, 4]
+    assert magrpo.returns(TREE).tolist() == [5, 4, 5, 4, 3, 5, 3, 5, 0, 4, 0, 4]
+    advantages = magrpo.advantages(TREE, CreditConfig())
+    assert advantages.tolist() == [0.5, -0.5] * 2 + [-1, 1] * 2 + [-2, 2] * 2
+
+
+def test_the_discount_is_honoured():
+    # joint 0: 1 + 0.5 * 4 = 3; joint 1: 2 + 0.5 * 2 = 3: no difference left
+    config = CreditConfig(discount=0.5)
+    assert magrpo.joint_returns(TREE, config)[:2].tolist() == [3, 3]
+    assert magrpo.advantages(TREE, config)[:4].tolist() == [0, 0, 0, 0]
+    assert magrpo.joint_returns(TREE, CreditConfig(discount=0.0)).tolist() == [1, 2, 3, 5, 0, 4]
+
+
+def test_returns_of_a_cross_tree_by_hand():
+    # Joint answers (a, b) = 00, 01, 10, 11 earn 0, 1, 2, 3; after joint k come k, k, k, k + 4: mean k + 1.
+    tree = Tree("cross").node([0.0, 1.0, 2.0, 3.0])
+    for k in range(4):
+        tree.node([k, k, k, k + 4.0], follows=k)
+    forest = tree.forest()
+    # 0 + 1, 1 + 2, 2 + 3, 3 + 4
+    assert magrpo.joint_returns(forest)[:4].tolist() == [1, 3, 5, 7]
+    # a0 = (1 + 3) / 2, a1 = (5 + 7) / 2, b0 = (1 + 5) / 2, b1 = (3 + 7) / 2
+    # later a0 = b0 = k, a1 = b1 = k + 2
+    expected = [2, 6, 3, 5] + [value for k in range(4) for value in (k, k + 2, k, k + 2)]
+    assert magrpo.returns(forest).tolist() == expected
+    assert magrpo.returns(forest, CreditConfig(reduce="sum")).tolist() == [2 * value for value in expected]
+    assert magrpo.advantages(forest, CreditConfig())[:4].tolist() == [-2, 2, -1, 1]
+
+
+def test_in_a_chain_what_follows_is_shared():
+    # Only joint 1 was handed on, and earned mean(0, 4) = 2 later. Both get that: 1 and 2 decide.
+    chain = aligned(([0.0, 4.0], 1))
+    assert magrpo.joint_returns(chain, CreditConfig(chain=True)).tolist() == [3, 4, 0, 4]
+    assert magrpo.advantages(chain, CreditConfig(chain=True))[:2].tolist() == [-0.5, 0.5]
+    # As a tree, joint 0 would be blamed for having no successor.
+    assert magrpo.joint_returns(chain).tolist() == [1, 4, 0, 4]
+
+
+def test_rewards_that_do_not_apply_count_nowhere():
+    # joint 0: 1 + 5, the other successor has no reward; joint 1's own reward is missing, so it has no return
+    tree = Tree("aligned").node([1.0, None]).node([None, 5.0], 0).node([0.0, 4.0], 1).forest()
+    np.testing.assert_array_equal(magrpo.joint_returns(tree), [6, np.nan, np.nan, 5, 0, 4])
+
+
+def test_turn_weights_scale_the_advantages():
+    weighted = magrpo.advantages(TREE, CreditConfig(turn_weights=(1.2, 0.8)))
+    np.testing.assert_allclose(weighted, [0.6, -0.6] * 2 + [-0.8, 0.8] * 2 + [-1.6, 1.6] * 2, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"turn_weights=\(1.0,\); there are 2 turns"):
+        magrpo.advantages(TREE, CreditConfig(turn_weights=(1.0,)))
+
+
+def test_a_batch_per_turn():
+    first, second = magrpo.collate(TREE, np.arange(12.0), tiny.stack(), max_new_tokens=8)
+    assert first.tokens_NRL.shape[:2] == (2, 2) and second.tokens_NRL.shape[:2] == (2, 4)
+    assert first.advantages_NR.tolist() == [[0, 1], [2, 3]]
+    assert second.advantages_NR.tolist() == [[4, 5, 8, 9], [6, 7, 10, 11]]  # node after node
+    assert second.lengths_NR.tolist() == [[2, 3, 2, 3]] * 2
+    assert second.prompt_lengths_NB.tolist() == [[4, 4]] * 2
+
+
+def test_batches_have_the_size_of_the_full_tree_where_nodes_ended_early():
+    # Two items: 2 and 4 sizes are possible for the second turn; three of the four answers went on.
+    tree = Tree("aligned").node([1.0, 2.0]).node([1.0, 2.0])
+    for follows in (0, 1, 2):
+        tree.node([1.0, 2.0], follows)
+    forest = Forest(("x", "y"), tuple(tree.turns), tuple(tree.joints))
+    _, second = magrpo.collate(forest, np.ones(20), tiny.stack(), max_new_tokens=8)
+    assert second.prompts_NBP.shape[1] == 4
+    assert second.lengths_NR.tolist() == [[2, 3] * 3 + [0, 0]] * 2
+    assert second.advantages_NR[:, 6:].tolist() == [[0, 0]] * 2
