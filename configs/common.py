@@ -45,7 +45,7 @@ def base_config() -> ConfigDict:
     c.seed = 0  # of every random stream: adapters, rollouts, evaluation, order of the problems
     c.model = "smollm2-135m-instruct"  # bundled name, local folder, .gguf file or hub id
     c.team = ConfigDict()
-    c.team.agents = ("aux", "main")  # names, in the order the task gives them their roles
+    c.team.agents = ("aux", "main")  # names, in the order the task gives them their roles; one: it works alone
     c.team.models = ()  # one model per agent for a heterogeneous team; empty: config.model for all
     c.team.mode = "adapters"  # adapters (one shared base) | full (a copy per agent) | frozen
     c.team.rank = 16  # of the adapters; ignored in the other modes, as alpha and targets are
@@ -60,6 +60,7 @@ def base_config() -> ConfigDict:
     c.task.eval_source = ""  # empty: the same as source
     c.task.eval_split = "held_out"  # train | held_out | all
     c.task.cooperation = "paper"  # main's cooperation by its text (paper) or by what it did (observed)
+    c.task.centralised = False  # one agent, named in team.agents, writes all roles
     c.task.feedback = "level_feedback"  # between turns: plain | passed | level_passed | level_feedback
     c.task.revealed_tests = 1  # first tests that feedback may tell of; 0: all; -n: the last n
     c.task.held_back = 0.0  # share of the tests that earn nothing, to see who learned the others by heart
@@ -91,6 +92,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.group = 4  # G: samples per agent and problem
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
+    c.train.protocol = "simultaneous"  # simultaneous | pipeline | discussion; the last two: aligned, one turn
     c.train.turns = 1  # answers in a row: from the second on, agents revise theirs after task.feedback
     c.train.hand_on = "all"  # answers of a node that get a next turn: all (a tree) | best | random (chains)
     c.train.stop_above = 0.0  # no next turn where a node's mean reward, on its own scale, is greater; 0: off
@@ -133,6 +135,7 @@ CHOICES = {
     "sampling.long_prompts": ("error", "truncate"),
     "train.joint_mode": ("aligned", "cross"),
     "train.reduce": ("mean", "sum"),
+    "train.protocol": ("simultaneous", "pipeline", "discussion"),
     "train.hand_on": ("all", "best", "random"),
     "train.baseline": ("mean", "leave_one_out", "max", "none"),
     "train.ratio_level": ("token", "sequence"),
@@ -250,6 +253,13 @@ def _contradictions(config: ConfigDict) -> list[str]:
             f"train.prompts_per_microbatch={c.prompts_per_microbatch}: must divide the "
             f"{c.prompts // c.minibatches} problems of a minibatch"
         )
+    if c.protocol != "simultaneous" and (c.turns > 1 or c.joint_mode != "aligned"):
+        bad.append(
+            f"train.protocol={c.protocol!r}: needs train.turns=1 and train.joint_mode='aligned', "
+            f"they are {c.turns} and {c.joint_mode!r}"
+        )
+    if config.task.centralised and len(agents) != 1:
+        bad.append(f"team.agents={agents!r}: task.centralised allows one, who writes all roles")
     if c.turn_weights and len(c.turn_weights) != c.turns:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if c.normalise and c.baseline == "none":

@@ -12,6 +12,7 @@ import jax
 
 from experiments import closing, setup
 from jaxmarl_llm import (
+    batches,
     checkpoint,
     evaluation,
     files,
@@ -27,7 +28,6 @@ from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.executor import levels
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.scoring import TaskScorer
-from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.transcripts import TranscriptWriter
 
 
@@ -155,9 +155,9 @@ class Run:
         for i in self.states:
             member = self.team.members[i]
             limit, pad_id = self.config.sampling.max_new_tokens, member.tokenizer.pad_id
-            batches = magrpo.collate(forest, advantages_R, member.stack, limit, pad_id)
+            said = batches.collate(forest, advantages_R, member.stack, limit, pad_id)
             parts = self.config.train.minibatches
-            pieces = [policy_gradient.split_minibatches(batch, parts) for batch in batches]
+            pieces = [policy_gradient.split_minibatches(batch, parts) for batch in said]
             rows = []
             for part in zip(*pieces, strict=True):
                 self.states[i], new = update.train_step(

@@ -18,12 +18,15 @@ from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.executor import Executor, Limits, available_level, levels
 from jaxmarl_llm.policy import Policy, PolicyConfig
+from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol
 from jaxmarl_llm.systems import magrpo
-from jaxmarl_llm.tasks import code_data
+from jaxmarl_llm.tasks import code_data, code_reward
+from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
 
 RANDOM_MODEL = "random-tiny"
+PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion}
 STREAMS = ("adapters", "rollout", "eval", "random_model")
 
 
@@ -78,7 +81,9 @@ def build_task(config, executor, split: str):
     items = code_data.load_items(source, c.train_split if split == "train" else c.eval_split)
     rules = {"cooperation": c.cooperation, "compat": config.train.comlrl_compat}
     rules |= {"feedback": c.feedback, "revealed_tests": c.revealed_tests, "held_back": c.held_back}
-    task = CodingTask(items, executor, tuple(config.team.agents), **rules)
+    roles = code_reward.TEAM if c.centralised else tuple(config.team.agents)
+    task = CodingTask(items, executor, roles, **rules)
+    task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
     return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
 
 
@@ -169,9 +174,11 @@ def credit_config(config) -> magrpo.CreditConfig:
     return magrpo.CreditConfig(c.baseline, c.normalise, c.discount, c.reduce, weights, chain)
 
 
-def build_protocol(config, task, samples: int | None = None) -> magrpo.Protocol:
+def build_protocol(config, task, samples: int | None = None) -> Protocol:
     """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn."""
     c = config.train
+    if c.protocol != "simultaneous":
+        return PROTOCOLS[c.protocol](task.prompts, samples or c.group)
     feedback = task.feedback if c.turns > 1 else None
     if samples is not None:
         return magrpo.Protocol(task.prompts, samples, c.turns, feedback, later_samples=1)

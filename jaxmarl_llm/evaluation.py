@@ -68,8 +68,8 @@ def evaluate(
         batch_key = jax.random.fold_in(key, i)
         forest = rollout.run(talk, team, trainables, scorer, ids, batch_key, params=params, **limits)
         actions = records.joint_actions(step, forest, task, tokenizers)
-        for t in range(1 + max(joint.turn for joint in forest.joints)):
-            of_turn = [a for a, joint in zip(actions, forest.joints, strict=True) if joint.turn == t]
+        for t, index in enumerate(sorted({joint.turn for joint in forest.joints})):
+            of_turn = [a for a, joint in zip(actions, forest.joints, strict=True) if joint.turn == index]
             turns_TB += [[]] * (t == len(turns_TB))
             turns_TB[t] = turns_TB[t] + [tuple(of_turn[b * samples : (b + 1) * samples]) for b in range(real)]
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)

@@ -38,7 +38,7 @@ class SpeakRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """One completion. ``request`` numbers the request it answers: turns that share it form a group.
+    """One completion. ``request`` numbers the request it answers; ``parent`` and ``follows`` are its own.
 
     prompt (P',) and completion (L',) are unpadded token ids, logprobs (L',) the behaviour log-probabilities
     in nats; ``finished`` is False where the completion was cut off at the length limit.
@@ -56,6 +56,7 @@ class Turn:
     text: str
     finished: bool
     parent: int | None = None
+    follows: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,19 +68,22 @@ class Node:
       turns: per agent the ids of its G samples.
       turn: turn index, from 0.
       follows: index of the joint answer before it, or None.
+      heard: ids of the turns, G each, that led to sample g without being part of the answer.
     """
 
     item: int
     turns: dict[str, tuple[int, ...]]
     turn: int = 0
     follows: int | None = None
+    heard: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Joint:
     """One joint answer: turn ids in agent order, and its judgement (reward parts, total, verdict).
 
-    ``node`` numbers the node it is an answer of, ``follows`` is the index of the joint answer before it.
+    ``node`` numbers the node it is an answer of, ``follows`` is the index of the joint answer before it;
+    ``heard`` are the turns that led to it without being part of it.
     """
 
     item: int
@@ -88,6 +92,7 @@ class Joint:
     node: int = 0
     turn: int = 0
     follows: int | None = None
+    heard: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +115,8 @@ class Forest:
         return own_J, np.array(before, np.int32)
 
     def memberships(self) -> tuple[np.ndarray, np.ndarray]:
-        """Every (joint, turn) pair as two int32 arrays: index of the joint, id of a turn it contains."""
-        pairs = [(j, turn) for j, joint in enumerate(self.joints) for turn in joint.turns]
+        """Every (joint, turn) pair as two int32 arrays: index of the joint, id of a turn it comes from."""
+        pairs = [(j, turn) for j, joint in enumerate(self.joints) for turn in (*joint.turns, *joint.heard)]
         return np.array([j for j, _ in pairs], np.int32), np.array([t for _, t in pairs], np.int32)
 
 

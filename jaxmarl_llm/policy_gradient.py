@@ -27,6 +27,7 @@ class Batch:
       logprobs_NRL: behaviour log-probabilities of the sampler.
       advantages_NR: one per completion.
       shared: what all prompts of an agent begin with, if anything.
+      agents: names of the N agents, if they are not all of their stack.
     """
 
     prompts_NBP: jax.Array
@@ -36,6 +37,7 @@ class Batch:
     logprobs_NRL: jax.Array
     advantages_NR: jax.Array
     shared: Shared | None = None
+    agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
 
 
 @dataclasses.dataclass(frozen=True)

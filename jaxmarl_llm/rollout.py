@@ -122,6 +122,7 @@ def _judge(
             node=first_node + p,
             turn=node.turn,
             follows=node.follows,
+            heard=tuple(ids[combination[0]] for ids in node.heard),
         )
         for p, node in enumerate(nodes)
         for combination in scorer.combinations(samples)

@@ -50,19 +50,22 @@ def speak(
     params: SamplingParams,
     sizes: tuple[int, int],
 ) -> list[Turn]:
-    """Answer one stack's requests as one batch, filled up to a `padded_size` between ``sizes``."""
-    by_agent = {agent: [n for n in asked if n.request.agent == agent] for agent in member.stack.agents}
+    """Answer one stack's requests as one batch, filled up to a `padded_size` between ``sizes``.
+
+    Some of its agents may not be asked; those that are must be asked equally often.
+    """
+    agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in asked))
+    by_agent = {agent: [n for n in asked if n.request.agent == agent] for agent in agents}
     counts = {len(rows) for rows in by_agent.values()}
     samples = {n.request.samples for n in asked}
     if len(counts) != 1 or len(samples) != 1:
-        raise ValueError(
-            f"agents {member.stack.agents} must be asked equally often, with the same number of samples"
-        )
+        raise ValueError(f"agents {agents} must be asked equally often, with the same number of samples")
     samples = samples.pop()
     size = padded_size(counts.pop(), *sizes)
     prompts = [[n.prompt for n in rows] + [rows[0].prompt] * (size - len(rows)) for rows in by_agent.values()]
     prompts_NBP, lengths_NB, shared = pad_team(prompts)
-    inputs = (member.stack, member.base, trainable, prompts_NBP, lengths_NB, key)
+    stack, trainable = member.stack.only(agents, trainable)
+    inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)
     drawn = jax.device_get(sampling.generate(*inputs, samples=samples, params=params, shared=shared))
     turns = []
     for n, rows in enumerate(by_agent.values()):
@@ -89,4 +92,5 @@ def _turn(asked: Numbered, g: int, drawn: sampling.Samples, n: int, row: int, te
         text=texts[row],
         finished=bool(drawn.finished_NR[n, row]),
         parent=request.parent,
+        follows=request.follows,
     )

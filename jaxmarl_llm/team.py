@@ -47,6 +47,13 @@ class Stack:
             return trainable, 0
         return base, None
 
+    def only(self, agents: tuple[str, ...], trainable: Any) -> tuple["Stack", Any]:
+        """The stack of some of its agents, in the order of the stack, and their part of the parameters."""
+        if agents == self.agents:
+            return self, trainable
+        index = jnp.array([self.agents.index(agent) for agent in agents])
+        return dataclasses.replace(self, agents=agents), jax.tree.map(lambda x: x[index], trainable)
+
     def bind_reference(self, base: Any) -> tuple[dict, None]:
         """Variables of the reference policy: the base with adapters off, shared by all agents."""
         return base, None

@@ -1,6 +1,7 @@
 """One optimizer step for every agent of a stack."""
 
 import functools
+import operator
 from typing import Any
 
 import jax
@@ -60,13 +61,13 @@ def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, ba
       stack, config, optimizer: static.
       base: frozen variables of the stack.
       state: donated.
-      batches: see `Batch`; one per turn of the conversation.
+      batches: see `Batch`; one per turn of the conversation, or several of different agents.
 
     Returns:
       The new state and a dict of metrics, each of shape (N,).
     """
-    grads, losses_N, kls_N, seen = _sum_over(
-        [gradients(stack, config, base, state.trainable, batch) for batch in batches]
+    grads, losses_N, kl, seen = _sum_over(
+        [_gradients(stack, config, base, state.trainable, batch) for batch in batches]
     )
     updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
     trainable = optax.apply_updates(state.trainable, updates)
@@ -77,13 +78,27 @@ def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, ba
     new = jax.tree.map(lambda after, before: jnp.where(well, after, before), new, state)
     metrics["update_norm"] = jax.vmap(optax.tree.norm)(updates)
     if config.kl_coef:
-        metrics["kl"] = kls_N / len(batches)
+        metrics["kl"] = kl.mean()
     return new, metrics
 
 
+def _gradients(stack, config: LossConfig, base, trainable, batch: Batch):
+    """`gradients` for all agents of the stack, 0 for those that are not in the batch."""
+    if batch.agents is None:
+        return gradients(stack, config, base, trainable, batch)
+    index = jnp.array([stack.agents.index(agent) for agent in batch.agents])
+    part, theirs = stack.only(batch.agents, trainable)
+    found = gradients(part, config, base, theirs, batch)
+
+    def among_all(x):
+        return jnp.zeros((len(stack.agents), *x.shape[1:]), x.dtype).at[index].set(x)
+
+    return jax.tree.map(among_all, found)
+
+
 def _sum_over(found):
-    """Sums over several results of `gradients`: gradients, losses (N,), KLs (N,); diagnostics are merged."""
+    """Sums over several results of `gradients`: gradients, mean losses (N,); the rest is merged."""
     grads = jax.tree.map(lambda *parts: functools.reduce(jnp.add, parts), *[grads for grads, _ in found])
     pgs, kls, seen = zip(*[aux for _, aux in found], strict=True)
     merged = functools.reduce(lambda a, b: a.merge(b), seen)
-    return grads, sum(pg.mean() for pg in pgs), sum(kl.mean() for kl in kls), merged
+    return grads, sum(pg.mean() for pg in pgs), functools.reduce(operator.add, kls), merged

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxmarl_llm import credit
+from jaxmarl_llm import batches, credit
 from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples
 from jaxmarl_llm.prompts import bucket
 from jaxmarl_llm.systems import magrpo
@@ -96,7 +96,7 @@ def test_rewards_that_do_not_apply_are_left_out():
 
 def test_collate_keeps_every_turn():
     advantages_R = np.arange(8) - 3.5
-    (batch,) = magrpo.collate(CROSS, advantages_R, tiny.stack(), max_new_tokens=5)
+    (batch,) = batches.collate(CROSS, advantages_R, tiny.stack(), max_new_tokens=5)
     assert batch.tokens_NRL.shape == (2, 4, 5) and batch.prompts_NBP.shape[:2] == (2, 2)
     assert batch.prompts_NBP.shape[2] == bucket(3)
     seen = set()
@@ -118,13 +118,13 @@ def test_collate_keeps_every_turn():
 
 def test_collate_is_as_wide_as_the_longest_completion_needs():
     step = magrpo.LENGTH_STEP
-    widths = {limit: magrpo.collate(CROSS, np.zeros(8), tiny.stack(), limit)[0].tokens_NRL.shape[2]
+    widths = {limit: batches.collate(CROSS, np.zeros(8), tiny.stack(), limit)[0].tokens_NRL.shape[2]
               for limit in (step - 1, step, 4 * step)}  # fmt: skip
     assert widths == {step - 1: step - 1, step: step, 4 * step: step}  # the longest has 3 tokens
 
 
 def test_collate_takes_the_stacks_own_agents_and_pads_with_what_it_is_told():
-    (batch,) = magrpo.collate(CROSS, np.zeros(8), tiny.stack(("b",)), max_new_tokens=4, pad_id=9)
+    (batch,) = batches.collate(CROSS, np.zeros(8), tiny.stack(("b",)), max_new_tokens=4, pad_id=9)
     assert batch.tokens_NRL.shape == (1, 4, 4)
     # b's turns are 2, 3, 6, 7, of (1 + i % 3) tokens from 10 (i + 1)
     assert batch.tokens_NRL[0].tolist() == [[30, 31, 32, 9], [40, 9, 9, 9], [70, 9, 9, 9], [80, 81, 9, 9]]

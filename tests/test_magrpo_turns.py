@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from jaxmarl_llm import batches
 from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
@@ -102,7 +103,7 @@ def test_turn_weights_scale_the_advantages():
 
 
 def test_a_batch_per_turn():
-    first, second = magrpo.collate(TREE, np.arange(12.0), tiny.stack(), max_new_tokens=8)
+    first, second = batches.collate(TREE, np.arange(12.0), tiny.stack(), max_new_tokens=8)
     assert first.tokens_NRL.shape[:2] == (2, 2) and second.tokens_NRL.shape[:2] == (2, 4)
     assert first.advantages_NR.tolist() == [[0, 1], [2, 3]]
     assert second.advantages_NR.tolist() == [[4, 5, 8, 9], [6, 7, 10, 11]]  # node after node
@@ -116,7 +117,7 @@ def test_batches_have_the_size_of_the_full_tree_where_nodes_ended_early():
     for follows in (0, 1, 2):
         tree.node([1.0, 2.0], follows)
     forest = Forest(("x", "y"), tuple(tree.turns), tuple(tree.joints))
-    _, second = magrpo.collate(forest, np.ones(20), tiny.stack(), max_new_tokens=8)
+    _, second = batches.collate(forest, np.ones(20), tiny.stack(), max_new_tokens=8)
     assert second.prompts_NBP.shape[1] == 4
     assert second.lengths_NR.tolist() == [[2, 3] * 3 + [0, 0]] * 2
     assert second.advantages_NR[:, 6:].tolist() == [[0, 0]] * 2

@@ -1,6 +1,8 @@
 """Who speaks when, and sees what: one file per protocol."""
 
+from jaxmarl_llm.protocols.discussion import Discussion
+from jaxmarl_llm.protocols.pipeline import Pipeline
 from jaxmarl_llm.protocols.simultaneous import Simultaneous
 from jaxmarl_llm.protocols.types import Answer, Episode, Protocol
 
-__all__ = ["Answer", "Episode", "Protocol", "Simultaneous"]
+__all__ = ["Answer", "Discussion", "Episode", "Pipeline", "Protocol", "Simultaneous"]

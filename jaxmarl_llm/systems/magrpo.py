@@ -15,19 +15,13 @@ follow it, and the losses of the turns are added: L = sum_t w_t L_t, each a mean
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.policy_gradient import Batch
-from jaxmarl_llm.prompts import pad_team, padded_size
 from jaxmarl_llm.protocols import Simultaneous
-from jaxmarl_llm.team import Stack
 
 Protocol = Simultaneous
-LENGTH_STEP = 16  # tokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +71,10 @@ def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray
 
 
 def groups(forest: Forest) -> np.ndarray:
-    """Group key of every turn, int32 (turns,): turns that answer the same request compete."""
-    return np.array([turn.request for turn in forest.turns], np.int32)
+    """Group key of every turn, int32 (turns,): an agent's turns at the same place of the tree compete."""
+    places = [(turn.agent, turn.item, turn.turn, turn.follows) for turn in forest.turns]
+    number = {place: key for key, place in enumerate(dict.fromkeys(places))}
+    return np.array([number[place] for place in places], np.int32)
 
 
 def advantages(forest: Forest, config: CreditConfig) -> np.ndarray:
@@ -100,59 +96,3 @@ def advantages(forest: Forest, config: CreditConfig) -> np.ndarray:
     if turn_R.max() >= len(config.turn_weights):
         raise ValueError(f"turn_weights={config.turn_weights}; there are {turn_R.max() + 1} turns")
     return np.asarray(advantages_R) * np.array(config.turn_weights, np.float32)[turn_R]
-
-
-def collate(
-    forest: Forest, advantages_R: np.ndarray, stack: Stack, max_new_tokens: int, pad_id: int = 0
-) -> tuple[Batch, ...]:
-    """One batch per turn index for one stack's agents; see `collate_turn`."""
-    last = max(turn.turn for turn in forest.turns)
-    most = [len(forest.items)]  # prompts of a turn, at most
-    for t in range(last):
-        most.append(max(most[0], sum(joint.turn == t for joint in forest.joints)))
-    return tuple(
-        collate_turn(forest, advantages_R, stack, max_new_tokens, pad_id, t, (most[0], most[t]))
-        for t in range(last + 1)
-    )
-
-
-def collate_turn(
-    forest: Forest,
-    advantages_R: np.ndarray,
-    stack: Stack,
-    max_new_tokens: int,
-    pad_id: int,
-    index: int,
-    sizes: tuple[int, int],
-) -> Batch:
-    """The turns of one turn index as arrays; row b * G + g of agent n is sample g of its b-th request.
-
-    Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. The completions are
-    as wide as the longest needs, in steps of `LENGTH_STEP` (a width is a compilation) up to the limit.
-    Prompts are filled up to a `padded_size` between ``sizes``, with groups of length 0 that count nowhere.
-    """
-    per_agent = [[t for t in forest.turns if t.agent == a and t.turn == index] for a in stack.agents]
-    prompts = [[t.prompt for t in turns if t.sample == 0] for turns in per_agent]
-    samples = len(per_agent[0]) // len(prompts[0])
-    size = padded_size(len(prompts[0]), *sizes)
-    prompts_NBP, lengths_NB, shared = pad_team([said + said[:1] * (size - len(said)) for said in prompts])
-    longest = max(len(turn.completion) for turns in per_agent for turn in turns)
-    length = min(max_new_tokens, -(-longest // LENGTH_STEP) * LENGTH_STEP)
-    shape = (len(stack.agents), size * samples, length)
-    tokens_NRL, logprobs_NRL = np.full(shape, pad_id, np.int32), np.zeros(shape, np.float32)
-    lengths_NR, advantages_NR = np.zeros(shape[:2], np.int32), np.zeros(shape[:2], np.float32)
-    for n, turns in enumerate(per_agent):
-        for r, turn in enumerate(turns):
-            end = len(turn.completion)
-            tokens_NRL[n, r, :end], logprobs_NRL[n, r, :end] = turn.completion, turn.logprobs
-            lengths_NR[n, r], advantages_NR[n, r] = end, advantages_R[turn.id]
-    arrays = (
-        prompts_NBP,
-        lengths_NB,
-        tokens_NRL,
-        lengths_NR,
-        logprobs_NRL,
-        advantages_NR,
-        shared,
-    )
-    return Batch(*jax.tree.map(jnp.asarray, arrays))

@@ -1,0 +1,74 @@
+"""One model that writes all roles of a task, each under its tag: the centralised baseline (N = 1).
+
+The reply of every role stands under a line with the role's name in brackets. A role whose tag is missing has
+said nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+
+
+class CentralisedTask:
+    """A task whose agents are all played by one.
+
+    Args:
+      task: with several agents; its items, judge and scale stay what they are.
+      agent: name of the one that plays them.
+    """
+
+    def __init__(self, task, agent: str = "team"):
+        if len(task.agents) < 2:
+            raise ValueError(f"agents of the task are {task.agents!r}; a centralised task needs two or more")
+        self.items, self.normalise, self.reward_range = task.items, task.normalise, task.reward_range
+        self.part_names, self.agents, self.roles = task.part_names, (agent,), tuple(task.agents)
+        self._task = task
+
+    def prompts(self, item) -> dict[str, list[dict[str, str]]]:
+        """Chat messages: those of all roles side by side."""
+        return {self.agents[0]: merge(self._task.prompts(item))}
+
+    def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
+        """Judgements of the roles' joint answers, in order; see the task's own."""
+        check_batch(items, completions, self.agents)
+        said = [split(text, self.roles) for text in completions[self.agents[0]]]
+        return self._task.judge(items, {role: [texts[role] for texts in said] for role in self.roles})
+
+    def feedback(self, answers: Sequence) -> list[dict[str, str]]:
+        """What every role is told, under its tag."""
+        roles = self.roles
+        apart = [
+            dataclasses.replace(a, completions=split(a.completions[self.agents[0]], roles)) for a in answers
+        ]
+        return [{self.agents[0]: tagged(told)} for told in self._task.feedback(apart)]
+
+
+def merge(prompts: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str]]:
+    """One chat from those of all roles: the first system message, then turn by turn every role's under its tag.
+
+    ValueError if the chats do not alternate alike.
+    """
+    kinds = {tuple(message["role"] for message in messages) for messages in prompts.values()}
+    if len(kinds) != 1:
+        raise ValueError(f"the prompts of {', '.join(prompts)} differ in their order of roles: {sorted(kinds)}")
+    merged = []
+    for said in zip(*prompts.values(), strict=True):
+        kind, texts = said[0]["role"], dict(zip(prompts, (message["content"] for message in said), strict=True))
+        merged.append({"role": kind, "content": texts[next(iter(texts))] if kind == "system" else tagged(texts)})
+    return merged
+
+
+def tagged(texts: Mapping[str, str]) -> str:
+    """Every role's text under its tag. No blank lines between them: a blank line may end a completion."""
+    return "\n".join(f"[{role}]\n{text.strip()}" for role, text in texts.items())
+
+
+def split(text: str, roles: Sequence[str]) -> dict[str, str]:
+    """What stands under each role's tag, the last one if it occurs twice; '' where there is none."""
+    pieces = re.split(rf"^\[({'|'.join(map(re.escape, roles))})\][ \t]*$", text, flags=re.MULTILINE)
+    found = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    return {role: found.get(role, "").strip("\n") for role in roles}
