@@ -45,7 +45,7 @@ def base_config() -> ConfigDict:
     c.seed = 0  # of every random stream: adapters, rollouts, evaluation, order of the problems
     c.model = "smollm2-135m-instruct"  # bundled name, local folder, .gguf file or hub id
     c.team = ConfigDict()
-    c.team.agents = ("aux", "main")  # names, in the order the task gives them their roles; one: it works alone
+    c.team.agents = ("aux", "main")  # names, in the order of the task's roles; one works alone
     c.team.models = ()  # one model per agent for a heterogeneous team; empty: config.model for all
     c.team.mode = "adapters"  # adapters (one shared base) | full (a copy per agent) | frozen
     c.team.rank = 16  # of the adapters; ignored in the other modes, as alpha and targets are

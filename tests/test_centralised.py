@@ -80,7 +80,7 @@ def test_feedback_comes_under_the_tags():
 
 def test_chats_that_cannot_be_merged():
     user, system = {"role": "user", "content": "?"}, {"role": "system", "content": "!"}
-    with pytest.raises(ValueError, match="prompts of a, b differ in their order of roles"):
+    with pytest.raises(ValueError, match="prompts of a, b differ in their order"):
         merge({"a": [user], "b": [system, user]})
     with pytest.raises(ValueError, match="a centralised task needs two or more"):
         CentralisedTask(SimpleNamespace(agents=("main",)))

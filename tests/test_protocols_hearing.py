@@ -1,4 +1,4 @@
-"""Pipeline and discussion with a tiny random team: who has heard whom, what is judged, and what is learned."""
+"""Pipeline and discussion with a tiny random team: who has heard whom, what is judged and learned."""
 
 import jax
 import numpy as np
@@ -29,7 +29,8 @@ def ids(content):
 
 
 def test_what_was_heard_stands_before_the_question():
-    asked = with_heard([{"role": "system", "content": "s"}, {"role": "user", "content": "q"}], {"aux": " x \n"})
+    chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]
+    asked = with_heard(chat, {"aux": " x \n"})
     assert asked == ({"role": "system", "content": "s"}, {"role": "user", "content": "aux wrote:\nx\n\nq"})
 
 

@@ -48,17 +48,18 @@ class CentralisedTask:
 
 
 def merge(prompts: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str]]:
-    """One chat from those of all roles: the first system message, then turn by turn every role's under its tag.
+    """One chat from those of all roles: message by message, every role's under its tag.
 
-    ValueError if the chats do not alternate alike.
+    Of system messages the first role's stays. ValueError if the chats do not alternate alike.
     """
     kinds = {tuple(message["role"] for message in messages) for messages in prompts.values()}
     if len(kinds) != 1:
-        raise ValueError(f"the prompts of {', '.join(prompts)} differ in their order of roles: {sorted(kinds)}")
+        raise ValueError(f"the prompts of {', '.join(prompts)} differ in their order: {sorted(kinds)}")
     merged = []
     for said in zip(*prompts.values(), strict=True):
-        kind, texts = said[0]["role"], dict(zip(prompts, (message["content"] for message in said), strict=True))
-        merged.append({"role": kind, "content": texts[next(iter(texts))] if kind == "system" else tagged(texts)})
+        texts = {role: message["content"] for role, message in zip(prompts, said, strict=True)}
+        first = said[0]
+        merged.append(first if first["role"] == "system" else {**first, "content": tagged(texts)})
     return merged
 
 
