@@ -5,24 +5,32 @@ Result:    held-out return 28 -> 59 sampled, 47 -> 64 greedy (means of three see
 Cost:      30 minutes and 4.4 GB on two CPU cores
 Variants (after a colon, comma-separated):
   smoke          two tiny random models, everything else real; under a minute
-  paper_he       the paper's HumanEval settings on Qwen2.5-Coder-3B, for accelerators
-  paper_che      the paper's CoopHumanEval settings; give the data: --config.task.source=CoopHumanEval.jsonl
+  he_1turn, he_2turn_level_feedback, che_1turn, che_2turn_level_feedback, mbpp_1turn,
+  mbpp_2turn_level_feedback
+                 the published experiments on Qwen2.5-Coder-3B, for accelerators; targets in `published`
+  small          with one of these: its twin on the default model and the starter problems, for two CPU cores
   comlrl_compat  the loss of the reference implementation (CoMLRL 1.4.3) with its quirks, for comparison only
 """
 
-from configs import common
+from configs import common, published
 
 
 def get_config(arg=None):
     """The default, or one of the variants named in the module's docstring."""
-    options = common.parse_arg(arg, smoke=False, paper_he=False, paper_che=False, comlrl_compat=False)
+    names = dict.fromkeys(published.EXPERIMENTS, False)
+    options = common.parse_arg(arg, smoke=False, small=False, **names, comlrl_compat=False)
     config = common.base_config()
-    if options.paper_he and options.paper_che:
-        raise ValueError("config options paper_he and paper_che exclude each other")
-    if options.paper_he or options.paper_che:
-        paper(config, coop=options.paper_che)
+    chosen = [name for name in names if options[name]]
+    if len(chosen) > 1:
+        raise ValueError(f"config options {' and '.join(chosen)} exclude each other")
+    if options.small and not chosen:
+        raise ValueError(f"config option small needs one of {', '.join(names)}")
+    if chosen and not options.small:
+        published.apply(config, published.EXPERIMENTS[chosen[0]])
     else:
         laptop(config)
+    if options.small:
+        small(config, published.EXPERIMENTS[chosen[0]])
     if options.smoke:
         smoke(config)
     if options.comlrl_compat:
@@ -48,6 +56,16 @@ def laptop(config):
     config.eval.samples = 3
     config.eval.problems = 12
     config.save.every = 5
+
+
+def small(config, experiment):
+    """The default run with a published experiment's turns; in a tree of two, 160 completions per iteration."""
+    published.in_turns(config, experiment)
+    if experiment.turns > 1:
+        config.train.group = 4
+        config.train.joint_mode = "aligned"
+        config.train.steps = 24
+        config.eval.every = 12
 
 
 def smoke(config):
@@ -80,22 +98,3 @@ def comlrl_compat(config):
     config.train.decay = "constant"
     config.train.weight_decay = 0.01
     config.train.grad_clip = 0.0
-
-
-def paper(config, coop: bool):
-    """The paper's settings (one turn, as in its released configs): two full copies of the model."""
-    config.model = "Qwen/Qwen2.5-Coder-3B"
-    config.team.mode = "full"
-    config.policy.dtype = "bfloat16"
-    config.policy.remat = "full"
-    config.task.source = "CoopHumanEval.jsonl" if coop else "humaneval"
-    config.sampling.max_new_tokens = 256
-    config.sampling.max_prompt_tokens = 2048
-    config.sampling.temperature = 0.8 if coop else 0.7
-    config.sampling.top_p = 0.95 if coop else 0.9
-    config.train.prompts = 1
-    config.train.group = 4
-    config.train.lr = 2e-5
-    config.train.weight_decay = 0.01
-    config.train.steps = 8 * 66 if coop else 10 * 100
-    config.eval.every = 50

@@ -187,7 +187,7 @@ def test_command_line_says_one_sentence(tmp_path, compiled, fields, message):
 
 
 def test_options_after_the_colon(monkeypatch, capsys):
-    with pytest.raises(ValueError, match="unknown config option 'smokey'; known are: smoke, paper_he"):
+    with pytest.raises(ValueError, match="unknown config option 'smokey'; known are: smoke, small, he_1turn"):
         coding.get_config("smokey")
     with pytest.raises(SystemExit) as caught:
         cli.parse(["train", "--config=configs/nowhere.py:smoke"])

@@ -11,11 +11,16 @@ import sys
 import pytest
 from ml_collections import config_dict
 
-from configs import coding, common
+from configs import coding, common, published
 
 ROOT = pathlib.Path(__file__).parents[1]
-VARIANTS = ("smoke", "paper_he", "paper_che", "comlrl_compat")
-COMBINED = ("smoke,comlrl_compat", "smoke,paper_he", "smoke,paper_che", "paper_he,comlrl_compat")
+VARIANTS = ("smoke", *published.EXPERIMENTS, "comlrl_compat")
+COMBINED = (
+    "smoke,comlrl_compat",
+    *(f"smoke,{name}" for name in published.EXPERIMENTS),
+    *(f"{name},small" for name in published.EXPERIMENTS),
+    "he_1turn,comlrl_compat",
+)
 
 
 @pytest.mark.parametrize("text, wanted", [
@@ -59,10 +64,24 @@ def test_every_variant_can_be_used(arg):
 
 
 def test_variants_that_exclude_each_other():
-    with pytest.raises(ValueError, match="paper_he and paper_che exclude each other"):
-        coding.get_config("paper_he,paper_che")
-    with pytest.raises(ValueError, match="'laptop'; known are: smoke, paper_he, paper_che, comlrl_compat"):
+    with pytest.raises(ValueError, match="he_1turn and che_1turn exclude each other"):
+        coding.get_config("he_1turn,che_1turn")
+    with pytest.raises(ValueError, match="small needs one of he_1turn"):
+        coding.get_config("small")
+    with pytest.raises(ValueError, match="'laptop'; known are: smoke, small, he_1turn"):
         coding.get_config("laptop")
+
+
+def test_published_experiments_and_their_twins():
+    config = coding.get_config("he_2turn_level_feedback")
+    # 6 epochs over HumanEval 33..162, a problem at a time
+    assert (config.task.source, config.train.steps) == ("humaneval[33:163]", 780)
+    assert (config.train.turns, config.train.discount, config.train.group) == (2, 0.9, 4)
+    twin = coding.get_config("he_2turn_level_feedback,small")
+    assert (twin.model, twin.task.source) == ("smollm2-135m-instruct", "starter")
+    assert (twin.train.turns, twin.train.discount) == (2, 0.9)
+    weighted = coding.get_config("mbpp_2turn_level_feedback")
+    assert tuple(weighted.train.turn_weights) == (1.2, 0.8)
 
 
 def test_a_run_folder_gives_the_same_config():
