@@ -143,7 +143,7 @@ CHOICES = {
     "train.kl_kind": ("k1", "k2", "k3"),
     "train.decay": ("constant", "linear", "cosine"),
 }
-# field: (smallest or None, largest or None)
+# field: (smallest, largest or None)
 RANGES = {
     "seed": (0, None),
     "team.rank": (1, None),
@@ -160,7 +160,7 @@ RANGES = {
     "train.steps": (1, None),
     "train.prompts": (1, None),
     "train.turns": (1, None),
-    "train.stop_above": (None, None),
+    "train.stop_above": (0, None),
     "train.discount": (0, 1),
     "task.held_back": (0, 0.9),
     "train.grade_every": (0, None),
@@ -223,10 +223,9 @@ def _outside(config: Mapping) -> list[str]:
             bad.append(f"{path}={field(config, path)!r}: allowed are {', '.join(allowed)}")
     for path, (low, high) in RANGES.items():
         value = field(config, path)
-        lowest, highest = (bound if bound is not None else value for bound in (low, high))
-        if not math.isfinite(value) or not lowest <= value <= highest:
+        if not math.isfinite(value) or value < low or (high is not None and value > high):
             end = "any larger number" if high is None else high
-            bad.append(f"{path}={value!r}: allowed is {'any number' if low is None else low} to {end}")
+            bad.append(f"{path}={value!r}: allowed is {low} to {end}")
     if config.train.comlrl_compat and config.task.cooperation != "paper":
         bad.append(f"task.cooperation={config.task.cooperation!r}: train.comlrl_compat allows paper only")
     if config.train.comlrl_compat and config.train.kl_coef:
