@@ -96,7 +96,7 @@ class CodingTask:
         The tests that it speaks of run once more, on their own: the reward's other tests stay unknown.
         """
         drafts = [self._draft(answer.item, answer.completions) for answer in answers]
-        shown = [code_tests.revealed(self._tests(answer.item)[0], self._revealed) for answer in answers]
+        shown = [self._shown(answer.item) for answer in answers]
         programs = [_testing(draft, tests) for draft, tests in zip(drafts, shown, strict=True)]
         return [
             code_feedback.feedback(self._feedback, answer.item, self.agents, answer.completions, report)
@@ -112,7 +112,11 @@ class CodingTask:
         """Tests of an item that earn something, and those held back, or None."""
         if not self._held_back:
             return item.test, None
-        return code_tests.split(item.test, self._held_back)
+        return code_tests.split(item.test, self._held_back, item.entry_point)
+
+    def _shown(self, item: CodingItem) -> str:
+        """Tests of an item that feedback may tell of: none that is held back."""
+        return code_tests.revealed(self._tests(item)[0], self._revealed, item.entry_point)
 
     def _draft(self, item: CodingItem, completions: dict[str, str]) -> Draft:
         used = dataclasses.replace(item, test=self._tests(item)[0])
