@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import collections
 import importlib.resources
 import pathlib
-import re
 
+from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.code_items import CodingItem, item_from_row, load_jsonl, parse_lines
-
-SPLITS = ("train", "held_out", "all")
-_SOURCE = re.compile(r"(?P<name>.+?)(?:\[(?P<start>-?\d*):(?P<stop>-?\d*)\])?")
 
 
 def load_items(source: str, split: str = "all") -> list[CodingItem]:
@@ -22,9 +18,8 @@ def load_items(source: str, split: str = "all") -> list[CodingItem]:
         file and grade, in file order, is held out. HumanEval, as published: train [33:133], held_out [0:32].
     Errors: ValueError for an unknown source or split, bad rows, or a selection without problems.
     """
-    _check_split(split)
-    match = _SOURCE.fullmatch(source)
-    name = match["name"] if match else source  # no match is an empty text, refused below
+    sources.check_split(split)
+    name, chosen = sources.parse(source)
     if name == "starter":
         items = load_starter(split)
     elif name == "humaneval":
@@ -36,9 +31,7 @@ def load_items(source: str, split: str = "all") -> list[CodingItem]:
             f"source is {source!r}; allowed: 'starter', 'humaneval' or the path of a .jsonl file, "
             "each with an optional slice such as 'humaneval[33:133]'"
         )
-    if match and match["start"] is not None:
-        start, stop = (int(bound) if bound else None for bound in (match["start"], match["stop"]))
-        items = items[start:stop]
+    items = items[chosen]
     if not items:
         raise ValueError(f"source {source!r}, split {split!r} holds no problems; choose a larger slice")
     return items
@@ -46,7 +39,7 @@ def load_items(source: str, split: str = "all") -> list[CodingItem]:
 
 def load_starter(split: str = "all") -> list[CodingItem]:
     """The package's own problems, file by file in the order of their names; splits as in `load_items`."""
-    _check_split(split)
+    sources.check_split(split)
     folder = importlib.resources.files("jaxmarl_llm.tasks") / "data"
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".jsonl")), key=lambda f: f.name)
     parsed = [parse_lines(file.read_text("utf-8"), file.name) for file in files]
@@ -62,16 +55,4 @@ def load_humaneval(start: int = 0, stop: int | None = None) -> list[CodingItem]:
 
 def select_split(items: list[CodingItem], split: str) -> list[CodingItem]:
     """Items of one file that belong to `split`: the 4th, 8th, … of each grade are held out."""
-    seen = collections.Counter()
-    chosen = []
-    for item in items:
-        seen[item.grade] += 1
-        held_out = seen[item.grade] % 4 == 0
-        if split == "all" or held_out == (split == "held_out"):
-            chosen.append(item)
-    return chosen
-
-
-def _check_split(split: str) -> None:
-    if split not in SPLITS:
-        raise ValueError(f"split is {split!r}; allowed: {', '.join(SPLITS)}")
+    return sources.every_fourth(items, split, group=lambda item: item.grade)

@@ -1,0 +1,69 @@
+"""What the loaders of items share: names with slices, splits, and the lines of JSONL files."""
+
+from __future__ import annotations
+
+import collections
+import json
+import pathlib
+import re
+import typing
+from collections.abc import Callable, Iterator, Sequence
+
+SPLITS = ("train", "held_out", "all")
+_SOURCE = re.compile(r"(?P<name>.+?)(?:\[(?P<start>-?\d*):(?P<stop>-?\d*)\])?")
+T = typing.TypeVar("T")
+
+
+def parse(source: str) -> tuple[str, slice]:
+    """'name[10:50]' as name and slice; without a slice, or with one that cannot be read, all of `source`."""
+    match = _SOURCE.fullmatch(source)
+    if not match or match["start"] is None:
+        return source, slice(None)
+    start, stop = (int(bound) if bound else None for bound in (match["start"], match["stop"]))
+    return match["name"], slice(start, stop)
+
+
+def check_split(split: str) -> None:
+    """ValueError unless `split` is one of SPLITS."""
+    if split not in SPLITS:
+        raise ValueError(f"split is {split!r}; allowed: {', '.join(SPLITS)}")
+
+
+def every_fourth(items: Sequence[T], split: str, group: Callable[[T], object] = lambda item: None) -> list[T]:
+    """Items that belong to `split`, in order: the 4th, 8th, … of each group are held out."""
+    seen = collections.Counter()
+    chosen = []
+    for item in items:
+        seen[group(item)] += 1
+        held_out = seen[group(item)] % 4 == 0
+        if split == "all" or held_out == (split == "held_out"):
+            chosen.append(item)
+    return chosen
+
+
+def read_text(path) -> str:
+    """The UTF-8 text of a file; ValueError that names the path if it cannot be read."""
+    path = pathlib.Path(path)
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: cannot be read ({error})") from error
+
+
+def json_lines(text: str) -> Iterator[tuple[int, dict, list[str]]]:
+    """Number (from 1), JSON object and complaints of every line that is not blank.
+
+    A line that holds no JSON object comes as {} with one complaint, all others without any.
+    """
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield number, {}, [f"invalid JSON ({error})"]
+            continue
+        if isinstance(row, dict):
+            yield number, row, []
+        else:
+            yield number, {}, [f"a JSON {type(row).__name__}, expected an object"]

@@ -1,0 +1,90 @@
+"""Collaborative writing: two agents write about one text, one reward judges how their texts go together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxmarl_llm.tasks import writing_prompts, writing_reward
+from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+from jaxmarl_llm.tasks.writing_items import WritingItem
+from jaxmarl_llm.tasks.writing_reward import Bands
+
+AGENTS = {"tldr": ("short", "long"), "arxiv": ("background", "method")}
+
+
+class WritingTask:
+    """Items, prompts per agent, and the judge.
+
+    Args:
+      items: the texts; see `writing_items.load_items`.
+      kind: "tldr", a concise and a detailed summary of a post; or "arxiv", two parts of an introduction to an
+        abstract: background and motivation, method and implications.
+      agents: names in that order, or the name of one agent that writes both (see `split`); None: AGENTS.
+      matching: how transition words are found, see `writing_reward`.
+      bands: what the reward asks for; None: `writing_reward.bands(kind)`.
+    """
+
+    part_names = writing_reward.PART_NAMES
+    reward_range = writing_reward.REWARD_RANGE
+
+    def __init__(
+        self,
+        items: Sequence[WritingItem],
+        kind: str = "tldr",
+        agents: Sequence[str] | None = None,
+        matching: str = "paper",
+        bands: Bands | None = None,
+    ):
+        if kind not in AGENTS:
+            raise ValueError(f"kind is {kind!r}; allowed: {', '.join(AGENTS)}")
+        self.items = tuple(items)
+        self.agents = tuple(AGENTS[kind] if agents is None else agents)
+        self._kind, self._matching = kind, matching
+        self._bands = writing_reward.bands(kind) if bands is None else bands
+        writing_reward.check_matching(matching)
+        if len(self.agents) not in (1, 2) or len(set(self.agents)) != len(self.agents):
+            raise ValueError(f"agents is {self.agents!r}; allowed: one name, or two that differ")
+        if not self.items:
+            raise ValueError("items is empty; a writing task needs at least one text")
+
+    def prompts(self, item: WritingItem) -> dict[str, list[dict[str, str]]]:
+        """Chat messages [{role, content}, …] per agent. No agent sees what the others are told or answer."""
+        roles = ("first", "second") if len(self.agents) == 2 else ("alone",)
+        said = [writing_prompts.render(self._kind, role, item) for role in roles]
+        return dict(zip(self.agents, said, strict=True))
+
+    def judge(self, items: Sequence[WritingItem], completions: dict[str, list[str]]) -> list[Judgement]:
+        """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
+
+        `failures` says where the count ended early. The reward does not read the items.
+        Errors: ValueError for a missing agent or a wrong count.
+        """
+        check_batch(items, completions, self.agents)
+        rows = zip(*(completions[agent] for agent in self.agents), strict=True)
+        return [self._judgement(*(texts if len(texts) == 2 else split(texts[0]))) for texts in rows]
+
+    def score(
+        self, items: Sequence[WritingItem], completions: dict[str, list[str]]
+    ) -> list[dict[str, float]]:
+        """Parts and "total" per joint action; see `judge`."""
+        return [judgement.scores for judgement in self.judge(items, completions)]
+
+    def normalise(self, scores: dict[str, float]) -> dict[str, float]:
+        """`scores` (or means of them) on the paper's 0..100 scale; see `writing_reward.normalise`."""
+        return writing_reward.normalise(scores)
+
+    def _judgement(self, first: str, second: str) -> Judgement:
+        parts, stop = writing_reward.mark(first, second, self._bands, self._matching)
+        # "judged" also of what stopped early: other verdicts would be read as tests that failed.
+        return Judgement(parts, sum(parts.values()), "judged", (stop,) if stop else ())
+
+
+def split(text: str) -> tuple[str, str]:
+    """The two texts of an agent that works alone, without the space around them.
+
+    Without the delimiter the second is empty, and an empty text earns nothing.
+    """
+    # The original cuts a text without delimiter after a third of its characters. That can be exploited: the
+    # second part of any text is then twice as long as the first, which is what the ratio of 'tldr' pays for.
+    first, _, second = text.partition(writing_prompts.DELIMITER)
+    return first.strip(), second.strip()

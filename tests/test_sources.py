@@ -1,0 +1,48 @@
+"""Names with slices, splits, and the lines of JSONL files."""
+
+import pytest
+
+from jaxmarl_llm.tasks import sources
+
+
+@pytest.mark.parametrize("source, name, chosen", [
+    ("posts", "posts", slice(None)),
+    ("posts[10:50]", "posts", slice(10, 50)),
+    ("posts[:3]", "posts", slice(None, 3)),
+    ("posts[-2:]", "posts", slice(-2, None)),
+    ("posts[:]", "posts", slice(None, None)),
+    ("a[1]/b.jsonl[2:4]", "a[1]/b.jsonl", slice(2, 4)),
+    ("", "", slice(None)),
+    ("posts[3]", "posts[3]", slice(None)),  # no slice: part of the name
+    ("posts[a:b]", "posts[a:b]", slice(None)),
+    ("posts[1:2:3]", "posts[1:2:3]", slice(None)),
+])
+def test_parse(source, name, chosen):
+    assert sources.parse(source) == (name, chosen)
+
+
+def test_every_fourth():
+    letters = list("abcdefghi")
+    assert sources.every_fourth(letters, "all") == letters
+    assert sources.every_fourth(letters, "held_out") == ["d", "h"]
+    assert sources.every_fourth(letters, "train") == list("abcefgi")
+    # Counted in each group apart: of the capitals A C E G I the fourth is G, of the others h.
+    mixed = list("AbCdEfGhI")
+    assert sources.every_fourth(mixed, "held_out", group=str.isupper) == ["G", "h"]
+
+
+def test_json_lines():
+    text = '{"a": 1}\n\n[1]\n{"a"\n  \n{"b": "\u2028 is no line end"}'
+    (one, two, three, four) = sources.json_lines(text)
+    assert one == (1, {"a": 1}, []) and four == (6, {"b": "\u2028 is no line end"}, [])
+    assert two == (3, {}, ["a JSON list, expected an object"])
+    assert three[:2] == (4, {}) and three[2][0].startswith("invalid JSON (")
+    assert list(sources.json_lines(" \n")) == []
+    assert next(sources.json_lines("[" * 100_000))[2][0].startswith("invalid JSON (")  # too deep
+
+
+def test_check_split():
+    for split in ("train", "held_out", "all"):
+        sources.check_split(split)
+    with pytest.raises(ValueError, match="split is 'val'; allowed: train, held_out, all"):
+        sources.check_split("val")
