@@ -59,7 +59,7 @@ def laptop(config):
 
 
 def small(config, experiment):
-    """The default run with a published experiment's turns; in a tree of two, 160 completions per iteration."""
+    """The default run with a published experiment's turns; a tree of two has 160 completions an iteration."""
     published.in_turns(config, experiment)
     if experiment.turns > 1:
         config.train.group = 4

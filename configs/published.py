@@ -1,7 +1,7 @@
 """The published coding experiments of MAGRPO (arXiv 2508.04652) and its code, one `Experiment` each.
 
-Targets are on the 0..100 scale and second-hand; "late" are the numbers of the last arXiv version. CoopHumanEval
-and MBPP are files that you give: --config.task.source, as named below, with the slice.
+Targets are on the 0..100 scale and second-hand; "late" are the numbers of the last arXiv version.
+CoopHumanEval and MBPP are files that you give: --config.task.source, as named below, with the slice.
 """
 
 import dataclasses
@@ -39,7 +39,8 @@ EXPERIMENTS = {
         *HE, 10, 0.7, 0.9, "return 83.7, structure 100.0, syntax 97.8, tests 61.6, cooperation 83.4"
     ),
     "he_2turn_level_feedback": Experiment(
-        *HE_LONG, 6, 0.7, 0.9, "return 85.8, tests 67.9, cooperation 84.9 (late: 86.7, 68.4, 84.9), over both turns",
+        *HE_LONG, 6, 0.7, 0.9,
+        "return 85.8, tests 67.9, cooperation 84.9 (late: 86.7, 68.4, 84.9), over both turns",
         turns=2, discount=0.9,
     ),
     "che_1turn": Experiment(*CHE, 8, 0.8, 0.95, "no number found"),

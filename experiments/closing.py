@@ -9,7 +9,7 @@ import jax
 
 from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks
 
-PARTS = ("return", "structure", "syntax", "tests", "cooperation")
+PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "coherence")
 
 
 def _megabytes(tree) -> float:

@@ -16,10 +16,9 @@ import pathlib
 from absl import app, flags
 from ml_collections import config_flags
 
-from configs import common
-from experiments import cli, setup
+from configs import checks
+from experiments import cli, setup, tasks
 from jaxmarl_llm import checkpoint, console, evaluation, files, scores
-from jaxmarl_llm.executor import levels
 from jaxmarl_llm.transcripts import TranscriptWriter
 
 MODES = ("sampled", "greedy")
@@ -46,14 +45,14 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         scores.pass_at_k(samples, 0, k)
     folder = pathlib.Path(workdir) / "checkpoints"
     step = checkpoint.read_meta(folder, which)["step"] if workdir else 0
-    with setup.build_executor(config) as executor:
-        task = setup.build_task(config, executor, "eval")
+    with tasks.build_executor(config) as executor:
+        task = tasks.build_task(config, executor, "eval")
         team = setup.build_team(config)
         if workdir:
             team, _ = checkpoint.restore_team(folder, which, team)
         setup.check_prompts(config, team, task)
         results = {mode: _evaluate(config, team, task, mode, samples, step) for mode in MODES}
-        isolation = levels.describe(executor.level, executor.limits)
+        isolation = tasks.isolation(executor)
     about = {
         "workdir": str(workdir) or None,
         "step": step,
@@ -182,7 +181,7 @@ def main(argv):
     if given.config is None and not given.workdir:
         raise app.UsageError("give --workdir=<run folder>, --config=<config file>, or both")
     config = setup.load_run(given.workdir) if given.config is None else given.config
-    common.validate(config)
+    checks.validate(config)
     which, ks = parse_step(given.step), parse_ks(given.k)
     results, report = evaluate_run(config, given.workdir, which, given.samples, ks)
     show(report)

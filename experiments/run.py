@@ -10,7 +10,7 @@ import signal
 
 import jax
 
-from experiments import closing, setup
+from experiments import closing, setup, tasks
 from jaxmarl_llm import (
     batches,
     checkpoint,
@@ -25,7 +25,6 @@ from jaxmarl_llm import (
     update,
 )
 from jaxmarl_llm.checkpoint import Checkpointer
-from jaxmarl_llm.executor import levels
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.transcripts import TranscriptWriter
@@ -89,10 +88,10 @@ class Run:
         if saved.is_file():
             run_checks.check_same_run(json.loads(saved.read_text()), config.to_dict())
         run_checks.ensure_writable(self.folder)
-        self._executor = stack.enter_context(setup.build_executor(config))
-        self._isolation = self._check_isolation(levels.describe(self._executor.level, self._executor.limits))
-        self.task = setup.build_task(config, self._executor, "train")
-        self.eval_task = setup.build_task(config, self._executor, "eval")
+        self._executor = stack.enter_context(tasks.build_executor(config))
+        self._isolation = self._check_isolation(tasks.isolation(self._executor))
+        self.task = tasks.build_task(config, self._executor, "train")
+        self.eval_task = tasks.build_task(config, self._executor, "eval")
         self.team = setup.build_team(config)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
         self.protocol = setup.build_protocol(config, self.task)
@@ -120,6 +119,8 @@ class Run:
 
     def _check_isolation(self, now: dict) -> dict:
         """How programs are run, with the level that the run began with; ValueError if that was higher."""
+        if not now:
+            return now
         place, first = self.folder / "checkpoints", now["level"]
         if checkpoint.saved_steps(place):
             saved = checkpoint.read_meta(place).get("executor", {})  # older runs do not say
@@ -171,6 +172,8 @@ class Run:
 
     def executor_metrics(self, prefix: str = "executor") -> dict[str, float]:
         """`Executor.metrics`, keyed ``<prefix>/<name>``: of the programs since the last call."""
+        if self._executor is None:
+            return {}
         return {f"{prefix}/{name}": value for name, value in self._executor.metrics().items()}
 
     def log(self, step: int, values: dict[str, float]) -> None:

@@ -11,19 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from configs import common
+from configs import checks, common
 from jaxmarl_llm import model_files, policy_gradient, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.executor import Executor, Limits, available_level, levels
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol
 from jaxmarl_llm.systems import magrpo
-from jaxmarl_llm.tasks import code_data, code_reward
-from jaxmarl_llm.tasks.centralised import CentralisedTask
-from jaxmarl_llm.tasks.coding import CodingTask
-from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
 
 RANDOM_MODEL = "random-tiny"
 PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion}
@@ -56,35 +51,6 @@ def batch_ids(config, items, step: int) -> list[int]:
         if len(fresh) <= room:
             come, epoch = set(), epoch + 1
     return order[step * size : (step + 1) * size]
-
-
-def build_executor(config) -> Executor:
-    """The sandbox; start it before anything touches a JAX backend.
-
-    ExecutorRefused where the machine isolates programs less than ``executor.min_level``.
-    """
-    c = config.executor
-    limits = Limits(cpu_seconds=c.cpu_seconds, memory_mb=c.memory_mb)
-    executor = Executor(c.workers or None, limits, c.min_level)
-    if executor.level < max(levels.NAMES):
-        logging.warning(
-            "programs run at isolation level %d, %s: %s",
-            executor.level, levels.NAMES[executor.level], available_level()[1],
-        )  # fmt: skip
-    return executor
-
-
-def build_task(config, executor, split: str):
-    """The training task (``split="train"``) or the held-out one (``split="eval"``)."""
-    c = config.task
-    source = c.source if split == "train" else c.eval_source or c.source
-    items = code_data.load_items(source, c.train_split if split == "train" else c.eval_split)
-    rules = {"cooperation": c.cooperation, "compat": config.train.comlrl_compat}
-    rules |= {"feedback": c.feedback, "revealed_tests": c.revealed_tests, "held_back": c.held_back}
-    roles = code_reward.TEAM if c.centralised else tuple(config.team.agents)
-    task = CodingTask(items, executor, roles, **rules)
-    task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
-    return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
 
 
 def random_model(config) -> weights.LoadedModel:
@@ -219,7 +185,7 @@ def load_run(workdir) -> config_dict.ConfigDict:
     if not path.is_file():
         raise ValueError(f"{path.parent} holds no run: config.json is missing")
     config = config_dict.ConfigDict(json.loads(path.read_text()))
-    common.validate(config, str(path))
+    checks.validate(config, str(path))
     return config
 
 

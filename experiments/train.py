@@ -9,7 +9,7 @@ import time
 from absl import app, flags
 from ml_collections import config_flags
 
-from configs import common
+from configs import checks
 from experiments import cli, closing, setup
 from experiments.run import Run, StopSignal
 from jaxmarl_llm import console, forest_metrics, rollout
@@ -50,7 +50,7 @@ def iterate(run: Run, step: int) -> dict[str, float]:
 
 def train(config, workdir: str) -> dict:
     """Run or resume the training in ``workdir``; returns the summary that is written there."""
-    common.validate(config)
+    checks.validate(config)
     if finished := closing.finished(config, workdir):
         return finished
     with StopSignal() as stop, Run(config, workdir) as run:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-CODING_PARTS = ("structure", "syntax", "tests", "cooperation")
+PARTS = ("structure", "syntax", "tests", "cooperation", "style", "coherence")
 # Blue, orange and green of the Okabe-Ito palette: told apart with any colour vision, and in grey.
 TRAIN, SAMPLED, GREEDY = "#0072B2", "#D55E00", "#009E73"
 STYLE = {
@@ -19,7 +19,7 @@ STYLE = {
 
 
 def learning_curve(rows: Sequence[Mapping], path, *, title: str = "Held-out and training return",
-                   parts: Sequence[str] = CODING_PARTS, window: int = 10) -> Path:
+                   parts: Sequence[str] = PARTS, window: int = 10) -> Path:
     """Draws return and reward parts over the steps, on the 0..100 scale, and writes a PNG.
 
     Args:

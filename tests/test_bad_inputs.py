@@ -11,7 +11,7 @@ from test_export import tiny_tokenizer
 from tiny_models import VARIANTS, random_params
 
 from configs import coding, common
-from experiments import cli, setup, train
+from experiments import cli, tasks, train
 from jaxmarl_llm import checkpoint, rollout, sampling, update, weights
 from jaxmarl_llm.executor import Limits
 from jaxmarl_llm.policy import Policy
@@ -27,7 +27,7 @@ def nothing_compiled(monkeypatch):
     for module, name in ((sampling, "generate"), (update, "train_step"), (rollout, "run")):
         monkeypatch.setattr(module, name, lambda *args, **fields: pytest.fail("the run has begun"))
     executor = types.SimpleNamespace(level=3, limits=Limits())
-    monkeypatch.setattr(setup, "build_executor", lambda config: contextlib.nullcontext(executor))
+    monkeypatch.setattr(tasks, "build_executor", lambda config: contextlib.nullcontext(executor))
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_a_run_is_not_resumed_at_a_lower_level(unfinished, monkeypatch):
     refused = f"the run in .* began at isolation level {began} and would go on at level {began - 1}: resume"
     for level, message in ((began - 1, refused), (began + 1, "no model '/no/such/model'")):
         executor = types.SimpleNamespace(level=level, limits=Limits())
-        monkeypatch.setattr(setup, "build_executor", lambda c, e=executor: contextlib.nullcontext(e))
+        monkeypatch.setattr(tasks, "build_executor", lambda c, e=executor: contextlib.nullcontext(e))
         config.model = "/no/such/model"  # which is looked for after that
         as_if_started(folder, config)
         assert_refused(config, folder, message)

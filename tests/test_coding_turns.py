@@ -1,5 +1,7 @@
 """What the coding task adds for many turns: feedback on revealed tests, and tests that earn nothing."""
 
+import dataclasses
+
 import pytest
 from test_coding import AUX, ITEM, MAIN, Scripted, report
 
@@ -9,7 +11,8 @@ from jaxmarl_llm.tasks.code_items import CodingItem
 
 FOUR = CodingItem(
     "t/4", ITEM.prompt, "add_two",
-    "def check(candidate):\n" + "".join(f"    assert candidate({n}, 0) == {n + 2}\n" for n in range(4)), ("a", "b"),
+    "def check(candidate):\n" + "".join(f"    assert candidate({n}, 0) == {n + 2}\n" for n in range(4)),
+    ("a", "b"),
 )  # fmt: skip
 
 
@@ -60,13 +63,12 @@ def test_an_answer_that_stops_fails_the_held_back_tests_too():
 
 
 def test_a_problem_with_one_test_holds_nothing_back():
-    single = CodingItem("t/1", ITEM.prompt, "add_two", "def check(candidate):\n    assert candidate(1, 2) == 5\n", ("a", "b"))
-    (judged,) = CodingTask([single], Scripted(report("pass", 1, 1)), held_back=0.5).judge(
-        [single], {"aux": [AUX], "main": [MAIN]}
-    )
+    single = dataclasses.replace(ITEM, test="def check(candidate):\n    assert candidate(1, 2) == 5\n")
+    task = CodingTask([single], Scripted(report("pass", 1, 1)), held_back=0.5)
+    (judged,) = task.judge([single], {"aux": [AUX], "main": [MAIN]})
     assert "tests_held_back" not in judged.parts
 
 
 def test_an_unknown_feedback_is_refused():
-    with pytest.raises(ValueError, match="feedback is 'loud'; allowed: plain, passed, level_passed, level_feedback"):
+    with pytest.raises(ValueError, match="feedback is 'loud'; allowed: plain, passed, level_passed, "):
         CodingTask([ITEM], Scripted(), feedback="loud")

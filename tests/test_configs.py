@@ -11,7 +11,7 @@ import sys
 import pytest
 from ml_collections import config_dict
 
-from configs import coding, common, published
+from configs import checks, coding, common, published, writing
 
 ROOT = pathlib.Path(__file__).parents[1]
 VARIANTS = ("smoke", *published.EXPERIMENTS, "comlrl_compat")
@@ -53,7 +53,7 @@ def test_bad_options(text, message):
 @pytest.mark.parametrize("arg", [None, *VARIANTS, *COMBINED])
 def test_every_variant_can_be_used(arg):
     config = coding.get_config(arg)
-    common.validate(config)
+    checks.validate(config)
     for name in filter(None, (arg or "").split(",")):
         assert name in coding.__doc__
     assert (config.model == "random-tiny") == ("smoke" in (arg or ""))
@@ -87,7 +87,7 @@ def test_published_experiments_and_their_twins():
 def test_a_run_folder_gives_the_same_config():
     config = coding.get_config("smoke")
     read = config_dict.ConfigDict(json.loads(json.dumps(config.to_dict())))
-    common.validate(read)  # tuples have become lists
+    checks.validate(read)  # tuples have become lists
     assert list(read.team.agents) == list(config.team.agents)
 
 
@@ -104,24 +104,24 @@ def changed(path, value):
 
 def complaints(config):
     with pytest.raises(ValueError) as caught:
-        common.validate(config)
+        checks.validate(config)
     first, *lines = str(caught.value).split("\n")
     assert first == "the config cannot be used:"
     return [line.strip() for line in lines]
 
 
-@pytest.mark.parametrize("path", common.CHOICES)
+@pytest.mark.parametrize("path", checks.CHOICES)
 def test_choices(path):
-    for value in common.CHOICES[path]:
-        common.validate(changed(path, value))
-    allowed = ", ".join(common.CHOICES[path])
+    for value in checks.CHOICES[path]:
+        checks.validate(changed(path, value))
+    allowed = ", ".join(checks.CHOICES[path])
     assert complaints(changed(path, "both")) == [f"{path}='both': allowed are {allowed}"]
 
 
-@pytest.mark.parametrize("path", common.RANGES)
+@pytest.mark.parametrize("path", checks.RANGES)
 def test_ranges(path):
-    low, high = common.RANGES[path]
-    real = isinstance(common.field(common.base_config(), path), float)
+    low, high = checks.RANGES[path]
+    real = isinstance(checks.field(common.base_config(), path), float)
     below = low - 1e-3 if real else low - 1
     above = {None: [], 3: [4]}.get(high, [1.5])
     for value in [below, *above, *([math.nan, math.inf] if real else [])]:
@@ -134,7 +134,7 @@ def test_ranges(path):
 
 def _quiet_complaints(config):
     try:
-        common.validate(config)
+        checks.validate(config)
     except ValueError as error:
         return [line.strip() for line in str(error).split("\n")[1:]]
     return []
@@ -150,7 +150,7 @@ def test_types(path, value, kind):
 
 
 def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
-    common.validate(changed("train.lr", 1))
+    checks.validate(changed("train.lr", 1))
     config = common.base_config()
     del config.train.lr
     del config.save
@@ -191,7 +191,7 @@ def test_every_field_is_explained():
     comments = {path: text.partition("  # ")[2] for path, text in lines if text != "ConfigDict()"}
     assert set(comments) == set(flat(common.base_config()))
     assert [path for path, comment in comments.items() if not comment] == []
-    for path, choices in common.CHOICES.items():
+    for path, choices in checks.CHOICES.items():
         assert all(re.search(rf"\b{choice}\b", comments[path]) for choice in choices), path
 
 
@@ -215,8 +215,39 @@ def test_config_files_tell_command_result_and_cost(path):
 
 def test_configs_bring_in_no_jax():
     code = (
-        "import sys\nfrom configs import coding, common\ncommon.validate(coding.get_config('smoke'))\n"
+        "import sys\nfrom configs import checks, coding\nchecks.validate(coding.get_config('smoke'))\n"
         "print(sorted({'jax', 'numpy', 'flax', 'jaxmarl_llm'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("arg", [None, "tldr", "arxiv", "tldr,small", "arxiv,small", "smoke", "arxiv,small,smoke"])
+def test_writing_variants(arg):
+    config = writing.get_config(arg)
+    checks.validate(config)
+    for name in filter(None, (arg or "").split(",")):
+        assert name in writing.__doc__
+    kind = "arxiv" if "arxiv" in (arg or "") else "tldr"
+    assert config.task.kind == kind and len(config.team.agents) == 2
+    assert (config.task.source == {"tldr": "sample_posts", "arxiv": "sample_abstracts"}[kind]) == (
+        arg in (None, "smoke") or "small" in arg
+    )
+
+
+def test_writing_has_one_turn():
+    config = writing.get_config()
+    config.train.turns = 2
+    assert "task.kind='tldr' has one turn" in complaints(config)[0]
+
+
+def test_fields_that_contradict_each_other():
+    config = common.base_config()
+    config.train.protocol, config.train.joint_mode = "pipeline", "cross"
+    assert "train.protocol='pipeline': needs train.turns=1 and train.joint_mode='aligned'" in complaints(config)[0]
+    config = common.base_config()
+    config.task.centralised = True
+    assert "task.centralised allows one, who writes all roles" in complaints(config)[0]
+    config = common.base_config()
+    config.train.turn_weights = (1.0, 2.0)
+    assert complaints(config) == ["train.turn_weights=(1.0, 2.0): allowed is one per turn (1), or none"]

@@ -12,7 +12,7 @@ from absl import app, flags
 from ml_collections import config_dict
 from scripted_team import CountingTask, tiny_team
 
-from experiments import evaluate, setup
+from experiments import evaluate, setup, tasks
 from jaxmarl_llm import checkpoint, choice, evaluation, scores, transcripts, update
 from jaxmarl_llm.executor import Limits
 
@@ -34,7 +34,7 @@ EXECUTOR = types.SimpleNamespace(level=2, limits=Limits())
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch):
     """The factories build a tiny team and a scripted task; everything else is what it is."""
-    monkeypatch.setattr(setup, "build_executor", lambda config: contextlib.nullcontext(EXECUTOR))
+    monkeypatch.setattr(tasks, "build_executor", lambda config: contextlib.nullcontext(EXECUTOR))
     monkeypatch.setattr(setup, "build_task", lambda config, executor, split: CountingTask((3, 5, 4)))
     monkeypatch.setattr(setup, "build_team", lambda config: tiny_team())
 

@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from configs import coding
-from experiments import setup
+from experiments import setup, tasks
 from jaxmarl_llm.tasks import code_data
 
 
@@ -114,10 +114,10 @@ def test_options_reach_their_places():
 def test_tasks_are_the_splits_of_their_sources():
     executor = object()
     c = config(task__source="starter", task__eval_source="starter[:4]")
-    train, held_out = (setup.build_task(c, executor, split) for split in ("train", "eval"))
+    train, held_out = (tasks.build_task(c, executor, split) for split in ("train", "eval"))
     assert train.items == tuple(code_data.load_items("starter", "train"))
     assert held_out.items == tuple(code_data.load_items("starter", "held_out")[:4])
-    same = setup.build_task(config(task__eval_source="", task__source="starter[:2]"), executor, "eval")
+    same = tasks.build_task(config(task__eval_source="", task__source="starter[:2]"), executor, "eval")
     assert same.items == held_out.items[:2]
 
 

@@ -1,0 +1,150 @@
+"""What may stand in a config: types, choices, ranges, and fields that contradict each other."""
+
+import math
+from collections.abc import Mapping
+
+from configs.common import ConfigDict, base_config
+
+CHOICES = {
+    "team.mode": ("adapters", "full", "frozen"),
+    "policy.remat": ("none", "dots", "full"),
+    "policy.dtype": ("float32", "bfloat16", "float16"),
+    "task.kind": ("coding", "tldr", "arxiv"),
+    "task.cooperation": ("paper", "observed"),
+    "task.matching": ("paper", "corrected"),
+    "task.bands": ("", "tldr", "arxiv", "arxiv_later"),
+    "task.feedback": ("plain", "passed", "level_passed", "level_feedback"),
+    "sampling.long_prompts": ("error", "truncate"),
+    "train.joint_mode": ("aligned", "cross"),
+    "train.reduce": ("mean", "sum"),
+    "train.protocol": ("simultaneous", "pipeline", "discussion"),
+    "train.hand_on": ("all", "best", "random"),
+    "train.baseline": ("mean", "leave_one_out", "max", "none"),
+    "train.ratio_level": ("token", "sequence"),
+    "train.aggregation": ("sequence", "token", "sequence_mean"),
+    "train.kl_kind": ("k1", "k2", "k3"),
+    "train.decay": ("constant", "linear", "cosine"),
+}
+# field: (smallest, largest or None)
+RANGES = {
+    "seed": (0, None),
+    "team.rank": (1, None),
+    "executor.workers": (0, None),
+    "executor.cpu_seconds": (0.01, None),
+    "executor.memory_mb": (64, None),
+    "executor.min_level": (1, 3),
+    "sampling.max_new_tokens": (1, None),
+    "sampling.temperature": (0, None),
+    "sampling.top_k": (0, None),
+    "sampling.top_p": (1e-6, 1),
+    "sampling.min_p": (0, 0.999999),
+    "sampling.max_prompt_tokens": (1, None),
+    "train.steps": (1, None),
+    "train.prompts": (1, None),
+    "train.turns": (1, None),
+    "train.stop_above": (0, None),
+    "train.discount": (0, 1),
+    "task.held_back": (0, 0.9),
+    "train.grade_every": (0, None),
+    "train.group": (2, None),
+    "train.clip": (0, None),
+    "train.kl_coef": (0, None),
+    "train.minibatches": (1, None),
+    "train.prompts_per_microbatch": (1, None),
+    "train.lr": (0, None),
+    "train.warmup": (0, None),
+    "train.weight_decay": (0, None),
+    "train.grad_clip": (0, None),
+    "eval.every": (0, None),
+    "eval.samples": (1, None),
+    "eval.problems": (0, None),
+    "save.every": (1, None),
+    "save.keep": (1, None),
+    "log.transcripts_every": (0, None),
+}
+
+
+def field(config: Mapping, path: str):
+    """The value at a dotted path."""
+    for name in path.split("."):
+        config = config[name]
+    return config
+
+
+def validate(config: ConfigDict, name: str = "the config") -> None:
+    """Check every field that can be checked without loading anything.
+
+    Raises:
+      ValueError: one sentence per bad field with its value and what is allowed; it calls the config ``name``.
+    """
+    bad = _wrong_types(config, base_config()) or [*_outside(config), *_contradictions(config)]
+    if bad:
+        raise ValueError(f"{name} cannot be used:\n  " + "\n  ".join(bad))
+
+
+def _wrong_types(config: Mapping, base: Mapping, prefix: str = "") -> list[str]:
+    """Fields of ``base`` that the config lacks or holds as another type (an int may stand for a float)."""
+    bad = []
+    for name, default in base.items():
+        path, kind = f"{prefix}{name}", type(default)
+        kinds = {float: (float, int), tuple: (tuple, list), ConfigDict: (ConfigDict, dict)}.get(kind, (kind,))
+        if name not in config:
+            bad.append(f"{path} is missing")
+        elif type(config[name]) not in kinds:
+            bad.append(f"{path}={config[name]!r}: must be of type {kind.__name__}")
+        elif kind is ConfigDict:
+            bad += _wrong_types(config[name], default, f"{path}.")
+    return bad
+
+
+def _outside(config: Mapping) -> list[str]:
+    """Fields whose value is none of `CHOICES` or not within `RANGES`."""
+    bad = []
+    for path, allowed in CHOICES.items():
+        if field(config, path) not in allowed:
+            bad.append(f"{path}={field(config, path)!r}: allowed are {', '.join(allowed)}")
+    for path, (low, high) in RANGES.items():
+        value = field(config, path)
+        if not math.isfinite(value) or value < low or (high is not None and value > high):
+            end = "any larger number" if high is None else high
+            bad.append(f"{path}={value!r}: allowed is {low} to {end}")
+    if config.train.comlrl_compat and config.task.cooperation != "paper":
+        bad.append(f"task.cooperation={config.task.cooperation!r}: train.comlrl_compat allows paper only")
+    if config.train.comlrl_compat and config.train.kl_coef:
+        bad.append(f"train.kl_coef={config.train.kl_coef}: train.comlrl_compat has no KL, allowed is 0")
+    if config.sampling.temperature == 0:
+        bad.append("sampling.temperature=0: training needs samples that differ; allowed: any number above 0")
+    return bad
+
+
+def _contradictions(config: ConfigDict) -> list[str]:
+    """Fields that do not go together."""
+    bad, c = [], config.train
+    agents, models = config.team.agents, config.team.models
+    if len(set(agents)) != len(agents) or not agents:
+        bad.append(f"team.agents={agents!r}: allowed are one or more different names")
+    if models and len(models) != len(agents):
+        bad.append(f"team.models={models!r}: allowed is one model per agent ({len(agents)}), or none")
+    if c.minibatches < 1 or c.prompts_per_microbatch < 1:
+        return bad  # said already
+    if c.prompts % c.minibatches:
+        bad.append(f"train.minibatches={c.minibatches}: must divide train.prompts={c.prompts}")
+    elif (c.prompts // c.minibatches) % c.prompts_per_microbatch:
+        bad.append(
+            f"train.prompts_per_microbatch={c.prompts_per_microbatch}: must divide the "
+            f"{c.prompts // c.minibatches} problems of a minibatch"
+        )
+    if c.protocol != "simultaneous" and (c.turns > 1 or c.joint_mode != "aligned"):
+        bad.append(
+            f"train.protocol={c.protocol!r}: needs train.turns=1 and train.joint_mode='aligned', "
+            f"they are {c.turns} and {c.joint_mode!r}"
+        )
+    if config.task.kind != "coding" and c.turns > 1:
+        bad.append(f"train.turns={c.turns}: task.kind={config.task.kind!r} has one turn, without feedback")
+    if config.task.centralised and len(agents) != 1:
+        bad.append(f"team.agents={agents!r}: task.centralised allows one, who writes all roles")
+    if c.turn_weights and len(c.turn_weights) != c.turns:
+        bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
+    if c.normalise and c.baseline == "none":
+        bad.append("train.normalise=True: needs a baseline, train.baseline is 'none'")
+    return bad
