@@ -117,6 +117,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.weight_decay = 0.0  # AdamW's, per unit of learning rate
     c.train.grad_clip = 1.0  # global norm per agent; 0: off
     c.eval = ConfigDict()
+    c.eval.before = True  # evaluate the untrained team too
     c.eval.every = 0  # iterations between evaluations; 0: only before and after
     c.eval.samples = 4  # per problem, at the training settings, beside the greedy one
     c.eval.problems = 0  # problems of evaluations during training, spread over all; 0: all, as at both ends

@@ -122,9 +122,12 @@ def show(summary: dict) -> None:
     before, after = summary.get("before", {}), summary["after"]
     grades = sorted(n for n in after if n.startswith("return_grade"))
     shown = (*PARTS, "return_greedy", "pass@1", *grades)
-    names = [n for n in shown if None not in (before.get(n), after.get(n))]
-    rows = [(n, *(f"{x:.1f}" for x in (before[n], after[n])), f"{after[n] - before[n]:+.1f}") for n in names]
+    names = [n for n in shown if after.get(n) is not None and (before.get(n) is not None or not before)]
     headers = ("held-out, 0..100", "before", "after", "gain")
+    gains = [(n, before.get(n, math.nan), after[n]) for n in names]
+    rows = [(n, f"{old:.1f}", f"{new:.1f}", f"{new - old:+.1f}") for n, old, new in gains]
+    if not before:
+        headers, rows = (headers[0], headers[2]), [(n, new) for n, _, new, _ in rows]
     console.table(rows, headers, title=f"{after['step']} iterations")
 
 

@@ -255,7 +255,7 @@ class Run:
 
     def evaluate_before(self) -> None:
         """Measure the untrained team, unless this run has learned something already."""
-        if self.start == 0:
+        if self.start == 0 and self.config.eval.before:
             problems = f"{len(self.eval_task.items)} held-out problems"
             print(f"evaluating the untrained team on {problems} ...", flush=True)
             self.summary["before"] = closing.entry(self.evaluate_all(0), 0)

@@ -222,7 +222,9 @@ def test_configs_bring_in_no_jax():
     assert done.stdout == "[]\n", done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("arg", [None, "tldr", "arxiv", "tldr,small", "arxiv,small", "smoke", "arxiv,small,smoke"])
+@pytest.mark.parametrize(
+    "arg", [None, "tldr", "arxiv", "tldr,small", "arxiv,small", "smoke", "arxiv,small,smoke"]
+)
 def test_writing_variants(arg):
     config = writing.get_config(arg)
     checks.validate(config)
@@ -244,7 +246,8 @@ def test_writing_has_one_turn():
 def test_fields_that_contradict_each_other():
     config = common.base_config()
     config.train.protocol, config.train.joint_mode = "pipeline", "cross"
-    assert "train.protocol='pipeline': needs train.turns=1 and train.joint_mode='aligned'" in complaints(config)[0]
+    wanted = "train.protocol='pipeline': needs train.turns=1 and train.joint_mode='aligned'"
+    assert wanted in complaints(config)[0]
     config = common.base_config()
     config.task.centralised = True
     assert "task.centralised allows one, who writes all roles" in complaints(config)[0]

@@ -1,0 +1,87 @@
+"""Methods side by side at an equal budget, on the default model and two CPU cores.
+
+Command:   python -m experiments.compare --task=coding --workdir=runs/compare
+           runs every member below that has not been run, three seeds of the trained ones, and prints a table
+One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_1turn
+
+The budget is the number of completion tokens that may be drawn in training: per iteration, completions times
+the longest length. A member's number of iterations follows from it.
+"""
+
+import dataclasses
+
+from configs import coding, common, writing
+
+SEEDS = (0, 1, 2)
+BUDGET = {"coding": 50_000, "writing": 60_000}  # completion tokens, at most
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """A method: the fields that differ from its task's default config, and whether it is trained."""
+
+    fields: dict
+    trained: bool = False
+
+
+SOLO_CODE = {"team.agents": ("main",), "sampling.max_new_tokens": 80}
+SOLO_TEXT = {"team.agents": ("writer",), "sampling.max_new_tokens": 192}
+ALIGNED = {"train.joint_mode": "aligned"}
+TURNS = {**ALIGNED, "train.turns": 2, "train.group": 4}
+
+MEMBERS = {
+    "coding": {
+        "single": Member({**SOLO_CODE, **ALIGNED}),
+        "concat": Member({}),
+        "pipeline": Member({**ALIGNED, "train.protocol": "pipeline"}),
+        "discussion": Member({**ALIGNED, "train.protocol": "discussion"}),
+        "centralised": Member(
+            {**SOLO_CODE, **ALIGNED, "team.agents": ("team",), "task.centralised": True}
+        ),
+        "two_turns": Member(TURNS),
+        "grpo": Member({**SOLO_CODE, **ALIGNED}, trained=True),
+        "magrpo_1turn": Member({}, trained=True),
+        "magrpo_2turn": Member(TURNS, trained=True),
+    },
+    "writing": {
+        "single": Member({**SOLO_TEXT, **ALIGNED}),
+        "concat": Member({}),
+        "pipeline": Member({**ALIGNED, "train.protocol": "pipeline"}),
+        "discussion": Member({**ALIGNED, "train.protocol": "discussion"}),
+        "grpo": Member({**SOLO_TEXT, **ALIGNED}, trained=True),
+        "magrpo": Member({}, trained=True),
+    },
+}
+
+
+def get_config(arg=None):
+    """The training config of one member."""
+    options = common.parse_arg(arg, task="coding", member="")
+    if options.task not in MEMBERS:
+        raise ValueError(f"config option task={options.task!r}: known are {', '.join(MEMBERS)}")
+    members = MEMBERS[options.task]
+    if options.member not in members:
+        raise ValueError(f"config option member={options.member!r}: known are {', '.join(members)}")
+    config = {"coding": coding, "writing": writing}[options.task].get_config()
+    config.update_from_flattened_dict(members[options.member].fields)
+    config.train.steps = max(1, BUDGET[options.task] // tokens(config))
+    config.train.grade_every = min(config.train.grade_every, config.train.steps // 2)
+    config.eval.every = 0
+    config.eval.before = False
+    return config
+
+
+def completions(config) -> int:
+    """Completions of one iteration: over the turns, agents times nodes times samples; no node ends early."""
+    c, agents = config.train, len(config.team.agents)
+    answers = c.group ** (agents if c.joint_mode == "cross" else 1)
+    nodes, total = c.prompts, 0
+    for _ in range(c.turns):
+        total += agents * nodes * c.group
+        nodes *= answers if c.hand_on == "all" else 1
+    return total * (2 if c.protocol == "discussion" else 1)
+
+
+def tokens(config) -> int:
+    """Most completion tokens of one iteration."""
+    return completions(config) * config.sampling.max_new_tokens

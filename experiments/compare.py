@@ -1,0 +1,135 @@
+"""Methods side by side at an equal budget: `python -m experiments.compare --task=coding`.
+
+Runs what `configs/compare.py` lists and what is not finished yet, each in a process of its own, then writes
+the table of all that is finished as compare.md and compare.json, and draws compare.png. Stopped, it goes on
+where it was.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import matplotlib
+import numpy as np
+from absl import app, flags
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from configs import compare
+from experiments import cli
+from jaxmarl_llm import console, files, metrics, plots, scores
+
+SKIPPED = ("step", "return_low", "return_high", "return_greedy")  # not of an evaluation's own scores
+COST = {"answer_tokens": "tokens per answer", "tokens": "training tokens", "minutes": "minutes"}
+
+
+def command(task: str, name: str, seed: int, folder: pathlib.Path) -> list[str]:
+    """What trains, or evaluates, one member."""
+    config = [f"--config=configs/compare.py:task={task},member={name}", f"--config.seed={seed}"]
+    if compare.MEMBERS[task][name].trained:
+        return [sys.executable, "-m", "experiments.train", *config, f"--workdir={folder}"]
+    return [sys.executable, "-m", "experiments.evaluate", *config, f"--out={folder / 'evaluation.json'}"]
+
+
+def result(folder: pathlib.Path) -> dict:
+    """Scores (0..100) and cost of a finished member; {} if it is not finished."""
+    summary, evaluation = folder / "summary.json", folder / "evaluation.json"
+    if evaluation.is_file():
+        found = json.loads(evaluation.read_text())
+        means = {name: ends["mean"] for name, ends in found["sampled"]["scores"].items()}
+        means["greedy"] = found["greedy"]["scores"]["return"]["mean"]
+        lengths = [agent["completion_length"] for agent in found["sampled"]["agents"].values()]
+        return {"scores": means, "answer_tokens": sum(lengths), "tokens": 0, "minutes": 0.0}
+    if not summary.is_file() or "after" not in (found := json.loads(summary.read_text())):
+        return {}
+    after, rows = found["after"], metrics.read_metrics(folder)
+    means = {name: value for name, value in after.items() if "/" not in name and name not in SKIPPED}
+    lengths = [value for name, value in after.items() if name.startswith("length/")]
+    drawn = sum(row["tokens_per_s"] * row["seconds"] for row in rows if "tokens_per_s" in row)
+    return {
+        "scores": means | {"greedy": after["return_greedy"]},
+        "answer_tokens": sum(lengths),
+        "tokens": round(drawn),
+        "minutes": found["seconds"] / 60,
+    }
+
+
+def table(results: dict[str, list[dict]]) -> tuple[list[str], list[list[str]]]:
+    """Headers and a row per method: means over its runs, with the 95 % bootstrap interval of the return."""
+    names = dict.fromkeys(name for runs in results.values() for run in runs for name in run["scores"])
+    parts = [name for name in names if name not in ("return", "greedy")]
+    headers = ["method", "runs", "return", "95 %", "greedy", *parts, *COST.values()]
+    rows = []
+    for method, runs in results.items():
+        returns = scores.estimate(np.array([run["scores"]["return"] for run in runs]))
+        interval = f"{returns.low:.1f} to {returns.high:.1f}" if len(runs) > 1 else ""
+        means = [_mean([run["scores"].get(name) for run in runs]) for name in ("greedy", *parts)]
+        cost = [f"{np.mean([run[name] for run in runs]):.0f}" for name in COST]
+        rows.append([method, str(len(runs)), f"{returns.mean:.1f}", interval, *means, *cost])
+    return headers, rows
+
+
+def _mean(values) -> str:
+    known = [value for value in values if value is not None]
+    return f"{np.mean(known):.1f}" if known else ""
+
+
+def markdown(headers: list[str], rows: list[list[str]]) -> str:
+    """The table in Markdown."""
+    lines = [headers, ["---"] * len(headers), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def draw(results: dict[str, list[dict]], path: pathlib.Path) -> None:
+    """Bars of the mean sampled return, a dot for each run."""
+    with matplotlib.rc_context(plots.STYLE):
+        figure = Figure(figsize=(8, 0.5 * len(results) + 1.2), dpi=150, layout="constrained")
+        axes = figure.add_subplot()
+        for y, runs in enumerate(reversed(results.values())):
+            returns = [run["scores"]["return"] for run in runs]
+            axes.barh(y, np.mean(returns), color=plots.TRAIN, alpha=0.5)
+            axes.plot(returns, [y] * len(returns), "o", color=plots.SAMPLED)
+        axes.set_yticks(range(len(results)), list(reversed(results)))
+        axes.set_xlabel("held-out return (0..100), sampled")
+        FigureCanvasAgg(figure).print_png(str(path))
+
+
+def compare_all(task: str, workdir: pathlib.Path) -> dict[str, list[dict]]:
+    """Run what is missing and write the table; returns the results by method.
+
+    RuntimeError with the command of the first member that fails; what is finished stays.
+    """
+    results: dict[str, list[dict]] = {}
+    for name, member in compare.MEMBERS[task].items():
+        for seed in compare.SEEDS if member.trained else compare.SEEDS[:1]:
+            folder = workdir / task / name / f"seed{seed}"
+            if not result(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                asked = command(task, name, seed, folder)
+                print(f"\n{name}, seed {seed}: {' '.join(asked[1:])}", flush=True)
+                if subprocess.run(asked).returncode:
+                    raise RuntimeError(f"{name}, seed {seed} failed: {' '.join(asked)}")
+            if found := result(folder):  # nothing where the run was stopped
+                results.setdefault(name, []).append(found)
+    return results
+
+
+def main(argv):
+    """Command line entry."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    task, workdir = flags.FLAGS.task, pathlib.Path(flags.FLAGS.workdir)
+    results = compare_all(task, workdir)
+    headers, rows = table(results)
+    console.table(rows, headers, f"{task}, at most {compare.BUDGET[task]} training tokens")
+    files.atomic_write_text(workdir / task / "compare.md", markdown(headers, rows))
+    files.atomic_write_text(workdir / task / "compare.json", json.dumps(results, indent=2) + "\n")
+    draw(results, workdir / task / "compare.png")
+    print(f"compare.md, compare.json and compare.png are in {workdir / task}")
+
+
+if __name__ == "__main__":
+    flags.DEFINE_enum("task", "coding", list(compare.MEMBERS), "What is compared.")
+    flags.DEFINE_string("workdir", "runs/compare", "Folder with a run folder per method and seed.")
+    cli.run(main)

@@ -1,0 +1,109 @@
+"""Methods side by side: budgets by hand, what is run and what is not run again, the table."""
+
+import json
+import types
+
+import pytest
+
+from configs import checks, compare
+from experiments import compare as command
+
+
+@pytest.mark.parametrize("task, name", [(t, name) for t, members in compare.MEMBERS.items() for name in members])
+def test_every_member_is_a_config(task, name):
+    config = compare.get_config(f"task={task},member={name}")
+    checks.validate(config)
+    spent = config.train.steps * compare.tokens(config)
+    assert spent <= compare.BUDGET[task] < spent + compare.tokens(config)
+
+
+def test_completions_of_an_iteration_by_hand():
+    def of(task, name):
+        return compare.completions(compare.get_config(f"task={task},member={name}"))
+
+    # 4 problems, 8 samples: 2 agents, 1 agent, 2 agents twice
+    assert (of("coding", "concat"), of("coding", "single"), of("coding", "discussion")) == (64, 32, 128)
+    # 2 agents, 4 samples: 4 nodes, then a node for each of their 4 answers: 2 * 4 * 4 + 2 * 16 * 4
+    assert of("coding", "two_turns") == 160
+    config = compare.get_config("task=coding,member=two_turns")
+    config.train.joint_mode = "cross"  # 16 answers a node
+    assert compare.completions(config) == 2 * 4 * 4 + 2 * 64 * 4
+    config.train.hand_on = "best"
+    assert compare.completions(config) == 2 * (2 * 4 * 4)
+
+
+@pytest.mark.parametrize("arg, message", [("task=chess", "'chess': known are coding"), ("member=x", "'x': known")])
+def test_unknown_names(arg, message):
+    with pytest.raises(ValueError, match=message):
+        compare.get_config(arg)
+
+
+def trained(folder, value, seconds=120.0):
+    folder.mkdir(parents=True)
+    after = {"step": 3, "return": value, "return_low": 0.0, "return_high": 9.0, "return_greedy": value + 1}
+    after |= {"structure": 50.0, "length/aux": 10.0, "length/main": 20.0, "truncated/aux": 0.0}
+    (folder / "summary.json").write_text(json.dumps({"after": after, "seconds": seconds}))
+    rows = [{"step": i, "tokens_per_s": speed, "seconds": 5.0} for i, speed in enumerate((20.0, 10.0))]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def evaluated(folder, value):
+    folder.mkdir(parents=True)
+    scores = {"return": {"mean": value}, "structure": {"mean": None}}
+    agents = {"aux": {"completion_length": 7.0}, "main": {"completion_length": 8.0}}
+    found = {"sampled": {"scores": scores, "agents": agents}, "greedy": {"scores": {"return": {"mean": 5.0}}}}
+    (folder / "evaluation.json").write_text(json.dumps(found))
+
+
+def test_results_of_both_kinds(tmp_path):
+    trained(tmp_path / "a", 60.0)
+    assert command.result(tmp_path / "a") == {
+        "scores": {"return": 60.0, "structure": 50.0, "greedy": 61.0},
+        "answer_tokens": 30.0, "tokens": 150, "minutes": 2.0,
+    }  # fmt: skip
+    evaluated(tmp_path / "b", 30.0)
+    found = command.result(tmp_path / "b")
+    assert found["scores"] == {"return": 30.0, "structure": None, "greedy": 5.0}
+    assert found["answer_tokens"] == 15
+    assert command.result(tmp_path / "c") == {}
+
+
+def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypatch):
+    members = {"old": compare.Member({}, trained=True), "new": compare.Member({})}
+    monkeypatch.setitem(compare.MEMBERS, "coding", members)
+    for seed, value in enumerate((50.0, 60.0)):
+        trained(tmp_path / "coding" / "old" / f"seed{seed}", value)
+    asked = []
+
+    def run(argv):
+        asked.append(argv[2:])
+        folder = tmp_path / "coding" / ("old" if "train" in argv[2] else "new")
+        if "train" in argv[2]:
+            (folder / "seed2").rmdir()
+            trained(folder / "seed2", 70.0)
+        else:
+            (folder / "seed0").rmdir()
+            evaluated(folder / "seed0", 30.0)
+        return types.SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    results = command.compare_all("coding", tmp_path)
+    config = "--config=configs/compare.py:task=coding,member="
+    assert [argv[:3] for argv in asked] == [
+        ["experiments.train", f"{config}old", "--config.seed=2"],
+        ["experiments.evaluate", f"{config}new", "--config.seed=0"],
+    ]
+    headers, rows = command.table(results)
+    assert headers[:6] == ["method", "runs", "return", "95 %", "greedy", "structure"]
+    assert headers[6:] == ["tokens per answer", "training tokens", "minutes"]
+    assert rows[0][:3] == ["old", "3", "60.0"] and rows[0][4:] == ["61.0", "50.0", "30", "150", "2"]
+    assert rows[1] == ["new", "1", "30.0", "", "5.0", "", "15", "0", "0"]
+    assert "| new | 1 | 30.0 |  | 5.0 |  | 15 | 0 | 0 |\n" in command.markdown(headers, rows)
+    command.draw(results, tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_member_that_fails_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(command.subprocess, "run", lambda argv: types.SimpleNamespace(returncode=1))
+    with pytest.raises(RuntimeError, match="single, seed 0 failed: .*experiments.evaluate"):
+        command.compare_all("coding", tmp_path)
