@@ -25,6 +25,7 @@ LAYER = {
     "prompts": 28, "weights": 30, "sampling": 30, "sharding": 30,
     "team": 40, "protocols": 40,
     "scoring": 45, "bridge": 45,  # between the rollout and the tasks
+    "experts": 45,
     "agent_axis": 45, "run_checks": 45, "rollout": 50, "update": 50, "checkpoint": 55,
     "evaluation": 55,
     "systems": 60,
