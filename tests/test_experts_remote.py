@@ -1,6 +1,7 @@
 """experts/remote.py and its two APIs against a real server on loopback that speaks them and fails."""
 
 import asyncio
+import contextlib
 import importlib.util
 import logging
 import pickle
@@ -334,15 +335,11 @@ def test_no_error_brings_the_sdks_exception_along(kind):
 
 @both
 def test_the_key_does_not_follow_a_redirect_to_another_server(kind):
-    with (
-        Server() as other,
-        Server(Say(status=307, headers=(("Location", other.url + "/v1/messages"),))) as server,
-    ):
-        with pytest.raises(ExpertError):
-            expert = build(kind, server.url, retries=0)
-            expert.ask([question("hello")])
-            raise ExpertError("the other server answered without a key, which is as good")
-    assert KEY not in repr(other.seen)
+    with Server() as other:
+        moved = Say(status=307, headers=(("Location", f"{other.url}/v1/elsewhere"),))
+        with Server(moved) as server, contextlib.suppress(ExpertError):
+            build(kind, server.url, retries=0).ask([question("hello")])
+    assert other.seen and KEY not in repr(other.seen)
 
 
 @both

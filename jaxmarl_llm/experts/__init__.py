@@ -12,6 +12,7 @@ source for the others: `openai_api`, `anthropic_api` (each a `remote`, which rep
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from jaxmarl_llm.experts.anthropic_api import Anthropic
 from jaxmarl_llm.experts.cached import Cached
@@ -41,6 +42,7 @@ def build(
     offline: bool = False,
     spent: Spent | None = None,
     seed: int = 0,
+    load: Callable | None = None,
 ) -> Expert:
     """An expert; nothing is loaded and nobody is asked yet.
 
@@ -62,6 +64,7 @@ def build(
       offline: take answers from the cache only.
       spent: what the run had spent when it was interrupted.
       seed: of a local model's sampling.
+      load: how a local model is loaded by its name, None for `weights.load`.
 
     Raises ValueError for bad values.
     """
@@ -79,7 +82,7 @@ def build(
         _check_local(base_url=base_url, requests_per_minute=requests_per_minute, token_budget=token_budget)
         from jaxmarl_llm.experts.local import Local  # brings in JAX
 
-        return Cached(Local(model, seed=seed, account=account), cache, offline)
+        return Cached(Local(model, seed=seed, account=account, load=load), cache, offline)
     if kind not in APIS:
         raise ValueError(f"expert.kind={kind!r}; allowed: {', '.join(KINDS)}")
     source = APIS[kind](

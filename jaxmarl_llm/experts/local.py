@@ -25,7 +25,7 @@ class Local:
       seed: of what is drawn at a temperature above 0.
       rows: most requests sampled together, a power of two; smaller batches are filled up to one.
       account: where tokens are booked.
-      load: model name -> `weights.LoadedModel` with a tokenizer.
+      load: model name -> `weights.LoadedModel` with a tokenizer; None is `weights.load`.
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class Local:
         seed: int = 0,
         rows: int = 16,
         account: Account | None = None,
-        load: Callable[[str], weights.LoadedModel] = weights.load,
+        load: Callable[[str], weights.LoadedModel] | None = None,
     ):
         self.identity = {"kind": "local", "base_url": "", "model": model}
-        self._seed, self._rows, self._load = seed, rows, load
+        self._seed, self._rows, self._load = seed, rows, load or weights.load
         self._account = account or Account(None, Spent())
         self._loaded = None
 
