@@ -28,6 +28,9 @@ LAYER = {
     "agent_axis": 45, "run_checks": 45, "policy_gradient": 45, "batches": 47, "speech": 47,
     "rollout": 50, "update": 50,
     "checkpoint": 55, "scores": 50, "evaluation": 55,
+    "experts": 45,
+    "agent_axis": 45, "run_checks": 45, "rollout": 50, "update": 50, "checkpoint": 55,
+    "evaluation": 55,
     "systems": 60,
     "experiments": 70,
 }

@@ -1,0 +1,138 @@
+"""What an expert is asked, what it answers, what that cost, and how it fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+ROLES = ("system", "user", "assistant")
+
+
+class ExpertError(RuntimeError):
+    """An expert gave no usable answer: the text names expert, item and cause, and holds no key."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One question.
+
+    Attributes:
+      messages: the chat, ({"role": one of `ROLES`, "content": text}, …).
+      item: id of the problem, for error texts.
+      max_tokens: longest answer in tokens, at least 1.
+      temperature: at least 0; None leaves it to the expert (an API's default; a local model is greedy). Newer
+        hosted models accept nothing else.
+    """
+
+    messages: tuple[dict[str, str], ...]
+    item: str
+    max_tokens: int = 2048
+    temperature: float | None = None
+
+    def __post_init__(self):
+        where = f"request for item {self.item!r}"
+        if not self.messages:
+            raise ValueError(f"{where}: messages is empty; it needs at least one")
+        for message in self.messages:
+            if set(message) != {"role", "content"} or message["role"] not in ROLES:
+                raise ValueError(f"{where}: message {message!r:.80} needs 'content' and a 'role' of {ROLES}")
+            if not isinstance(message["content"], str):
+                raise ValueError(f"{where}: content {message['content']!r:.40} is not text")
+        if self.max_tokens < 1:
+            raise ValueError(f"{where}: max_tokens={self.max_tokens}; allowed: at least 1")
+        if self.temperature is not None and not 0 <= self.temperature < math.inf:
+            raise ValueError(f"{where}: temperature={self.temperature}; allowed: at least 0, or None")
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """One answer.
+
+    Attributes:
+      text: what it wrote; never blank from an API.
+      input_tokens, output_tokens: as the expert counts them; an estimate where it does not.
+      finished: False where the answer was cut at ``max_tokens``.
+      cached: True where nothing was asked for it: it was on disk, or another request was the same.
+    """
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+    finished: bool = True
+    cached: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """What answers have cost so far.
+
+    Attributes:
+      requests: sent to the expert, repetitions after a failure counted.
+      input_tokens, output_tokens: of their prompts and answers. A request whose answer was lost counts with
+        all that it may have cost.
+      cached: answers that cost nothing.
+    """
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+
+class Expert(Protocol):
+    """What the rest of the framework needs of an expert."""
+
+    @property
+    def spent(self) -> Spent:
+        """What its answers have cost."""
+
+    def check(self, examples: Sequence[Request] = ()) -> None:
+        """Find out before training whether it can be asked, and asked such questions as the examples.
+
+        Raises ValueError for what the user must change here (no key, no package, no model, a request that it
+        does not take), ExpertError if it cannot be reached. It is not asked the examples.
+        """
+
+    def ask(self, requests: Sequence[Request]) -> list[Reply]:
+        """The answers, in order.
+
+        Raises ExpertError for the first request that has no answer, after those under way have ended.
+        """
+
+
+class Source(Protocol):
+    """Where new answers come from: an API or a model on this machine.
+
+    ``identity`` is its kind, base_url and model: what makes two experts the same.
+    """
+
+    identity: dict[str, str]
+
+    @property
+    def spent(self) -> Spent:
+        """What its answers have cost."""
+
+    def refusal(self, request: Request) -> str | None:
+        """Why it cannot be asked this, known without asking; None if it can."""
+
+    def check(self) -> None:
+        """As `Expert.check`, without examples."""
+
+    def answer(self, requests: Sequence[Request], arrived: Callable[[int, Reply], None]) -> None:
+        """Call ``arrived(index, reply)`` for every request, in any order, from any one thread.
+
+        Raises ExpertError; what has arrived by then is paid for and stays valid.
+        """
+
+
+def describe(identity: dict[str, str]) -> str:
+    """An expert in the words of error texts: "expert 'm' (openai at http://…)"."""
+    where = f"{identity['kind']} at {identity['base_url']}" if identity["base_url"] else identity["kind"]
+    return f"expert {identity['model']!r} ({where})"
