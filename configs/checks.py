@@ -13,7 +13,8 @@ CHOICES = {
     "task.cooperation": ("paper", "observed"),
     "task.matching": ("paper", "corrected"),
     "task.bands": ("", "tldr", "arxiv", "arxiv_later"),
-    "task.feedback": ("plain", "passed", "level_passed", "level_feedback"),
+    "task.feedback": ("plain", "passed", "level_passed", "level_feedback", "expert_edits"),
+    "expert.kind": ("openai", "anthropic", "local"),
     "sampling.long_prompts": ("error", "truncate"),
     "train.joint_mode": ("aligned", "cross"),
     "train.reduce": ("mean", "sum"),
@@ -29,6 +30,12 @@ CHOICES = {
 RANGES = {
     "seed": (0, None),
     "team.rank": (1, None),
+    "expert.max_tokens": (1, None),
+    "expert.timeout_seconds": (0.001, None),
+    "expert.retries": (0, None),
+    "expert.parallel": (1, None),
+    "expert.requests_per_minute": (0, None),
+    "expert.token_budget": (0, None),
     "executor.workers": (0, None),
     "executor.cpu_seconds": (0.01, None),
     "executor.memory_mb": (64, None),
@@ -69,6 +76,11 @@ def field(config: Mapping, path: str):
     for name in path.split("."):
         config = config[name]
     return config
+
+
+def asks_expert(config: Mapping) -> bool:
+    """Whether an external expert is asked between turns."""
+    return config["train"]["turns"] > 1 and config["task"]["feedback"] == "expert_edits"
 
 
 def validate(config: ConfigDict, name: str = "the config") -> None:
@@ -139,6 +151,8 @@ def _contradictions(config: ConfigDict) -> list[str]:
             f"train.protocol={c.protocol!r}: needs train.turns=1 and train.joint_mode='aligned', "
             f"they are {c.turns} and {c.joint_mode!r}"
         )
+    if asks_expert(config) and not config.expert.model:
+        bad.append("expert.model='': task.feedback='expert_edits' asks an expert; give its name")
     if config.task.kind != "coding" and c.turns > 1:
         bad.append(f"train.turns={c.turns}: task.kind={config.task.kind!r} has one turn, without feedback")
     if config.task.centralised and len(agents) != 1:

@@ -61,13 +61,27 @@ def base_config() -> ConfigDict:
     c.task.eval_split = "held_out"  # train | held_out | all
     c.task.cooperation = "paper"  # main's cooperation by its text (paper) or by what it did (observed)
     c.task.centralised = False  # one agent, named in team.agents, writes all roles
-    c.task.feedback = "level_feedback"  # between turns: plain | passed | level_passed | level_feedback
+    c.task.feedback = "level_feedback"  # see below; what agents are told between turns
+    # plain | passed | level_passed | level_feedback | expert_edits (asks the expert, see c.expert)
     c.task.revealed_tests = 1  # first tests that feedback may tell of; 0: all; -n: the last n
     c.task.held_back = 0.0  # share of the tests that earn nothing, to see who learned the others by heart
     c.task.column = ""  # of writing: where a row's text is; empty: as usual for the source
     c.task.bands = ""  # of the writing reward: tldr | arxiv | arxiv_later; empty: as the kind
     c.task.matching = "paper"  # of transition words: paper (parts of words count) | corrected
     c.task.reward = ""  # dotted name of a reward function of your own; empty: the coding reward
+    c.expert = ConfigDict()  # whom task.feedback=expert_edits asks between turns
+    c.expert.kind = "openai"  # openai: any endpoint that speaks its chat completions | anthropic | local
+    c.expert.model = ""  # name at the endpoint; local: bundled name, folder, .gguf file or hub id
+    c.expert.base_url = ""  # of the endpoint; empty: the API's own
+    c.expert.key_variable = "auto"  # environment variable with the key; auto: the API's usual; empty: no key
+    c.expert.max_tokens = 1024  # longest answer
+    c.expert.timeout_seconds = 60.0  # of one attempt
+    c.expert.retries = 5  # after the first attempt, with growing waits
+    c.expert.parallel = 8  # requests under way at a time
+    c.expert.requests_per_minute = 0  # 0: no limit
+    c.expert.token_budget = 0  # of the run, input and output; 0: no limit
+    c.expert.cache = ""  # folder that keeps every answer; empty: expert/ in the run folder
+    c.expert.offline = False  # take answers from the cache only
     c.executor = ConfigDict()
     c.executor.workers = 0  # programs that run at a time; 0: one per CPU of this process
     c.executor.cpu_seconds = 2.0  # per program

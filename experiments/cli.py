@@ -9,10 +9,11 @@ from collections.abc import Callable
 from absl import app, flags, logging
 
 from jaxmarl_llm.executor.levels import ExecutorRefused
+from jaxmarl_llm.experts import ExpertError
 
 # Raised by our own `raise` statements for input, disk, numbers and what the machine lacks; anything else is a
 # bug.
-EXPECTED = (ValueError, OSError, ImportError, FloatingPointError, ExecutorRefused)
+EXPECTED = (ValueError, OSError, ImportError, FloatingPointError, ExecutorRefused, ExpertError)
 OWN = ("configs", "experiments", "jaxmarl_llm", "config_config", "__main__")  # the fourth: --config's file
 
 

@@ -46,7 +46,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     folder = pathlib.Path(workdir) / "checkpoints"
     step = checkpoint.read_meta(folder, which)["step"] if workdir else 0
     with tasks.build_executor(config) as executor:
-        task = tasks.build_task(config, executor, "eval")
+        task = tasks.build_task(config, executor, "eval", tasks.build_expert(config, workdir))
         team = setup.build_team(config)
         if workdir:
             team, _ = checkpoint.restore_team(folder, which, team)

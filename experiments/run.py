@@ -1,12 +1,11 @@
 """Everything a training run holds open: executor, team, states, files. The algorithm is in train.py."""
 
 import contextlib
+import dataclasses
 import functools
 import json
 import math
-import os
 import pathlib
-import signal
 
 import jax
 
@@ -25,35 +24,10 @@ from jaxmarl_llm import (
     update,
 )
 from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.experts import Spent
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.transcripts import TranscriptWriter
-
-
-class StopSignal:
-    """Makes the first SIGTERM or Ctrl-C a request to stop after the iteration; a second one interrupts."""
-
-    def __init__(self):
-        self.requested = False
-        self._before = {}
-
-    def _handle(self, number, frame):
-        del frame
-        if self.requested:
-            signal.signal(number, signal.SIG_DFL)
-            raise KeyboardInterrupt
-        self.requested = True
-        # Not print: the signal may have come in the middle of one.
-        os.write(2, b"stopping after this iteration (once more to stop at once)\n")
-
-    def __enter__(self) -> "StopSignal":
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *exception) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 class Run:
@@ -90,8 +64,9 @@ class Run:
         run_checks.ensure_writable(self.folder)
         self._executor = stack.enter_context(tasks.build_executor(config))
         self._isolation = self._check_isolation(tasks.isolation(self._executor))
-        self.task = tasks.build_task(config, self._executor, "train")
-        self.eval_task = tasks.build_task(config, self._executor, "eval")
+        self._expert = tasks.build_expert(config, self.folder, self._spent())
+        self.task = tasks.build_task(config, self._executor, "train", self._expert)
+        self.eval_task = tasks.build_task(config, self._executor, "eval", self._expert)
         self.team = setup.build_team(config)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
         self.protocol = setup.build_protocol(config, self.task)
@@ -127,6 +102,12 @@ class Run:
             first = saved.get("first_level", first)
         run_checks.check_level(first, now["level"], str(self.folder))
         return now | {"first_level": first}
+
+    def _spent(self) -> Spent:
+        """What the run's expert has cost so far."""
+        place = self.folder / "checkpoints"
+        saved = checkpoint.read_meta(place) if checkpoint.saved_steps(place) else {}
+        return Spent(**saved.get("expert", {}))
 
     def _forget_initial_parameters(self) -> None:
         # The states own the parameters from here on (they are donated at every update).
@@ -175,6 +156,12 @@ class Run:
         if self._executor is None:
             return {}
         return {f"{prefix}/{name}": value for name, value in self._executor.metrics().items()}
+
+    def expert_metrics(self) -> dict[str, float]:
+        """What the expert has cost since the run began, keyed ``expert/<name>``."""
+        if self._expert is None:
+            return {}
+        return {f"expert/{name}": float(n) for name, n in dataclasses.asdict(self._expert.spent).items()}
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Append a row to the metrics."""
@@ -226,6 +213,7 @@ class Run:
     def save(self, step: int) -> None:
         """Checkpoint after ``step`` iterations."""
         meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self._isolation}
+        meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
         self._checkpoints.save(step, self.states, self.team, meta)
 
     def _evaluate(self, greedy: bool, items) -> scores.Evaluation:

@@ -2,9 +2,14 @@
 
 import contextlib
 import logging
+import pathlib
 
+from configs import checks
+from jaxmarl_llm import experts
 from jaxmarl_llm.executor import Executor, Limits, available_level, levels
-from jaxmarl_llm.tasks import code_data, code_reward, writing_items, writing_reward
+from jaxmarl_llm.experts import Spent
+from jaxmarl_llm.experts.feedback import ExpertEdits
+from jaxmarl_llm.tasks import code_data, code_feedback, code_reward, writing_items, writing_reward
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
@@ -34,33 +39,53 @@ def isolation(executor: Executor | None) -> dict:
     return levels.describe(executor.level, executor.limits) if executor else {}
 
 
-def build_task(config, executor: Executor | None, split: str):
+def build_expert(config, workdir="", spent: Spent | None = None):
+    """The expert that is asked between turns, or None; what it spends counts from ``spent`` on.
+
+    ValueError for what the user must change (no key, no package, no model), ExpertError if it is not there.
+    """
+    if not checks.asks_expert(config):
+        return None
+    options = config.expert.to_dict()
+    del options["max_tokens"]
+    options["cache"] = options["cache"] or (workdir and str(pathlib.Path(workdir) / "expert"))
+    expert = experts.build(**options, spent=spent, seed=config.seed)
+    expert.check()
+    return expert
+
+
+def build_task(config, executor: Executor | None, split: str, expert=None):
     """The training task (``split="train"``) or the held-out one (``split="eval"``)."""
     c = config.task
     source = c.source if split == "train" else c.eval_source or c.source
     part = c.train_split if split == "train" else c.eval_split
-    build = _coding if c.kind == "coding" else _writing
-    task = build(config, executor, source, part)
+    if c.kind == "coding":
+        task = _coding(config, executor, source, part, expert)
+    else:
+        task = _writing(config, source, part)
     task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
     return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
 
 
-def _coding(config, executor: Executor, source: str, part: str) -> CodingTask:
+def _coding(config, executor: Executor, source: str, part: str, expert) -> CodingTask:
     c = config.task
+    roles = code_reward.TEAM if c.centralised else tuple(config.team.agents)
+    feedback = c.feedback if c.feedback in code_feedback.MODES else "plain"  # in one turn nobody is asked
+    if expert:
+        feedback = ExpertEdits(expert, roles, config.expert.max_tokens)
     return CodingTask(
         code_data.load_items(source, part),
         executor,
-        code_reward.TEAM if c.centralised else tuple(config.team.agents),
+        roles,
         cooperation=c.cooperation,
         compat=config.train.comlrl_compat,
-        feedback=c.feedback,
+        feedback=feedback,
         revealed_tests=c.revealed_tests,
         held_back=c.held_back,
     )
 
 
-def _writing(config, executor: None, source: str, part: str) -> WritingTask:
-    del executor  # no code is run
+def _writing(config, source: str, part: str) -> WritingTask:
     c = config.task
     agents = AGENTS[c.kind] if c.centralised else tuple(config.team.agents)
     bands = writing_reward.bands(c.bands or c.kind)

@@ -11,7 +11,8 @@ from ml_collections import config_flags
 
 from configs import checks
 from experiments import cli, closing, setup
-from experiments.run import Run, StopSignal
+from experiments.run import Run
+from experiments.stop_signal import StopSignal
 from jaxmarl_llm import console, forest_metrics, rollout
 from jaxmarl_llm.systems import magrpo
 
@@ -45,7 +46,7 @@ def iterate(run: Run, step: int) -> dict[str, float]:
     run.write_transcripts(step, forest, advantages_R)
     seconds = time.perf_counter() - started
     metrics |= {"seconds": seconds, "tokens_per_s": forest_metrics.tokens(forest) / seconds}
-    return metrics | run.executor_metrics() | run.timer.collect()
+    return metrics | run.executor_metrics() | run.expert_metrics() | run.timer.collect()
 
 
 def train(config, workdir: str) -> dict:

@@ -29,8 +29,6 @@ LAYER = {
     "rollout": 50, "update": 50,
     "checkpoint": 55, "scores": 50, "evaluation": 55,
     "experts": 45,
-    "agent_axis": 45, "run_checks": 45, "rollout": 50, "update": 50, "checkpoint": 55,
-    "evaluation": 55,
     "systems": 60,
     "experiments": 70,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jaxmarl_llm.executor import Program, Report
 from jaxmarl_llm.tasks import code_feedback, code_prompts, code_reward, code_tests, step_prompts
@@ -22,7 +22,8 @@ class CodingTask:
       cooperation: whether main cooperates is judged by its text ("paper") or by what it did ("observed"); see
         `code_reward`.
       compat: judge "helper's result ignored" as CoMLRL does, by a pattern that hardly ever matches.
-      feedback: what agents are told before another try; see `code_feedback.MODES`.
+      feedback: what agents are told before another try: one of `code_feedback.MODES`, or a function from
+        judged answers to {agent: text} for each.
       revealed_tests: the tests that feedback may tell of: the first n, 0 for all, the last n if negative.
       held_back: share of each problem's tests that earn nothing; how many of them pass is the part
         "tests_held_back", and less than of the others hints at answers made for the tests.
@@ -37,7 +38,7 @@ class CodingTask:
         agents: Sequence[str] = ("aux", "main"),
         cooperation: str = "paper",
         compat: bool = False,
-        feedback: str = "level_feedback",
+        feedback: str | Callable = "level_feedback",
         revealed_tests: int = 1,
         held_back: float = 0.0,
     ):
@@ -47,7 +48,7 @@ class CodingTask:
         self._rule, self._compat = cooperation, compat
         if cooperation not in code_reward.RULES:
             raise ValueError(f"cooperation is {cooperation!r}; allowed: {', '.join(code_reward.RULES)}")
-        if feedback not in code_feedback.MODES:
+        if not callable(feedback) and feedback not in code_feedback.MODES:
             raise ValueError(f"feedback is {feedback!r}; allowed: {', '.join(code_feedback.MODES)}")
         self._feedback, self._revealed, self._held_back = feedback, revealed_tests, held_back
         self.reward_range = code_reward.reward_range(self.agents)
@@ -95,6 +96,8 @@ class CodingTask:
 
         The tests that it speaks of run once more, on their own: the reward's other tests stay unknown.
         """
+        if callable(self._feedback):
+            return self._feedback(answers)
         drafts = [self._draft(answer.item, answer.completions) for answer in answers]
         shown = [self._shown(answer.item) for answer in answers]
         programs = [_testing(draft, tests) for draft, tests in zip(drafts, shown, strict=True)]

@@ -1,0 +1,46 @@
+"""What an expert suggests, as feedback between turns (guided learning, arXiv 2508.04652)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxmarl_llm.experts.types import Expert, Request
+from jaxmarl_llm.tasks.code_edits import parse_edits, request_messages
+
+SUGGESTED = "A reviewer suggests this instead:\n{code}\n\n{again}"
+KEPT = "A reviewer would leave it as it is.\n\n{again}"
+AGAIN = "Try again. Answer with code only."
+
+
+class ExpertEdits:
+    """Between turns, an expert sees the problem and the joint answer, and each agent what it suggests to it.
+
+    Args:
+      expert: see `types.Expert`.
+      agents: names in the order (helper, main), or (main,).
+      max_tokens: longest answer of the expert.
+
+    An answer of the expert that holds no edits, and says nothing of use, becomes the plain wish to try again.
+    """
+
+    def __init__(self, expert: Expert, agents: Sequence[str], max_tokens: int = 2048):
+        self._expert, self._agents, self._max_tokens = expert, tuple(agents), max_tokens
+
+    def request(self, item, completions: dict[str, str]) -> Request:
+        """What the expert is asked about a joint answer to a coding item."""
+        messages = request_messages(item, completions, self._agents)
+        return Request(tuple(messages), str(item.task_id), self._max_tokens)
+
+    def __call__(self, answers: Sequence) -> list[dict[str, str]]:
+        """For every judged answer what each agent is told; all are asked at once. See `protocols.Feedback`.
+
+        Raises ExpertError, which names the item.
+        """
+        replies = self._expert.ask([self.request(a.item, a.completions) for a in answers])
+        return [self._told(parse_edits(reply.text, self._agents)) for reply in replies]
+
+    def _told(self, edits: dict[str, str] | None) -> dict[str, str]:
+        if edits is None:
+            return dict.fromkeys(self._agents, AGAIN)
+        texts = {agent: SUGGESTED.format(code=code, again=AGAIN) for agent, code in edits.items()}
+        return {agent: texts.get(agent, KEPT.format(again=AGAIN)) for agent in self._agents}
