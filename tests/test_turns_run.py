@@ -108,3 +108,27 @@ def test_an_expert_that_is_not_there_is_said_before_training(tmp_path, monkeypat
         train.train(config(**fields), str(tmp_path / "run"))
     with pytest.raises(ExpertError, match="wise"):
         train.train(config(**(fields | {"expert__key_variable": ""})), str(tmp_path / "other"))
+
+
+BROKEN = {"calls": 0, "from": 99}
+
+
+def breaking(completions, task_id, **columns):
+    """The learning reward, until it breaks."""
+    BROKEN["calls"] += 1
+    if BROKEN["calls"] >= BROKEN["from"]:
+        raise LookupError("no such file")
+    return smoke_runs.distinct_letters(completions, task_id, **columns)
+
+
+def test_a_reward_that_raises_names_the_item_and_loses_nothing(tmp_path, compiled, monkeypatch):
+    c = smoke_runs.learning_config(train__steps=3, eval__every=0, eval__before=False, save__every=99)
+    c.task.reward = f"{__name__}:breaking"
+    monkeypatch.setitem(BROKEN, "calls", 0)
+    monkeypatch.setitem(BROKEN, "from", 3)  # one call per iteration: the third one fails
+    with smoke_runs.programs_kept(compiled):
+        with pytest.raises(RuntimeError, match="the reward raised on task_id starter/.*no such file"):
+            train.train(c, str(tmp_path / "run"))
+        assert checkpoint.read_meta(tmp_path / "run" / "checkpoints")["step"] == 2
+        monkeypatch.setitem(BROKEN, "from", 10**9)
+        assert train.train(c, str(tmp_path / "run"))["after"]["step"] == 3
