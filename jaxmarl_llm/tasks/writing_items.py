@@ -107,6 +107,7 @@ def parse_lines(text: str, name: str, column: str = "text") -> list[WritingItem]
 
 def load_hub(name: str, split: str = "all", column: str = "") -> list[WritingItem]:
     """Items of one of HUB_SETS, downloaded by the `datasets` package on first use; see `load_items`."""
+    sources.check_split(split)
     datasets = _import_datasets(name)
     hub_set = HUB_SETS[name]
     column = column or hub_set.column
@@ -162,7 +163,7 @@ def _complaints(row: dict, column: str) -> list[str]:
 
 
 def _item(row: dict, column: str) -> WritingItem:
-    """The item of a row without complaints. A list of sentences, as in the arXiv data, is joined."""
+    """The item of a row without complaints. A list of sentences is joined (arXiv data may come so)."""
     text = row[column]
     text = " ".join(text) if isinstance(text, list) else text
     return WritingItem(str(row["task_id"]), text.strip(), row.get("title", ""))

@@ -79,8 +79,8 @@ _ARXIV = Bands(
     overlap_cap=0.23,
     both=True,
 )
-# "arxiv" is what the paper trained with; the original repository asks for "arxiv_later" since its commit
-# 38252a5 (2025-12-31).
+# "arxiv" is what the paper trained with (commit 45c74e5 of the original); the repository asks for
+# "arxiv_later" since commit 38252a5 (2025-12-31).
 _BANDS = {
     "tldr": _TLDR,
     "arxiv": _ARXIV,
