@@ -1,0 +1,219 @@
+"""Run folders and what `experiments.evaluate` wrote, as plain data; runs that differ in the seed grouped."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxmarl_llm import metrics, transcripts
+from jaxmarl_llm.transcripts import JointAction
+
+MODES = ("sampled", "greedy")
+VERDICTS = ("eval/verdict/", "eval_greedy/verdict/")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunData:
+    """What a run folder says. ``name`` is short and unlike those of the other runs of a report.
+
+    rows are those of metrics.jsonl; summary is {} for a run that has measured nothing yet, and has no "after"
+    before the run's end.
+    """
+
+    folder: Path
+    name: str
+    config: dict[str, Any]
+    rows: list[dict]
+    summary: dict[str, Any]
+
+    @property
+    def seed(self):
+        return self.config["seed"]
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Names in the order of the team; () if the config names none."""
+        return tuple(self.config.get("team", {}).get("agents", ()))
+
+    @property
+    def iterations(self) -> int:
+        """Training iterations that left a row."""
+        return sum("train/return" in row or "seconds" in row for row in self.rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Runs of one config, a different seed each; ``label`` says how it differs from the other groups."""
+
+    label: str
+    runs: tuple[RunData, ...]
+
+    @property
+    def rows(self) -> list[list[dict]]:
+        return [run.rows for run in self.runs]
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationData:
+    """An evaluation file and its answers by mode ("sampled", "greedy")."""
+
+    path: Path
+    name: str
+    report: dict[str, Any]
+    actions: dict[str, list[JointAction]]
+
+
+def read_runs(folders: Sequence) -> list[RunData]:
+    """Read run folders, in order, with names that tell them apart.
+
+    Raises:
+      ValueError: naming the folder and what it lacks, or a folder that is given twice.
+    """
+    paths = [Path(folder) for folder in folders]
+    _refuse_twice(paths)
+    read = [read_run(path, name) for path, name in zip(paths, short_names(paths), strict=True)]
+    return complete_verdicts(read)
+
+
+def read_run(folder, name: str = "") -> RunData:
+    """Read config.json, metrics.jsonl and, if there, summary.json of a run folder.
+
+    Raises:
+      ValueError: naming the folder and what is missing in it or cannot be read.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"run folder {folder} does not exist; give the --workdir of a training run")
+    config = _read_object(folder / "config.json")
+    if "seed" not in config:
+        raise ValueError(f"run folder {folder}: its config.json has no 'seed'")
+    if not (folder / metrics.FILE_NAME).is_file():
+        raise ValueError(f"run folder {folder} has no {metrics.FILE_NAME}; it is written as a run goes on")
+    rows = metrics.read_metrics(folder)
+    if not rows:
+        raise ValueError(f"run folder {folder}: its {metrics.FILE_NAME} holds no rows yet")
+    _check_numbers(folder, rows)
+    summary = _read_object(folder / "summary.json") if (folder / "summary.json").exists() else {}
+    return RunData(folder, name or folder.resolve().name, config, rows, summary)
+
+
+def complete_verdicts(runs: Sequence[RunData]) -> list[RunData]:
+    """The runs with verdicts that an evaluation did not give counted as 0 there: rows leave them out."""
+    names = dict.fromkeys(name for run in runs for row in run.rows for name in row)
+
+    def completed(row: dict) -> dict:
+        given = [prefix for prefix in VERDICTS if any(name.startswith(prefix) for name in row)]
+        return {name: 0 for prefix in given for name in names if name.startswith(prefix)} | row
+
+    return [dataclasses.replace(run, rows=[completed(row) for row in run.rows]) for run in runs]
+
+
+def group_runs(runs: Sequence[RunData]) -> list[Group]:
+    """Runs whose configs differ in nothing but the seed, together; groups in the order of their first runs.
+
+    Raises:
+      ValueError: naming two runs of the same config and seed: an interval over seeds would count one twice.
+    """
+    grouped: dict[str, list[RunData]] = {}
+    for run in runs:
+        key = json.dumps({k: v for k, v in run.config.items() if k != "seed"}, sort_keys=True)
+        mates = grouped.setdefault(key, [])
+        for mate in mates:
+            if mate.seed == run.seed:
+                raise ValueError(
+                    f"{mate.folder} and {run.folder} have the same config and the same seed {run.seed}; "
+                    "give one of them: an interval over seeds would count it twice"
+                )
+        mates.append(run)
+    labels = labels_of([mates[0].config for mates in grouped.values()])
+    return [Group(label, tuple(mates)) for label, mates in zip(labels, grouped.values(), strict=True)]
+
+
+def labels_of(configs: Sequence[dict]) -> list[str]:
+    """For each config the fields, seed aside, that not all configs share: "train.lr=0.001, train.group=4"."""
+    if len(configs) == 1:
+        return ["all runs"]
+    flat = [{k: v for k, v in flatten(config).items() if k != "seed"} for config in configs]
+    names = dict.fromkeys(name for fields in flat for name in fields)
+    absent = object()
+    differing = [n for n in names if any(f.get(n, absent) != flat[0].get(n, absent) for f in flat[1:])]
+    return [", ".join(f"{n}={fields.get(n, '(none)')}" for n in differing) for fields in flat]
+
+
+def flatten(config: dict, prefix: str = "") -> dict[str, Any]:
+    """{"train": {"lr": 1}} -> {"train.lr": 1}"""
+    found = {}
+    for name, value in config.items():
+        inner = isinstance(value, dict)
+        found |= flatten(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
+    return found
+
+
+def read_evaluations(paths: Sequence) -> list[EvaluationData]:
+    """Read files of `experiments.evaluate`, in order.
+
+    Raises:
+      ValueError: as `read_evaluation`, or for a file that is given twice.
+    """
+    paths = [Path(path) for path in paths]
+    _refuse_twice(paths)
+    names = short_names([path.with_suffix("") for path in paths], parts=2)
+    return [read_evaluation(path, name) for path, name in zip(paths, names, strict=True)]
+
+
+def read_evaluation(path, name: str = "") -> EvaluationData:
+    """Read an evaluation file and the transcripts in the folder of the same name beside it.
+
+    Raises:
+      ValueError: naming the file and what is missing in it or beside it.
+    """
+    path = Path(path)
+    report = _read_object(path)
+    modes = [mode for mode in MODES if isinstance(report.get(mode), dict)]
+    if not modes or not isinstance(report.get("step"), int):
+        raise ValueError(f"{path} is no file of experiments.evaluate: it needs 'step', 'sampled' or 'greedy'")
+    actions = {mode: read_actions(path.with_suffix("") / mode, report["step"]) for mode in modes}
+    return EvaluationData(path, name or path.stem, report, actions)
+
+
+def read_actions(folder, step: int) -> list[JointAction]:
+    """`transcripts.read`, with a ValueError that names the folder and step for records it cannot read."""
+    try:
+        return transcripts.read(folder, step)
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the transcript of step {step} in {folder} cannot be read ({reason})") from error
+
+
+def short_names(paths: Sequence[Path], parts: int = 1) -> list[str]:
+    """The last parts of each path; all of it where that is not enough to tell the paths apart."""
+    short = ["/".join(path.resolve().parts[-parts:]) for path in paths]
+    return [name if short.count(name) == 1 else str(path) for name, path in zip(short, paths, strict=True)]
+
+
+def _refuse_twice(paths: Sequence[Path]) -> None:
+    resolved = [path.resolve() for path in paths]
+    for path, place in zip(paths, resolved, strict=True):
+        if resolved.count(place) > 1:
+            raise ValueError(f"{path} is given twice")
+
+
+def _read_object(path: Path) -> dict:
+    if not path.is_file():
+        raise ValueError(f"{path.parent} has no {path.name}")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # of JSON or UTF-8
+        raise ValueError(f"{path} is not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds a {type(found).__name__}, expected a JSON object")
+    return found
+
+
+def _check_numbers(folder: Path, rows: Sequence[dict]) -> None:
+    for row in rows:
+        for name, value in row.items():
+            if value is not None and not isinstance(value, int | float):
+                where = f"run folder {folder}, {metrics.FILE_NAME}, step {row['step']}"
+                raise ValueError(f"{where}: {name} is {value!r}, expected a number or null")
