@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -87,7 +88,8 @@ def _draw_line(axes: Axes, group: Group, line: Line, color: str, dashes) -> None
     for values_T in values_ST if len(group.runs) > 1 else ():
         axes.plot(steps_T, values_T, color=color, linestyle=dashes, linewidth=0.6, alpha=0.4)
     mean_T, low_T, high_T = interval(values_ST)
-    axes.fill_between(steps_T, low_T, high_T, color=color, alpha=0.18, linewidth=0)
+    if not np.isnan(low_T).all():
+        axes.fill_between(steps_T, low_T, high_T, color=color, alpha=0.18, linewidth=0)
     marker = {"marker": "o", "markersize": 3.5} if evaluated else {}
     axes.plot(steps_T, mean_T, color=color, linestyle=dashes, linewidth=1.6, zorder=3, **marker)
 
@@ -124,10 +126,11 @@ def in_words(picture: Picture, groups: Sequence[Group]) -> str:
     """What a picture shows, for those who do not see it: every mean at its first and last iteration."""
     said = []
     for panel in picture.panels:
+        shown = [panel.group] if panel.group else groups
         for group, line, *_ in _drawn_lines(panel, groups):
             steps_T, values_ST = _curve(group, line)
             if steps_T.size:
                 mean_T = interval(values_ST).mean
-                where = f"{panel.title}, {line.label}" + (f", {group.label}" if len(groups) > 1 else "")
+                where = f"{panel.title}, {line.label}" + (f", {group.label}" if len(shown) > 1 else "")
                 said.append(f"{where}: {mean_T[0]:.3g} at {steps_T[0]}, {mean_T[-1]:.3g} at {steps_T[-1]}")
     return ". ".join(said).replace("\n", ", ") + "."

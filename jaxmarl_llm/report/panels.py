@@ -89,8 +89,8 @@ def _verdicts(names, groups: Sequence[Group]) -> Picture:
         for start, title in kinds:
             found = metric_names.given(group, [name for name in names if name.startswith(start)])
             lines = tuple(Line(name, name.removeprefix(start)) for name in found)
-            panels += [Panel(prefix + title, lines, "number", group=group)] if lines else []
-    caption = "How many programs and held-out answers ended in which way; what never was is left out."
+            panels += [Panel(prefix + title, lines, "%", True, group)] if lines else []
+    caption = "Share of the programs and of the held-out answers that ended in each way that occurred."
     return Picture("verdicts", "Verdicts", caption, tuple(panels))
 
 

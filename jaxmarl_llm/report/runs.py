@@ -10,7 +10,9 @@ from jaxmarl_llm import metrics, transcripts
 from jaxmarl_llm.transcripts import JointAction
 
 MODES = ("sampled", "greedy")
-VERDICTS = ("eval/verdict/", "eval_greedy/verdict/")
+VERDICTS = ("executor/verdict/", "eval/verdict/", "eval_greedy/verdict/")
+# Fields, or groups of them, that leave the training as it is: runs that differ in them can be one curve.
+APART = ("seed", "eval", "log", "save", "executor.workers", "executor.min_level")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +55,12 @@ class Group:
     def rows(self) -> list[list[dict]]:
         return [run.rows for run in self.runs]
 
+    def differences(self) -> dict[str, list]:
+        """Fields beside the seed in which the runs differ all the same, with the value of each run."""
+        flat = [flatten(run.config) for run in self.runs]
+        names = [name for name in differing(flat) if name != "seed"]
+        return {name: [fields.get(name) for fields in flat] for name in names}
+
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationData:
@@ -65,15 +73,16 @@ class EvaluationData:
 
 
 def read_runs(folders: Sequence) -> list[RunData]:
-    """Read run folders, in order, with names that tell them apart.
+    """Read run folders, in order, with names that tell them apart and `verdict_shares` instead of counts.
 
     Raises:
       ValueError: naming the folder and what it lacks, or a folder that is given twice.
     """
     paths = [Path(folder) for folder in folders]
     _refuse_twice(paths)
-    read = [read_run(path, name) for path, name in zip(paths, short_names(paths), strict=True)]
-    return complete_verdicts(read)
+    runs = [read_run(path, name) for path, name in zip(paths, short_names(paths), strict=True)]
+    names = dict.fromkeys(name for run in runs for row in run.rows for name in row)
+    return [dataclasses.replace(run, rows=verdict_shares(run.rows, list(names))) for run in runs]
 
 
 def read_run(folder, name: str = "") -> RunData:
@@ -98,27 +107,28 @@ def read_run(folder, name: str = "") -> RunData:
     return RunData(folder, name or folder.resolve().name, config, rows, summary)
 
 
-def complete_verdicts(runs: Sequence[RunData]) -> list[RunData]:
-    """The runs with verdicts that an evaluation did not give counted as 0 there: rows leave them out."""
-    names = dict.fromkeys(name for run in runs for row in run.rows for name in row)
+def verdict_shares(rows: Sequence[dict], names: Sequence[str]) -> list[dict]:
+    """The rows with verdict counts as percentages of all verdicts of that kind in the row.
 
-    def completed(row: dict) -> dict:
-        given = [prefix for prefix in VERDICTS if any(name.startswith(prefix) for name in row)]
-        return {name: 0 for prefix in given for name in names if name.startswith(prefix)} | row
+    A verdict of ``names`` that a row leaves out is 0 in it, if the row has others of that kind.
+    """
 
-    return [dataclasses.replace(run, rows=[completed(row) for row in run.rows]) for run in runs]
+    def shares(row: dict, prefix: str) -> dict:
+        total = sum(row[name] or 0 for name in row if name.startswith(prefix))
+        return {n: 100 * (row.get(n) or 0) / total for n in names if n.startswith(prefix)} if total else {}
+
+    return [row | {k: v for prefix in VERDICTS for k, v in shares(row, prefix).items()} for row in rows]
 
 
 def group_runs(runs: Sequence[RunData]) -> list[Group]:
-    """Runs whose configs differ in nothing but the seed, together; groups in the order of their first runs.
+    """Runs whose configs differ in nothing but `APART`, together; groups in the order of their first runs.
 
     Raises:
-      ValueError: naming two runs of the same config and seed: an interval over seeds would count one twice.
+      ValueError: naming two runs of one group with the same seed: an interval would count that seed twice.
     """
     grouped: dict[str, list[RunData]] = {}
     for run in runs:
-        key = json.dumps({k: v for k, v in run.config.items() if k != "seed"}, sort_keys=True)
-        mates = grouped.setdefault(key, [])
+        mates = grouped.setdefault(json.dumps(_what_counts(run.config), sort_keys=True), [])
         for mate in mates:
             if mate.seed == run.seed:
                 raise ValueError(
@@ -126,19 +136,29 @@ def group_runs(runs: Sequence[RunData]) -> list[Group]:
                     "give one of them: an interval over seeds would count it twice"
                 )
         mates.append(run)
-    labels = labels_of([mates[0].config for mates in grouped.values()])
+    labels = labels_of([_what_counts(mates[0].config) for mates in grouped.values()])
     return [Group(label, tuple(mates)) for label, mates in zip(labels, grouped.values(), strict=True)]
 
 
-def labels_of(configs: Sequence[dict]) -> list[str]:
-    """For each config the fields, seed aside, that not all configs share: "train.lr=0.001, train.group=4"."""
-    if len(configs) == 1:
+def _what_counts(config: dict) -> dict[str, Any]:
+    """The config by dotted names, without what is `APART`."""
+    flat = flatten(config).items()
+    return {k: v for k, v in flat if not any(f"{k}.".startswith(f"{apart}.") for apart in APART)}
+
+
+def labels_of(flat: Sequence[dict]) -> list[str]:
+    """For each flat config the fields that not all share: "train.lr=0.001, train.group=4"."""
+    if len(flat) == 1:
         return ["all runs"]
-    flat = [{k: v for k, v in flatten(config).items() if k != "seed"} for config in configs]
-    names = dict.fromkeys(name for fields in flat for name in fields)
+    names = differing(flat)
+    return [", ".join(f"{name}={fields.get(name, '(none)')}" for name in names) for fields in flat]
+
+
+def differing(flat: Sequence[dict]) -> list[str]:
+    """Names of the fields that do not have one value in all of the flat configs."""
     absent = object()
-    differing = [n for n in names if any(f.get(n, absent) != flat[0].get(n, absent) for f in flat[1:])]
-    return [", ".join(f"{n}={fields.get(n, '(none)')}" for n in differing) for fields in flat]
+    names = dict.fromkeys(name for fields in flat for name in fields)
+    return [n for n in names if any(f.get(n, absent) != flat[0].get(n, absent) for f in flat[1:])]
 
 
 def flatten(config: dict, prefix: str = "") -> dict[str, Any]:

@@ -42,7 +42,7 @@ def ends(low: float | None, high: float | None) -> str:
 
 def overview(groups: Sequence[Group]) -> Table:
     """A row per group: what was trained on what, with which seeds, for how long."""
-    headers = ("runs", "folders", "task", "model", "agents", "seeds", "iterations", "minutes")
+    headers = ("group", "runs", "task", "model", "agents", "seeds", "iterations", "minutes")
     return Table("What was run", headers, tuple(_overview_row(group) for group in groups))
 
 
