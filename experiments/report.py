@@ -6,7 +6,7 @@ Compare checkpoints:   python -m experiments.evaluate --workdir=runs/a --step=be
                        python -m experiments.evaluate --config=configs/coding.py --out=runs/0.json
                        python -m experiments.report runs/a --evaluations=runs/0.json,runs/a/evaluation.json
 
-Runs whose configs differ in the seed, and else in nothing that the training depends on, are drawn as one curve
+Runs whose configs differ in the seed, and else in nothing that training depends on, are drawn as one curve
 with an interval; others beside each other.
 """
 
