@@ -4,6 +4,7 @@ One group of runs: a colour per metric of the panel. Several: a colour per group
 """
 
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 
 import matplotlib
@@ -14,12 +15,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jaxmarl_llm import plots
+from jaxmarl_llm.report.grouping import Group
 from jaxmarl_llm.report.metric_names import Line, is_evaluated
 from jaxmarl_llm.report.panels import Panel, Picture
-from jaxmarl_llm.report.runs import Group
 from jaxmarl_llm.report.statistics import Curve, curve, interval
 
 WINDOW = 5  # iterations of the running mean of what is measured in training
+LONGEST = 60  # characters of a text in a picture
 COLORS = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A", "#A0522D")
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 3)), (0, (3, 5)))
 DARK = {
@@ -31,7 +33,8 @@ DARK = {
 
 def png(picture: Picture, groups: Sequence[Group], dark: bool = False) -> bytes:
     """The picture as a PNG file, on a white or a dark ground."""
-    with matplotlib.rc_context(plots.STYLE | (DARK if dark else {})):
+    with matplotlib.rc_context(plots.STYLE | (DARK if dark else {})), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font")  # the page has the names too
         file = io.BytesIO()
         FigureCanvasAgg(draw(picture, groups)).print_png(file)
     return file.getvalue()
@@ -39,8 +42,9 @@ def png(picture: Picture, groups: Sequence[Group], dark: bool = False) -> bytes:
 
 def draw(picture: Picture, groups: Sequence[Group]) -> Figure:
     """The picture as a figure."""
-    columns = min(picture.columns, len(picture.panels))
-    rows = -(-len(picture.panels) // columns)
+    number = len(picture.panels)
+    columns = picture.columns or min(number, 4 if number % 4 == 0 else 3)
+    rows = -(-number // columns)
     height = 4.2 if rows == columns == 1 else 2.7 * rows + 0.4
     figure = Figure(figsize=(10, height), dpi=110, layout="constrained")
     found = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -52,10 +56,11 @@ def draw(picture: Picture, groups: Sequence[Group]) -> Figure:
         _finish(axes, panel)
         if not shared:
             axes.legend(legend.values(), legend, fontsize=7)
-    for axes in found[len(picture.panels) :]:
+    for axes in found[number:]:
         axes.set_axis_off()
     if shared:
-        place = {"loc": "outside upper center", "ncols": min(5, len(legends[0])), "fontsize": 9}
+        columns = max(1, 100 // (8 + max(map(len, legends[0]))))
+        place = {"loc": "outside upper center", "ncols": min(columns, len(legends[0])), "fontsize": 9}
         figure.legend(legends[0].values(), legends[0], **place)
     return figure
 
@@ -118,8 +123,9 @@ def _finish(axes: Axes, panel: Panel) -> None:
 
 
 def _plain(text: str) -> str:
-    """Text in which matplotlib finds no formula."""
-    return text.replace("$", r"\$")
+    """Text as matplotlib can show it: no formulas, nothing unprintable, not too long."""
+    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text).replace("$", r"\$")
 
 
 def in_words(picture: Picture, groups: Sequence[Group]) -> str:

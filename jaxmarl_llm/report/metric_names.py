@@ -6,7 +6,7 @@ Nothing is known of the task beforehand: a part is what stands beside the return
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jaxmarl_llm.report.runs import Group
+from jaxmarl_llm.report.grouping import Group
 
 # Whose metrics: of the rollouts, of held-out items.
 KINDS = (("train/", "training"), ("eval/", "held-out, sampled"), ("eval_greedy/", "held-out, greedy"))

@@ -13,8 +13,9 @@ from markupsafe import Markup
 
 from jaxmarl_llm import files
 from jaxmarl_llm.report import figures, panels, tables, transcript_data
+from jaxmarl_llm.report.grouping import Group, group_runs
 from jaxmarl_llm.report.panels import Picture
-from jaxmarl_llm.report.runs import EvaluationData, Group, RunData, group_runs, read_evaluations, read_runs
+from jaxmarl_llm.report.runs import EvaluationData, RunData, read_evaluations, read_runs
 
 TRANSCRIPT_STEPS = 12
 SHEETS = ("report.css", "transcripts.js", "filters.js")

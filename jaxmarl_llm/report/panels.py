@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from jaxmarl_llm.report import metric_names
+from jaxmarl_llm.report.grouping import Group
 from jaxmarl_llm.report.metric_names import Line
-from jaxmarl_llm.report.runs import Group
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,13 +21,13 @@ class Panel:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """Panels in a grid. ``name`` is that of its file, ``title`` and ``caption`` stand on the page."""
+    """Panels in a grid; columns None: as fits. ``name`` is that of its file, title and caption are shown."""
 
     name: str
     title: str
     caption: str
     panels: tuple[Panel, ...]
-    columns: int = 3
+    columns: int | None = None
 
 
 def pictures(groups: Sequence[Group]) -> list[Picture]:
@@ -45,7 +45,7 @@ def _returns(names, percent: bool) -> Picture:
     lines = metric_names.kinds(names, "return")
     panels = (Panel("return", lines, "return (0..100)" if percent else "return", percent),) if lines else ()
     caption = "Training return and, where it was measured, return on held-out items, sampled and greedy."
-    return Picture("return", "Learning curves", caption, panels, columns=1)
+    return Picture("return", "Learning curves", caption, panels)
 
 
 def _parts(names, percent: bool) -> Picture:
@@ -62,7 +62,7 @@ def _hack_gap(names) -> Picture:
         "Score on what the reward judges, less the score on what is held back from it. A gap that grows "
         "means that reward is gained without solving the task better."
     )
-    return Picture("hack_gap", "Hack gap", caption, panels, columns=1)
+    return Picture("hack_gap", "Hack gap", caption, panels)
 
 
 def _agents(names, groups: Sequence[Group]) -> Picture:
@@ -83,15 +83,16 @@ def _verdicts(names, groups: Sequence[Group]) -> Picture:
         ("executor/verdict/", "programs in training"), ("eval/verdict/", "held-out answers, sampled"),
         ("eval_greedy/verdict/", "held-out answers, greedy"),
     ]  # fmt: skip
-    panels = []
+    panels, known = [], [kind for kind in kinds if any(name.startswith(kind[0]) for name in names)]
     for group in groups:
         prefix = f"{group.label}\n" if len(groups) > 1 else ""
-        for start, title in kinds:
+        for start, title in known:
             found = metric_names.given(group, [name for name in names if name.startswith(start)])
             lines = tuple(Line(name, name.removeprefix(start)) for name in found)
-            panels += [Panel(prefix + title, lines, "%", True, group)] if lines else []
+            panels.append(Panel(prefix + title, lines, "%", True, group))
     caption = "Share of the programs and of the held-out answers that ended in each way that occurred."
-    return Picture("verdicts", "Verdicts", caption, tuple(panels))
+    shown = tuple(panels) if any(panel.lines for panel in panels) else ()
+    return Picture("verdicts", "Verdicts", caption, shown, len(known))
 
 
 def _cost(names) -> Picture:

@@ -1,4 +1,4 @@
-"""Run folders and what `experiments.evaluate` wrote, as plain data; runs that differ in the seed grouped."""
+"""Run folders, and what `experiments.evaluate` wrote, as plain data."""
 
 import dataclasses
 import json
@@ -11,8 +11,6 @@ from jaxmarl_llm.transcripts import JointAction
 
 MODES = ("sampled", "greedy")
 VERDICTS = ("executor/verdict/", "eval/verdict/", "eval_greedy/verdict/")
-# Fields, or groups of them, that leave the training as it is: runs that differ in them can be one curve.
-APART = ("seed", "eval", "log", "save", "executor.workers", "executor.min_level")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,24 +40,6 @@ class RunData:
     def iterations(self) -> int:
         """Training iterations that left a row."""
         return sum("train/return" in row or "seconds" in row for row in self.rows)
-
-
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """Runs of one config, a different seed each; ``label`` says how it differs from the other groups."""
-
-    label: str
-    runs: tuple[RunData, ...]
-
-    @property
-    def rows(self) -> list[list[dict]]:
-        return [run.rows for run in self.runs]
-
-    def differences(self) -> dict[str, list]:
-        """Fields beside the seed in which the runs differ all the same, with the value of each run."""
-        flat = [flatten(run.config) for run in self.runs]
-        names = [name for name in differing(flat) if name != "seed"]
-        return {name: [fields.get(name) for fields in flat] for name in names}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,56 +98,6 @@ def verdict_shares(rows: Sequence[dict], names: Sequence[str]) -> list[dict]:
         return {n: 100 * (row.get(n) or 0) / total for n in names if n.startswith(prefix)} if total else {}
 
     return [row | {k: v for prefix in VERDICTS for k, v in shares(row, prefix).items()} for row in rows]
-
-
-def group_runs(runs: Sequence[RunData]) -> list[Group]:
-    """Runs whose configs differ in nothing but `APART`, together; groups in the order of their first runs.
-
-    Raises:
-      ValueError: naming two runs of one group with the same seed: an interval would count that seed twice.
-    """
-    grouped: dict[str, list[RunData]] = {}
-    for run in runs:
-        mates = grouped.setdefault(json.dumps(_what_counts(run.config), sort_keys=True), [])
-        for mate in mates:
-            if mate.seed == run.seed:
-                raise ValueError(
-                    f"{mate.folder} and {run.folder} have the same config and the same seed {run.seed}; "
-                    "give one of them: an interval over seeds would count it twice"
-                )
-        mates.append(run)
-    labels = labels_of([_what_counts(mates[0].config) for mates in grouped.values()])
-    return [Group(label, tuple(mates)) for label, mates in zip(labels, grouped.values(), strict=True)]
-
-
-def _what_counts(config: dict) -> dict[str, Any]:
-    """The config by dotted names, without what is `APART`."""
-    flat = flatten(config).items()
-    return {k: v for k, v in flat if not any(f"{k}.".startswith(f"{apart}.") for apart in APART)}
-
-
-def labels_of(flat: Sequence[dict]) -> list[str]:
-    """For each flat config the fields that not all share: "train.lr=0.001, train.group=4"."""
-    if len(flat) == 1:
-        return ["all runs"]
-    names = differing(flat)
-    return [", ".join(f"{name}={fields.get(name, '(none)')}" for name in names) for fields in flat]
-
-
-def differing(flat: Sequence[dict]) -> list[str]:
-    """Names of the fields that do not have one value in all of the flat configs."""
-    absent = object()
-    names = dict.fromkeys(name for fields in flat for name in fields)
-    return [n for n in names if any(f.get(n, absent) != flat[0].get(n, absent) for f in flat[1:])]
-
-
-def flatten(config: dict, prefix: str = "") -> dict[str, Any]:
-    """{"train": {"lr": 1}} -> {"train.lr": 1}"""
-    found = {}
-    for name, value in config.items():
-        inner = isinstance(value, dict)
-        found |= flatten(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
-    return found
 
 
 def read_evaluations(paths: Sequence) -> list[EvaluationData]:

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmarl_llm.report import metric_names, runs
-from jaxmarl_llm.report.runs import EvaluationData, Group, RunData
+from jaxmarl_llm.report import metric_names
+from jaxmarl_llm.report.grouping import Group, flatten
+from jaxmarl_llm.report.runs import EvaluationData, RunData
 from jaxmarl_llm.report.statistics import interval
 
 NONE = "–"
@@ -51,7 +52,7 @@ def _overview_row(group: Group) -> tuple[str, ...]:
     team = config.get("team", {})
     models = list(team.get("models") or [config.get("model", NONE)])
     minutes = [run.summary.get("seconds", math.nan) / 60 for run in group.runs]
-    task = runs.flatten(config.get("task", {}))
+    task = flatten(config.get("task", {}))
     return (
         group.label,
         ", ".join(run.name for run in group.runs),
@@ -78,7 +79,7 @@ def changes(group: Group) -> Table:
     headers = ["score", *(f"{run.name} (seed {run.seed})" for run in group.runs)]
     rows = [[name, *(_change(run.summary, name) for run in group.runs)] for name in names]
     if len(group.runs) > 1:
-        headers += [f"mean of {len(group.runs)} before", "after", "gain"]
+        headers += ["mean before", "mean after", "mean gain"]
         for row, name in zip(rows, names, strict=True):
             row += _means(group, name)
     return Table(group.label, tuple(headers), tuple(map(tuple, rows)))
