@@ -37,7 +37,9 @@ EXECUTOR_LAYER = {
     "serving": 6, "probing": 7, "levels": 8, "pool": 9, "__init__": 10, "__main__": 11,
 }
 USES_JAX = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
-WITHOUT_JAX = {"files", "executor", "tasks", "metrics", "transcripts", "plots", "console", "report", "configs"}
+WITHOUT_JAX = {
+    "files", "executor", "tasks", "metrics", "transcripts", "plots", "report", "console", "configs",
+}  # fmt: skip
 CONFIGS_MAY_IMPORT = {"ml_collections", "configs", *sys.stdlib_module_names}
 
 

@@ -23,7 +23,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Addresses of pages: of two seeds, with two evaluations that share the item "ode", and of a hostile run."""
+    """Addresses of pages: of two seeds, with two evaluations of which both have "ode", and a hostile run."""
     place = tmp_path_factory.mktemp("pages")
     before = [action(0, "ode", 0.5, "fail", "weak"), action(0, "haiku", 1.0, "pass", "short")]
     after = [action(5, "ode", 2.0, "pass", "strong"), action(5, "ode", 1.5, "pass", "good"),
