@@ -49,19 +49,19 @@ def draw(picture: Picture, groups: Sequence[Group]) -> Figure:
     figure = Figure(figsize=(10, height), dpi=110, layout="constrained")
     found = figure.subplots(rows, columns, squeeze=False).ravel()
     legends = [_handles(panel, groups) for panel in picture.panels]
-    shared = all(set(legend) == set(legends[0]) for legend in legends)
     for axes, panel, legend in zip(found, picture.panels, legends, strict=False):
         for line in _drawn_lines(panel, groups):
             _draw_line(axes, *line)
         _finish(axes, panel)
-        if not shared:
+        if not picture.shared:
             axes.legend(legend.values(), legend, fontsize=7)
     for axes in found[number:]:
         axes.set_axis_off()
-    if shared:
-        columns = max(1, 100 // (8 + max(map(len, legends[0]))))
-        place = {"loc": "outside upper center", "ncols": min(columns, len(legends[0])), "fontsize": 9}
-        figure.legend(legends[0].values(), legends[0], **place)
+    if picture.shared:
+        union = {label: handle for legend in legends for label, handle in legend.items()}
+        across = max(1, 100 // (8 + max(map(len, union))))
+        place = {"loc": "outside upper center", "ncols": min(across, len(union)), "fontsize": 9}
+        figure.legend(union.values(), union, **place)
     return figure
 
 
@@ -69,8 +69,8 @@ def _drawn_lines(panel: Panel, groups: Sequence[Group]) -> Iterator[tuple[Group,
     """Group, metric, colour and dash pattern of all the lines of a panel."""
     shown = [panel.group] if panel.group else groups
     for g, group in enumerate(shown):
-        for n, line in enumerate(panel.lines):
-            color, dashes = (n, 0) if len(shown) == 1 else (g, n)
+        for line in panel.lines:
+            color, dashes = (line.style, 0) if len(shown) == 1 else (g, line.style)
             yield group, line, COLORS[color % len(COLORS)], _dashes(dashes, color)
 
 
@@ -107,7 +107,7 @@ def _handles(panel: Panel, groups: Sequence[Group]) -> dict[str, Line2D]:
     else:
         styles = {group.label: (COLORS[g % len(COLORS)], "-") for g, group in enumerate(shown)}
         if len(panel.lines) > 1:
-            styles |= {line.label: ("#8A8A8A", _dashes(n, 0)) for n, line in enumerate(panel.lines)}
+            styles |= {line.label: ("#8A8A8A", _dashes(line.style, 0)) for line in panel.lines}
     return {
         _plain(label): Line2D([], [], color=color, linestyle=dashes)
         for label, (color, dashes) in styles.items()

@@ -13,10 +13,11 @@ KINDS = (("train/", "training"), ("eval/", "held-out, sampled"), ("eval_greedy/"
 
 
 class Line(NamedTuple):
-    """A metric and what it is called in a panel."""
+    """A metric, what it is called in a panel, and the number of its colour or dash pattern."""
 
     metric: str
     label: str
+    style: int = 0
 
 
 def all_names(groups: Sequence[Group]) -> list[str]:
@@ -45,7 +46,8 @@ def parts(names: Sequence[str]) -> list[str]:
 
 def kinds(names: Sequence[str], score: str) -> tuple[Line, ...]:
     """The metrics of one score: in training, on held-out items sampled and greedy, where they exist."""
-    return tuple(Line(start + score, label) for start, label in KINDS if start + score in names)
+    found = [Line(start + score, label, style) for style, (start, label) in enumerate(KINDS)]
+    return tuple(line for line in found if line.metric in names)
 
 
 def agents(groups: Sequence[Group]) -> list[str]:
@@ -63,7 +65,7 @@ def of_agents(names: Sequence[str], known: Sequence[str]) -> list[str]:
 def phases(names: Sequence[str]) -> list[Line]:
     """The phases of an iteration; evaluations are no part of one."""
     found = [name for name in names if name.startswith("seconds/") and name != "seconds/evaluate"]
-    return [Line(name, name.removeprefix("seconds/")) for name in found]
+    return [Line(name, name.removeprefix("seconds/"), 1 + n) for n, name in enumerate(found)]
 
 
 def given(group: Group, names: Sequence[str]) -> list[str]:

@@ -21,13 +21,17 @@ class Panel:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """Panels in a grid; columns None: as fits. ``name`` is that of its file, title and caption are shown."""
+    """Panels in a grid. ``name`` is that of its file, title and caption stand on the page.
+
+    columns: None for what fits. shared: one legend for all panels, a label means the same in all of them.
+    """
 
     name: str
     title: str
     caption: str
     panels: tuple[Panel, ...]
     columns: int | None = None
+    shared: bool = True
 
 
 def pictures(groups: Sequence[Group]) -> list[Picture]:
@@ -67,10 +71,12 @@ def _hack_gap(names) -> Picture:
 
 def _agents(names, groups: Sequence[Group]) -> Picture:
     agents = metric_names.agents(groups)
-    panels = tuple(
-        Panel(metric, tuple(Line(f"{a}/{metric}", a) for a in agents if f"{a}/{metric}" in names))
-        for metric in metric_names.of_agents(names, agents)
-    )
+
+    def panel(metric: str) -> Panel:
+        lines = [Line(f"{agent}/{metric}", agent, style) for style, agent in enumerate(agents)]
+        return Panel(metric, tuple(line for line in lines if line.metric in names))
+
+    panels = tuple(panel(metric) for metric in metric_names.of_agents(names, agents))
     caption = (
         "zero_signal and truncated are shares (0..1) of groups without any difference in return and of "
         "completions cut off at the length limit; lengths are in tokens; ratio0 must be 1."
@@ -83,20 +89,24 @@ def _verdicts(names, groups: Sequence[Group]) -> Picture:
         ("executor/verdict/", "programs in training"), ("eval/verdict/", "held-out answers, sampled"),
         ("eval_greedy/verdict/", "held-out answers, greedy"),
     ]  # fmt: skip
-    panels, known = [], [kind for kind in kinds if any(name.startswith(kind[0]) for name in names)]
-    for group in groups:
+    known = [(start, title) for start, title in kinds if any(name.startswith(start) for name in names)]
+    metrics = [(name, start) for start, _ in known for name in names if name.startswith(start)]
+    verdicts = list(dict.fromkeys(name.removeprefix(start) for name, start in metrics))
+
+    def panel(group: Group, start: str, title: str) -> Panel:
+        every = [Line(start + verdict, verdict, style) for style, verdict in enumerate(verdicts)]
+        occurred = metric_names.given(group, [line.metric for line in every])
         prefix = f"{group.label}\n" if len(groups) > 1 else ""
-        for start, title in known:
-            found = metric_names.given(group, [name for name in names if name.startswith(start)])
-            lines = tuple(Line(name, name.removeprefix(start)) for name in found)
-            panels.append(Panel(prefix + title, lines, "%", True, group))
+        return Panel(prefix + title, tuple(line for line in every if line.metric in occurred), "%", True, group)
+
+    panels = tuple(panel(group, *kind) for group in groups for kind in known)
+    shown = panels if any(each.lines for each in panels) else ()
     caption = "Share of the programs and of the held-out answers that ended in each way that occurred."
-    shown = tuple(panels) if any(panel.lines for panel in panels) else ()
     return Picture("verdicts", "Verdicts", caption, shown, len(known))
 
 
 def _cost(names) -> Picture:
-    programs = [Line("executor/programs", "programs"), Line("executor/runs", "executed, not known before")]
+    programs = [Line("executor/programs", "programs"), Line("executor/runs", "executed, not known before", 1)]
     panels = [
         Panel("time", (Line("seconds", "iteration"), *metric_names.phases(names)), "seconds"),
         Panel("tokens per second", (Line("tokens_per_s", "completion tokens"),)),
@@ -107,4 +117,4 @@ def _cost(names) -> Picture:
         dataclasses.replace(panel, lines=lines) for panel, lines in zip(panels, known, strict=True) if lines
     )
     caption = "Per iteration. A phase inside another (sample and score are in rollout) counts in both."
-    return Picture("cost", "Cost", caption, panels)
+    return Picture("cost", "Cost", caption, panels, shared=False)

@@ -105,7 +105,7 @@ function interaction(seen) {
   if (words.length !== 7) return words.join(", ");
   const [caller, callee, name, calls, returned, raised, used] = words;
   const use = { True: "result used", False: "result not used" }[used] || "use of the result unknown";
-  return `${caller} called ${name} of ${callee} ${calls} times: ${returned} returned, ${raised} raised, ${use}`;
+  return `${caller} → ${callee}.${name}: calls ${calls}, returned ${returned}, raised ${raised}, ${use}`;
 }
 
 function list(title, lines) {
