@@ -96,8 +96,9 @@ def _verdicts(names, groups: Sequence[Group]) -> Picture:
     def panel(group: Group, start: str, title: str) -> Panel:
         every = [Line(start + verdict, verdict, style) for style, verdict in enumerate(verdicts)]
         occurred = metric_names.given(group, [line.metric for line in every])
+        lines = tuple(line for line in every if line.metric in occurred)
         prefix = f"{group.label}\n" if len(groups) > 1 else ""
-        return Panel(prefix + title, tuple(line for line in every if line.metric in occurred), "%", True, group)
+        return Panel(prefix + title, lines, "%", True, group)
 
     panels = tuple(panel(group, *kind) for group in groups for kind in known)
     shown = panels if any(each.lines for each in panels) else ()
