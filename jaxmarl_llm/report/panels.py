@@ -90,13 +90,14 @@ def _verdicts(names, groups: Sequence[Group]) -> Picture:
         ("eval_greedy/verdict/", "held-out answers, greedy"),
     ]  # fmt: skip
     known = [(start, title) for start, title in kinds if any(name.startswith(start) for name in names)]
+    occurred = {name for group in groups for name in metric_names.given(group, names)}
     metrics = [(name, start) for start, _ in known for name in names if name.startswith(start)]
-    verdicts = list(dict.fromkeys(name.removeprefix(start) for name, start in metrics))
+    verdicts = list(dict.fromkeys(name.removeprefix(start) for name, start in metrics if name in occurred))
 
     def panel(group: Group, start: str, title: str) -> Panel:
         every = [Line(start + verdict, verdict, style) for style, verdict in enumerate(verdicts)]
-        occurred = metric_names.given(group, [line.metric for line in every])
-        lines = tuple(line for line in every if line.metric in occurred)
+        here = metric_names.given(group, [line.metric for line in every])
+        lines = tuple(line for line in every if line.metric in here)
         prefix = f"{group.label}\n" if len(groups) > 1 else ""
         return Panel(prefix + title, lines, "%", True, group)
 
