@@ -11,7 +11,8 @@ import time
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic",
+    "--remote-debugging-pipe",
 )  # fmt: skip
 # Chromium reads commands from descriptor 3 and answers on 4.
 LAUNCH = """
@@ -61,15 +62,6 @@ class Chromium:
             raise RuntimeError(f"{method}: {answer['error']}")
         return answer["result"]
 
-    def wait(self, session: str, method: str) -> dict:
-        """The next event of that name in a page, or one that has arrived already; it is taken away."""
-        while True:
-            for event in self.events:
-                if event.get("sessionId") == session and event["method"] == method:
-                    self.events.remove(event)
-                    return event["params"]
-            self.events.append(self._receive())
-
     def _write(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._commands, data) :]
@@ -96,8 +88,8 @@ class Tab:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self.send("Emulation.setDeviceMetricsOverride", **size)
         self.emulate(dark=dark)
-        self.send("Page.navigate", url=url)
-        browser.wait(self.session, "Page.loadEventFired")
+        self.send("Page.navigate", url=url)  # answered when the new document is there
+        self.until("document.readyState === 'complete'")
 
     def send(self, method: str, **parameters) -> dict:
         """A command to this page."""

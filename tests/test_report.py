@@ -57,6 +57,15 @@ def test_the_table_of_costs_by_hand(seeds):
     assert dict(zip(table.headers, table.rows[0], strict=True)) == expected | {"peak memory, MB": "502.0"}
 
 
+def test_the_table_of_evaluations(tmp_path):
+    paths = [write_evaluation(tmp_path / f"{step}.json", step, report_runs.actions(step)) for step in (0, 3)]
+    table = tables.evaluations(runs.read_evaluations(paths))
+    assert table.headers == ("evaluation", "of", "return", "rhyme")
+    assert len(table.rows) == 4
+    assert table.rows[1] == (f"{tmp_path.name}/0, greedy", "the untrained team", "50.0\n[45.0, 55.0]", "–")
+    assert table.rows[2][:2] == (f"{tmp_path.name}/3, sampled", "runs/3, step 3")
+
+
 def test_the_overview(seeds):
     row = tables.overview(report_runs.groups(*seeds)).rows[0]
     assert row == (
