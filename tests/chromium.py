@@ -38,6 +38,7 @@ class Chromium:
         self._answers = open(answers, "rb")
         self._text, self._number = b"", 0
         self.events: list[dict] = []
+        self.target: str | None = None  # the open tab
 
     def __enter__(self) -> "Chromium":
         return self
@@ -77,12 +78,16 @@ class Chromium:
 
 
 class Tab:
-    """A page in a tab of its own, loaded. Everything that it reported is in ``events()``."""
+    """A page in a new tab, loaded; the tab before it is closed. What it reported is in ``events()``."""
 
     def __init__(self, browser: Chromium, url: str, width: int = 1200, dark: bool = False):
         self.browser = browser
-        target = browser.send("Target.createTarget", url="about:blank")["targetId"]
-        self.session = browser.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        if browser.target:
+            browser.send("Target.closeTarget", targetId=browser.target)
+        browser.target = browser.send("Target.createTarget", url="about:blank")["targetId"]
+        attached = browser.send("Target.attachToTarget", targetId=browser.target, flatten=True)
+        self.session = attached["sessionId"]
+        self.send("Emulation.setFocusEmulationEnabled", enabled=True)
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
