@@ -131,7 +131,7 @@ def read_actions(folder, step: int) -> list[JointAction]:
     """`transcripts.read`, with a ValueError that names the folder and step for records it cannot read."""
     try:
         return transcripts.read(folder, step)
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError, UnicodeDecodeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"the transcript of step {step} in {folder} cannot be read ({reason})") from error
 
