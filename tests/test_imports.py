@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 LAYER = {
     "types": 0, "files": 0, "rope": 0, "forest": 5,
     "executor": 10, "tokenizer": 10, "metrics": 10, "transcripts": 10, "plots": 10, "console": 10,
-    "tensor_files": 10, "records": 12, "tasks": 15,  # tasks say what the executor is to run
+    "tensor_files": 10, "records": 12, "report": 12, "tasks": 15,  # tasks say what the executor is to run
     "cache": 18, "attention": 18, "choice": 18,
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "comlrl_compat": 25, "diagnostics": 25,
     "forest_metrics": 25,
@@ -39,7 +39,9 @@ EXECUTOR_LAYER = {
     "serving": 6, "probing": 7, "levels": 8, "pool": 9, "__init__": 10, "__main__": 11,
 }
 USES_JAX = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
-WITHOUT_JAX = {"files", "executor", "tasks", "metrics", "transcripts", "plots", "console", "configs"}
+WITHOUT_JAX = {
+    "files", "executor", "tasks", "metrics", "transcripts", "plots", "report", "console", "configs",
+}  # fmt: skip
 CONFIGS_MAY_IMPORT = {"ml_collections", "configs", *sys.stdlib_module_names}
 
 

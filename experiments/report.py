@@ -1,0 +1,43 @@
+"""A page about one or several runs, in one HTML file, and its pictures as PNG files in plots/ beside it.
+
+One run:               python -m experiments.report runs/a
+Seeds of one config:   python -m experiments.report runs/a runs/b runs/c --out=report.html
+Compare checkpoints:   python -m experiments.evaluate --workdir=runs/a --step=best
+                       python -m experiments.evaluate --config=configs/coding.py --out=runs/0.json
+                       python -m experiments.report runs/a --evaluations=runs/0.json,runs/a/evaluation.json
+
+Runs whose configs differ in the seed, and else in nothing that training depends on, are drawn as one curve
+with an interval; others beside each other.
+"""
+
+from absl import app, flags
+
+from experiments import cli
+from jaxmarl_llm.report import page
+
+
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    flags.DEFINE_string("out", "", "HTML file to write; default: report.html in the first run folder.")
+    flags.DEFINE_list("evaluations", [], "Files of experiments.evaluate, for the transcript browser.")
+    flags.DEFINE_integer(
+        "transcript_steps",
+        page.TRANSCRIPT_STEPS,
+        "Most iterations per run whose transcripts go into the page: first, last, evenly spread; 0: none.",
+        lower_bound=0,
+    )
+    flags.FLAGS.set_gnu_getopt(True)  # flags may come after the folders
+
+
+def main(argv):
+    """Command line entry."""
+    given, folders = flags.FLAGS, argv[1:]
+    if not folders:
+        raise app.UsageError("give the folder of at least one run")
+    for path in page.write(folders, given.out, given.evaluations, given.transcript_steps):
+        print(f"written: {path}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)

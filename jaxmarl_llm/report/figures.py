@@ -1,0 +1,142 @@
+"""Drawing the pictures of a report: means over the runs with their intervals, over the iterations.
+
+One group of runs: a colour per metric of the panel. Several: a colour per group, a dash pattern per metric.
+"""
+
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from jaxmarl_llm import plots
+from jaxmarl_llm.report.grouping import Group
+from jaxmarl_llm.report.metric_names import Line, is_evaluated
+from jaxmarl_llm.report.panels import Panel, Picture
+from jaxmarl_llm.report.statistics import Curve, curve, interval
+
+WINDOW = 5  # iterations of the running mean of what is measured in training
+LONGEST = 60  # characters of a text in a picture
+COLORS = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A", "#A0522D")
+DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 3)), (0, (3, 5)))
+DARK = {
+    "figure.facecolor": "#191d22", "axes.facecolor": "#191d22", "text.color": "#e4e7eb",
+    "axes.labelcolor": "#e4e7eb", "axes.edgecolor": "#9aa3ad", "xtick.color": "#c6ccd3",
+    "ytick.color": "#c6ccd3", "grid.color": "#9aa3ad",
+}  # fmt: skip
+
+
+def png(picture: Picture, groups: Sequence[Group], dark: bool = False) -> bytes:
+    """The picture as a PNG file, on a white or a dark ground."""
+    with matplotlib.rc_context(plots.STYLE | (DARK if dark else {})), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font")  # the page has the names too
+        file = io.BytesIO()
+        FigureCanvasAgg(draw(picture, groups)).print_png(file)
+    return file.getvalue()
+
+
+def draw(picture: Picture, groups: Sequence[Group]) -> Figure:
+    """The picture as a figure."""
+    number = len(picture.panels)
+    columns = picture.columns or min(number, 4 if number % 4 == 0 else 3)
+    rows = -(-number // columns)
+    height = 4.2 if rows == columns == 1 else 2.7 * rows + 0.4
+    figure = Figure(figsize=(10, height), dpi=110, layout="constrained")
+    found = figure.subplots(rows, columns, squeeze=False).ravel()
+    legends = [_handles(panel, groups) for panel in picture.panels]
+    for axes, panel, legend in zip(found, picture.panels, legends, strict=False):
+        for line in _drawn_lines(panel, groups):
+            _draw_line(axes, *line)
+        _finish(axes, panel)
+        if not picture.shared:
+            axes.legend(legend.values(), legend, fontsize=7)
+    for axes in found[number:]:
+        axes.set_axis_off()
+    if picture.shared:
+        union = {label: handle for legend in legends for label, handle in legend.items()}
+        across = max(1, 100 // (8 + max(map(len, union))))
+        place = {"loc": "outside upper center", "ncols": min(across, len(union)), "fontsize": 9}
+        figure.legend(union.values(), union, **place)
+    return figure
+
+
+def _drawn_lines(panel: Panel, groups: Sequence[Group]) -> Iterator[tuple[Group, Line, str, object]]:
+    """Group, metric, colour and dash pattern of all the lines of a panel."""
+    shown = [panel.group] if panel.group else groups
+    for g, group in enumerate(shown):
+        for line in panel.lines:
+            color, dashes = (line.style, 0) if len(shown) == 1 else (g, line.style)
+            yield group, line, COLORS[color % len(COLORS)], _dashes(dashes, color)
+
+
+def _dashes(number: int, color: int):
+    """The dash pattern; the next one where the colours are used up."""
+    return DASHES[(number + color // len(COLORS)) % len(DASHES)]
+
+
+def _curve(group: Group, line: Line) -> Curve:
+    return curve(group.rows, line.metric, 1 if is_evaluated(line.metric) else WINDOW)
+
+
+def _draw_line(axes: Axes, group: Group, line: Line, color: str, dashes) -> None:
+    evaluated = is_evaluated(line.metric)
+    steps_T, values_ST = _curve(group, line)
+    if not steps_T.size:
+        return
+    if len(group.runs) == 1 and not evaluated:
+        axes.plot(*plots.series(group.rows[0], line.metric), ".", color=color, alpha=0.3, markersize=3)
+    for values_T in values_ST if len(group.runs) > 1 else ():
+        axes.plot(steps_T, values_T, color=color, linestyle=dashes, linewidth=0.6, alpha=0.4)
+    mean_T, low_T, high_T = interval(values_ST)
+    if not np.isnan(low_T).all():
+        axes.fill_between(steps_T, low_T, high_T, color=color, alpha=0.18, linewidth=0)
+    marker = {"marker": "o", "markersize": 3.5} if evaluated else {}
+    axes.plot(steps_T, mean_T, color=color, linestyle=dashes, linewidth=1.6, zorder=3, **marker)
+
+
+def _handles(panel: Panel, groups: Sequence[Group]) -> dict[str, Line2D]:
+    """What the legend shows, by label: the metrics, and the groups if there are several."""
+    shown = [panel.group] if panel.group else groups
+    if len(shown) == 1:
+        styles = {line.label: (color, dashes) for _, line, color, dashes in _drawn_lines(panel, shown)}
+    else:
+        styles = {group.label: (COLORS[g % len(COLORS)], "-") for g, group in enumerate(shown)}
+        if len(panel.lines) > 1:
+            styles |= {line.label: ("#8A8A8A", _dashes(line.style, 0)) for line in panel.lines}
+    return {
+        _plain(label): Line2D([], [], color=color, linestyle=dashes)
+        for label, (color, dashes) in styles.items()
+    }
+
+
+def _finish(axes: Axes, panel: Panel) -> None:
+    low, high = axes.get_ylim()
+    axes.set(title=_plain(panel.title), xlabel="iteration", ylabel=panel.unit)
+    if panel.percent and low > -20 and high < 120:
+        axes.set_ylim(-2, 102)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _plain(text: str) -> str:
+    """Text as matplotlib can show it: no formulas, nothing unprintable, not too long."""
+    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text).replace("$", r"\$")
+
+
+def in_words(picture: Picture, groups: Sequence[Group]) -> str:
+    """What a picture shows, for those who do not see it: every mean at its first and last iteration."""
+    said = []
+    for panel in picture.panels:
+        shown = [panel.group] if panel.group else groups
+        for group, line, *_ in _drawn_lines(panel, groups):
+            steps_T, values_ST = _curve(group, line)
+            if steps_T.size:
+                mean_T = interval(values_ST).mean
+                where = f"{panel.title}, {line.label}" + (f", {group.label}" if len(shown) > 1 else "")
+                said.append(f"{where}: {mean_T[0]:.3g} at {steps_T[0]}, {mean_T[-1]:.3g} at {steps_T[-1]}")
+    return ". ".join(said).replace("\n", ", ") + "."

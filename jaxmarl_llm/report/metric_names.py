@@ -1,0 +1,74 @@
+"""Which metrics runs have, and what their names say: reward parts, agents, phases.
+
+Nothing is known of the task beforehand: a part is what stands beside the return.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jaxmarl_llm.report.grouping import Group
+
+# Whose metrics: of the rollouts, of held-out items.
+KINDS = (("train/", "training"), ("eval/", "held-out, sampled"), ("eval_greedy/", "held-out, greedy"))
+
+
+class Line(NamedTuple):
+    """A metric, what it is called in a panel, and the number of its colour or dash pattern."""
+
+    metric: str
+    label: str
+    style: int = 0
+
+
+def all_names(groups: Sequence[Group]) -> list[str]:
+    """Names of the metrics that have a number in some row, in the order of their first rows."""
+    rows = (row for group in groups for run in group.runs for row in run.rows)
+    return list(dict.fromkeys(name for row in rows for name, value in row.items() if value is not None))
+
+
+def is_part(name: str) -> bool:
+    """Whether a score is a part of the reward, by how `Evaluation.summary` calls what is not."""
+    others = name.startswith(("return", "pass@", "hack_gap")) or name in ("step", "total")
+    return not others and "/" not in name and not name.endswith(("_low", "_high"))
+
+
+def is_evaluated(metric: str) -> bool:
+    """Whether a metric is of held-out items: measured now and then, not in every iteration."""
+    return metric.startswith(("eval/", "eval_greedy/"))
+
+
+def parts(names: Sequence[str]) -> list[str]:
+    """The reward's parts in the order of the rows."""
+    starts = tuple(start for start, _ in KINDS)
+    found = (name.split("/", 1)[1] for name in names if name.startswith(starts))
+    return [name for name in dict.fromkeys(found) if is_part(name)]
+
+
+def kinds(names: Sequence[str], score: str) -> tuple[Line, ...]:
+    """The metrics of one score: in training, on held-out items sampled and greedy, where they exist."""
+    found = [Line(start + score, label, style) for style, (start, label) in enumerate(KINDS)]
+    return tuple(line for line in found if line.metric in names)
+
+
+def agents(groups: Sequence[Group]) -> list[str]:
+    """The agents of all the teams."""
+    return list(dict.fromkeys(agent for group in groups for agent in group.runs[0].agents))
+
+
+def of_agents(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """What is measured of agents: "grad_norm" if there is "<agent>/grad_norm"."""
+    starts = [f"{agent}/" for agent in known]
+    found = (name.removeprefix(start) for name in names for start in starts if name.startswith(start))
+    return list(dict.fromkeys(found))
+
+
+def phases(names: Sequence[str]) -> list[Line]:
+    """The phases of an iteration; evaluations are no part of one."""
+    found = [name for name in names if name.startswith("seconds/") and name != "seconds/evaluate"]
+    return [Line(name, name.removeprefix("seconds/"), 1 + n) for n, name in enumerate(found)]
+
+
+def given(group: Group, names: Sequence[str]) -> list[str]:
+    """Those metrics that are not 0 in every row of the group."""
+    rows = [row for run in group.runs for row in run.rows]
+    return [name for name in names if any(row.get(name) for row in rows)]

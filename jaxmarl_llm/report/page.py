@@ -1,0 +1,120 @@
+"""A report as one HTML file that needs nothing else: style, script, pictures and transcripts are in it.
+
+A content security policy in the page lets no script run but its own, known by its hash, and loads nothing.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from jaxmarl_llm import files
+from jaxmarl_llm.report import figures, panels, tables, transcript_data
+from jaxmarl_llm.report.grouping import Group, group_runs
+from jaxmarl_llm.report.panels import Picture
+from jaxmarl_llm.report.runs import EvaluationData, RunData, read_evaluations, read_runs
+
+TRANSCRIPT_STEPS = 12
+SHEETS = ("report.css", "transcripts.js", "filters.js")
+LOADER = jinja2.PackageLoader("jaxmarl_llm.report")
+ENVIRONMENT = jinja2.Environment(
+    loader=LOADER, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+
+
+def write(
+    folders: Sequence, out="", evaluations: Sequence = (), transcript_steps: int = TRANSCRIPT_STEPS
+) -> list[Path]:
+    """Write a page about some run folders, and its pictures as PNG files in ``plots/`` beside it.
+
+    Args:
+      folders: run folders, at least one.
+      out: the page; default: report.html in the first folder.
+      evaluations: files that `experiments.evaluate` wrote, for the transcript browser.
+      transcript_steps: most iterations per run whose transcripts go into the page; see
+        `transcript_data.collect`.
+
+    Returns:
+      The paths of the page and the pictures.
+
+    Raises:
+      ValueError: naming the folder or file and what is wrong with it, before anything is written.
+    """
+    if not folders:
+        raise ValueError("a report needs at least one run folder")
+    if transcript_steps < 0:
+        raise ValueError(f"transcript_steps={transcript_steps} must be 0 or more")
+    runs, evaluated = read_runs(folders), read_evaluations(evaluations)
+    groups = group_runs(runs)
+    data, said = transcript_data.collect(runs, evaluated, transcript_steps)
+    shown = panels.pictures(groups)
+    drawn = {picture.name: figures.png(picture, groups) for picture in shown}
+    text = render(runs, groups, evaluated, shown, drawn, data, said)
+    page = Path(out) if out else runs[0].folder / "report.html"
+    paths = [page.parent / "plots" / f"report_{name}.png" for name in drawn]
+    for path, image in zip(paths, drawn.values(), strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(image)
+    return [files.atomic_write_text(page, text), *paths]
+
+
+def render(
+    runs: Sequence[RunData],
+    groups: Sequence[Group],
+    evaluated: Sequence[EvaluationData],
+    shown: Sequence[Picture],
+    drawn: dict[str, bytes],
+    data: str,
+    said: Sequence[str],
+) -> str:
+    """The page's text. drawn: PNG by name of picture; data, said: of `transcript_data.collect`."""
+    style, *scripts = (LOADER.get_source(ENVIRONMENT, name)[0] for name in SHEETS)
+    script = "".join(scripts)
+    text = ENVIRONMENT.get_template("report.html.jinja").render(
+        title=f"Report on {', '.join(run.name for run in runs)}",
+        policy=_policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
+        groups=groups,
+        overview=tables.overview(groups),
+        changes=[tables.changes(group) for group in groups],
+        several=[group for group in groups if len(group.runs) > 1],
+        single=[group for group in groups if len(group.runs) == 1],
+        unfinished=[run for run in runs if "after" not in run.summary],
+        evaluations=tables.evaluations(evaluated) if evaluated else None,
+        costs=tables.costs(groups),
+        window=figures.WINDOW,
+        pictures=[_image(picture, groups, drawn[picture.name]) for picture in shown],
+        said=said,
+        data=Markup(data),
+    )
+    # Names and configs may hold half a surrogate pair, which no file in UTF-8 can.
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """What the browser allows the page: its style, its script, pictures in it, and no connection at all."""
+    style_hash, script_hash = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)
+    )
+    return (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{style_hash}'; "
+        f"script-src 'sha256-{script_hash}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _image(picture: Picture, groups: Sequence[Group], light: bytes) -> dict[str, str]:
+    """What the template needs of a picture; the dark one is drawn here, as it goes nowhere else."""
+    dark = figures.png(picture, groups, dark=True)
+    light_uri, dark_uri = (f"data:image/png;base64,{base64.b64encode(png).decode()}" for png in (light, dark))
+    return {
+        "name": picture.name,
+        "title": picture.title,
+        "caption": picture.caption,
+        "words": figures.in_words(picture, groups),
+        "light": light_uri,
+        "dark": dark_uri,
+    }

@@ -1,0 +1,122 @@
+"""What the pictures of a report show: panels with metrics, as far as the runs have them."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from jaxmarl_llm.report import metric_names
+from jaxmarl_llm.report.grouping import Group
+from jaxmarl_llm.report.metric_names import Line
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """Axes with some metrics; of one group only if that is given. percent: the scale is 0..100."""
+
+    title: str
+    lines: tuple[Line, ...]
+    unit: str = ""
+    percent: bool = False
+    group: Group | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """Panels in a grid. ``name`` is that of its file, title and caption stand on the page.
+
+    columns: None for what fits. shared: one legend for all panels, a label means the same in all of them.
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    columns: int | None = None
+    shared: bool = True
+
+
+def pictures(groups: Sequence[Group]) -> list[Picture]:
+    """The pictures that the runs have numbers for."""
+    names = metric_names.all_names(groups)
+    percent = all(not group.runs[0].config.get("task", {}).get("reward") for group in groups)
+    every = (
+        _returns(names, percent), _parts(names, percent), _hack_gap(names), _agents(names, groups),
+        _verdicts(names, groups), _cost(names),
+    )  # fmt: skip
+    return [picture for picture in every if picture.panels]
+
+
+def _returns(names, percent: bool) -> Picture:
+    lines = metric_names.kinds(names, "return")
+    panels = (Panel("return", lines, "return (0..100)" if percent else "return", percent),) if lines else ()
+    caption = "Training return and, where it was measured, return on held-out items, sampled and greedy."
+    return Picture("return", "Learning curves", caption, panels)
+
+
+def _parts(names, percent: bool) -> Picture:
+    parts = metric_names.parts(names)
+    panels = tuple(Panel(part, metric_names.kinds(names, part), "", percent) for part in parts)
+    scale = "on the 0..100 scale" if percent else "on the reward's own scale"
+    return Picture("parts", "Reward parts", f"What the return is made of, {scale}.", panels)
+
+
+def _hack_gap(names) -> Picture:
+    lines = metric_names.kinds(names, "hack_gap")
+    panels = (Panel("hack gap", lines),) if lines else ()
+    caption = (
+        "Score on what the reward judges, less the score on what is held back from it. A gap that grows "
+        "means that reward is gained without solving the task better."
+    )
+    return Picture("hack_gap", "Hack gap", caption, panels)
+
+
+def _agents(names, groups: Sequence[Group]) -> Picture:
+    agents = metric_names.agents(groups)
+
+    def panel(metric: str) -> Panel:
+        lines = [Line(f"{agent}/{metric}", agent, style) for style, agent in enumerate(agents)]
+        return Panel(metric, tuple(line for line in lines if line.metric in names))
+
+    panels = tuple(panel(metric) for metric in metric_names.of_agents(names, agents))
+    caption = (
+        "zero_signal and truncated are shares (0..1) of groups without any difference in return and of "
+        "completions cut off at the length limit; lengths are in tokens; ratio0 must be 1."
+    )
+    return Picture("agents", "Per agent", caption, panels)
+
+
+def _verdicts(names, groups: Sequence[Group]) -> Picture:
+    kinds = [
+        ("executor/verdict/", "programs in training"), ("eval/verdict/", "held-out answers, sampled"),
+        ("eval_greedy/verdict/", "held-out answers, greedy"),
+    ]  # fmt: skip
+    known = [(start, title) for start, title in kinds if any(name.startswith(start) for name in names)]
+    occurred = {name for group in groups for name in metric_names.given(group, names)}
+    metrics = [(name, start) for start, _ in known for name in names if name.startswith(start)]
+    verdicts = list(dict.fromkeys(name.removeprefix(start) for name, start in metrics if name in occurred))
+
+    def panel(group: Group, start: str, title: str) -> Panel:
+        every = [Line(start + verdict, verdict, style) for style, verdict in enumerate(verdicts)]
+        here = metric_names.given(group, [line.metric for line in every])
+        lines = tuple(line for line in every if line.metric in here)
+        prefix = f"{group.label}\n" if len(groups) > 1 else ""
+        return Panel(prefix + title, lines, "%", True, group)
+
+    panels = tuple(panel(group, *kind) for group in groups for kind in known)
+    shown = panels if any(each.lines for each in panels) else ()
+    caption = "Share of the programs and of the held-out answers that ended in each way that occurred."
+    return Picture("verdicts", "Verdicts", caption, shown, len(known))
+
+
+def _cost(names) -> Picture:
+    programs = [Line("executor/programs", "programs"), Line("executor/runs", "executed, not known before", 1)]
+    panels = [
+        Panel("time", (Line("seconds", "iteration"), *metric_names.phases(names)), "seconds"),
+        Panel("tokens per second", (Line("tokens_per_s", "completion tokens"),)),
+        Panel("executions", tuple(programs), "number"),
+    ]
+    known = [tuple(line for line in panel.lines if line.metric in names) for panel in panels]
+    panels = tuple(
+        dataclasses.replace(panel, lines=lines) for panel, lines in zip(panels, known, strict=True) if lines
+    )
+    caption = "Per iteration. A phase inside another (sample and score are in rollout) counts in both."
+    return Picture("cost", "Cost", caption, panels, shared=False)
