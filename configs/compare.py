@@ -10,7 +10,7 @@ the longest length. A member's number of iterations follows from it.
 
 import dataclasses
 
-from configs import coding, common, writing
+from configs import arithmetic, coding, common, writing
 
 SEEDS = (0, 1, 2)
 BUDGET = {"coding": 50_000, "writing": 60_000}  # completion tokens, at most
@@ -64,24 +64,8 @@ def get_config(arg=None):
         raise ValueError(f"config option member={options.member!r}: known are {', '.join(members)}")
     config = {"coding": coding, "writing": writing}[options.task].get_config()
     config.update_from_flattened_dict(members[options.member].fields)
-    config.train.steps = max(1, BUDGET[options.task] // tokens(config))
+    config.train.steps = max(1, BUDGET[options.task] // arithmetic.tokens(config))
     config.train.grade_every = min(config.train.grade_every, config.train.steps // 2)
     config.eval.every = 0
     config.eval.before = False
     return config
-
-
-def completions(config) -> int:
-    """Completions of one iteration: over the turns, agents times nodes times samples; no node ends early."""
-    c, agents = config.train, len(config.team.agents)
-    answers = c.group ** (agents if c.joint_mode == "cross" else 1)
-    nodes, total = c.prompts, 0
-    for _ in range(c.turns):
-        total += agents * nodes * c.group
-        nodes *= answers if c.hand_on == "all" else 1
-    return total * (2 if c.protocol == "discussion" else 1)
-
-
-def tokens(config) -> int:
-    """Most completion tokens of one iteration."""
-    return completions(config) * config.sampling.max_new_tokens

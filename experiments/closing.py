@@ -7,6 +7,7 @@ import time
 
 import jax
 
+from configs import arithmetic
 from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks
 
 PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "coherence")
@@ -20,10 +21,10 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
     """The arithmetic of an iteration and the device memory it needs, before anything is compiled."""
     c = config.train
     n, b, g, length = len(team.agents), c.prompts, c.group, config.sampling.max_new_tokens
-    joint = b * (g if c.joint_mode == "aligned" else g**n)
+    nodes, joint = arithmetic.nodes(config), arithmetic.joint_answers(config)
     policies = [m.stack.policy.config for m in team.members]
     cache = sum(
-        2 * p.n_layers * p.n_kv_heads * p.head_dim * 4 * len(m.stack.agents) * b
+        2 * p.n_layers * p.n_kv_heads * p.head_dim * 4 * len(m.stack.agents) * nodes[-1]
         * (g * length + config.sampling.max_prompt_tokens)
         for p, m in zip(policies, team.members, strict=True)
     ) / 1e6  # fmt: skip
@@ -33,9 +34,13 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
     learned = sum(_megabytes(s.trainable) for s in states.values())
     optimizer = sum(_megabytes(s.opt_state) for s in states.values())
     return [
-        ("problems x agents x samples", f"{b} x {n} x {g} = {b * n * g} completions, up to {length} tokens"),
-        ("joint answers executed", f"{joint} ({c.joint_mode}), duplicates once"),
-        ("optimizer steps", f"{c.minibatches} per agent, on {b // c.minibatches * g} completions each"),
+        (
+            f"{'problems' if c.turns == 1 else 'nodes of each turn'} x agents x samples",
+            f"{' + '.join(map(str, nodes))} x {n} x {g}: {arithmetic.completions(config)} completions, "
+            f"up to {length} tokens",
+        ),
+        ("joint answers judged", f"{joint} ({c.joint_mode}), equal ones once"),
+        ("optimizer steps", f"{c.minibatches} per agent, on {sum(nodes) // c.minibatches * g} completions each"),
         ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems"),
         ("memory: shared base", f"{base:.0f} MB"),
         ("memory: learned + optimizer", f"{learned:.0f} + {optimizer:.0f} MB for {', '.join(team.agents)}"),

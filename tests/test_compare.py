@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from configs import checks, compare
+from configs import arithmetic, checks, compare
 from experiments import compare as command
 
 
@@ -13,13 +13,13 @@ from experiments import compare as command
 def test_every_member_is_a_config(task, name):
     config = compare.get_config(f"task={task},member={name}")
     checks.validate(config)
-    spent = config.train.steps * compare.tokens(config)
-    assert spent <= compare.BUDGET[task] < spent + compare.tokens(config)
+    spent = config.train.steps * arithmetic.tokens(config)
+    assert spent <= compare.BUDGET[task] < spent + arithmetic.tokens(config)
 
 
 def test_completions_of_an_iteration_by_hand():
     def of(task, name):
-        return compare.completions(compare.get_config(f"task={task},member={name}"))
+        return arithmetic.completions(compare.get_config(f"task={task},member={name}"))
 
     # 4 problems, 8 samples: 2 agents, 1 agent, 2 agents twice
     assert (of("coding", "concat"), of("coding", "single"), of("coding", "discussion")) == (64, 32, 128)
@@ -27,9 +27,10 @@ def test_completions_of_an_iteration_by_hand():
     assert of("coding", "two_turns") == 160
     config = compare.get_config("task=coding,member=two_turns")
     config.train.joint_mode = "cross"  # 16 answers a node
-    assert compare.completions(config) == 2 * 4 * 4 + 2 * 64 * 4
+    assert arithmetic.completions(config) == 2 * 4 * 4 + 2 * 64 * 4
+    assert arithmetic.joint_answers(config) == 4 * 16 + 64 * 16
     config.train.hand_on = "best"
-    assert compare.completions(config) == 2 * (2 * 4 * 4)
+    assert arithmetic.completions(config) == 2 * (2 * 4 * 4)
 
 
 @pytest.mark.parametrize("arg, message", [("task=chess", "'chess': known"), ("member=x", "'x': known")])

@@ -108,7 +108,7 @@ def test_summary(smoke_run, learning_run):
 
 def test_what_is_printed(smoke_run):
     lines = smoke_run.output.splitlines()
-    for start in ("problems x agents", "joint answers executed", "memory: ", "step 1/2 ", "step 2/2 "):
+    for start in ("problems x agents", "joint answers judged", "memory: ", "step 1/2 ", "step 2/2 "):
         assert any(line.startswith(start) for line in lines), smoke_run.output
     first_step = next(i for i, line in enumerate(lines) if line.startswith("step "))
     assert any("2 x 2 x 2 = 8 completions" in line for line in lines[:first_step])
