@@ -28,6 +28,7 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
         * (g * length + config.sampling.max_prompt_tokens)
         for p, m in zip(policies, team.members, strict=True)
     ) / 1e6  # fmt: skip
+    update = sum(nodes) // c.minibatches * g
     rows = max(c.prompts_per_microbatch * g * len(m.stack.agents) for m in team.members)
     logits = 3 * rows * length * max(p.vocab_size for p in policies) * 4 / 1e6
     base = sum(_megabytes(m.base) for m in team.members)
@@ -40,7 +41,7 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
             f"up to {length} tokens",
         ),
         ("joint answers judged", f"{joint} ({c.joint_mode}), equal ones once"),
-        ("optimizer steps", f"{c.minibatches} per agent, on {sum(nodes) // c.minibatches * g} completions each"),
+        ("optimizer steps", f"{c.minibatches} per agent, on {update} completions each"),
         ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems"),
         ("memory: shared base", f"{base:.0f} MB"),
         ("memory: learned + optimizer", f"{learned:.0f} + {optimizer:.0f} MB for {', '.join(team.agents)}"),
