@@ -4,8 +4,9 @@ Command:   python -m experiments.compare --task=coding --workdir=runs/compare
            runs every member below that has not been run, three seeds of the trained ones, and prints a table
 One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_1turn
 
-The budget is the number of completion tokens that may be drawn in training: per iteration, completions times
-the longest length. A member's number of iterations follows from it.
+The budget is what may be drawn in training, and a member's number of iterations follows from it: with
+unit=tokens completion tokens, per iteration at most completions times the longest length; with unit=samples
+completions.
 """
 
 import dataclasses
@@ -13,7 +14,11 @@ import dataclasses
 from configs import arithmetic, coding, common, writing
 
 SEEDS = (0, 1, 2)
-BUDGET = {"coding": 50_000, "writing": 60_000}  # completion tokens, at most
+BUDGET = {
+    "coding": {"tokens": 50_000, "samples": 1_200},
+    "writing": {"tokens": 60_000, "samples": 600},
+}
+COST = {"tokens": arithmetic.tokens, "samples": arithmetic.completions}  # of an iteration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,15 +61,17 @@ MEMBERS = {
 
 def get_config(arg=None):
     """The training config of one member."""
-    options = common.parse_arg(arg, task="coding", member="")
+    options = common.parse_arg(arg, task="coding", member="", unit="tokens")
     if options.task not in MEMBERS:
         raise ValueError(f"config option task={options.task!r}: known are {', '.join(MEMBERS)}")
     members = MEMBERS[options.task]
     if options.member not in members:
         raise ValueError(f"config option member={options.member!r}: known are {', '.join(members)}")
+    if options.unit not in COST:
+        raise ValueError(f"config option unit={options.unit!r}: known are {', '.join(COST)}")
     config = {"coding": coding, "writing": writing}[options.task].get_config()
     config.update_from_flattened_dict(members[options.member].fields)
-    config.train.steps = max(1, BUDGET[options.task] // arithmetic.tokens(config))
+    config.train.steps = max(1, BUDGET[options.task][options.unit] // COST[options.unit](config))
     config.train.grade_every = min(config.train.grade_every, config.train.steps // 2)
     config.eval.every = 0
     config.eval.before = False

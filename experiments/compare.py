@@ -24,9 +24,9 @@ SKIPPED = ("step", "return_low", "return_high", "return_greedy")  # not of an ev
 COST = {"answer_tokens": "tokens per answer", "tokens": "training tokens", "minutes": "minutes"}
 
 
-def command(task: str, name: str, seed: int, folder: pathlib.Path) -> list[str]:
+def command(task: str, unit: str, name: str, seed: int, folder: pathlib.Path) -> list[str]:
     """What trains, or evaluates, one member."""
-    config = [f"--config=configs/compare.py:task={task},member={name}", f"--config.seed={seed}"]
+    config = [f"--config=configs/compare.py:task={task},unit={unit},member={name}", f"--config.seed={seed}"]
     if compare.MEMBERS[task][name].trained:
         return [sys.executable, "-m", "experiments.train", *config, f"--workdir={folder}"]
     return [sys.executable, "-m", "experiments.evaluate", *config, f"--out={folder / 'evaluation.json'}"]
@@ -95,7 +95,7 @@ def draw(results: dict[str, list[dict]], path: pathlib.Path) -> None:
         FigureCanvasAgg(figure).print_png(str(path))
 
 
-def compare_all(task: str, workdir: pathlib.Path) -> dict[str, list[dict]]:
+def compare_all(task: str, unit: str, workdir: pathlib.Path) -> dict[str, list[dict]]:
     """Run what is missing and write the table; returns the results by method.
 
     RuntimeError with the command of the first member that fails; what is finished stays.
@@ -103,10 +103,10 @@ def compare_all(task: str, workdir: pathlib.Path) -> dict[str, list[dict]]:
     results: dict[str, list[dict]] = {}
     for name, member in compare.MEMBERS[task].items():
         for seed in compare.SEEDS if member.trained else compare.SEEDS[:1]:
-            folder = workdir / task / name / f"seed{seed}"
+            folder = workdir / name / f"seed{seed}"
             if not result(folder):
                 folder.mkdir(parents=True, exist_ok=True)
-                asked = command(task, name, seed, folder)
+                asked = command(task, unit, name, seed, folder)
                 print(f"\n{name}, seed {seed}: {' '.join(asked[1:])}", flush=True)
                 if subprocess.run(asked).returncode:
                     raise RuntimeError(f"{name}, seed {seed} failed: {' '.join(asked)}")
@@ -119,17 +119,19 @@ def main(argv):
     """Command line entry."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}")
-    task, workdir = flags.FLAGS.task, pathlib.Path(flags.FLAGS.workdir)
-    results = compare_all(task, workdir)
+    task, unit = flags.FLAGS.task, flags.FLAGS.unit
+    workdir = pathlib.Path(flags.FLAGS.workdir) / f"{task}_{unit}"
+    results = compare_all(task, unit, workdir)
     headers, rows = table(results)
-    console.table(rows, headers, f"{task}, at most {compare.BUDGET[task]} training tokens")
-    files.atomic_write_text(workdir / task / "compare.md", markdown(headers, rows))
-    files.atomic_write_text(workdir / task / "compare.json", json.dumps(results, indent=2) + "\n")
-    draw(results, workdir / task / "compare.png")
-    print(f"compare.md, compare.json and compare.png are in {workdir / task}")
+    console.table(rows, headers, f"{task}, at most {compare.BUDGET[task][unit]} {unit} in training")
+    files.atomic_write_text(workdir / "compare.md", markdown(headers, rows))
+    files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=2) + "\n")
+    draw(results, workdir / "compare.png")
+    print(f"compare.md, compare.json and compare.png are in {workdir}")
 
 
 if __name__ == "__main__":
     flags.DEFINE_enum("task", "coding", list(compare.MEMBERS), "What is compared.")
+    flags.DEFINE_enum("unit", "tokens", list(compare.COST), "What is equal.")
     flags.DEFINE_string("workdir", "runs/compare", "Folder with a run folder per method and seed.")
     cli.run(main)

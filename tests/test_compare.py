@@ -14,7 +14,10 @@ def test_every_member_is_a_config(task, name):
     config = compare.get_config(f"task={task},member={name}")
     checks.validate(config)
     spent = config.train.steps * arithmetic.tokens(config)
-    assert spent <= compare.BUDGET[task] < spent + arithmetic.tokens(config)
+    assert spent <= compare.BUDGET[task]["tokens"] < spent + arithmetic.tokens(config)
+    config = compare.get_config(f"task={task},member={name},unit=samples")
+    spent = config.train.steps * arithmetic.completions(config)
+    assert spent <= compare.BUDGET[task]["samples"] < spent + arithmetic.completions(config)
 
 
 def test_completions_of_an_iteration_by_hand():
@@ -33,7 +36,9 @@ def test_completions_of_an_iteration_by_hand():
     assert arithmetic.completions(config) == 2 * (2 * 4 * 4)
 
 
-@pytest.mark.parametrize("arg, message", [("task=chess", "'chess': known"), ("member=x", "'x': known")])
+@pytest.mark.parametrize(
+    "arg, message", [("task=chess", "'chess': known"), ("member=x", "'x': known"), ("member=grpo,unit=g", "'g'")]
+)
 def test_unknown_names(arg, message):
     with pytest.raises(ValueError, match=message):
         compare.get_config(arg)
@@ -73,12 +78,12 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
     members = {"old": compare.Member({}, trained=True), "new": compare.Member({})}
     monkeypatch.setitem(compare.MEMBERS, "coding", members)
     for seed, value in enumerate((50.0, 60.0)):
-        trained(tmp_path / "coding" / "old" / f"seed{seed}", value)
+        trained(tmp_path / "old" / f"seed{seed}", value)
     asked = []
 
     def run(argv):
         asked.append(argv[2:])
-        folder = tmp_path / "coding" / ("old" if "train" in argv[2] else "new")
+        folder = tmp_path / ("old" if "train" in argv[2] else "new")
         if "train" in argv[2]:
             (folder / "seed2").rmdir()
             trained(folder / "seed2", 70.0)
@@ -88,8 +93,8 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
         return types.SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(command.subprocess, "run", run)
-    results = command.compare_all("coding", tmp_path)
-    config = "--config=configs/compare.py:task=coding,member="
+    results = command.compare_all("coding", "tokens", tmp_path)
+    config = "--config=configs/compare.py:task=coding,unit=tokens,member="
     assert [argv[:3] for argv in asked] == [
         ["experiments.train", f"{config}old", "--config.seed=2"],
         ["experiments.evaluate", f"{config}new", "--config.seed=0"],
@@ -107,4 +112,4 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
 def test_a_member_that_fails_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(command.subprocess, "run", lambda argv: types.SimpleNamespace(returncode=1))
     with pytest.raises(RuntimeError, match="single, seed 0 failed: .*experiments.evaluate"):
-        command.compare_all("coding", tmp_path)
+        command.compare_all("coding", "tokens", tmp_path)
