@@ -61,8 +61,8 @@ def base_config() -> ConfigDict:
     c.task.eval_split = "held_out"  # train | held_out | all
     c.task.cooperation = "paper"  # main's cooperation by its text (paper) or by what it did (observed)
     c.task.centralised = False  # one agent, named in team.agents, writes all roles
-    c.task.feedback = "level_feedback"  # see below; what agents are told between turns
-    # plain | passed | level_passed | level_feedback | expert_edits (asks the expert, see c.expert)
+    c.task.feedback = "level_feedback"  # plain | passed | level_passed | level_feedback | expert_edits
+    # Between turns: from nothing but the wish for another try to an expert's advice, see docs/turns.md.
     c.task.revealed_tests = 1  # first tests that feedback may tell of; 0: all; -n: the last n
     c.task.held_back = 0.0  # share of the tests that earn nothing, to see who learned the others by heart
     c.task.column = ""  # of writing: where a row's text is; empty: as usual for the source

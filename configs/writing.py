@@ -1,6 +1,8 @@
 """Two language models write about one text together: a short summary and a long one, judged side by side.
 
 Command:   python -m experiments.train --config=configs/writing.py
+Result:    not measured yet
+Cost:      not measured yet
 Variants (after a colon, comma-separated):
   tldr           the published TLDR experiment: two Qwen3-1.7B, full fine-tuning, for accelerators.
                  Published: return 94.5, structure 98.7, coherence 78.5

@@ -24,7 +24,7 @@ LAYER = {
     "hf_config": 22, "hf": 23, "gguf_file": 24, "gguf_tokenizer": 26, "model_files": 28, "peft": 29,
     "prompts": 28, "weights": 30, "sampling": 30, "sharding": 30,
     "team": 40, "protocols": 40,
-    "scoring": 45, "bridge": 45,  # between the rollout and the tasks
+    "bridge": 44, "scoring": 45,  # between the rollout and the tasks
     "agent_axis": 45, "run_checks": 45, "policy_gradient": 45, "batches": 47, "speech": 47,
     "rollout": 50, "update": 50,
     "checkpoint": 55, "scores": 50, "evaluation": 55,

@@ -117,7 +117,7 @@ def test_collate_keeps_every_turn():
 
 
 def test_collate_is_as_wide_as_the_longest_completion_needs():
-    step = magrpo.LENGTH_STEP
+    step = batches.LENGTH_STEP
     widths = {limit: batches.collate(CROSS, np.zeros(8), tiny.stack(), limit)[0].tokens_NRL.shape[2]
               for limit in (step - 1, step, 4 * step)}  # fmt: skip
     assert widths == {step - 1: step - 1, step: step, 4 * step: step}  # the longest has 3 tokens

@@ -26,7 +26,7 @@ class Tree:
             for g in range(2):
                 said = np.arange(1 + g + index)
                 place = (len(self.turns), self.requests, agent, 0, index, g)
-                self.turns.append(Turn(*place, np.arange(3 + index), said, -said, "", True))
+                self.turns.append(Turn(*place, np.arange(3 + index), said, -said, "", True, follows=follows))
             self.requests += 1
         for combination, reward in zip(joint_samples(self.mode, 2, 2), rewards, strict=True):
             ids = tuple(first[agent] + g for agent, g in zip(tiny.AGENTS, combination, strict=True))
