@@ -69,7 +69,8 @@ def base_config() -> ConfigDict:
     c.task.bands = ""  # of the writing reward: tldr | arxiv | arxiv_later; empty: as the kind
     c.task.matching = "paper"  # of transition words: paper (parts of words count) | corrected
     c.task.reward = ""  # dotted name of a reward function of your own; empty: the coding reward
-    c.expert = ConfigDict()  # whom task.feedback=expert_edits asks between turns
+    # Whom task.feedback=expert_edits asks between turns.
+    c.expert = ConfigDict()
     c.expert.kind = "openai"  # openai: any endpoint that speaks its chat completions | anthropic | local
     c.expert.model = ""  # name at the endpoint; local: bundled name, folder, .gguf file or hub id
     c.expert.base_url = ""  # of the endpoint; empty: the API's own
