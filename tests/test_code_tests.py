@@ -258,7 +258,7 @@ def test_any_selection_counts_what_was_chosen_and_still_holds(seed):
 
 @pytest.mark.parametrize("load", [load_starter, load_humaneval])
 def test_parts_of_the_data_sets(load):
-    for item in load():
+    for item in load()[::3]:
         texts = unit_texts(item.test)
         assert count_units(item.test) == count_units(item.test, item.entry_point) == len(texts)
         assert unit_texts(revealed(item.test, 1)) == texts[:1]
@@ -299,7 +299,9 @@ def canonical(item, test):
 
 def test_the_executor_counts_the_same():
     parts = []
-    for item in (*load_starter(), *load_humaneval()[::8]):
+    for item in load_starter():
+        parts.append((item, item.test))
+    for item in (*load_starter()[::5], *load_humaneval()[::8]):
         texts = (item.test, revealed(item.test, 1), *split(item.test, 0.3))
         parts += [(item, text) for text in dict.fromkeys(texts) if text]
     with Executor(workers=2, min_level=1) as executor:
