@@ -298,3 +298,4 @@ def test_bands_of_ones_own():
     assert score("aa", "bb", own)["ratio"] == score("aa", "bbbb", own)["ratio"] == 1.0
     assert score("aa", "b", own)["total"] == 0.5
     assert score("aa bb", "bb aa", own)["total"] == same(0.5 + 1.0 + 0.5 + 0.6)
+    assert score("..", "...", own)["total"] == 1.5  # no words: outside of every band
