@@ -38,14 +38,15 @@ def batch_ids(config, items, step: int) -> list[int]:
     the step itself.
     """
     size, every = config.train.prompts, config.train.grade_every
-    grades = sorted({item.grade for item in items}) if every else [math.inf]
+    grade_of = [getattr(item, "grade", 0) for item in items]
+    grades = sorted(set(grade_of)) if every else [math.inf]
     order, come, epoch = [], set(), 0
     while len(order) < (step + 1) * size:
         stage = len(order) // (every * size) if every else 0
         last = stage >= len(grades) - 1
         room = (step + 1 if last else (stage + 1) * every) * size - len(order)
         shuffled = np.random.default_rng((config.seed, epoch)).permutation(len(items)).tolist()
-        fresh = [i for i in shuffled if i not in come and items[i].grade <= grades[-1 if last else stage]]
+        fresh = [i for i in shuffled if i not in come and grade_of[i] <= grades[-1 if last else stage]]
         order += fresh[:room]
         come.update(fresh[:room])
         if len(fresh) <= room:
