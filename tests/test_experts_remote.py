@@ -179,6 +179,7 @@ GARBAGE = {
     "cut off": (Say(cut=20), "no connection, or a broken one"),
     "empty object": (Say(body="{}"), "an answer without"),
     "no choices": (Say(body='{"choices": [], "content": []}'), "an answer without"),
+    "a list": (Say(body="[]"), "an answer without"),
     "null": (Say(body="null"), "an answer without"),
     "wrong types": (Say(body='{"choices": {"a": 1}, "content": {"a": 1}}'), "an answer without"),
     "numbers": (Say(body='{"choices": [3], "content": [3]}'), "an answer without text"),
@@ -345,11 +346,17 @@ def test_the_key_does_not_follow_a_redirect_to_another_server(kind):
 @both
 def test_check_accepts_an_endpoint_without_a_list_and_warns_of_an_unknown_model(kind, caplog):
     with Server(
-        Say(status=404, body="{}"), Say(status=405, body="{}"), Say(body="[]"), Say(status=500)
+        Say(status=404, body="{}"),
+        Say(status=405, body="{}"),
+        Say(body="[]"),
+        Say(body="{}"),
+        Say(status=500),
     ) as server:
         build(kind, server.url).check()
         build(kind, server.url).check()
         assert not caplog.records
+        with pytest.raises(ExpertError, match="malformed answer"):
+            build(kind, server.url, retries=0).check()
         with pytest.raises(ExpertError, match="no list of models where"):
             build(kind, server.url, retries=0).check()
         build(kind, server.url).check()  # once out of order, then well

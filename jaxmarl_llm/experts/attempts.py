@@ -107,7 +107,7 @@ def _failure(sdk, error: Exception, timeout: float) -> Failure:
         return Failure(f"no connection, or a broken one ({type(cause).__name__}: {cause})", free=free)
     if isinstance(error, Garbage):
         return Failure(str(error))
-    if isinstance(error, (ValueError, RecursionError)):  # from the JSON parser
+    if isinstance(error, (ValueError, RecursionError, AttributeError, LookupError)):  # from the SDK's parsers
         return Failure(f"a malformed answer ({error})")
     return Failure(f"{type(error).__name__}: {error}", retry=False)  # unforeseen
 
