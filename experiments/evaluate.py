@@ -91,10 +91,10 @@ def describe(found: scores.Evaluation, ks) -> dict:
     samples = len(found.actions_BG[0])
     values = found.scores()
     values |= {f"pass@{k}": 100 * found.pass_rates(k) for k in ks if found.tested and k <= samples}
-    scores = {name: scores.estimate(per_item)._asdict() for name, per_item in values.items()}
+    means = {name: scores.estimate(per_item)._asdict() for name, per_item in values.items()}
     return {
         "samples": samples,
-        "scores": {name: {key: _number(x) for key, x in ends.items()} for name, ends in scores.items()},
+        "scores": {name: {key: _number(x) for key, x in ends.items()} for name, ends in means.items()},
         "agents": {
             agent: {"completion_length": found.completion_length(agent), "truncated": found.truncated(agent)}
             for agent in found.agents

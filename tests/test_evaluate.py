@@ -35,7 +35,7 @@ EXECUTOR = types.SimpleNamespace(level=2, limits=Limits())
 def scripted(monkeypatch):
     """The factories build a tiny team and a scripted task; everything else is what it is."""
     monkeypatch.setattr(tasks, "build_executor", lambda config: contextlib.nullcontext(EXECUTOR))
-    monkeypatch.setattr(setup, "build_task", lambda config, executor, split: CountingTask((3, 5, 4)))
+    monkeypatch.setattr(tasks, "build_task", lambda config, executor, *rest: CountingTask((3, 5, 4)))
     monkeypatch.setattr(setup, "build_team", lambda config: tiny_team())
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from jaxmarl_llm.plots import CODING_PARTS, draw, learning_curve, running_mean
+from jaxmarl_llm.plots import PARTS, draw, learning_curve, running_mean
 
 
 def run_rows() -> list[dict]:
@@ -12,12 +12,12 @@ def run_rows() -> list[dict]:
     rows = []
     for step in range(41):
         row = {"step": step, "train/return": 20.0 + step if step != 7 else None}
-        row |= {f"train/{part}": 10.0 + step for part in CODING_PARTS}
+        row |= {f"train/{part}": 10.0 + step for part in PARTS}
         rows.append(row)
         if step % 20 == 0:
             held_out = {"step": step, "eval/return": 25.0 + step, "eval/return_low": 20.0 + step,
                         "eval/return_high": 32.0 + step, "eval/return_greedy": 40.0 + step / 2}
-            for part in CODING_PARTS:
+            for part in PARTS:
                 held_out |= {f"eval/{part}": 15.0 + step, f"eval_greedy/{part}": 25.0 + step}
             rows.append(held_out)
     return rows
@@ -37,10 +37,10 @@ def test_picture_is_written_and_not_blank(tmp_path):
 
 
 def test_axes_are_labelled_on_the_scale_and_share_the_steps():
-    figure = draw(run_rows(), "title", CODING_PARTS, 10)
+    figure = draw(run_rows(), "title", PARTS, 10)
     main, *small = figure.axes
     assert (main.get_title(), main.get_ylabel()) == ("title", "return (0..100)")
-    assert [axes.get_title() for axes in small] == list(CODING_PARTS)
+    assert [axes.get_title() for axes in small] == list(PARTS)
     for axes in (main, *small):
         low, high = axes.get_ylim()
         assert low <= 0 and high >= 100

@@ -111,7 +111,7 @@ def test_what_is_printed(smoke_run):
     for start in ("problems x agents", "joint answers judged", "memory: ", "step 1/2 ", "step 2/2 "):
         assert any(line.startswith(start) for line in lines), smoke_run.output
     first_step = next(i for i, line in enumerate(lines) if line.startswith("step "))
-    assert any("2 x 2 x 2 = 8 completions" in line for line in lines[:first_step])
+    assert any("2 x 2 x 2: 8 completions" in line for line in lines[:first_step])
     table = lines[lines.index("2 iterations") + 1 :]
     assert table[0].split() == ["held-out,", "0..100", "before", "after", "gain"]
     assert [line.split()[0] for line in table[2:9]] == ["return", *PARTS, "return_greedy", "pass@1"]
