@@ -19,6 +19,7 @@ from jaxmarl_llm.executor import Limits
 CONFIG = config_dict.ConfigDict({
     "seed": 3,
     "eval": {"samples": 2},
+    "train": {"turns": 1, "protocol": "simultaneous"},
     "task": {"eval_source": "scripted"},
     "executor": {"cpu_seconds": 2.0, "memory_mb": 512},
     "sampling": {

@@ -64,7 +64,7 @@ def test_what_a_run_in_two_turns_leaves_behind(tmp_path, compiled):
     actions = transcripts.read(tmp_path / "run", 0)
     assert [(a.turn, a.follows) for a in actions] == [(0, None)] * 4 + [(1, i // 2) for i in range(8)]
     second = actions[4].agents["main"].prompt
-    assert actions[0].agents["main"].completion.strip() in second and "Try again" in second
+    assert actions[0].agents["main"].completion.strip() in second and "Revise" in second
     after = json.loads((tmp_path / "run" / "summary.json").read_text())["after"]
     assert after["return"] == after["return_turn2"]
     assert after["return_turns"] == pytest.approx((after["return_turn1"] + after["return_turn2"]) / 2)
