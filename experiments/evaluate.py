@@ -51,7 +51,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         if workdir:
             team, _ = checkpoint.restore_team(folder, which, team)
         setup.check_prompts(config, team, task)
-        results = {mode: _evaluate(config, team, task, mode, samples, step) for mode in MODES}
+        results = _evaluate(config, team, task, samples, step)._asdict()
         isolation = tasks.isolation(executor)
     about = {
         "workdir": str(workdir) or None,
@@ -66,14 +66,14 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     return results, about | {mode: describe(found, ks) for mode, found in results.items()}
 
 
-def _evaluate(config, team, task, mode: str, samples: int, step: int) -> scores.Evaluation:
+def _evaluate(config, team, task, samples: int, step: int) -> evaluation.Evaluations:
     return evaluation.evaluate(
         team,
         [member.trainable for member in team.members],
         task,
         range(len(task.items)),
         setup.stream(config, "eval"),
-        params=setup.sampling_params(config, greedy=mode == "greedy"),
+        params=setup.sampling_params(config),
         samples=samples,
         protocol=functools.partial(setup.build_protocol, config, task),
         max_prompt_tokens=config.sampling.max_prompt_tokens,

@@ -216,7 +216,7 @@ class Run:
         meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
         self._checkpoints.save(step, self.states, self.team, meta)
 
-    def _evaluate(self, greedy: bool, items) -> scores.Evaluation:
+    def _evaluate(self, items) -> evaluation.Evaluations:
         c = self.config
         return evaluation.evaluate(
             self.team,
@@ -224,7 +224,7 @@ class Run:
             self.eval_task,
             items,
             setup.stream(c, "eval"),
-            params=setup.sampling_params(c, greedy),
+            params=setup.sampling_params(c),
             samples=c.eval.samples,
             protocol=functools.partial(setup.build_protocol, c, self.eval_task),
             max_prompt_tokens=c.sampling.max_prompt_tokens,
@@ -235,9 +235,8 @@ class Run:
         """Sampled and greedy results on the held-out items, logged at ``step`` (iterations done)."""
         items = range(len(self.eval_task.items)) if items is None else items
         with self.timer("evaluate"):
-            sampled = self._evaluate(False, items).summary()
-            greedy = self._evaluate(True, items).summary()
-        values = closing.eval_metrics(sampled, greedy)
+            found = self._evaluate(items)
+        values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary())
         self.log(step, values | self.executor_metrics("eval_executor") | self.timer.collect())
         return values
 

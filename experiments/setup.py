@@ -111,11 +111,9 @@ def build_team(config) -> team_lib.Team:
     )
 
 
-def sampling_params(config, greedy: bool = False) -> SamplingParams:
-    """How tokens are drawn in training and sampled evaluation, or greedily."""
+def sampling_params(config) -> SamplingParams:
+    """How tokens are drawn in training and sampled evaluation."""
     c = config.sampling
-    if greedy:
-        return SamplingParams(c.max_new_tokens, temperature=0.0)
     return SamplingParams(c.max_new_tokens, c.temperature, c.top_k, c.top_p, c.min_p)
 
 

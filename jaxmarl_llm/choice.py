@@ -94,12 +94,19 @@ def _first_above(cumulative, target, weights):
     return jnp.where(hit.any(), jnp.argmax(hit), last)
 
 
-def draw(keys_R: jax.Array, logits_RV: jax.Array, params: SamplingParams) -> tuple[jax.Array, jax.Array]:
-    """Tokens (R,) and their log-probabilities (R,) under the (truncated, tempered) distribution."""
+def draw(
+    keys_R: jax.Array, logits_RV: jax.Array, params: SamplingParams, greedy_R: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Tokens (R,) and their log-probabilities (R,) under the (truncated, tempered) distribution.
+
+    Rows where ``greedy_R`` is True take their most likely token.
+    """
     logits_RV = truncate(logits_RV, params)
+    likeliest_R = jnp.argmax(logits_RV, axis=-1).astype(jnp.int32)
     if params.greedy:
-        tokens_R = jnp.argmax(logits_RV, axis=-1).astype(jnp.int32)
+        tokens_R = likeliest_R
     else:
         tokens_R = jax.vmap(categorical)(keys_R, logits_RV)
+        tokens_R = tokens_R if greedy_R is None else jnp.where(greedy_R, likeliest_R, tokens_R)
     chosen = jnp.take_along_axis(logits_RV, tokens_R[:, None], axis=-1)[:, 0]
     return tokens_R, chosen - jax.nn.logsumexp(logits_RV, axis=-1)

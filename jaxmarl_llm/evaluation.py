@@ -1,8 +1,9 @@
-"""How good a team is: its judged joint answers to some items, sampled or greedy."""
+"""How good a team is: its judged joint answers to some items, sampled and greedy."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,6 +16,13 @@ from jaxmarl_llm.protocols import Protocol, Simultaneous
 from jaxmarl_llm.scores import Evaluation
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.team import Team
+
+
+class Evaluations(NamedTuple):
+    """The same items, answered by samples and by the most likely tokens (one answer per item)."""
+
+    sampled: Evaluation
+    greedy: Evaluation
 
 
 def evaluate(
@@ -31,50 +39,54 @@ def evaluate(
     long_prompts: str = "error",
     rows_per_batch: int = 64,
     step: int = 0,
-) -> Evaluation:
-    """Let every agent answer every item once per sample, at the same time, and judge sample g with sample g.
+) -> Evaluations:
+    """Let every agent answer every item once per sample and once greedily; sample g is judged with sample g.
 
-    Items are answered in batches of one shape, so that one program per stack serves them all; what fills up a
-    batch is answered too and dropped. Batch i draws from ``fold_in(key, i)``: sampled results depend on
-    ``rows_per_batch``, greedy ones do not.
+    Greedy answers are one more row per prompt: prompts are read once for both. Items are answered in batches
+    of one shape, so that one program per stack serves them all; what fills up a batch is answered too and
+    dropped. Batch i draws from ``fold_in(key, i)``: sampled results depend on ``rows_per_batch``, greedy ones
+    do not.
 
     Args:
       team, trainables: the agents, and the parameters of each member of the team.
       task: the items and their judge.
       item_ids: indices into ``task.items``, at least one.
-      key: random key; unused where greedy.
-      params: how tokens are drawn; temperature 0 is greedy.
-      samples: G, at least 1; greedy evaluation takes one whatever this says.
+      key: random key.
+      params: how the samples are drawn.
+      samples: G, at least 1, without the greedy one.
       protocol: from G to who speaks when; None: everybody once, at the same time. One of several turns must
         carry every sample to the last one.
       max_prompt_tokens, long_prompts: see `speech.encode_prompt`.
-      rows_per_batch: most completions of an agent per batch, at least 1 (one item is the least); one item per
-        stack may come on top to fill it up.
+      rows_per_batch: most completions of an agent per batch, greedy ones counted, at least 1 (one item is
+        the least); one item per stack may come on top to fill it up.
       step: of the records.
 
     Raises:
       ValueError: for bad arguments or prompts that are too long, before anything is compiled.
     """
     _check(task, item_ids, samples, rows_per_batch)
-    samples = 1 if params.greedy else samples
     limits = dict(max_prompt_tokens=max_prompt_tokens, long_prompts=long_prompts)
     widths_MB = _prompt_widths(team, task, item_ids, **limits)
-    talk = protocol(samples) if protocol else Simultaneous(task.prompts, samples)
+    drawn = samples + 1
+    talk = protocol(drawn) if protocol else Simultaneous(task.prompts, drawn)
     scorer = TaskScorer.of_team(task, team, "aligned")
+    run = functools.partial(rollout.run, talk, team, trainables, scorer, params=params, **limits)
     tokenizers = {agent: team[agent].tokenizer for agent in task.agents}
     turns_TB: list[list] = []
-    for i, (real, batch) in enumerate(plan_batches(widths_MB, max(1, rows_per_batch // samples))):
-        ids = [item_ids[b] for b in batch]
-        batch_key = jax.random.fold_in(key, i)
-        forest = rollout.run(talk, team, trainables, scorer, ids, batch_key, params=params, **limits)
+    for i, (real, batch) in enumerate(plan_batches(widths_MB, max(1, rows_per_batch // drawn))):
+        forest = run([item_ids[b] for b in batch], jax.random.fold_in(key, i), last_greedy=True)
         actions = records.joint_actions(step, forest, task, tokenizers)
         for t, index in enumerate(sorted({joint.turn for joint in forest.joints})):
             of_turn = [a for a, joint in zip(actions, forest.joints, strict=True) if joint.turn == index]
             turns_TB += [[]] * (t == len(turns_TB))
-            turns_TB[t] = turns_TB[t] + [tuple(of_turn[b * samples : (b + 1) * samples]) for b in range(real)]
+            turns_TB[t] = turns_TB[t] + [tuple(of_turn[b * drawn : (b + 1) * drawn]) for b in range(real)]
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
-    *earlier, last = (tuple(rows) for rows in turns_TB)
-    return Evaluation(last, tuple(task.agents), task.normalise, grades, tuple(earlier))
+
+    def found(of_item: slice) -> Evaluation:
+        *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
+        return Evaluation(last, tuple(task.agents), task.normalise, grades, tuple(earlier))
+
+    return Evaluations(found(slice(samples)), found(slice(samples, None)))
 
 
 def plan_batches(widths_MB: np.ndarray, limit: int) -> list[tuple[int, list[int]]]:

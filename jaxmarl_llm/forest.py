@@ -41,7 +41,8 @@ class Turn:
     """One completion. ``request`` numbers the request it answers; ``parent`` and ``follows`` are its own.
 
     prompt (P',) and completion (L',) are unpadded token ids, logprobs (L',) the behaviour log-probabilities
-    in nats; ``finished`` is False where the completion was cut off at the length limit.
+    in nats; ``finished`` is False where the completion was cut off at the length limit, ``greedy`` True where
+    it is the most likely one and not a sample.
     """
 
     id: int
@@ -57,6 +58,7 @@ class Turn:
     finished: bool
     parent: int | None = None
     follows: int | None = None
+    greedy: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

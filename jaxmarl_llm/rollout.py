@@ -29,6 +29,7 @@ def run(
     params: SamplingParams,
     max_prompt_tokens: int,
     long_prompts: str = "error",
+    last_greedy: bool = False,
     timer: Timer = lambda phase: contextlib.nullcontext(),
 ) -> Forest:
     """Let the team talk about some items and judge every joint answer.
@@ -45,6 +46,7 @@ def run(
       key: random key of this iteration.
       params: how tokens are drawn.
       max_prompt_tokens, long_prompts: see `speech.encode_prompt`.
+      last_greedy: the last sample of each request takes the most likely tokens, and what continues it does.
       timer: context manager that measures the phases "sample" and "score".
 
     Returns:
@@ -59,7 +61,7 @@ def run(
     while requests := protocol.step(state):
         # Every answer to the last requests may be handed on; fewer are padded, so that shapes are few.
         sizes = (len(items), max(len(items), answered))
-        asked = _encode(state, team, requests, max_prompt_tokens, long_prompts)
+        asked = _encode(state, team, requests, max_prompt_tokens, long_prompts, last_greedy)
         new: list[Turn] = []
         for i, (member, trainable) in enumerate(zip(team.members, trainables, strict=True)):
             mine = [n for n in asked if n.request.agent in member.stack.agents]
@@ -80,12 +82,15 @@ def run(
     return Forest(items, tuple(state.turns), tuple(state.joints))
 
 
-def _encode(state: Episode, team: Team, requests, limit: int, on_long: str) -> list[Numbered]:
+def _encode(
+    state: Episode, team: Team, requests, limit: int, on_long: str, last_greedy: bool
+) -> list[Numbered]:
     """New requests with their numbers, the ids of their turns, and their prompts as tokens."""
     asked, first_id = [], len(state.turns)
     for number, request in enumerate(requests, start=len(state.requests)):
         ids = encode_prompt(team[request.agent].tokenizer, request, limit, on_long)
-        asked.append(Numbered(number, first_id, request, ids))
+        greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
+        asked.append(Numbered(number, first_id, request, ids, greedy))
         first_id += request.samples
     return asked
 

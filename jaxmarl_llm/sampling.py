@@ -70,10 +70,19 @@ def _row_keys(key, agents: int, rows: int):
     return jax.vmap(lambda k: fold(k, jnp.arange(rows)))(fold(key, jnp.arange(agents)))
 
 
-def _draw(keys_NR, logits_NRV, t, params: SamplingParams):
+def _draw(params: SamplingParams, keys_NR, greedy_NR, logits_NRV, t):
     """Token t of every row and its log-probability, (N, R) each."""
     keys = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(0, None)), in_axes=(0, None))(keys_NR, t)
-    return jax.vmap(functools.partial(draw, params=params))(keys, logits_NRV)
+    draw_R = functools.partial(draw, params=params)
+    return jax.vmap(lambda keys, logits, greedy: draw_R(keys, logits, greedy_R=greedy))(
+        keys, logits_NRV, greedy_NR
+    )
+
+
+def _last_rows(asked_NB, samples: int):
+    """Rows (N, R) that are the last sample of a prompt where ``asked_NB`` is True."""
+    last_R = jnp.arange(asked_NB.shape[1] * samples) % samples == samples - 1
+    return jnp.repeat(asked_NB, samples, axis=1) & last_R[None]
 
 
 def _ended(tokens_NRL, t, stops: tuple[tuple[int, ...], ...]):
@@ -99,6 +108,7 @@ def generate(
     samples: int,
     params: SamplingParams,
     shared: Shared | None = None,
+    greedy_NB: jax.Array | None = None,
 ) -> Samples:
     """Draw ``samples`` completions for every prompt of every agent of a stack.
 
@@ -111,6 +121,7 @@ def generate(
       samples: G.
       params: how to draw.
       shared: what stands before ``prompts_NBP`` in every prompt of an agent, if anything.
+      greedy_NB: prompts whose last sample takes the most likely token every time; None: no prompt.
 
     Returns:
       `Samples` with R = B * G rows per agent.
@@ -119,7 +130,8 @@ def generate(
     rows, limit = n_prompts * samples, params.max_new_tokens
     variables, axes = stack.bind(base, trainable)
     stops = (*((eos,) for eos in stack.eos_ids), *(s for s in stack.stops if len(s) <= limit))
-    keys_NR = _row_keys(key, n_agents, rows)
+    greedy_NR = None if greedy_NB is None else _last_rows(greedy_NB, samples)
+    choose = functools.partial(_draw, params, _row_keys(key, n_agents, rows), greedy_NR)
     cache_axes = agent_axes(prefixes=1 if shared is None else 2)
     vmap = functools.partial(jax.vmap, out_axes=(0, cache_axes))
     prefill = vmap(functools.partial(_prefill, stack, samples, limit), in_axes=(axes, 0, 0, 0))
@@ -130,11 +142,11 @@ def generate(
     def step(carry):
         t, drawn, cache = carry
         logits_NRV, cache = forward(variables, drawn.tokens_NRL[:, :, t - 1], before_NR + t - 1, cache)
-        return t + 1, drawn.add(t, *_draw(keys_NR, logits_NRV, t, params), stops), cache
+        return t + 1, drawn.add(t, *choose(logits_NRV, t), stops), cache
 
     def unfinished(carry):
         return (carry[0] < limit) & ~carry[1].finished_NR.all()
 
     logits_NRV, cache = prefill(variables, prompts_NBP, lengths_NB, shared)
-    drawn = Samples.empty(n_agents, rows, limit).add(0, *_draw(keys_NR, logits_NRV, 0, params), stops)
+    drawn = Samples.empty(n_agents, rows, limit).add(0, *choose(logits_NRV, 0), stops)
     return jax.lax.while_loop(unfinished, step, (jnp.int32(1), drawn, cache))[1]

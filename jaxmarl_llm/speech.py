@@ -15,12 +15,16 @@ from jaxmarl_llm.team import Member
 
 
 class Numbered(NamedTuple):
-    """A request with its number, the id of its first turn, and its prompt as token ids."""
+    """A request with its number, the id of its first turn, and its prompt as token ids.
+
+    With ``greedy`` its last sample takes the most likely tokens.
+    """
 
     number: int
     first_id: int
     request: SpeakRequest
     prompt: list[int]
+    greedy: bool = False
 
 
 def encode_prompt(tokenizer, request: SpeakRequest, limit: int, on_long: str = "error") -> list[int]:
@@ -66,13 +70,23 @@ def speak(
     prompts_NBP, lengths_NB, shared = pad_team(prompts)
     stack, trainable = member.stack.only(agents, trainable)
     inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)
-    drawn = jax.device_get(sampling.generate(*inputs, samples=samples, params=params, shared=shared))
+    greedy_NB = _greedy(list(by_agent.values()), size)
+    options = dict(samples=samples, params=params, shared=shared, greedy_NB=greedy_NB)
+    drawn = jax.device_get(sampling.generate(*inputs, **options))
     turns = []
     for n, rows in enumerate(by_agent.values()):
         texts = member.tokenizer.decode_completions(drawn.tokens_NRL[n], drawn.lengths_NR[n])
         for b, row in enumerate(rows):
             turns += [_turn(row, g, drawn, n, b * samples + g, texts) for g in range(samples)]
     return turns
+
+
+def _greedy(asked_NB: list[list[Numbered]], size: int) -> np.ndarray | None:
+    """Requests whose last sample is greedy, (N, size); None if none is."""
+    greedy_NB = np.zeros((len(asked_NB), size), bool)
+    for n, rows in enumerate(asked_NB):
+        greedy_NB[n, : len(rows)] = [row.greedy for row in rows]
+    return greedy_NB if greedy_NB.any() else None
 
 
 def _turn(asked: Numbered, g: int, drawn: sampling.Samples, n: int, row: int, texts: Sequence[str]) -> Turn:
@@ -93,4 +107,5 @@ def _turn(asked: Numbered, g: int, drawn: sampling.Samples, n: int, row: int, te
         finished=bool(drawn.finished_NR[n, row]),
         parent=request.parent,
         follows=request.follows,
+        greedy=asked.greedy and g == request.samples - 1,
     )

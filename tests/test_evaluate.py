@@ -52,15 +52,16 @@ def workdir(tmp_path_factory):
     return folder
 
 
-def expected(seed, temperature):
+def expected(seed, mode):
     """What `evaluation.evaluate` says of the team with that seed."""
     team, task = tiny_team(seed), CountingTask((3, 5, 4))
-    params = choice.SamplingParams(6, temperature)
+    params = choice.SamplingParams(6)
     key = setup.stream(CONFIG, "eval")
     learned = [team.members[0].trainable]
-    return evaluation.evaluate(
+    found = evaluation.evaluate(
         team, learned, task, range(3), key, params=params, samples=2, max_prompt_tokens=100
     )
+    return getattr(found, mode)
 
 
 def said(found):
@@ -72,23 +73,23 @@ def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
     results, report = evaluate.evaluate_run(CONFIG, workdir, which, ks=(1, 2))
     assert report["step"] == step and report["workdir"] == str(workdir)
     assert (report["executor"]["level"], report["executor"]["cpu_seconds"]) == (2, 2.0)
-    for mode, temperature in (("sampled", 1.0), ("greedy", 0.0)):
-        wanted = expected(seed, temperature)
+    for mode in ("sampled", "greedy"):
+        wanted = expected(seed, mode)
         assert said(results[mode]) == said(wanted)
-        assert said(wanted) != said(expected(0, temperature))
+        assert said(wanted) != said(expected(0, mode))
         summary = wanted.summary()
         score = report[mode]["scores"]["return"]
         assert (score["mean"], score["low"], score["high"]) == (
             summary["return"], summary["return_low"], summary["return_high"],
         )  # fmt: skip
-    wanted = 100 * expected(seed, 1.0).pass_at_k(2)
+    wanted = 100 * expected(seed, "sampled").pass_at_k(2)
     assert report["sampled"]["scores"]["pass@2"]["mean"] == pytest.approx(wanted)
     assert "pass@2" not in report["greedy"]["scores"]  # there is one greedy answer
 
 
 def test_the_untrained_team_shown_and_written(tmp_path):
     results, report = evaluate.evaluate_run(CONFIG)
-    assert said(results["greedy"]) == said(expected(0, 0.0))
+    assert said(results["greedy"]) == said(expected(0, "greedy"))
     stream = io.StringIO()
     evaluate.show(report, stream)
     lines = stream.getvalue().splitlines()
@@ -111,7 +112,7 @@ def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, m
 
 
 def test_scores_that_never_applied_are_null_and_shown_empty():
-    action = expected(0, 0.0).actions[0]
+    action = expected(0, "greedy").actions[0]
     nothing = dataclasses.replace(action, parts={}, total=None, verdict="not-applicable")
     found = scores.Evaluation(((nothing,),), ("aux", "main"), lambda scores: {"return": scores["total"]})
     assert math.isnan(found.scores()["return"][0])

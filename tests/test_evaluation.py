@@ -14,16 +14,15 @@ from jaxmarl_llm.scores import Evaluation
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 WORDS = (3, 70, 5, 3, 8)  # prompt lengths: only p1 needs the wider bucket
-GREEDY = choice.SamplingParams(max_new_tokens=6, temperature=0.0)
-SAMPLED = choice.SamplingParams(max_new_tokens=6, temperature=1.0)
+PARAMS = choice.SamplingParams(max_new_tokens=6, temperature=1.0)
 
 
-def evaluate(task, ids=None, params=GREEDY, key=0, team=None, **kwargs):
+def evaluate(task, ids=None, key=0, team=None, **kwargs):
     team = team or tiny_team()
     ids = range(len(task.items)) if ids is None else ids
     kwargs = dict(samples=2, max_prompt_tokens=100) | kwargs
     learned = [member.trainable for member in team.members]
-    return evaluation.evaluate(team, learned, task, ids, jax.random.key(key), params=params, **kwargs)
+    return evaluation.evaluate(team, learned, task, ids, jax.random.key(key), params=PARAMS, **kwargs)
 
 
 @pytest.mark.parametrize("samples", [1, 4, 6])
@@ -122,30 +121,32 @@ def test_batches_by_hand():
 def test_greedy_results_do_not_depend_on_the_batches():
     assert bucket(71) > bucket(9)
     task, split = CountingTask(WORDS), CountingTask(WORDS)
-    whole = evaluate(task)
+    whole = evaluate(task).greedy
     before = sampling.generate._cache_size()
-    cut = evaluate(split, rows_per_batch=2)
+    cut = evaluate(split, rows_per_batch=6).greedy
     assert sampling.generate._cache_size() - before == 1  # three batches, one program
-    assert len(split.judged) == 9 and len(task.judged) == 5  # two and one more, padded to three each
+    # Three answers per item; two items and one more per batch, padded to three each.
+    assert len(split.judged) == 3 * 9 and len(task.judged) == 3 * 5
     assert [row[0].item for row in cut.actions_BG] == ["p0", "p1", "p2", "p3", "p4"]
     assert cut.actions_BG == whole.actions_BG
     assert len({row[0].agents["main"].completion for row in whole.actions_BG}) > 2  # or this shows nothing
     assert cut.summary() == whole.summary()
-    again = evaluate(CountingTask(WORDS), ids=[4, 1, 0], key=5)
+    again = evaluate(CountingTask(WORDS), ids=[4, 1, 0], key=5).greedy
     assert again.actions_BG == tuple(whole.actions_BG[i] for i in (4, 1, 0))
 
 
 def test_sampled_answers_are_judged_together_and_follow_the_key():
     task = CountingTask(WORDS[2:])
-    found = evaluate(task, params=SAMPLED, samples=3, step=4)
+    found, greedy = evaluate(task, samples=3, step=4)
     assert [[a.agents["aux"].sample for a in row] for row in found.actions_BG] == [[0, 1, 2]] * 3
     assert {a.step for a in found.actions} == {4}
-    said = [(a.item, {n: s.completion for n, s in a.agents.items()}) for a in found.actions]
-    assert said == task.judged
-    judgements = [task._judge(answer) for _, answer in said]
-    assert [a.total for a in found.actions] == [j.total for j in judgements]
-    assert evaluate(task, params=SAMPLED, samples=3, step=4) == found
-    assert evaluate(task, params=SAMPLED, samples=3, step=4, key=1).actions_BG != found.actions_BG
+    pairs = zip(found.actions_BG, greedy.actions_BG, strict=True)
+    answers = [action for sampled, likeliest in pairs for action in (*sampled, *likeliest)]
+    assert [(a.item, {n: s.completion for n, s in a.agents.items()}) for a in answers] == task.judged
+    assert [a.total for a in answers] == [task._judge(answer).total for _, answer in task.judged]
+    assert evaluate(task, samples=3, step=4) == (found, greedy)
+    other = evaluate(task, samples=3, step=4, key=1)
+    assert other.sampled.actions_BG != found.actions_BG and other.greedy == greedy
 
 
 @pytest.mark.parametrize("kwargs, complaint", [

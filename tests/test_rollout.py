@@ -11,8 +11,8 @@ import pytest
 from jaxmarl_llm import rollout, sampling, team
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import Node, SpeakRequest
-from jaxmarl_llm.prompts import pad_prompts
-from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.prompts import pad_prompts, pad_team
+from jaxmarl_llm.protocols import Discussion, Simultaneous
 from jaxmarl_llm.scoring import TaskScorer
 from tests import tiny
 
@@ -140,6 +140,23 @@ def test_later_turns_continue_earlier_ones_and_only_what_is_complete_is_judged()
     assert [turn.parent for turn in forest.turns] == [None] * 4 + [0, 0, 1, 1, 2, 2, 3, 3]
     assert [turn.request for turn in forest.turns] == [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]
     assert [joint.turns for joint in forest.joints] == [(4, 6), (5, 7), (8, 10), (9, 11)]
+
+
+def test_what_continues_a_greedy_answer_is_greedy():
+    members, task = built(), tiny.Task(total)
+    forest = run(task, protocol=Discussion(task.prompts, samples=3), max_prompt_tokens=160, last_greedy=True)
+    greedy = [turn for turn in forest.turns if turn.greedy]
+    assert len(greedy) == 2 * 4 and len(forest.turns) == 3 * 2 * 4  # items x (agents x rounds)
+    for turn in greedy:
+        assert (turn.sample, turn.parent is None) in ((2, True), (0, False))
+        assert turn.parent is None or forest.turns[turn.parent].greedy
+        n = tiny.AGENTS.index(turn.agent)
+        prompts_NBP, lengths_NB, _ = pad_team([[turn.prompt.tolist()]] * 2)
+        (member,) = members.members
+        inputs = (member.stack, member.base, member.trainable, prompts_NBP, lengths_NB, KEY)
+        alone = sampling.generate(*inputs, samples=1, params=SamplingParams(4, temperature=0.0))
+        assert turn.completion.tolist() == alone.tokens_NRL[n, 0, : alone.lengths_NR[n, 0]].tolist()
+    assert not any(turn.greedy for turn in run(task).turns)
 
 
 def test_the_phases_are_timed():

@@ -18,14 +18,16 @@ PLAIN = SamplingParams(6)
 MIXED = SamplingParams(6, temperature=0.7, top_k=20, top_p=0.85, min_p=0.02)
 
 
-def generate(prompts=PROMPTS, samples=3, params=MIXED, agents=2, eos_ids=tiny.NEVER, width=16, lora=None):
+def generate(
+    prompts=PROMPTS, samples=3, params=MIXED, agents=2, eos_ids=tiny.NEVER, width=16, lora=None, **kwargs
+):
     """Samples of agents that all get the same prompts, as NumPy arrays."""
     tokens_BP, lengths_B = pad_prompts(prompts, width)
     tokens_NBP, lengths_NB = np.stack([tokens_BP] * agents), np.stack([lengths_B] * agents)
     lora = tiny.lora(agents) if lora is None else lora
     stack = tiny.stack(tiny.AGENTS[:agents], eos_ids=eos_ids)
     drawn = sampling.generate(
-        stack, tiny.params(), lora, tokens_NBP, lengths_NB, KEY, samples=samples, params=params
+        stack, tiny.params(), lora, tokens_NBP, lengths_NB, KEY, samples=samples, params=params, **kwargs
     )
     return jax.device_get(drawn)
 
@@ -42,6 +44,16 @@ def test_greedy_is_the_argmax_of_full_forward_passes():
                 logprobs.append(last_V[ids[-1]] - np.log(np.exp(last_V).sum()))
             assert drawn.tokens_NRL[n, b].tolist() == ids[len(prompt) :]
             np.testing.assert_allclose(drawn.logprobs_NRL[n, b], logprobs, atol=1e-5)
+
+
+def test_the_last_sample_of_some_prompts_is_greedy():
+    drawn = generate(greedy_NB=np.array([[True, False], [False, True]]))
+    greedy, plain = generate(params=SamplingParams(6, temperature=0.0)), generate()
+    asked_NR = np.zeros((2, 6), bool)  # two prompts of three samples
+    asked_NR[0, 2] = asked_NR[1, 5] = True
+    np.testing.assert_array_equal(drawn.tokens_NRL[asked_NR], greedy.tokens_NRL[asked_NR])
+    np.testing.assert_array_equal(drawn.tokens_NRL[~asked_NR], plain.tokens_NRL[~asked_NR])
+    assert (plain.tokens_NRL[asked_NR] != greedy.tokens_NRL[asked_NR]).any(axis=-1).all()
 
 
 def test_the_samples_differ_between_rows_agents_and_prompts():

@@ -101,7 +101,6 @@ def test_options_reach_their_places():
     )  # fmt: skip
     drawn = setup.sampling_params(c)
     assert dataclasses.astuple(drawn) == (16, 0.7, 5, 0.9, 0.1)
-    assert setup.sampling_params(c, greedy=True).greedy
     loss = setup.loss_config(c)
     assert loss.sampling == drawn
     assert (loss.clip, loss.ratio_level, loss.aggregation) == (0.2, "sequence", "token")
