@@ -56,6 +56,7 @@ RANGES = {
     "train.group": (2, None),
     "train.clip": (0, None),
     "train.kl_coef": (0, None),
+    "train.entropy_coef": (0, None),
     "train.minibatches": (1, None),
     "train.prompts_per_microbatch": (1, None),
     "train.lr": (0, None),
@@ -122,8 +123,9 @@ def _outside(config: Mapping) -> list[str]:
             bad.append(f"{path}={value!r}: allowed is {low} to {end}")
     if config.train.comlrl_compat and config.task.cooperation != "paper":
         bad.append(f"task.cooperation={config.task.cooperation!r}: train.comlrl_compat allows paper only")
-    if config.train.comlrl_compat and config.train.kl_coef:
-        bad.append(f"train.kl_coef={config.train.kl_coef}: train.comlrl_compat has no KL, allowed is 0")
+    for name in ("kl_coef", "entropy_coef"):
+        if config.train.comlrl_compat and config.train[name]:
+            bad.append(f"train.{name}={config.train[name]}: train.comlrl_compat has no such term, allowed is 0")
     if config.sampling.temperature == 0:
         bad.append("sampling.temperature=0: training needs samples that differ; allowed: any number above 0")
     return bad

@@ -123,6 +123,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.aggregation = "sequence"  # sequence (sum over tokens) | token | sequence_mean
     c.train.kl_coef = 0.0  # weight of a KL term towards the untrained model; 0: off
     c.train.kl_kind = "k3"  # k1 | k2 | k3
+    c.train.entropy_coef = 0.0  # weight of an entropy bonus per token, against collapse; 0: off
     c.train.minibatches = 1  # updates per iteration, each on a share of the problems
     c.train.prompts_per_microbatch = 1  # groups held in memory together
     c.train.comlrl_compat = False  # CoMLRL 1.4.3's loss with its quirks, for comparison only

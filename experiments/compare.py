@@ -1,8 +1,9 @@
 """Methods side by side at an equal budget: `python -m experiments.compare --task=coding`.
 
-Runs what `configs/compare.py` lists and what is not finished yet, each in a process of its own, then writes
-the table of all that is finished as compare.md and compare.json, and draws compare.png. Stopped, it goes on
-where it was.
+Runs what `configs/compare.py` lists and what is not finished yet, each in a process of its own, and writes the
+table of all that is finished as compare.md, its numbers as compare.json and its picture as compare.png.
+Stopped, it goes on where it was; ``--have=docs/compare_coding_tokens.json`` takes from such a file what was
+finished elsewhere.
 """
 
 import json
@@ -55,13 +56,14 @@ def result(folder: pathlib.Path) -> dict:
     }
 
 
-def table(results: dict[str, list[dict]]) -> tuple[list[str], list[list[str]]]:
+def table(results: dict[str, dict[str, dict]]) -> tuple[list[str], list[list[str]]]:
     """Headers and a row per method: means over its runs, with the 95 % bootstrap interval of the return."""
-    names = dict.fromkeys(name for runs in results.values() for run in runs for name in run["scores"])
+    runs_of = {method: list(by_seed.values()) for method, by_seed in results.items()}
+    names = dict.fromkeys(name for runs in runs_of.values() for run in runs for name in run["scores"])
     parts = [name for name in names if name not in ("return", "greedy")]
     headers = ["method", "runs", "return", "95 %", "greedy", *parts, *COST.values()]
     rows = []
-    for method, runs in results.items():
+    for method, runs in runs_of.items():
         returns = scores.estimate(np.array([run["scores"]["return"] for run in runs]))
         interval = f"{returns.low:.1f} to {returns.high:.1f}" if len(runs) > 1 else ""
         means = [_mean([run["scores"].get(name) for run in runs]) for name in ("greedy", *parts)]
@@ -81,13 +83,13 @@ def markdown(headers: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def draw(results: dict[str, list[dict]], path: pathlib.Path) -> None:
+def draw(results: dict[str, dict[str, dict]], path: pathlib.Path) -> None:
     """Bars of the mean sampled return, a dot for each run."""
     with matplotlib.rc_context(plots.STYLE):
         figure = Figure(figsize=(8, 0.5 * len(results) + 1.2), dpi=150, layout="constrained")
         axes = figure.add_subplot()
-        for y, runs in enumerate(reversed(results.values())):
-            returns = [run["scores"]["return"] for run in runs]
+        for y, by_seed in enumerate(reversed(results.values())):
+            returns = [run["scores"]["return"] for run in by_seed.values()]
             axes.barh(y, np.mean(returns), color=plots.TRAIN, alpha=0.5)
             axes.plot(returns, [y] * len(returns), "o", color=plots.SAMPLED)
         axes.set_yticks(range(len(results)), list(reversed(results)))
@@ -95,23 +97,27 @@ def draw(results: dict[str, list[dict]], path: pathlib.Path) -> None:
         FigureCanvasAgg(figure).print_png(str(path))
 
 
-def compare_all(task: str, unit: str, workdir: pathlib.Path) -> dict[str, list[dict]]:
-    """Run what is missing and write the table; returns the results by method.
+def compare_all(task: str, unit: str, workdir: pathlib.Path, have: dict) -> dict[str, dict[str, dict]]:
+    """Run what is missing; returns the results by method and seed, which compare.json has at any time.
 
-    RuntimeError with the command of the first member that fails; what is finished stays.
+    ``have`` are results of the same kind that are finished. RuntimeError with the command of the first member
+    that fails; what is finished stays.
     """
-    results: dict[str, list[dict]] = {}
+    results: dict[str, dict[str, dict]] = {}
     for name, member in compare.MEMBERS[task].items():
         for seed in compare.SEEDS if member.trained else compare.SEEDS[:1]:
             folder = workdir / name / f"seed{seed}"
-            if not result(folder):
+            found = have.get(name, {}).get(str(seed)) or result(folder)
+            if not found:
                 folder.mkdir(parents=True, exist_ok=True)
                 asked = command(task, unit, name, seed, folder)
                 print(f"\n{name}, seed {seed}: {' '.join(asked[1:])}", flush=True)
                 if subprocess.run(asked).returncode:
                     raise RuntimeError(f"{name}, seed {seed} failed: {' '.join(asked)}")
-            if found := result(folder):  # nothing where the run was stopped
-                results.setdefault(name, []).append(found)
+                found = result(folder)
+            if found:  # nothing where the run was stopped
+                results.setdefault(name, {})[str(seed)] = found
+                files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=2) + "\n")
     return results
 
 
@@ -121,11 +127,11 @@ def main(argv):
         raise app.UsageError(f"unexpected arguments {argv[1:]}")
     task, unit = flags.FLAGS.task, flags.FLAGS.unit
     workdir = pathlib.Path(flags.FLAGS.workdir) / f"{task}_{unit}"
-    results = compare_all(task, unit, workdir)
+    have = json.loads(pathlib.Path(flags.FLAGS.have).read_text()) if flags.FLAGS.have else {}
+    results = compare_all(task, unit, workdir, have)
     headers, rows = table(results)
     console.table(rows, headers, f"{task}, at most {compare.BUDGET[task][unit]} {unit} in training")
     files.atomic_write_text(workdir / "compare.md", markdown(headers, rows))
-    files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=2) + "\n")
     draw(results, workdir / "compare.png")
     print(f"compare.md, compare.json and compare.png are in {workdir}")
 
@@ -133,5 +139,6 @@ def main(argv):
 if __name__ == "__main__":
     flags.DEFINE_enum("task", "coding", list(compare.MEMBERS), "What is compared.")
     flags.DEFINE_enum("unit", "tokens", list(compare.COST), "What is equal.")
+    flags.DEFINE_string("have", "", "compare.json of an earlier comparison: what it has is not run again.")
     flags.DEFINE_string("workdir", "runs/compare", "Folder with a run folder per method and seed.")
     cli.run(main)

@@ -127,6 +127,7 @@ def loss_config(config) -> policy_gradient.LossConfig:
         aggregation=c.aggregation,
         kl_coef=c.kl_coef,
         kl_kind=c.kl_kind,
+        entropy_coef=c.entropy_coef,
         comlrl_compat=c.comlrl_compat,
         prompts_per_microbatch=c.prompts_per_microbatch,
     )

@@ -49,6 +49,7 @@ class LossConfig:
       clip: PPO's epsilon, or None for no importance ratio.
       ratio_level, aggregation: see `losses.policy_gradient`.
       kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off).
+      entropy_coef: weight of an entropy bonus, exact, over the sampling distribution (0 switches it off).
       comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
       prompts_per_microbatch: prompts whose groups are held in memory together.
     """
@@ -59,6 +60,7 @@ class LossConfig:
     aggregation: str = "sequence"
     kl_coef: float = 0.0
     kl_kind: str = "k3"
+    entropy_coef: float = 0.0
     comlrl_compat: bool = False
     prompts_per_microbatch: int = 1
 
@@ -119,6 +121,8 @@ def _agent_loss(stack, config: LossConfig, variables, reference, shared, batch: 
         ref_RL, _ = token_logprobs(stack.policy, reference, *inputs[:3], shared[1], config.sampling)
         ref_RL = jax.lax.stop_gradient(ref_RL)
         kl = losses.kl_loss(logprobs_RL, ref_RL, mask_RL, kind=config.kl_kind, aggregation=config.aggregation)
+    entropy_RL = losses.entropy(logits_RLV if config.entropy_coef else jax.lax.stop_gradient(logits_RLV))
+    bonus = losses.aggregate(entropy_RL, mask_RL, config.aggregation)
     seen = diagnostics.diagnose(
         logprobs_RL,
         batch.logprobs_NRL,
@@ -126,9 +130,9 @@ def _agent_loss(stack, config: LossConfig, variables, reference, shared, batch: 
         mask_RL,
         clip=config.clip,
         ratio_level=config.ratio_level,
-        entropy_BL=losses.entropy(jax.lax.stop_gradient(logits_RLV)),
+        entropy_BL=jax.lax.stop_gradient(entropy_RL),
     )
-    return pg.sum + config.kl_coef * kl.sum, (pg, kl, seen)
+    return pg.sum + config.kl_coef * kl.sum - config.entropy_coef * bonus.sum, (pg, kl, seen)
 
 
 def _without_signal(config: LossConfig, batch: Batch) -> losses.SumCount:
@@ -217,7 +221,7 @@ def gradients(stack, config: LossConfig, base, trainable, batch: Batch):
 
     def learn(carry, numbered):
         i, micro = numbered
-        if config.kl_coef or config.comlrl_compat:
+        if config.kl_coef or config.entropy_coef or config.comlrl_compat:
             return accumulate(carry, micro), None
         needed = (i == 0) | (micro.advantages_NR != 0).any()
         return jax.lax.cond(needed, accumulate, count_only, carry, micro), None

@@ -77,9 +77,9 @@ def test_results_of_both_kinds(tmp_path):
 def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypatch):
     members = {"old": compare.Member({}, trained=True), "new": compare.Member({})}
     monkeypatch.setitem(compare.MEMBERS, "coding", members)
-    for seed, value in enumerate((50.0, 60.0)):
-        trained(tmp_path / "old" / f"seed{seed}", value)
-    asked = []
+    trained(tmp_path / "old" / "seed0", 50.0)
+    trained(tmp_path / "elsewhere", 60.0)
+    known, asked = command.result(tmp_path / "elsewhere"), []
 
     def run(argv):
         asked.append(argv[2:])
@@ -93,7 +93,9 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
         return types.SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(command.subprocess, "run", run)
-    results = command.compare_all("coding", "tokens", tmp_path)
+    results = command.compare_all("coding", "tokens", tmp_path, {"old": {"1": known}})
+    assert json.loads((tmp_path / "compare.json").read_text()) == results
+    assert list(results["old"]) == ["0", "1", "2"] and results["old"]["1"] == known
     config = "--config=configs/compare.py:task=coding,unit=tokens,member="
     assert [argv[:3] for argv in asked] == [
         ["experiments.train", f"{config}old", "--config.seed=2"],
@@ -112,4 +114,4 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
 def test_a_member_that_fails_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(command.subprocess, "run", lambda argv: types.SimpleNamespace(returncode=1))
     with pytest.raises(RuntimeError, match="single, seed 0 failed: .*experiments.evaluate"):
-        command.compare_all("coding", "tokens", tmp_path)
+        command.compare_all("coding", "tokens", tmp_path, {})

@@ -51,14 +51,15 @@ def only(n, tree):
     return jax.tree.map(lambda x: x[n : n + 1], tree)
 
 
-def oracle_loss(variables, batch, n, temperature) -> float:
-    """- (1/R) sum_r A_r sum_l log pi(token), row by row without padding or cache, float64 sums."""
+def oracle_loss(variables, batch, n, temperature, entropy_coef=0.0) -> float:
+    """- (1/R) sum_r sum_l (A_r log pi(token) + coef H(pi)), row by row, no padding or cache, float64 sums."""
     total = 0.0
     for r in range(6):
         completion = batch.tokens_NRL[n, r, : batch.lengths_NR[n, r]]
         scores = tiny.completion_logits(variables, PROMPTS[r // 3], completion)
         log_pi = tiny.np_log_probs(scores, SamplingParams(1, temperature))
         total -= batch.advantages_NR[n, r] * log_pi[np.arange(len(completion)), completion].sum()
+        total += entropy_coef * (np.exp(log_pi) * log_pi).sum()
     return total / 6
 
 
@@ -79,9 +80,11 @@ def test_another_policy_has_another_ratio():
     assert metrics["ratio_max_deviation"].min() > 1e-3
 
 
-def test_loss_and_gradient_against_finite_differences_of_full_forward_passes():
+@pytest.mark.parametrize("entropy_coef", [0.0, 0.5])
+def test_loss_and_gradient_against_finite_differences_of_full_forward_passes(entropy_coef):
     batch, lora = sampled(PLAIN), tiny.lora()
-    grads, (pg, _, _) = gradients(tiny.stack(), LossConfig(PLAIN), tiny.params(), lora, batch)
+    config = LossConfig(PLAIN, entropy_coef=entropy_coef)
+    grads, (pg, _, _) = gradients(tiny.stack(), config, tiny.params(), lora, batch)
     for n in range(2):
         np.testing.assert_allclose(
             pg.mean()[n], oracle_loss(tiny.own(lora, n), batch, n, 0.7), rtol=1e-5, atol=1e-5
@@ -93,7 +96,7 @@ def test_loss_and_gradient_against_finite_differences_of_full_forward_passes():
         for shift in (0.01, -0.01):
             moved = [x.copy() for x in flat]
             moved[leaf][at] += shift
-            losses.append(oracle_loss(tiny.own(tree.unflatten(moved), n), batch, n, 0.7))
+            losses.append(oracle_loss(tiny.own(tree.unflatten(moved), n), batch, n, 0.7, entropy_coef))
         assert abs(grad[at]) > 0.01
         np.testing.assert_allclose(grad[at], (losses[0] - losses[1]) / 0.02, rtol=1e-2)
 
