@@ -125,7 +125,7 @@ def _outside(config: Mapping) -> list[str]:
         bad.append(f"task.cooperation={config.task.cooperation!r}: train.comlrl_compat allows paper only")
     for name in ("kl_coef", "entropy_coef"):
         if config.train.comlrl_compat and config.train[name]:
-            bad.append(f"train.{name}={config.train[name]}: train.comlrl_compat has no such term, allowed is 0")
+            bad.append(f"train.{name}={config.train[name]}: train.comlrl_compat has none, allowed is 0")
     if config.sampling.temperature == 0:
         bad.append("sampling.temperature=0: training needs samples that differ; allowed: any number above 0")
     return bad

@@ -1,7 +1,7 @@
 """Methods side by side at an equal budget: `python -m experiments.compare --task=coding`.
 
-Runs what `configs/compare.py` lists and what is not finished yet, each in a process of its own, and writes the
-table of all that is finished as compare.md, its numbers as compare.json and its picture as compare.png.
+Runs what `configs/compare.py` lists and what is not finished yet, each in a process of its own, and writes
+the table of all that is finished as compare.md, its numbers as compare.json, its picture as compare.png.
 Stopped, it goes on where it was; ``--have=docs/compare_coding_tokens.json`` takes from such a file what was
 finished elsewhere.
 """

@@ -4,7 +4,7 @@ import dataclasses
 
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.hearing import quoted
-from jaxmarl_llm.protocols.types import Episode, Prompts
+from jaxmarl_llm.protocols.types import Episode, Prompts, everybody
 
 AGAIN = "Answer the question again, in the same form, so that your answers fit together."
 
@@ -27,11 +27,7 @@ class Discussion:
     def step(self, state: Episode) -> list[SpeakRequest]:
         """All agents on all items, then all again after each sample."""
         if not state.turns:
-            return [
-                SpeakRequest(agent, i, tuple(messages), self.samples)
-                for i, item in enumerate(state.items)
-                for agent, messages in self.prompts(item).items()
-            ]
+            return everybody(state, self.prompts, self.samples)
         if any(turn.turn for turn in state.turns):
             return []
         return [

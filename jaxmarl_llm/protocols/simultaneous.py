@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 
 from jaxmarl_llm.forest import Joint, Node, SpeakRequest
-from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts
+from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, everybody
 
 HAND_ON = ("all", "best", "random")
 
@@ -49,11 +49,7 @@ class Simultaneous:
     def step(self, state: Episode) -> list[SpeakRequest]:
         """All agents on all items; then, turn by turn, on every joint answer that is handed on."""
         if not state.turns:
-            return [
-                SpeakRequest(agent, i, tuple(messages), self.samples)
-                for i, item in enumerate(state.items)
-                for agent, messages in self.prompts(item).items()
-            ]
+            return everybody(state, self.prompts, self.samples)
         if state.turns[-1].turn + 1 == self.turns:
             return []
         handed = self._handed_on(state)

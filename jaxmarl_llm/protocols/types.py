@@ -49,6 +49,15 @@ class Episode:
         return Answer(self.items[joint.item], said, joint.judgement)
 
 
+def everybody(state: Episode, prompts: Prompts, samples: int) -> list[SpeakRequest]:
+    """All agents are asked on all items, for ``samples`` completions each: a first round."""
+    return [
+        SpeakRequest(agent, i, tuple(messages), samples)
+        for i, item in enumerate(state.items)
+        for agent, messages in prompts(item).items()
+    ]
+
+
 class Protocol(Interface):
     """What the rollout needs of a protocol."""
 
