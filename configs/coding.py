@@ -5,8 +5,9 @@ Result:    held-out return 29 -> 61 sampled, 47 -> 65 greedy (means of three see
 Cost:      28 minutes and 4.4 GB on two CPU cores
 Variants (after a colon, comma-separated):
   smoke          two tiny random models, everything else real; under a minute
-  he_1turn, he_2turn_level_feedback, che_1turn, che_2turn_level_feedback, mbpp_1turn,
-  mbpp_2turn_level_feedback
+  he_1turn, he_2turn_level_feedback, he_2turn_expert,
+  che_1turn, che_2turn_level_feedback, che_2turn_expert,
+  mbpp_1turn, mbpp_2turn_level_feedback, mbpp_2turn_expert
                  the published experiments on Qwen2.5-Coder-3B, for accelerators; targets in `published`
   small          with one of these: its twin on the default model and the starter problems, for two CPU cores
   comlrl_compat  the loss of the reference implementation (CoMLRL 1.4.3) with its quirks, for comparison only
@@ -60,7 +61,7 @@ def laptop(config):
 
 def small(config, experiment):
     """The default run with a published experiment's turns; a tree of two has 160 completions an iteration."""
-    published.in_turns(config, experiment)
+    published.in_turns(config, experiment, published.SMALL_EXPERT)
     if experiment.turns > 1:
         config.train.group = 4
         config.train.joint_mode = "aligned"

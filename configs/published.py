@@ -12,7 +12,8 @@ class Experiment:
     """What was run, and what came out.
 
     train, evaluated: problems, with splits as published. epochs over ``problems`` training problems, one at a
-    time. ``feedback`` and the last three matter in two turns only.
+    time. ``feedback`` and the last three matter in two turns only; ``expert_edits`` asks `EXPERT`, and the
+    default model in the small twin.
     """
 
     train: str
@@ -34,6 +35,10 @@ CHE = ("CoopHumanEval.jsonl[16:]", "CoopHumanEval.jsonl[:16]", 66)
 MBPP = ("MBPP.jsonl[:50]", "MBPP.jsonl[50:66]", 50)
 MBPP_LONG = ("MBPP.jsonl[33:163]", "MBPP.jsonl[:32]", 130)
 
+EXPERT = {"kind": "anthropic", "model": "claude-sonnet-4-20250514"}  # the paper's appendix names the family
+SMALL_EXPERT = {"kind": "local", "model": "smollm2-135m-instruct", "max_tokens": 256}
+GUIDED = "shown as a curve only (appendix: guided against self-evolving)"
+
 EXPERIMENTS = {
     "he_1turn": Experiment(
         *HE, 10, 0.7, 0.9, "return 83.7, structure 100.0, syntax 97.8, tests 61.6, cooperation 83.4"
@@ -43,14 +48,23 @@ EXPERIMENTS = {
         "return 85.8, tests 67.9, cooperation 84.9 (late: 86.7, 68.4, 84.9), over both turns",
         turns=2, discount=0.9,
     ),
+    "he_2turn_expert": Experiment(
+        *HE_LONG, 6, 0.7, 0.9, GUIDED, turns=2, feedback="expert_edits", discount=0.9
+    ),
     "che_1turn": Experiment(*CHE, 8, 0.8, 0.95, "no number found"),
     "che_2turn_level_feedback": Experiment(
         *CHE, 8, 0.8, 0.95, "return 88.5, tests 75.0, cooperation 86.3 (late), over both turns",
         turns=2, discount=0.9,
     ),
+    "che_2turn_expert": Experiment(
+        *CHE, 8, 0.8, 0.95, GUIDED, turns=2, feedback="expert_edits", discount=0.9
+    ),
     "mbpp_1turn": Experiment(*MBPP, 20, 0.8, 0.95, "not in the paper's tables"),
     "mbpp_2turn_level_feedback": Experiment(
         *MBPP_LONG, 8, 0.8, 0.95, "not in the paper's tables", turns=2, turn_weights=(1.2, 0.8)
+    ),
+    "mbpp_2turn_expert": Experiment(
+        *MBPP_LONG, 8, 0.8, 0.95, GUIDED, turns=2, feedback="expert_edits", turn_weights=(1.2, 0.8)
     ),
 }  # fmt: skip
 
@@ -72,12 +86,14 @@ def apply(config, experiment: Experiment) -> None:
     config.train.weight_decay = 0.01
     config.train.steps = experiment.epochs * experiment.problems
     config.eval.every = 50
-    in_turns(config, experiment)
+    in_turns(config, experiment, EXPERT)
 
 
-def in_turns(config, experiment: Experiment) -> None:
+def in_turns(config, experiment: Experiment, expert: dict) -> None:
     """What an experiment says about its turns: also the part that its small twin keeps."""
     config.train.turns = experiment.turns
     config.train.discount = experiment.discount
     config.train.turn_weights = experiment.turn_weights
     config.task.feedback = experiment.feedback
+    if experiment.feedback == "expert_edits":
+        config.expert.update(expert)

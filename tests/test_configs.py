@@ -82,6 +82,11 @@ def test_published_experiments_and_their_twins():
     assert (twin.train.turns, twin.train.discount) == (2, 0.9)
     weighted = coding.get_config("mbpp_2turn_level_feedback")
     assert tuple(weighted.train.turn_weights) == (1.2, 0.8)
+    guided, twin = coding.get_config("che_2turn_expert"), coding.get_config("che_2turn_expert,small")
+    assert guided.task.feedback == twin.task.feedback == "expert_edits"
+    assert (guided.expert.kind, twin.expert.kind, twin.expert.model) == (
+        "anthropic", "local", "smollm2-135m-instruct",
+    )  # fmt: skip
 
 
 def test_a_run_folder_gives_the_same_config():
