@@ -64,7 +64,7 @@ class Run:
         run_checks.ensure_writable(self.folder)
         self._executor = stack.enter_context(tasks.build_executor(config))
         self._isolation = self._check_isolation(tasks.isolation(self._executor))
-        self._expert = tasks.build_expert(config, self.folder, self._spent())
+        self._expert = tasks.build_expert(config, self.folder, Spent(**self._saved_meta().get("expert", {})))
         self.task = tasks.build_task(config, self._executor, "train", self._expert)
         self.eval_task = tasks.build_task(config, self._executor, "eval", self._expert)
         self.team = setup.build_team(config)
@@ -96,18 +96,14 @@ class Run:
         """How programs are run, with the level that the run began with; ValueError if that was higher."""
         if not now:
             return now
-        place, first = self.folder / "checkpoints", now["level"]
-        if checkpoint.saved_steps(place):
-            saved = checkpoint.read_meta(place).get("executor", {})  # older runs do not say
-            first = saved.get("first_level", first)
+        first = self._saved_meta().get("executor", {}).get("first_level", now["level"])
         run_checks.check_level(first, now["level"], str(self.folder))
         return now | {"first_level": first}
 
-    def _spent(self) -> Spent:
-        """What the run's expert has cost so far."""
+    def _saved_meta(self) -> dict:
+        """What the latest checkpoint says of the run; {} if there is none."""
         place = self.folder / "checkpoints"
-        saved = checkpoint.read_meta(place) if checkpoint.saved_steps(place) else {}
-        return Spent(**saved.get("expert", {}))
+        return checkpoint.read_meta(place) if checkpoint.saved_steps(place) else {}
 
     def _forget_initial_parameters(self) -> None:
         # The states own the parameters from here on (they are donated at every update).

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import json
-import pathlib
 import re
 
+from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.code_text import function_node, parse
 
 _FIELDS = ("task_id", "prompt", "test", "entry_point")
@@ -36,21 +35,14 @@ class CodingItem:
 def load_jsonl(path) -> list[CodingItem]:
     """Items of a JSONL file in the CoopHumanEval / MBPP schema: task_id, prompt, test, entry_point (and, if
     there, canonical_solution and grade). One ValueError lists all bad rows with their line numbers."""
-    path = pathlib.Path(path)
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read ({error})") from error
-    return parse_lines(text, str(path))
+    return parse_lines(sources.read_text(path), str(path))
 
 
 def parse_lines(text: str, name: str) -> list[CodingItem]:
     """Items of JSONL `text`; `name` is what an error calls it. See `load_jsonl`."""
     items, problems, first_line = [], [], {}
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        row, complaints = _read_row(line)
+    for number, row, complaints in sources.json_lines(text):
+        complaints = complaints or _complaints(row)
         if not complaints and row["task_id"] in first_line:
             complaints = [f"task_id {row['task_id']!r} was already used in line {first_line[row['task_id']]}"]
         if complaints:
@@ -113,17 +105,11 @@ def _prelude(text: str) -> str:
     return text.strip()
 
 
-def _read_row(line: str) -> tuple[dict, list[str]]:
-    """The row and all that is wrong with it."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return {}, [f"invalid JSON ({error})"]
-    if not isinstance(row, dict):
-        return {}, [f"a JSON {type(row).__name__}, expected an object"]
+def _complaints(row: dict) -> list[str]:
+    """All that is wrong with a row. A task_id that is a number becomes text: MBPP numbers its tasks."""
     if isinstance(row.get("task_id"), int):
-        row["task_id"] = str(row["task_id"])  # MBPP numbers its tasks
-    return row, _field_complaints(row) or _content_complaints(row)
+        row["task_id"] = str(row["task_id"])
+    return _field_complaints(row) or _content_complaints(row)
 
 
 def _field_complaints(row: dict) -> list[str]:
