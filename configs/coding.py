@@ -33,7 +33,7 @@ def get_config(arg=None):
     if options.small:
         small(config, published.EXPERIMENTS[chosen[0]])
     if options.smoke:
-        smoke(config)
+        common.smoke(config)
     if options.comlrl_compat:
         comlrl_compat(config)
     return config
@@ -41,22 +41,13 @@ def get_config(arg=None):
 
 def laptop(config):
     """SmolLM2-135M on the starter problems, two CPU cores."""
+    common.laptop(config)
     config.sampling.max_new_tokens = 40
-    config.sampling.stop = ("\n\n", "<|im_start|>")  # a blank line, or the next message
+    config.sampling.stop += ("\n\n",)
     config.sampling.max_prompt_tokens = 768
     config.train.grade_every = 20
-    config.train.steps = 40
     config.train.prompts = 4
-    config.train.group = 8
-    config.train.joint_mode = "cross"
-    config.train.lr = 5e-4
-    config.train.warmup = 2
-    config.train.decay = "linear"
-    config.train.grad_clip = 0.0
-    config.eval.every = 20
-    config.eval.samples = 3
     config.eval.problems = 12
-    config.save.every = 5
 
 
 def small(config, experiment):
@@ -67,21 +58,6 @@ def small(config, experiment):
         config.train.joint_mode = "aligned"
         config.train.steps = 24
         config.eval.every = 12
-
-
-def smoke(config):
-    """The whole path in seconds: it proves that everything runs, not that anything is learned."""
-    config.model = "random-tiny"
-    config.team.rank = 2
-    config.sampling.max_new_tokens = 16
-    config.train.steps = 2
-    config.train.decay = "constant"  # so that a larger train.steps goes on from here
-    config.train.prompts = 2
-    config.train.group = 2
-    config.eval.every = 1
-    config.eval.samples = 2
-    config.task.eval_source = "starter[:4]"
-    config.save.every = 1
 
 
 def comlrl_compat(config):

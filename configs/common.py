@@ -51,6 +51,27 @@ def base_config() -> ConfigDict:
     c.policy = ConfigDict()
     c.policy.dtype = "float32"  # of the computation: float32 | bfloat16 | float16; weights stay float32
     c.policy.remat = "dots"  # recomputed in the backward pass: none | dots (all but linear maps) | full
+    _add_task(c)
+    c.executor = ConfigDict()
+    c.executor.workers = 0  # programs that run at a time; 0: one per CPU of this process
+    c.executor.cpu_seconds = 2.0  # per program
+    c.executor.memory_mb = 512  # per program
+    c.executor.min_level = 2  # refuse to run below this isolation: 1 process | 2 with filters | 3 namespaces
+    c.sampling = ConfigDict()
+    c.sampling.max_new_tokens = 256  # longest completion, its end-of-text token counted
+    c.sampling.temperature = 1.0  # divides the logits, in training and in sampled evaluation
+    c.sampling.top_k = 0  # 0 keeps all
+    c.sampling.top_p = 1.0  # keep the likeliest tokens that reach this probability; 1 keeps all
+    c.sampling.min_p = 0.0  # keep tokens at least this times as likely as the likeliest; 0 keeps all
+    c.sampling.stop = ()  # texts that end a completion, e.g. ("\n\n", "<|im_start|>")
+    c.sampling.max_prompt_tokens = 1024  # longest prompt, chat markup counted
+    c.sampling.long_prompts = "error"  # error | truncate (on the left, with a warning)
+    _add_training(c)
+    return c
+
+
+def _add_task(c: ConfigDict) -> None:
+    """Sections of the problems, and of who advises on them."""
     c.task = ConfigDict()
     c.task.kind = "coding"  # coding | tldr (two summaries of a post) | arxiv (two parts of an introduction)
     c.task.source = "starter"  # see below; a slice may follow: humaneval[33:133]
@@ -83,22 +104,6 @@ def base_config() -> ConfigDict:
     c.expert.token_budget = 0  # of the run, input and output; 0: no limit
     c.expert.cache = ""  # folder that keeps every answer; empty: expert/ in the run folder
     c.expert.offline = False  # take answers from the cache only
-    c.executor = ConfigDict()
-    c.executor.workers = 0  # programs that run at a time; 0: one per CPU of this process
-    c.executor.cpu_seconds = 2.0  # per program
-    c.executor.memory_mb = 512  # per program
-    c.executor.min_level = 2  # refuse to run below this isolation: 1 process | 2 with filters | 3 namespaces
-    c.sampling = ConfigDict()
-    c.sampling.max_new_tokens = 256  # longest completion, its end-of-text token counted
-    c.sampling.temperature = 1.0  # divides the logits, in training and in sampled evaluation
-    c.sampling.top_k = 0  # 0 keeps all
-    c.sampling.top_p = 1.0  # keep the likeliest tokens that reach this probability; 1 keeps all
-    c.sampling.min_p = 0.0  # keep tokens at least this times as likely as the likeliest; 0 keeps all
-    c.sampling.stop = ()  # texts that end a completion, e.g. ("\n\n", "<|im_start|>")
-    c.sampling.max_prompt_tokens = 1024  # longest prompt, chat markup counted
-    c.sampling.long_prompts = "error"  # error | truncate (on the left, with a warning)
-    _add_training(c)
-    return c
 
 
 def _add_training(c: ConfigDict) -> None:
@@ -144,3 +149,33 @@ def _add_training(c: ConfigDict) -> None:
     c.log.tensorboard = True  # event files in <workdir>/tensorboard
     c.log.wandb_project = ""  # also log to this W&B project, which needs the wandb extra; empty: no
     c.log.transcripts_every = 1  # iterations between transcript files; 0: none
+
+
+def laptop(c: ConfigDict) -> None:
+    """How the default model learns on two CPU cores, whatever the task."""
+    c.sampling.stop = ("<|im_start|>",)  # the next message
+    c.train.steps = 40
+    c.train.group = 8
+    c.train.joint_mode = "cross"
+    c.train.lr = 5e-4
+    c.train.warmup = 2
+    c.train.decay = "linear"
+    c.train.grad_clip = 0.0
+    c.eval.every = 20
+    c.eval.samples = 3
+    c.save.every = 5
+
+
+def smoke(c: ConfigDict) -> None:
+    """The whole path in seconds: it proves that everything runs, not that anything is learned."""
+    c.model = "random-tiny"
+    c.team.rank = 2
+    c.sampling.max_new_tokens = 16
+    c.train.steps = 2
+    c.train.decay = "constant"  # so that a larger train.steps goes on from here
+    c.train.prompts = 2
+    c.train.group = 2
+    c.eval.every = 1
+    c.eval.samples = 2
+    c.task.eval_source = f"{c.task.source}[:4]"
+    c.save.every = 1

@@ -28,7 +28,7 @@ def get_config(arg=None):
     else:
         laptop(config)
     if options.smoke:
-        smoke(config)
+        common.smoke(config)
     return config
 
 
@@ -41,34 +41,10 @@ def writing(config, kind):
 
 def laptop(config):
     """SmolLM2-135M on the sample texts, two CPU cores; cross joint answers cost nothing, no code is run."""
+    common.laptop(config)
     config.sampling.max_new_tokens = 96 if config.task.kind == "tldr" else 224
-    config.sampling.stop = ("<|im_start|>",)
-    config.train.steps = 40
     config.train.prompts = 2
-    config.train.group = 8
-    config.train.joint_mode = "cross"
-    config.train.lr = 5e-4
-    config.train.warmup = 2
-    config.train.decay = "linear"
-    config.train.grad_clip = 0.0
-    config.eval.every = 20
-    config.eval.samples = 3
     config.eval.problems = 8
-    config.save.every = 5
-
-
-def smoke(config):
-    """The whole path in seconds: it proves that everything runs, not that anything is learned."""
-    config.model = "random-tiny"
-    config.team.rank = 2
-    config.sampling.max_new_tokens = 16
-    config.train.steps = 2
-    config.train.decay = "constant"
-    config.train.group = 2
-    config.eval.every = 1
-    config.eval.samples = 2
-    config.task.eval_source = f"{config.task.source}[:4]"
-    config.save.every = 1
 
 
 def published(config):
