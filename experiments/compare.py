@@ -22,7 +22,12 @@ from experiments import cli
 from jaxmarl_llm import console, files, metrics, plots, scores
 
 SKIPPED = ("step", "return_low", "return_high", "return_greedy")  # not of an evaluation's own scores
-COST = {"answer_tokens": "tokens per answer", "tokens": "training tokens", "minutes": "minutes"}
+COST = {  # of an answer, and of training
+    "answer_tokens": "tokens per answer",
+    "tokens": "training tokens",
+    "tokens_per_s": "tokens/s",
+    "minutes": "minutes",
+}
 
 
 def command(task: str, unit: str, name: str, seed: int, folder: pathlib.Path) -> list[str]:
@@ -41,17 +46,19 @@ def result(folder: pathlib.Path) -> dict:
         means = {name: ends["mean"] for name, ends in found["sampled"]["scores"].items()}
         means["greedy"] = found["greedy"]["scores"]["return"]["mean"]
         lengths = [agent["completion_length"] for agent in found["sampled"]["agents"].values()]
-        return {"scores": means, "answer_tokens": sum(lengths), "tokens": 0, "minutes": 0.0}
+        return {"scores": means, "answer_tokens": sum(lengths)}
     if not summary.is_file() or "after" not in (found := json.loads(summary.read_text())):
         return {}
     after, rows = found["after"], metrics.read_metrics(folder)
     means = {name: value for name, value in after.items() if "/" not in name and name not in SKIPPED}
     lengths = [value for name, value in after.items() if name.startswith("length/")]
-    drawn = sum(row["tokens_per_s"] * row["seconds"] for row in rows if "tokens_per_s" in row)
+    rows = [row for row in rows if "tokens_per_s" in row]
+    seconds, drawn = sum(row["seconds"] for row in rows), sum(r["tokens_per_s"] * r["seconds"] for r in rows)
     return {
         "scores": means | {"greedy": after["return_greedy"]},
         "answer_tokens": sum(lengths),
         "tokens": round(drawn),
+        "tokens_per_s": drawn / seconds,
         "minutes": found["seconds"] / 60,
     }
 
@@ -67,14 +74,14 @@ def table(results: dict[str, dict[str, dict]]) -> tuple[list[str], list[list[str
         returns = scores.estimate(np.array([run["scores"]["return"] for run in runs]))
         interval = f"{returns.low:.1f} to {returns.high:.1f}" if len(runs) > 1 else ""
         means = [_mean([run["scores"].get(name) for run in runs]) for name in ("greedy", *parts)]
-        cost = [f"{np.mean([run[name] for run in runs]):.0f}" for name in COST]
+        cost = [_mean([run.get(name) for run in runs], digits=0) for name in COST]
         rows.append([method, str(len(runs)), f"{returns.mean:.1f}", interval, *means, *cost])
     return headers, rows
 
 
-def _mean(values) -> str:
+def _mean(values, digits: int = 1) -> str:
     known = [value for value in values if value is not None]
-    return f"{np.mean(known):.1f}" if known else ""
+    return f"{np.mean(known):.{digits}f}" if known else ""
 
 
 def markdown(headers: list[str], rows: list[list[str]]) -> str:

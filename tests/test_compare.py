@@ -65,7 +65,7 @@ def test_results_of_both_kinds(tmp_path):
     trained(tmp_path / "a", 60.0)
     assert command.result(tmp_path / "a") == {
         "scores": {"return": 60.0, "structure": 50.0, "greedy": 61.0},
-        "answer_tokens": 30.0, "tokens": 150, "minutes": 2.0,
+        "answer_tokens": 30.0, "tokens": 150, "tokens_per_s": 15.0, "minutes": 2.0,
     }  # fmt: skip
     evaluated(tmp_path / "b", 30.0)
     found = command.result(tmp_path / "b")
@@ -103,10 +103,10 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
     ]
     headers, rows = command.table(results)
     assert headers[:6] == ["method", "runs", "return", "95 %", "greedy", "structure"]
-    assert headers[6:] == ["tokens per answer", "training tokens", "minutes"]
-    assert rows[0][:3] == ["old", "3", "60.0"] and rows[0][4:] == ["61.0", "50.0", "30", "150", "2"]
-    assert rows[1] == ["new", "1", "30.0", "", "5.0", "", "15", "0", "0"]
-    assert "| new | 1 | 30.0 |  | 5.0 |  | 15 | 0 | 0 |\n" in command.markdown(headers, rows)
+    assert headers[6:] == ["tokens per answer", "training tokens", "tokens/s", "minutes"]
+    assert rows[0][:3] == ["old", "3", "60.0"] and rows[0][4:] == ["61.0", "50.0", "30", "150", "15", "2"]
+    assert rows[1] == ["new", "1", "30.0", "", "5.0", "", "15", "", "", ""]
+    assert "| new | 1 | 30.0 |  | 5.0 |  | 15 |  |  |  |\n" in command.markdown(headers, rows)
     command.draw(results, tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
