@@ -47,6 +47,7 @@ RANGES = {
     "sampling.min_p": (0, 0.999999),
     "sampling.max_prompt_tokens": (1, None),
     "train.steps": (1, None),
+    "train.max_minutes": (0, None),
     "train.prompts": (1, None),
     "train.turns": (1, None),
     "train.stop_above": (0, None),

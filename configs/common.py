@@ -109,6 +109,7 @@ def _add_task(c: ConfigDict) -> None:
 def _add_training(c: ConfigDict) -> None:
     """Sections of the training loop and of what it leaves behind."""
     c.train = ConfigDict()
+    c.train.max_minutes = 0.0  # no new iteration once a run has lasted that long; 0: no limit
     c.train.steps = 100  # iterations: rollout, credit, update
     c.train.prompts = 4  # B: problems per iteration
     c.train.grade_every = 0  # iterations until problems of the next grade join in; 0: all from the start

@@ -8,7 +8,7 @@ One alone: python -m experiments.train --config=configs/compare.py:task=coding,m
 
 The budget is what may be drawn in training, and a member's number of iterations follows from it: with
 unit=tokens completion tokens, per iteration at most completions times the longest length; with unit=samples
-completions.
+completions. With unit=minutes every member trains that long, whatever it gets done, at a constant rate.
 """
 
 import dataclasses
@@ -17,10 +17,11 @@ from configs import arithmetic, coding, common, writing
 
 SEEDS = (0, 1, 2)
 BUDGET = {
-    "coding": {"tokens": 50_000, "samples": 1_200},
-    "writing": {"tokens": 60_000, "samples": 600},
+    "coding": {"tokens": 50_000, "samples": 1_200, "minutes": 10},
+    "writing": {"tokens": 60_000, "samples": 600, "minutes": 10},
 }
 COST = {"tokens": arithmetic.tokens, "samples": arithmetic.completions}  # of an iteration
+UNITS = (*COST, "minutes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +70,15 @@ def get_config(arg=None):
     members = MEMBERS[options.task]
     if options.member not in members:
         raise ValueError(f"config option member={options.member!r}: known are {', '.join(members)}")
-    if options.unit not in COST:
-        raise ValueError(f"config option unit={options.unit!r}: known are {', '.join(COST)}")
+    if options.unit not in UNITS:
+        raise ValueError(f"config option unit={options.unit!r}: known are {', '.join(UNITS)}")
     config = {"coding": coding, "writing": writing}[options.task].get_config()
     config.update_from_flattened_dict(members[options.member].fields)
-    config.train.steps = max(1, BUDGET[options.task][options.unit] // COST[options.unit](config))
+    budget = BUDGET[options.task][options.unit]
+    if options.unit == "minutes":
+        config.train.max_minutes, config.train.decay, config.train.steps = float(budget), "constant", 10_000
+    else:
+        config.train.steps = max(1, budget // COST[options.unit](config))
     config.train.grade_every = min(config.train.grade_every, config.train.steps // 2)
     config.eval.every = 0
     config.eval.before = False

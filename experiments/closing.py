@@ -92,11 +92,14 @@ def read_summary(folder, start: int) -> dict:
     return kept | {"seconds": saved.get("seconds", 0.0), "resumed": time.time()}
 
 
+def seconds(summary: dict) -> float:
+    """How long a run has lasted, earlier sessions included, of its summary while it runs."""
+    return summary["seconds"] + time.time() - summary["resumed"]
+
+
 def write_summary(run) -> None:
     """Write summary.json with the seconds spent so far, earlier sessions included."""
-    now = time.time()
-    run.summary["seconds"] += now - run.summary["resumed"]
-    run.summary["resumed"] = now
+    run.summary |= {"seconds": seconds(run.summary), "resumed": time.time()}
     shown = {k: v for k, v in run.summary.items() if k != "resumed"} | {"seed": run.config.seed}
     for name in {"before", "best", "after"} & set(shown):
         # JSON knows no NaN.
@@ -114,7 +117,8 @@ def finished(config, folder) -> dict:
     if not saved or "after" not in summary:
         return {}
     run_checks.check_same_run(saved, config.to_dict())
-    if summary["after"]["step"] != config.train.steps:
+    limit = 60 * config.train.max_minutes or math.inf
+    if summary["after"]["step"] != config.train.steps and summary["seconds"] < limit:
         return {}
     show(summary)
     constant = config.train.decay == "constant"
@@ -139,10 +143,9 @@ def show(summary: dict) -> None:
 
 def finish(run) -> dict:
     """Evaluate, save, draw the curve, print the table before/after; returns the summary."""
-    steps = run.config.train.steps
-    run.save(steps)
-    after = entry(run.evaluate_all(steps), steps)
-    run.keep_best(after, steps)
+    run.save(run.done)
+    after = entry(run.evaluate_all(run.done), run.done)
+    run.keep_best(after, run.done)
     run.summary["after"] = after
     write_summary(run)
     show(run.summary)

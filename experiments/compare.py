@@ -145,7 +145,7 @@ def main(argv):
 
 if __name__ == "__main__":
     flags.DEFINE_enum("task", "coding", list(compare.MEMBERS), "What is compared.")
-    flags.DEFINE_enum("unit", "tokens", list(compare.COST), "What is equal.")
+    flags.DEFINE_enum("unit", "tokens", list(compare.UNITS), "What is equal.")
     flags.DEFINE_string("have", "", "compare.json of an earlier comparison: what it has is not run again.")
     flags.DEFINE_string("workdir", "runs/compare", "Folder with a run folder per method and seed.")
     cli.run(main)

@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import pathlib
+from collections.abc import Iterator
 
 import jax
 
@@ -34,8 +35,8 @@ class Run:
     """A run folder and what works on it.
 
     ``start`` is the first iteration to do; what an earlier process did from there on is forgotten and done
-    again. Entering opens everything in the order that lets errors come early: the config against the folder,
-    the sandbox, the data, the models, the prompts, the checkpoint.
+    again. ``done`` counts the iterations behind. Entering opens everything in the order that lets errors
+    come early: the config against the folder, the sandbox, the data, the models, the prompts, the checkpoint.
     """
 
     def __init__(self, config, workdir):
@@ -44,7 +45,7 @@ class Run:
         self.timer = metrics.PhaseTimer()
         self.team = self.task = self.eval_task = None
         self.states: dict[int, update.TrainState] = {}
-        self.start = 0
+        self.start = self.done = 0
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Run":
@@ -83,6 +84,7 @@ class Run:
             raise ValueError(
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
             )
+        self.done = self.start
         self._forget_initial_parameters()
         self.summary = closing.read_summary(self.folder, self.start) | {"executor": self._isolation}
         files.atomic_write_text(saved, json.dumps(config.to_dict(), indent=2) + "\n")
@@ -118,6 +120,13 @@ class Run:
     def key(self, stream: str, step: int) -> jax.Array:
         """Random key of a named stream at an iteration."""
         return jax.random.fold_in(setup.stream(self.config, stream), step)
+
+    def steps_left(self) -> Iterator[int]:
+        """Iterations to do: up to ``train.steps``, or until the run has lasted ``train.max_minutes``."""
+        limit = 60 * self.config.train.max_minutes or math.inf
+        while self.done < self.config.train.steps and closing.seconds(self.summary) < limit:
+            yield self.done
+            self.done += 1
 
     def due(self, every: int, done: int) -> bool:
         """Whether what happens ``every`` iterations (0: never) is due after ``done``; not at either end."""

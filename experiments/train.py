@@ -58,7 +58,7 @@ def train(config, workdir: str) -> dict:
         console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
         run.evaluate_before()
         with console.ProgressDisplay(config.train.steps, done=run.start) as display:
-            for step in range(run.start, config.train.steps):
+            for step in run.steps_left():
                 if run.due(config.eval.every, step):
                     display.print(run.evaluate(step))
                 with run.saved_on_error(step):

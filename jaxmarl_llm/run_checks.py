@@ -15,6 +15,7 @@ from jaxmarl_llm.team import Team
 # Fields, or groups of them, that a resumed run may change because they leave its results as they are.
 MAY_CHANGE = (
     "train.steps",  # a longer or shorter run; refused if the learning rate decays, see `check_same_run`
+    "train.max_minutes",  # likewise, and without a decay the learning rate knows of no end
     "executor.workers",  # rewards do not depend on how many workers give them
     "executor.min_level",  # `check_level` sees to it that a run goes on no less isolated
     "log",  # what is shown and recorded

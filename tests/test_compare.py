@@ -18,6 +18,8 @@ def test_every_member_is_a_config(task, name):
     config = compare.get_config(f"task={task},member={name},unit=samples")
     spent = config.train.steps * arithmetic.completions(config)
     assert spent <= compare.BUDGET[task]["samples"] < spent + arithmetic.completions(config)
+    config = compare.get_config(f"task={task},member={name},unit=minutes")
+    assert (config.train.max_minutes, config.train.decay) == (compare.BUDGET[task]["minutes"], "constant")
 
 
 def test_completions_of_an_iteration_by_hand():
