@@ -55,18 +55,21 @@ class Cache:
         return after.replace(recent=Block(zeros, zeros, jnp.full((rows * samples, slots), -1, jnp.int32)))
 
     def extend(self, k_YBLKH: jax.Array, v_YBLKH: jax.Array, positions_BL: jax.Array) -> "Cache":
-        """The cache after a call: its keys, values and positions are in the recent block."""
-        new = Block(jnp.swapaxes(k_YBLKH, 2, 3), jnp.swapaxes(v_YBLKH, 2, 3), positions_BL)
-        index = self.index + positions_BL.shape[1]
+        """The cache after a call: its keys, values and positions are in the recent block.
+
+        Outside of ``vmap`` over agents all may have an agent axis where `agent_axes` says. In a loop that is
+        the place to do it: inside, the write would move that axis to the front and copy the whole block.
+        """
+        new = Block(jnp.swapaxes(k_YBLKH, -3, -2), jnp.swapaxes(v_YBLKH, -3, -2), positions_BL)
+        index = self.index + positions_BL.shape[-1]
         if self.recent is None:
             return self.replace(recent=new, index=index)
 
-        def write(old, new):
-            # The slots are the last axis but one of keys and values, the last one of positions.
-            axis = max(old.ndim - 2, 1)
+        def write(old, new, axis):
             return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), self.index, axis)
 
-        return self.replace(recent=jax.tree.map(write, self.recent, new), index=index)
+        slots = Block(-2, -2, -1)
+        return self.replace(recent=jax.tree.map(write, self.recent, new, slots), index=index)
 
 
 def agent_axes(prefixes: int) -> Cache:

@@ -165,11 +165,16 @@ class Policy(nn.Module):
     def hidden(self, tokens_BL, positions_BL, cache: Cache | None = None):
         """Final normalised features (B, L, D) and the cache; `logits` maps features to the vocabulary."""
         cache = cache or Cache.after()
+        hidden_BLD, kv = self.read(tokens_BL, positions_BL, cache)
+        return hidden_BLD, cache.extend(*kv, positions_BL)
+
+    def read(self, tokens_BL, positions_BL, cache: Cache):
+        """The features of `hidden`, and the call's own keys and values, (Y, B, L, K, H) each."""
         rotary = rope_lib.tables(self.config.rope, self.config.head_dim, positions_BL)
         x_BLD = jnp.take(self.embed.embedding, tokens_BL, axis=0).astype(self.dtype)
         blocks = tuple((block.k_YBKSH, block.v_YBKSH) for block in cache.blocks)
-        x_BLD, (k, v) = self.layers(x_BLD, blocks, rotary, visibility(positions_BL, cache))
-        return self.final_norm(x_BLD), cache.extend(k, v, positions_BL)
+        x_BLD, kv = self.layers(x_BLD, blocks, rotary, visibility(positions_BL, cache))
+        return self.final_norm(x_BLD), kv
 
     def logits(self, hidden_BLD):
         """Vocabulary logits (B, L, V), float32."""

@@ -59,10 +59,10 @@ def _prefill(stack, samples: int, slots: int, variables, tokens_BP, lengths_B, s
 
 
 def _forward(stack, variables, tokens_R, positions_R, cache):
-    """Logits (R, V) after one more token per row."""
+    """Logits (R, V) after one more token per row, and its keys and values."""
     inputs = (tokens_R[:, None], positions_R[:, None], cache)
-    hidden, cache = stack.policy.apply(variables, *inputs, method="hidden")
-    return stack.policy.apply(variables, hidden[:, 0], method="logits"), cache
+    hidden, kv = stack.policy.apply(variables, *inputs, method="read")
+    return stack.policy.apply(variables, hidden[:, 0], method="logits"), kv
 
 
 def _row_keys(key, agents: int, rows: int):
@@ -133,15 +133,18 @@ def generate(
     greedy_NR = None if greedy_NB is None else _last_rows(greedy_NB, samples)
     choose = functools.partial(_draw, params, _row_keys(key, n_agents, rows), greedy_NR)
     cache_axes = agent_axes(prefixes=1 if shared is None else 2)
-    vmap = functools.partial(jax.vmap, out_axes=(0, cache_axes))
-    prefill = vmap(functools.partial(_prefill, stack, samples, limit), in_axes=(axes, 0, 0, 0))
-    forward = vmap(functools.partial(_forward, stack), in_axes=(axes, 0, 0, cache_axes))
+    prefill = functools.partial(_prefill, stack, samples, limit)
+    prefill = jax.vmap(prefill, in_axes=(axes, 0, 0, 0), out_axes=(0, cache_axes))
+    forward = functools.partial(_forward, stack)
+    forward = jax.vmap(forward, in_axes=(axes, 0, 0, cache_axes), out_axes=(0, (1, 1)))
     before_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
     before_NR = jnp.repeat(before_NB, samples, axis=1)
 
     def step(carry):
         t, drawn, cache = carry
-        logits_NRV, cache = forward(variables, drawn.tokens_NRL[:, :, t - 1], before_NR + t - 1, cache)
+        positions_NR = before_NR + t - 1
+        logits_NRV, kv = forward(variables, drawn.tokens_NRL[:, :, t - 1], positions_NR, cache)
+        cache = cache.extend(*kv, positions_NR[:, :, None])
         return t + 1, drawn.add(t, *choose(logits_NRV, t), stops), cache
 
     def unfinished(carry):
