@@ -80,13 +80,15 @@ def evaluate(
             of_turn = [a for a, joint in zip(actions, forest.joints, strict=True) if joint.turn == index]
             turns_TB += [[]] * (t == len(turns_TB))
             turns_TB[t] = turns_TB[t] + [tuple(of_turn[b * drawn : (b + 1) * drawn]) for b in range(real)]
-    grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
-
-    def found(of_item: slice) -> Evaluation:
-        *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
-        return Evaluation(last, tuple(task.agents), task.normalise, grades, tuple(earlier))
-
+    found = functools.partial(_evaluation, task, item_ids, turns_TB)
     return Evaluations(found(slice(samples)), found(slice(samples, None)))
+
+
+def _evaluation(task, item_ids: Sequence[int], turns_TB: list[list], of_item: slice) -> Evaluation:
+    """Of all answers to an item, turn by turn, those in a slice."""
+    grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
+    *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
+    return Evaluation(last, tuple(task.agents), task.normalise, grades, tuple(earlier))
 
 
 def plan_batches(widths_MB: np.ndarray, limit: int) -> list[tuple[int, list[int]]]:

@@ -1,5 +1,6 @@
 """How many iterations a run does: a number of them, or as many as fit into some minutes."""
 
+import json
 import time
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from configs import coding
 from experiments import closing
 from experiments.run import Run
+from jaxmarl_llm import files
 
 
 def iterations(monkeypatch, tmp_path, max_minutes, earlier_seconds=0.0, minutes_each=2.0):
@@ -45,6 +47,6 @@ def test_a_run_that_ended_by_the_clock_is_finished(tmp_path, steps, max_minutes,
     config.train.steps, config.train.max_minutes = steps, max_minutes
     numbers = {"return": 1.0, "return_low": 0.0, "return_high": 2.0, "return_greedy": 1.0}
     summary = {"after": {"step": 3, **numbers}, "seconds": 61.0}
-    closing.files.atomic_write_text(tmp_path / "config.json", closing.json.dumps(config.to_dict()))
-    closing.files.atomic_write_text(tmp_path / "summary.json", closing.json.dumps(summary))
+    files.atomic_write_text(tmp_path / "config.json", json.dumps(config.to_dict()))
+    files.atomic_write_text(tmp_path / "summary.json", json.dumps(summary))
     assert closing.finished(config, tmp_path) == (summary if over else {})
