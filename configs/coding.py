@@ -45,7 +45,7 @@ def laptop(config):
     config.sampling.max_new_tokens = 40
     config.sampling.stop += ("\n\n",)
     config.sampling.max_prompt_tokens = 768
-    config.train.grade_every = 20
+    config.train.grade_every = 23
     config.train.prompts = 4
     config.eval.problems = 12
 

@@ -37,7 +37,7 @@ def evaluate(
     protocol: Callable[[int], Protocol] | None = None,
     max_prompt_tokens: int,
     long_prompts: str = "error",
-    rows_per_batch: int = 64,
+    rows_per_batch: int = 96,
     step: int = 0,
 ) -> Evaluations:
     """Let every agent answer every item once per sample and once greedily; sample g is judged with sample g.
