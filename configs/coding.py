@@ -1,8 +1,8 @@
 """Two language models learn to code together: `aux` writes a helper, `main` the function that is tested.
 
 Command:   python -m experiments.train --config=configs/coding.py
-Result:    held-out return 29 -> 61 sampled, 47 -> 65 greedy (means of three seeds; docs/coding.md)
-Cost:      28 minutes and 4.4 GB on two CPU cores
+Result:    held-out return 28 -> 62 sampled, 47 -> 66 greedy (means of three seeds; docs/coding.md)
+Cost:      26 minutes and 4.5 GB on two CPU cores
 Variants (after a colon, comma-separated):
   smoke          two tiny random models, everything else real; under a minute
   he_1turn, he_2turn_level_feedback, he_2turn_expert,

@@ -84,10 +84,10 @@ def _mean(values, digits: int = 1) -> str:
     return f"{np.mean(known):.{digits}f}" if known else ""
 
 
-def markdown(headers: list[str], rows: list[list[str]]) -> str:
-    """The table in Markdown."""
+def markdown(headers: list[str], rows: list[list[str]], title: str) -> str:
+    """The table in Markdown, under its title."""
     lines = [headers, ["---"] * len(headers), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return f"{title}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def draw(results: dict[str, dict[str, dict]], path: pathlib.Path) -> None:
@@ -137,8 +137,9 @@ def main(argv):
     have = json.loads(pathlib.Path(flags.FLAGS.have).read_text()) if flags.FLAGS.have else {}
     results = compare_all(task, unit, workdir, have)
     headers, rows = table(results)
-    console.table(rows, headers, f"{task}, at most {compare.BUDGET[task][unit]} {unit} in training")
-    files.atomic_write_text(workdir / "compare.md", markdown(headers, rows))
+    title = f"{task}, at most {compare.BUDGET[task][unit]:,} {unit} in training"
+    console.table(rows, headers, title)
+    files.atomic_write_text(workdir / "compare.md", markdown(headers, rows, title))
     draw(results, workdir / "compare.png")
     print(f"compare.md, compare.json and compare.png are in {workdir}")
 

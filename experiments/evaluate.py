@@ -8,7 +8,6 @@ Other data:         python -m experiments.evaluate --workdir=runs/x --config=con
 With --workdir and --config the agents come from the run and everything else from the config.
 """
 
-import functools
 import json
 import math
 import pathlib
@@ -18,7 +17,7 @@ from ml_collections import config_flags
 
 from configs import checks
 from experiments import cli, setup, tasks
-from jaxmarl_llm import checkpoint, console, evaluation, files, scores
+from jaxmarl_llm import checkpoint, console, files, scores
 from jaxmarl_llm.transcripts import TranscriptWriter
 
 MODES = ("sampled", "greedy")
@@ -51,7 +50,9 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         if workdir:
             team, _ = checkpoint.restore_team(folder, which, team)
         setup.check_prompts(config, team, task)
-        results = _evaluate(config, team, task, samples, step)._asdict()
+        learned = [member.trainable for member in team.members]
+        items = range(len(task.items))
+        results = setup.evaluate(config, team, learned, task, items, samples, step)._asdict()
         isolation = tasks.isolation(executor)
     about = {
         "workdir": str(workdir) or None,
@@ -64,22 +65,6 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         "executor": isolation,
     }
     return results, about | {mode: describe(found, ks) for mode, found in results.items()}
-
-
-def _evaluate(config, team, task, samples: int, step: int) -> evaluation.Evaluations:
-    return evaluation.evaluate(
-        team,
-        [member.trainable for member in team.members],
-        task,
-        range(len(task.items)),
-        setup.stream(config, "eval"),
-        params=setup.sampling_params(config),
-        samples=samples,
-        protocol=functools.partial(setup.build_protocol, config, task),
-        max_prompt_tokens=config.sampling.max_prompt_tokens,
-        long_prompts=config.sampling.long_prompts,
-        step=step,
-    )
 
 
 def describe(found: scores.Evaluation, ks) -> dict:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import math
 import pathlib
@@ -14,7 +13,6 @@ from experiments import closing, setup, tasks
 from jaxmarl_llm import (
     batches,
     checkpoint,
-    evaluation,
     files,
     forest_metrics,
     metrics,
@@ -221,26 +219,13 @@ class Run:
         meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
         self._checkpoints.save(step, self.states, self.team, meta)
 
-    def _evaluate(self, items) -> evaluation.Evaluations:
-        c = self.config
-        return evaluation.evaluate(
-            self.team,
-            self.trainables(),
-            self.eval_task,
-            items,
-            setup.stream(c, "eval"),
-            params=setup.sampling_params(c),
-            samples=c.eval.samples,
-            protocol=functools.partial(setup.build_protocol, c, self.eval_task),
-            max_prompt_tokens=c.sampling.max_prompt_tokens,
-            long_prompts=c.sampling.long_prompts,
-        )
-
     def evaluate_all(self, step: int, items=None) -> dict[str, float]:
         """Sampled and greedy results on the held-out items, logged at ``step`` (iterations done)."""
         items = range(len(self.eval_task.items)) if items is None else items
         with self.timer("evaluate"):
-            found = self._evaluate(items)
+            found = setup.evaluate(
+                self.config, self.team, self.trainables(), self.eval_task, items, self.config.eval.samples
+            )
         values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary())
         self.log(step, values | self.executor_metrics("eval_executor") | self.timer.collect())
         return values

@@ -1,5 +1,6 @@
 """From a config to objects. Below this file nothing knows the ConfigDict."""
 
+import functools
 import json
 import logging
 import math
@@ -12,7 +13,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from configs import checks
-from jaxmarl_llm import model_files, policy_gradient, update, weights
+from jaxmarl_llm import evaluation, model_files, policy_gradient, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
@@ -149,6 +150,23 @@ def build_protocol(config, task, samples: int | None = None) -> Protocol:
     if samples is not None:
         return magrpo.Protocol(task.prompts, samples, c.turns, feedback, later_samples=1)
     return magrpo.Protocol(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
+
+
+def evaluate(config, team: team_lib.Team, trainables, task, items, samples: int, step: int = 0):
+    """`evaluation.evaluate` with the run's sampling settings and protocol; equal seeds draw alike."""
+    return evaluation.evaluate(
+        team,
+        trainables,
+        task,
+        items,
+        stream(config, "eval"),
+        params=sampling_params(config),
+        samples=samples,
+        protocol=functools.partial(build_protocol, config, task),
+        max_prompt_tokens=config.sampling.max_prompt_tokens,
+        long_prompts=config.sampling.long_prompts,
+        step=step,
+    )
 
 
 def check_prompts(config, team: team_lib.Team, *tasks) -> None:

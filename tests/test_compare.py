@@ -108,7 +108,9 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
     assert headers[6:] == ["tokens per answer", "training tokens", "tokens/s", "minutes"]
     assert rows[0][:3] == ["old", "3", "60.0"] and rows[0][4:] == ["61.0", "50.0", "30", "150", "15", "2"]
     assert rows[1] == ["new", "1", "30.0", "", "5.0", "", "15", "", "", ""]
-    assert "| new | 1 | 30.0 |  | 5.0 |  | 15 |  |  |  |\n" in command.markdown(headers, rows)
+    page = command.markdown(headers, rows, "coding, at most 10 tokens in training")
+    assert page.startswith("coding, at most 10 tokens in training\n\n| method | runs |")
+    assert page.endswith("| new | 1 | 30.0 |  | 5.0 |  | 15 |  |  |  |\n")
     command.draw(results, tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 

@@ -97,14 +97,14 @@ def test_options_reach_their_places():
     c = config(
         sampling__temperature=0.7, sampling__top_k=5, sampling__top_p=0.9, sampling__min_p=0.1,
         train__clip=0.2, train__ratio_level="sequence", train__aggregation="token", train__kl_coef=0.1,
-        train__kl_kind="k1", train__baseline="max", train__normalise=True,
+        train__kl_kind="k1", train__entropy_coef=0.01, train__baseline="max", train__normalise=True,
     )  # fmt: skip
     drawn = setup.sampling_params(c)
     assert dataclasses.astuple(drawn) == (16, 0.7, 5, 0.9, 0.1)
     loss = setup.loss_config(c)
     assert loss.sampling == drawn
     assert (loss.clip, loss.ratio_level, loss.aggregation) == (0.2, "sequence", "token")
-    assert (loss.kl_coef, loss.kl_kind, loss.comlrl_compat) == (0.1, "k1", False)
+    assert (loss.kl_coef, loss.kl_kind, loss.entropy_coef, loss.comlrl_compat) == (0.1, "k1", 0.01, False)
     assert setup.loss_config(config(train__clip=0.0)).clip is None
     credit = setup.credit_config(c)
     assert (credit.baseline, credit.normalise) == ("max", True)
