@@ -17,8 +17,8 @@ from configs import arithmetic, coding, common, writing
 
 SEEDS = (0, 1, 2)
 BUDGET = {
-    "coding": {"tokens": 50_000, "samples": 1_200, "minutes": 10},
-    "writing": {"tokens": 60_000, "samples": 600, "minutes": 10},
+    "coding": {"tokens": 45_000, "samples": 1_100, "minutes": 10},
+    "writing": {"tokens": 30_000, "samples": 400, "minutes": 10},
 }
 COST = {"tokens": arithmetic.tokens, "samples": arithmetic.completions}  # of an iteration
 UNITS = (*COST, "minutes")
@@ -33,7 +33,7 @@ class Member:
 
 
 SOLO_CODE = {"team.agents": ("main",), "sampling.max_new_tokens": 80}
-SOLO_TEXT = {"team.agents": ("writer",), "sampling.max_new_tokens": 192}
+SOLO_TEXT = {"team.agents": ("writer",), "sampling.max_new_tokens": 144}
 ALIGNED = {"train.joint_mode": "aligned"}
 TURNS = {**ALIGNED, "train.turns": 2, "train.group": 4}
 

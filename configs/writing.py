@@ -1,8 +1,8 @@
 """Two language models write about one text together: a short summary and a long one, judged side by side.
 
 Command:   python -m experiments.train --config=configs/writing.py
-Result:    not measured yet
-Cost:      not measured yet
+Result:    held-out return 38 -> 81 sampled, 38 -> 88 greedy (one seed; docs/writing.md)
+Cost:      20 minutes and 4.9 GB on two CPU cores
 Variants (after a colon, comma-separated):
   tldr           the published TLDR experiment: two Qwen3-1.7B, full fine-tuning, for accelerators.
                  Published: return 94.5, structure 98.7, coherence 78.5
@@ -42,8 +42,11 @@ def writing(config, kind):
 def laptop(config):
     """SmolLM2-135M on the sample texts, two CPU cores; cross joint answers cost nothing, no code is run."""
     common.laptop(config)
-    config.sampling.max_new_tokens = 96 if config.task.kind == "tldr" else 224
+    config.sampling.max_new_tokens = 72 if config.task.kind == "tldr" else 224
+    config.train.steps = 28
     config.train.prompts = 2
+    config.train.group = 6
+    config.eval.every = 14
     config.eval.problems = 8
 
 
