@@ -43,9 +43,7 @@ MEMBERS = {
         "concat": Member({}),
         "pipeline": Member({**ALIGNED, "train.protocol": "pipeline"}),
         "discussion": Member({**ALIGNED, "train.protocol": "discussion"}),
-        "centralised": Member(
-            {**SOLO_CODE, **ALIGNED, "team.agents": ("team",), "task.centralised": True}
-        ),
+        "centralised": Member({**SOLO_CODE, **ALIGNED, "team.agents": ("team",), "task.centralised": True}),
         "two_turns": Member(TURNS),
         "grpo": Member({**SOLO_CODE, **ALIGNED}, trained=True),
         "magrpo_1turn": Member({}, trained=True),

@@ -67,8 +67,13 @@ class ProgressDisplay:
     a terminal every update is one line, e.g. `step  12/150  return 41.2  tests 30.1  18.3 s/step  ETA 42:05`.
     """
 
-    def __init__(self, total: int, done: int = 0, stream: TextIO | None = None,
-                 clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        total: int,
+        done: int = 0,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         if total < 1 or not 0 <= done <= total:
             raise ValueError(f"total must be 1 or more and done between 0 and total, got {total=}, {done=}")
         self._total, self._done = total, done
@@ -131,8 +136,9 @@ def format_table(rows: Sequence[Sequence], headers: Sequence[str]) -> str:
     return "\n".join(_line(row, widths, right) for row in cells)
 
 
-def table(rows: Sequence[Sequence], headers: Sequence[str], title: str = "",
-          stream: TextIO | None = None) -> None:
+def table(
+    rows: Sequence[Sequence], headers: Sequence[str], title: str = "", stream: TextIO | None = None
+) -> None:
     """Prints a table: with rules and colours in a terminal, as `format_table` elsewhere."""
     stream = stream or sys.stdout
     if not is_terminal(stream):
@@ -163,8 +169,11 @@ def _numeric_columns(rows: Sequence[Sequence], headers: Sequence[str]) -> list[b
 
 def _bar(stream: TextIO) -> Progress:
     columns = [
-        TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(bar_width=24),
-        TimeElapsedColumn(), TextColumn("{task.fields[numbers]}", markup=False, style="cyan"),
+        TextColumn("{task.description}"),
+        MofNCompleteColumn(),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[numbers]}", markup=False, style="cyan"),
         TextColumn("{task.fields[timing]}", markup=False, style="dim"),
     ]
     # What others print, logging for one, goes above the bar; but a file that stderr goes to keeps getting it.

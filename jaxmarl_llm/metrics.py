@@ -31,8 +31,14 @@ class MetricsWriter:
       ImportError: W&B was asked for and is not installed.
     """
 
-    def __init__(self, folder, tensorboard: bool = True, wandb: Mapping | None = None, *,
-                 resume_step: int | None = None):
+    def __init__(
+        self,
+        folder,
+        tensorboard: bool = True,
+        wandb: Mapping | None = None,
+        *,
+        resume_step: int | None = None,
+    ):
         self._folder = Path(folder)
         # First, so that nothing is touched if it fails.
         wandb_module = None if wandb is None else _import_wandb(wandb)
@@ -125,6 +131,7 @@ def _number(name: str, value) -> float | int | None:
 def _open_board(folder: Path, resume_step: int | None):
     """A TensorBoard writer; viewers hide what an earlier, killed run wrote from `resume_step` on."""
     from tensorboardX import SummaryWriter
+
     return SummaryWriter(str(folder / "tensorboard"), purge_step=resume_step)
 
 
@@ -186,7 +193,9 @@ def peak_rss_mb() -> float:
                     return int(line.split()[1]) * 1024 / 1e6
     if sys.platform == "win32":
         import psutil
+
         return psutil.Process().memory_info().peak_wset / 1e6
     import resource
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

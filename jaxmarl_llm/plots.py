@@ -13,13 +13,25 @@ PARTS = ("structure", "syntax", "tests", "cooperation", "style", "coherence")
 # Blue, orange and green of the Okabe-Ito palette: told apart with any colour vision, and in grey.
 TRAIN, SAMPLED, GREEDY = "#0072B2", "#D55E00", "#009E73"
 STYLE = {
-    "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-    "grid.alpha": 0.25, "axes.titlesize": 11, "axes.titleweight": "bold", "legend.frameon": False,
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "legend.frameon": False,
 }
 
 
-def learning_curve(rows: Sequence[Mapping], path, *, title: str = "Held-out and training return",
-                   parts: Sequence[str] = PARTS, window: int = 10) -> Path:
+def learning_curve(
+    rows: Sequence[Mapping],
+    path,
+    *,
+    title: str = "Held-out and training return",
+    parts: Sequence[str] = PARTS,
+    window: int = 10,
+) -> Path:
     """Draws return and reward parts over the steps, on the 0..100 scale, and writes a PNG.
 
     Args:
@@ -86,12 +98,18 @@ def _draw_train(axes: Axes, rows: Sequence[Mapping], name: str, window: int) -> 
     if not steps.size:
         return
     axes.plot(steps, values, ".", color=TRAIN, alpha=0.3, markersize=4, label="training, each step")
-    axes.plot(steps, running_mean(values, window), color=TRAIN, linewidth=1.8,
-              label=f"training, mean of {window} steps")
+    axes.plot(
+        steps,
+        running_mean(values, window),
+        color=TRAIN,
+        linewidth=1.8,
+        label=f"training, mean of {window} steps",
+    )
 
 
-def _draw_eval(axes: Axes, rows: Sequence[Mapping], name: str, color: str, marker: str, label: str,
-               interval: str = "") -> None:
+def _draw_eval(
+    axes: Axes, rows: Sequence[Mapping], name: str, color: str, marker: str, label: str, interval: str = ""
+) -> None:
     steps, values = series(rows, name)
     if not steps.size:
         return
