@@ -20,6 +20,7 @@ STYLE = {
     "grid.alpha": 0.25,
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
+    "axes.formatter.useoffset": False,  # a ratio of 1.00002 is labelled as that
     "legend.frameon": False,
 }
 
