@@ -2,7 +2,7 @@
 
 Command:   python -m experiments.compare --task=coding --workdir=runs/compare
            runs every member below that has not been run, three seeds of the trained ones, and prints a table
-Result:    not measured yet
+Result:    begun: docs/compare_writing_tokens.json, to go on from with --have
 Cost:      not measured yet
 One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_1turn
 
