@@ -45,8 +45,10 @@ def laptop(config):
     config.sampling.max_new_tokens = 40
     config.sampling.stop += ("\n\n",)
     config.sampling.max_prompt_tokens = 768
-    config.train.grade_every = 23
+    config.train.steps = 46
     config.train.prompts = 4
+    config.train.group = 8
+    config.train.grade_every = config.eval.every = config.train.steps // 2
     config.eval.problems = 12
 
 

@@ -155,14 +155,11 @@ def _add_training(c: ConfigDict) -> None:
 def laptop(c: ConfigDict) -> None:
     """How the default model learns on two CPU cores, whatever the task."""
     c.sampling.stop = ("<|im_start|>",)  # the next message
-    c.train.steps = 46
-    c.train.group = 8
     c.train.joint_mode = "cross"
     c.train.lr = 5e-4
     c.train.warmup = 2
     c.train.decay = "linear"
     c.train.grad_clip = 0.0
-    c.eval.every = 23
     c.eval.samples = 3
     c.save.every = 5
 

@@ -152,7 +152,9 @@ def build_protocol(config, task, samples: int | None = None) -> Protocol:
     return magrpo.Protocol(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
 
 
-def evaluate(config, team: team_lib.Team, trainables, task, items, samples: int, step: int = 0):
+def evaluate(
+    config, team: team_lib.Team, trainables, task, items, samples: int, step: int = 0
+) -> evaluation.Evaluations:
     """`evaluation.evaluate` with the run's sampling settings and protocol; equal seeds draw alike."""
     return evaluation.evaluate(
         team,
