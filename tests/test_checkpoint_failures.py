@@ -13,6 +13,12 @@ from jaxmarl_llm import checkpoint
 from jaxmarl_llm.checkpoint import Checkpointer
 
 
+def run_apart(script, folder):
+    """Run a script on a folder in another process that can import these tests."""
+    places = [pathlib.Path(__file__).parent, pathlib.Path(__file__).parents[1]]
+    return subprocess.run([sys.executable, "-c", script, folder, *places], capture_output=True, text=True)
+
+
 def test_half_a_step_is_never_the_latest_and_is_cleared_away(tmp_path):
     """What a killed process leaves: a folder that was not renamed yet."""
     ours, states = make_team(), trained(make_team())
@@ -74,9 +80,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_failure_in_the_middle_of_a_save_loses_nothing(tmp_path):
     """A full disk, then a kill; in a process of their own."""
-    places = [str(path) for path in (pathlib.Path(__file__).parent, pathlib.Path(__file__).parents[1])]
-    command = [sys.executable, "-c", FULL_DISK, str(tmp_path), *places]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run_apart(FULL_DISK, tmp_path)
     assert done.stdout == "done\n" and done.returncode == -signal.SIGKILL, done.stderr[-3000:]
     ours = make_team()
     with Checkpointer(tmp_path) as saver:
@@ -88,18 +92,33 @@ def test_failure_in_the_middle_of_a_save_loses_nothing(tmp_path):
     assert not list(tmp_path.glob("*tmp*"))
 
 
+DAMAGED = """
+import sys
+sys.path[:0] = sys.argv[2:]
+import jax
+import pytest
+from test_checkpoint import bits, checkpoint, make_team, trained
+folder = sys.argv[1]
+ours = make_team()
+with pytest.raises(ValueError, match=f"the checkpoint {folder}/1 cannot be read"):
+    checkpoint.restore_team(folder, 1, ours)
+found, _ = checkpoint.restore_team(folder, 1, ours, agents=["aux"])  # the other agent is whole
+aux = jax.tree.map(lambda x: x[0], trained(ours)[0].trainable)
+assert bits(jax.tree.map(lambda x: x[0], found.members[0].trainable)) == bits(aux)
+print("done")
+"""
+
+
 def test_a_damaged_checkpoint_is_named(tmp_path):
-    ours, states = make_team(), trained(make_team())
+    """In a process of its own: when one read fails Orbax drops the others, and each complains when it likes."""
+    ours = make_team()
     with Checkpointer(tmp_path) as saver:
-        saver.save(1, states, ours, {})
+        saver.save(1, trained(ours), ours, {})
     files = [path for path in pathlib.Path(tmp_path, "1", "agent_main").rglob("*") if path.is_file()]
     largest = max(files, key=lambda path: path.stat().st_size)
     largest.write_bytes(largest.read_bytes()[:100])
-    with pytest.raises(ValueError, match=f"the checkpoint {tmp_path}/1 cannot be read"):
-        checkpoint.restore_team(tmp_path, 1, ours)
-    found, _ = checkpoint.restore_team(tmp_path, 1, ours, agents=["aux"])  # the other agent is whole
-    aux = jax.tree.map(lambda x: x[0], states[0].trainable)
-    assert bits(jax.tree.map(lambda x: x[0], found.members[0].trainable)) == bits(aux)
+    done = run_apart(DAMAGED, tmp_path)
+    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr[-3000:]
 
 
 def test_metadata_must_be_json(tmp_path):

@@ -34,7 +34,7 @@ def test_a_third_of_the_work_is_measured_as_such(executor):
     assert found.significant and found.pairs == 7
     # Three times less work, plus what a process costs in both; noisy machines move it.
     assert 1.5 < found.speedup < 4.5 and found.low <= found.speedup <= found.high
-    assert found.baseline_seconds > 2 * found.candidate_seconds > 0
+    assert found.baseline_seconds > found.candidate_seconds > 0
 
 
 def test_the_same_work_is_no_speedup(executor):
