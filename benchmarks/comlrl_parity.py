@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm import comlrl_compat, hf, model_files, policy_gradient, weights
+from jaxmarl_llm import comlrl_compat, hf, model_files, packing, policy_gradient, weights
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.team import Stack
@@ -68,7 +68,7 @@ def make_environment(folder: pathlib.Path) -> pathlib.Path:
     return python
 
 
-def make_batch(case: dict) -> policy_gradient.Batch:
+def make_batch(case: dict) -> packing.Batch:
     """The case as the trainer's batch: rows r = node * G + g, completions filled up with the pad id."""
     agents, nodes, group = len(case["prompts"]), len(case["returns"]), case["group_size"]
     rows = [[c for node in agent for c in node] for agent in case["completions"]]
@@ -79,7 +79,7 @@ def make_batch(case: dict) -> policy_gradient.Batch:
     padded = [pad_prompts(prompts, width=16) for prompts in case["prompts"]]
     group_R = np.repeat(np.arange(nodes), group)
     advantages_R = comlrl_compat.advantages(np.ravel(case["returns"]), group_R, num_groups=nodes)
-    return policy_gradient.Batch(
+    return packing.Batch(
         prompts_NBP=jnp.stack([p for p, _ in padded]),
         prompt_lengths_NB=jnp.stack([n for _, n in padded]),
         tokens_NRL=jnp.asarray(tokens_NRL),
@@ -96,7 +96,8 @@ def our_losses_and_gradients(case: dict, folder: pathlib.Path) -> list[tuple[flo
     stack = Stack(names, models[0].policy, (case["pad_id"],), "full")
     trainable = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[m.params for m in models])
     config = policy_gradient.LossConfig(sampling=SamplingParams(max_new_tokens=16), comlrl_compat=True)
-    grads, (pg, *_) = policy_gradient.gradients(stack, config, models[0].params, trainable, make_batch(case))
+    packed = config.pack(make_batch(case))
+    grads, (pg, *_) = policy_gradient.gradients(stack, config, models[0].params, trainable, packed)
     policy_config = models[0].policy.config
     return [
         (float(pg.mean()[n]), hf.to_hf_tensors(policy_config, jax.tree.map(lambda x, n=n: x[n], grads)))

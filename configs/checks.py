@@ -60,6 +60,7 @@ RANGES = {
     "train.entropy_coef": (0, None),
     "train.minibatches": (1, None),
     "train.prompts_per_microbatch": (1, None),
+    "train.tokens_per_microbatch": (1, None),
     "train.lr": (0, None),
     "train.warmup": (0, None),
     "train.weight_decay": (0, None),

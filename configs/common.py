@@ -131,7 +131,8 @@ def _add_training(c: ConfigDict) -> None:
     c.train.kl_kind = "k3"  # k1 | k2 | k3
     c.train.entropy_coef = 0.0  # weight of an entropy bonus per token, against collapse; 0: off
     c.train.minibatches = 1  # updates per iteration, each on a share of the problems
-    c.train.prompts_per_microbatch = 1  # groups held in memory together
+    c.train.prompts_per_microbatch = 1  # prompts whose keys and values are held in memory together
+    c.train.tokens_per_microbatch = 512  # tokens of an agent's completions whose activations are
     c.train.comlrl_compat = False  # CoMLRL 1.4.3's loss with its quirks, for comparison only
     c.train.lr = 2e-5  # of AdamW, after the warm-up
     c.train.warmup = 0  # updates

@@ -8,7 +8,7 @@ import time
 import jax
 
 from configs import arithmetic
-from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks
+from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks, token_scores
 
 PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "coherence")
 
@@ -29,8 +29,8 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
         for p, m in zip(policies, team.members, strict=True)
     ) / 1e6  # fmt: skip
     update = sum(nodes) // c.minibatches * g
-    rows = max(c.prompts_per_microbatch * g * len(m.stack.agents) for m in team.members)
-    logits = 3 * rows * length * max(p.vocab_size for p in policies) * 4 / 1e6
+    tokens = max(token_scores.CHUNK * len(m.stack.agents) for m in team.members)
+    logits = 3 * tokens * max(p.vocab_size for p in policies) * 4 / 1e6
     base = sum(_megabytes(m.base) for m in team.members)
     learned = sum(_megabytes(s.trainable) for s in states.values())
     optimizer = sum(_megabytes(s.opt_state) for s in states.values())
@@ -46,7 +46,7 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
         ("memory: shared base", f"{base:.0f} MB"),
         ("memory: learned + optimizer", f"{learned:.0f} + {optimizer:.0f} MB for {', '.join(team.agents)}"),
         ("memory: cache (sampling)", f"at most {cache:.0f} MB"),
-        ("memory: logits (update)", f"about {logits:.0f} MB for {rows} completions at a time"),
+        ("memory: logits (update)", f"about {logits:.0f} MB for {tokens} tokens at a time"),
     ]
 
 

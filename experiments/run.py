@@ -146,7 +146,12 @@ class Run:
             rows = []
             for part in zip(*pieces, strict=True):
                 self.states[i], new = update.train_step(
-                    member.stack, self._loss, self._optimizer, member.base, self.states[i], part
+                    member.stack,
+                    self._loss,
+                    self._optimizer,
+                    member.base,
+                    self.states[i],
+                    tuple(self._loss.pack(batch) for batch in part),
                 )
                 rows.append(forest_metrics.update_metrics(member.stack.agents, jax.device_get(new)))
                 if not all(map(math.isfinite, rows[-1].values())):

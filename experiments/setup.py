@@ -131,6 +131,7 @@ def loss_config(config) -> policy_gradient.LossConfig:
         entropy_coef=c.entropy_coef,
         comlrl_compat=c.comlrl_compat,
         prompts_per_microbatch=c.prompts_per_microbatch,
+        tokens_per_microbatch=c.tokens_per_microbatch,
     )
 
 

@@ -1,15 +1,11 @@
 """A forest's turns as arrays to learn from."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.policy_gradient import Batch
+from jaxmarl_llm.packing import Batch
 from jaxmarl_llm.prompts import pad_team, padded_size
 from jaxmarl_llm.team import Stack
-
-LENGTH_STEP = 16  # tokens
 
 
 def collate(
@@ -17,9 +13,8 @@ def collate(
 ) -> tuple[Batch, ...]:
     """A stack's turns as batches: one per turn index, and per set of agents that spoke equally often in it.
 
-    Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. The completions are
-    as wide as the longest needs, in steps of `LENGTH_STEP` (a width is a compilation) up to the limit. Where
-    fewer answers were handed on than could have been, groups of length 0 fill up to a `padded_size`.
+    Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. Where fewer answers
+    were handed on than could have been, groups of length 0 fill up to a `padded_size`.
     """
     batches, most = [], len(forest.items)
     for index in sorted({turn.turn for turn in forest.turns}):
@@ -41,13 +36,11 @@ def collate(
 
 
 def _collate(said, advantages_R: np.ndarray, shape: tuple[int, int, int], pad_id: int) -> Batch:
-    """Turns of N agents as arrays, shape = (B, G, most L); row b * G + g is sample g of the b-th prompt."""
+    """Turns of N agents as arrays, shape = (B, G, L); row b * G + g is sample g of the b-th prompt."""
     size, samples, max_new_tokens = shape
     prompts = [[t.prompt for t in turns if t.sample == 0] for turns in said]
     prompts_NBP, lengths_NB, shared = pad_team([own + own[:1] * (size - len(own)) for own in prompts])
-    longest = max(len(turn.completion) for turns in said for turn in turns)
-    length = min(max_new_tokens, -(-longest // LENGTH_STEP) * LENGTH_STEP)
-    shape_NRL = (len(said), size * samples, length)
+    shape_NRL = (len(said), size * samples, max_new_tokens)
     tokens_NRL, logprobs_NRL = np.full(shape_NRL, pad_id, np.int32), np.zeros(shape_NRL, np.float32)
     lengths_NR, advantages_NR = np.zeros(shape_NRL[:2], np.int32), np.zeros(shape_NRL[:2], np.float32)
     for n, turns in enumerate(said):
@@ -55,5 +48,4 @@ def _collate(said, advantages_R: np.ndarray, shape: tuple[int, int, int], pad_id
             end = len(turn.completion)
             tokens_NRL[n, r, :end], logprobs_NRL[n, r, :end] = turn.completion, turn.logprobs
             lengths_NR[n, r], advantages_NR[n, r] = end, advantages_R[turn.id]
-    arrays = (prompts_NBP, lengths_NB, tokens_NRL, lengths_NR, logprobs_NRL, advantages_NR, shared)
-    return Batch(*jax.tree.map(jnp.asarray, arrays))
+    return Batch(prompts_NBP, lengths_NB, tokens_NRL, lengths_NR, logprobs_NRL, advantages_NR, shared)

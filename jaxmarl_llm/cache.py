@@ -42,6 +42,12 @@ class Cache:
         """All blocks, the rows' own last."""
         return self.prefixes if self.recent is None else (*self.prefixes, self.recent)
 
+    def take(self, rows_R: jax.Array) -> "Cache":
+        """With row ``rows_R[r]`` of the recent block as row r of a prefix; the next call brings all tokens."""
+        recent = self.recent
+        own = Block(recent.k_YBKSH[:, rows_R], recent.v_YBKSH[:, rows_R], recent.positions_BS[rows_R])
+        return Cache.after(*self.prefixes, own)
+
     def fan_out(self, samples: int, slots: int | None) -> "Cache":
         """Turn the recent block into one more prefix, shared by ``samples`` rows each.
 
@@ -82,13 +88,17 @@ def agent_axes(prefixes: int) -> Cache:
     return Cache(recent=block, index=None, prefixes=(block,) * prefixes)
 
 
-def visibility(positions_BL, cache: Cache) -> tuple[jax.Array, ...]:
+def visibility(positions_BL, cache: Cache, segments_BL=None) -> tuple[jax.Array, ...]:
     """Who sees whom: masks (rows, queries, keys) for each block of the cache, then for the call's own tokens.
 
-    The queries of the rows that share a row of a prefix stand one after the other.
+    The queries of the rows that share a row of a prefix stand one after the other. With ``segments_BL`` own
+    tokens see only those of the same number.
     """
     blocks_BS = (*(block.positions_BS for block in cache.blocks), positions_BL)
-    return tuple(_sees(positions_BL.reshape(keys_BS.shape[0], -1), keys_BS) for keys_BS in blocks_BS)
+    *earlier, own = (_sees(positions_BL.reshape(keys_BS.shape[0], -1), keys_BS) for keys_BS in blocks_BS)
+    if segments_BL is not None:
+        own &= segments_BL[:, None, :] == segments_BL[:, :, None]
+    return *earlier, own
 
 
 def _sees(query_BL, key_BS):

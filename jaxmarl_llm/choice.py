@@ -37,6 +37,11 @@ class SamplingParams:
                 raise ValueError(f"sampling.{name}={getattr(self, name)} must be {allowed}")
 
     @property
+    def keeps_all(self) -> bool:
+        """Whether no token is outside the support."""
+        return not self.top_k and self.top_p == 1 and not self.min_p
+
+    @property
     def greedy(self) -> bool:
         """Whether the most likely token is always taken."""
         return self.temperature == 0
@@ -50,6 +55,8 @@ def truncate(logits_RV: jax.Array, params: SamplingParams, keep_R: jax.Array | N
     (the token that was drawn) stays in the support even if the policy has moved since.
     """
     scaled = logits_RV / (params.temperature or 1.0)
+    if params.keeps_all:
+        return scaled
     threshold = jnp.full(scaled.shape[:-1], -jnp.inf)
     if params.top_k:
         kept = min(params.top_k, scaled.shape[-1])

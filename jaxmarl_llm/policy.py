@@ -162,18 +162,22 @@ class Policy(nn.Module):
         hidden_BLD, cache = self.hidden(tokens_BL, positions_BL, cache)
         return self.logits(hidden_BLD), cache
 
-    def hidden(self, tokens_BL, positions_BL, cache: Cache | None = None):
-        """Final normalised features (B, L, D) and the cache; `logits` maps features to the vocabulary."""
+    def hidden(self, tokens_BL, positions_BL, cache: Cache | None = None, segments_BL=None):
+        """Final normalised features (B, L, D) and the cache; `logits` maps features to the vocabulary.
+
+        ``segments_BL`` as in `cache.visibility`.
+        """
         cache = cache or Cache.after()
-        hidden_BLD, kv = self.read(tokens_BL, positions_BL, cache)
+        hidden_BLD, kv = self.read(tokens_BL, positions_BL, cache, segments_BL)
         return hidden_BLD, cache.extend(*kv, positions_BL)
 
-    def read(self, tokens_BL, positions_BL, cache: Cache):
+    def read(self, tokens_BL, positions_BL, cache: Cache, segments_BL=None):
         """The features of `hidden`, and the call's own keys and values, (Y, B, L, K, H) each."""
         rotary = rope_lib.tables(self.config.rope, self.config.head_dim, positions_BL)
         x_BLD = jnp.take(self.embed.embedding, tokens_BL, axis=0).astype(self.dtype)
         blocks = tuple((block.k_YBKSH, block.v_YBKSH) for block in cache.blocks)
-        x_BLD, kv = self.layers(x_BLD, blocks, rotary, visibility(positions_BL, cache))
+        visible = visibility(positions_BL, cache, segments_BL)
+        x_BLD, kv = self.layers(x_BLD, blocks, rotary, visible)
         return self.final_norm(x_BLD), kv
 
     def logits(self, hidden_BLD):

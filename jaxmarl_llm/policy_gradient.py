@@ -1,7 +1,8 @@
 """The gradient of the policy-gradient loss for every agent of a stack, micro-batch by micro-batch.
 
-The trainer reads each prompt once and lets the samples of its group attend to that prefix, exactly as the
-sampler does, so that log-probabilities agree and the prompt is not recomputed G times.
+What completions have in common is read once, and its gradient, summed over them, goes back once: what all
+prompts of an agent begin with, then every prompt, then the completions, packed (see `packing`). The samples
+attend to those prefixes exactly as they do in the sampler, so that log-probabilities agree.
 """
 
 import dataclasses
@@ -9,35 +10,13 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
-from jaxmarl_llm import comlrl_compat, diagnostics, losses
-from jaxmarl_llm.cache import Block
-from jaxmarl_llm.choice import SamplingParams, truncate
-from jaxmarl_llm.prompts import Shared, read_prompts, read_shared, shared_length
-
-
-@struct.dataclass
-class Batch:
-    """Samples of one stack to learn from; row r = b * G + g belongs to prompt b.
-
-    Attributes:
-      prompts_NBP, prompt_lengths_NB: left-padded prompts, or what follows ``shared`` in them.
-      tokens_NRL, lengths_NR: completions, padded on the right.
-      logprobs_NRL: behaviour log-probabilities of the sampler.
-      advantages_NR: one per completion.
-      shared: what all prompts of an agent begin with, if anything.
-      agents: names of the N agents, if they are not all of their stack.
-    """
-
-    prompts_NBP: jax.Array
-    prompt_lengths_NB: jax.Array
-    tokens_NRL: jax.Array
-    lengths_NR: jax.Array
-    logprobs_NRL: jax.Array
-    advantages_NR: jax.Array
-    shared: Shared | None = None
-    agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
+from jaxmarl_llm import comlrl_compat, diagnostics, losses, packing
+from jaxmarl_llm.cache import Block, Cache
+from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.packing import Batch, Packed, Rows
+from jaxmarl_llm.prompts import Shared, read_prompts, read_shared
+from jaxmarl_llm.token_scores import token_scores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +30,8 @@ class LossConfig:
       kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off).
       entropy_coef: weight of an entropy bonus, exact, over the sampling distribution (0 switches it off).
       comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
-      prompts_per_microbatch: prompts whose groups are held in memory together.
+      prompts_per_microbatch, tokens_per_microbatch: prompts, and of their completions tokens of each agent,
+        that are held in memory together.
     """
 
     sampling: SamplingParams
@@ -63,70 +43,88 @@ class LossConfig:
     entropy_coef: float = 0.0
     comlrl_compat: bool = False
     prompts_per_microbatch: int = 1
+    tokens_per_microbatch: int = 512
 
-
-def completion_logits(policy, variables, prompts_BP, lengths_B, tokens_RL, shared=None) -> jax.Array:
-    """Logits (R, L, V) that predict each completion token of one agent, every prompt read once.
-
-    ``shared`` are the keys and values of what stands before every prompt, see `prompts.read_prompts`.
-    """
-    samples = tokens_RL.shape[0] // prompts_BP.shape[0]
-    prompt_hidden, cache = read_prompts(policy, variables, prompts_BP, lengths_B, shared)
-    first = jnp.repeat(prompt_hidden[:, None], samples, axis=0)
-    if tokens_RL.shape[1] == 1:
-        return policy.apply(variables, first, method="logits")
-    start_R = jnp.repeat(lengths_B + shared_length(shared), samples)
-    positions_RL = start_R[:, None] + jnp.arange(tokens_RL.shape[1] - 1)[None]
-    hidden, _ = policy.apply(
-        variables, tokens_RL[:, :-1], positions_RL, cache.fan_out(samples, None), method="hidden"
-    )
-    return policy.apply(variables, jnp.concatenate([first, hidden], axis=1), method="logits")
-
-
-def token_logprobs(policy, variables, prompts_BP, lengths_B, tokens_RL, shared, sampling: SamplingParams):
-    """Log-probabilities (R, L) of completion tokens under the sampling distribution, and the logits used."""
-    logits_RLV = completion_logits(policy, variables, prompts_BP, lengths_B, tokens_RL, shared)
-    logits_RLV = truncate(logits_RLV, sampling, keep_R=tokens_RL)
-    return losses.token_logprobs(logits_RLV, tokens_RL), logits_RLV
-
-
-def _agent_loss(stack, config: LossConfig, variables, reference, shared, batch: Batch):
-    """Sums of one agent (its batch has no N axis): loss to descend, (SumCount, KL SumCount, Diagnostics).
-
-    ``reference`` is the reference policy, ``shared`` the prompts' common beginning as the two read it.
-    """
-    tokens_RL = batch.tokens_NRL
-    inputs = (batch.prompts_NBP, batch.prompt_lengths_NB, tokens_RL, shared[0])
-    mask_RL = losses.length_mask(batch.lengths_NR, tokens_RL.shape[1])
-    logprobs_RL, logits_RLV = token_logprobs(stack.policy, variables, *inputs, config.sampling)
-    if config.comlrl_compat:
-        n_prompts = batch.prompts_NBP.shape[0]
-        group_R = jnp.repeat(jnp.arange(n_prompts), tokens_RL.shape[0] // n_prompts)
-        raw_RL = losses.token_logprobs(completion_logits(stack.policy, variables, *inputs), tokens_RL)
-        pg = comlrl_compat.policy_gradient(
-            raw_RL, batch.advantages_NR, batch.lengths_NR, group_R, num_groups=n_prompts
+    def pack(self, batch: Batch) -> Packed:
+        """The batch as `gradients` reads it; without groups that cannot change this loss."""
+        return packing.pack(
+            batch,
+            prompts_per_microbatch=self.prompts_per_microbatch,
+            tokens_per_microbatch=self.tokens_per_microbatch,
+            silent=bool(self.kl_coef or self.entropy_coef or self.comlrl_compat),
+            whole=self.comlrl_compat,
         )
+
+
+def _features(policy, variables, read, rows: Rows) -> jax.Array:
+    """Features (M, W, D) that predict each token of some rows; ``read`` are the prompts', see `read_prompts`."""
+    last_BD, cache = read
+    prompt_M = rows.prompt_M
+    lengths_B = cache.recent.positions_BS[:, -1] + 1
+    positions_MW = jnp.where(rows.offsets_MW < 0, -1, lengths_B[prompt_M][:, None] + rows.offsets_MW)
+    first_MW = rows.offsets_MW == 0
+    segments_MW = jnp.cumsum(first_MW, axis=1)
+    inputs = (rows.tokens_MW, positions_MW, cache.take(prompt_M), segments_MW)
+    hidden_MWD, _ = policy.apply(variables, *inputs, method="hidden")
+    return jnp.where(first_MW[..., None], last_BD[prompt_M][:, None], jnp.roll(hidden_MWD, 1, axis=1))
+
+
+def _by_slot(x_MW, rows: Rows) -> jax.Array:
+    """Values of each slot's tokens, (M * S, L), from those of the rows' tokens."""
+    length = rows.logprobs_MSL.shape[-1]
+    columns_MSL = rows.starts_MS[..., None] + jnp.arange(length)[None, None]
+    columns_MX = jnp.minimum(columns_MSL, x_MW.shape[1] - 1).reshape(x_MW.shape[0], -1)
+    return jnp.take_along_axis(x_MW, columns_MX, axis=1).reshape(-1, length)
+
+
+def _agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows):
+    """Sums of one agent: loss to descend, (SumCount, KL SumCount, Diagnostics).
+
+    ``reference`` is the reference policy; ``read`` are the prompts as the policy and as the reference read them.
+    """
+
+    def scores(variables, read, sampling, entropy_learns=False, learns=stack.mode == "full"):
+        features_MWD = _features(stack.policy, variables, read, rows)
+        found = token_scores(
+            stack.policy,
+            variables,
+            features_MWD.reshape(-1, features_MWD.shape[-1]),
+            rows.tokens_MW.reshape(-1),
+            sampling,
+            head_learns=learns,
+            entropy_learns=entropy_learns,
+        )
+        return [_by_slot(x_T.reshape(rows.tokens_MW.shape), rows) for x_T in found]
+
+    lengths_R, advantages_R = rows.lengths_MS.reshape(-1), rows.advantages_MS.reshape(-1)
+    behaviour_RL = rows.logprobs_MSL.reshape(-1, rows.logprobs_MSL.shape[-1])
+    mask_RL = losses.length_mask(lengths_R, behaviour_RL.shape[1])
+    logprobs_RL, entropy_RL = scores(variables, read[0], config.sampling, config.entropy_coef > 0)
+    if config.comlrl_compat:
+        raw_RL, _ = scores(variables, read[0], SamplingParams(config.sampling.max_new_tokens))
+        group_R = jnp.where(lengths_R > 0, jnp.repeat(rows.prompt_M, rows.lengths_MS.shape[1]), -1)
+        n_groups = read[0][0].shape[0]
+        pg = comlrl_compat.policy_gradient(raw_RL, advantages_R, lengths_R, group_R, num_groups=n_groups)
     else:
         pg = losses.policy_gradient(
             logprobs_RL,
-            batch.advantages_NR,
+            advantages_R,
             mask_RL,
-            behaviour_logprobs_BL=batch.logprobs_NRL,
+            behaviour_logprobs_BL=behaviour_RL,
             clip=config.clip,
             ratio_level=config.ratio_level,
             aggregation=config.aggregation,
         )
     kl = losses.SumCount(jnp.float32(0), jnp.float32(0))
     if config.kl_coef:
-        ref_RL, _ = token_logprobs(stack.policy, reference, *inputs[:3], shared[1], config.sampling)
+        ref_RL, _ = scores(reference, read[1], config.sampling, learns=False)
         ref_RL = jax.lax.stop_gradient(ref_RL)
         kl = losses.kl_loss(logprobs_RL, ref_RL, mask_RL, kind=config.kl_kind, aggregation=config.aggregation)
-    entropy_RL = losses.entropy(logits_RLV if config.entropy_coef else jax.lax.stop_gradient(logits_RLV))
     bonus = losses.aggregate(entropy_RL, mask_RL, config.aggregation)
     seen = diagnostics.diagnose(
         logprobs_RL,
-        batch.logprobs_NRL,
-        batch.advantages_NR,
+        behaviour_RL,
+        advantages_R,
         mask_RL,
         clip=config.clip,
         ratio_level=config.ratio_level,
@@ -135,37 +133,30 @@ def _agent_loss(stack, config: LossConfig, variables, reference, shared, batch: 
     return pg.sum + config.kl_coef * kl.sum - config.entropy_coef * bonus.sum, (pg, kl, seen)
 
 
-def _without_signal(config: LossConfig, batch: Batch) -> losses.SumCount:
-    """What one agent's completions add where all advantages are 0: a sum of 0, and their count."""
-    shape_RL = batch.tokens_NRL.shape
-    return losses.policy_gradient(
-        jnp.zeros(shape_RL),
-        batch.advantages_NR,
-        losses.length_mask(batch.lengths_NR, shape_RL[1]),
-        aggregation=config.aggregation,
-    )
+def _is_float(x) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
-def _split(batch: Batch, size: int) -> Batch:
-    """Reshape (N, B, ..) and (N, R, ..) into scannable micro-batches (B / size, N, ..)."""
-    n_agents, n_prompts = batch.prompts_NBP.shape[:2]
-    if n_prompts % size:
-        raise ValueError(f"prompts_per_microbatch={size} does not divide {n_prompts} prompts")
-    chunks = n_prompts // size
-
-    def cut(x):
-        return jnp.moveaxis(x.reshape(n_agents, chunks, x.shape[1] // chunks, *x.shape[2:]), 1, 0)
-
-    return jax.tree.map(cut, batch.replace(shared=None))
+def _floats(tree) -> list[jax.Array]:
+    """The leaves that have a gradient."""
+    return [x for x in jax.tree.leaves(tree) if _is_float(x)]
 
 
-def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
-    """Cut a batch into ``parts`` batches of equally many prompts, each for an update of its own."""
-    size = batch.prompts_NBP.shape[1]
-    if size % parts:
-        raise ValueError(f"{parts} minibatches do not divide {size} prompts")
-    cut = _split(batch, size // parts)
-    return [jax.tree.map(lambda x, i=i: x[i], cut).replace(shared=batch.shared) for i in range(parts)]
+def _with_floats(tree, floats):
+    """The tree with other leaves where it has floats."""
+    rest = iter(floats)
+    return jax.tree.map(lambda x: next(rest) if _is_float(x) else x, tree)
+
+
+def _vjp(function, *inputs):
+    """A function's value, and what pulls gradients of the value's `_floats` back to the inputs."""
+
+    def both(*inputs):
+        value = function(*inputs)
+        return _floats(value), value
+
+    _, pull_back, value = jax.vjp(both, *inputs, has_aux=True)
+    return value, pull_back
 
 
 def _read_shared(stack, variables, axes, shared: Shared | None) -> Block | None:
@@ -176,62 +167,116 @@ def _read_shared(stack, variables, axes, shared: Shared | None) -> Block | None:
     return jax.vmap(read, in_axes=(axes, 0, 0))(variables, shared.tokens_NC, shared.lengths_N)
 
 
-def gradients(stack, config: LossConfig, base, trainable, batch: Batch):
+def _read_prompts(stack, variables, axes, shared: Block | None, prompts) -> tuple[jax.Array, Cache]:
+    """`read_prompts` of every agent, leading axis N; ``prompts`` are tokens and lengths."""
+    read = functools.partial(read_prompts, stack.policy)
+    return jax.vmap(read, in_axes=(axes, 0, 0, 0))(variables, *prompts, shared)
+
+
+def _zeros_like(function, *inputs):
+    """Zeros in the shape of a function's value."""
+    return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, *inputs))
+
+
+def _add(left, right):
+    """The sum of two results (gradients, (SumCount, KL SumCount, Diagnostics))."""
+    (grads, (pg, kl, seen)), (more, (pg_more, kl_more, seen_more)) = left, right
+    return jax.tree.map(jnp.add, grads, more), (pg + pg_more, kl + kl_more, seen.merge(seen_more))
+
+
+def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
     """Gradient of the mean loss per agent (leading axis N) and the merged (SumCount, KL, Diagnostics).
 
-    Micro-batches add sums and counts and divide once, so their number does not change the result. One in
-    which every advantage is 0 has no gradient and is not run through the model, unless it is the first: the
-    diagnostics are over the others.
+    Micro-batches add sums and counts and divide once, so their number does not change the result. The
+    diagnostics are over the completions that the model reads (see `packing.pack`).
+
+    Args:
+      stack, config: static.
+      base, trainable: parameters of the stack.
+      packed: from `LossConfig.pack` of the same config.
 
     Raises:
-      ValueError: if the micro-batches do not divide the prompts, or a KL term has no reference policy.
+      ValueError: if a KL term has no reference policy.
     """
     if config.kl_coef and base is None:
         raise ValueError(f"kl_coef={config.kl_coef} needs a reference: build the team with keep_reference")
-
     reference, _ = stack.bind_reference(base)
+    shared_ref = _read_shared(stack, reference, None, packed.shared) if config.kl_coef else None
+    shared, back_to_shared = _vjp(
+        lambda trainable: _read_shared(stack, *stack.bind(base, trainable), packed.shared), trainable
+    )
 
-    def beginning(trainable):
-        block = _read_shared(stack, *stack.bind(base, trainable), batch.shared)
-        return block and (block.k_YBKSH, block.v_YBKSH), block
+    def of_rows(trainable, read, read_ref, rows):
+        """Gradient to the parameters and to the floats of ``read``, and the sums, of one micro-batch."""
 
-    # The shared beginning is read once, and its gradient, summed over the micro-batches, goes back once.
-    keys_values, pull_back, block = jax.vjp(beginning, trainable, has_aux=True)
-    shared_ref = _read_shared(stack, reference, None, batch.shared) if config.kl_coef else block
+        def loss(trainable, floats):
+            variables, axes = stack.bind(base, trainable)
+            per_agent = functools.partial(_agent_loss, stack, config)
+            reads = (_with_floats(read, floats), read_ref)
+            sums_N, aux = jax.vmap(per_agent, in_axes=(axes, None, 0, 0))(variables, reference, reads, rows)
+            return sums_N.sum(), aux
 
-    def loss(learned, micro):
-        trainable, keys_values = learned
-        shared = block and block.replace(k_YBKSH=keys_values[0], v_YBKSH=keys_values[1])
-        variables, axes = stack.bind(base, trainable)
-        per_agent = functools.partial(_agent_loss, stack, config)
-        in_axes = (axes, None, 0, 0)
-        sums_N, aux = jax.vmap(per_agent, in_axes)(variables, reference, (shared, shared_ref), micro)
-        return sums_N.sum(), aux
+        return jax.grad(loss, argnums=(0, 1), has_aux=True)(trainable, _floats(read))
 
-    learned = (trainable, keys_values)
+    def of_prompts(prompts, rows, used):
+        """Gradient to the parameters and to the floats of ``shared``, and the sums, of prompts read together."""
 
-    def accumulate(carry, micro):
-        grads, (pg, kl, seen) = carry
-        new, (pg_i, kl_i, seen_i) = jax.grad(loss, has_aux=True)(learned, micro)
-        return jax.tree.map(jnp.add, grads, new), (pg + pg_i, kl + kl_i, seen.merge(seen_i))
+        def read(trainable, floats):
+            return _read_prompts(stack, *stack.bind(base, trainable), _with_floats(shared, floats), prompts)
 
-    def count_only(carry, micro):
-        grads, (pg, kl, seen) = carry
-        return grads, (pg + jax.vmap(functools.partial(_without_signal, config))(micro), kl, seen)
+        own, back_to_prompts = _vjp(read, trainable, _floats(shared))
+        own_ref = _read_prompts(stack, reference, None, shared_ref, prompts) if config.kl_coef else own
 
-    def learn(carry, numbered):
-        i, micro = numbered
-        if config.kl_coef or config.entropy_coef or config.comlrl_compat:
-            return accumulate(carry, micro), None
-        needed = (i == 0) | (micro.advantages_NR != 0).any()
-        return jax.lax.cond(needed, accumulate, count_only, carry, micro), None
+        def learn(z, found):
+            micro = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, z, keepdims=False), rows)
+            return _add(found, of_rows(trainable, own, own_ref, micro))
 
-    chunks = _split(batch, config.prompts_per_microbatch)
-    first = jax.tree.map(lambda x: x[0], chunks)
-    shapes = jax.eval_shape(lambda m: jax.grad(loss, has_aux=True)(learned, m), first)
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    numbers = jnp.arange(chunks.lengths_NR.shape[0])
-    ((grads, through_shared), aux), _ = jax.lax.scan(learn, zeros, (numbers, chunks))
-    grads = jax.tree.map(jnp.add, grads, *pull_back(through_shared))
-    count_N = jnp.maximum(aux[0].count, 1.0)
-    return jax.tree.map(lambda g: g / count_N.reshape(-1, *[1] * (g.ndim - 1)), grads), aux
+        first = jax.tree.map(lambda x: x[0], rows)
+        nothing = _zeros_like(of_rows, trainable, own, own_ref, first)
+        (grads, through), aux = jax.lax.fori_loop(0, used, learn, nothing)
+        more, through = back_to_prompts(through)
+        return (jax.tree.map(jnp.add, grads, more), through), aux
+
+    def step(found, inputs):
+        *prompts, rows = inputs
+        used = (rows.lengths_MS > 0).any((1, 2, 3)).sum()
+
+        def learn(found):
+            return _add(found, of_prompts(prompts, rows, used))
+
+        return jax.lax.cond(used > 0, learn, lambda found: found, found), None
+
+    groups = (packed.prompts_XNBP, packed.prompt_lengths_XNB, packed.rows)
+    first = jax.tree.map(lambda x: x[0], groups)
+    nothing = _zeros_like(of_prompts, first[:2], first[2], jnp.int32(0))
+    ((grads, through), (pg, kl, seen)), _ = jax.lax.scan(step, nothing, groups)
+    grads = jax.tree.map(jnp.add, grads, *back_to_shared(through))
+    if not config.comlrl_compat:  # all completions count, also those that were left out
+        pg = pg.replace(count=_count(packed, config.aggregation))
+    divisor_N = jnp.maximum(pg.count, 1.0)
+    grads = jax.tree.map(lambda g: g / divisor_N.reshape(-1, *[1] * (g.ndim - 1)), grads)
+    return grads, (pg, kl, seen)
+
+
+def _count(packed: Packed, aggregation: str) -> jax.Array:
+    """What each agent's loss is divided by, (N,)."""
+
+    def one(lengths_R):
+        mask_RL = losses.length_mask(lengths_R, packed.rows.logprobs_MSL.shape[-1])
+        return losses.aggregate(jnp.zeros(mask_RL.shape), mask_RL, aggregation).count
+
+    return jax.vmap(one)(packed.lengths_NR)
+
+
+def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
+    """Cut a batch into ``parts`` batches of equally many prompts, each for an update of its own."""
+    size = batch.prompts_NBP.shape[1]
+    if size % parts:
+        raise ValueError(f"{parts} minibatches do not divide {size} prompts")
+
+    def cut(x, i):
+        step = x.shape[1] // parts
+        return x[:, i * step : (i + 1) * step]
+
+    own = batch.replace(shared=None)
+    return [jax.tree.map(lambda x, i=i: cut(x, i), own).replace(shared=batch.shared) for i in range(parts)]

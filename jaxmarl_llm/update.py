@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from jaxmarl_llm.policy_gradient import Batch, LossConfig, gradients
+from jaxmarl_llm.packing import Packed
+from jaxmarl_llm.policy_gradient import LossConfig, gradients
 
 
 @struct.dataclass
@@ -54,14 +55,14 @@ def init_state(trainable: Any, optimizer: optax.GradientTransformation) -> Train
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "config", "optimizer"), donate_argnames=("state",))
-def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, batches: tuple[Batch, ...]):
+def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, batches: tuple[Packed, ...]):
     """One update of every agent of the stack, by the sum of the mean losses of all batches.
 
     Args:
       stack, config, optimizer: static.
       base: frozen variables of the stack.
       state: donated.
-      batches: see `Batch`; one per turn of the conversation, or several of different agents.
+      batches: from `LossConfig.pack`; one per turn of the conversation, or several of different agents.
 
     Returns:
       The new state and a dict of metrics, each of shape (N,).
@@ -82,7 +83,7 @@ def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, ba
     return new, metrics
 
 
-def _gradients(stack, config: LossConfig, base, trainable, batch: Batch):
+def _gradients(stack, config: LossConfig, base, trainable, batch: Packed):
     """`gradients` for all agents of the stack, 0 for those that are not in the batch."""
     if batch.agents is None:
         return gradients(stack, config, base, trainable, batch)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm import policy_gradient, prompts, sampling
+from jaxmarl_llm import packing, policy_gradient, prompts, sampling
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.policy_gradient import LossConfig
 from jaxmarl_llm.prompts import BUCKET, SHARE_STEP, bucket, pad_prompts, pad_team
@@ -22,7 +22,7 @@ TEAM = [
     [[40, 41, 42, 43], [44, 45]],
 ]
 PARAMS = SamplingParams(6, temperature=0.8)
-gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
+gradients = tiny.gradients
 
 
 def test_buckets():
@@ -72,7 +72,7 @@ def both():
         drawn = jax.device_get(sampling.generate(*inputs, samples=3, params=PARAMS, shared=shared))
         advantages_NR = np.random.default_rng(9).standard_normal((2, 6), np.float32)
         drawn_arrays = (drawn.tokens_NRL, drawn.lengths_NR, drawn.logprobs_NRL)
-        batches.append(policy_gradient.Batch(*arrays, *drawn_arrays, advantages_NR, shared))
+        batches.append(packing.Batch(*arrays, *drawn_arrays, advantages_NR, shared))
     return batches
 
 

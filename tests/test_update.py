@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import comlrl_compat, policy_gradient, sampling, update
+from jaxmarl_llm import comlrl_compat, packing, policy_gradient, sampling, update
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.policy_gradient import LossConfig
 from jaxmarl_llm.prompts import pad_prompts
@@ -19,12 +19,12 @@ PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]
 TRUNCATED = SamplingParams(6, temperature=0.8, top_k=30, top_p=0.9)
 PLAIN = SamplingParams(6, temperature=0.7)
 CLIPPED = optax.chain(optax.clip_by_global_norm(0.5), optax.sgd(1.0))
-gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
+gradients = tiny.gradients
 ENDS = (10, 20, 30, 40, 50, 60)  # many, so that some rows end early
 
 
 @functools.cache
-def sampled(params) -> policy_gradient.Batch:
+def sampled(params) -> packing.Batch:
     """Three samples of two prompts per agent, drawn with the adapters of `tiny.lora`; random advantages."""
     tokens_BP, lengths_B = pad_prompts(PROMPTS, 8)
     prompts_NBP, lengths_NB = np.stack([tokens_BP] * 2), np.stack([lengths_B] * 2)
@@ -32,7 +32,7 @@ def sampled(params) -> policy_gradient.Batch:
     drawn = jax.device_get(sampling.generate(*inputs, jax.random.key(5), samples=3, params=params))
     assert drawn.finished_NR.any() and not drawn.finished_NR.all()
     advantages_NR = np.random.default_rng(9).standard_normal((2, 6), np.float32)
-    return policy_gradient.Batch(
+    return packing.Batch(
         prompts_NBP, lengths_NB, drawn.tokens_NRL, drawn.lengths_NR, drawn.logprobs_NRL, advantages_NR
     )
 
@@ -41,7 +41,7 @@ def step(lora, batch, *, config=None, optimizer=CLIPPED, stack=None):
     """One `train_step` from fresh optimizer state: (parameters, metrics)."""
     config, stack = config or LossConfig(PLAIN), stack or tiny.stack()
     state, metrics = update.train_step(
-        stack, config, optimizer, tiny.params(), update.init_state(lora, optimizer), (batch,)
+        stack, config, optimizer, tiny.params(), update.init_state(lora, optimizer), (config.pack(batch),)
     )
     return jax.device_get((state.trainable, metrics))
 
@@ -172,7 +172,7 @@ def test_training_improves_the_objective_and_leaves_the_base():
     state, losses, kls = update.init_state(fresh, optimizer), [], []
     for _ in range(4):
         state, metrics = update.train_step(
-            tiny.stack(), config, optimizer, tiny.params(), state, (sampled(PLAIN),)
+            tiny.stack(), config, optimizer, tiny.params(), state, (config.pack(sampled(PLAIN)),)
         )
         losses.append(np.asarray(metrics["loss"]))
         kls.append(np.asarray(metrics["kl"]))
@@ -236,7 +236,8 @@ def test_the_losses_of_several_turns_are_added():
     inputs = (tiny.stack(), config, tiny.params(), tiny.lora())
     alone = [gradients(*inputs, batch) for batch in (first, second)]
     expected = jax.tree.map(lambda x, a, b: x - a - b, tiny.lora(), alone[0][0], alone[1][0])
-    new, metrics = update.train_step(tiny.stack(), config, sgd, tiny.params(), state, (first, second))
+    packed = (config.pack(first), config.pack(second))
+    new, metrics = update.train_step(tiny.stack(), config, sgd, tiny.params(), state, packed)
     assert_close(new.trainable, expected, atol=1e-6)
     np.testing.assert_allclose(metrics["loss"], sum(pg.mean() for _, (pg, *_) in alone), rtol=1e-5)
 

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import policy_gradient, update
+from jaxmarl_llm import packing, policy_gradient, update
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.policy_gradient import LossConfig
 from jaxmarl_llm.prompts import pad_prompts
@@ -18,12 +18,12 @@ from tests import tiny
 PROMPTS = [[7, 8, 9], [1, 2]]
 
 
-def scripted(length=3, agents=2) -> policy_gradient.Batch:
+def scripted(length=3, agents=2) -> packing.Batch:
     """Two samples of two prompts, tokens and advantages made up."""
     random = np.random.default_rng(0)
     tokens_BP, lengths_B = pad_prompts(PROMPTS, 4)
     shape = (agents, 4, length)
-    return policy_gradient.Batch(
+    return packing.Batch(
         np.stack([tokens_BP] * agents),
         np.stack([lengths_B] * agents),
         random.integers(1, tiny.V, shape, np.int32),
@@ -78,7 +78,7 @@ def test_full_mode_trains_every_agents_own_copy():
     batch = scripted()
     params = jax.tree.map(lambda x: jnp.stack([x, 1.1 * x]), tiny.params())
     stack, config = tiny.stack(mode="full"), LossConfig(SamplingParams(3))
-    grads, _ = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))(stack, config, None, params, batch)
+    grads, _ = tiny.gradients(stack, config, None, params, batch)
 
     def plain_loss(variables, tokens_RL, advantages_R):
         total = 0.0
@@ -104,14 +104,12 @@ def test_a_kl_term_needs_a_reference():
     params = jax.tree.map(lambda x: x[None], tiny.params())
     config = LossConfig(SamplingParams(3), kl_coef=0.1)
     with pytest.raises(ValueError, match="kl_coef=0.1 needs a reference"):
-        policy_gradient.gradients(tiny.stack(("a",), "full"), config, None, params, scripted(agents=1))
+        tiny.gradients(tiny.stack(("a",), "full"), config, None, params, scripted(agents=1))
 
 
 def train(batch, optimizer=optax.sgd(0.1)):  # noqa: B008 - one object, one compilation
-    state = update.init_state(tiny.lora(), optimizer)
-    return update.train_step(
-        tiny.stack(), LossConfig(SamplingParams(3)), optimizer, tiny.params(), state, (batch,)
-    )
+    state, config = update.init_state(tiny.lora(), optimizer), LossConfig(SamplingParams(3))
+    return update.train_step(tiny.stack(), config, optimizer, tiny.params(), state, (config.pack(batch),))
 
 
 def test_a_loss_that_is_not_finite_leaves_the_state_as_it_was():

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm import adapters
+from jaxmarl_llm import adapters, policy_gradient
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.weights import LoadedModel
@@ -92,6 +92,14 @@ def logits(variables, ids) -> np.ndarray:
 def completion_logits(variables, prompt, completion) -> np.ndarray:
     """Oracle: logits (L', V) that predict each token of a completion."""
     return logits(variables, [*prompt, *completion])[len(prompt) - 1 : -1]
+
+
+_gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
+
+
+def gradients(stack, config, base, trainable, batch):
+    """`policy_gradient.gradients` of a batch."""
+    return _gradients(stack, config, base, trainable, config.pack(batch))
 
 
 def np_log_probs(logits_LV, params) -> np.ndarray:

@@ -1,0 +1,206 @@
+"""Completions laid side by side in rows, for the update: no padding between them, equal ones once.
+
+Most completions are shorter than the longest allowed, many of a group are the same text, and groups whose
+returns are all equal teach nothing. The model reads only what is left: different completions of a prompt,
+one after the other in rows of one width, each blind to the others. Every completion of the batch keeps a
+slot, so that losses see all of them.
+"""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from flax import struct
+
+from jaxmarl_llm.prompts import Shared
+
+ROW = 64  # a row has room for at least so many tokens
+
+
+@struct.dataclass
+class Batch:
+    """Samples of one stack to learn from; row r = b * G + g belongs to prompt b.
+
+    Attributes:
+      prompts_NBP, prompt_lengths_NB: left-padded prompts, or what follows ``shared`` in them.
+      tokens_NRL, lengths_NR: completions, padded on the right.
+      logprobs_NRL: behaviour log-probabilities of the sampler.
+      advantages_NR: one per completion.
+      shared: what all prompts of an agent begin with, if anything.
+      agents: names of the N agents, if they are not all of their stack.
+    """
+
+    prompts_NBP: jax.Array
+    prompt_lengths_NB: jax.Array
+    tokens_NRL: jax.Array
+    lengths_NR: jax.Array
+    logprobs_NRL: jax.Array
+    advantages_NR: jax.Array
+    shared: Shared | None = None
+    agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
+
+
+@struct.dataclass
+class Rows:
+    """M rows of W tokens, and S slots in each for the completions that lie in it.
+
+    Attributes:
+      tokens_MW: completions one after the other.
+      offsets_MW: the place of each token in its completion, -1 where there is none.
+      prompt_M: the prompt, of those read together, that a row's completions answer.
+      starts_MS, lengths_MS: where the completion of each slot begins, and its tokens; 0 in empty slots.
+      advantages_MS, logprobs_MSL: of each completion, as in `Batch`.
+    """
+
+    tokens_MW: jax.Array
+    offsets_MW: jax.Array
+    prompt_M: jax.Array
+    starts_MS: jax.Array
+    lengths_MS: jax.Array
+    advantages_MS: jax.Array
+    logprobs_MSL: jax.Array
+
+    @classmethod
+    def empty(cls, rows: int, width: int, slots: int, length: int) -> "Rows":
+        """Room for ``rows`` rows, nothing in them."""
+        ints_MS = np.zeros((rows, slots), np.int32)
+        return cls(
+            np.zeros((rows, width), np.int32),
+            np.full((rows, width), -1, np.int32),
+            np.zeros(rows, np.int32),
+            ints_MS,
+            ints_MS.copy(),
+            np.zeros((rows, slots), np.float32),
+            np.zeros((rows, slots, length), np.float32),
+        )
+
+
+@struct.dataclass
+class Packed:
+    """A `Batch` as the update reads it: X times some prompts, and for each Z micro-batches of rows.
+
+    Attributes:
+      prompts_XNBP, prompt_lengths_XNB: prompts that are read together, those with something to learn first.
+      rows: with leading axes X, Z, N; used micro-batches come first, and used rows in them.
+      lengths_NR: of all completions of the batch, in any order: they say what the loss is divided by.
+      shared, agents: as in `Batch`.
+    """
+
+    prompts_XNBP: jax.Array
+    prompt_lengths_XNB: jax.Array
+    rows: Rows
+    lengths_NR: jax.Array
+    shared: Shared | None = None
+    agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
+
+
+def pack(
+    batch: Batch, *, prompts_per_microbatch: int, tokens_per_microbatch: int, silent: bool, whole: bool = False
+) -> Packed:
+    """Lay the completions of a batch out for the update. The shapes follow from those of the batch alone.
+
+    Args:
+      batch: arrays that the host can read.
+      prompts_per_microbatch: prompts whose keys and values are held in memory together.
+      tokens_per_microbatch: tokens of an agent's completions that are; at least a row.
+      silent: keep groups whose advantages are all 0. Otherwise an agent that has no other keeps its first, so
+        that there is something to diagnose.
+      whole: every completion apart and with its padding, all rows of a prompt in one micro-batch.
+
+    Raises:
+      ValueError: if ``prompts_per_microbatch`` does not divide the prompts.
+    """
+    batch = jax.tree.map(np.asarray, batch)
+    n_agents, n_prompts, _ = batch.prompts_NBP.shape
+    if n_prompts % prompts_per_microbatch:
+        raise ValueError(f"prompts_per_microbatch={prompts_per_microbatch} does not divide {n_prompts} prompts")
+    orders = [_order(batch, n, silent) for n in range(n_agents)]
+    layout = _layout(batch, prompts_per_microbatch, tokens_per_microbatch, whole)
+    rows, chosen_XNB = [], []
+    for first in range(0, n_prompts, prompts_per_microbatch):
+        part = slice(first, first + prompts_per_microbatch)
+        chosen_XNB.append([order[part] for order, _ in orders])
+        taught = [order[part][: max(count - first, 0)] for order, count in orders]
+        rows.append(_stack([_fill(batch, n, prompts, layout) for n, prompts in enumerate(taught)], axis=1))
+    agent_N1, chosen_XNB = np.arange(n_agents)[:, None], np.array(chosen_XNB)
+    return Packed(
+        batch.prompts_NBP[agent_N1, chosen_XNB],
+        batch.prompt_lengths_NB[agent_N1, chosen_XNB],
+        _stack(rows, axis=0),
+        batch.lengths_NR,
+        batch.shared,
+        batch.agents,
+    )
+
+
+def _stack(trees, axis: int):
+    return jax.tree.map(lambda *leaves: np.stack(leaves, axis), *trees)
+
+
+class _Layout(NamedTuple):
+    """Z micro-batches of M rows of W tokens with S slots, completions up to L tokens; see `pack`."""
+
+    microbatches: int
+    rows: int
+    width: int
+    slots: int
+    length: int
+    whole: bool
+
+
+def _layout(batch: Batch, prompts: int, tokens: int, whole: bool) -> _Layout:
+    """Sizes that hold whatever ``prompts`` groups of completions need."""
+    length, samples = batch.tokens_NRL.shape[2], batch.lengths_NR.shape[1] // batch.prompts_NBP.shape[1]
+    per_row = -(-ROW // length)
+    width = per_row * length
+    # A row is left only when the next completion does not fit, so all of a prompt but its last hold per_row.
+    needed = prompts * -(-samples // per_row)
+    rows = needed if whole else min(max(tokens // width, 1), needed)
+    return _Layout(-(-needed // rows), rows, width, samples, length, whole)
+
+
+def _order(batch: Batch, n: int, silent: bool) -> tuple[np.ndarray, int]:
+    """Agent n's prompts (B,), those to learn from first, and how many those are."""
+    shape_BG = (batch.prompts_NBP.shape[1], -1)
+    there_BG = batch.lengths_NR[n].reshape(shape_BG) > 0
+    taught_B = (there_BG & (silent | (batch.advantages_NR[n].reshape(shape_BG) != 0))).any(1)
+    if not taught_B.any():
+        taught_B[there_BG.any(1).argmax()] = True
+    return np.argsort(~taught_B, kind="stable"), int(taught_B.sum())
+
+
+def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
+    """Agent n's answers to some prompts as rows (Z, M, ..), every completion in the first row with room for it."""
+    count = layout.microbatches * layout.rows
+    rows = Rows.empty(count, layout.width, layout.slots, layout.length)
+    ends, slots = np.zeros(count, int), np.zeros(count, int)
+    used = 0
+    for b, prompt in enumerate(prompts):
+        opened = used
+        for copies in _different(batch, n, prompt, layout):
+            extent = layout.length if layout.whole else int(batch.lengths_NR[n, copies[0]])
+            fits = (ends[opened:used] + extent <= layout.width) & (
+                slots[opened:used] + len(copies) <= layout.slots
+            )
+            row = opened + int(fits.argmax()) if fits.any() else used
+            used = max(used, row + 1)
+            rows.prompt_M[row] = b
+            start = ends[row]
+            rows.tokens_MW[row, start : start + extent] = batch.tokens_NRL[n, copies[0], :extent]
+            rows.offsets_MW[row, start : start + extent] = np.arange(extent)
+            ends[row] += extent
+            for r in copies:
+                at = row, slots[row]
+                rows.starts_MS[at], rows.lengths_MS[at] = start, batch.lengths_NR[n, r]
+                rows.advantages_MS[at], rows.logprobs_MSL[at] = batch.advantages_NR[n, r], batch.logprobs_NRL[n, r]
+                slots[row] += 1
+    return jax.tree.map(lambda x: x.reshape(layout.microbatches, layout.rows, *x.shape[1:]), rows)
+
+
+def _different(batch: Batch, n: int, prompt: int, layout: _Layout) -> list[list[int]]:
+    """Row numbers of agent n's completions of a prompt, equal ones together, the longest first."""
+    samples, found = layout.slots, {}
+    for r in range(prompt * samples, (prompt + 1) * samples):
+        if length := int(batch.lengths_NR[n, r]):
+            found.setdefault(r if layout.whole else batch.tokens_NRL[n, r, :length].tobytes(), []).append(r)
+    return sorted(found.values(), key=lambda copies: -batch.lengths_NR[n, copies[0]])
