@@ -22,7 +22,7 @@ from experiments import cli
 from jaxmarl_llm import console, files, metrics, plots, scores
 
 SKIPPED = ("step", "return_low", "return_high", "return_greedy")  # not of an evaluation's own scores
-COST = {  # of an answer, and of training
+COST = {  # of an answer with what led to it, and of training
     "answer_tokens": "tokens per answer",
     "tokens": "training tokens",
     "tokens_per_s": "tokens/s",
@@ -46,7 +46,8 @@ def result(folder: pathlib.Path) -> dict:
         means = {name: ends["mean"] for name, ends in found["sampled"]["scores"].items()}
         means["greedy"] = found["greedy"]["scores"]["return"]["mean"]
         lengths = [agent["completion_length"] for agent in found["sampled"]["agents"].values()]
-        return {"scores": means, "answer_tokens": sum(lengths)}
+        tokens = found["sampled"].get("answer_tokens", sum(lengths))  # the sum is of the last answers only
+        return {"scores": means, "answer_tokens": tokens}
     if not summary.is_file() or "after" not in (found := json.loads(summary.read_text())):
         return {}
     after, rows = found["after"], metrics.read_metrics(folder)
@@ -56,7 +57,7 @@ def result(folder: pathlib.Path) -> dict:
     seconds, drawn = sum(row["seconds"] for row in rows), sum(r["tokens_per_s"] * r["seconds"] for r in rows)
     return {
         "scores": means | {"greedy": after["return_greedy"]},
-        "answer_tokens": sum(lengths),
+        "answer_tokens": after.get("tokens/answer", sum(lengths)),
         "tokens": round(drawn),
         "tokens_per_s": drawn / seconds,
         "minutes": found["seconds"] / 60,

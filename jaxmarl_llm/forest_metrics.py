@@ -84,3 +84,13 @@ def over_minibatches(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def tokens(forest: Forest) -> int:
     """Completion tokens of the iteration."""
     return sum(len(turn.completion) for turn in forest.turns)
+
+
+def answer_tokens(forest: Forest, joint: Joint) -> int:
+    """Completion tokens of a joint answer, all agents, and of the turns and rounds that led to it."""
+    counted, left = set(), [*joint.turns, *joint.heard]
+    while left:
+        turn = forest.turns[left.pop()]
+        left += [] if turn.parent is None or turn.parent in counted else [turn.parent]
+        counted.add(turn.id)
+    return sum(len(forest.turns[i].completion) for i in counted)

@@ -76,6 +76,21 @@ def test_results_of_both_kinds(tmp_path):
     assert command.result(tmp_path / "c") == {}
 
 
+def test_an_answer_costs_what_was_said_before_it_too(tmp_path):
+    """Lengths are of the last answers: of a discussion, or of two turns, half of what was drawn."""
+    for write in (trained, evaluated):
+        folder = tmp_path / write.__name__
+        write(folder, 50.0)
+        path = folder / ("summary.json" if write is trained else "evaluation.json")
+        found = json.loads(path.read_text())
+        if write is trained:
+            found["after"]["tokens/answer"] = 70.0
+        else:
+            found["sampled"]["answer_tokens"] = 70.0
+        path.write_text(json.dumps(found))
+        assert command.result(folder)["answer_tokens"] == 70.0
+
+
 def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypatch):
     members = {"old": compare.Member({}, trained=True), "new": compare.Member({})}
     monkeypatch.setitem(compare.MEMBERS, "coding", members)

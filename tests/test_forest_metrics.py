@@ -1,6 +1,9 @@
 """forest_metrics.py against numbers worked out by hand."""
 
+import dataclasses
+
 import numpy as np
+import pytest
 
 from jaxmarl_llm import forest_metrics
 from jaxmarl_llm.forest import Forest, Joint, Turn
@@ -91,3 +94,19 @@ def test_minibatches():
     rows.append({"a/loss": NAN, "a/ratio0": 1.0})
     assert np.isnan(forest_metrics.over_minibatches(rows)["a/loss"])
     assert forest_metrics.over_minibatches([{"a/ratio0": 1.0}, {"a/ratio0": np.inf}]) == {"a/ratio0": np.inf}
+
+
+def said(number, length, parent=None):
+    return dataclasses.replace(turn(number, "a", 0, length), parent=parent)
+
+
+@pytest.mark.parametrize("parents, joint, tokens", [
+    # turn t has 10**t tokens
+    ((None, None), Joint(0, (0, 1), None), 11),  # at the same time
+    ((None, 0), Joint(0, (0, 1), None), 11),  # a pipeline: the second goes on from the first
+    ((None, None, 0, 1), Joint(0, (2, 3), None, heard=(0, 1)), 1111),  # a discussion, or two turns
+    ((None, None, 0, 0), Joint(0, (3,), None), 1001),  # another answer after the same one does not count
+])  # fmt: skip
+def test_what_an_answer_took(parents, joint, tokens):
+    turns = tuple(said(t, 10**t, parent) for t, parent in enumerate(parents))
+    assert forest_metrics.answer_tokens(Forest((None,), turns, (joint,)), joint) == tokens
