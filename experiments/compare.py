@@ -19,7 +19,8 @@ from matplotlib.figure import Figure
 
 from configs import compare
 from experiments import cli
-from jaxmarl_llm import console, files, metrics, plots, scores
+from jaxmarl_llm import console, files, metrics, plots
+from jaxmarl_llm.report import statistics
 
 SKIPPED = ("step", "return_low", "return_high", "return_greedy")  # not of an evaluation's own scores
 COST = {  # of an answer with what led to it, and of training
@@ -65,24 +66,25 @@ def result(folder: pathlib.Path) -> dict:
 
 
 def table(results: dict[str, dict[str, dict]]) -> tuple[list[str], list[list[str]]]:
-    """Headers and a row per method: means over its runs, with the 95 % bootstrap interval of the return."""
+    """Headers and a row per method: means over its runs, with their 95 % bootstrap intervals in brackets."""
     runs_of = {method: list(by_seed.values()) for method, by_seed in results.items()}
     names = dict.fromkeys(name for runs in runs_of.values() for run in runs for name in run["scores"])
     parts = [name for name in names if name not in ("return", "greedy")]
-    headers = ["method", "runs", "return", "95 %", "greedy", *parts, *COST.values()]
     rows = []
     for method, runs in runs_of.items():
-        returns = scores.estimate(np.array([run["scores"]["return"] for run in runs]))
-        interval = f"{returns.low:.1f} to {returns.high:.1f}" if len(runs) > 1 else ""
-        means = [_mean([run["scores"].get(name) for run in runs]) for name in ("greedy", *parts)]
+        means = [_mean([run["scores"].get(name) for run in runs]) for name in ("return", "greedy", *parts)]
         cost = [_mean([run.get(name) for run in runs], digits=0) for name in COST]
-        rows.append([method, str(len(runs)), f"{returns.mean:.1f}", interval, *means, *cost])
-    return headers, rows
+        rows.append([method, str(len(runs)), *means, *cost])
+    return ["method", "runs", "return", "greedy", *parts, *COST.values()], rows
 
 
 def _mean(values, digits: int = 1) -> str:
+    """Mean and interval of what is known; of one run there is no interval."""
     known = [value for value in values if value is not None]
-    return f"{np.mean(known):.{digits}f}" if known else ""
+    if not known:
+        return ""
+    mean, low, high = (f"{float(end):.{digits}f}" for end in statistics.interval(known))
+    return mean if len(known) == 1 else f"{mean} [{low}, {high}]"
 
 
 def markdown(headers: list[str], rows: list[list[str]], title: str) -> str:
@@ -138,7 +140,8 @@ def main(argv):
     have = json.loads(pathlib.Path(flags.FLAGS.have).read_text()) if flags.FLAGS.have else {}
     results = compare_all(task, unit, workdir, have)
     headers, rows = table(results)
-    title = f"{task}, at most {compare.BUDGET[task][unit]:,} {unit} in training"
+    budget = f"at most {compare.BUDGET[task][unit]:,} {unit} in training"
+    title = f"{task}, {budget}; in brackets 95 % intervals over the runs"
     console.table(rows, headers, title)
     files.atomic_write_text(workdir / "compare.md", markdown(headers, rows, title))
     draw(results, workdir / "compare.png")

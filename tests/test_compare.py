@@ -119,13 +119,15 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
         ["experiments.evaluate", f"{config}new", "--config.seed=0"],
     ]
     headers, rows = command.table(results)
-    assert headers[:6] == ["method", "runs", "return", "95 %", "greedy", "structure"]
-    assert headers[6:] == ["tokens per answer", "training tokens", "tokens/s", "minutes"]
-    assert rows[0][:3] == ["old", "3", "60.0"] and rows[0][4:] == ["61.0", "50.0", "30", "150", "15", "2"]
-    assert rows[1] == ["new", "1", "30.0", "", "5.0", "", "15", "", "", ""]
+    assert headers[:5] == ["method", "runs", "return", "greedy", "structure"]
+    assert headers[5:] == ["tokens per answer", "training tokens", "tokens/s", "minutes"]
+    # of three runs an interval reaches from the lowest to the highest
+    assert rows[0][:5] == ["old", "3", "60.0 [50.0, 70.0]", "61.0 [51.0, 71.0]", "50.0 [50.0, 50.0]"]
+    assert rows[0][5:] == ["30 [30, 30]", "150 [150, 150]", "15 [15, 15]", "2 [2, 2]"]
+    assert rows[1] == ["new", "1", "30.0", "5.0", "", "15", "", "", ""]
     page = command.markdown(headers, rows, "coding, at most 10 tokens in training")
     assert page.startswith("coding, at most 10 tokens in training\n\n| method | runs |")
-    assert page.endswith("| new | 1 | 30.0 |  | 5.0 |  | 15 |  |  |  |\n")
+    assert page.endswith("| new | 1 | 30.0 | 5.0 |  | 15 |  |  |  |\n")
     command.draw(results, tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
