@@ -29,6 +29,10 @@ COST = {  # of an answer with what led to it, and of training
     "tokens_per_s": "tokens/s",
     "minutes": "minutes",
 }
+FASTEST = {
+    "tokens_per_s": max,
+    "minutes": min,
+}  # of the runs: a machine that does other work slows down only some
 
 
 def command(task: str, unit: str, name: str, seed: int, folder: pathlib.Path) -> list[str]:
@@ -62,18 +66,22 @@ def result(folder: pathlib.Path) -> dict:
         "tokens": round(drawn),
         "tokens_per_s": drawn / seconds,
         "minutes": found["seconds"] / 60,
+        "steps": after["step"],
     }
 
 
 def table(results: dict[str, dict[str, dict]]) -> tuple[list[str], list[list[str]]]:
-    """Headers and a row per method: means over its runs, with their 95 % bootstrap intervals in brackets."""
+    """Headers and a row per method: means over its runs, with their 95 % bootstrap intervals in brackets.
+
+    Speed and time are those of the fastest run.
+    """
     runs_of = {method: list(by_seed.values()) for method, by_seed in results.items()}
     names = dict.fromkeys(name for runs in runs_of.values() for run in runs for name in run["scores"])
     parts = [name for name in names if name not in ("return", "greedy")]
     rows = []
     for method, runs in runs_of.items():
         means = [_mean([run["scores"].get(name) for run in runs]) for name in ("return", "greedy", *parts)]
-        cost = [_mean([run.get(name) for run in runs], digits=0) for name in COST]
+        cost = [_cost(name, [run[name] for run in runs if name in run]) for name in COST]
         rows.append([method, str(len(runs)), *means, *cost])
     return ["method", "runs", "return", "greedy", *parts, *COST.values()], rows
 
@@ -85,6 +93,12 @@ def _mean(values, digits: int = 1) -> str:
         return ""
     mean, low, high = (f"{float(end):.{digits}f}" for end in statistics.interval(known))
     return mean if len(known) == 1 else f"{mean} [{low}, {high}]"
+
+
+def _cost(name: str, known) -> str:
+    if name in FASTEST:
+        return f"{FASTEST[name](known):.0f}" if known else ""
+    return _mean(known, digits=0)
 
 
 def markdown(headers: list[str], rows: list[list[str]], title: str) -> str:
@@ -111,7 +125,7 @@ def compare_all(task: str, unit: str, workdir: pathlib.Path, have: dict) -> dict
     """Run what is missing; returns the results by method and seed, which compare.json has at any time.
 
     ``have`` are results of the same kind that are finished. RuntimeError with the command of the first member
-    that fails; what is finished stays.
+    that fails, ValueError for one that was finished with another budget; what is finished stays.
     """
     results: dict[str, dict[str, dict]] = {}
     for name, member in compare.MEMBERS[task].items():
@@ -126,9 +140,20 @@ def compare_all(task: str, unit: str, workdir: pathlib.Path, have: dict) -> dict
                     raise RuntimeError(f"{name}, seed {seed} failed: {' '.join(asked)}")
                 found = result(folder)
             if found:  # nothing where the run was stopped
+                _check_budget(task, unit, name, seed, found)
                 results.setdefault(name, {})[str(seed)] = found
                 files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=2) + "\n")
     return results
+
+
+def _check_budget(task: str, unit: str, name: str, seed: int, found: dict) -> None:
+    """ValueError if a finished run had another number of iterations than the budget gives it now."""
+    steps = compare.get_config(f"task={task},unit={unit},member={name}").train.steps
+    if unit != "minutes" and found.get("steps", steps) != steps:
+        raise ValueError(
+            f"{name}, seed {seed} has {found['steps']} iterations, the budget gives it {steps}; "
+            "take another --workdir, or leave it out of --have"
+        )
 
 
 def main(argv):
@@ -141,7 +166,7 @@ def main(argv):
     results = compare_all(task, unit, workdir, have)
     headers, rows = table(results)
     budget = f"at most {compare.BUDGET[task][unit]:,} {unit} in training"
-    title = f"{task}, {budget}; in brackets 95 % intervals over the runs"
+    title = f"{task}, {budget}; in brackets 95 % intervals over the runs; speed of the fastest"
     console.table(rows, headers, title)
     files.atomic_write_text(workdir / "compare.md", markdown(headers, rows, title))
     draw(results, workdir / "compare.png")
