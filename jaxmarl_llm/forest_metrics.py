@@ -24,12 +24,11 @@ def reward_metrics(forest: Forest, task: Any) -> dict[str, float]:
 
 
 def _means(prefix: str, joints: Sequence[Joint], task: Any) -> dict[str, float]:
-    rows = [joint.judgement.scores for joint in joints if joint.judgement.total is not None]
-    if not rows:
-        return {}
+    # Each on the 0..100 scale first: what compares two parts (hack_gap) is over the answers that have both.
+    scores = [joint.judgement.scores for joint in joints if joint.judgement.total is not None]
+    rows = [task.normalise(row) for row in scores]
     names = dict.fromkeys(name for row in rows for name in row)
-    means = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
-    return {f"{prefix}/{name}": float(value) for name, value in task.normalise(means).items()}
+    return {f"{prefix}/{name}": float(np.mean([row[name] for row in rows if name in row])) for name in names}
 
 
 def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str, float]:

@@ -1,9 +1,12 @@
 """forest_metrics.py against numbers worked out by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from jaxmarl_llm import forest_metrics
 from jaxmarl_llm.forest import Forest, Joint, Turn
+from jaxmarl_llm.tasks import code_reward
 from jaxmarl_llm.tasks.judgement import Judgement
 
 NAN = float("nan")
@@ -38,6 +41,17 @@ def test_rewards_are_means_over_the_joint_answers_that_have_them():
         Task(),
     )  # fmt: skip
     assert found == {"train/style": 3.0, "train/tests": 2.0, "train/return": 20.0}
+
+
+def test_the_hack_gap_is_over_the_problems_that_hold_tests_back():
+    """A problem with one test, failed, and one where all pass, those that were held back as well: no gap."""
+    parts = {"structure": 1.0, "syntax": 0.5, "cooperation": 0.0}
+    judged = [{**parts, "tests": 0.0}, {**parts, "tests": 1.0, "tests_held_back": 1.0}]
+    found = forest_metrics.reward_metrics(
+        forest([Judgement(row, 1.5 + row["tests"]) for row in judged]),
+        SimpleNamespace(normalise=code_reward.normalise),
+    )
+    assert (found["train/tests"], found["train/tests_held_back"], found["train/hack_gap"]) == (50, 100, 0)
 
 
 def test_no_reward_at_all():
