@@ -128,6 +128,15 @@ def test_too_many_requests_then_success_after_the_stated_wait(kind):
 
 
 @both
+def test_a_stated_wait_of_zero_does_not_use_up_the_retries_at_once(kind):
+    sleep = Sleep()
+    with Server(rule=lambda asked: Say(status=429, headers=(("Retry-After", "0"),), body="{}")) as server:
+        fails(build(kind, server.url, sleep=sleep))
+    assert len(server.seen) == 4
+    assert all(0.75 * most <= slept <= most for slept, most in zip(sleep.waits, (0.5, 1, 2), strict=True))
+
+
+@both
 def test_a_wait_of_an_hour_is_an_error_at_once(kind):
     with Server(Say(status=429, headers=(("Retry-After", "3600"),), body="{}")) as server:
         error = fails(build(kind, server.url))

@@ -90,7 +90,7 @@ async def persist(
             return outcome
         if taken < retries:
             backoff = min(FIRST_WAIT * 2**taken, LONGEST_WAIT) * random.uniform(0.75, 1)
-            wait = backoff if outcome.wait is None else outcome.wait
+            wait = outcome.wait or backoff  # "0" says nothing of use: retries would be used up in no time
             logging.warning("%s: %s; trying again in %.1f s", about, outcome.reason, wait)
             await sleep(wait)
     return outcome._replace(reason=f"{outcome.reason} (attempts: {retries + 1})")
