@@ -12,11 +12,11 @@ from jaxmarl_llm.forest import Forest, Joint
 def reward_metrics(forest: Forest, task: Any) -> dict[str, float]:
     """Mean reward parts and return over the joint answers that have them, 0..100, keyed ``train/<part>``.
 
-    In many turns these are of the final answers, which nothing follows; ``train/turn<t>/<part>``, from 1, are
-    of all answers of a turn.
+    In many turns these are of the final answers, whose node nothing follows; ``train/turn<t>/<part>``, from
+    1, are of all answers of a turn.
     """
-    followed = {joint.follows for joint in forest.joints}
-    found = _means("train", [joint for j, joint in enumerate(forest.joints) if j not in followed], task)
+    gone_on = {forest.joints[joint.follows].node for joint in forest.joints if joint.follows is not None}
+    found = _means("train", [joint for joint in forest.joints if joint.node not in gone_on], task)
     turns = sorted({joint.turn for joint in forest.joints})
     for t in turns if len(turns) > 1 else ():
         found |= _means(f"train/turn{t + 1}", [joint for joint in forest.joints if joint.turn == t], task)
