@@ -297,6 +297,14 @@ def test_the_key_is_asked_for_by_name_and_only_where_one_is_wanted(kind, monkeyp
     assert [headers["authorization"] for _, headers, _ in server.seen] == ["Bearer none", f"Bearer {KEY}"]
 
 
+@both
+def test_a_key_in_the_place_of_its_variable_is_refused_without_showing_it(kind):
+    for key in (KEY, "gsk_a1B2c3D4"):
+        with pytest.raises(ValueError, match="key_variable is not the name of an environment var") as caught:
+            build(kind, "http://127.0.0.1:9", key_variable=key).check()
+        assert key not in str(caught.value)
+
+
 def everything(error: BaseException) -> str:
     """All that can be read off an exception and those behind it."""
     texts, pending = [], [error]
