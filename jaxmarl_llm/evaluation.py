@@ -12,7 +12,7 @@ from jaxmarl_llm import forest_metrics, records, rollout, speech
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import SpeakRequest
 from jaxmarl_llm.prompts import bucket, common_start
-from jaxmarl_llm.protocols import Protocol, Simultaneous
+from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
 from jaxmarl_llm.scores import Evaluation
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.team import Team
@@ -136,7 +136,8 @@ def _prompt_widths(team: Team, task, item_ids, max_prompt_tokens: int, long_prom
     for item_id in item_ids:
         for agent, messages in task.prompts(task.items[item_id]).items():
             request = SpeakRequest(agent, item_id, tuple(messages), samples=1)
-            ids = speech.encode_prompt(team[agent].tokenizer, request, max_prompt_tokens, long_prompts)
+            limits = (max_prompt_tokens, long_prompts, item_name(task.items[item_id]))
+            ids = speech.encode_prompt(team[agent].tokenizer, request, *limits)
             prompts[agent].append(ids)
     rests = {agent: [len(p) - common_start(asked) for p in asked] for agent, asked in prompts.items()}
     stacks = [[rests[agent] for agent in member.stack.agents] for member in team.members]

@@ -188,6 +188,9 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
      "train.prompts_per_microbatch=4: must divide the 2 problems of a minibatch"),
     ({"train.normalise": True, "train.baseline": "none"}, "train.normalise=True: needs a baseline"),
     ({"sampling.temperature": 0.0}, "sampling.temperature=0: .*above 0"),
+    ({"train.turn_weights": ("1",)}, r"train.turn_weights=\('1',\): allowed are numbers from 0"),
+    ({"train.turn_weights": (-1.0,)}, r"train.turn_weights=\(-1.0,\): allowed are numbers from 0"),
+    ({"expert.key_variable": "sk-test-Zq81"}, "expert.key_variable: allowed are auto, nothing, or [^Z]*$"),
 ])  # fmt: skip
 def test_contradictions(fields, message):
     config = common.base_config()

@@ -183,7 +183,7 @@ def test_answers_of_two_turns_over_several_batches():
     (dict(ids=[0, 5, -1]), r"item_ids holds \[5, -1\]; allowed are 0\.\.4"),
     (dict(samples=0), "samples=0"),
     (dict(rows_per_batch=0), "rows_per_batch=0"),
-    (dict(max_prompt_tokens=20), "agent 'aux' for item 1 has 71 tokens, the limit is 20"),
+    (dict(max_prompt_tokens=20), "agent 'aux' for item p1 has 71 tokens, the limit is 20"),
 ])  # fmt: skip
 def test_bad_arguments_are_refused_before_anything_is_judged(kwargs, complaint):
     task = CountingTask(WORDS)
