@@ -1,6 +1,7 @@
 """What may stand in a config: types, choices, ranges, and fields that contradict each other."""
 
 import math
+import re
 from collections.abc import Mapping
 
 from configs.common import ConfigDict, base_config
@@ -155,6 +156,9 @@ def _contradictions(config: ConfigDict) -> list[str]:
             f"train.protocol={c.protocol!r}: needs train.turns=1 and train.joint_mode='aligned', "
             f"they are {c.turns} and {c.joint_mode!r}"
         )
+    if not re.fullmatch("auto|[A-Z_][A-Z0-9_]*|", config.expert.key_variable):
+        # Not shown, and refused before config.json is written: it may be the key itself.
+        bad.append("expert.key_variable: allowed are auto, nothing, or capital letters, digits and _")
     if asks_expert(config) and not config.expert.model:
         bad.append("expert.model='': task.feedback='expert_edits' asks an expert; give its name")
     if config.task.kind != "coding" and c.turns > 1:
@@ -163,6 +167,8 @@ def _contradictions(config: ConfigDict) -> list[str]:
         bad.append(f"team.agents={agents!r}: task.centralised allows one, who writes all roles")
     if c.turn_weights and len(c.turn_weights) != c.turns:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
+    if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
+        bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
     if c.normalise and c.baseline == "none":
         bad.append("train.normalise=True: needs a baseline, train.baseline is 'none'")
     return bad

@@ -84,6 +84,7 @@ def apply(config, experiment: Experiment) -> None:
     config.train.group = 4
     config.train.lr = 2e-5
     config.train.weight_decay = 0.01
+    config.train.grad_clip = 0.0  # the original clips no gradients
     config.train.steps = experiment.epochs * experiment.problems
     config.eval.every = 50
     in_turns(config, experiment, EXPERT)

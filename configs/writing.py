@@ -65,4 +65,5 @@ def published(config):
     config.train.group = 4
     config.train.lr = 5e-6
     config.train.weight_decay = 0.01
+    config.train.grad_clip = 0.0  # the original clips no gradients
     config.eval.every = 100

@@ -19,15 +19,20 @@ from matplotlib.figure import Figure
 
 from configs import compare
 from experiments import cli
-from jaxmarl_llm import console, files, metrics, plots, scores
+from jaxmarl_llm import console, files, metrics, plots
+from jaxmarl_llm.report import statistics
 
 SKIPPED = ("step", "return_low", "return_high", "return_greedy")  # not of an evaluation's own scores
-COST = {  # of an answer, and of training
+COST = {  # of an answer with what led to it, and of training
     "answer_tokens": "tokens per answer",
     "tokens": "training tokens",
     "tokens_per_s": "tokens/s",
     "minutes": "minutes",
 }
+FASTEST = {
+    "tokens_per_s": max,
+    "minutes": min,
+}  # of the runs: a machine that does other work slows down only some
 
 
 def command(task: str, unit: str, name: str, seed: int, folder: pathlib.Path) -> list[str]:
@@ -46,7 +51,8 @@ def result(folder: pathlib.Path) -> dict:
         means = {name: ends["mean"] for name, ends in found["sampled"]["scores"].items()}
         means["greedy"] = found["greedy"]["scores"]["return"]["mean"]
         lengths = [agent["completion_length"] for agent in found["sampled"]["agents"].values()]
-        return {"scores": means, "answer_tokens": sum(lengths)}
+        tokens = found["sampled"].get("answer_tokens", sum(lengths))  # the sum is of the last answers only
+        return {"scores": means, "answer_tokens": tokens}
     if not summary.is_file() or "after" not in (found := json.loads(summary.read_text())):
         return {}
     after, rows = found["after"], metrics.read_metrics(folder)
@@ -56,32 +62,43 @@ def result(folder: pathlib.Path) -> dict:
     seconds, drawn = sum(row["seconds"] for row in rows), sum(r["tokens_per_s"] * r["seconds"] for r in rows)
     return {
         "scores": means | {"greedy": after["return_greedy"]},
-        "answer_tokens": sum(lengths),
+        "answer_tokens": after.get("tokens/answer", sum(lengths)),
         "tokens": round(drawn),
         "tokens_per_s": drawn / seconds,
         "minutes": found["seconds"] / 60,
+        "steps": after["step"],
     }
 
 
 def table(results: dict[str, dict[str, dict]]) -> tuple[list[str], list[list[str]]]:
-    """Headers and a row per method: means over its runs, with the 95 % bootstrap interval of the return."""
+    """Headers and a row per method: means over its runs, with their 95 % bootstrap intervals in brackets.
+
+    Speed and time are those of the fastest run.
+    """
     runs_of = {method: list(by_seed.values()) for method, by_seed in results.items()}
     names = dict.fromkeys(name for runs in runs_of.values() for run in runs for name in run["scores"])
     parts = [name for name in names if name not in ("return", "greedy")]
-    headers = ["method", "runs", "return", "95 %", "greedy", *parts, *COST.values()]
     rows = []
     for method, runs in runs_of.items():
-        returns = scores.estimate(np.array([run["scores"]["return"] for run in runs]))
-        interval = f"{returns.low:.1f} to {returns.high:.1f}" if len(runs) > 1 else ""
-        means = [_mean([run["scores"].get(name) for run in runs]) for name in ("greedy", *parts)]
-        cost = [_mean([run.get(name) for run in runs], digits=0) for name in COST]
-        rows.append([method, str(len(runs)), f"{returns.mean:.1f}", interval, *means, *cost])
-    return headers, rows
+        means = [_mean([run["scores"].get(name) for run in runs]) for name in ("return", "greedy", *parts)]
+        cost = [_cost(name, [run[name] for run in runs if name in run]) for name in COST]
+        rows.append([method, str(len(runs)), *means, *cost])
+    return ["method", "runs", "return", "greedy", *parts, *COST.values()], rows
 
 
 def _mean(values, digits: int = 1) -> str:
+    """Mean and interval of what is known; of one run there is no interval."""
     known = [value for value in values if value is not None]
-    return f"{np.mean(known):.{digits}f}" if known else ""
+    if not known:
+        return ""
+    mean, low, high = (f"{float(end):.{digits}f}" for end in statistics.interval(known))
+    return mean if len(known) == 1 else f"{mean} [{low}, {high}]"
+
+
+def _cost(name: str, known) -> str:
+    if name in FASTEST:
+        return f"{FASTEST[name](known):.0f}" if known else ""
+    return _mean(known, digits=0)
 
 
 def markdown(headers: list[str], rows: list[list[str]], title: str) -> str:
@@ -108,7 +125,7 @@ def compare_all(task: str, unit: str, workdir: pathlib.Path, have: dict) -> dict
     """Run what is missing; returns the results by method and seed, which compare.json has at any time.
 
     ``have`` are results of the same kind that are finished. RuntimeError with the command of the first member
-    that fails; what is finished stays.
+    that fails, ValueError for one that was finished with another budget; what is finished stays.
     """
     results: dict[str, dict[str, dict]] = {}
     for name, member in compare.MEMBERS[task].items():
@@ -123,9 +140,20 @@ def compare_all(task: str, unit: str, workdir: pathlib.Path, have: dict) -> dict
                     raise RuntimeError(f"{name}, seed {seed} failed: {' '.join(asked)}")
                 found = result(folder)
             if found:  # nothing where the run was stopped
+                _check_budget(task, unit, name, seed, found)
                 results.setdefault(name, {})[str(seed)] = found
                 files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=2) + "\n")
     return results
+
+
+def _check_budget(task: str, unit: str, name: str, seed: int, found: dict) -> None:
+    """ValueError if a finished run had another number of iterations than the budget gives it now."""
+    steps = compare.get_config(f"task={task},unit={unit},member={name}").train.steps
+    if unit != "minutes" and found.get("steps", steps) != steps:
+        raise ValueError(
+            f"{name}, seed {seed} has {found['steps']} iterations, the budget gives it {steps}; "
+            "take another --workdir, or leave it out of --have"
+        )
 
 
 def main(argv):
@@ -137,7 +165,8 @@ def main(argv):
     have = json.loads(pathlib.Path(flags.FLAGS.have).read_text()) if flags.FLAGS.have else {}
     results = compare_all(task, unit, workdir, have)
     headers, rows = table(results)
-    title = f"{task}, at most {compare.BUDGET[task][unit]:,} {unit} in training"
+    budget = f"at most {compare.BUDGET[task][unit]:,} {unit} in training"
+    title = f"{task}, {budget}; in brackets 95 % intervals over the runs; speed of the fastest"
     console.table(rows, headers, title)
     files.atomic_write_text(workdir / "compare.md", markdown(headers, rows, title))
     draw(results, workdir / "compare.png")

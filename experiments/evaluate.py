@@ -79,6 +79,7 @@ def describe(found: scores.Evaluation, ks) -> dict:
     means = {name: scores.estimate(per_item)._asdict() for name, per_item in values.items()}
     return {
         "samples": samples,
+        **({"answer_tokens": found.answer_tokens()} if found.tokens_BG else {}),
         "scores": {name: {key: _number(x) for key, x in ends.items()} for name, ends in means.items()},
         "agents": {
             agent: {"completion_length": found.completion_length(agent), "truncated": found.truncated(agent)}

@@ -202,7 +202,7 @@ class Run:
 
     @contextlib.contextmanager
     def saved_on_error(self, step: int):
-        """Save the state after ``step`` iterations if the next one raises: a mended run goes on there."""
+        """Save the state after ``step`` iterations if what comes next raises: a mended run goes on there."""
         try:
             yield
         except Exception:

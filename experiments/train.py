@@ -59,9 +59,9 @@ def train(config, workdir: str) -> dict:
         run.evaluate_before()
         with console.ProgressDisplay(config.train.steps, done=run.start) as display:
             for step in run.steps_left():
-                if run.due(config.eval.every, step):
-                    display.print(run.evaluate(step))
                 with run.saved_on_error(step):
+                    if run.due(config.eval.every, step):
+                        display.print(run.evaluate(step))
                     metrics = iterate(run, step)
                 run.log(step, metrics)
                 display.update(step + 1, closing.headline(metrics, run.team.agents))

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmarl_llm import records, rollout, speech
+from jaxmarl_llm import forest_metrics, records, rollout, speech
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import SpeakRequest
 from jaxmarl_llm.prompts import bucket, common_start
-from jaxmarl_llm.protocols import Protocol, Simultaneous
+from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
 from jaxmarl_llm.scores import Evaluation
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.team import Team
@@ -73,22 +73,34 @@ def evaluate(
     run = functools.partial(rollout.run, talk, team, trainables, scorer, params=params, **limits)
     tokenizers = {agent: team[agent].tokenizer for agent in task.agents}
     turns_TB: list[list] = []
+    tokens_B: list[tuple[int, ...]] = []
     for i, (real, batch) in enumerate(plan_batches(widths_MB, max(1, rows_per_batch // drawn))):
         forest = run([item_ids[b] for b in batch], jax.random.fold_in(key, i), last_greedy=True)
         actions = records.joint_actions(step, forest, task, tokenizers)
         for t, index in enumerate(sorted({joint.turn for joint in forest.joints})):
             of_turn = [a for a, joint in zip(actions, forest.joints, strict=True) if joint.turn == index]
             turns_TB += [[]] * (t == len(turns_TB))
-            turns_TB[t] = turns_TB[t] + [tuple(of_turn[b * drawn : (b + 1) * drawn]) for b in range(real)]
-    found = functools.partial(_evaluation, task, item_ids, turns_TB)
+            turns_TB[t] = turns_TB[t] + _by_item(of_turn, drawn, real)
+        last = [joint for joint in forest.joints if joint.turn == index]
+        spent = [forest_metrics.answer_tokens(forest, joint) for joint in last]
+        tokens_B += _by_item(spent, drawn, real)
+    found = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
     return Evaluations(found(slice(samples)), found(slice(samples, None)))
 
 
-def _evaluation(task, item_ids: Sequence[int], turns_TB: list[list], of_item: slice) -> Evaluation:
+def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
+    """Those of each item, ``number`` in a row, without the items that only fill a batch up."""
+    return [tuple(values[b * number : (b + 1) * number]) for b in range(real)]
+
+
+def _evaluation(
+    task, item_ids: Sequence[int], turns_TB: list[list], tokens_B: list[tuple[int, ...]], of_item: slice
+) -> Evaluation:
     """Of all answers to an item, turn by turn, those in a slice."""
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
     *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
-    return Evaluation(last, tuple(task.agents), task.normalise, grades, tuple(earlier))
+    tokens = tuple(row[of_item] for row in tokens_B)
+    return Evaluation(last, tuple(task.agents), task.normalise, grades, tuple(earlier), tokens)
 
 
 def plan_batches(widths_MB: np.ndarray, limit: int) -> list[tuple[int, list[int]]]:
@@ -124,7 +136,8 @@ def _prompt_widths(team: Team, task, item_ids, max_prompt_tokens: int, long_prom
     for item_id in item_ids:
         for agent, messages in task.prompts(task.items[item_id]).items():
             request = SpeakRequest(agent, item_id, tuple(messages), samples=1)
-            ids = speech.encode_prompt(team[agent].tokenizer, request, max_prompt_tokens, long_prompts)
+            limits = (max_prompt_tokens, long_prompts, item_name(task.items[item_id]))
+            ids = speech.encode_prompt(team[agent].tokenizer, request, *limits)
             prompts[agent].append(ids)
     rests = {agent: [len(p) - common_start(asked) for p in asked] for agent, asked in prompts.items()}
     stacks = [[rests[agent] for agent in member.stack.agents] for member in team.members]

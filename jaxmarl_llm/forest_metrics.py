@@ -12,11 +12,11 @@ from jaxmarl_llm.forest import Forest, Joint
 def reward_metrics(forest: Forest, task: Any) -> dict[str, float]:
     """Mean reward parts and return over the joint answers that have them, 0..100, keyed ``train/<part>``.
 
-    In many turns these are of the final answers, which nothing follows; ``train/turn<t>/<part>``, from 1, are
-    of all answers of a turn.
+    In many turns these are of the final answers, whose node nothing follows; ``train/turn<t>/<part>``, from
+    1, are of all answers of a turn.
     """
-    followed = {joint.follows for joint in forest.joints}
-    found = _means("train", [joint for j, joint in enumerate(forest.joints) if j not in followed], task)
+    gone_on = {forest.joints[joint.follows].node for joint in forest.joints if joint.follows is not None}
+    found = _means("train", [joint for joint in forest.joints if joint.node not in gone_on], task)
     turns = sorted({joint.turn for joint in forest.joints})
     for t in turns if len(turns) > 1 else ():
         found |= _means(f"train/turn{t + 1}", [joint for joint in forest.joints if joint.turn == t], task)
@@ -24,12 +24,11 @@ def reward_metrics(forest: Forest, task: Any) -> dict[str, float]:
 
 
 def _means(prefix: str, joints: Sequence[Joint], task: Any) -> dict[str, float]:
-    rows = [joint.judgement.scores for joint in joints if joint.judgement.total is not None]
-    if not rows:
-        return {}
+    # Each on the 0..100 scale first: what compares two parts (hack_gap) is over the answers that have both.
+    scores = [joint.judgement.scores for joint in joints if joint.judgement.total is not None]
+    rows = [task.normalise(row) for row in scores]
     names = dict.fromkeys(name for row in rows for name in row)
-    means = {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
-    return {f"{prefix}/{name}": float(value) for name, value in task.normalise(means).items()}
+    return {f"{prefix}/{name}": float(np.mean([row[name] for row in rows if name in row])) for name in names}
 
 
 def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str, float]:
@@ -84,3 +83,13 @@ def over_minibatches(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def tokens(forest: Forest) -> int:
     """Completion tokens of the iteration."""
     return sum(len(turn.completion) for turn in forest.turns)
+
+
+def answer_tokens(forest: Forest, joint: Joint) -> int:
+    """Completion tokens of a joint answer, all agents, and of the turns and rounds that led to it."""
+    counted, left = set(), [*joint.turns, *joint.heard]
+    while left:
+        turn = forest.turns[left.pop()]
+        left += [] if turn.parent is None or turn.parent in counted else [turn.parent]
+        counted.add(turn.id)
+    return sum(len(forest.turns[i].completion) for i in counted)

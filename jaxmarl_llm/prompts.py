@@ -38,11 +38,12 @@ def padded_size(number: int, least: int, most: int) -> int:
     """Rows to compile for where ``number`` are needed: least, 2 least, 4 least, .. up to most.
 
     How many joint answers are handed on may differ from iteration to iteration; every size is a compilation.
+    All are multiples of ``least``, which the parts of a batch divide.
     """
     size = least
     while size < number:
         size *= 2
-    return max(number, min(size, most))
+    return min(size, -(-max(number, most) // least) * least)
 
 
 def pad_prompts(prompts: list[list[int]], width: int | None = None) -> tuple[np.ndarray, np.ndarray]:

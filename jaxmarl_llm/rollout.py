@@ -10,7 +10,7 @@ import numpy as np
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
 from jaxmarl_llm.prompts import padded_size
-from jaxmarl_llm.protocols import Episode, Protocol
+from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.speech import Numbered, encode_prompt, speak
 from jaxmarl_llm.team import Team
@@ -88,7 +88,8 @@ def _encode(
     """New requests with their numbers, the ids of their turns, and their prompts as tokens."""
     asked, first_id = [], len(state.turns)
     for number, request in enumerate(requests, start=len(state.requests)):
-        ids = encode_prompt(team[request.agent].tokenizer, request, limit, on_long)
+        name = item_name(state.items[request.item])
+        ids = encode_prompt(team[request.agent].tokenizer, request, limit, on_long, name)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
         asked.append(Numbered(number, first_id, request, ids, greedy))
         first_id += request.samples

@@ -12,12 +12,17 @@ import jax
 
 from jaxmarl_llm.team import Team
 
+# Free where no prompt was too long so far, or the run would have ended.
+LONG_PROMPTS = ("sampling.max_prompt_tokens", "sampling.long_prompts")
 # Fields, or groups of them, that a resumed run may change because they leave its results as they are.
 MAY_CHANGE = (
     "train.steps",  # a longer or shorter run; refused if the learning rate decays, see `check_same_run`
     "train.max_minutes",  # likewise, and without a decay the learning rate knows of no end
     "executor.workers",  # rewards do not depend on how many workers give them
     "executor.min_level",  # `check_level` sees to it that a run goes on no less isolated
+    # How the expert is reached and what it may cost; its kind, model and max_tokens decide what it says.
+    *(f"expert.{name}" for name in ("base_url", "key_variable", "timeout_seconds", "retries", "parallel")),
+    *(f"expert.{name}" for name in ("requests_per_minute", "token_budget", "cache", "offline")),
     "log",  # what is shown and recorded
     "save",  # how often a checkpoint is written, and how many are kept
 )
@@ -72,6 +77,7 @@ def check_same_run(saved: dict, config: dict) -> None:
     saved, config = json.loads(json.dumps(saved)), json.loads(json.dumps(config))
     decays = saved.get("train", {}).get("decay", "constant") != "constant"
     free = [f for f in MAY_CHANGE if not (decays and f == "train.steps")]
+    free += LONG_PROMPTS if saved.get("sampling", {}).get("long_prompts") == "error" else ()
     found = differences(saved, config)
     bad = {k: v for k, v in found.items() if not any(f"{k}.".startswith(f"{f}.") for f in free)}
     if bad:

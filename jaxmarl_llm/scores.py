@@ -32,6 +32,7 @@ class Evaluation:
       normalise: {part: value, …, "total": value} -> the same on the 0..100 scale, the total as "return".
       grades_B: difficulty of each item, if the data states it; results are then split by grade.
       earlier_TBG: the answers of the turns before the last one, if any; ``actions_BG`` are of the last.
+      tokens_BG: completion tokens that each answer took, all agents, earlier turns and rounds included.
     """
 
     actions_BG: tuple[tuple[JointAction, ...], ...]
@@ -39,6 +40,7 @@ class Evaluation:
     normalise: Callable[[dict[str, float]], dict[str, float]]
     grades_B: tuple[int, ...] = ()
     earlier_TBG: tuple[tuple[tuple[JointAction, ...], ...], ...] = ()
+    tokens_BG: tuple[tuple[int, ...], ...] = ()
 
     @property
     def actions(self) -> list[JointAction]:
@@ -47,9 +49,14 @@ class Evaluation:
 
     @property
     def all_actions(self) -> list[JointAction]:
-        """Those of earlier turns first."""
-        earlier = [action for actions_BG in self.earlier_TBG for row in actions_BG for action in row]
-        return earlier + self.actions
+        """Those of earlier turns first; ``follows`` is the place in this list of the answer before."""
+        turns = [[a for row in actions for a in row] for actions in (*self.earlier_TBG, self.actions_BG)]
+        number = len(self.actions)
+        return [
+            dataclasses.replace(action, follows=(t - 1) * number + i if t else None)
+            for t, actions in enumerate(turns)
+            for i, action in enumerate(actions)
+        ]
 
     @property
     def tested(self) -> bool:
@@ -86,6 +93,10 @@ class Evaluation:
         """Mean tokens of an agent's completions, end of text included."""
         return float(np.mean([action.agents[agent].completion_length for action in self.actions]))
 
+    def answer_tokens(self) -> float:
+        """Mean of ``tokens_BG``."""
+        return float(np.mean(self.tokens_BG))
+
     def truncated(self, agent: str) -> float:
         """Share (0..1) of an agent's completions that were cut off at the length limit."""
         return float(np.mean([action.agents[agent].finish_reason == "length" for action in self.actions]))
@@ -99,7 +110,8 @@ class Evaluation:
 
         On the 0..100 scale: every part, "return" with the ends "return_low" and "return_high" of its 95 %
         interval, "pass@1" if the answers were tested. Besides: "verdict/<name>" counts, and per agent
-        "length/<agent>" (mean tokens) and "truncated/<agent>" (share, 0..1).
+        "length/<agent>" (mean tokens) and "truncated/<agent>" (share, 0..1) of the last answers, and
+        "tokens/answer", what an answer took with everything before it, where that is known.
         """
         scores = self.scores()
         numbers = {name: estimate(values).mean for name, values in scores.items()}
@@ -109,6 +121,7 @@ class Evaluation:
         for agent in self.agents:
             numbers[f"length/{agent}"] = self.completion_length(agent)
             numbers[f"truncated/{agent}"] = self.truncated(agent)
+        numbers |= {"tokens/answer": self.answer_tokens()} if self.tokens_BG else {}
         return numbers | {f"verdict/{name}": count for name, count in self.verdicts().items()}
 
     def _scores(self, actions_BG) -> dict[str, np.ndarray]:

@@ -27,8 +27,10 @@ class Numbered(NamedTuple):
     greedy: bool = False
 
 
-def encode_prompt(tokenizer, request: SpeakRequest, limit: int, on_long: str = "error") -> list[int]:
-    """Token ids of a request's chat.
+def encode_prompt(
+    tokenizer, request: SpeakRequest, limit: int, on_long: str = "error", item: str = ""
+) -> list[int]:
+    """Token ids of a request's chat; errors call its item ``item``, or by its index.
 
     A prompt of more than ``limit`` tokens is a ValueError, or with ``on_long="truncate"`` loses tokens on the
     left, with a warning in the log.
@@ -36,7 +38,7 @@ def encode_prompt(tokenizer, request: SpeakRequest, limit: int, on_long: str = "
     ids = tokenizer.encode_chat(request.messages)
     if len(ids) <= limit:
         return ids
-    what = f"the prompt of agent {request.agent!r} for item {request.item} has {len(ids)} tokens"
+    what = f"the prompt of agent {request.agent!r} for item {item or request.item} has {len(ids)} tokens"
     if on_long == "truncate":
         logging.warning("%s: cut on the left to %d", what, limit)
         return ids[-limit:]

@@ -110,7 +110,7 @@ print("done")
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
-    """In a process of its own: when one read fails Orbax drops the others, and each complains when it likes."""
+    """In a process of its own: when one read fails Orbax drops the others, and each complains some day."""
     ours = make_team()
     with Checkpointer(tmp_path) as saver:
         saver.save(1, trained(ours), ours, {})

@@ -31,6 +31,12 @@ def test_feedback_runs_the_revealed_tests_alone_and_in_one_call():
     assert set(told) == set(refused) == {"aux", "main"} and "Not tested." in refused["main"]
 
 
+def test_plain_feedback_runs_nothing():
+    task = CodingTask([ITEM], executor := Scripted(), feedback="plain")
+    (told,) = task.feedback([Answer(ITEM, {"aux": AUX, "main": MAIN}, None)])
+    assert executor.calls == [] and set(told) == {"aux", "main"} and "Revise" in told["main"]
+
+
 @pytest.mark.parametrize("number, shown", [(0, [0, 1, 2, 3]), (2, [0, 1]), (-1, [3])])
 def test_how_many_tests_are_revealed(number, shown):
     executor = Scripted(report("pass", len(shown), len(shown)))

@@ -67,7 +67,7 @@ def test_results_of_both_kinds(tmp_path):
     trained(tmp_path / "a", 60.0)
     assert command.result(tmp_path / "a") == {
         "scores": {"return": 60.0, "structure": 50.0, "greedy": 61.0},
-        "answer_tokens": 30.0, "tokens": 150, "tokens_per_s": 15.0, "minutes": 2.0,
+        "answer_tokens": 30.0, "tokens": 150, "tokens_per_s": 15.0, "minutes": 2.0, "steps": 3,
     }  # fmt: skip
     evaluated(tmp_path / "b", 30.0)
     found = command.result(tmp_path / "b")
@@ -76,10 +76,26 @@ def test_results_of_both_kinds(tmp_path):
     assert command.result(tmp_path / "c") == {}
 
 
+def test_an_answer_costs_what_was_said_before_it_too(tmp_path):
+    """Lengths are of the last answers: of a discussion, or of two turns, half of what was drawn."""
+    for write in (trained, evaluated):
+        folder = tmp_path / write.__name__
+        write(folder, 50.0)
+        path = folder / ("summary.json" if write is trained else "evaluation.json")
+        found = json.loads(path.read_text())
+        if write is trained:
+            found["after"]["tokens/answer"] = 70.0
+        else:
+            found["sampled"]["answer_tokens"] = 70.0
+        path.write_text(json.dumps(found))
+        assert command.result(folder)["answer_tokens"] == 70.0
+
+
 def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypatch):
     members = {"old": compare.Member({}, trained=True), "new": compare.Member({})}
     monkeypatch.setitem(compare.MEMBERS, "coding", members)
-    trained(tmp_path / "old" / "seed0", 50.0)
+    monkeypatch.setitem(compare.BUDGET["coding"], "tokens", 3 * 64 * 40)  # three iterations of 64 completions
+    trained(tmp_path / "old" / "seed0", 50.0, seconds=240.0)
     trained(tmp_path / "elsewhere", 60.0)
     known, asked = command.result(tmp_path / "elsewhere"), []
 
@@ -104,15 +120,24 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
         ["experiments.evaluate", f"{config}new", "--config.seed=0"],
     ]
     headers, rows = command.table(results)
-    assert headers[:6] == ["method", "runs", "return", "95 %", "greedy", "structure"]
-    assert headers[6:] == ["tokens per answer", "training tokens", "tokens/s", "minutes"]
-    assert rows[0][:3] == ["old", "3", "60.0"] and rows[0][4:] == ["61.0", "50.0", "30", "150", "15", "2"]
-    assert rows[1] == ["new", "1", "30.0", "", "5.0", "", "15", "", "", ""]
+    assert headers[:5] == ["method", "runs", "return", "greedy", "structure"]
+    assert headers[5:] == ["tokens per answer", "training tokens", "tokens/s", "minutes"]
+    # of three runs an interval reaches from the lowest to the highest
+    assert rows[0][:5] == ["old", "3", "60.0 [50.0, 70.0]", "61.0 [51.0, 71.0]", "50.0 [50.0, 50.0]"]
+    assert rows[0][5:] == ["30 [30, 30]", "150 [150, 150]", "15", "2"]  # speed of the fastest
+    assert rows[1] == ["new", "1", "30.0", "5.0", "", "15", "", "", ""]
     page = command.markdown(headers, rows, "coding, at most 10 tokens in training")
     assert page.startswith("coding, at most 10 tokens in training\n\n| method | runs |")
-    assert page.endswith("| new | 1 | 30.0 |  | 5.0 |  | 15 |  |  |  |\n")
+    assert page.endswith("| new | 1 | 30.0 | 5.0 |  | 15 |  |  |  |\n")
     command.draw(results, tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_with_another_budget_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(compare.MEMBERS, "coding", {"old": compare.Member({}, trained=True)})
+    trained(tmp_path / "old" / "seed0", 50.0)
+    with pytest.raises(ValueError, match="old, seed 0 has 3 iterations, the budget gives it 17"):
+        command.compare_all("coding", "tokens", tmp_path, {})
 
 
 def test_a_member_that_fails_is_named(tmp_path, monkeypatch):

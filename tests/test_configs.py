@@ -12,6 +12,7 @@ import pytest
 from ml_collections import config_dict
 
 from configs import checks, coding, common, published, writing
+from jaxmarl_llm.tasks import sources
 
 ROOT = pathlib.Path(__file__).parents[1]
 VARIANTS = ("smoke", *published.EXPERIMENTS, "comlrl_compat")
@@ -87,6 +88,21 @@ def test_published_experiments_and_their_twins():
     assert (guided.expert.kind, twin.expert.kind, twin.expert.model) == (
         "anthropic", "local", "smollm2-135m-instruct",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("get, names", [(coding.get_config, published.EXPERIMENTS),
+                                        (writing.get_config, ("tldr", "arxiv"))])  # fmt: skip
+def test_published_experiments_clip_no_gradients(get, names):
+    assert {get(name).train.grad_clip for name in names} == {0.0}
+
+
+def test_a_smoke_run_of_a_slice_is_evaluated_on_a_slice():
+    sources_of = {name: coding.get_config(f"smoke,{name}").task.eval_source for name in published.EXPERIMENTS}
+    assert sources_of["he_1turn"] == "humaneval[:4]"
+    for source in sources_of.values():
+        name, chosen = sources.parse(source)
+        assert "[" not in name and chosen == slice(None, 4), source
+    assert writing.get_config("arxiv,smoke").task.eval_source == "OpenMLRL/arXiv_abstract[:4]"
 
 
 def test_a_run_folder_gives_the_same_config():
@@ -172,6 +188,9 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
      "train.prompts_per_microbatch=4: must divide the 2 problems of a minibatch"),
     ({"train.normalise": True, "train.baseline": "none"}, "train.normalise=True: needs a baseline"),
     ({"sampling.temperature": 0.0}, "sampling.temperature=0: .*above 0"),
+    ({"train.turn_weights": ("1",)}, r"train.turn_weights=\('1',\): allowed are numbers from 0"),
+    ({"train.turn_weights": (-1.0,)}, r"train.turn_weights=\(-1.0,\): allowed are numbers from 0"),
+    ({"expert.key_variable": "sk-test-Zq81"}, "expert.key_variable: allowed are auto, nothing, or [^Z]*$"),
 ])  # fmt: skip
 def test_contradictions(fields, message):
     config = common.base_config()

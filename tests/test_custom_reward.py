@@ -69,9 +69,9 @@ def test_a_reward_that_raises_on_the_batch_only_names_all_items():
 
 
 @pytest.mark.parametrize("value, message", [
-    ([1.0, 2.0], "2 values for 3 joint actions"),
-    (None, "returned a NoneType, expected a list"),
-    (1.0, "returned a float, expected a list"),
+    ([1.0, 2.0], "2 values for 3 joint actions on t/0, t/1, t/2$"),
+    (None, "returned a NoneType for 3 joint actions on t/0, t/1, t/2, expected a list"),
+    (1.0, "returned a float for 3 joint actions on t/0, .*, expected a list"),
     ([0.0, math.nan, 0.0], "reward of 't/1': total is nan, expected a finite number"),
     ([0.0, 0.0, math.inf], "reward of 't/2': total is inf"),
     ([{"a": 1.0, "b": -math.inf}, 0.0, 0.0], "reward of 't/0': b is -inf"),

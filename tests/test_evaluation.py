@@ -10,6 +10,7 @@ from scripted_team import CountingTask, tiny_team
 
 from jaxmarl_llm import choice, evaluation, sampling, scores
 from jaxmarl_llm.prompts import bucket
+from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.scores import Evaluation
 from jaxmarl_llm.transcripts import JointAction, Speech
 
@@ -149,12 +150,40 @@ def test_sampled_answers_are_judged_together_and_follow_the_key():
     assert other.sampled.actions_BG != found.actions_BG and other.greedy == greedy
 
 
+def test_answers_of_two_turns_over_several_batches():
+    """Earlier answers come first; each later one says which of them it follows, and what both took."""
+    task = CountingTask((3, 5, 4))
+
+    def again(answers):
+        return [{agent: f"{answer.completions[agent]} w9" for agent in task.agents} for answer in answers]
+
+    def talk(samples):
+        return Simultaneous(task.prompts, samples, 2, again, later_samples=1)
+
+    for found in evaluate(task, protocol=talk, rows_per_batch=6):  # an item more than fits in a batch
+        number = len(found.actions)
+        both = found.all_actions
+        assert [a.turn for a in both] == [0] * number + [1] * number
+        assert [a.follows for a in both] == [None] * number + list(range(number))
+        for later in both[number:]:
+            before = both[later.follows]
+            assert before.item == later.item
+            for agent, said in later.agents.items():
+                assert said.prompt.endswith(f"{before.agents[agent].completion} w9")
+        lengths = [sum(said.completion_length for said in a.agents.values()) for a in both]
+        assert [n for row in found.tokens_BG for n in row] == np.add(*np.reshape(lengths, (2, -1))).tolist()
+        assert found.summary()["tokens/answer"] == pytest.approx(sum(lengths) / number)
+        first, last = (found.summary()[f"return_turn{t}"] for t in (1, 2))
+        assert found.summary()["return"] == last
+        assert found.summary()["return_turns"] == pytest.approx((first + last) / 2)
+
+
 @pytest.mark.parametrize("kwargs, complaint", [
     (dict(ids=[]), "item_ids is empty"),
     (dict(ids=[0, 5, -1]), r"item_ids holds \[5, -1\]; allowed are 0\.\.4"),
     (dict(samples=0), "samples=0"),
     (dict(rows_per_batch=0), "rows_per_batch=0"),
-    (dict(max_prompt_tokens=20), "agent 'aux' for item 1 has 71 tokens, the limit is 20"),
+    (dict(max_prompt_tokens=20), "agent 'aux' for item p1 has 71 tokens, the limit is 20"),
 ])  # fmt: skip
 def test_bad_arguments_are_refused_before_anything_is_judged(kwargs, complaint):
     task = CountingTask(WORDS)

@@ -128,6 +128,15 @@ def test_too_many_requests_then_success_after_the_stated_wait(kind):
 
 
 @both
+def test_a_stated_wait_of_zero_does_not_use_up_the_retries_at_once(kind):
+    sleep = Sleep()
+    with Server(rule=lambda asked: Say(status=429, headers=(("Retry-After", "0"),), body="{}")) as server:
+        fails(build(kind, server.url, sleep=sleep))
+    assert len(server.seen) == 4
+    assert all(0.75 * most <= slept <= most for slept, most in zip(sleep.waits, (0.5, 1, 2), strict=True))
+
+
+@both
 def test_a_wait_of_an_hour_is_an_error_at_once(kind):
     with Server(Say(status=429, headers=(("Retry-After", "3600"),), body="{}")) as server:
         error = fails(build(kind, server.url))
@@ -286,6 +295,14 @@ def test_the_key_is_asked_for_by_name_and_only_where_one_is_wanted(kind, monkeyp
         monkeypatch.setenv("OTHER_KEY", f"{KEY}\n")
         build(kind, server.url, key_variable="OTHER_KEY").check()
     assert [headers["authorization"] for _, headers, _ in server.seen] == ["Bearer none", f"Bearer {KEY}"]
+
+
+@both
+def test_a_key_in_the_place_of_its_variable_is_refused_without_showing_it(kind):
+    for key in (KEY, "gsk_a1B2c3D4"):
+        with pytest.raises(ValueError, match="key_variable is not the name of an environment var") as caught:
+            build(kind, "http://127.0.0.1:9", key_variable=key).check()
+        assert key not in str(caught.value)
 
 
 def everything(error: BaseException) -> str:

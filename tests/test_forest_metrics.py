@@ -1,9 +1,14 @@
 """forest_metrics.py against numbers worked out by hand."""
 
+import dataclasses
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 
 from jaxmarl_llm import forest_metrics
 from jaxmarl_llm.forest import Forest, Joint, Turn
+from jaxmarl_llm.tasks import code_reward
 from jaxmarl_llm.tasks.judgement import Judgement
 
 NAN = float("nan")
@@ -38,6 +43,26 @@ def test_rewards_are_means_over_the_joint_answers_that_have_them():
         Task(),
     )  # fmt: skip
     assert found == {"train/style": 3.0, "train/tests": 2.0, "train/return": 20.0}
+
+
+def test_final_answers_of_a_chain_are_those_of_its_last_node():
+    """The second of two answers was handed on; the first one is not final because of that."""
+    said = [Judgement({}, total) for total in (1.0, 3.0, 5.0, 7.0)]
+    chain = [Joint(0, (), said[0]), Joint(0, (), said[1])]
+    chain += [Joint(0, (), judged, node=1, turn=1, follows=1) for judged in said[2:]]
+    found = forest_metrics.reward_metrics(Forest((None,), (), tuple(chain)), Task())
+    assert found == {"train/return": 60, "train/turn1/return": 20, "train/turn2/return": 60}
+
+
+def test_the_hack_gap_is_over_the_problems_that_hold_tests_back():
+    """A problem with one test, failed, and one where all pass, those that were held back as well: no gap."""
+    parts = {"structure": 1.0, "syntax": 0.5, "cooperation": 0.0}
+    judged = [{**parts, "tests": 0.0}, {**parts, "tests": 1.0, "tests_held_back": 1.0}]
+    found = forest_metrics.reward_metrics(
+        forest([Judgement(row, 1.5 + row["tests"]) for row in judged]),
+        SimpleNamespace(normalise=code_reward.normalise),
+    )
+    assert (found["train/tests"], found["train/tests_held_back"], found["train/hack_gap"]) == (50, 100, 0)
 
 
 def test_no_reward_at_all():
@@ -91,3 +116,19 @@ def test_minibatches():
     rows.append({"a/loss": NAN, "a/ratio0": 1.0})
     assert np.isnan(forest_metrics.over_minibatches(rows)["a/loss"])
     assert forest_metrics.over_minibatches([{"a/ratio0": 1.0}, {"a/ratio0": np.inf}]) == {"a/ratio0": np.inf}
+
+
+def said(number, length, parent=None):
+    return dataclasses.replace(turn(number, "a", 0, length), parent=parent)
+
+
+@pytest.mark.parametrize("parents, joint, tokens", [
+    # turn t has 10**t tokens
+    ((None, None), Joint(0, (0, 1), None), 11),  # at the same time
+    ((None, 0), Joint(0, (0, 1), None), 11),  # a pipeline: the second goes on from the first
+    ((None, None, 0, 1), Joint(0, (2, 3), None, heard=(0, 1)), 1111),  # a discussion, or two turns
+    ((None, None, 0, 0), Joint(0, (3,), None), 1001),  # another answer after the same one does not count
+])  # fmt: skip
+def test_what_an_answer_took(parents, joint, tokens):
+    turns = tuple(said(t, 10**t, parent) for t, parent in enumerate(parents))
+    assert forest_metrics.answer_tokens(Forest((None,), turns, (joint,)), joint) == tokens

@@ -92,6 +92,9 @@ def test_rewards_that_do_not_apply_are_left_out():
     made = forest("cross", [None, 1.0, 3.0, 4.0], [2.0, 0.0, None, None])
     np.testing.assert_array_equal(magrpo.returns(made), [1, 3.5, 3, 2.5, 1, np.nan, 2, 0])
     assert magrpo.advantages(made, CreditConfig()).tolist() == [-1.25, 1.25, 0.25, -0.25, 0, 0, 1, -1]
+    # A sum over fewer joint answers is no worse than one over all: twice the mean.
+    sums = magrpo.returns(made, CreditConfig(reduce="sum"))
+    np.testing.assert_array_equal(sums, [2, 7, 6, 5, 2, np.nan, 4, 0])
 
 
 def test_collate_keeps_every_turn():

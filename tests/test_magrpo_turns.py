@@ -13,13 +13,16 @@ from tests import tiny
 
 
 class Tree:
-    """Two agents, a and b, two samples each: nodes are added one by one, with the rewards they earned."""
+    """Two agents, a and b, two samples each: nodes are added one by one, with the rewards they earned.
+
+    A node follows a joint answer, one turn later.
+    """
 
     def __init__(self, mode):
         self.mode, self.turns, self.joints, self.requests, self.nodes = mode, [], [], 0, 0
 
     def node(self, rewards, follows=None):
-        index = 0 if follows is None else 1
+        index = 0 if follows is None else self.joints[follows].turn + 1
         first = {}
         for agent in tiny.AGENTS:
             first[agent] = len(self.turns)
@@ -87,6 +90,19 @@ def test_in_a_chain_what_follows_is_shared():
     assert magrpo.advantages(chain, CreditConfig(chain=True))[:2].tolist() == [-0.5, 0.5]
     # As a tree, joint 0 would be blamed for having no successor.
     assert magrpo.joint_returns(chain).tolist() == [1, 4, 0, 4]
+
+
+@pytest.mark.parametrize("discount, first", [(1.0, [9, 5]), (0.5, [1 + 2 + 1, 1 + 1 + 0.5])])
+def test_a_node_that_ended_early_counts_as_if_it_went_on_as_good(discount, first):
+    # After joint 0 comes a node that earns 3 and 5, mean 4, and ends; after joint 1 nodes of 2, and again 2.
+    # Joint 0: 1 + 4 + 4; joint 1: 1 + 2 + 2. Without the turn that was left out it would be 5 each.
+    tree = Tree("aligned").node([1.0, 1.0]).node([3.0, 5.0], 0).node([2.0, 2.0], 1)
+    tree.node([2.0, 2.0], 4).node([2.0, 2.0], 5)
+    config = CreditConfig(discount=discount)
+    found = magrpo.joint_returns(tree.forest(), config)
+    assert found[:2].tolist() == first
+    assert found[2:4].tolist() == [3 + 4 * discount, 5 + 4 * discount]  # alike: it decides nothing here
+    assert magrpo.advantages(tree.forest(), config)[4:8].tolist() == [-1, 1, -1, 1]
 
 
 def test_rewards_that_do_not_apply_count_nowhere():

@@ -1,5 +1,6 @@
 """Who is asked, in which order."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -72,6 +73,27 @@ def test_chains_hand_on_one_answer():
     protocol, state = after_one_turn(1.0, 3.0, hand_on="random")
     drawn = {protocol.step(state)[0].follows for _ in range(20)}
     assert drawn == {0, 1}  # each with probability 1/2
+
+
+def dies(answers):
+    raise LookupError("no such file")
+
+
+def dies_by_name(answers):
+    raise KeyError(f"item {answers[0].item!r}")
+
+
+@pytest.mark.parametrize("bad, kind, message", [
+    (dies, RuntimeError, r"the feedback raised on x \(LookupError: no such file\)"),
+    (dies_by_name, KeyError, "item 'x'"),
+    (lambda answers: None, RuntimeError, "the feedback raised on x"),
+    (lambda answers: feedback(answers)[:1], ValueError, r"said 1 things about 2 answers to \['x'\]"),
+    (lambda answers: [{"aux": "again"}] * 2, ValueError, "the feedback on x has no text for main"),
+])  # fmt: skip
+def test_a_feedback_that_fails_names_the_item(bad, kind, message):
+    protocol, state = after_one_turn(1.0, 3.0)
+    with pytest.raises(kind, match=message):
+        dataclasses.replace(protocol, feedback=bad).step(state)
 
 
 def test_later_turns_may_take_fewer_samples():

@@ -16,7 +16,7 @@ import pytest
 import report_runs
 from report_runs import action, config, rows, write_evaluation, write_run
 
-from jaxmarl_llm.report import page, runs, tables, transcript_data
+from jaxmarl_llm.report import page, panels, runs, tables, transcript_data
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -54,7 +54,19 @@ def test_the_table_of_costs_by_hand(seeds):
     # 90 seconds; iterations of 4, 5 and 6 seconds; 3 times 8 programs, 6 of them executed; 502 the highest
     expected = {"run": "a", "minutes": "1.50", "seconds per iteration": "5.00", "sample, s": "1.00"}
     expected |= {"update, s": "2.00", "tokens/s": "100.0", "programs judged": "24", "executed": "18"}
+    expected |= {"completion tokens": "1500", "expert's tokens": "–"}
     assert dict(zip(table.headers, table.rows[0], strict=True)) == expected | {"peak memory, MB": "502.0"}
+
+
+def test_what_an_expert_cost(tmp_path):
+    """Its tokens are counted up in the rows; the evaluation after the last iteration has none."""
+    asked = {"expert/input_tokens": 30.0, "expert/output_tokens": 4.0, "expert/requests": 2.0}
+    spent = [row | {name: n * value for name, value in asked.items()} for n, row in enumerate(rows()[1:4], 1)]
+    groups = report_runs.groups(write_run(tmp_path / "x", metrics=[*spent, rows()[4]]))
+    table = tables.costs(groups)
+    assert table.rows[0][table.headers.index("expert's tokens")] == "102"  # 90 and 12
+    (cost,) = (picture for picture in panels.pictures(groups) if picture.name == "cost")
+    assert [line.metric for line in cost.panels[-1].lines] == ["expert/input_tokens", "expert/output_tokens"]
 
 
 def test_the_table_of_evaluations(tmp_path):

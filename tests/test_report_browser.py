@@ -164,6 +164,32 @@ def test_two_evaluations_are_compared_on_the_items_of_both(browser, pages):
     assert side_by_side(tab, ".pair > *")
 
 
+def test_turns_can_be_told_apart_and_means_are_of_final_answers(browser, tmp_path):
+    def spoken(*later):
+        first = [action(0, "ode", 0.0, "fail"), action(0, "ode", 1.0, "fail")]
+        return [*first, *(action(0, "ode", total, turn=1, follows=n) for n, total in enumerate(later))]
+
+    said = [spoken(2, 3), spoken(4)]
+    names = [write_evaluation(tmp_path / f"{n}.json", 0, actions) for n, actions in enumerate(said)]
+    written = page.write([write_run(tmp_path / "run")], evaluations=names)[0].as_uri()
+    one, two = (f"{tmp_path.name}/{n}:sampled" for n in (0, 1))
+    tab = Tab(browser, f"{written}#source={one}&other={two}")
+    assert not tab.run("control('turns').hidden")
+    # 2 and 3; 4 and the second first answer, which nothing follows
+    assert "Mean reward on those in both: 2.5 and 2.5 (0)." in tab.run(STATUS)
+    change(tab, "turn", "1")
+    assert "Mean reward on those in both: 0.5 and 0.5 (0)." in tab.run(STATUS)
+    change(tab, "turn", "2")
+    assert "Mean reward on those in both: 2.5 and 4 (+1.5)." in tab.run(STATUS)
+    change(tab, "other", "")
+    assert rewards(tab) == ["reward 2", "reward 3"]
+    assert "turn 2, after reward 1" in tab.run(f"{CARDS}[1].innerText")
+    change(tab, "turn", "")
+    assert "4 joint actions, mean reward 2.5" in tab.run("document.querySelector('#list').innerText")
+    change(tab, "source", "run:iteration 0")  # of one turn: nothing to choose
+    assert tab.run("control('turns').hidden")
+
+
 def source_names(browser, pages) -> list[str]:
     tab = Tab(browser, pages["plain"])
     labels = tab.run("[...control('source').querySelectorAll('optgroup')].map(group => group.label)")

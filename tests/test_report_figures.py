@@ -78,6 +78,21 @@ def test_there_is_a_picture_for_what_was_measured_only(seeds, tmp_path):
     assert [picture.name for picture in panels.pictures(report_runs.groups(bare))] == ["return"]
 
 
+def test_turns_have_a_picture_of_their_own(tmp_path):
+    trained = {f"train/turn{t}/return": 10.0 * t for t in (1, 2)}
+    held_out = {f"{kind}/return_turn{t}": 7.0 for kind in ("eval", "eval_greedy") for t in (1, 2)}
+    held_out |= {"eval/return_turns": 7.0}
+    metrics = [{"step": 0, "train/return": 20.0} | trained, {"step": 1} | held_out]
+    groups = report_runs.groups(write_run(tmp_path / "x", metrics=metrics))
+    (picture,) = (picture for picture in panels.pictures(groups) if picture.name == "turns")
+    assert [panel.title for panel in picture.panels] == ["turn 1", "turn 2", "mean of the turns"]
+    for t, panel in enumerate(picture.panels[:2], 1):
+        wanted = [f"train/turn{t}/return", f"eval/return_turn{t}", f"eval_greedy/return_turn{t}"]
+        assert [line.metric for line in panel.lines] == wanted
+    assert [line.metric for line in picture.panels[2].lines] == ["eval/return_turns"]
+    figures.png(picture, groups)
+
+
 def test_lines_are_means_and_bands_intervals(seeds):
     groups = report_runs.groups(*seeds)
     picture = {p.name: p for p in panels.pictures(groups)}["return"]

@@ -159,6 +159,11 @@ def test_what_continues_a_greedy_answer_is_greedy():
     assert not any(turn.greedy for turn in run(task).turns)
 
 
+def test_a_prompt_that_is_too_long_is_an_error_with_the_items_id():
+    with pytest.raises(ValueError, match="for item zzz has .* tokens, the limit is 1; raise"):
+        run(tiny.Task(total), max_prompt_tokens=1)
+
+
 def test_the_phases_are_timed():
     seen = []
 

@@ -16,6 +16,8 @@ CONFIG = {
     "team": {"agents": ("aux", "main"), "rank": 16},
     "train": {"steps": 30, "lr": 2e-5, "decay": "constant"},
     "executor": {"workers": 0, "cpu_seconds": 2.0},
+    "sampling": {"max_prompt_tokens": 768, "long_prompts": "error", "top_p": 1.0},
+    "expert": {"model": "wise", "base_url": "http://a", "token_budget": 1000, "offline": False},
     "log": {"tensorboard": True},
     "save": {"every": 10},
 }
@@ -39,7 +41,22 @@ def test_the_same_run_may_go_on():
     run_checks.check_same_run(CONFIG, changed(train__steps=60, **free))
 
 
+@pytest.mark.parametrize("fields", [
+    dict(expert__token_budget=5000), dict(expert__base_url="http://b"), dict(expert__offline=True),
+    dict(sampling__max_prompt_tokens=900), dict(sampling__long_prompts="truncate"),
+])
+def test_what_ended_a_run_may_be_mended(fields):
+    run_checks.check_same_run(CONFIG, changed(**fields))
+
+
+def test_where_prompts_were_cut_the_limit_stays():
+    with pytest.raises(ValueError, match="sampling.max_prompt_tokens: saved 768, now 900$"):
+        cut = {"sampling__long_prompts": "truncate"}
+        run_checks.check_same_run(changed(**cut), changed(**cut, sampling__max_prompt_tokens=900))
+
+
 @pytest.mark.parametrize("fields, message", [
+    (dict(expert__model="wiser"), "expert.model: saved 'wise', now 'wiser'$"),
     (dict(seed=1), "configuration: seed: saved 0, now 1$"),
     (dict(team__rank=8, train__lr=1e-4), "team.rank: saved 16, now 8; train.lr: saved 2e-05, now 0.0001$"),
     (dict(team__agents=("aux",)), r"team.agents: saved \['aux', 'main'\], now \['aux'\]$"),

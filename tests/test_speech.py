@@ -33,4 +33,6 @@ def test_few_sizes_are_compiled_for():
     # between 4 (problems) and 16 (all their joint answers): 4, 8, 16; a number that is given is never cut
     assert [prompts.padded_size(n, 4, 16) for n in (1, 4, 5, 8, 9, 16)] == [4, 4, 8, 8, 16, 16]
     assert [prompts.padded_size(n, 5, 15) for n in (5, 6, 11, 15)] == [5, 10, 15, 15]
-    assert prompts.padded_size(3, 2, 2) == 3
+    assert prompts.padded_size(3, 2, 2) == 4
+    # Nine joint answers of the second turn, all handed on: two minibatches must divide them in the third.
+    assert [prompts.padded_size(n, 2, 9) for n in (1, 3, 8, 9)] == [2, 4, 8, 10]

@@ -128,11 +128,12 @@ def breaking(completions, task_id, **columns):
     return smoke_runs.distinct_letters(completions, task_id, **columns)
 
 
-def test_a_reward_that_raises_names_the_item_and_loses_nothing(tmp_path, compiled, monkeypatch):
+@pytest.mark.parametrize("eval_every", [0, 2], ids=["in an iteration", "in an evaluation"])
+def test_a_reward_that_raises_names_the_item_and_loses_nothing(tmp_path, compiled, monkeypatch, eval_every):
     c = smoke_runs.learning_config(train__steps=3, save__every=99, task__reward=f"{__name__}:breaking")
-    c.update_from_flattened_dict(PLAIN)
+    c.update_from_flattened_dict(PLAIN | {"eval.every": eval_every})
     monkeypatch.setitem(BROKEN, "calls", 0)
-    monkeypatch.setitem(BROKEN, "from", 3)  # one call per iteration: the third one fails
+    monkeypatch.setitem(BROKEN, "from", 3)  # one call per iteration: what comes after two of them fails
     with smoke_runs.programs_kept(compiled):
         with pytest.raises(RuntimeError, match="the reward raised on task_id starter/.*no such file"):
             train.train(c, str(tmp_path / "run"))

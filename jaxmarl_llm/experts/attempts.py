@@ -12,6 +12,7 @@ import email.utils
 import logging
 import os
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ LONGEST_STATED_WAIT = 120.0  # seconds; an endpoint that asks for more is not wa
 _RETRIED = (408, 409, 429)  # and all from 500
 _SECRET = 8  # characters; what is shorter is a placeholder ("none", "EMPTY"), perhaps a word of an answer
 _NOT_IN_KEYS = "\"'\\"  # escaped in quoted texts, where `hide` would not find the key
+VARIABLE = re.compile("[A-Z_][A-Z0-9_]*")
+NO_VARIABLE = "key_variable is not the name of an environment variable: capital letters, digits and _"
 _NOT_SENT = ("ConnectError", "ConnectTimeout")
 _LONGEST_REASON = 300  # characters
 
@@ -45,6 +48,8 @@ class Failure(NamedTuple):
 
 def read_key(variable: str) -> str:
     """The key in an environment variable; ValueError, which does not show it, if there is none."""
+    if not VARIABLE.fullmatch(variable):  # perhaps the key itself
+        raise ValueError(NO_VARIABLE)
     key = os.environ.get(variable, "").strip()
     if not key:
         raise ValueError(
@@ -90,7 +95,7 @@ async def persist(
             return outcome
         if taken < retries:
             backoff = min(FIRST_WAIT * 2**taken, LONGEST_WAIT) * random.uniform(0.75, 1)
-            wait = backoff if outcome.wait is None else outcome.wait
+            wait = outcome.wait or backoff  # "0" says nothing of use: retries would be used up in no time
             logging.warning("%s: %s; trying again in %.1f s", about, outcome.reason, wait)
             await sleep(wait)
     return outcome._replace(reason=f"{outcome.reason} (attempts: {retries + 1})")

@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 
 from jaxmarl_llm.forest import Joint, Node, SpeakRequest
-from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, everybody
+from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, everybody, tell
 
 HAND_ON = ("all", "best", "random")
 
@@ -53,7 +53,7 @@ class Simultaneous:
         if state.turns[-1].turn + 1 == self.turns:
             return []
         handed = self._handed_on(state)
-        told = self.feedback([state.answer(j) for j in handed]) if handed else []
+        told = tell(self.feedback, [state.answer(j) for j in handed]) if handed else []
         pairs = zip(handed, told, strict=True)
         return [request for j, texts in pairs for request in self._again(state, j, texts)]
 

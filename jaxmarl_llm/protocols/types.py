@@ -49,6 +49,34 @@ class Episode:
         return Answer(self.items[joint.item], said, joint.judgement)
 
 
+def item_name(item: Any) -> str:
+    """What errors call an item: its ``task_id``."""
+    return str(getattr(item, "task_id", item))
+
+
+def tell(feedback: Feedback, answers: Sequence[Answer]) -> list[dict[str, str]]:
+    """What the feedback says of judged answers, in order, as {agent: text} each.
+
+    Raises what the feedback raises if that names an item, else RuntimeError with the items that it was asked
+    about; ValueError unless there is a text for every agent of every answer.
+    """
+    names = list(dict.fromkeys(item_name(answer.item) for answer in answers))
+    try:
+        told = list(feedback(answers))
+    except Exception as error:
+        if any(name in str(error) for name in names):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        raise RuntimeError(f"the feedback raised on {', '.join(names)} ({reason})") from error
+    if len(told) != len(answers):
+        raise ValueError(f"the feedback said {len(told)} things about {len(answers)} answers to {names}")
+    for answer, texts in zip(answers, told, strict=True):
+        silent = [agent for agent in answer.completions if not isinstance(dict(texts).get(agent), str)]
+        if silent:
+            raise ValueError(f"the feedback on {item_name(answer.item)} has no text for {', '.join(silent)}")
+    return told
+
+
 def everybody(state: Episode, prompts: Prompts, samples: int) -> list[SpeakRequest]:
     """All agents are asked on all items, for ``samples`` completions each: a first round."""
     return [

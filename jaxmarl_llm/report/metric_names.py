@@ -3,6 +3,7 @@
 Nothing is known of the task beforehand: a part is what stands beside the return.
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from jaxmarl_llm.report.grouping import Group
 
 # Whose metrics: of the rollouts, of held-out items.
 KINDS = (("train/", "training"), ("eval/", "held-out, sampled"), ("eval_greedy/", "held-out, greedy"))
+# What an expert has read and written since the run began.
+EXPERT = {"expert/input_tokens": "read", "expert/output_tokens": "written"}
 
 
 class Line(NamedTuple):
@@ -44,10 +47,29 @@ def parts(names: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(found) if is_part(name)]
 
 
-def kinds(names: Sequence[str], score: str) -> tuple[Line, ...]:
-    """The metrics of one score: in training, on held-out items sampled and greedy, where they exist."""
-    found = [Line(start + score, label, style) for style, (start, label) in enumerate(KINDS)]
+def kinds(names: Sequence[str], score: str, trained: str = "") -> tuple[Line, ...]:
+    """The metrics of one score: in training, on held-out items sampled and greedy, where they exist.
+
+    ``trained``: what it is called in training, if not the same.
+    """
+    called = (trained or score, score, score)
+    found = [
+        Line(start + name, label, style)
+        for style, ((start, label), name) in enumerate(zip(KINDS, called, strict=True))
+    ]
     return tuple(line for line in found if line.metric in names)
+
+
+def turns(names: Sequence[str]) -> list[int]:
+    """The turns that have a return of their own, from 1; none where there is one turn."""
+    found = (re.fullmatch(r"train/turn(\d+)/return|eval/return_turn(\d+)", name) for name in names)
+    return sorted({int(match[1] or match[2]) for match in found if match})
+
+
+def of_expert(names: Sequence[str]) -> tuple[Line, ...]:
+    """The tokens of an expert, if one was asked."""
+    lines = (Line(name, label, style) for style, (name, label) in enumerate(EXPERT.items()))
+    return tuple(line for line in lines if line.metric in names)
 
 
 def agents(groups: Sequence[Group]) -> list[str]:

@@ -39,8 +39,8 @@ def pictures(groups: Sequence[Group]) -> list[Picture]:
     names = metric_names.all_names(groups)
     percent = all(not group.runs[0].config.get("task", {}).get("reward") for group in groups)
     every = (
-        _returns(names, percent), _parts(names, percent), _hack_gap(names), _agents(names, groups),
-        _verdicts(names, groups), _cost(names),
+        _returns(names, percent), _turns(names, percent), _parts(names, percent), _hack_gap(names),
+        _agents(names, groups), _verdicts(names, groups), _cost(names),
     )  # fmt: skip
     return [picture for picture in every if picture.panels]
 
@@ -50,6 +50,18 @@ def _returns(names, percent: bool) -> Picture:
     panels = (Panel("return", lines, "return (0..100)" if percent else "return", percent),) if lines else ()
     caption = "Training return and, where it was measured, return on held-out items, sampled and greedy."
     return Picture("return", "Learning curves", caption, panels)
+
+
+def _turns(names, percent: bool) -> Picture:
+    turns = metric_names.turns(names)
+    lines = {f"turn {t}": metric_names.kinds(names, f"return_turn{t}", f"turn{t}/return") for t in turns}
+    lines["mean of the turns"] = metric_names.kinds(names, "return_turns")
+    panels = tuple(Panel(title, each, "", percent) for title, each in lines.items() if each)
+    caption = (
+        "Return of all answers of a turn; the return above is that of the final answers. The mean of the "
+        "turns is what MAGRPO's paper calls the return of several turns."
+    )
+    return Picture("turns", "Return by turn", caption, panels)
 
 
 def _parts(names, percent: bool) -> Picture:
@@ -113,6 +125,7 @@ def _cost(names) -> Picture:
         Panel("time", (Line("seconds", "iteration"), *metric_names.phases(names)), "seconds"),
         Panel("tokens per second", (Line("tokens_per_s", "completion tokens"),)),
         Panel("executions", tuple(programs), "number"),
+        Panel("expert, so far", metric_names.of_expert(names), "tokens"),
     ]
     known = [tuple(line for line in panel.lines if line.metric in names) for panel in panels]
     panels = tuple(

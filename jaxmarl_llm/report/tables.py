@@ -124,20 +124,31 @@ def costs(groups: Sequence[Group]) -> Table:
     every = [run for group in groups for run in group.runs]
     phases = metric_names.phases(metric_names.all_names(groups))
     headers = ("run", "minutes", "seconds per iteration", *(f"{phase.label}, s" for phase in phases))
-    headers += ("tokens/s", "programs judged", "executed", "peak memory, MB")
+    headers += ("tokens/s", "completion tokens", "expert's tokens", "programs judged", "executed")
+    headers += ("peak memory, MB",)
     return Table("Cost", headers, tuple(_cost_row(run, [phase.metric for phase in phases]) for run in every))
 
 
 def _cost_row(run: RunData, phases: Sequence[str]) -> tuple[str, ...]:
-    def of(name: str, combine) -> str:
-        values = [row[name] for row in run.rows if row.get(name) is not None]
-        return number(combine(values)) if values else NONE
+    def known(name: str) -> list[float]:
+        return [row[name] for row in run.rows if row.get(name) is not None]
 
-    total = (of(name, lambda values: sum(values)) for name in ("executor/programs", "executor/runs"))
-    totals = (text.removesuffix(".0").removesuffix(".00") for text in total)
-    means = (of(name, lambda values: float(np.mean(values))) for name in ("seconds", *phases, "tokens_per_s"))
+    drawn = [
+        row["tokens_per_s"] * row["seconds"]
+        for row in run.rows
+        if None not in (row.get("tokens_per_s"), row.get("seconds"))
+    ]
+    asked = [value for name in metric_names.EXPERT for value in known(name)[-1:]]  # counted up to each row
+    totals = map(_total, (drawn, asked, known("executor/programs"), known("executor/runs")))
+    means = (known(name) for name in ("seconds", *phases, "tokens_per_s"))
+    means = (number(float(np.mean(values))) if values else NONE for values in means)
     minutes = number(run.summary.get("seconds", math.nan) / 60)
-    return run.name, minutes, *means, *totals, of("memory/peak_rss_mb", max)
+    peak = number(max(known("memory/peak_rss_mb"), default=None))
+    return run.name, minutes, *means, *totals, peak
+
+
+def _total(values: Sequence[float]) -> str:
+    return f"{sum(values):.0f}" if values else NONE
 
 
 def evaluations(found: Sequence[EvaluationData]) -> Table:

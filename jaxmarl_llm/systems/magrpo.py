@@ -11,6 +11,7 @@ reward over the partners' samples: the partner's luck no longer drowns the agent
 
 In many turns the return of a joint answer is its reward plus the discounted mean return of the answers that
 follow it, and the losses of the turns are added: L = sum_t w_t L_t, each a mean over the groups of its turn.
+A node that ended early counts as if it had gone on with its mean reward.
 """
 
 import dataclasses
@@ -53,21 +54,38 @@ def joint_returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.n
         own_J, before_J = node_J, np.where(before_J < 0, -1, node_J[before_J])
     turns = 1 + max((joint.turn for joint in forest.joints), default=0)
     number = {"turns": turns, "num_keys": max(len(own_J), 1), "discount": config.discount}
-    return np.asarray(credit.backed_up_returns(forest.totals(), own_J, before_J, **number))
+    rewards_J = forest.totals() + _left_out(forest, turns, config.discount)
+    return np.asarray(credit.backed_up_returns(rewards_J, own_J, before_J, **number))
+
+
+def _left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
+    """What the turns count that a node left out by ending early, float32 (J,): its mean reward, each of them.
+
+    All answers of a node get the same. Without it, what led to the node would earn less than what led to a
+    worse one that went on, as rewards add up over the turns.
+    """
+    node_J, before_J = forest.nodes()
+    rewards_J, turn_J = forest.totals(), np.array([joint.turn for joint in forest.joints], np.int32)
+    ended_J = ~np.isin(node_J, node_J[before_J[before_J >= 0]])
+    weights = np.cumsum([0.0] + [discount**k for k in range(1, turns)])  # of 0, 1, .. turns that are missing
+    counts = np.bincount(node_J, ~np.isnan(rewards_J))
+    means = np.bincount(node_J, np.nan_to_num(rewards_J)) / np.maximum(counts, 1)
+    return np.where(ended_J, weights[turns - 1 - turn_J] * means[node_J], 0.0).astype(np.float32)
 
 
 def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
     """Return of every turn, float32 (turns,): mean, or sum, over the joint answers that contain it.
 
-    Joint answers to which the reward does not apply are left out; a turn without any other has return NaN.
+    Joint answers to which the reward does not apply are left out, in a sum each counts as the mean of the
+    others; a turn without any other has return NaN.
     """
     joint_M, turn_M = forest.memberships()
     returns_M = joint_returns(forest, config)[joint_M]
-    turn_M, returns_M = np.where(np.isnan(returns_M), -1, turn_M), np.nan_to_num(returns_M)
-    number = {"num_groups": len(forest.turns)}
-    over = credit.segment_mean if config.reduce == "mean" else credit.segment_sum
-    return_R = np.asarray(over(returns_M, turn_M, **number))
-    return np.where(np.asarray(credit.segment_count(turn_M, **number)) > 0, return_R, np.nan)
+    known_M, number = np.where(np.isnan(returns_M), -1, turn_M), {"num_groups": len(forest.turns)}
+    return_R = np.asarray(credit.segment_mean(np.nan_to_num(returns_M), known_M, **number))
+    if config.reduce == "sum":
+        return_R = return_R * np.asarray(credit.segment_count(turn_M, **number))
+    return np.where(np.asarray(credit.segment_count(known_M, **number)) > 0, return_R, np.nan)
 
 
 def groups(forest: Forest) -> np.ndarray:

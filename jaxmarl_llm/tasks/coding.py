@@ -98,9 +98,11 @@ class CodingTask:
         """
         if callable(self._feedback):
             return self._feedback(answers)
-        drafts = [self._draft(answer.item, answer.completions) for answer in answers]
-        shown = [self._shown(answer.item) for answer in answers]
-        programs = [_testing(draft, tests) for draft, tests in zip(drafts, shown, strict=True)]
+        programs = [None] * len(answers)
+        if self._feedback != "plain":  # which tells of no test
+            drafts = [self._draft(answer.item, answer.completions) for answer in answers]
+            shown = [self._shown(answer.item) for answer in answers]
+            programs = [_testing(draft, tests) for draft, tests in zip(drafts, shown, strict=True)]
         return [
             code_feedback.feedback(self._feedback, answer.item, self.agents, answer.completions, report)
             for answer, report in zip(answers, self._run(programs), strict=True)

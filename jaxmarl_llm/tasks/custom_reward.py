@@ -62,10 +62,11 @@ class CustomRewardTask:
         if not items:
             return []
         rewards = self._call(items, completions)
+        where = f"{len(items)} joint actions on {_names(items)}"
         if not hasattr(rewards, "__len__"):
-            raise ValueError(f"the reward returned a {type(rewards).__name__}, expected a list")
+            raise ValueError(f"the reward returned a {type(rewards).__name__} for {where}, expected a list")
         if len(rewards) != len(items):
-            raise ValueError(f"the reward returned {len(rewards)} values for {len(items)} joint actions")
+            raise ValueError(f"the reward returned {len(rewards)} values for {where}")
         return [_judgement(value, item) for value, item in zip(rewards, items, strict=True)]
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:
@@ -83,8 +84,7 @@ class CustomRewardTask:
             return self._reward(completions, **_columns(items))
         except Exception as error:
             culprits = (item.task_id for j, item in enumerate(items) if self._raises(item, completions, j))
-            batch = ", ".join(dict.fromkeys(str(item.task_id) for item in items))
-            where = next(culprits, f"one of {batch}")
+            where = next(culprits, f"one of {_names(items)}")
             reason = f"{type(error).__name__}: {error}"
             raise RuntimeError(f"the reward raised on task_id {where} ({reason})") from error
 
@@ -95,6 +95,10 @@ class CustomRewardTask:
         except Exception:
             return True
         return False
+
+
+def _names(items: Sequence) -> str:
+    return ", ".join(dict.fromkeys(str(item.task_id) for item in items))
 
 
 def _columns(items: Sequence) -> dict[str, list]:

@@ -27,12 +27,23 @@ function verdictBox([verdict, count]) {
   return make("label", "", box, visible(` ${verdict} (${count})`));
 }
 
+// The turns of the sources, from 1; nothing to choose from where all answers are of one.
+function showTurns(actions) {
+  const last = Math.max(...actions.map((action) => action.turn + 1));
+  const turns = Array.from({ length: last }, (_, index) => String(index + 1));
+  if (!["final", ...turns].includes(state.turn) || last < 2) state.turn = "";
+  control("turn").replaceChildren(option("", "all turns"), option("final", "final answers"),
+    ...turns.map((turn) => option(turn, `turn ${turn}`)));
+  control("turns").hidden = last < 2;
+}
+
 // Fills in what depends on the sources, keeping what is chosen as far as it still exists.
 function showForm() {
   const chosen = [state.source, state.other].filter((id) => sources.has(id)).map((id) => sources.get(id));
   const actions = chosen.flatMap((source) => source.actions);
   const items = [...byItem(actions).keys()].sort();
   if (!items.includes(state.item)) state.item = "";
+  showTurns(actions);
   const found = counts(actions);
   state.verdict = state.verdict.filter((verdict) => found.some(([name]) => name === verdict));
   control("item").replaceChildren(option("", `all ${plural(items.length, "item")}`),

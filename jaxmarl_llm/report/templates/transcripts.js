@@ -3,10 +3,18 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const STEP = 20; // joint actions, or pairs of them, that are shown at a time
-const EMPTY = { source: "", other: "", item: "", sort: "", from: "", to: "", text: "", verdict: [], shown: STEP };
-const SINGLE = ["source", "other", "item", "sort", "from", "to", "text"]; // fields of the form with one value
+const EMPTY = { source: "", other: "", item: "", turn: "", sort: "", from: "", to: "", text: "", verdict: [],
+  shown: STEP };
+const SINGLE = ["source", "other", "item", "turn", "sort", "from", "to", "text"]; // fields of the form with one value
 
 const sources = new Map(data.sources.map((source) => [`${source.name}:${source.part}`, source]));
+for (const { actions } of data.sources) {
+  const followed = new Set(actions.map((action) => action.follows));
+  actions.forEach((action, place) => {
+    action.final = !followed.has(place);
+    action.before = action.follows === null ? null : actions[action.follows];
+  });
+}
 const control = (id) => document.getElementById(id);
 let state = { ...EMPTY };
 
@@ -27,9 +35,15 @@ function haystack(action) {
   return [...said, ...action.failures.map(text)].join("\n").toLowerCase();
 }
 
+function ofTurn(action) {
+  if (!state.turn) return true;
+  return state.turn === "final" ? action.final : action.turn + 1 === Number(state.turn);
+}
+
 function passes(action) {
   const { item, verdict, from, to } = state;
   if (item && itemOf(action) !== item) return false;
+  if (!ofTurn(action)) return false;
   if (verdict.length && !verdict.includes(verdictOf(action))) return false;
   if (from !== "" && !(action.total !== null && action.total >= Number(from))) return false;
   if (to !== "" && !(action.total !== null && action.total <= Number(to))) return false;
@@ -54,8 +68,10 @@ function byItem(actions) {
   return items;
 }
 
+// Of several turns the final answers count, as in the metrics, unless a turn is chosen.
 function mean(actions) {
-  const totals = actions.map((action) => action.total).filter((total) => total !== null);
+  const final = state.turn ? [] : actions.filter((action) => action.final);
+  const totals = (final.length ? final : actions).map((action) => action.total).filter((total) => total !== null);
   return totals.length ? totals.reduce((sum, total) => sum + total, 0) / totals.length : null;
 }
 
@@ -115,11 +131,12 @@ function list(title, lines) {
 
 function showAction(action) {
   const verdict = verdictOf(action);
+  const before = action.before ? `, after reward ${number(action.before.total)}` : "";
   const judged = make("p", "judged",
     make("span", verdict === "pass" ? "verdict pass" : "verdict", visible(verdict)),
     make("strong", "", `reward ${number(action.total)}`),
     ...action.parts.map(([name, value]) => make("span", "", `${visible(text(name))} ${number(value)}`)),
-    make("span", "facts", `turn ${action.turn}`));
+    make("span", "facts", `turn ${action.turn + 1}${before}`));
   const card = make("article", "action", judged, make("div", "agents", ...action.speeches.map(showSpeech)));
   if (action.failures.length) card.append(list("failed", action.failures.map(text)));
   if (action.interactions.length) card.append(list("calls between agents", action.interactions.map(interaction)));
@@ -168,7 +185,7 @@ function rowsOfTwo(left, right) {
 function comparison(left, right) {
   const [a, b] = [left, right].map((source) => byItem(source.actions));
   const common = [...a.keys()].filter((item) => b.has(item));
-  const means = [a, b].map((side) => mean(common.flatMap((item) => side.get(item))));
+  const means = [a, b].map((side) => mean(common.flatMap((item) => side.get(item)).filter(ofTurn)));
   const words = `${plural(common.length, "item")} in both, ${a.size - common.length} only in the first, `
     + `${b.size - common.length} only in the second.`;
   if (means.includes(null)) return words;
