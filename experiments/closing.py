@@ -70,6 +70,11 @@ def entry(values: dict, step: int) -> dict:
     return {"step": step, **found}
 
 
+def deciding_return(found: dict) -> float:
+    """Sampled return of an `entry` on the items that decide which state is the best; -inf if there is none."""
+    return found.get("return_deciding", found.get("return", -math.inf))
+
+
 def eval_line(title: str, found: dict) -> str:
     """One line for an evaluation."""
     sampled = f"{found['return']:.1f} [{found['return_low']:.1f}, {found['return_high']:.1f}] sampled"

@@ -22,17 +22,23 @@ from experiments import cli
 from jaxmarl_llm import console, files, metrics, plots
 from jaxmarl_llm.report import statistics
 
-SKIPPED = ("step", "return_low", "return_high", "return_greedy")  # not of an evaluation's own scores
+# Of the numbers of an evaluation those that are no scores of their own.
+SKIPPED = ("step", "return_low", "return_high", "return_greedy", "return_deciding")
 COST = {  # of an answer with what led to it, and of training
     "answer_tokens": "tokens per answer",
+    "answer_tokens_per_s": "tokens/s",
+    "answer_seconds": "seconds per answer",
     "tokens": "training tokens",
-    "tokens_per_s": "tokens/s",
-    "minutes": "minutes",
+    "tokens_per_s": "training tokens/s",
+    "minutes": "training minutes",
 }
+# Of the runs: a machine that does other work slows down only some of them.
 FASTEST = {
+    "answer_tokens_per_s": max,
+    "answer_seconds": min,
     "tokens_per_s": max,
     "minutes": min,
-}  # of the runs: a machine that does other work slows down only some
+}
 
 
 def command(task: str, unit: str, name: str, seed: int, folder: pathlib.Path) -> list[str]:
@@ -52,7 +58,7 @@ def result(folder: pathlib.Path) -> dict:
         means["greedy"] = found["greedy"]["scores"]["return"]["mean"]
         lengths = [agent["completion_length"] for agent in found["sampled"]["agents"].values()]
         tokens = found["sampled"].get("answer_tokens", sum(lengths))  # the sum is of the last answers only
-        return {"scores": means, "answer_tokens": tokens}
+        return {"scores": means, "answer_tokens": tokens} | _speed(found.get("speed", {}))
     if not summary.is_file() or "after" not in (found := json.loads(summary.read_text())):
         return {}
     after, rows = found["after"], metrics.read_metrics(folder)
@@ -67,7 +73,13 @@ def result(folder: pathlib.Path) -> dict:
         "tokens_per_s": drawn / seconds,
         "minutes": found["seconds"] / 60,
         "steps": after["step"],
-    }
+    } | _speed({name.removeprefix("speed/"): value for name, value in after.items()})
+
+
+def _speed(found: dict) -> dict:
+    """How fast answers come, where that was measured."""
+    names = {"answer_tokens_per_s": "tokens_per_s", "answer_seconds": "seconds_per_answer"}
+    return {ours: found[theirs] for ours, theirs in names.items() if theirs in found}
 
 
 def table(results: dict[str, dict[str, dict]]) -> tuple[list[str], list[list[str]]]:
@@ -97,7 +109,7 @@ def _mean(values, digits: int = 1) -> str:
 
 def _cost(name: str, known) -> str:
     if name in FASTEST:
-        return f"{FASTEST[name](known):.0f}" if known else ""
+        return f"{FASTEST[name](known):.3g}" if known else ""
     return _mean(known, digits=0)
 
 

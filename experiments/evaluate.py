@@ -52,8 +52,9 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         setup.check_prompts(config, team, task)
         learned = [member.trainable for member in team.members]
         items = range(len(task.items))
-        results = setup.evaluate(config, team, learned, task, items, samples, step)._asdict()
+        found = setup.evaluate(config, team, learned, task, items, samples, step)
         isolation = tasks.isolation(executor)
+    results = {mode: getattr(found, mode) for mode in MODES}
     about = {
         "workdir": str(workdir) or None,
         "step": step,
@@ -63,6 +64,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         "task": config.task.to_dict(),
         "sampling": config.sampling.to_dict(),
         "executor": isolation,
+        "speed": {name.removeprefix("speed/"): value for name, value in found.speed().items()},
     }
     return results, about | {mode: describe(found, ks) for mode, found in results.items()}
 

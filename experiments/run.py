@@ -68,6 +68,7 @@ class Run:
         self.eval_task = tasks.build_task(config, self._executor, "eval", self._expert)
         self.team = setup.build_team(config)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
+        self._deciding = scores.spread(len(self.eval_task.items), config.eval.problems)
         self.protocol = setup.build_protocol(config, self.task)
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
         self._optimizer, self._loss = setup.build_optimizer(config), setup.loss_config(config)
@@ -224,16 +225,23 @@ class Run:
         meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
         self._checkpoints.save(step, self.states, self.team, meta)
 
-    def evaluate_all(self, step: int, items=None) -> dict[str, float]:
-        """Sampled and greedy results on the held-out items, logged at ``step`` (iterations done)."""
-        items = range(len(self.eval_task.items)) if items is None else items
+    def evaluate_on(self, items, step: int) -> dict[str, float]:
+        """Sampled and greedy results on some held-out items, logged at ``step`` (iterations done)."""
         with self.timer("evaluate"):
             found = setup.evaluate(
                 self.config, self.team, self.trainables(), self.eval_task, items, self.config.eval.samples
             )
         values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary())
+        values |= {f"eval/{name}": value for name, value in found.speed().items()}
+        if set(items) > set(self._deciding):
+            returns = dict(zip(items, found.sampled.scores()["return"], strict=True))
+            values["eval/return_deciding"] = scores.estimate([returns[i] for i in self._deciding]).mean
         self.log(step, values | self.executor_metrics("eval_executor") | self.timer.collect())
         return values
+
+    def evaluate_all(self, step: int) -> dict[str, float]:
+        """`evaluate_on` all held-out items; of those that decide which state is best ``eval/return_deciding``."""
+        return self.evaluate_on(range(len(self.eval_task.items)), step)
 
     def evaluate_before(self) -> None:
         """Measure the untrained team, unless this run has learned something already."""
@@ -246,14 +254,13 @@ class Run:
 
     def evaluate(self, step: int) -> str:
         """Evaluate during training, keep the best checkpoint; returns a line to print."""
-        items = scores.spread(len(self.eval_task.items), self.config.eval.problems)
-        found = closing.entry(self.evaluate_all(step, items), step)
+        found = closing.entry(self.evaluate_on(self._deciding, step), step)
         self.keep_best(found, step)
         return closing.eval_line(f"after {step} iterations", found)
 
     def keep_best(self, found: dict, step: int) -> None:
-        """Save the parameters if they are the best so far on the held-out items, by sampled return."""
-        if found["return"] > self.summary.get("best", {}).get("return", -math.inf):
+        """Save the parameters if they are the best so far by sampled return on the items that decide."""
+        if closing.deciding_return(found) > closing.deciding_return(self.summary.get("best", {})):
             meta = {"config": self.config.to_dict(), "executor": self._isolation, **found}
             self._checkpoints.save_best(step, self.states, self.team, meta)
             self.summary["best"] = found

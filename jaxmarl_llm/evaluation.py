@@ -2,6 +2,7 @@
 
 import functools
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,10 +20,22 @@ from jaxmarl_llm.team import Team
 
 
 class Evaluations(NamedTuple):
-    """The same items, answered by samples and by the most likely tokens (one answer per item)."""
+    """The same items, answered by samples and by the most likely tokens (one answer per item).
+
+    ``seconds`` is what all of it took.
+    """
 
     sampled: Evaluation
     greedy: Evaluation
+    seconds: float
+
+    def speed(self) -> dict[str, float]:
+        """Completion tokens drawn per second and seconds per joint answer; compiling and judging included."""
+        drawn = [tokens for each in (self.sampled, self.greedy) for row in each.tokens_BG for tokens in row]
+        return {
+            "speed/tokens_per_s": sum(drawn) / self.seconds,
+            "speed/seconds_per_answer": self.seconds / len(drawn),
+        }
 
 
 def evaluate(
@@ -65,6 +78,7 @@ def evaluate(
       ValueError: for bad arguments or prompts that are too long, before anything is compiled.
     """
     _check(task, item_ids, samples, rows_per_batch)
+    started = time.perf_counter()
     limits = dict(max_prompt_tokens=max_prompt_tokens, long_prompts=long_prompts)
     widths_MB = _prompt_widths(team, task, item_ids, **limits)
     drawn = samples + 1
@@ -85,7 +99,7 @@ def evaluate(
         spent = [forest_metrics.answer_tokens(forest, joint) for joint in last]
         tokens_B += _by_item(spent, drawn, real)
     found = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
-    return Evaluations(found(slice(samples)), found(slice(samples, None)))
+    return Evaluations(found(slice(samples)), found(slice(samples, None)), time.perf_counter() - started)
 
 
 def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:

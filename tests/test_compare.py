@@ -49,6 +49,7 @@ def test_unknown_names(arg, message):
 def trained(folder, value, seconds=120.0):
     folder.mkdir(parents=True)
     after = {"step": 3, "return": value, "return_low": 0.0, "return_high": 9.0, "return_greedy": value + 1}
+    after |= {"speed/tokens_per_s": 50.0, "speed/seconds_per_answer": 0.6}
     after |= {"structure": 50.0, "length/aux": 10.0, "length/main": 20.0, "truncated/aux": 0.0}
     (folder / "summary.json").write_text(json.dumps({"after": after, "seconds": seconds}))
     rows = [{"step": i, "tokens_per_s": speed, "seconds": 5.0} for i, speed in enumerate((20.0, 10.0))]
@@ -60,6 +61,7 @@ def evaluated(folder, value):
     scores = {"return": {"mean": value}, "structure": {"mean": None}}
     agents = {"aux": {"completion_length": 7.0}, "main": {"completion_length": 8.0}}
     found = {"sampled": {"scores": scores, "agents": agents}, "greedy": {"scores": {"return": {"mean": 5.0}}}}
+    found["speed"] = {"tokens_per_s": 40.0, "seconds_per_answer": 0.375}
     (folder / "evaluation.json").write_text(json.dumps(found))
 
 
@@ -68,6 +70,7 @@ def test_results_of_both_kinds(tmp_path):
     assert command.result(tmp_path / "a") == {
         "scores": {"return": 60.0, "structure": 50.0, "greedy": 61.0},
         "answer_tokens": 30.0, "tokens": 150, "tokens_per_s": 15.0, "minutes": 2.0, "steps": 3,
+        "answer_tokens_per_s": 50.0, "answer_seconds": 0.6,
     }  # fmt: skip
     evaluated(tmp_path / "b", 30.0)
     found = command.result(tmp_path / "b")
@@ -121,14 +124,15 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
     ]
     headers, rows = command.table(results)
     assert headers[:5] == ["method", "runs", "return", "greedy", "structure"]
-    assert headers[5:] == ["tokens per answer", "training tokens", "tokens/s", "minutes"]
+    assert headers[5:8] == ["tokens per answer", "tokens/s", "seconds per answer"]
+    assert headers[8:] == ["training tokens", "training tokens/s", "training minutes"]
     # of three runs an interval reaches from the lowest to the highest
     assert rows[0][:5] == ["old", "3", "60.0 [50.0, 70.0]", "61.0 [51.0, 71.0]", "50.0 [50.0, 50.0]"]
-    assert rows[0][5:] == ["30 [30, 30]", "150 [150, 150]", "15", "2"]  # speed of the fastest
-    assert rows[1] == ["new", "1", "30.0", "5.0", "", "15", "", "", ""]
+    assert rows[0][5:] == ["30 [30, 30]", "50", "0.6", "150 [150, 150]", "15", "2"]  # speed of the fastest
+    assert rows[1] == ["new", "1", "30.0", "5.0", "", "15", "40", "0.375", "", "", ""]
     page = command.markdown(headers, rows, "coding, at most 10 tokens in training")
     assert page.startswith("coding, at most 10 tokens in training\n\n| method | runs |")
-    assert page.endswith("| new | 1 | 30.0 | 5.0 |  | 15 |  |  |  |\n")
+    assert page.endswith("| new | 1 | 30.0 | 5.0 |  | 15 | 40 | 0.375 |  |  |  |\n")
     command.draw(results, tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 

@@ -90,6 +90,11 @@ def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
 def test_the_untrained_team_shown_and_written(tmp_path):
     results, report = evaluate.evaluate_run(CONFIG)
     assert said(results["greedy"]) == said(expected(0, "greedy"))
+    answers = sum(len(results[mode].actions) for mode in ("sampled", "greedy"))
+    actions = results["sampled"].actions + results["greedy"].actions
+    drawn = sum(speech.completion_length for action in actions for speech in action.agents.values())
+    speed = report["speed"]
+    assert speed["tokens_per_s"] * speed["seconds_per_answer"] == pytest.approx(drawn / answers)
     stream = io.StringIO()
     evaluate.show(report, stream)
     lines = stream.getvalue().splitlines()

@@ -3,11 +3,14 @@
 import json
 import math
 import platform
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import smoke_runs
 
+from experiments import closing
+from experiments.run import Run
 from jaxmarl_llm import checkpoint, metrics, transcripts, weights
 from jaxmarl_llm.executor import available_level
 from jaxmarl_llm.executor.isolation import landlock
@@ -102,8 +105,23 @@ def test_summary(smoke_run, learning_run):
     trained = {step: value for step, value in evaluated.items() if step}
     assert summary["best"]["return"] == max(trained.values()) == trained[summary["best"]["step"]]
     assert summary["before"]["return"] == evaluated[0] and summary["after"]["return"] == evaluated[14]
+    assert summary["after"]["speed/tokens_per_s"] > 0
     best = checkpoint.read_meta(learning_run.folder / "checkpoints", checkpoint.BEST)
     assert best["step"] == summary["best"]["step"]
+
+
+def test_the_best_state_is_chosen_on_the_same_problems(monkeypatch):
+    """During training on some of them, in the end on all: the final 60 is a 40 on those that decide."""
+    monkeypatch.setattr(closing, "write_summary", lambda run: None)
+    saved = []
+    saver = SimpleNamespace(save_best=lambda step, *rest: saved.append(step))
+    config = SimpleNamespace(to_dict=dict)
+    run = SimpleNamespace(summary={}, config=config, _isolation={}, _checkpoints=saver, states={}, team=None)
+    Run.keep_best(run, {"step": 2, "return": 50.0}, 2)
+    Run.keep_best(run, {"step": 4, "return": 60.0, "return_deciding": 40.0}, 4)
+    assert saved == [2] and run.summary["best"]["step"] == 2
+    Run.keep_best(run, {"step": 6, "return": 45.0, "return_deciding": 51.0}, 6)
+    assert saved == [2, 6]
 
 
 def test_what_is_printed(smoke_run):
