@@ -71,7 +71,7 @@ def entry(values: dict, step: int) -> dict:
 
 
 def deciding_return(found: dict) -> float:
-    """Sampled return of an `entry` on the items that decide which state is the best; -inf if there is none."""
+    """Sampled return of an `entry` on the items that decide which state is best; -inf if there is none."""
     return found.get("return_deciding", found.get("return", -math.inf))
 
 

@@ -240,7 +240,7 @@ class Run:
         return values
 
     def evaluate_all(self, step: int) -> dict[str, float]:
-        """`evaluate_on` all held-out items; of those that decide which state is best ``eval/return_deciding``."""
+        """`evaluate_on` all held-out items; ``eval/return_deciding`` is of those that decide what is best."""
         return self.evaluate_on(range(len(self.eval_task.items)), step)
 
     def evaluate_before(self) -> None:

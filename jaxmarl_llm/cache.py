@@ -43,7 +43,7 @@ class Cache:
         return self.prefixes if self.recent is None else (*self.prefixes, self.recent)
 
     def take(self, rows_R: jax.Array) -> "Cache":
-        """With row ``rows_R[r]`` of the recent block as row r of a prefix; the next call brings all tokens."""
+        """The recent block as one more prefix, row r of it the block's row ``rows_R[r]``."""
         recent = self.recent
         own = Block(recent.k_YBKSH[:, rows_R], recent.v_YBKSH[:, rows_R], recent.positions_BS[rows_R])
         return Cache.after(*self.prefixes, own)

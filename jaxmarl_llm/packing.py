@@ -95,7 +95,12 @@ class Packed:
 
 
 def pack(
-    batch: Batch, *, prompts_per_microbatch: int, tokens_per_microbatch: int, silent: bool, whole: bool = False
+    batch: Batch,
+    *,
+    prompts_per_microbatch: int,
+    tokens_per_microbatch: int,
+    silent: bool,
+    whole: bool = False,
 ) -> Packed:
     """Lay the completions of a batch out for the update. The shapes follow from those of the batch alone.
 
@@ -113,7 +118,9 @@ def pack(
     batch = jax.tree.map(np.asarray, batch)
     n_agents, n_prompts, _ = batch.prompts_NBP.shape
     if n_prompts % prompts_per_microbatch:
-        raise ValueError(f"prompts_per_microbatch={prompts_per_microbatch} does not divide {n_prompts} prompts")
+        raise ValueError(
+            f"prompts_per_microbatch={prompts_per_microbatch} does not divide {n_prompts} prompts"
+        )
     orders = [_order(batch, n, silent) for n in range(n_agents)]
     layout = _layout(batch, prompts_per_microbatch, tokens_per_microbatch, whole)
     rows, chosen_XNB = [], []
@@ -170,7 +177,7 @@ def _order(batch: Batch, n: int, silent: bool) -> tuple[np.ndarray, int]:
 
 
 def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
-    """Agent n's answers to some prompts as rows (Z, M, ..), every completion in the first row with room for it."""
+    """Agent n's answers to some prompts as rows (Z, M, ..), each completion in the first that has room."""
     count = layout.microbatches * layout.rows
     rows = Rows.empty(count, layout.width, layout.slots, layout.length)
     ends, slots = np.zeros(count, int), np.zeros(count, int)
@@ -192,7 +199,10 @@ def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
             for r in copies:
                 at = row, slots[row]
                 rows.starts_MS[at], rows.lengths_MS[at] = start, batch.lengths_NR[n, r]
-                rows.advantages_MS[at], rows.logprobs_MSL[at] = batch.advantages_NR[n, r], batch.logprobs_NRL[n, r]
+                rows.advantages_MS[at], rows.logprobs_MSL[at] = (
+                    batch.advantages_NR[n, r],
+                    batch.logprobs_NRL[n, r],
+                )
                 slots[row] += 1
     return jax.tree.map(lambda x: x.reshape(layout.microbatches, layout.rows, *x.shape[1:]), rows)
 

@@ -57,7 +57,7 @@ class LossConfig:
 
 
 def _features(policy, variables, read, rows: Rows) -> jax.Array:
-    """Features (M, W, D) that predict each token of some rows; ``read`` are the prompts', see `read_prompts`."""
+    """Features (M, W, D) that predict each token of some rows; ``read`` is what `read_prompts` returned."""
     last_BD, cache = read
     prompt_M = rows.prompt_M
     lengths_B = cache.recent.positions_BS[:, -1] + 1
@@ -80,7 +80,7 @@ def _by_slot(x_MW, rows: Rows) -> jax.Array:
 def _agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows):
     """Sums of one agent: loss to descend, (SumCount, KL SumCount, Diagnostics).
 
-    ``reference`` is the reference policy; ``read`` are the prompts as the policy and as the reference read them.
+    ``reference`` is the reference policy; ``read`` are the prompts as the policy and the reference read them.
     """
 
     def scores(variables, read, sampling, entropy_learns=False, learns=stack.mode == "full"):
@@ -219,7 +219,7 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
         return jax.grad(loss, argnums=(0, 1), has_aux=True)(trainable, _floats(read))
 
     def of_prompts(prompts, rows, used):
-        """Gradient to the parameters and to the floats of ``shared``, and the sums, of prompts read together."""
+        """Gradient to the parameters and to the floats of ``shared``, and the sums, of some prompts."""
 
         def read(trainable, floats):
             return _read_prompts(stack, *stack.bind(base, trainable), _with_floats(shared, floats), prompts)

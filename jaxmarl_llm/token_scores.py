@@ -1,8 +1,8 @@
 """Log-probabilities and entropies of tokens from features, without the logits of all of them at once.
 
-Logits are the largest arrays of an update (tokens x vocabulary). Here they exist for `CHUNK` tokens at a time:
-where the map to the vocabulary is frozen, each chunk leaves behind the gradient to its features and nothing
-else; where it learns, the backward pass computes the chunk's logits again.
+Logits are the largest arrays of an update (tokens x vocabulary). Here they exist for `CHUNK` tokens at a
+time: where the map to the vocabulary is frozen, each chunk leaves behind the gradient to its features and
+nothing else; where it learns, the backward pass computes the chunk's logits again.
 """
 
 import functools

@@ -8,7 +8,7 @@ import pytest
 from jaxmarl_llm import packing
 from jaxmarl_llm.packing import Batch, pack
 
-# One agent, two prompts, four samples each of at most 3 tokens; 0 is padding. Rows have 66 tokens: 22 times 3.
+# One agent, two prompts, four samples each of at most 3 tokens; 0 is padding.
 ANSWERS = [[1, 2], [3], [1, 2], [4, 5, 6], [7], [7], [8, 8], [9, 9]]
 ONE = {"prompts_per_microbatch": 1, "tokens_per_microbatch": 6, "silent": False}
 
@@ -45,7 +45,7 @@ def test_different_completions_lie_side_by_side():
     assert rows.lengths_MS[0, 0, 0, 0].tolist() == [3, 2, 2, 1]
     assert rows.advantages_MS[0, 0, 0, 0].tolist() == [4, 1, 3, 2]
     assert rows.lengths_MS[:, 1].max() == 0
-    assert rows.logprobs_MSL[0, 0, 0, 0, 2].tolist() == [-6, -7, -8]  # of sample 2, whose tokens lie where 0's do
+    assert rows.logprobs_MSL[0, 0, 0, 0, 2].tolist() == [-6, -7, -8]  # of sample 2, which lies where 0 does
     assert packed.prompts_XNBP.tolist() == [[[[0, 1]]], [[[2, 3]]]]
     assert packed.lengths_NR.tolist() == [[2, 1, 2, 3, 1, 1, 2, 2]]
 
@@ -57,7 +57,8 @@ def test_every_completion_has_one_slot_with_its_own_numbers():
     whole = batch(random.permutation(32) + 1.0, answers, prompts=4)
     for prompts in (1, 2, 4):
         for tokens in (1, 6, 13, 100):
-            rows = pack(whole, prompts_per_microbatch=prompts, tokens_per_microbatch=tokens, silent=False).rows
+            sizes = {"prompts_per_microbatch": prompts, "tokens_per_microbatch": tokens}
+            rows = pack(whole, **sizes, silent=False).rows
             found = {}
             for at in np.argwhere(rows.lengths_MS > 0):
                 row, start, length = tuple(at[:-1]), rows.starts_MS[tuple(at)], rows.lengths_MS[tuple(at)]

@@ -49,7 +49,8 @@ def test_scores_and_gradients_are_those_of_all_logits_at_once(tokens, head_learn
     for got, want in zip(*[f(tiny.params(), features_TD) for f in (chunked, whole)], strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
     (table, features), (table_want, features_want) = (
-        jax.grad(weighted(f, weights_2T), argnums=(0, 1))(tiny.params(), features_TD) for f in (chunked, whole)
+        jax.grad(weighted(f, weights_2T), argnums=(0, 1))(tiny.params(), features_TD)
+        for f in (chunked, whole)
     )
     np.testing.assert_allclose(features, features_want, rtol=1e-4, atol=1e-5)
     table, table_want = (tree["params"]["embed"]["embedding"] for tree in (table, table_want))
@@ -63,7 +64,8 @@ def test_truncation_against_float64(head_learns):
     logits_TV = features_TD @ np.asarray(tiny.params()["params"]["embed"]["embedding"]).T
     log_pi_TV = tiny.np_log_probs(logits_TV, TRUNCATED)
     tokens_T = log_pi_TV.argmax(-1).astype(np.int32)
-    found = token_scores(tiny.POLICY, tiny.params(), features_TD, tokens_T, TRUNCATED, head_learns=head_learns)
+    inputs_T = (tiny.POLICY, tiny.params(), features_TD, tokens_T)
+    found = token_scores(*inputs_T, TRUNCATED, head_learns=head_learns)
     np.testing.assert_allclose(found[0], log_pi_TV.max(-1), rtol=1e-4)
     kept = np.isfinite(log_pi_TV)
     entropy_T = -np.where(kept, np.exp(log_pi_TV) * np.where(kept, log_pi_TV, 0), 0).sum(-1)
@@ -89,8 +91,8 @@ def test_no_array_is_as_large_as_all_logits(head_learns):
     features_TD, tokens_T, weights_2T = inputs(tokens)
 
     def loss(features_TD):
-        found = token_scores(tiny.POLICY, tiny.params(), features_TD, tokens_T, PLAIN, head_learns=head_learns)
-        return (weights_2T[0] * found[0]).sum()
+        inputs_T = (tiny.POLICY, tiny.params(), features_TD, tokens_T)
+        return (weights_2T[0] * token_scores(*inputs_T, PLAIN, head_learns=head_learns)[0]).sum()
 
     jaxpr = jax.make_jaxpr(jax.grad(loss))(features_TD)
     sizes = {eqn_shape for eqn_shape in shapes(jaxpr.jaxpr) if eqn_shape[-1:] == (tiny.V,)}
