@@ -51,7 +51,7 @@ RANGES = {
     "train.max_minutes": (0, None),
     "train.prompts": (1, None),
     "train.turns": (1, None),
-    "train.stop_above": (-math.inf, None),  # rewards of one's own may be negative
+    "train.stop_above": (-1e6, None),  # rewards of one's own may be negative
     "train.discount": (0, 1),
     "task.held_back": (0, 0.9),
     "train.grade_every": (0, None),
