@@ -2,8 +2,8 @@
 
 Command:   python -m experiments.compare --task=coding --workdir=runs/compare
            runs every member below that has not been run, three seeds of the trained ones, and prints a table
-Result:    begun: docs/compare_writing_tokens.json, to go on from with --have
-Cost:      not measured yet
+Result:    docs/comparison.md, of writing; coding is not measured yet
+Cost:      90 minutes for writing
 One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_1turn
 
 The budget is what may be drawn in training, and a member's number of iterations follows from it: with
