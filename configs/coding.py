@@ -8,7 +8,8 @@ Variants (after a colon, comma-separated):
   he_1turn, he_2turn_level_feedback, he_2turn_expert,
   che_1turn, che_2turn_level_feedback, che_2turn_expert,
   mbpp_1turn, mbpp_2turn_level_feedback, mbpp_2turn_expert
-                 the published experiments on Qwen2.5-Coder-3B, for accelerators; targets in `published`
+                 the published experiments on Qwen2.5-Coder-3B, for accelerators;
+                 their settings and outcome: configs/published.py
   small          with one of these: its twin on the default model and the starter problems, for two CPU cores
   comlrl_compat  the loss of the reference implementation (CoMLRL 1.4.3) with its quirks, for comparison only
 """
