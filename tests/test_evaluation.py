@@ -138,14 +138,15 @@ def test_greedy_results_do_not_depend_on_the_batches():
 
 def test_sampled_answers_are_judged_together_and_follow_the_key():
     task = CountingTask(WORDS[2:])
-    found, greedy = evaluate(task, samples=3, step=4)
+    found, greedy, seconds = evaluate(task, samples=3, step=4)
+    assert seconds > 0
     assert [[a.agents["aux"].sample for a in row] for row in found.actions_BG] == [[0, 1, 2]] * 3
     assert {a.step for a in found.actions} == {4}
     pairs = zip(found.actions_BG, greedy.actions_BG, strict=True)
     answers = [action for sampled, likeliest in pairs for action in (*sampled, *likeliest)]
     assert [(a.item, {n: s.completion for n, s in a.agents.items()}) for a in answers] == task.judged
     assert [a.total for a in answers] == [task._judge(answer).total for _, answer in task.judged]
-    assert evaluate(task, samples=3, step=4) == (found, greedy)
+    assert evaluate(task, samples=3, step=4)[:2] == (found, greedy)
     other = evaluate(task, samples=3, step=4, key=1)
     assert other.sampled.actions_BG != found.actions_BG and other.greedy == greedy
 
@@ -160,7 +161,7 @@ def test_answers_of_two_turns_over_several_batches():
     def talk(samples):
         return Simultaneous(task.prompts, samples, 2, again, later_samples=1)
 
-    for found in evaluate(task, protocol=talk, rows_per_batch=6):  # an item more than fits in a batch
+    for found in evaluate(task, protocol=talk, rows_per_batch=6)[:2]:  # an item more than fits in a batch
         number = len(found.actions)
         both = found.all_actions
         assert [a.turn for a in both] == [0] * number + [1] * number
@@ -197,3 +198,13 @@ def test_bad_arguments_are_refused_before_anything_is_judged(kwargs, complaint):
 )
 def test_some_items_stand_for_all(number, expected):
     assert scores.spread(5, number) == expected
+
+
+def test_speed_by_hand():
+    """Three sampled answers of 10, 20 and 30 tokens and a greedy one of 20, in 4 seconds."""
+
+    def answers(*tokens):
+        return scores.Evaluation(((),), (), None, tokens_BG=(tokens,))
+
+    found = evaluation.Evaluations(answers(10, 20, 30), answers(20), 4.0)
+    assert found.speed() == {"speed/tokens_per_s": 20.0, "speed/seconds_per_answer": 1.0}

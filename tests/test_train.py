@@ -105,7 +105,8 @@ def test_summary(smoke_run, learning_run):
     trained = {step: value for step, value in evaluated.items() if step}
     assert summary["best"]["return"] == max(trained.values()) == trained[summary["best"]["step"]]
     assert summary["before"]["return"] == evaluated[0] and summary["after"]["return"] == evaluated[14]
-    assert summary["after"]["speed/tokens_per_s"] > 0
+    after = json.loads((learning_run.folder / "summary.json").read_text())["after"]
+    assert after["speed/tokens_per_s"] > 0 and after["speed/seconds_per_answer"] > 0
     best = checkpoint.read_meta(learning_run.folder / "checkpoints", checkpoint.BEST)
     assert best["step"] == summary["best"]["step"]
 
