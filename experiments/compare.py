@@ -89,7 +89,7 @@ def table(results: dict[str, dict[str, dict]]) -> tuple[list[str], list[list[str
     """
     runs_of = {method: list(by_seed.values()) for method, by_seed in results.items()}
     names = dict.fromkeys(name for runs in runs_of.values() for run in runs for name in run["scores"])
-    parts = [name for name in names if name not in ("return", "greedy")]
+    parts = [n for n in names if n not in ("return", "greedy") and not n.startswith("return_grade")]
     rows = []
     for method, runs in runs_of.items():
         means = [_mean([run["scores"].get(name) for run in runs]) for name in ("return", "greedy", *parts)]

@@ -50,7 +50,7 @@ def trained(folder, value, seconds=120.0):
     folder.mkdir(parents=True)
     after = {"step": 3, "return": value, "return_low": 0.0, "return_high": 9.0, "return_greedy": value + 1}
     after |= {"speed/tokens_per_s": 50.0, "speed/seconds_per_answer": 0.6}
-    after |= {"structure": 50.0, "length/aux": 10.0, "length/main": 20.0, "truncated/aux": 0.0}
+    after |= {"structure": 50.0, "return_grade1": 3.0, "length/aux": 10.0, "length/main": 20.0, "truncated/aux": 0.0}
     (folder / "summary.json").write_text(json.dumps({"after": after, "seconds": seconds}))
     rows = [{"step": i, "tokens_per_s": speed, "seconds": 5.0} for i, speed in enumerate((20.0, 10.0))]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -68,7 +68,7 @@ def evaluated(folder, value):
 def test_results_of_both_kinds(tmp_path):
     trained(tmp_path / "a", 60.0)
     assert command.result(tmp_path / "a") == {
-        "scores": {"return": 60.0, "structure": 50.0, "greedy": 61.0},
+        "scores": {"return": 60.0, "structure": 50.0, "return_grade1": 3.0, "greedy": 61.0},
         "answer_tokens": 30.0, "tokens": 150, "tokens_per_s": 15.0, "minutes": 2.0, "steps": 3,
         "answer_tokens_per_s": 50.0, "answer_seconds": 0.6,
     }  # fmt: skip
