@@ -2,7 +2,7 @@
 
 Command:   python -m experiments.compare --task=coding --workdir=runs/compare
            runs every member below that has not been run, three seeds of the trained ones, and prints a table
-Result:    docs/comparison.md, of writing; coding is not measured yet
+Result:    docs/comparison.md, of writing; coding is begun (docs/compare_coding_tokens.json, for --have)
 Cost:      90 minutes for writing
 One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_1turn
 

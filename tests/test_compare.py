@@ -50,7 +50,8 @@ def trained(folder, value, seconds=120.0):
     folder.mkdir(parents=True)
     after = {"step": 3, "return": value, "return_low": 0.0, "return_high": 9.0, "return_greedy": value + 1}
     after |= {"speed/tokens_per_s": 50.0, "speed/seconds_per_answer": 0.6}
-    after |= {"structure": 50.0, "return_grade1": 3.0, "length/aux": 10.0, "length/main": 20.0, "truncated/aux": 0.0}
+    after |= {"structure": 50.0, "return_grade1": 3.0}
+    after |= {"length/aux": 10.0, "length/main": 20.0, "truncated/aux": 0.0}
     (folder / "summary.json").write_text(json.dumps({"after": after, "seconds": seconds}))
     rows = [{"step": i, "tokens_per_s": speed, "seconds": 5.0} for i, speed in enumerate((20.0, 10.0))]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
