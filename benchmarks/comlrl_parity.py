@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm import comlrl_compat, hf, model_files, packing, policy_gradient, weights
+from jaxmarl_llm import agent_loss, comlrl_compat, hf, model_files, packing, policy_gradient, weights
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.team import Stack
@@ -95,7 +95,7 @@ def our_losses_and_gradients(case: dict, folder: pathlib.Path) -> list[tuple[flo
     names = tuple(f"agent_{n}" for n in range(len(models)))
     stack = Stack(names, models[0].policy, (case["pad_id"],), "full")
     trainable = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[m.params for m in models])
-    config = policy_gradient.LossConfig(sampling=SamplingParams(max_new_tokens=16), comlrl_compat=True)
+    config = agent_loss.LossConfig(sampling=SamplingParams(max_new_tokens=16), comlrl_compat=True)
     packed = config.pack(make_batch(case))
     grads, (pg, *_) = policy_gradient.gradients(stack, config, models[0].params, trainable, packed)
     policy_config = models[0].policy.config

@@ -64,7 +64,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         "task": config.task.to_dict(),
         "sampling": config.sampling.to_dict(),
         "executor": isolation,
-        "speed": {name.removeprefix("speed/"): value for name, value in found.speed().items()},
+        "speed": found.speed(),
     }
     return results, about | {mode: describe(found, ks) for mode, found in results.items()}
 

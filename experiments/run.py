@@ -16,7 +16,7 @@ from jaxmarl_llm import (
     files,
     forest_metrics,
     metrics,
-    policy_gradient,
+    packing,
     records,
     run_checks,
     scores,
@@ -143,7 +143,7 @@ class Run:
             limit, pad_id = self.config.sampling.max_new_tokens, member.tokenizer.pad_id
             said = batches.collate(forest, advantages_R, member.stack, limit, pad_id)
             parts = self.config.train.minibatches
-            pieces = [policy_gradient.split_minibatches(batch, parts) for batch in said]
+            pieces = [packing.split_minibatches(batch, parts) for batch in said]
             rows = []
             for part in zip(*pieces, strict=True):
                 self.states[i], new = update.train_step(
@@ -232,7 +232,7 @@ class Run:
                 self.config, self.team, self.trainables(), self.eval_task, items, self.config.eval.samples
             )
         values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary())
-        values |= {f"eval/{name}": value for name, value in found.speed().items()}
+        values |= {f"eval/speed/{name}": value for name, value in found.speed().items()}
         if set(items) > set(self._deciding):
             returns = dict(zip(items, found.sampled.scores()["return"], strict=True))
             values["eval/return_deciding"] = scores.estimate([returns[i] for i in self._deciding]).mean

@@ -13,7 +13,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from configs import checks
-from jaxmarl_llm import evaluation, model_files, policy_gradient, update, weights
+from jaxmarl_llm import agent_loss, evaluation, model_files, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
@@ -118,10 +118,10 @@ def sampling_params(config) -> SamplingParams:
     return SamplingParams(c.max_new_tokens, c.temperature, c.top_k, c.top_p, c.min_p)
 
 
-def loss_config(config) -> policy_gradient.LossConfig:
+def loss_config(config) -> agent_loss.LossConfig:
     """Options of the loss."""
     c = config.train
-    return policy_gradient.LossConfig(
+    return agent_loss.LossConfig(
         sampling_params(config),
         clip=c.clip or None,
         ratio_level=c.ratio_level,

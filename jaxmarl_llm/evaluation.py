@@ -33,8 +33,8 @@ class Evaluations(NamedTuple):
         """Completion tokens drawn per second and seconds per joint answer; compiling and judging included."""
         drawn = [tokens for each in (self.sampled, self.greedy) for row in each.tokens_BG for tokens in row]
         return {
-            "speed/tokens_per_s": sum(drawn) / self.seconds,
-            "speed/seconds_per_answer": self.seconds / len(drawn),
+            "tokens_per_s": sum(drawn) / self.seconds,
+            "seconds_per_answer": self.seconds / len(drawn),
         }
 
 
@@ -95,9 +95,7 @@ def evaluate(
             of_turn = [a for a, joint in zip(actions, forest.joints, strict=True) if joint.turn == index]
             turns_TB += [[]] * (t == len(turns_TB))
             turns_TB[t] = turns_TB[t] + _by_item(of_turn, drawn, real)
-        last = [joint for joint in forest.joints if joint.turn == index]
-        spent = [forest_metrics.answer_tokens(forest, joint) for joint in last]
-        tokens_B += _by_item(spent, drawn, real)
+        tokens_B += _by_item(forest_metrics.last_answer_tokens(forest), drawn, real)
     found = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
     return Evaluations(found(slice(samples)), found(slice(samples, None)), time.perf_counter() - started)
 

@@ -40,6 +40,20 @@ class Batch:
     agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
 
 
+def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
+    """Cut a batch into ``parts`` batches of equally many prompts, each for an update of its own."""
+    size = batch.prompts_NBP.shape[1]
+    if size % parts:
+        raise ValueError(f"{parts} minibatches do not divide {size} prompts")
+
+    def cut(x, i):
+        step = x.shape[1] // parts
+        return x[:, i * step : (i + 1) * step]
+
+    own = batch.replace(shared=None)
+    return [jax.tree.map(lambda x, i=i: cut(x, i), own).replace(shared=batch.shared) for i in range(parts)]
+
+
 @struct.dataclass
 class Rows:
     """M rows of W tokens, and S slots in each for the completions that lie in it.

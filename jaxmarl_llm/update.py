@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
+from jaxmarl_llm.agent_loss import LossConfig
 from jaxmarl_llm.packing import Packed
-from jaxmarl_llm.policy_gradient import LossConfig, gradients
+from jaxmarl_llm.policy_gradient import gradients
 
 
 @struct.dataclass

@@ -25,7 +25,7 @@ LAYER = {
     "prompts": 28, "token_scores": 28, "packing": 30, "weights": 30, "sampling": 30, "sharding": 30,
     "team": 40, "protocols": 40,
     "bridge": 44, "scoring": 45,  # between the rollout and the tasks
-    "agent_axis": 45, "run_checks": 45, "policy_gradient": 45, "batches": 47, "speech": 47,
+    "agent_loss": 44, "agent_axis": 45, "run_checks": 45, "policy_gradient": 45, "batches": 47, "speech": 47,
     "rollout": 50, "update": 50,
     "checkpoint": 55, "scores": 50, "evaluation": 55,
     "experts": 45,

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm import packing, policy_gradient, prompts, sampling
+from jaxmarl_llm import packing, prompts, sampling
+from jaxmarl_llm.agent_loss import LossConfig
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.policy_gradient import LossConfig
 from jaxmarl_llm.prompts import BUCKET, SHARE_STEP, bucket, pad_prompts, pad_team
 from tests import tiny
 
@@ -120,7 +120,7 @@ def test_gradients_of_full_copies_are_the_same():
 
 def test_minibatches_keep_what_is_shared():
     batch = dataclasses.replace(both()[0])
-    parts = policy_gradient.split_minibatches(batch, 2)
+    parts = packing.split_minibatches(batch, 2)
     assert [part.prompts_NBP.shape[:2] for part in parts] == [(2, 1), (2, 1)]
     for part in parts:
         np.testing.assert_array_equal(part.shared.tokens_NC, batch.shared.tokens_NC)

@@ -9,9 +9,9 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import comlrl_compat, packing, policy_gradient, sampling, update
+from jaxmarl_llm import comlrl_compat, packing, sampling, update
+from jaxmarl_llm.agent_loss import LossConfig
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.policy_gradient import LossConfig
 from jaxmarl_llm.prompts import pad_prompts
 from tests import tiny
 
@@ -204,7 +204,7 @@ def test_groups_without_signal_change_nothing_but_the_count(aggregation):
     one = sampled(PLAIN)
     whole = dataclasses.replace(one, advantages_NR=one.advantages_NR.copy())
     whole.advantages_NR[:, 3:] = 0.0  # the second prompt
-    part = policy_gradient.split_minibatches(whole, 2)[0]
+    part = packing.split_minibatches(whole, 2)[0]
     (grads, (pg, _, seen)), (alone, (pg_alone, _, seen_alone)) = (
         gradients(tiny.stack(), config, tiny.params(), tiny.lora(), batch) for batch in (whole, part)
     )
@@ -230,7 +230,7 @@ def test_the_diagnostics_of_a_batch_without_any_signal_are_those_of_its_first_gr
 def test_the_losses_of_several_turns_are_added():
     """Each is a mean of its own, whatever the number of its prompts."""
     first = sampled(PLAIN)
-    second = policy_gradient.split_minibatches(first, 2)[1]  # half as many prompts
+    second = packing.split_minibatches(first, 2)[1]  # half as many prompts
     config, sgd = LossConfig(PLAIN), optax.sgd(1.0)
     state = update.init_state(tiny.lora(), sgd)
     inputs = (tiny.stack(), config, tiny.params(), tiny.lora())

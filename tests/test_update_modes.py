@@ -9,9 +9,9 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import packing, policy_gradient, update
+from jaxmarl_llm import packing, update
+from jaxmarl_llm.agent_loss import LossConfig
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.policy_gradient import LossConfig
 from jaxmarl_llm.prompts import pad_prompts
 from tests import tiny
 
@@ -135,9 +135,9 @@ def test_completions_of_one_token_are_trained():
 
 def test_minibatches_cut_along_the_prompts():
     batch = scripted()
-    first, second = policy_gradient.split_minibatches(batch, 2)
+    first, second = packing.split_minibatches(batch, 2)
     np.testing.assert_array_equal(first.prompts_NBP, batch.prompts_NBP[:, :1])
     np.testing.assert_array_equal(second.tokens_NRL, batch.tokens_NRL[:, 2:])
     np.testing.assert_array_equal(second.advantages_NR, batch.advantages_NR[:, 2:])
     with pytest.raises(ValueError, match="3 minibatches do not divide 2 prompts"):
-        policy_gradient.split_minibatches(batch, 3)
+        packing.split_minibatches(batch, 3)

@@ -1,0 +1,128 @@
+"""The loss of one agent on some rows of completions: what `policy_gradient` takes the gradient of.
+
+The samples attend to the prompts exactly as they do in the sampler, so that log-probabilities agree.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm import comlrl_compat, diagnostics, losses, packing
+from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.packing import Batch, Packed, Rows
+from jaxmarl_llm.token_scores import token_scores
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+    """Options of the policy-gradient loss; the defaults are MAGRPO's (arXiv 2508.04652).
+
+    Attributes:
+      sampling: how the tokens were drawn; temperature and truncation are applied to the trainer's logits too.
+      clip: PPO's epsilon, or None for no importance ratio.
+      ratio_level, aggregation: see `losses.policy_gradient`.
+      kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off).
+      entropy_coef: weight of an entropy bonus, exact, over the sampling distribution (0 switches it off).
+      comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
+      prompts_per_microbatch, tokens_per_microbatch: prompts, and of their completions tokens of each agent,
+        that are held in memory together.
+    """
+
+    sampling: SamplingParams
+    clip: float | None = None
+    ratio_level: str = "token"
+    aggregation: str = "sequence"
+    kl_coef: float = 0.0
+    kl_kind: str = "k3"
+    entropy_coef: float = 0.0
+    comlrl_compat: bool = False
+    prompts_per_microbatch: int = 1
+    tokens_per_microbatch: int = 512
+
+    def pack(self, batch: Batch) -> Packed:
+        """The batch as `gradients` reads it; without groups that cannot change this loss."""
+        return packing.pack(
+            batch,
+            prompts_per_microbatch=self.prompts_per_microbatch,
+            tokens_per_microbatch=self.tokens_per_microbatch,
+            silent=bool(self.kl_coef or self.entropy_coef or self.comlrl_compat),
+            whole=self.comlrl_compat,
+        )
+
+
+def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows):
+    """Sums of one agent: loss to descend, (SumCount, KL SumCount, Diagnostics).
+
+    ``reference`` is the reference policy; ``read`` are the prompts as the policy and the reference read them.
+    """
+
+    def scores(variables, read, sampling, entropy_learns=False, learns=stack.mode == "full"):
+        features_MWD = _features(stack.policy, variables, read, rows)
+        found = token_scores(
+            stack.policy,
+            variables,
+            features_MWD.reshape(-1, features_MWD.shape[-1]),
+            rows.tokens_MW.reshape(-1),
+            sampling,
+            head_learns=learns,
+            entropy_learns=entropy_learns,
+        )
+        return [_by_slot(x_T.reshape(rows.tokens_MW.shape), rows) for x_T in found]
+
+    lengths_R, advantages_R = rows.lengths_MS.reshape(-1), rows.advantages_MS.reshape(-1)
+    behaviour_RL = rows.logprobs_MSL.reshape(-1, rows.logprobs_MSL.shape[-1])
+    mask_RL = losses.length_mask(lengths_R, behaviour_RL.shape[1])
+    logprobs_RL, entropy_RL = scores(variables, read[0], config.sampling, config.entropy_coef > 0)
+    if config.comlrl_compat:
+        raw_RL, _ = scores(variables, read[0], SamplingParams(config.sampling.max_new_tokens))
+        group_R = jnp.where(lengths_R > 0, jnp.repeat(rows.prompt_M, rows.lengths_MS.shape[1]), -1)
+        n_groups = read[0][0].shape[0]
+        pg = comlrl_compat.policy_gradient(raw_RL, advantages_R, lengths_R, group_R, num_groups=n_groups)
+    else:
+        pg = losses.policy_gradient(
+            logprobs_RL,
+            advantages_R,
+            mask_RL,
+            behaviour_logprobs_BL=behaviour_RL,
+            clip=config.clip,
+            ratio_level=config.ratio_level,
+            aggregation=config.aggregation,
+        )
+    kl = losses.SumCount(jnp.float32(0), jnp.float32(0))
+    if config.kl_coef:
+        ref_RL, _ = scores(reference, read[1], config.sampling, learns=False)
+        ref_RL = jax.lax.stop_gradient(ref_RL)
+        kl = losses.kl_loss(logprobs_RL, ref_RL, mask_RL, kind=config.kl_kind, aggregation=config.aggregation)
+    bonus = losses.aggregate(entropy_RL, mask_RL, config.aggregation)
+    seen = diagnostics.diagnose(
+        logprobs_RL,
+        behaviour_RL,
+        advantages_R,
+        mask_RL,
+        clip=config.clip,
+        ratio_level=config.ratio_level,
+        entropy_BL=jax.lax.stop_gradient(entropy_RL),
+    )
+    return pg.sum + config.kl_coef * kl.sum - config.entropy_coef * bonus.sum, (pg, kl, seen)
+
+
+def _features(policy, variables, read, rows: Rows) -> jax.Array:
+    """Features (M, W, D) that predict each token of some rows; ``read`` is what `read_prompts` returned."""
+    last_BD, cache = read
+    prompt_M = rows.prompt_M
+    lengths_B = cache.recent.positions_BS[:, -1] + 1
+    positions_MW = jnp.where(rows.offsets_MW < 0, -1, lengths_B[prompt_M][:, None] + rows.offsets_MW)
+    first_MW = rows.offsets_MW == 0
+    segments_MW = jnp.cumsum(first_MW, axis=1)
+    inputs = (rows.tokens_MW, positions_MW, cache.take(prompt_M), segments_MW)
+    hidden_MWD, _ = policy.apply(variables, *inputs, method="hidden")
+    return jnp.where(first_MW[..., None], last_BD[prompt_M][:, None], jnp.roll(hidden_MWD, 1, axis=1))
+
+
+def _by_slot(x_MW, rows: Rows) -> jax.Array:
+    """Values of each slot's tokens, (M * S, L), from those of the rows' tokens."""
+    length = rows.logprobs_MSL.shape[-1]
+    columns_MSL = rows.starts_MS[..., None] + jnp.arange(length)[None, None]
+    columns_MX = jnp.minimum(columns_MSL, x_MW.shape[1] - 1).reshape(x_MW.shape[0], -1)
+    return jnp.take_along_axis(x_MW, columns_MX, axis=1).reshape(-1, length)
