@@ -16,6 +16,7 @@ CHOICES = {
     "task.bands": ("", "tldr", "arxiv", "arxiv_later"),
     "task.feedback": ("plain", "passed", "level_passed", "level_feedback", "expert_edits"),
     "expert.kind": ("openai", "anthropic", "local"),
+    "sampling.dtype": ("", "float32", "bfloat16"),
     "sampling.long_prompts": ("error", "truncate"),
     "train.joint_mode": ("aligned", "cross"),
     "train.reduce": ("mean", "sum"),
@@ -57,6 +58,7 @@ RANGES = {
     "train.grade_every": (0, None),
     "train.group": (2, None),
     "train.clip": (0, None),
+    "train.importance_cap": (0, None),
     "train.kl_coef": (0, None),
     "train.entropy_coef": (0, None),
     "train.minibatches": (1, None),
@@ -129,9 +131,25 @@ def _outside(config: Mapping) -> list[str]:
     for name in ("kl_coef", "entropy_coef"):
         if config.train.comlrl_compat and config.train[name]:
             bad.append(f"train.{name}={config.train[name]}: train.comlrl_compat has none, allowed is 0")
+    if config.train.importance_cap and (config.train.clip or config.train.comlrl_compat):
+        bad.append(
+            f"train.importance_cap={config.train.importance_cap}: train.clip and train.comlrl_compat have "
+            "ratios of their own or none, allowed is 0"
+        )
+    if _mismatch(config) and not (config.train.importance_cap or config.train.clip):
+        bad.append(
+            f"sampling.dtype={config.sampling.dtype!r}: the sampler differs from the policy of "
+            f"policy.dtype={config.policy.dtype!r}; correct for it with train.importance_cap, for example 2"
+        )
     if config.sampling.temperature == 0:
         bad.append("sampling.temperature=0: training needs samples that differ; allowed: any number above 0")
     return bad
+
+
+def _mismatch(config: ConfigDict) -> bool:
+    """Whether completions are drawn by a policy of another dtype than the one that is trained."""
+    dtype = config.sampling.dtype
+    return dtype in CHOICES["policy.dtype"] and dtype != config.policy.dtype
 
 
 def _contradictions(config: ConfigDict) -> list[str]:

@@ -64,6 +64,8 @@ def base_config() -> ConfigDict:
     c.sampling.top_p = 1.0  # keep the likeliest tokens that reach this probability; 1 keeps all
     c.sampling.min_p = 0.0  # keep tokens at least this times as likely as the likeliest; 0 keeps all
     c.sampling.stop = ()  # texts that end a completion, e.g. ("\n\n", "<|im_start|>")
+    c.sampling.dtype = ""  # of a copy of the weights to sample with: float32 | bfloat16; empty: policy.dtype
+    # A dtype of its own makes the sampler differ from what is trained, see train.importance_cap.
     c.sampling.max_prompt_tokens = 1024  # longest prompt, chat markup counted
     c.sampling.long_prompts = "error"  # error | truncate (on the left, with a warning)
     _add_training(c)
@@ -127,6 +129,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
     c.train.ratio_level = "token"  # token | sequence
     c.train.aggregation = "sequence"  # sequence (sum over tokens) | token | sequence_mean
+    c.train.importance_cap = 0.0  # weigh tokens by policy / sampler, at most this; 0: no weights
     c.train.kl_coef = 0.0  # weight of a KL term towards the untrained model; 0: off
     c.train.kl_kind = "k3"  # k1 | k2 | k3
     c.train.entropy_coef = 0.0  # weight of an entropy bonus per token, against collapse; 0: off

@@ -109,6 +109,7 @@ def build_team(config) -> team_lib.Team:
         targets=tuple(c.targets),
         keep_reference=config.train.kl_coef > 0,
         stop=tuple(config.sampling.stop),
+        sampling_dtype=config.sampling.dtype or None,
     )
 
 
@@ -129,6 +130,7 @@ def loss_config(config) -> agent_loss.LossConfig:
         kl_coef=c.kl_coef,
         kl_kind=c.kl_kind,
         entropy_coef=c.entropy_coef,
+        importance_cap=c.importance_cap or None,
         comlrl_compat=c.comlrl_compat,
         prompts_per_microbatch=c.prompts_per_microbatch,
         tokens_per_microbatch=c.tokens_per_microbatch,

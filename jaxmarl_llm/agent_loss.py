@@ -22,6 +22,7 @@ class LossConfig:
       sampling: how the tokens were drawn; temperature and truncation are applied to the trainer's logits too.
       clip: PPO's epsilon, or None for no importance ratio.
       ratio_level, aggregation: see `losses.policy_gradient`.
+      importance_cap: greatest weight policy / sampler of a token, or None for no such weights.
       kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off).
       entropy_coef: weight of an entropy bonus, exact, over the sampling distribution (0 switches it off).
       comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
@@ -33,6 +34,7 @@ class LossConfig:
     clip: float | None = None
     ratio_level: str = "token"
     aggregation: str = "sequence"
+    importance_cap: float | None = None
     kl_coef: float = 0.0
     kl_kind: str = "k3"
     entropy_coef: float = 0.0
@@ -87,6 +89,7 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
             behaviour_logprobs_BL=behaviour_RL,
             clip=config.clip,
             ratio_level=config.ratio_level,
+            importance_cap=config.importance_cap,
             aggregation=config.aggregation,
         )
     kl = losses.SumCount(jnp.float32(0), jnp.float32(0))

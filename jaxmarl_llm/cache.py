@@ -4,6 +4,8 @@ Visibility follows positions alone: a key is seen by a query when ``0 <= positio
 Padding has negative positions, so left-padded prompts need no other mask.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -11,10 +13,13 @@ from flax import struct
 
 @struct.dataclass
 class Block:
-    """Keys and values of all layers, (Y, B, K, S, H), with the positions (B, S) they stand at."""
+    """Keys and values of all layers, (Y, B, K, S, H), with the positions (B, S) they stand at.
 
-    k_YBKSH: jax.Array
-    v_YBKSH: jax.Array
+    `Cache.apart` makes tuples of the layers' arrays of them.
+    """
+
+    k_YBKSH: jax.Array | tuple[jax.Array, ...]
+    v_YBKSH: jax.Array | tuple[jax.Array, ...]
     positions_BS: jax.Array
 
 
@@ -66,25 +71,39 @@ class Cache:
         Outside of ``vmap`` over agents all may have an agent axis where `agent_axes` says. In a loop that is
         the place to do it: inside, the write would move that axis to the front and copy the whole block.
         """
-        new = Block(jnp.swapaxes(k_YBLKH, -3, -2), jnp.swapaxes(v_YBLKH, -3, -2), positions_BL)
+        k_YBKLH, v_YBKLH = jax.tree.map(lambda x: jnp.swapaxes(x, -3, -2), (k_YBLKH, v_YBLKH))
+        new = Block(k_YBKLH, v_YBKLH, positions_BL)
         index = self.index + positions_BL.shape[-1]
         if self.recent is None:
             return self.replace(recent=new, index=index)
 
-        def write(old, new, axis):
-            return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), self.index, axis)
+        def write(axis, old, new):
+            put = functools.partial(jax.lax.dynamic_update_slice_in_dim, start_index=self.index, axis=axis)
+            return jax.tree.map(lambda old, new: put(old, new.astype(old.dtype)), old, new)
 
-        slots = Block(-2, -2, -1)
-        return self.replace(recent=jax.tree.map(write, self.recent, new, slots), index=index)
+        recent = jax.tree.map(write, Block(-2, -2, -1), self.recent, new)
+        return self.replace(recent=recent, index=index)
+
+    def apart(self) -> "Cache":
+        """The same with each layer's keys and values as arrays of their own: a loop that adds tokens to them
+        does not take them out of, and put them back into, one array of all layers at every token.
+        """
+
+        def split(block: Block) -> Block:
+            return Block(tuple(block.k_YBKSH), tuple(block.v_YBKSH), block.positions_BS)
+
+        return Cache(split(self.recent), self.index, tuple(split(block) for block in self.prefixes))
 
 
-def agent_axes(prefixes: int) -> Cache:
+def agent_axes(prefixes: int, apart: bool = False) -> Cache:
     """Where ``vmap`` over agents finds the agent axis of a cache with so many prefixes.
 
-    Keys and values have it behind the layers: the scan over layers would otherwise move whole caches at every
-    token. The write index stays one scalar: batched, the cache update would become a scatter.
+    Keys and values have it behind the layers (if these are not `Cache.apart`): the scan over layers would
+    otherwise move whole caches at every token. The write index stays one scalar: batched, the cache update
+    would become a scatter.
     """
-    block = Block(1, 1, 0)
+    axis = 0 if apart else 1
+    block = Block(axis, axis, 0)
     return Cache(recent=block, index=None, prefixes=(block,) * prefixes)
 
 

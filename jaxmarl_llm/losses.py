@@ -132,6 +132,7 @@ def policy_gradient(
     behaviour_logprobs_BL=None,
     clip: float | None = None,
     ratio_level: str = "token",
+    importance_cap: float | None = None,
     aggregation: str = "sequence",
 ) -> SumCount:
     """Policy-gradient loss: descending it makes rows with positive advantage more likely.
@@ -145,6 +146,11 @@ def policy_gradient(
 
         loss = - min(rho A_b, clamp(rho, 1-c, 1+c) A_b)    gradient: - rho A_b grad log pi, or 0
 
+    clip=None with importance_cap=C, for tokens that another policy drew, such as a sampler of less precision
+    (truncated importance sampling; Ionides 2008, for language models Yao et al. 2025):
+
+        loss = - w A_b log pi(a_bl), w = min(rho, C) a constant    gradient: - w A_b grad log pi(a_bl)
+
     A row's loss is the sum over its tokens (token level) or its one value (sequence level); `aggregation`
     says what it is divided by. While rho is 1, all forms of one aggregation have the same gradient.
 
@@ -152,28 +158,36 @@ def policy_gradient(
       logprobs_BL: log pi of the sampled tokens, differentiable.
       advantages_B: one advantage per row; no gradient flows through it.
       mask_BL: True for the tokens to train, EOS included, padding not.
-      behaviour_logprobs_BL: log mu of the sampler; needed with clip, not read without.
+      behaviour_logprobs_BL: log mu of the sampler; needed with clip or importance_cap, else not read.
       clip: PPO's epsilon > 0, or None.
       ratio_level: one of RATIO_LEVELS; read only with clip.
+      importance_cap: C > 0, or None; not together with clip.
       aggregation: one of AGGREGATIONS, as in `aggregate`.
 
     Returns:
       SumCount; `mean()` is the loss.
 
     Raises:
-      ValueError: unknown option, shapes that differ, clip <= 0, or clip without behaviour log-probs.
+      ValueError: unknown option, shapes that differ, clip or importance_cap <= 0, both of them, or one
+        without behaviour log-probs.
     """
     _check_choice("ratio_level", ratio_level, RATIO_LEVELS)
     _check_choice("aggregation", aggregation, AGGREGATIONS)
-    if clip is not None and (behaviour_logprobs_BL is None or not clip > 0):
-        raise ValueError(
-            f"clip={clip}; allowed: None, or a number above 0 together with behaviour_logprobs_BL"
-        )
+    for name, value in (("clip", clip), ("importance_cap", importance_cap)):
+        if value is not None and (behaviour_logprobs_BL is None or not value > 0):
+            raise ValueError(
+                f"{name}={value}; allowed: None, or a number above 0 together with behaviour_logprobs_BL"
+            )
+    if clip is not None and importance_cap is not None:
+        raise ValueError(f"importance_cap={importance_cap} together with clip={clip}; allowed is one of them")
     mask_BL = jnp.asarray(mask_BL, bool)
     _check_shapes(mask_BL, logprobs_BL=logprobs_BL, advantages_B=advantages_B)
     advantages_B1 = jax.lax.stop_gradient(jnp.asarray(advantages_B, jnp.float32))[..., None]
     if clip is None:
         scores_BL = jnp.where(mask_BL, jnp.asarray(logprobs_BL, jnp.float32), 0.0) * advantages_B1
+        if importance_cap is not None:
+            ratio_BL = jnp.exp(log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL))
+            scores_BL *= jax.lax.stop_gradient(jnp.minimum(ratio_BL, importance_cap))
     else:
         log_ratio_BL = log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL, ratio_level)
         used_BL = mask_BL if ratio_level == "token" else jnp.any(mask_BL, axis=-1, keepdims=True)

@@ -129,18 +129,28 @@ class Policy(nn.Module):
 
     ``policy.apply(params, tokens_BL, positions_BL, cache=None) -> (logits_BLV, cache)``. Without a cache the
     returned one holds this call's keys and values. Logits are float32 whatever the compute dtype.
+
+    With ``apart`` every layer has variables of its own (``layers_0``, ..), its part of the cache too (see
+    `Cache.apart`), and ``remat`` is not applied: for reading one token at a time, see `decode`.
     """
 
     config: PolicyConfig
     dtype: jnp.dtype = jnp.float32
     remat: str = "dots"
-    unroll: int = 1
+    apart: bool = False
 
     def setup(self):
         c = self.config
         if self.remat not in REMAT:
             raise ValueError(f"policy.remat={self.remat!r} is not one of {REMAT}")
         self.embed = nn.Embed(c.vocab_size, c.d_model, embedding_init=nn.initializers.normal(0.02))
+        self.layers = [Layer(c, self.dtype) for _ in range(c.n_layers)] if self.apart else self._stacked()
+        self.final_norm = RMSNorm(c.norm_eps)
+        if not c.tie_embeddings:
+            self.head = Dense(c.vocab_size, dtype=self.dtype)
+
+    def _stacked(self) -> nn.Module:
+        """All layers as one scan."""
         layer = Layer
         if self.remat != "none":
             save = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
@@ -150,13 +160,9 @@ class Policy(nn.Module):
             variable_axes={"params": 0, "lora": 0},
             split_rngs={"params": True},
             in_axes=(0, nn.broadcast, nn.broadcast),
-            length=c.n_layers,
-            unroll=self.unroll,
+            length=self.config.n_layers,
         )
-        self.layers = stack(c, self.dtype)
-        self.final_norm = RMSNorm(c.norm_eps)
-        if not c.tie_embeddings:
-            self.head = Dense(c.vocab_size, dtype=self.dtype)
+        return stack(self.config, self.dtype)
 
     def __call__(self, tokens_BL, positions_BL, cache: Cache | None = None):
         hidden_BLD, cache = self.hidden(tokens_BL, positions_BL, cache)
@@ -172,13 +178,22 @@ class Policy(nn.Module):
         return hidden_BLD, cache.extend(*kv, positions_BL)
 
     def read(self, tokens_BL, positions_BL, cache: Cache, segments_BL=None):
-        """The features of `hidden`, and the call's own keys and values, (Y, B, L, K, H) each."""
+        """The features of `hidden`, and the call's own keys and values, (Y, B, L, K, H) each.
+
+        With ``apart`` these are tuples of Y arrays.
+        """
         rotary = rope_lib.tables(self.config.rope, self.config.head_dim, positions_BL)
         x_BLD = jnp.take(self.embed.embedding, tokens_BL, axis=0).astype(self.dtype)
         blocks = tuple((block.k_YBKSH, block.v_YBKSH) for block in cache.blocks)
         visible = visibility(positions_BL, cache, segments_BL)
-        x_BLD, kv = self.layers(x_BLD, blocks, rotary, visible)
-        return self.final_norm(x_BLD), kv
+        if not self.apart:
+            x_BLD, kv = self.layers(x_BLD, blocks, rotary, visible)
+            return self.final_norm(x_BLD), kv
+        kv_Y = []
+        for y, layer in enumerate(self.layers):
+            x_BLD, kv = layer(x_BLD, tuple((k[y], v[y]) for k, v in blocks), rotary, visible)
+            kv_Y.append(kv)
+        return self.final_norm(x_BLD), tuple(zip(*kv_Y, strict=True))
 
     def logits(self, hidden_BLD):
         """Vocabulary logits (B, L, V), float32."""

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxmarl_llm.cache import agent_axes
+from jaxmarl_llm import decode
 from jaxmarl_llm.choice import SamplingParams, draw
-from jaxmarl_llm.prompts import Shared, read_prompts, read_shared
+from jaxmarl_llm.prompts import Shared
 
 
 @struct.dataclass
@@ -48,21 +48,6 @@ class Samples:
             self.logprobs_NRL.at[:, :, t].set(logprobs_NR),
             self.finished_NR | _ended(tokens_NRL, t, stops),
         )
-
-
-def _prefill(stack, samples: int, slots: int, variables, tokens_BP, lengths_B, shared: Shared | None):
-    """Logits of the first token, (R, V), and a cache with ``slots`` free slots per row, prompts shared."""
-    block = shared and read_shared(stack.policy, variables, shared.tokens_NC, shared.lengths_N)
-    hidden_BD, cache = read_prompts(stack.policy, variables, tokens_BP, lengths_B, block)
-    logits_BV = stack.policy.apply(variables, hidden_BD, method="logits")
-    return jnp.repeat(logits_BV, samples, axis=0), cache.fan_out(samples, slots)
-
-
-def _forward(stack, variables, tokens_R, positions_R, cache):
-    """Logits (R, V) after one more token per row, and its keys and values."""
-    inputs = (tokens_R[:, None], positions_R[:, None], cache)
-    hidden, kv = stack.policy.apply(variables, *inputs, method="read")
-    return stack.policy.apply(variables, hidden[:, 0], method="logits"), kv
 
 
 def _row_keys(key, agents: int, rows: int):
@@ -128,28 +113,22 @@ def generate(
     """
     n_agents, n_prompts, _ = prompts_NBP.shape
     rows, limit = n_prompts * samples, params.max_new_tokens
-    variables, axes = stack.bind(base, trainable)
     stops = (*((eos,) for eos in stack.eos_ids), *(s for s in stack.stops if len(s) <= limit))
     greedy_NR = None if greedy_NB is None else _last_rows(greedy_NB, samples)
     choose = functools.partial(_draw, params, _row_keys(key, n_agents, rows), greedy_NR)
-    cache_axes = agent_axes(prefixes=1 if shared is None else 2)
-    prefill = functools.partial(_prefill, stack, samples, limit)
-    prefill = jax.vmap(prefill, in_axes=(axes, 0, 0, 0), out_axes=(0, cache_axes))
-    forward = functools.partial(_forward, stack)
-    forward = jax.vmap(forward, in_axes=(axes, 0, 0, cache_axes), out_axes=(0, (1, 1)))
     before_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
     before_NR = jnp.repeat(before_NB, samples, axis=1)
 
     def step(carry):
         t, drawn, cache = carry
         positions_NR = before_NR + t - 1
-        logits_NRV, kv = forward(variables, drawn.tokens_NRL[:, :, t - 1], positions_NR, cache)
-        cache = cache.extend(*kv, positions_NR[:, :, None])
+        logits_NRV, cache = decode.forward(reader, drawn.tokens_NRL[:, :, t - 1], positions_NR, cache)
         return t + 1, drawn.add(t, *choose(logits_NRV, t), stops), cache
 
     def unfinished(carry):
         return (carry[0] < limit) & ~carry[1].finished_NR.all()
 
-    logits_NRV, cache = prefill(variables, prompts_NBP, lengths_NB, shared)
+    prompts = (prompts_NBP, lengths_NB)
+    logits_NRV, cache, reader = decode.begin(stack, base, trainable, prompts, shared, samples, limit)
     drawn = Samples.empty(n_agents, rows, limit).add(0, *choose(logits_NRV, 0), stops)
     return jax.lax.while_loop(unfinished, step, (jnp.int32(1), drawn, cache))[1]

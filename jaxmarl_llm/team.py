@@ -29,6 +29,8 @@ class Stack:
       mode: one of `MODES`.
       adapter_scale: alpha / rank in ``adapters`` mode.
       stops: sequences of token ids that end a completion as an EOS does.
+      sampler: the module as it draws completions (see `decode`): its dtype, and whether layers are apart;
+        None: as ``policy``.
     """
 
     agents: tuple[str, ...]
@@ -37,6 +39,7 @@ class Stack:
     mode: str
     adapter_scale: float = 1.0
     stops: tuple[tuple[int, ...], ...] = ()
+    sampler: Policy | None = None
 
     def bind(self, base: Any, trainable: Any) -> tuple[dict, Any]:
         """Linen variables for ``policy.apply`` and their ``vmap`` axes over the agents."""
@@ -116,6 +119,7 @@ def build(
     targets: tuple[str, ...] = adapters.TARGETS,
     keep_reference: bool = False,
     stop: tuple[str, ...] = (),
+    sampling_dtype: str | None = None,
 ) -> Team:
     """Group agents by model and give them parameters.
 
@@ -127,6 +131,7 @@ def build(
       rank, alpha, targets: see `adapters.init`; the addition is scaled by alpha / rank.
       keep_reference: in ``full`` mode, hold the initial parameters too, for a KL term.
       stop: texts that end a completion as an EOS does; their tokens count and are trained.
+      sampling_dtype: of weights and computation while completions are drawn; None: as the policy computes.
 
     Raises:
       ValueError: for an unknown mode, an empty team, and an unknown model or one without a tokenizer.
@@ -155,6 +160,9 @@ def build(
             base = base if keep_reference else None
         eos_ids = tuple(model.tokenizer.eos_ids)
         stops = model.tokenizer.stop_sequences(stop) if stop else ()
-        stack = Stack(tuple(agents), model.policy, eos_ids, mode, scale, stops)
+        dtype = jnp.dtype(sampling_dtype or model.policy.dtype)
+        # Other compilers read a layer in place out of stacked arrays, and compile the scan faster.
+        sampler = model.policy.clone(dtype=dtype, apart=jax.default_backend() == "cpu")
+        stack = Stack(tuple(agents), model.policy, eos_ids, mode, scale, stops, sampler)
         members.append(Member(stack, base, trainable, model.tokenizer, name))
     return Team(tuple(members))

@@ -27,7 +27,6 @@ def load(
     dtype=jnp.float32,
     compute_dtype=None,
     remat: str = "dots",
-    unroll: int = 1,
     on_host: bool = False,
 ) -> LoadedModel:
     """Load a model; nothing is compiled.
@@ -38,7 +37,7 @@ def load(
         (`model_files.cache_folder`).
       dtype: type of the parameters.
       compute_dtype: type of activations; None means ``dtype``.
-      remat, unroll: as in `Policy`.
+      remat: as in `Policy`.
       on_host: leave NumPy arrays, for a caller who places them on a mesh.
 
     Raises ValueError naming the file and what is wrong: no such model, an unsupported family or feature,
@@ -52,7 +51,7 @@ def load(
     tensors = tensor_files.open_folder(folder)
     put = (lambda array: array) if on_host else jnp.asarray
     params = hf.from_hf_tensors(config, tensors, np.dtype(dtype), put, str(folder))
-    policy = Policy(config, jnp.dtype(compute_dtype or dtype), remat, unroll)
+    policy = Policy(config, jnp.dtype(compute_dtype or dtype), remat)
     return LoadedModel(policy, params, tokenizer)
 
 

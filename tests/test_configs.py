@@ -134,7 +134,9 @@ def complaints(config):
 @pytest.mark.parametrize("path", checks.CHOICES)
 def test_choices(path):
     for value in checks.CHOICES[path]:
-        checks.validate(changed(path, value))
+        config = changed(path, value)
+        config.train.importance_cap = 2.0 * (path == "sampling.dtype")  # a sampler of its own asks for it
+        checks.validate(config)
     allowed = ", ".join(checks.CHOICES[path])
     assert complaints(changed(path, "both")) == [f"{path}='both': allowed are {allowed}"]
 
@@ -186,6 +188,9 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"train.minibatches": 0}, "train.minibatches=0: allowed is 1"),
     ({"train.minibatches": 2, "train.prompts_per_microbatch": 4},
      "train.prompts_per_microbatch=4: must divide the 2 problems of a minibatch"),
+    ({"sampling.dtype": "bfloat16"},
+     "sampling.dtype='bfloat16': the sampler differs .* correct for it with train.importance_cap"),
+    ({"train.importance_cap": 2.0, "train.clip": 0.2}, "train.importance_cap=2.0: .*allowed is 0"),
     ({"train.normalise": True, "train.baseline": "none"}, "train.normalise=True: needs a baseline"),
     ({"sampling.temperature": 0.0}, "sampling.temperature=0: .*above 0"),
     ({"train.turn_weights": ("1",)}, r"train.turn_weights=\('1',\): allowed are numbers from 0"),

@@ -207,4 +207,4 @@ def test_speed_by_hand():
         return scores.Evaluation(((),), (), None, tokens_BG=(tokens,))
 
     found = evaluation.Evaluations(answers(10, 20, 30), answers(20), 4.0)
-    assert found.speed() == {"speed/tokens_per_s": 20.0, "speed/seconds_per_answer": 1.0}
+    assert found.speed() == {"tokens_per_s": 20.0, "seconds_per_answer": 1.0}

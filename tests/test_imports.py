@@ -22,7 +22,8 @@ LAYER = {
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "comlrl_compat": 25, "diagnostics": 25,
     "forest_metrics": 25,
     "hf_config": 22, "hf": 23, "gguf_file": 24, "gguf_tokenizer": 26, "model_files": 28, "peft": 29,
-    "prompts": 28, "token_scores": 28, "packing": 30, "weights": 30, "sampling": 30, "sharding": 30,
+    "prompts": 28, "token_scores": 28, "decode": 29,
+    "packing": 30, "weights": 30, "sampling": 30, "sharding": 30,
     "team": 40, "protocols": 40,
     "bridge": 44, "scoring": 45,  # between the rollout and the tasks
     "agent_loss": 44, "agent_axis": 45, "run_checks": 45, "policy_gradient": 45, "batches": 47, "speech": 47,

@@ -171,6 +171,46 @@ def test_clip_truth_table(level, ratio, advantage, loss, grad):
     np.testing.assert_allclose((got, got_grad), (loss, grad), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "grad"),
+    [(0.5, 1.0, -0.5), (1.5, -1.0, 1.5), (3.0, 1.0, -2.0), (3.0, -2.0, 4.0)],  # -A min(ratio, 2)
+)
+def test_importance_weights_are_truncated_and_constant(ratio, advantage, grad):
+    def loss(logprob):
+        return losses.policy_gradient(
+            logprob[None, None],
+            np.array([advantage]),
+            np.ones((1, 1), bool),
+            behaviour_logprobs_BL=np.array([[-1.0]]),
+            importance_cap=2.0,
+        ).mean()
+
+    np.testing.assert_allclose(jax.grad(loss)(jnp.float32(-1.0 + np.log(ratio))), grad, rtol=1e-5)
+
+
+def test_importance_weights_undo_another_sampler():
+    # Over all five tokens, each as often as the sampler mu draws it, the gradient is that of E_pi[A].
+    logits_V, behind_V = np.array([0.3, -1.0, 2.0, 0.0, 0.5]), np.array([0.1, -0.8, 1.7, 0.4, 0.3])
+    rewards_V = np.array([1.0, 0.0, -2.0, 3.0, 0.5])
+    mu_V = np.exp(behind_V) / np.exp(behind_V).sum()
+
+    def loss(logits_V, cap):
+        logprobs_B1 = jax.nn.log_softmax(logits_V)[:, None]
+        then_B1 = np.log(mu_V)[:, None]
+        options = {"behaviour_logprobs_BL": then_B1, "importance_cap": cap} if cap else {}
+        # Rows weighed by mu: the sampler's expectation.
+        return losses.policy_gradient(logprobs_B1, mu_V * rewards_V, np.ones((5, 1), bool), **options).sum
+
+    exact_V = jax.grad(lambda x: -(jax.nn.softmax(x) * rewards_V).sum())(jnp.array(logits_V))
+    np.testing.assert_allclose(jax.grad(loss)(jnp.array(logits_V), 10.0), exact_V, rtol=1e-5, atol=1e-6)
+    assert np.abs(jax.grad(loss)(jnp.array(logits_V), None) - exact_V).max() > 0.05
+    with pytest.raises(ValueError, match="importance_cap=2.0 together with clip=0.2"):
+        nothing_B1, row_B = np.zeros((1, 1)), np.zeros(1)
+        losses.policy_gradient(
+            nothing_B1, row_B, nothing_B1, behaviour_logprobs_BL=nothing_B1, clip=0.2, importance_cap=2.0
+        )
+
+
 def test_sequence_ratio_is_the_product_of_token_ratios():
     # Each token 1.1 is inside [0.8, 1.2]; their product 1.21 is clamped to 1.2.
     then_BL = np.array([[-1.0, -2.0]])

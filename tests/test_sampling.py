@@ -9,7 +9,7 @@ import pytest
 
 from jaxmarl_llm import choice, sampling
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.prompts import BUCKET, pad_prompts
+from jaxmarl_llm.prompts import BUCKET, Shared, pad_prompts
 from tests import tiny
 
 PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]
@@ -19,13 +19,21 @@ MIXED = SamplingParams(6, temperature=0.7, top_k=20, top_p=0.85, min_p=0.02)
 
 
 def generate(
-    prompts=PROMPTS, samples=3, params=MIXED, agents=2, eos_ids=tiny.NEVER, width=16, lora=None, **kwargs
+    prompts=PROMPTS,
+    samples=3,
+    params=MIXED,
+    agents=2,
+    eos_ids=tiny.NEVER,
+    width=16,
+    lora=None,
+    sampler=None,
+    **kwargs,
 ):
     """Samples of agents that all get the same prompts, as NumPy arrays."""
     tokens_BP, lengths_B = pad_prompts(prompts, width)
     tokens_NBP, lengths_NB = np.stack([tokens_BP] * agents), np.stack([lengths_B] * agents)
     lora = tiny.lora(agents) if lora is None else lora
-    stack = tiny.stack(tiny.AGENTS[:agents], eos_ids=eos_ids)
+    stack = tiny.stack(tiny.AGENTS[:agents], eos_ids=eos_ids, sampler=sampler)
     drawn = sampling.generate(
         stack, tiny.params(), lora, tokens_NBP, lengths_NB, KEY, samples=samples, params=params, **kwargs
     )
@@ -124,10 +132,44 @@ def test_frozen_and_full_stacks_draw_the_same_from_the_same_parameters():
     inputs = (np.stack([tokens_BP] * 2), np.stack([lengths_B] * 2), KEY)
     copies = jax.tree.map(lambda x: jnp.stack([x, x]), tiny.params())
     options = {"samples": 2, "params": SamplingParams(5)}
-    frozen = sampling.generate(tiny.stack(mode="frozen"), tiny.params(), None, *inputs, **options)
-    full = sampling.generate(tiny.stack(mode="full"), None, copies, *inputs, **options)
-    np.testing.assert_array_equal(frozen.tokens_NRL, full.tokens_NRL)
-    np.testing.assert_allclose(frozen.logprobs_NRL, full.logprobs_NRL, atol=1e-5)
+    first, *others = (
+        sampling.generate(tiny.stack(mode=mode, sampler=sampler), *parameters, *inputs, **options)
+        for mode, parameters in (("frozen", (tiny.params(), None)), ("full", (None, copies)))
+        for sampler in (None, tiny.POLICY.clone(apart=True))
+    )
+    for other in others:
+        np.testing.assert_array_equal(first.tokens_NRL, other.tokens_NRL)
+        np.testing.assert_allclose(first.logprobs_NRL, other.logprobs_NRL, atol=1e-5)
+
+
+def test_layers_apart_draw_the_same():
+    shared = Shared(np.array([[3, 4, 5, 6], [9, 8, 0, 0]]), np.array([4, 2]))
+    apart = tiny.POLICY.clone(apart=True)
+    for options in ({}, {"shared": shared}, {"eos_ids": (11, 70)}):
+        together, separate = generate(**options), generate(sampler=apart, **options)
+        np.testing.assert_array_equal(together.lengths_NR, separate.lengths_NR)
+        np.testing.assert_array_equal(together.tokens_NRL, separate.tokens_NRL)
+        np.testing.assert_allclose(together.logprobs_NRL, separate.logprobs_NRL, atol=1e-5)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_sampler_of_less_precision_reports_its_own_probabilities(apart):
+    rough = generate(params=PLAIN, sampler=tiny.POLICY.clone(dtype=jnp.bfloat16, apart=apart))
+    differences = []
+    for n in range(2):
+        variables = tiny.own(tiny.lora(2), n)
+        halves = jax.tree.map(lambda x: np.asarray(x.astype(jnp.bfloat16).astype(jnp.float32)), variables)
+        for row, prompt in enumerate(PROMPTS[:1] * 3):
+            ids = [*prompt, *rough.tokens_NRL[n, row].tolist()]
+            exact, near = (
+                jax.nn.log_softmax(tiny.logits(weights, ids)[len(prompt) - 1 : -1])
+                for weights in (variables, halves)
+            )
+            drawn_L = rough.tokens_NRL[n, row]
+            for found in (exact, near):
+                chosen_L = np.take_along_axis(np.asarray(found), drawn_L[:, None], 1)[:, 0]
+                differences.append(np.abs(chosen_L - rough.logprobs_NRL[n, row]).max())
+    assert 1e-4 < max(differences) < 0.1  # of bfloat16's three digits, and no more
 
 
 def test_one_compilation_per_bucket_of_prompt_lengths():

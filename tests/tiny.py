@@ -54,8 +54,9 @@ def model(seed: int = 0) -> LoadedModel:
     return LoadedModel(POLICY, params(seed), Tokenizer())
 
 
-def stack(agents=AGENTS, mode="adapters", eos_ids=NEVER) -> Stack:
-    return Stack(tuple(agents), POLICY, tuple(eos_ids), mode, SCALE if mode == "adapters" else 1.0)
+def stack(agents=AGENTS, mode="adapters", eos_ids=NEVER, sampler=None) -> Stack:
+    scale = SCALE if mode == "adapters" else 1.0
+    return Stack(tuple(agents), POLICY, tuple(eos_ids), mode, scale, sampler=sampler)
 
 
 def lora(agents: int = 2, rank: int = 3, noise: float = 0.2) -> dict:
