@@ -53,6 +53,20 @@ class Cache:
         own = Block(recent.k_YBKSH[:, rows_R], recent.v_YBKSH[:, rows_R], recent.positions_BS[rows_R])
         return Cache.after(*self.prefixes, own)
 
+    def keep(self, rows_R: jax.Array) -> "Cache":
+        """The cache of some of its rows. A prefix that rows shared is there once for each of them, unless all
+        rows share it.
+        """
+        n_rows = self.recent.positions_BS.shape[0]
+
+        def of(block: Block) -> Block:
+            n_own = block.positions_BS.shape[0]
+            own_R = rows_R // (n_rows // n_own)
+            k, v = jax.tree.map(lambda x: jnp.take(x, own_R, axis=-4), (block.k_YBKSH, block.v_YBKSH))
+            return block if n_own == 1 else Block(k, v, block.positions_BS[own_R])
+
+        return Cache(of(self.recent), self.index, tuple(of(block) for block in self.prefixes))
+
     def fan_out(self, samples: int, slots: int | None) -> "Cache":
         """Turn the recent block into one more prefix, shared by ``samples`` rows each.
 

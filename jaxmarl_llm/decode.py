@@ -65,6 +65,12 @@ def forward(reader: Reader, tokens_NR, positions_NR, cache: Cache):
     return logits_NRV, cache.extend(*kv, positions_NR[:, :, None])
 
 
+def keep(reader: Reader, cache: Cache, rows_NR) -> Cache:
+    """The cache of some rows of every agent."""
+    axes = agent_axes(len(cache.prefixes), reader.sampler.apart)
+    return jax.vmap(Cache.keep, in_axes=(axes, 0), out_axes=axes)(cache, rows_NR)
+
+
 def _read(policy, samples: int, slots: int, variables, tokens_BP, lengths_B, shared: Shared | None):
     """One agent's logits of the first token, (R, V), and a cache with ``slots`` free slots per row."""
     block = shared and read_shared(policy, variables, shared.tokens_NC, shared.lengths_N)

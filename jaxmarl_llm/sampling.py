@@ -5,6 +5,7 @@ select between two copies of the cache at every step.
 """
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,11 @@ from flax import struct
 from jaxmarl_llm import decode
 from jaxmarl_llm.choice import SamplingParams, draw
 from jaxmarl_llm.prompts import Shared
+
+# Most rows end long before the last. Where an agent has at least LEAST_ROWS, the loop goes on with a share
+# of them as soon as the others have finished, and again.
+LEAST_ROWS = 16
+SHARE = 4
 
 
 @struct.dataclass
@@ -55,13 +61,46 @@ def _row_keys(key, agents: int, rows: int):
     return jax.vmap(lambda k: fold(k, jnp.arange(rows)))(fold(key, jnp.arange(agents)))
 
 
-def _draw(params: SamplingParams, keys_NR, greedy_NR, logits_NRV, t):
+class _Rows(NamedTuple):
+    """Of every row: tokens of the prompt, random key, and whether it takes the most likely tokens."""
+
+    before_NR: jax.Array
+    keys_NR: jax.Array
+    greedy_NR: jax.Array | None
+
+
+def _draw(params: SamplingParams, rows: _Rows, logits_NRV, t):
     """Token t of every row and its log-probability, (N, R) each."""
-    keys = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(0, None)), in_axes=(0, None))(keys_NR, t)
+    keys_NR = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(0, None)), in_axes=(0, None))(rows.keys_NR, t)
     draw_R = functools.partial(draw, params=params)
     return jax.vmap(lambda keys, logits, greedy: draw_R(keys, logits, greedy_R=greedy))(
-        keys, logits_NRV, greedy_NR
+        keys_NR, logits_NRV, rows.greedy_NR
     )
+
+
+def _go_on(reader, params: SamplingParams, stops, rows: _Rows, t, drawn: Samples, cache) -> Samples:
+    """Draw from column t on, until all rows are finished or full."""
+    n_rows, limit = drawn.lengths_NR.shape[1], drawn.tokens_NRL.shape[2]
+    left = n_rows // SHARE if n_rows >= LEAST_ROWS else 0
+
+    def step(carry):
+        t, drawn, cache = carry
+        positions_NR = rows.before_NR + t - 1
+        logits_NRV, cache = decode.forward(reader, drawn.tokens_NRL[:, :, t - 1], positions_NR, cache)
+        return t + 1, drawn.add(t, *_draw(params, rows, logits_NRV, t), stops), cache
+
+    def worth_it(carry):
+        return (carry[0] < limit) & ((~carry[1].finished_NR).sum(1).max() > left)
+
+    t, drawn, cache = jax.lax.while_loop(worth_it, step, (t, drawn, cache))
+    if not left:
+        return drawn
+    kept_NR = jnp.argsort(drawn.finished_NR, axis=1, stable=True)[:, :left]  # the unfinished come first
+    take = jax.vmap(lambda x_R, kept_R: x_R[kept_R])
+    some, kept = jax.tree.map(lambda x_NR: take(x_NR, kept_NR), (rows, drawn))
+    ended = _go_on(reader, params, stops, some, t, kept, decode.keep(reader, cache, kept_NR))
+    put = jax.vmap(lambda x_R, kept_R, new_R: x_R.at[kept_R].set(new_R))
+    return jax.tree.map(lambda x_NR, new_NR: put(x_NR, kept_NR, new_NR), drawn, ended)
 
 
 def _last_rows(asked_NB, samples: int):
@@ -114,21 +153,14 @@ def generate(
     n_agents, n_prompts, _ = prompts_NBP.shape
     rows, limit = n_prompts * samples, params.max_new_tokens
     stops = (*((eos,) for eos in stack.eos_ids), *(s for s in stack.stops if len(s) <= limit))
-    greedy_NR = None if greedy_NB is None else _last_rows(greedy_NB, samples)
-    choose = functools.partial(_draw, params, _row_keys(key, n_agents, rows), greedy_NR)
     before_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
-    before_NR = jnp.repeat(before_NB, samples, axis=1)
-
-    def step(carry):
-        t, drawn, cache = carry
-        positions_NR = before_NR + t - 1
-        logits_NRV, cache = decode.forward(reader, drawn.tokens_NRL[:, :, t - 1], positions_NR, cache)
-        return t + 1, drawn.add(t, *choose(logits_NRV, t), stops), cache
-
-    def unfinished(carry):
-        return (carry[0] < limit) & ~carry[1].finished_NR.all()
-
+    rows_NR = _Rows(
+        jnp.repeat(before_NB, samples, axis=1),
+        _row_keys(key, n_agents, rows),
+        None if greedy_NB is None else _last_rows(greedy_NB, samples),
+    )
     prompts = (prompts_NBP, lengths_NB)
     logits_NRV, cache, reader = decode.begin(stack, base, trainable, prompts, shared, samples, limit)
-    drawn = Samples.empty(n_agents, rows, limit).add(0, *choose(logits_NRV, 0), stops)
-    return jax.lax.while_loop(unfinished, step, (jnp.int32(1), drawn, cache))[1]
+    first = _draw(params, rows_NR, logits_NRV, 0)
+    drawn = Samples.empty(n_agents, rows, limit).add(0, *first, stops)
+    return _go_on(reader, params, stops, rows_NR, jnp.int32(1), drawn, cache)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_llm import choice, sampling
+from jaxmarl_llm import choice, decode, sampling
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.prompts import BUCKET, Shared, pad_prompts
 from tests import tiny
@@ -150,6 +150,36 @@ def test_layers_apart_draw_the_same():
         np.testing.assert_array_equal(together.lengths_NR, separate.lengths_NR)
         np.testing.assert_array_equal(together.tokens_NRL, separate.tokens_NRL)
         np.testing.assert_allclose(together.logprobs_NRL, separate.logprobs_NRL, atol=1e-5)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_rows_that_finish_early_are_left_behind(apart, monkeypatch):
+    prompts = [PROMPTS[i % 2] + [i] for i in range(16)]
+    shared = Shared(np.array([[3, 4, 5, 6], [9, 8, 0, 0]]), np.array([4, 2]))
+    eos_ids = tuple(range(0, 100, 12))  # a tenth of the vocabulary
+    options = dict(
+        prompts=prompts,
+        samples=4,
+        params=SamplingParams(24),
+        eos_ids=eos_ids,
+        shared=shared,
+        sampler=tiny.POLICY.clone(apart=apart),
+        greedy_NB=np.arange(32).reshape(2, 16) % 5 == 0,
+    )
+    calls, keep = [], decode.keep
+    monkeypatch.setattr(decode, "keep", lambda *args: calls.append(args[2].shape) or keep(*args))
+    small = generate(**options)
+    assert calls == [(2, 16), (2, 4)]  # of 64 rows
+    monkeypatch.setattr(sampling, "LEAST_ROWS", 65)
+    sampling.generate.clear_cache()
+    whole = generate(**options)
+    assert len(calls) == 2 and len(set(whole.lengths_NR.ravel().tolist())) > 10
+    np.testing.assert_array_equal(small.lengths_NR, whole.lengths_NR)
+    np.testing.assert_array_equal(small.finished_NR, whole.finished_NR)
+    real = np.arange(24) < whole.lengths_NR[..., None]
+    np.testing.assert_array_equal(small.tokens_NRL[real], whole.tokens_NRL[real])
+    np.testing.assert_allclose(small.logprobs_NRL[real], whole.logprobs_NRL[real], atol=1e-5)
+    sampling.generate.clear_cache()
 
 
 @pytest.mark.parametrize("apart", [False, True])
