@@ -136,7 +136,13 @@ def _outside(config: Mapping) -> list[str]:
             f"train.importance_cap={config.train.importance_cap}: train.clip and train.comlrl_compat have "
             "ratios of their own or none, allowed is 0"
         )
-    if _mismatch(config) and not (config.train.importance_cap or config.train.clip):
+    corrected = config.train.importance_cap or config.train.clip
+    if config.train.overlap and not corrected:
+        bad.append(
+            "train.overlap=True: answers come from the policy before an update; correct for it with "
+            "train.importance_cap, for example 2, or train.clip"
+        )
+    if _mismatch(config) and not corrected:
         bad.append(
             f"sampling.dtype={config.sampling.dtype!r}: the sampler differs from the policy of "
             f"policy.dtype={config.policy.dtype!r}; correct for it with train.importance_cap, for example 2"

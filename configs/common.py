@@ -130,6 +130,8 @@ def _add_training(c: ConfigDict) -> None:
     c.train.ratio_level = "token"  # token | sequence
     c.train.aggregation = "sequence"  # sequence (sum over tokens) | token | sequence_mean
     c.train.importance_cap = 0.0  # weigh tokens by policy / sampler, at most this; 0: no weights
+    c.train.overlap = False  # draw and judge the next answers while this iteration's update is made; they
+    # are off-policy by that update, so it needs clip or importance_cap
     c.train.kl_coef = 0.0  # weight of a KL term towards the untrained model; 0: off
     c.train.kl_kind = "k3"  # k1 | k2 | k3
     c.train.entropy_coef = 0.0  # weight of an entropy bonus per token, against collapse; 0: off

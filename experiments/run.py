@@ -131,6 +131,18 @@ class Run:
         """Whether what happens ``every`` iterations (0: never) is due after ``done``; not at either end."""
         return every > 0 and done % every == 0 and 0 < done < self.config.train.steps
 
+    def may_overlap(self, step: int) -> bool:
+        """Whether an iteration may be drawn for before the update before it.
+
+        Not if a checkpoint or an evaluation comes between: a run resumed there goes on as it would have.
+        """
+        every = (self.config.save.every, self.config.eval.every)
+        return (
+            self.config.train.overlap
+            and 0 < step < self.config.train.steps
+            and not any(self.due(n, step) for n in every)
+        )
+
     def plan(self) -> list[tuple[str, str]]:
         """What an iteration consists of and what memory it takes, as table rows."""
         return closing.plan_rows(self.config, self.team, self.task, self.states)

@@ -4,6 +4,7 @@ A run folder with a run inside is resumed, and a finished one shown; a config th
 Ctrl-C and SIGTERM save and stop.
 """
 
+import functools
 import time
 
 from absl import app, flags
@@ -11,31 +12,40 @@ from ml_collections import config_flags
 
 from configs import checks
 from experiments import cli, closing, setup
+from experiments.ahead import Ahead
 from experiments.run import Run
 from experiments.stop_signal import StopSignal
 from jaxmarl_llm import console, forest_metrics, rollout
+from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 
 _CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder under runs/.")
 
 
-def iterate(run: Run, step: int) -> dict[str, float]:
+def draw(run: Run, step: int, trainables, timer) -> Forest:
+    """Answers of the team to an iteration's batch of items, judged."""
+    config = run.config
+    return rollout.run(
+        run.protocol,
+        run.team,
+        trainables,
+        run.scorer,
+        setup.batch_ids(config, run.task.items, step),
+        run.key("rollout", step),
+        params=setup.sampling_params(config),
+        max_prompt_tokens=config.sampling.max_prompt_tokens,
+        long_prompts=config.sampling.long_prompts,
+        timer=timer,
+    )
+
+
+def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
     """One iteration: the team answers a batch of items, is judged, and every agent learns. Its metrics."""
     config, started = run.config, time.perf_counter()
-    with run.timer("rollout"):
-        forest = rollout.run(
-            run.protocol,
-            run.team,
-            run.trainables(),
-            run.scorer,
-            setup.batch_ids(config, run.task.items, step),
-            run.key("rollout", step),
-            params=setup.sampling_params(config),
-            max_prompt_tokens=config.sampling.max_prompt_tokens,
-            long_prompts=config.sampling.long_prompts,
-            timer=run.timer,
-        )
+    forest = ahead.take(step, run.trainables(), run.timer)
+    if run.may_overlap(step + 1):
+        ahead.begin(step + 1, run.trainables())
     credit = setup.credit_config(config)
     returns_R, groups_R = magrpo.returns(forest, credit), magrpo.groups(forest)
     advantages_R = magrpo.advantages(forest, credit)
@@ -54,7 +64,7 @@ def train(config, workdir: str) -> dict:
     checks.validate(config)
     if finished := closing.finished(config, workdir):
         return finished
-    with StopSignal() as stop, Run(config, workdir) as run:
+    with StopSignal() as stop, Run(config, workdir) as run, Ahead(functools.partial(draw, run)) as ahead:
         console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
         run.evaluate_before()
         with console.ProgressDisplay(config.train.steps, done=run.start) as display:
@@ -62,7 +72,7 @@ def train(config, workdir: str) -> dict:
                 with run.saved_on_error(step):
                     if run.due(config.eval.every, step):
                         display.print(run.evaluate(step))
-                    metrics = iterate(run, step)
+                    metrics = iterate(run, ahead, step)
                 run.log(step, metrics)
                 display.update(step + 1, closing.headline(metrics, run.team.agents))
                 run.check_finite(step, metrics)

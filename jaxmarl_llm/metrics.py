@@ -174,7 +174,16 @@ class PhaseTimer:
         try:
             yield
         finally:
-            self._seconds[phase] = self._seconds.get(phase, 0.0) + self._clock() - start
+            self.add({phase: self._clock() - start})
+
+    def add(self, seconds: dict[str, float]) -> None:
+        """Count seconds that were measured elsewhere."""
+        for phase, more in seconds.items():
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + more
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by phase since the last `collect`."""
+        return dict(self._seconds)
 
     def collect(self) -> dict[str, float]:
         """{'seconds/<phase>': seconds since the last call, 'memory/peak_rss_mb': of this process so far}."""

@@ -190,6 +190,7 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
      "train.prompts_per_microbatch=4: must divide the 2 problems of a minibatch"),
     ({"sampling.dtype": "bfloat16"},
      "sampling.dtype='bfloat16': the sampler differs .* correct for it with train.importance_cap"),
+    ({"train.overlap": True}, "train.overlap=True: answers come from the policy before an update"),
     ({"train.importance_cap": 2.0, "train.clip": 0.2}, "train.importance_cap=2.0: .*allowed is 0"),
     ({"train.normalise": True, "train.baseline": "none"}, "train.normalise=True: needs a baseline"),
     ({"sampling.temperature": 0.0}, "sampling.temperature=0: .*above 0"),

@@ -46,9 +46,9 @@ def test_two_turns_are_three_programs_and_compile_once(tmp_path, compiled, count
     programs = [sampling.generate.__wrapped__, update.train_step.__wrapped__]
     called, compilations, iterate = [], [], train.iterate
 
-    def watched(run, step):
+    def watched(run, ahead, step):
         counted.clear()
-        found = iterate(run, step)
+        found = iterate(run, ahead, step)
         called.append(tuple(counted))
         compilations.append([program._cache_size() for program in programs])
         return found
