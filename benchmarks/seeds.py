@@ -12,6 +12,7 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks.tables import markdown
 from jaxmarl_llm import metrics, plots
 
 COLUMNS = ("return", "return_greedy", "tests", "cooperation", "pass@1")
@@ -38,12 +39,6 @@ def mean(summaries: list[dict], name: str) -> str:
     return change({"before": {name: both[0]}, "after": {name: both[1]}}, name)
 
 
-def markdown(rows: list[tuple[str, ...]], headers: tuple[str, ...]) -> str:
-    """A Markdown table."""
-    lines = [headers, ("---",) * len(headers), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def tables(summaries: list[dict]) -> str:
     """A row per run and their mean; below, the sampled return by grade of the problems."""
     names = [name for name in COLUMNS if name in summaries[0]["after"]]
@@ -52,12 +47,12 @@ def tables(summaries: list[dict]) -> str:
     ]
     minutes = f"{statistics.mean(s['seconds'] for s in summaries) / 60:.1f}"
     rows.append(("mean", *(mean(summaries, name) for name in names), minutes))
-    text = markdown(rows, ("seed", *(name.replace("_", ", ") for name in names), "minutes"))
+    text = markdown(("seed", *(name.replace("_", ", ") for name in names), "minutes"), rows)
     grades = sorted(name for name in summaries[0]["after"] if name.startswith("return_grade"))
     if not grades:
         return text
     by_grade = [(name.removeprefix("return_grade"), mean(summaries, name)) for name in grades]
-    return f"{text}\n\n{markdown(by_grade, ('grade', 'return, mean of the runs'))}"
+    return f"{text}\n\n{markdown(('grade', 'return, mean of the runs'), by_grade)}"
 
 
 def draw(folders: list[pathlib.Path], path: pathlib.Path) -> None:

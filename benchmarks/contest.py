@@ -1,0 +1,162 @@
+"""Us and our peers on the same work in turns: what the commands of the benchmarks share."""
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable
+
+import jax
+
+from benchmarks import machine, ours, peers, rounds, tables
+from benchmarks.work import Work
+from experiments import setup
+from jaxmarl_llm import model_files, weights
+
+# The peer's system and whether it always fine-tunes all weights; in the order of a round.
+SYSTEMS = {"comlrl": ("comlrl", False), "comlrl-full": ("comlrl", True), "torch": ("torch", False)}
+Measure = Callable[[Callable[..., rounds.Seconds]], rounds.Seconds]
+
+
+def parser(doc: str, *, mode: str, group: int, against: str) -> argparse.ArgumentParser:
+    """Arguments of a benchmark, explained by its module's docstring; the others are defaults of its own."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def add(name, default, text, **options):
+        made.add_argument(name, default=default, help=f"{text} ({default})", type=type(default), **options)
+
+    add("--mode", mode, "what is trained", choices=("full", "adapters"))
+    add("--rounds", 5, "rounds that count, after one that does not", metavar="N")
+    add("--group", group, "completions of each agent", metavar="N")
+    add("--prompt-tokens", 85, "tokens of each agent's prompt", metavar="N")
+    add("--new-tokens", 128, "tokens of each completion; none ends earlier", metavar="N")
+    add("--model", model_files.DEFAULT, "as config.model", metavar="NAME")
+    text = "number format of our weights while sampling; the peers' is always float32"
+    add("--sampling-dtype", "float32", text, choices=("float32", "bfloat16"))
+    add("--against", against, f"peers, of {', '.join(SYSTEMS)}; empty: none", metavar="NAMES")
+    made.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all that was measured there")
+    return made
+
+
+def chosen(against: str) -> list[str]:
+    """The peers of a comma-separated list. ValueError for an unknown one."""
+    names = [name for name in against.split(",") if name]
+    for name in names:
+        if name not in SYSTEMS:
+            raise ValueError(f"--against names {name!r}, which is not one of {', '.join(SYSTEMS)}")
+    return names
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What was measured, and on what."""
+
+    given: dict
+    devices: dict[str, str]
+    limits: machine.Limits
+    floors: rounds.Seconds
+    seconds: dict[str, list[rounds.Seconds]]
+
+    def __str__(self) -> str:
+        devices = "\n".join(f"{name}: {device}" for name, device in self.devices.items())
+        settings = ", ".join(f"{name} {value}" for name, value in self.given.items() if value)
+        table = tables.comparison(self.seconds, self.floors)
+        return f"{devices}\nmeasured limits: {self.limits}\n{settings}\n\n{table}"
+
+    def write(self, path: pathlib.Path) -> None:
+        """Everything as JSON, with the ratios."""
+        found = dataclasses.asdict(self)
+        found["ratios"] = {
+            name: {
+                phase: dataclasses.asdict(x)
+                for phase, x in rounds.ratios(taken, self.seconds["ours"]).items()
+            }
+            for name, taken in self.seconds.items()
+            if name != "ours"
+        }
+        path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def hold(given: argparse.Namespace, measure: Measure) -> Result:
+    """Let everybody do the work in turns.
+
+    Args:
+      given: from `parser`.
+      measure: does one unit of work through the ``ask`` of a side, returns the seconds of its phases.
+    """
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # of a GPU that torch shares
+    names = chosen(given.against)
+    config = ours.make_config(
+        model=given.model,
+        mode=given.mode,
+        group=given.group,
+        prompt_tokens=given.prompt_tokens,
+        new_tokens=given.new_tokens,
+        sampling_dtype=given.sampling_dtype,
+    )
+    with contextlib.ExitStack() as opened:
+        mine = ours.Ours(config)
+        sides = {"ours": mine, **_start(names, mine, opened)}
+        devices = {name: side.ask()["device"] for name, side in sides.items() if name != "ours"}
+        devices = {"ours": machine.describe(), **devices}
+        formats = tuple(dict.fromkeys(("float32", given.sampling_dtype)))
+        before = machine.measure(formats)
+        turns = {name: functools.partial(measure, side.ask) for name, side in sides.items()}
+        seconds = rounds.alternate(turns, given.rounds)
+        limits = before.best(machine.measure(formats))
+    floors = make_work(config, mine.policy_config).floors(limits, given.sampling_dtype)
+    settings = {name: value for name, value in vars(given).items() if name != "json"}
+    return Result(settings, devices, limits, floors, seconds)
+
+
+def make_work(config, policy_config) -> Work:
+    """The work of one problem under a config."""
+    team, sampling = config.team, config.sampling
+    rank = team.rank if team.mode == "adapters" else 0
+    tokens = sampling.max_prompt_tokens, sampling.max_new_tokens
+    return Work(policy_config, len(team.agents), config.train.group, *tokens, rank, tuple(team.targets))
+
+
+def _start(names: list[str], mine: ours.Ours, opened: contextlib.ExitStack) -> dict[str, peers.Peer]:
+    """The peers, on copies of our weights."""
+    if not names:
+        return {}
+    python, program = (
+        peers.make_environment(peers.default_folder()),
+        pathlib.Path(__file__).with_name("torch_peer.py"),
+    )
+    folder = pathlib.Path(opened.enter_context(tempfile.TemporaryDirectory())) / "model"
+    config = mine.config
+    weights.save(setup.load_model(config, config.model), folder)
+    found = {}
+    for name in names:
+        system, full = SYSTEMS[name]
+        settings = {
+            "system": system,
+            "mode": "full" if full else config.team.mode,
+            "folder": str(folder),
+            "device": "cuda" if jax.default_backend() == "gpu" else "cpu",
+            "vocabulary": mine.policy_config.vocab_size,
+            "texts": mine.texts,
+            "prompts": mine.prompts,
+            "group": config.train.group,
+            "advantages": ours.advantages(config.train.group),
+            "lr": config.train.lr,
+            "rank": config.team.rank,
+            "alpha": config.team.alpha,
+            "targets": list(config.team.targets),
+        }
+        found[name] = opened.enter_context(peers.Peer([python, program, json.dumps(settings)], name))
+    return found
+
+
+def report(given: argparse.Namespace, measure: Measure) -> None:
+    """`hold`, printed and, where asked for, written."""
+    result = hold(given, measure)
+    print(result)
+    if given.json:
+        result.write(given.json)

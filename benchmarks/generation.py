@@ -1,0 +1,27 @@
+"""Decoding for two agents over one base, next to `transformers.generate` of the same rows.
+
+    python -m benchmarks.generation
+
+Each side draws the first token of every row (``prefill``: it costs a look at the prompts) and then all
+tokens; the difference is ``decode``. Decoding reads the weights once per step: where that sets the floor,
+"floor / ours" is the share of the measured memory bandwidth that is reached.
+"""
+
+from benchmarks import contest
+from benchmarks.rounds import Seconds
+
+
+def prefill_and_decode(ask, new_tokens: int) -> Seconds:
+    """Seconds until the first token of every row, and from there to the last."""
+    first = ask(unit="generate", new_tokens=1)["generate"]
+    return {"prefill": first, "decode": ask(unit="generate", new_tokens=new_tokens)["generate"] - first}
+
+
+def main(arguments=None) -> None:
+    """Measure and print."""
+    given = contest.parser(__doc__, mode="adapters", group=8, against="torch").parse_args(arguments)
+    contest.report(given, lambda ask: prefill_and_decode(ask, given.new_tokens))
+
+
+if __name__ == "__main__":
+    main()

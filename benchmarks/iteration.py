@@ -1,0 +1,24 @@
+"""One whole iteration next to CoMLRL 1.4.3 and plain batched torch.
+
+    python -m benchmarks.iteration --mode=full
+    python -m benchmarks.iteration --mode=adapters
+
+Two agents answer one problem with a group of completions each and learn from them: sampling, then one
+optimizer step per agent. Weights, prompts, sampling (temperature 1, nothing cut off) and numbers of tokens
+are the same on every side, and the sides take turns. With adapters, ``comlrl`` trains adapters too (of
+`peft`, on a base per agent); ``comlrl-full``, to be named in --against, trains all weights, as CoMLRL does on
+its own. The floor is what the measured rates of matrix products and of reads from memory allow on this
+machine. CoMLRL and torch are installed first, into an environment of their own.
+"""
+
+from benchmarks import contest
+
+
+def main(arguments=None) -> None:
+    """Measure and print."""
+    given = contest.parser(__doc__, mode="full", group=4, against="comlrl,torch").parse_args(arguments)
+    contest.report(given, lambda ask: ask(unit="iteration", new_tokens=given.new_tokens))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""This package's side of the benchmarks: the programs that training runs, timed on one problem."""
+
+import dataclasses
+import functools
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import config_dict
+
+from configs import checks, common
+from experiments import setup
+from jaxmarl_llm import packing, policy_gradient, sampling, update
+from jaxmarl_llm.prompts import pad_team
+from jaxmarl_llm.tokenizer import Tokenizer
+
+TEXT = (
+    "You are the {agent} of two programmers who write one Python module together. The other one cannot see "
+    "what you write before you are done. Write one short function, say in its first line what it takes and "
+    "what it returns, and do not repeat what your colleague is asked for. "
+)
+
+_gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
+
+
+def make_config(
+    *, model: str, mode: str, group: int, prompt_tokens: int, new_tokens: int, sampling_dtype: str
+) -> config_dict.ConfigDict:
+    """The default settings of training, but for one problem. ValueError names what is not allowed."""
+    if mode not in ("full", "adapters"):
+        raise ValueError(f"mode={mode!r} must be full or adapters: frozen agents have nothing to update")
+    config = common.base_config()
+    config.model, config.team.mode = model, mode
+    config.train.group, config.train.prompts = group, 1
+    config.sampling.max_prompt_tokens, config.sampling.max_new_tokens = prompt_tokens, new_tokens
+    checks.validate(config, "the benchmark")
+    return config
+
+
+def prompt_texts(tokenizer: Tokenizer, agents: tuple[str, ...], tokens: int) -> list[str]:
+    """A text of exactly so many tokens for each agent, as `transformers` reads them by default."""
+    texts = []
+    for agent in agents:
+        words = (TEXT.format(agent=agent) * (1 + tokens // 10)).split()
+        length = next(
+            n for n in range(len(words), 0, -1) if len(read(tokenizer, " ".join(words[:n]))) <= tokens
+        )
+        text = " ".join(words[:length])
+        text += " and" * (tokens - len(read(tokenizer, text)))
+        if len(read(tokenizer, text)) != tokens:
+            raise ValueError(f"no text of {tokens} tokens was found for agent {agent!r}")
+        texts.append(text)
+    return texts
+
+
+def read(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Token ids of a text."""
+    return tokenizer.hf(text).input_ids
+
+
+def advantages(group: int) -> list[float]:
+    """What the completions of a group are taught by: no two alike, the mean 0."""
+    return np.linspace(-1, 1, group).tolist()
+
+
+class Ours:
+    """One stack of two agents that share a model; answers as a `peers.Peer` does."""
+
+    def __init__(self, config):
+        self.config, (member,) = config, setup.build_team(config).members
+        # No token ends a completion: every side draws equally many.
+        self._stack = dataclasses.replace(member.stack, eos_ids=(), stops=())
+        self._base, self._loss = member.base, setup.loss_config(config)
+        self._optimizer = setup.build_optimizer(config)
+        self._state = update.init_state(member.trainable, self._optimizer)
+        self.texts = prompt_texts(member.tokenizer, self._stack.agents, config.sampling.max_prompt_tokens)
+        self.prompts = [read(member.tokenizer, text) for text in self.texts]
+        self._prompts_NBP, self._lengths_NB, _ = pad_team([[prompt] for prompt in self.prompts])
+        self._draws = 0
+
+    @property
+    def policy_config(self):
+        """Sizes of the model."""
+        return self._stack.policy.config
+
+    def ask(self, unit: str, new_tokens: int) -> dict[str, float]:
+        """Do one unit of work, ``iteration``, ``generate`` or ``gradients``; seconds of its phases."""
+        return getattr(self, f"_{unit}")(new_tokens)
+
+    def _iteration(self, new_tokens: int) -> dict[str, float]:
+        samples, generating = timed(functools.partial(self._sample, new_tokens))
+        _, updating = timed(functools.partial(self._update, samples))
+        return {"generate": generating, "update": updating}
+
+    def _generate(self, new_tokens: int) -> dict[str, float]:
+        return {"generate": timed(functools.partial(self._sample, new_tokens))[1]}
+
+    def _sample(self, new_tokens: int) -> sampling.Samples:
+        self._draws += 1
+        return sampling.generate(
+            self._stack,
+            self._base,
+            self._state.trainable,
+            self._prompts_NBP,
+            self._lengths_NB,
+            jax.random.key(self._draws),
+            samples=self.config.train.group,
+            params=dataclasses.replace(self._loss.sampling, max_new_tokens=new_tokens),
+        )
+
+    def _pack(self, samples: sampling.Samples) -> packing.Packed:
+        shape_NR = samples.lengths_NR.shape
+        advantages_NR = np.broadcast_to(np.float32(advantages(shape_NR[1])), shape_NR)
+        prompts = self._prompts_NBP, self._lengths_NB
+        drawn = samples.tokens_NRL, samples.lengths_NR, samples.logprobs_NRL
+        return self._loss.pack(packing.Batch(*prompts, *drawn, advantages_NR))
+
+    def _update(self, samples: sampling.Samples):
+        fixed = self._stack, self._loss, self._optimizer, self._base
+        self._state, metrics = update.train_step(*fixed, self._state, (self._pack(samples),))
+        return self._state, metrics
+
+    def _gradients(self, new_tokens: int) -> dict[str, float]:
+        """Of random completions."""
+        shape = len(self.prompts), self.config.train.group, new_tokens
+        tokens_NRL = np.random.default_rng(0).integers(
+            self.policy_config.vocab_size, size=shape, dtype=np.int32
+        )
+        samples = sampling.Samples.empty(*shape).replace(
+            tokens_NRL=tokens_NRL, lengths_NR=jnp.full(shape[:2], new_tokens, jnp.int32)
+        )
+        packed = jax.device_put(self._pack(samples))
+        fixed = self._stack, self._loss, self._base, self._state.trainable
+        return {"gradients": timed(lambda: _gradients(*fixed, packed))[1]}
+
+
+def timed(run):
+    """What it returns, once the device has computed it, and the seconds that took."""
+    start = time.perf_counter()
+    result = jax.block_until_ready(run())
+    return result, time.perf_counter() - start

@@ -1,0 +1,79 @@
+"""What this package is compared with: other systems in an environment and a process of their own.
+
+A `Peer` keeps its models loaded and answers one JSON line per request, so that units of work can alternate
+between systems.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from jaxmarl_llm import model_files
+
+COMLRL = "comlrl-1.4.3"
+# Torch alone and first, so that the second call has no reason to bring another one.
+INSTALLS = (
+    ("torch==2.13.0",),
+    ("comlrl==1.4.3", "transformers==5.23.0", "peft==0.21.2"),
+)
+
+
+def default_folder() -> pathlib.Path:
+    """Where the environment of the peers is kept."""
+    return model_files.cache_folder() / COMLRL
+
+
+def make_environment(folder: pathlib.Path) -> pathlib.Path:
+    """Python of a virtual environment with `INSTALLS`, built where there is none or they have changed."""
+    python, ready, wanted = folder / "bin" / "python", folder / "ready", json.dumps(INSTALLS)
+    if not ready.is_file() or ready.read_text() != wanted:
+        print(f"installing {COMLRL} and what it is compared by into {folder} (once)", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        for packages in INSTALLS:
+            subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+        ready.write_text(wanted)  # last: an interrupted installation begins anew
+    return python
+
+
+class Peer:
+    """A process that answers requests with what it measured: one JSON line in, one out.
+
+    Its standard error is kept, and shown if it ends before it has answered.
+    """
+
+    def __init__(self, command: Sequence[str | pathlib.Path], name: str):
+        self.name = name
+        self._errors = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+
+    def ask(self, **request) -> dict:
+        """The answer to a request. RuntimeError, with its last words, if the process has ended."""
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            status = self._process.wait()
+            self._errors.seek(0)
+            words = "".join(self._errors.readlines()[-30:])
+            raise RuntimeError(f"{self.name} ended with status {status}; its standard error:\n{words}")
+        return json.loads(answer)
+
+    def __enter__(self) -> "Peer":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            try:
+                stream.close()
+            except BrokenPipeError:  # a request that nobody read
+                pass

@@ -1,0 +1,20 @@
+"""The forward and backward pass of the update, next to the same loss in plain batched torch.
+
+    python -m benchmarks.training_step --mode=full
+
+Gradients of both agents' losses on random completions, no optimizer. The floor is the work that is needed,
+each prompt once per group, at the measured rate of matrix products: "floor / ours" is the share of that rate
+which is reached.
+"""
+
+from benchmarks import contest
+
+
+def main(arguments=None) -> None:
+    """Measure and print."""
+    given = contest.parser(__doc__, mode="full", group=4, against="torch").parse_args(arguments)
+    contest.report(given, lambda ask: ask(unit="gradients", new_tokens=given.new_tokens))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""What a unit of work costs at least: floating-point operations and bytes, from the sizes alone.
+
+A product of (m, k) and (k, n) counts 2 m k n operations. Norms, activations, softmax and rotary positions are
+left out, as are the weights of norms and biases: less than a hundredth. What an implementation computes
+twice (padding, a prompt once per sample, activations recomputed) is not work.
+"""
+
+import dataclasses
+
+from benchmarks.machine import Limits
+from jaxmarl_llm.policy import PolicyConfig
+
+ADAMW = 7  # arrays of one parameter's size that pass through memory: 4 read (w, g, m, v), 3 written (w, m, v)
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One problem: ``agents`` read a prompt each, draw ``group`` completions of it and learn from them.
+
+    ``rank`` is that of the adapters on ``targets`` over one base, 0 for a model of its own for every agent.
+    """
+
+    config: PolicyConfig
+    agents: int
+    group: int
+    prompt_tokens: int
+    new_tokens: int
+    rank: int = 0
+    targets: tuple[str, ...] = ()
+
+    @property
+    def head(self) -> int:
+        """Weights of the vocabulary head."""
+        return self.config.vocab_size * self.config.d_model
+
+    @property
+    def layers(self) -> int:
+        """Weights of the linear maps of all layers."""
+        return self.config.n_layers * sum(m * n for m, n in _maps(self.config).values())
+
+    @property
+    def adapters(self) -> int:
+        """Weights of one agent's adapters."""
+        maps = _maps(self.config)
+        return self.config.n_layers * sum(
+            self.rank * sum(maps[target]) for target in self.targets if self.rank
+        )
+
+    @property
+    def learned(self) -> int:
+        """Weights of one agent that are trained; an embedding beside the head counts."""
+        whole = self.layers + self.head * (1 if self.config.tie_embeddings else 2)
+        return self.adapters if self.rank else whole
+
+    def _attention(self, pairs: int) -> int:
+        """Operations for so many pairs of a query and a key it sees: scores and weighted values."""
+        return 4 * self.config.n_layers * self.config.n_heads * self.config.head_dim * pairs
+
+    def _linear(self, tokens: int) -> int:
+        return 2 * (self.layers + self.adapters) * tokens
+
+    def prefill_flops(self) -> int:
+        """Operations of reading all agents' prompts, and of the logits after each."""
+        p = self.prompt_tokens
+        one = self._linear(p) + self._attention(p * (p + 1) // 2) + 2 * self.head
+        return self.agents * one
+
+    def decode_flops(self) -> int:
+        """Operations of all steps after the first token, which comes with the prompts."""
+        steps = self.new_tokens - 1
+        one = self._linear(steps) + self._attention(self._seen()) + 2 * self.head * steps
+        return self.agents * self.group * one
+
+    def decode_bytes(self, itemsize: int) -> int:
+        """Bytes that all steps after the first token read: every copy of the weights, adapters and caches.
+
+        A prompt's keys and values are read once for its group; all numbers have ``itemsize`` bytes.
+        """
+        steps, c = self.new_tokens - 1, self.config
+        weights = steps * ((1 if self.rank else self.agents) * (self.layers + self.head))
+        weights += steps * self.agents * self.adapters
+        # in step t the t-1 earlier completion tokens are read from the cache
+        tokens = steps * self.prompt_tokens + self.group * steps * (steps - 1) // 2
+        cache = self.agents * tokens * 2 * c.n_layers * c.n_kv_heads * c.head_dim
+        return itemsize * (weights + cache)
+
+    def gradient_flops(self) -> int:
+        """Operations of the forward and backward pass of all agents, each prompt read once.
+
+        The last token of a completion is predicted but not read. Going back costs a product for the inputs
+        and one for the weights of every map that learns: with adapters the base's need no gradient.
+        """
+        p, read = self.prompt_tokens, self.group * (self.new_tokens - 1)
+        pairs = p * (p + 1) // 2 + self.group * self._seen()
+        predicted = self.group * self.new_tokens
+        passes = 2 if self.rank else 3
+        linear = passes * 2 * self.layers * (p + read) + 3 * 2 * self.adapters * (p + read)
+        return self.agents * (linear + 3 * self._attention(pairs) + passes * 2 * self.head * predicted)
+
+    def optimizer_bytes(self) -> int:
+        """Bytes that AdamW in float32 moves for all agents."""
+        return self.agents * ADAMW * 4 * self.learned
+
+    def _seen(self) -> int:
+        """Keys that the read tokens of one completion see: the prompt, earlier tokens and themselves."""
+        n = self.new_tokens - 1
+        return n * self.prompt_tokens + n * (n + 1) // 2
+
+    def floors(self, limits: Limits, sampling: str = "float32") -> dict[str, float]:
+        """Seconds that no implementation on this machine can be faster than, by phase.
+
+        Args:
+          limits: of the machine.
+          sampling: number format of the weights and the cache while sampling; the update is in float32.
+        """
+        fast, slow = limits.flops[sampling], limits.flops["float32"]
+        itemsize = {"float32": 4, "bfloat16": 2}[sampling]
+        decode = max(self.decode_bytes(itemsize) / limits.bandwidth, self.decode_flops() / fast)
+        gradients = self.gradient_flops() / slow
+        found = {
+            "prefill": self.prefill_flops() / fast,
+            "decode": decode,
+            "gradients": gradients,
+            # gradients are clipped by their norm, so the optimizer begins when all of them are there
+            "update": gradients + self.optimizer_bytes() / limits.bandwidth,
+        }
+        return {**found, "generate": found["prefill"] + decode}
+
+
+def _maps(c: PolicyConfig) -> dict[str, tuple[int, int]]:
+    """Inputs and outputs of the linear maps of a layer."""
+    q, kv = c.n_heads * c.head_dim, c.n_kv_heads * c.head_dim
+    attention = {"q": (c.d_model, q), "k": (c.d_model, kv), "v": (c.d_model, kv), "o": (q, c.d_model)}
+    return attention | {"gate": (c.d_model, c.d_ff), "up": (c.d_model, c.d_ff), "down": (c.d_ff, c.d_model)}
