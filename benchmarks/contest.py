@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import pathlib
+import sys
 import tempfile
 from collections.abc import Callable
 
@@ -105,12 +106,19 @@ def hold(given: argparse.Namespace, measure: Measure) -> Result:
         devices = {"ours": machine.describe(), **devices}
         formats = tuple(dict.fromkeys(("float32", given.sampling_dtype)))
         before = machine.measure(formats)
-        turns = {name: functools.partial(measure, side.ask) for name, side in sides.items()}
+        turns = {name: functools.partial(_tell, name, measure, side.ask) for name, side in sides.items()}
         seconds = rounds.alternate(turns, given.rounds)
         limits = before.best(machine.measure(formats))
     floors = make_work(config, mine.policy_config).floors(limits, given.sampling_dtype)
     settings = {name: value for name, value in vars(given).items() if name != "json"}
     return Result(settings, devices, limits, floors, seconds)
+
+
+def _tell(name: str, measure: Measure, ask) -> rounds.Seconds:
+    """What a side takes, said on the way: a round may last minutes."""
+    seconds = measure(ask)
+    print(f"{name}: {sum(seconds.values()):.1f} s", file=sys.stderr, flush=True)
+    return seconds
 
 
 def make_work(config, policy_config) -> Work:

@@ -27,13 +27,19 @@ _gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
 def make_config(
     *, model: str, mode: str, group: int, prompt_tokens: int, new_tokens: int, sampling_dtype: str
 ) -> config_dict.ConfigDict:
-    """The default settings of training, but for one problem. ValueError names what is not allowed."""
+    """The default settings of training, but for one problem. ValueError names what is not allowed.
+
+    A sampler of another number format than the policy's is corrected for by importance weights.
+    """
     if mode not in ("full", "adapters"):
         raise ValueError(f"mode={mode!r} must be full or adapters: frozen agents have nothing to update")
     config = common.base_config()
     config.model, config.team.mode = model, mode
     config.train.group, config.train.prompts = group, 1
     config.sampling.max_prompt_tokens, config.sampling.max_new_tokens = prompt_tokens, new_tokens
+    config.sampling.dtype = sampling_dtype
+    if sampling_dtype != config.policy.dtype:
+        config.train.importance_cap = 2.0
     checks.validate(config, "the benchmark")
     return config
 

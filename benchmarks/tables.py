@@ -12,7 +12,7 @@ def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def comparison(seconds: Mapping[str, Sequence[Seconds]], floors: Seconds) -> str:
-    """A row per phase: median seconds of all, the floor, their ratios to ours, and our share of the limit.
+    """A row per phase and for the whole: median seconds, the floor, ratios to ours, our share of the limit.
 
     Args:
       seconds: by system and round; ours is named ``ours``.
@@ -20,7 +20,8 @@ def comparison(seconds: Mapping[str, Sequence[Seconds]], floors: Seconds) -> str
     """
     own = medians(seconds["ours"])
     phases = dict.fromkeys(phase for rounds in seconds.values() for phase in medians(rounds))
-    phases = [phase for phase in phases if phase != "whole"] + ["whole"]
+    phases = [phase for phase in phases if phase != "whole"]
+    phases += ["whole"] if len(phases) > 1 else []
     floors = {phase: floors[phase] for phase in own if phase != "whole"}
     floors["whole"] = sum(floors.values())
     others = [name for name in seconds if name != "ours"]

@@ -64,6 +64,11 @@ def test_the_table_has_seconds_floors_ratios_and_the_share_reached():
     ]
 
 
+def test_a_single_phase_is_the_whole():
+    table = tables.comparison({"ours": [{"a": 2.0}]}, floors={"a": 0.0123456})
+    assert table.splitlines()[2:] == ["| a | 2.00 | 0.0123 | 1 % |"]
+
+
 def test_a_peer_answers():
     with peers.Peer([sys.executable, "-c", ECHO], "echo") as peer:
         assert peer.ask(unit="generate", new_tokens=3) == {"generate": 3}

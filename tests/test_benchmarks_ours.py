@@ -10,8 +10,8 @@ from benchmarks.machine import Limits
 SIZES = dict(group=3, prompt_tokens=21, new_tokens=4)
 
 
-def config(mode):
-    return ours.make_config(model="random-tiny", mode=mode, sampling_dtype="float32", **SIZES)
+def config(mode, sampling_dtype="float32"):
+    return ours.make_config(model="random-tiny", mode=mode, sampling_dtype=sampling_dtype, **SIZES)
 
 
 @pytest.mark.model
@@ -32,6 +32,12 @@ def test_an_iteration_draws_all_tokens_and_learns():
     assert set(side.ask(unit="gradients", new_tokens=4)) == {"gradients"}
     floors = contest.make_work(side.config, side.policy_config).floors(Limits({"float32": 1e9}, 1e9))
     assert {"generate", "update", "gradients", "prefill", "decode"} <= set(floors)
+
+
+def test_a_sampler_of_another_format_is_corrected_for():
+    assert config("full").train.importance_cap == 0
+    half = config("full", "bfloat16")
+    assert half.sampling.dtype == "bfloat16" and half.train.importance_cap > 0
 
 
 def test_frozen_agents_have_nothing_to_measure():
