@@ -90,7 +90,7 @@ def hold(given: argparse.Namespace, measure: Measure) -> Result:
       measure: does one unit of work through the ``ask`` of a side, returns the seconds of its phases.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # of a GPU that torch shares
-    names = chosen(given.against)
+    names, device = chosen(given.against), machine.describe()
     config = ours.make_config(
         model=given.model,
         mode=given.mode,
@@ -103,7 +103,7 @@ def hold(given: argparse.Namespace, measure: Measure) -> Result:
         mine = ours.Ours(config)
         sides = {"ours": mine, **_start(names, mine, opened)}
         devices = {name: side.ask()["device"] for name, side in sides.items() if name != "ours"}
-        devices = {"ours": machine.describe(), **devices}
+        devices = {"ours": device, **devices}
         formats = tuple(dict.fromkeys(("float32", given.sampling_dtype)))
         before = machine.measure(formats)
         turns = {name: functools.partial(_tell, name, measure, side.ask) for name, side in sides.items()}

@@ -38,10 +38,11 @@ def measure(formats: tuple[str, ...] = ("float32",)) -> Limits:
 
 
 def describe() -> str:
-    """The device, and what JAX runs on it."""
+    """The device, what JAX runs on it, and how busy the machine is with other things."""
     device = jax.devices()[0]
     name = f"CPU, {len(os.sched_getaffinity(0))} cores" if device.platform == "cpu" else device.device_kind
-    return f"{name}, JAX {jax.__version__}, Python {platform.python_version()}"
+    versions = f"JAX {jax.__version__}, Python {platform.python_version()}"
+    return f"{name}, {versions}; load average before {os.getloadavg()[0]:.1f}"
 
 
 def matrix_rate(dtype: str) -> float:
