@@ -25,7 +25,14 @@ _gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
 
 
 def make_config(
-    *, model: str, mode: str, group: int, prompt_tokens: int, new_tokens: int, sampling_dtype: str
+    *,
+    model: str,
+    mode: str,
+    group: int,
+    prompt_tokens: int,
+    new_tokens: int,
+    sampling_dtype: str,
+    agents: tuple[str, ...] = ("aux", "main"),
 ) -> config_dict.ConfigDict:
     """The default settings of training, but for one problem. ValueError names what is not allowed.
 
@@ -34,7 +41,7 @@ def make_config(
     if mode not in ("full", "adapters"):
         raise ValueError(f"mode={mode!r} must be full or adapters: frozen agents have nothing to update")
     config = common.base_config()
-    config.model, config.team.mode = model, mode
+    config.model, config.team.mode, config.team.agents = model, mode, agents
     config.train.group, config.train.prompts = group, 1
     config.sampling.max_prompt_tokens, config.sampling.max_new_tokens = prompt_tokens, new_tokens
     config.sampling.dtype = sampling_dtype
@@ -71,7 +78,7 @@ def advantages(group: int) -> list[float]:
 
 
 class Ours:
-    """One stack of two agents that share a model; answers as a `peers.Peer` does."""
+    """One stack of agents that share a model; answers as a `peers.Peer` does."""
 
     def __init__(self, config):
         self.config, (member,) = config, setup.build_team(config).members

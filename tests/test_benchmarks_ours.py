@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks import contest, ours
+from benchmarks import contest, cost_curves, host_time, ours
 from benchmarks.machine import Limits
 
 SIZES = dict(group=3, prompt_tokens=21, new_tokens=4)
@@ -43,3 +43,19 @@ def test_a_sampler_of_another_format_is_corrected_for():
 def test_frozen_agents_have_nothing_to_measure():
     with pytest.raises(ValueError, match="mode='frozen'"):
         config("frozen")
+
+
+def test_cost_curves_by_hand():
+    # 1, 3, 5 seconds at 10, 20, 30: -1 + 0.2 x, exactly.
+    first, each, explained = cost_curves.fit([10, 20, 30], [1.0, 3.0, 5.0])
+    assert (first, each, explained) == pytest.approx((-1.0, 0.2, 1.0))
+    # Turns of 1, 2 and 4 seconds.
+    assert cost_curves.of_turns([1.0, 2.0, 4.0]) == [1.0, 3.0, 7.0]
+
+
+def test_host_time_is_what_nothing_else_took():
+    rows = [{"seconds": s, "seconds/score": 0.5} for s in (10.0, 20.0, 12.0)]
+    device = [{"sampling": s, "update": 3.0} for s in (6.0, 12.0, 8.0)]
+    # Left: 0.5, 4.5, 0.5.
+    expected = {"whole": 12.0, "sampling": 8.0, "update": 3.0, "judging": 0.5, "host": 0.5}
+    assert host_time.shares(rows, device) == expected

@@ -1,0 +1,102 @@
+"""The share of an iteration that is neither the device's work nor the judging of answers.
+
+    python -m benchmarks.host_time
+    python -m benchmarks.host_time --config=configs/writing.py --iterations=4
+
+Trains in a temporary folder, without evaluations, and times from outside: the programs on the device, each
+waited for, and the judge. What is left is the host's: rendering and padding prompts, decoding, credit,
+packing, transcripts. The first iteration, which compiles, does not count.
+"""
+
+import argparse
+import importlib
+import json
+import pathlib
+import statistics
+import tempfile
+import time
+from unittest import mock
+
+import jax
+
+from benchmarks.tables import markdown
+from experiments import train
+from jaxmarl_llm import sampling, update
+from jaxmarl_llm.metrics import FILE_NAME
+
+
+class Watch:
+    """Seconds that functions took, by name, their results computed."""
+
+    def __init__(self):
+        self.seconds: dict[str, float] = {}
+
+    def on(self, module, function: str, name: str):
+        """Patches ``module.function`` while the context lasts."""
+        real = getattr(module, function)
+
+        def timed(*args, **options):
+            start = time.perf_counter()
+            result = jax.block_until_ready(real(*args, **options))
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            return result
+
+        return mock.patch.object(module, function, timed)
+
+
+def shares(rows: list[dict], device: list[dict[str, float]]) -> dict[str, float]:
+    """Medians over iterations, in seconds: of the whole, each device program, judging, and what is left.
+
+    Args:
+      rows: metrics of each iteration, with ``seconds`` and ``seconds/score``.
+      device: seconds of each device program in that iteration.
+    """
+    found = []
+    for row, programs in zip(rows, device, strict=True):
+        parts = {**programs, "judging": row["seconds/score"]}
+        found.append({"whole": row["seconds"], **parts, "host": row["seconds"] - sum(parts.values())})
+    return {name: statistics.median(one[name] for one in found) for name in found[0]}
+
+
+def measure(config) -> dict[str, float]:
+    """`shares` of a training run, its first iteration left out."""
+    watch, device, iterate = Watch(), [], train.iterate
+
+    def watched(*args):
+        watch.seconds.clear()
+        row = iterate(*args)
+        device.append(dict(watch.seconds))
+        return row
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        watch.on(sampling, "generate", "sampling"),
+        watch.on(update, "train_step", "update"),
+        mock.patch.object(train, "iterate", watched),
+    ):
+        train.train(config, folder)
+        lines = (pathlib.Path(folder) / FILE_NAME).read_text().splitlines()
+    rows = [row for row in map(json.loads, lines) if "seconds" in row]
+    return shares(rows[1:], device[1:])
+
+
+def main(arguments=None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", default="configs/coding.py", help="as of training, with its options")
+    parser.add_argument("--iterations", type=int, default=4, help="that count, after one that does not")
+    given = parser.parse_args(arguments)
+    path, _, options = given.config.partition(":")
+    config = importlib.import_module(path.removesuffix(".py").replace("/", ".")).get_config(options)
+    config.train.steps = given.iterations + 1
+    config.eval.before, config.eval.every, config.save.every = False, 0, 1
+    config.task.eval_source = f"{config.task.source.partition('[')[0]}[:1]"
+    found = measure(config)
+    rows = [(name, f"{s:.3f}", f"{100 * s / found['whole']:.1f} %") for name, s in found.items()]
+    print(markdown(("", "seconds", "share"), rows))
+
+
+if __name__ == "__main__":
+    main()
