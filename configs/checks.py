@@ -32,6 +32,9 @@ CHOICES = {
 RANGES = {
     "seed": (0, None),
     "team.rank": (1, None),
+    "mesh.agent": (1, None),
+    "mesh.data": (1, None),
+    "mesh.model": (1, None),
     "expert.max_tokens": (1, None),
     "expert.timeout_seconds": (0.001, None),
     "expert.retries": (0, None),

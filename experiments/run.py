@@ -73,7 +73,9 @@ class Run:
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
         self._optimizer, self._loss = setup.build_optimizer(config), setup.loss_config(config)
         learners = [(i, m) for i, m in enumerate(self.team.members) if m.trainable is not None]
-        self.states = {i: update.init_state(m.trainable, self._optimizer) for i, m in learners}
+        self.states = {
+            i: update.init_state(m.trainable, self._optimizer, m.stack.layout) for i, m in learners
+        }
         run_checks.ensure_writable(self.folder, run_checks.needed_bytes(self.states, config.save.keep))
         self._checkpoints = stack.enter_context(Checkpointer(self.folder / "checkpoints", config.save.keep))
         if self._checkpoints.latest() is not None:
@@ -156,7 +158,7 @@ class Run:
             said = batches.collate(forest, advantages_R, member.stack, limit, pad_id)
             parts = self.config.train.minibatches
             pieces = [packing.split_minibatches(batch, parts) for batch in said]
-            rows = []
+            rows, layout = [], member.stack.layout
             for part in zip(*pieces, strict=True):
                 self.states[i], new = update.train_step(
                     member.stack,
@@ -164,7 +166,7 @@ class Run:
                     self._optimizer,
                     member.base,
                     self.states[i],
-                    tuple(self._loss.pack(batch) for batch in part),
+                    tuple(self._loss.pack(b, layout.of(b.prompts_NBP.shape[0]).shards) for b in part),
                 )
                 rows.append(forest_metrics.update_metrics(member.stack.agents, jax.device_get(new)))
                 if not all(map(math.isfinite, rows[-1].values())):
