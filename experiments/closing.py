@@ -14,7 +14,19 @@ PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "cohe
 
 
 def _megabytes(tree) -> float:
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)) / 1e6
+    """Of one device."""
+    leaves = jax.tree.leaves(tree)
+    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in leaves) / 1e6
+
+
+def _devices(config) -> list[tuple[str, str]]:
+    """How the arrays are cut, as a table row, if they are."""
+    sizes = {axis: config.mesh[axis] for axis in ("agent", "data", "model")}
+    if math.prod(sizes.values()) == 1:
+        return []
+    kinds = ", parameters along data too" if config.mesh.fsdp else ""
+    cut = " x ".join(f"{size} {axis}" for axis, size in sizes.items())
+    return [("devices", f"{cut}{kinds}; memory below is of one, of cache and logits of all")]
 
 
 def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
@@ -43,6 +55,7 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
         ("joint answers judged", f"{joint} ({c.joint_mode}), equal ones once"),
         ("optimizer steps", f"{c.minibatches} per agent, on {update} completions each"),
         ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems"),
+        *_devices(config),
         ("memory: shared base", f"{base:.0f} MB"),
         ("memory: learned + optimizer", f"{learned:.0f} + {optimizer:.0f} MB for {', '.join(team.agents)}"),
         ("memory: cache (sampling)", f"at most {cache:.0f} MB"),

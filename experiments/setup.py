@@ -13,6 +13,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from configs import checks
+from configs.common import base_config
 from jaxmarl_llm import agent_loss, evaluation, model_files, sharding, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
@@ -217,12 +218,17 @@ def build_optimizer(config):
 
 
 def load_run(workdir) -> config_dict.ConfigDict:
-    """The config of a run folder; ValueError if there is none, or one that this version cannot use."""
+    """The config of a run folder; ValueError if there is none, or one that this version cannot use.
+
+    Its mesh is that of the run if there are as many devices here, else one device.
+    """
     path = pathlib.Path(workdir) / "config.json"
     if not path.is_file():
         raise ValueError(f"{path.parent} holds no run: config.json is missing")
     config = config_dict.ConfigDict(json.loads(path.read_text()))
     checks.validate(config, str(path))
+    if math.prod(config.mesh[axis] for axis in sharding.AXES) != jax.device_count():
+        config.mesh = base_config().mesh
     return config
 
 
