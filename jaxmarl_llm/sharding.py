@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxmarl_llm.cache import Block, Cache
+from jaxmarl_llm.policy import Policy
 
 AXES = ("agent", "data", "model")
 # End of a parameter's path -> what cuts its last axes: "heads", "kv_heads" and "model" the mesh axis model
@@ -171,6 +172,21 @@ class Layout:
 
         prefixes = tuple(block(b) for b in cache.prefixes)
         return cache.replace(recent=cache.recent and block(cache.recent), prefixes=prefixes)
+
+    def policy(self, policy: Policy) -> Policy:
+        """The policy for this layout: with ``fsdp`` parameters are put together where they are used.
+
+        The compiler would sooner cut features as the parameters are cut, and move rows to and fro for it.
+        """
+        return policy.clone(fetch=self._fetch) if self.mesh is not None and self.fsdp else policy
+
+    def _fetch(self, name: str, params):
+        together = dataclasses.replace(self, fsdp=False)
+
+        def one(path, x):
+            return NamedSharding(self.mesh, together.spec(f"{name}/{_name(path)}", x.shape, agents=False))
+
+        return self._constrain(params, lambda tree: jax.tree_util.tree_map_with_path(one, tree))
 
     def _constrain(self, tree, shardings):
         if self.mesh is None:

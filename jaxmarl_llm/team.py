@@ -172,8 +172,9 @@ def build(
         stops = model.tokenizer.stop_sequences(stop) if stop else ()
         dtype = jnp.dtype(sampling_dtype or model.policy.dtype)
         # Other compilers read a layer in place out of stacked arrays, and compile the scan faster.
-        sampler = model.policy.clone(dtype=dtype, apart=jax.default_backend() == "cpu")
-        stack = Stack(tuple(agents), model.policy, eos_ids, mode, scale, stops, sampler, own)
+        policy = own.policy(model.policy)
+        sampler = policy.clone(dtype=dtype, apart=jax.default_backend() == "cpu")
+        stack = Stack(tuple(agents), policy, eos_ids, mode, scale, stops, sampler, own)
         base = base if own.mesh is None else own.place(base)
         members.append(Member(stack, base, trainable, model.tokenizer, name))
     return Team(tuple(members))

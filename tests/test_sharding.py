@@ -221,6 +221,14 @@ def test_devices_share_the_work():
     assert cut.cost_analysis()["flops"] < whole.cost_analysis()["flops"] / 7
 
 
+def test_rows_stay_where_they_are():
+    """Agents and data need no more than sums of gradients; with fsdp parameters come to the rows."""
+    for layout, mode in ((layout_of((2, 4, 1)), "adapters"), (layout_of((1, 8, 1), fsdp=True), "full")):
+        text = compiled(layout, mode)[0].as_text()
+        assert "all-reduce" in text and "all-to-all" not in text
+        assert ("all-gather" in text) == layout.fsdp
+
+
 def test_one_agent_on_a_mesh_for_two():
     """The devices for the second agent take half of the first one's prompts."""
     layout = layout_of((2, 4, 1))
@@ -244,7 +252,7 @@ def samples(layout: Layout) -> sampling.Samples:
 
 @pytest.mark.parametrize("shape", [(2, 2, 2), (1, 4, 2), (8, 1, 1)], ids=str)
 def test_samples_are_the_same_on_every_mesh(shape):
-    drawn, plain = samples(layout_of(shape)), samples(ONE_DEVICE)
+    drawn, plain = samples(layout_of(shape, fsdp=shape == (2, 2, 2))), samples(ONE_DEVICE)
     there_NRL = np.arange(8) < plain.lengths_NR[..., None]
     assert 8 > plain.lengths_NR.min() and plain.finished_NR.any()
     np.testing.assert_array_equal(drawn.lengths_NR, plain.lengths_NR)
