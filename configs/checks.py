@@ -145,6 +145,10 @@ def _outside(config: Mapping) -> list[str]:
             "train.overlap=True: answers come from the policy before an update; correct for it with "
             "train.importance_cap, for example 2, or train.clip"
         )
+    if config.train.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:
+        bad.append(
+            "train.overlap=True: two programs at a time need a device alone; allowed with mesh 1, 1, 1"
+        )
     if _mismatch(config) and not corrected:
         bad.append(
             f"sampling.dtype={config.sampling.dtype!r}: the sampler differs from the policy of "

@@ -122,7 +122,7 @@ def write_summary(run) -> None:
     for name in {"before", "best", "after"} & set(shown):
         # JSON knows no NaN.
         shown[name] = {k: v if math.isfinite(v) else None for k, v in shown[name].items()}
-    files.atomic_write_text(run.folder / "summary.json", json.dumps(shown, indent=2) + "\n")
+    files.atomic_write_text(run.books / "summary.json", json.dumps(shown, indent=2) + "\n")
 
 
 def finished(config, folder) -> dict:
@@ -167,8 +167,8 @@ def finish(run) -> dict:
     run.summary["after"] = after
     write_summary(run)
     show(run.summary)
-    rows = metrics.read_metrics(run.folder)
-    picture = plots.learning_curve(rows, run.folder / "plots" / "learning_curve.png")
+    rows = metrics.read_metrics(run.books)
+    picture = plots.learning_curve(rows, run.books / "plots" / "learning_curve.png")
     minutes = f"{run.summary['seconds'] / 60:.1f} minutes"
-    print(f"{minutes}; summary.json, transcripts and {picture.name} in {run.folder}")
+    print(f"{minutes}; summary.json, transcripts and {picture.name} in {run.books}")
     return run.summary

@@ -14,7 +14,7 @@ from ml_collections import config_dict
 
 from configs import checks
 from configs.common import base_config
-from jaxmarl_llm import agent_loss, evaluation, model_files, sharding, update, weights
+from jaxmarl_llm import agent_loss, evaluation, model_files, processes, sharding, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
@@ -165,6 +165,8 @@ def build_protocol(config, task, samples: int | None = None) -> Protocol:
     if c.protocol != "simultaneous":
         return PROTOCOLS[c.protocol](task.prompts, samples or c.group)
     feedback = task.feedback if c.turns > 1 else None
+    if checks.asks_expert(config):  # who may answer each process otherwise, and is paid by each
+        feedback = processes.by_first(feedback)
     if samples is not None:
         return magrpo.Protocol(task.prompts, samples, c.turns, feedback, later_samples=1)
     return magrpo.Protocol(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
