@@ -147,7 +147,7 @@ def _outside(config: Mapping) -> list[str]:
         )
     if config.train.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:
         bad.append(
-            "train.overlap=True: two programs at a time need a device alone; allowed with mesh 1, 1, 1"
+            "train.overlap=True: two programs at once need a device alone; allowed with mesh 1, 1, 1"
         )
     if _mismatch(config) and not corrected:
         bad.append(
