@@ -32,6 +32,9 @@ CHOICES = {
 RANGES = {
     "seed": (0, None),
     "team.rank": (1, None),
+    "mesh.agent": (1, None),
+    "mesh.data": (1, None),
+    "mesh.model": (1, None),
     "expert.max_tokens": (1, None),
     "expert.timeout_seconds": (0.001, None),
     "expert.retries": (0, None),
@@ -141,6 +144,10 @@ def _outside(config: Mapping) -> list[str]:
         bad.append(
             "train.overlap=True: answers come from the policy before an update; correct for it with "
             "train.importance_cap, for example 2, or train.clip"
+        )
+    if config.train.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:
+        bad.append(
+            "train.overlap=True: two programs at once need a device alone; allowed with mesh 1, 1, 1"
         )
     if _mismatch(config) and not corrected:
         bad.append(

@@ -48,6 +48,12 @@ def base_config() -> ConfigDict:
     c.team.rank = 16  # of the adapters; ignored in the other modes, as alpha and targets are
     c.team.alpha = 32.0  # the low-rank addition is scaled by alpha / rank
     c.team.targets = ("q", "k", "v", "o", "gate", "up", "down")  # linear maps that get an adapter
+    # How many devices cut each axis; all 1: one device. The product must be the number of devices.
+    c.mesh = ConfigDict()
+    c.mesh.agent = 1  # agents; where it does not divide those of one model, it cuts problems instead
+    c.mesh.data = 1  # problems and their samples
+    c.mesh.model = 1  # attention heads, the feed-forward's width and the vocabulary
+    c.mesh.fsdp = False  # cut parameters and optimizer along data too, at the price of gathering them
     c.policy = ConfigDict()
     c.policy.dtype = "float32"  # of the computation: float32 | bfloat16 | float16; weights stay float32
     c.policy.remat = "dots"  # recomputed in the backward pass: none | dots (all but linear maps) | full
@@ -136,6 +142,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.kl_kind = "k3"  # k1 | k2 | k3
     c.train.entropy_coef = 0.0  # weight of an entropy bonus per token, against collapse; 0: off
     c.train.minibatches = 1  # updates per iteration, each on a share of the problems
+    # Of each part that mesh.data cuts the problems into:
     c.train.prompts_per_microbatch = 1  # prompts whose keys and values are held in memory together
     c.train.tokens_per_microbatch = 512  # tokens of an agent's completions whose activations are
     c.train.comlrl_compat = False  # CoMLRL 1.4.3's loss with its quirks, for comparison only

@@ -31,7 +31,7 @@ def plainly(main: Callable) -> Callable:
         except EXPECTED as error:
             if not stated(error):
                 raise
-            return _complain(error)
+            return complain(error)
 
     return wrapped
 
@@ -42,7 +42,7 @@ def parse(argv: list[str]) -> list[str]:
         flag, given, text = name.lstrip("-").partition("=")
         path = pathlib.Path((text if given else value).split(":")[0])
         if flag == "config" and name.startswith("-") and not path.is_file():
-            sys.exit(_complain(f"--config={path}: there is no such file"))
+            sys.exit(complain(f"--config={path}: there is no such file"))
     # Messages go to what sys.stderr is at that time: a progress bar prints what comes there above itself.
     flags.FLAGS.set_default("logtostderr", True)
     try:
@@ -54,13 +54,13 @@ def parse(argv: list[str]) -> list[str]:
         first = error
         while first.__context__ is not None:  # what a config file raised, before its traceback became text
             first = first.__context__
-        sys.exit(_complain(first if isinstance(first, EXPECTED) and stated(first) else error))
+        sys.exit(complain(first if isinstance(first, EXPECTED) and stated(first) else error))
     except (AttributeError, KeyError) as error:  # of ml_collections: the field, and what is like it
         if any(frame.f_code.co_name == "get_config" for frame, _ in traceback.walk_tb(error.__traceback__)):
             raise  # a bug in a config file
         while error.args and isinstance(error.args[0], BaseException):
             error = error.args[0]
-        sys.exit(_complain(f"no config field {'. '.join(str(error.args[0]).splitlines())}"))
+        sys.exit(complain(f"no config field {'. '.join(str(error.args[0]).splitlines())}"))
 
 
 def stated(error: BaseException) -> bool:
@@ -71,6 +71,7 @@ def stated(error: BaseException) -> bool:
     return own and line.lstrip().startswith("raise ")
 
 
-def _complain(error) -> int:
+def complain(error) -> int:
+    """Print an error as one sentence; the exit code."""
     print(f"error: {error}", file=sys.stderr)
     return 1

@@ -14,7 +14,19 @@ PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "cohe
 
 
 def _megabytes(tree) -> float:
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)) / 1e6
+    """Of one device."""
+    leaves = jax.tree.leaves(tree)
+    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in leaves) / 1e6
+
+
+def _devices(config) -> list[tuple[str, str]]:
+    """How the arrays are cut, as a table row, if they are."""
+    sizes = {axis: config.mesh[axis] for axis in ("agent", "data", "model")}
+    if math.prod(sizes.values()) == 1:
+        return []
+    kinds = ", parameters along data too" if config.mesh.fsdp else ""
+    cut = " x ".join(f"{size} {axis}" for axis, size in sizes.items())
+    return [("devices", f"{cut}{kinds}; memory below is of one, of cache and logits of all")]
 
 
 def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
@@ -43,6 +55,7 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
         ("joint answers judged", f"{joint} ({c.joint_mode}), equal ones once"),
         ("optimizer steps", f"{c.minibatches} per agent, on {update} completions each"),
         ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems"),
+        *_devices(config),
         ("memory: shared base", f"{base:.0f} MB"),
         ("memory: learned + optimizer", f"{learned:.0f} + {optimizer:.0f} MB for {', '.join(team.agents)}"),
         ("memory: cache (sampling)", f"at most {cache:.0f} MB"),
@@ -109,7 +122,7 @@ def write_summary(run) -> None:
     for name in {"before", "best", "after"} & set(shown):
         # JSON knows no NaN.
         shown[name] = {k: v if math.isfinite(v) else None for k, v in shown[name].items()}
-    files.atomic_write_text(run.folder / "summary.json", json.dumps(shown, indent=2) + "\n")
+    files.atomic_write_text(run.books / "summary.json", json.dumps(shown, indent=2) + "\n")
 
 
 def finished(config, folder) -> dict:
@@ -154,8 +167,8 @@ def finish(run) -> dict:
     run.summary["after"] = after
     write_summary(run)
     show(run.summary)
-    rows = metrics.read_metrics(run.folder)
-    picture = plots.learning_curve(rows, run.folder / "plots" / "learning_curve.png")
+    rows = metrics.read_metrics(run.books)
+    picture = plots.learning_curve(rows, run.books / "plots" / "learning_curve.png")
     minutes = f"{run.summary['seconds'] / 60:.1f} minutes"
-    print(f"{minutes}; summary.json, transcripts and {picture.name} in {run.folder}")
+    print(f"{minutes}; summary.json, transcripts and {picture.name} in {run.books}")
     return run.summary

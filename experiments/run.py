@@ -17,6 +17,7 @@ from jaxmarl_llm import (
     forest_metrics,
     metrics,
     packing,
+    processes,
     records,
     run_checks,
     scores,
@@ -35,11 +36,13 @@ class Run:
     ``start`` is the first iteration to do; what an earlier process did from there on is forgotten and done
     again. ``done`` counts the iterations behind. Entering opens everything in the order that lets errors
     come early: the config against the folder, the sandbox, the data, the models, the prompts, the checkpoint.
+    ``books`` is where metrics, transcripts and summary go: the folder, or of several processes a part of it.
     """
 
     def __init__(self, config, workdir):
         self.config = config
         self.folder = pathlib.Path(workdir)
+        self.books = processes.own_folder(self.folder)
         self.timer = metrics.PhaseTimer()
         self.team = self.task = self.eval_task = None
         self.states: dict[int, update.TrainState] = {}
@@ -73,7 +76,9 @@ class Run:
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
         self._optimizer, self._loss = setup.build_optimizer(config), setup.loss_config(config)
         learners = [(i, m) for i, m in enumerate(self.team.members) if m.trainable is not None]
-        self.states = {i: update.init_state(m.trainable, self._optimizer) for i, m in learners}
+        self.states = {
+            i: update.init_state(m.trainable, self._optimizer, m.stack.layout) for i, m in learners
+        }
         run_checks.ensure_writable(self.folder, run_checks.needed_bytes(self.states, config.save.keep))
         self._checkpoints = stack.enter_context(Checkpointer(self.folder / "checkpoints", config.save.keep))
         if self._checkpoints.latest() is not None:
@@ -86,12 +91,15 @@ class Run:
         self.done = self.start
         self._forget_initial_parameters()
         self.summary = closing.read_summary(self.folder, self.start) | {"executor": self._isolation}
-        files.atomic_write_text(saved, json.dumps(config.to_dict(), indent=2) + "\n")
-        wandb = {"project": config.log.wandb_project} if config.log.wandb_project else None
+        if processes.first():
+            files.atomic_write_text(saved, json.dumps(config.to_dict(), indent=2) + "\n")
+        board, project = config.log.tensorboard, config.log.wandb_project
+        options = dict(tensorboard=board, wandb={"project": project} if project else None)
+        options = options if processes.first() else {"tensorboard": False}
         self._metrics = stack.enter_context(
-            metrics.MetricsWriter(self.folder, config.log.tensorboard, wandb, resume_step=self.start)
+            metrics.MetricsWriter(self.books, resume_step=self.start, **options)
         )
-        self._transcripts = TranscriptWriter(self.folder)
+        self._transcripts = TranscriptWriter(self.books)
 
     def _check_isolation(self, now: dict) -> dict:
         """How programs are run, with the level that the run began with; ValueError if that was higher."""
@@ -123,7 +131,9 @@ class Run:
     def steps_left(self) -> Iterator[int]:
         """Iterations to do: up to ``train.steps``, or until the run has lasted ``train.max_minutes``."""
         limit = 60 * self.config.train.max_minutes or math.inf
-        while self.done < self.config.train.steps and closing.seconds(self.summary) < limit:
+        while self.done < self.config.train.steps and not processes.any_says(
+            closing.seconds(self.summary) >= limit
+        ):
             yield self.done
             self.done += 1
 
@@ -156,7 +166,7 @@ class Run:
             said = batches.collate(forest, advantages_R, member.stack, limit, pad_id)
             parts = self.config.train.minibatches
             pieces = [packing.split_minibatches(batch, parts) for batch in said]
-            rows = []
+            rows, layout = [], member.stack.layout
             for part in zip(*pieces, strict=True):
                 self.states[i], new = update.train_step(
                     member.stack,
@@ -164,7 +174,7 @@ class Run:
                     self._optimizer,
                     member.base,
                     self.states[i],
-                    tuple(self._loss.pack(batch) for batch in part),
+                    tuple(self._loss.pack(b, layout.of(b.prompts_NBP.shape[0]).shards) for b in part),
                 )
                 rows.append(forest_metrics.update_metrics(member.stack.agents, jax.device_get(new)))
                 if not all(map(math.isfinite, rows[-1].values())):
@@ -219,7 +229,9 @@ class Run:
         try:
             yield
         except Exception:
-            if self._checkpoints.latest() != step and self._untouched(step):
+            # Of several processes the others may be gone, and all of them must save.
+            alone = not processes.several()
+            if alone and self._checkpoints.latest() != step and self._untouched(step):
                 self.save(step)
             raise
 

@@ -13,7 +13,8 @@ import numpy as np
 from ml_collections import config_dict
 
 from configs import checks
-from jaxmarl_llm import agent_loss, evaluation, model_files, update, weights
+from configs.common import base_config
+from jaxmarl_llm import agent_loss, evaluation, model_files, processes, sharding, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
@@ -55,7 +56,15 @@ def batch_ids(config, items, step: int) -> list[int]:
     return order[step * size : (step + 1) * size]
 
 
-def random_model(config) -> weights.LoadedModel:
+def layout(config) -> sharding.Layout:
+    """Where a run's arrays lie; ValueError if ``mesh`` needs another number of devices than there are."""
+    c = config.mesh
+    if c.agent * c.data * c.model == 1 and jax.process_count() == 1:
+        return sharding.ONE_DEVICE  # the first one, if there are more
+    return sharding.Layout(sharding.make_mesh(c.agent, c.data, c.model), c.fsdp)
+
+
+def random_model(config, on_host: bool = False) -> weights.LoadedModel:
     """A two-layer policy with random weights and the default model's tokenizer, for smoke runs."""
     tokenizer = tokenizer_lib.load(model_files.find(model_files.DEFAULT))
     policy = Policy(
@@ -69,19 +78,22 @@ def random_model(config) -> weights.LoadedModel:
     # Not policy.init: compiling it takes seconds.
     random = np.random.default_rng((config.seed, STREAMS.index("random_model")))
 
+    put = np.asarray if on_host else jnp.asarray
+
     def draw(path, leaf):
         if path[-1].key == "scale":
-            return jnp.asarray(np.ones(leaf.shape, np.float32))
-        return jnp.asarray(random.standard_normal(leaf.shape, np.float32) / leaf.shape[-1] ** 0.5)
+            return put(np.ones(leaf.shape, np.float32))
+        return put(random.standard_normal(leaf.shape, np.float32) / leaf.shape[-1] ** 0.5)
 
     return weights.LoadedModel(policy, jax.tree.map_with_path(draw, shapes), tokenizer)
 
 
-def load_model(config, name: str) -> weights.LoadedModel:
-    """A model of the team by name, with float32 parameters."""
+def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
+    """A model of the team by name, with float32 parameters, NumPy arrays if ``on_host``."""
     if name == RANDOM_MODEL:
-        return random_model(config)
-    model = weights.load(name, compute_dtype=jnp.dtype(config.policy.dtype), remat=config.policy.remat)
+        return random_model(config, on_host)
+    dtype, remat = jnp.dtype(config.policy.dtype), config.policy.remat
+    model = weights.load(name, compute_dtype=dtype, remat=remat, on_host=on_host)
     if model.tokenizer is None:
         raise ValueError(f"model {name!r} has no tokenizer files; an agent needs one")
     return model
@@ -91,7 +103,9 @@ def build_team(config) -> team_lib.Team:
     """Load every model once and build the team."""
     c = config.team
     names = tuple(c.models) or (config.model,) * len(c.agents)
-    models = {name: load_model(config, name) for name in dict.fromkeys(names)}
+    where = layout(config)  # before anything is loaded: it may be refused
+    on_host = where.mesh is not None
+    models = {name: load_model(config, name, on_host) for name in dict.fromkeys(names)}
     for name, model in models.items():
         needed = config.sampling.max_prompt_tokens + config.sampling.max_new_tokens
         if needed > model.policy.config.max_positions:
@@ -110,6 +124,7 @@ def build_team(config) -> team_lib.Team:
         keep_reference=config.train.kl_coef > 0,
         stop=tuple(config.sampling.stop),
         sampling_dtype=config.sampling.dtype or None,
+        layout=where,
     )
 
 
@@ -150,6 +165,8 @@ def build_protocol(config, task, samples: int | None = None) -> Protocol:
     if c.protocol != "simultaneous":
         return PROTOCOLS[c.protocol](task.prompts, samples or c.group)
     feedback = task.feedback if c.turns > 1 else None
+    if checks.asks_expert(config):  # who may answer each process otherwise, and is paid by each
+        feedback = processes.by_first(feedback)
     if samples is not None:
         return magrpo.Protocol(task.prompts, samples, c.turns, feedback, later_samples=1)
     return magrpo.Protocol(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
@@ -203,12 +220,17 @@ def build_optimizer(config):
 
 
 def load_run(workdir) -> config_dict.ConfigDict:
-    """The config of a run folder; ValueError if there is none, or one that this version cannot use."""
+    """The config of a run folder; ValueError if there is none, or one that this version cannot use.
+
+    Its mesh is that of the run if there are as many devices here, else one device.
+    """
     path = pathlib.Path(workdir) / "config.json"
     if not path.is_file():
         raise ValueError(f"{path.parent} holds no run: config.json is missing")
     config = config_dict.ConfigDict(json.loads(path.read_text()))
     checks.validate(config, str(path))
+    if math.prod(config.mesh[axis] for axis in sharding.AXES) != jax.device_count():
+        config.mesh = base_config().mesh
     return config
 
 

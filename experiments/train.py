@@ -5,17 +5,18 @@ Ctrl-C and SIGTERM save and stop.
 """
 
 import functools
+import pathlib
 import time
 
 from absl import app, flags
 from ml_collections import config_flags
 
 from configs import checks
-from experiments import cli, closing, setup
+from experiments import cli, closing, joining, setup
 from experiments.ahead import Ahead
 from experiments.run import Run
 from experiments.stop_signal import StopSignal
-from jaxmarl_llm import console, forest_metrics, rollout
+from jaxmarl_llm import console, forest_metrics, processes, rollout
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 
@@ -76,9 +77,10 @@ def train(config, workdir: str) -> dict:
                 run.log(step, metrics)
                 display.update(step + 1, closing.headline(metrics, run.team.agents))
                 run.check_finite(step, metrics)
-                if run.due(config.save.every, step + 1) or stop.requested:
+                stopping = processes.any_says(stop.requested)
+                if run.due(config.save.every, step + 1) or stopping:
                     run.save(step + 1)
-                if stop.requested:
+                if stopping:
                     display.print(f"stopped after iteration {step + 1}; the same command resumes")
                     return {}
         return closing.finish(run)
@@ -88,9 +90,13 @@ def main(argv):
     """Command line entry."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}")
-    train(_CONFIG.value, _WORKDIR.value or setup.new_workdir())
+    with joining.joined():
+        workdir = pathlib.Path(_WORKDIR.value or processes.by_first(setup.new_workdir)())
+        with joining.spoken_by_first(processes.own_folder(workdir)):
+            train(_CONFIG.value, workdir)
 
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("config")
+    joining.define_flags()
     cli.run(main)

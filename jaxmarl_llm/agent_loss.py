@@ -42,7 +42,7 @@ class LossConfig:
     prompts_per_microbatch: int = 1
     tokens_per_microbatch: int = 512
 
-    def pack(self, batch: Batch) -> Packed:
+    def pack(self, batch: Batch, shards: int = 1) -> Packed:
         """The batch as `gradients` reads it; without groups that cannot change this loss."""
         return packing.pack(
             batch,
@@ -50,6 +50,7 @@ class LossConfig:
             tokens_per_microbatch=self.tokens_per_microbatch,
             silent=bool(self.kl_coef or self.entropy_coef or self.comlrl_compat),
             whole=self.comlrl_compat,
+            shards=shards,
         )
 
 

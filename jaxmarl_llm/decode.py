@@ -14,14 +14,16 @@ import jax.numpy as jnp
 
 from jaxmarl_llm.cache import Cache, agent_axes
 from jaxmarl_llm.prompts import Shared, read_prompts, read_shared
+from jaxmarl_llm.sharding import Layout
 
 
 class Reader(NamedTuple):
-    """What reads tokens: the sampler with the variables of all agents and their ``vmap`` axes."""
+    """What reads tokens: the sampler with the variables of all agents and their ``vmap`` axes, and where."""
 
     sampler: Any
     variables: Any
     axes: Any
+    layout: Layout
 
 
 def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, slots: int):
@@ -37,7 +39,7 @@ def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, 
     Returns:
       Logits (N, R, V) of the first token, the `Cache` of all agents, and the `Reader` of what follows.
     """
-    sampler = stack.sampler or stack.policy
+    sampler, layout = stack.sampler or stack.policy, stack.layout
     variables, axes = stack.bind(base, trainable)
     if sampler.dtype != stack.policy.dtype:
         variables = jax.tree.map(lambda x: x.astype(sampler.dtype), variables)
@@ -45,24 +47,30 @@ def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, 
     prefixes = 1 if shared is None else 2
     read = functools.partial(_read, whole, samples, slots)
     read = jax.vmap(read, in_axes=(axes, 0, 0, 0), out_axes=(0, agent_axes(prefixes)))
-    logits_NRV, cache = read(variables, *prompts, shared)
+    logits_NRV, cache = read(variables, *layout.split(prompts, "agent", "rows"), shared)
     if sampler.apart:
         split = functools.partial(_apart, layers=sampler.config.n_layers)
         n_agents = prompts[0].shape[0]
         variables = jax.vmap(split, in_axes=(axes,), out_axes=axes, axis_size=n_agents)(variables)
         cache = cache.apart()
-    return logits_NRV, cache, Reader(sampler, variables, axes)
+    reader = Reader(sampler, variables, axes, layout)
+    return *_laid_out(layout, logits_NRV, cache), reader
 
 
 def forward(reader: Reader, tokens_NR, positions_NR, cache: Cache):
     """Logits (N, R, V) after one more token per row, and the cache with it."""
-    sampler, variables, axes = reader
+    sampler, variables, axes, layout = reader
     cache_axes = agent_axes(len(cache.prefixes), sampler.apart)
     one = functools.partial(_forward, sampler)
     layer_axis = cache_axes.recent.k_YBKSH
     one = jax.vmap(one, in_axes=(axes, 0, 0, cache_axes), out_axes=(0, (layer_axis, layer_axis)))
     logits_NRV, kv = one(variables, tokens_NR, positions_NR, cache)
-    return logits_NRV, cache.extend(*kv, positions_NR[:, :, None])
+    return _laid_out(layout, logits_NRV, cache.extend(*kv, positions_NR[:, :, None]))
+
+
+def _laid_out(layout: Layout, logits_NRV, cache: Cache):
+    # Whole rows of logits: tokens are drawn alike, to the last digit of what is done to the logits.
+    return layout.split(logits_NRV, "agent", "rows"), layout.cache(cache)
 
 
 def keep(reader: Reader, cache: Cache, rows_NR) -> Cache:

@@ -36,6 +36,11 @@ class Diagnostics:
             entropy=self.entropy + other.entropy,
         )
 
+    def merge_all(self) -> "Diagnostics":
+        """Of all batches along the first axis together."""
+        merged = jax.tree.map(lambda x: x.sum(0), self)
+        return merged.replace(ratio_max_deviation=self.ratio_max_deviation.max(0))
+
     def values(self) -> dict[str, jax.Array]:
         """Scalars by metric name."""
         return {

@@ -93,15 +93,17 @@ class Rows:
 class Packed:
     """A `Batch` as the update reads it: X times some prompts, and for each Z micro-batches of rows.
 
+    The axis D cuts both among devices: each of the D shards has prompts of its own, and their rows.
+
     Attributes:
-      prompts_XNBP, prompt_lengths_XNB: prompts that are read together, those with something to learn first.
-      rows: with leading axes X, Z, N; used micro-batches come first, and used rows in them.
+      prompts_XNDBP, prompt_lengths_XNDB: prompts that are read together, those with something to learn first.
+      rows: with leading axes X, Z, N, D; used micro-batches come first, and used rows in them.
       lengths_NR: of all completions of the batch, in any order: they say what the loss is divided by.
       shared, agents: as in `Batch`.
     """
 
-    prompts_XNBP: jax.Array
-    prompt_lengths_XNB: jax.Array
+    prompts_XNDBP: jax.Array
+    prompt_lengths_XNDB: jax.Array
     rows: Rows
     lengths_NR: jax.Array
     shared: Shared | None = None
@@ -115,16 +117,18 @@ def pack(
     tokens_per_microbatch: int,
     silent: bool,
     whole: bool = False,
+    shards: int = 1,
 ) -> Packed:
     """Lay the completions of a batch out for the update. The shapes follow from those of the batch alone.
 
     Args:
       batch: arrays that the host can read.
-      prompts_per_microbatch: prompts whose keys and values are held in memory together.
-      tokens_per_microbatch: tokens of an agent's completions that are; at least a row.
+      prompts_per_microbatch: prompts of a shard whose keys and values are held in memory together.
+      tokens_per_microbatch: tokens of an agent's completions in a shard that are; at least a row.
       silent: keep groups whose advantages are all 0. Otherwise an agent that has no other keeps its first, so
         that there is something to diagnose.
       whole: every completion apart and with its padding, all rows of a prompt in one micro-batch.
+      shards: D. If they do not divide the prompts, some read a prompt again and learn nothing from it.
 
     Raises:
       ValueError: if ``prompts_per_microbatch`` does not divide the prompts.
@@ -137,21 +141,32 @@ def pack(
         )
     orders = [_order(batch, n, silent) for n in range(n_agents)]
     layout = _layout(batch, prompts_per_microbatch, tokens_per_microbatch, whole)
-    rows, chosen_XNB = [], []
-    for first in range(0, n_prompts, prompts_per_microbatch):
-        part = slice(first, first + prompts_per_microbatch)
-        chosen_XNB.append([order[part] for order, _ in orders])
-        taught = [order[part][: max(count - first, 0)] for order, count in orders]
-        rows.append(_stack([_fill(batch, n, prompts, layout) for n, prompts in enumerate(taught)], axis=1))
-    agent_N1, chosen_XNB = np.arange(n_agents)[:, None], np.array(chosen_XNB)
+    rows, places_XDB = [], _places(n_prompts, prompts_per_microbatch, shards)
+    for places_DB in places_XDB:
+        filled = [[_fill(batch, n, order[at[at < count]], layout) for at in places_DB]
+                  for n, (order, count) in enumerate(orders)]  # fmt: skip
+        rows.append(_stack([_stack(of_agent, axis=1) for of_agent in filled], axis=1))
+    agent_N11 = np.arange(n_agents)[:, None, None]
+    chosen_XNDB = np.stack([order for order, _ in orders])[
+        agent_N11, np.minimum(places_XDB, n_prompts - 1)[:, None]
+    ]
     return Packed(
-        batch.prompts_NBP[agent_N1, chosen_XNB],
-        batch.prompt_lengths_NB[agent_N1, chosen_XNB],
+        batch.prompts_NBP[agent_N11, chosen_XNDB],
+        batch.prompt_lengths_NB[agent_N11, chosen_XNDB],
         _stack(rows, axis=0),
         batch.lengths_NR,
         batch.shared,
         batch.agents,
     )
+
+
+def _places(prompts: int, per_shard: int, shards: int) -> np.ndarray:
+    """Which prompts, in the order of `_order`, are read together in which shard, (X, D, B); or none.
+
+    Neighbours are in different shards, so that all have something to learn while there is something.
+    """
+    steps = -(-prompts // (per_shard * shards))
+    return np.arange(steps * per_shard * shards).reshape(steps, per_shard, shards).swapaxes(1, 2)
 
 
 def _stack(trees, axis: int):

@@ -6,6 +6,7 @@ plain model runs.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -132,29 +133,49 @@ class Policy(nn.Module):
 
     With ``apart`` every layer has variables of its own (``layers_0``, ..), its part of the cache too (see
     `Cache.apart`), and ``remat`` is not applied: for reading one token at a time, see `decode`.
+
+    ``fetch(name, params)`` is applied to the parameters of a layer, the embedding and the head where they are
+    used; it may say where they are to lie there, not what they are.
     """
 
     config: PolicyConfig
     dtype: jnp.dtype = jnp.float32
     remat: str = "dots"
     apart: bool = False
+    fetch: Callable | None = None
 
     def setup(self):
         c = self.config
         if self.remat not in REMAT:
             raise ValueError(f"policy.remat={self.remat!r} is not one of {REMAT}")
         self.embed = nn.Embed(c.vocab_size, c.d_model, embedding_init=nn.initializers.normal(0.02))
-        self.layers = [Layer(c, self.dtype) for _ in range(c.n_layers)] if self.apart else self._stacked()
+        layer = self._fetching(Layer, "layers")
+        self.layers = (
+            [layer(c, self.dtype) for _ in range(c.n_layers)] if self.apart else self._stacked(layer)
+        )
         self.final_norm = RMSNorm(c.norm_eps)
         if not c.tie_embeddings:
-            self.head = Dense(c.vocab_size, dtype=self.dtype)
+            self.head = self._fetching(Dense, "head")(c.vocab_size, dtype=self.dtype)
 
-    def _stacked(self) -> nn.Module:
+    def _fetching(self, module: type, name: str) -> type:
+        """The module with its parameters taken through ``fetch``."""
+        if self.fetch is None:
+            return module
+
+        def fetch(variables):
+            return {collection: self.fetch(name, tree) for collection, tree in variables.items()}
+
+        return nn.map_variables(module, ("params", "lora"), fetch)
+
+    def _table(self) -> jax.Array:
+        table = self.embed.embedding
+        return table if self.fetch is None else self.fetch("embed", {"embedding": table})["embedding"]
+
+    def _stacked(self, layer: type) -> nn.Module:
         """All layers as one scan."""
-        layer = Layer
         if self.remat != "none":
             save = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
-            layer = nn.remat(Layer, prevent_cse=False, policy=save if self.remat == "dots" else None)
+            layer = nn.remat(layer, prevent_cse=False, policy=save if self.remat == "dots" else None)
         stack = nn.scan(
             layer,
             variable_axes={"params": 0, "lora": 0},
@@ -183,7 +204,7 @@ class Policy(nn.Module):
         With ``apart`` these are tuples of Y arrays.
         """
         rotary = rope_lib.tables(self.config.rope, self.config.head_dim, positions_BL)
-        x_BLD = jnp.take(self.embed.embedding, tokens_BL, axis=0).astype(self.dtype)
+        x_BLD = jnp.take(self._table(), tokens_BL, axis=0).astype(self.dtype)
         blocks = tuple((block.k_YBKSH, block.v_YBKSH) for block in cache.blocks)
         visible = visibility(positions_BL, cache, segments_BL)
         if not self.apart:
@@ -198,6 +219,6 @@ class Policy(nn.Module):
     def logits(self, hidden_BLD):
         """Vocabulary logits (B, L, V), float32."""
         if self.config.tie_embeddings:
-            table = self.embed.embedding.astype(self.dtype)
+            table = self._table().astype(self.dtype)
             return jnp.einsum("...d,vd->...v", hidden_BLD, table).astype(jnp.float32)
         return self.head(hidden_BLD).astype(jnp.float32)

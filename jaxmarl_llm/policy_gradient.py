@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxmarl_llm import losses
 from jaxmarl_llm.agent_loss import LossConfig, agent_loss
 from jaxmarl_llm.cache import Block, Cache
+from jaxmarl_llm.diagnostics import Diagnostics
 from jaxmarl_llm.packing import Packed
 from jaxmarl_llm.prompts import Shared, read_prompts, read_shared
 
@@ -44,14 +45,15 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
 
     def step(found, inputs):
         *prompts, rows = inputs
-        used = (rows.lengths_MS > 0).any((1, 2, 3)).sum()
+        used = (rows.lengths_MS > 0).any((1, 2, 3, 4)).sum()
 
         def learn(found):
             return _add(found, of_prompts(prompts, rows, used))
 
         return jax.lax.cond(used > 0, learn, lambda found: found, found), None
 
-    groups = (packed.prompts_XNBP, packed.prompt_lengths_XNB, packed.rows)
+    prompts = stack.layout.split((packed.prompts_XNDBP, packed.prompt_lengths_XNDB), None, "agent", "rows")
+    groups = (*prompts, stack.layout.split(packed.rows, None, None, "agent", "rows"))
     first = jax.tree.map(lambda x: x[0], groups)
     nothing = _zeros_like(of_prompts, first[:2], first[2], jnp.int32(0))
     ((grads, through), (pg, kl, seen)), _ = jax.lax.scan(step, nothing, groups)
@@ -104,12 +106,15 @@ def _of_rows(fixed: _Fixed, trainable, read, read_ref, rows):
 
     def loss(trainable, floats):
         variables, axes = stack.bind(base, trainable)
-        per_agent = functools.partial(agent_loss, stack, config)
         reads = (_with_floats(read, floats), read_ref)
-        sums_N, aux = jax.vmap(per_agent, in_axes=(axes, None, 0, 0))(variables, reference, reads, rows)
-        return sums_N.sum(), aux
+        per_shard = _over_shards(functools.partial(agent_loss, stack, config), (None, None, 0, 0))
+        sums_ND, aux = jax.vmap(per_shard, in_axes=(axes, None, 0, 0))(variables, reference, reads, rows)
+        return sums_ND.sum(), aux
 
-    return jax.grad(loss, argnums=(0, 1), has_aux=True)(trainable, _floats(read))
+    grads, (pg, kl, seen) = jax.grad(loss, argnums=(0, 1), has_aux=True)(trainable, _floats(read))
+    pg, kl = jax.tree.map(lambda x_ND: x_ND.sum(1), (pg, kl))
+    own, of_reads = grads
+    return (stack.layout.constrain(own), of_reads), (pg, kl, jax.vmap(Diagnostics.merge_all)(seen))
 
 
 def _count(packed: Packed, aggregation: str) -> jax.Array:
@@ -131,9 +136,23 @@ def _read_shared(stack, variables, axes, shared: Shared | None) -> Block | None:
 
 
 def _read_prompts(stack, variables, axes, shared: Block | None, prompts) -> tuple[jax.Array, Cache]:
-    """`read_prompts` of every agent, leading axis N; ``prompts`` are tokens and lengths."""
-    read = functools.partial(read_prompts, stack.policy)
+    """`read_prompts` of every agent and shard, leading axes N, D; ``prompts`` are tokens and lengths."""
+    read = _over_shards(functools.partial(read_prompts, stack.policy), (None, 0, 0, None))
     return jax.vmap(read, in_axes=(axes, 0, 0, 0))(variables, *prompts, shared)
+
+
+def _over_shards(function, in_axes: tuple):
+    """``function`` of each shard: a `jax.vmap`, without the mapped program where there is only one."""
+
+    def of_all(*inputs):
+        mapped = [x for x, axis in zip(inputs, in_axes, strict=True) if axis == 0]
+        if jax.tree.leaves(mapped)[0].shape[0] > 1:
+            return jax.vmap(function, in_axes)(*inputs)
+        pairs = zip(inputs, in_axes, strict=True)
+        one = [jax.tree.map(lambda leaf: leaf.squeeze(0), x) if axis == 0 else x for x, axis in pairs]
+        return jax.tree.map(lambda leaf: leaf[None], function(*one))
+
+    return of_all
 
 
 def _zeros_like(function, *inputs):

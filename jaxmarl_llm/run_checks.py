@@ -23,6 +23,7 @@ MAY_CHANGE = (
     # How the expert is reached and what it may cost; its kind, model and max_tokens decide what it says.
     *(f"expert.{name}" for name in ("base_url", "key_variable", "timeout_seconds", "retries", "parallel")),
     *(f"expert.{name}" for name in ("requests_per_minute", "token_budget", "cache", "offline")),
+    "mesh",  # where arrays lie changes sums in their last digits only
     "log",  # what is shown and recorded
     "save",  # how often a checkpoint is written, and how many are kept
 )

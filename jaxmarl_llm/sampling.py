@@ -81,7 +81,8 @@ def _draw(params: SamplingParams, rows: _Rows, logits_NRV, t):
 def _go_on(reader, params: SamplingParams, stops, rows: _Rows, t, drawn: Samples, cache) -> Samples:
     """Draw from column t on, until all rows are finished or full."""
     n_rows, limit = drawn.lengths_NR.shape[1], drawn.tokens_NRL.shape[2]
-    left = n_rows // SHARE if n_rows >= LEAST_ROWS else 0
+    together = reader.layout.shards == 1  # what devices share out would have to be dealt out again
+    left = n_rows // SHARE if together and n_rows >= LEAST_ROWS else 0
 
     def step(carry):
         t, drawn, cache = carry
@@ -163,4 +164,4 @@ def generate(
     logits_NRV, cache, reader = decode.begin(stack, base, trainable, prompts, shared, samples, limit)
     first = _draw(params, rows_NR, logits_NRV, 0)
     drawn = Samples.empty(n_agents, rows, limit).add(0, *first, stops)
-    return _go_on(reader, params, stops, rows_NR, jnp.int32(1), drawn, cache)
+    return stack.layout.whole(_go_on(reader, params, stops, rows_NR, jnp.int32(1), drawn, cache))

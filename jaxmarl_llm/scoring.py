@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_llm import processes
 from jaxmarl_llm.bridge import Bridge
 from jaxmarl_llm.forest import joint_samples
 
@@ -43,8 +44,22 @@ class TaskScorer:
         return prompts, len(self.combinations(samples))
 
     def judge(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> Sequence[Any]:
-        """Judgements of all joint answers through the bridge, those of one prompt together."""
-        jax.block_until_ready(self._bridge.run(tokens, lengths, jnp.asarray(items_B)))
+        """Judgements of all joint answers through the bridge, those of one prompt together.
+
+        Each process judges its share of the prompts, and learns of the others' judgements.
+        """
+        asked, count = np.flatnonzero(items_B >= 0), jax.process_count()
+        mine_B, share = np.full_like(items_B, -1), asked[jax.process_index() :: count]
+        mine_B[share] = items_B[share]
+
+        def own() -> list:
+            jax.block_until_ready(self._bridge.run(tokens, lengths, jnp.asarray(mine_B)))
+            return list(self.judgements)
+
+        shares = processes.together(own)
+        size = len(self.combinations(next(iter(lengths.values())).shape[1]))
+        places = [(n % count, n // count * size + j) for n in range(len(asked)) for j in range(size)]
+        self.judgements = [shares[process][place] for process, place in places]
         return self.judgements
 
     def __call__(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> np.ndarray:
@@ -65,7 +80,7 @@ class TaskScorer:
             for n, agent in enumerate(self.agents)
         }
         items = [self.task.items[int(items_B[b])] for b in asked for _ in combinations]
-        self.judgements = self.task.judge(items, completions)
+        self.judgements = self.task.judge(items, completions) if items else []
         totals = np.full((prompts, len(combinations)), np.nan, np.float32)
         rewards = np.array([judgement.total for judgement in self.judgements], np.float32)
         totals[asked] = rewards.reshape(len(asked), -1)

@@ -67,10 +67,11 @@ def speak(
     if len(counts) != 1 or len(samples) != 1:
         raise ValueError(f"agents {agents} must be asked equally often, with the same number of samples")
     samples = samples.pop()
-    size = padded_size(counts.pop(), *sizes)
+    stack, trainable = member.stack.only(agents, trainable)
+    shards = stack.layout.shards
+    size = -(-padded_size(counts.pop(), *sizes) // shards) * shards
     prompts = [[n.prompt for n in rows] + [rows[0].prompt] * (size - len(rows)) for rows in by_agent.values()]
     prompts_NBP, lengths_NB, shared = pad_team(prompts)
-    stack, trainable = member.stack.only(agents, trainable)
     inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)
     greedy_NB = _greedy(list(by_agent.values()), size)
     options = dict(samples=samples, params=params, shared=shared, greedy_NB=greedy_NB)

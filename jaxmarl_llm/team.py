@@ -6,6 +6,7 @@ are per agent; in ``full`` mode every agent has its own copy; ``frozen`` agents 
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm import adapters
 from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.sharding import ONE_DEVICE, Layout
 from jaxmarl_llm.weights import LoadedModel
 
 MODES = ("adapters", "full", "frozen")
@@ -31,6 +33,7 @@ class Stack:
       stops: sequences of token ids that end a completion as an EOS does.
       sampler: the module as it draws completions (see `decode`): its dtype, and whether layers are apart;
         None: as ``policy``.
+      layout: where its arrays lie.
     """
 
     agents: tuple[str, ...]
@@ -40,6 +43,7 @@ class Stack:
     adapter_scale: float = 1.0
     stops: tuple[tuple[int, ...], ...] = ()
     sampler: Policy | None = None
+    layout: Layout = ONE_DEVICE
 
     def bind(self, base: Any, trainable: Any) -> tuple[dict, Any]:
         """Linen variables for ``policy.apply`` and their ``vmap`` axes over the agents."""
@@ -55,7 +59,8 @@ class Stack:
         if agents == self.agents:
             return self, trainable
         index = jnp.array([self.agents.index(agent) for agent in agents])
-        return dataclasses.replace(self, agents=agents), jax.tree.map(lambda x: x[index], trainable)
+        part = dataclasses.replace(self, agents=agents, layout=self.layout.of(len(agents)))
+        return part, jax.tree.map(lambda x: x[index], trainable)
 
     def bind_reference(self, base: Any) -> tuple[dict, None]:
         """Variables of the reference policy: the base with adapters off, shared by all agents."""
@@ -103,8 +108,10 @@ class Team:
         raise KeyError(f"no agent named {agent!r}; the team is {self.agents}")
 
 
-def _copies(params: Any, agents: int) -> Any:
+def _copies(params: Any, agents: int, layout: Layout) -> Any:
     """The same tree for every agent, with a leading agent axis."""
+    if layout.mesh is not None:
+        return layout.place(params, copies=agents)
     return jax.tree.map(lambda x: jnp.stack([x] * agents), params)
 
 
@@ -120,11 +127,12 @@ def build(
     keep_reference: bool = False,
     stop: tuple[str, ...] = (),
     sampling_dtype: str | None = None,
+    layout: Layout = ONE_DEVICE,
 ) -> Team:
     """Group agents by model and give them parameters.
 
     Args:
-      models: loaded models by name.
+      models: loaded models by name; with a mesh their parameters may be NumPy arrays, and best are.
       agent_models: agent name -> model name, in the order the agents are listed.
       key: random key for the adapters.
       mode: one of `MODES`, for every agent.
@@ -132,6 +140,7 @@ def build(
       keep_reference: in ``full`` mode, hold the initial parameters too, for a KL term.
       stop: texts that end a completion as an EOS does; their tokens count and are trained.
       sampling_dtype: of weights and computation while completions are drawn; None: as the policy computes.
+      layout: where the arrays lie; every stack gets its own by number of agents and heads.
 
     Raises:
       ValueError: for an unknown mode, an empty team, and an unknown model or one without a tokenizer.
@@ -150,19 +159,22 @@ def build(
         model = models[name]
         if model.tokenizer is None:
             raise ValueError(f"model {name!r} has no tokenizer; agents {agents} need one")
+        own = layout.of(len(agents), model.policy.config)
         base, trainable, scale = model.params, None, 1.0
         if mode == "adapters":
-            member_key = jax.random.fold_in(key, i)
-            trainable = adapters.init(member_key, base, agents=len(agents), rank=rank, targets=targets)
+            options = dict(params=base, agents=len(agents), rank=rank, targets=targets)
+            trainable = own.make(functools.partial(adapters.init, **options), jax.random.fold_in(key, i))
             scale = alpha / rank
         elif mode == "full":
-            trainable = _copies(base, len(agents))
+            trainable = _copies(base, len(agents), own)
             base = base if keep_reference else None
         eos_ids = tuple(model.tokenizer.eos_ids)
         stops = model.tokenizer.stop_sequences(stop) if stop else ()
         dtype = jnp.dtype(sampling_dtype or model.policy.dtype)
         # Other compilers read a layer in place out of stacked arrays, and compile the scan faster.
-        sampler = model.policy.clone(dtype=dtype, apart=jax.default_backend() == "cpu")
-        stack = Stack(tuple(agents), model.policy, eos_ids, mode, scale, stops, sampler)
+        policy = own.policy(model.policy)
+        sampler = policy.clone(dtype=dtype, apart=jax.default_backend() == "cpu")
+        stack = Stack(tuple(agents), policy, eos_ids, mode, scale, stops, sampler, own)
+        base = base if own.mesh is None else own.place(base)
         members.append(Member(stack, base, trainable, model.tokenizer, name))
     return Team(tuple(members))

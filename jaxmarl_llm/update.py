@@ -12,6 +12,7 @@ from flax import struct
 from jaxmarl_llm.agent_loss import LossConfig
 from jaxmarl_llm.packing import Packed
 from jaxmarl_llm.policy_gradient import gradients
+from jaxmarl_llm.sharding import ONE_DEVICE, Layout
 
 
 @struct.dataclass
@@ -50,9 +51,12 @@ def make_optimizer(
     return optax.chain(clip, optax.adamw(schedule, weight_decay=weight_decay))
 
 
-def init_state(trainable: Any, optimizer: optax.GradientTransformation) -> TrainState:
-    """A fresh state; ``trainable`` has a leading agent axis."""
-    return TrainState(jnp.int32(0), trainable, jax.vmap(optimizer.init)(trainable))
+def init_state(
+    trainable: Any, optimizer: optax.GradientTransformation, layout: Layout = ONE_DEVICE
+) -> TrainState:
+    """A fresh state; ``trainable`` has a leading agent axis and lies as ``layout`` says, as the rest will."""
+    opt_state = layout.make(jax.vmap(optimizer.init), trainable)
+    return TrainState(layout.make(lambda: jnp.int32(0)), trainable, opt_state)
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "config", "optimizer"), donate_argnames=("state",))
@@ -81,7 +85,7 @@ def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, ba
     metrics["update_norm"] = jax.vmap(optax.tree.norm)(updates)
     if config.kl_coef:
         metrics["kl"] = kl.mean()
-    return new, metrics
+    return stack.layout.constrain(new), stack.layout.whole(metrics)
 
 
 def _gradients(stack, config: LossConfig, base, trainable, batch: Packed):

@@ -191,6 +191,8 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"sampling.dtype": "bfloat16"},
      "sampling.dtype='bfloat16': the sampler differs .* correct for it with train.importance_cap"),
     ({"train.overlap": True}, "train.overlap=True: answers come from the policy before an update"),
+    ({"train.overlap": True, "train.clip": 0.2, "mesh.data": 2}, "train.overlap=True: two programs at once"),
+    ({"mesh.agent": 0}, "mesh.agent=0: allowed is 1 to any larger number"),
     ({"train.importance_cap": 2.0, "train.clip": 0.2}, "train.importance_cap=2.0: .*allowed is 0"),
     ({"train.normalise": True, "train.baseline": "none"}, "train.normalise=True: needs a baseline"),
     ({"sampling.temperature": 0.0}, "sampling.temperature=0: .*above 0"),

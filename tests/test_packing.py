@@ -34,19 +34,19 @@ def test_different_completions_lie_side_by_side():
     """Of the first prompt 4 5 6 | 1 2 | 3, the longest first, and 1 2 only once; then the second prompt's."""
     packed = pack(batch(), **ONE)
     rows = packed.rows
-    assert rows.tokens_MW.shape == (2, 2, 1, 1, 6)  # two prompts one by one, at most two rows one by one
-    assert rows.tokens_MW[:, :, 0, 0].tolist() == [
+    assert rows.tokens_MW.shape == (2, 2, 1, 1, 1, 6)  # two prompts one by one, at most two rows one by one
+    assert rows.tokens_MW[:, :, 0, 0, 0].tolist() == [
         [[4, 5, 6, 1, 2, 3], [0] * 6],
         [[8, 8, 9, 9, 7, 0], [0] * 6],
     ]
-    assert rows.offsets_MW[0, 0, 0, 0].tolist() == [0, 1, 2, 0, 1, 0]
-    assert rows.offsets_MW[1, 0, 0, 0].tolist() == [0, 1, 0, 1, 0, -1]
-    assert rows.starts_MS[0, 0, 0, 0].tolist() == [0, 3, 3, 5]
-    assert rows.lengths_MS[0, 0, 0, 0].tolist() == [3, 2, 2, 1]
-    assert rows.advantages_MS[0, 0, 0, 0].tolist() == [4, 1, 3, 2]
+    assert rows.offsets_MW[0, 0, 0, 0, 0].tolist() == [0, 1, 2, 0, 1, 0]
+    assert rows.offsets_MW[1, 0, 0, 0, 0].tolist() == [0, 1, 0, 1, 0, -1]
+    assert rows.starts_MS[0, 0, 0, 0, 0].tolist() == [0, 3, 3, 5]
+    assert rows.lengths_MS[0, 0, 0, 0, 0].tolist() == [3, 2, 2, 1]
+    assert rows.advantages_MS[0, 0, 0, 0, 0].tolist() == [4, 1, 3, 2]
     assert rows.lengths_MS[:, 1].max() == 0
-    assert rows.logprobs_MSL[0, 0, 0, 0, 2].tolist() == [-6, -7, -8]  # of sample 2, which lies where 0 does
-    assert packed.prompts_XNBP.tolist() == [[[[0, 1]]], [[[2, 3]]]]
+    assert rows.logprobs_MSL[0, 0, 0, 0, 0, 2].tolist() == [-6, -7, -8]  # of sample 2, equal to 0
+    assert packed.prompts_XNDBP.tolist() == [[[[[0, 1]]]], [[[[2, 3]]]]]
     assert packed.lengths_NR.tolist() == [[2, 1, 2, 3, 1, 1, 2, 2]]
 
 
@@ -75,16 +75,16 @@ def test_every_completion_has_one_slot_with_its_own_numbers():
 
 def test_rows_belong_to_their_prompts():
     rows = pack(batch(), prompts_per_microbatch=2, tokens_per_microbatch=24, silent=False).rows
-    assert rows.tokens_MW.shape == (1, 1, 1, 4, 6)
-    assert rows.prompt_M[0, 0, 0].tolist() == [0, 1, 0, 0]  # the last two are empty
+    assert rows.tokens_MW.shape == (1, 1, 1, 1, 4, 6)
+    assert rows.prompt_M[0, 0, 0, 0].tolist() == [0, 1, 0, 0]  # the last two are empty
 
 
 def test_a_group_without_signal_is_left_out():
     packed = pack(batch((0, 0, 0, 0, 5, 6, 7, 8)), **ONE)
-    assert packed.prompts_XNBP.tolist() == [[[[2, 3]]], [[[0, 1]]]]
+    assert packed.prompts_XNDBP.tolist() == [[[[[2, 3]]]], [[[[0, 1]]]]]
     assert packed.rows.lengths_MS[1].max() == 0 and packed.lengths_NR.shape == (1, 8)
     kept = pack(batch((0, 0, 0, 0, 5, 6, 7, 8)), **{**ONE, "silent": True})
-    assert kept.prompts_XNBP.tolist() == [[[[0, 1]]], [[[2, 3]]]]
+    assert kept.prompts_XNDBP.tolist() == [[[[[0, 1]]]], [[[[2, 3]]]]]
 
 
 def test_without_any_signal_the_first_group_stays():
@@ -94,16 +94,16 @@ def test_without_any_signal_the_first_group_stays():
 
 def test_whole_completions_keep_their_padding():
     rows = pack(batch(), **{**ONE, "silent": True}, whole=True).rows
-    assert rows.tokens_MW.shape == (2, 1, 1, 2, 6)
-    assert rows.tokens_MW[0, 0, 0].tolist() == [[4, 5, 6, 1, 2, 0], [1, 2, 0, 3, 0, 0]]
-    assert rows.lengths_MS[0, 0, 0].tolist() == [[3, 2, 0, 0], [2, 1, 0, 0]]
+    assert rows.tokens_MW.shape == (2, 1, 1, 1, 2, 6)
+    assert rows.tokens_MW[0, 0, 0, 0].tolist() == [[4, 5, 6, 1, 2, 0], [1, 2, 0, 3, 0, 0]]
+    assert rows.lengths_MS[0, 0, 0, 0].tolist() == [[3, 2, 0, 0], [2, 1, 0, 0]]
 
 
 def test_many_different_completions_fill_the_rows_there_are():
     """Four times 3 tokens are two rows of 6, and one of 3 and three of 2 are as well."""
     answers = [[1, 1, 1], [2, 2, 2], [3, 3, 3], [4, 4, 4], [1, 1, 1], [2, 2], [3, 3], [4, 4]]
     rows = pack(batch(answers=answers), **ONE).rows
-    assert rows.tokens_MW[:, :, 0, 0].tolist() == [
+    assert rows.tokens_MW[:, :, 0, 0, 0].tolist() == [
         [[1, 1, 1, 2, 2, 2], [3, 3, 3, 4, 4, 4]],
         [[1, 1, 1, 2, 2, 0], [3, 3, 4, 4, 0, 0]],
     ]
@@ -112,6 +112,24 @@ def test_many_different_completions_fill_the_rows_there_are():
 def test_prompts_must_divide():
     with pytest.raises(ValueError, match="prompts_per_microbatch=3 does not divide 2 prompts"):
         pack(batch(), prompts_per_microbatch=3, tokens_per_microbatch=6, silent=False)
+
+
+def test_shards_have_prompts_of_their_own():
+    """Three prompts of four have a signal: two shards begin with one each; the last has nobody beside it."""
+    four = batch([0, 0, 1, 2, 3, 4, 5, 6], ANSWERS, prompts=4)
+    packed = pack(four, **ONE, shards=2)
+    assert packed.prompts_XNDBP[:, 0, :, 0].tolist() == [[[2, 3], [4, 5]], [[6, 7], [0, 1]]]
+    first = packed.rows.tokens_MW[:, :, 0, :, 0]  # X, Z, D, W: of every micro-batch the first row
+    assert first[0, 0].tolist() == [[4, 5, 6, 1, 2, 0], [7, 0, 0, 0, 0, 0]]
+    assert first[1, 0].tolist() == [[8, 8, 9, 9, 0, 0], [0] * 6]
+    assert packed.lengths_NR.shape == (1, 8)
+
+
+def test_more_shards_than_prompts():
+    """What is left over reads the last prompt and learns nothing; every answer is still there once."""
+    packed = pack(batch(), **ONE, shards=4)
+    assert packed.prompts_XNDBP[0, 0, :, 0].tolist() == [[0, 1], [2, 3], [2, 3], [2, 3]]
+    assert (packed.rows.lengths_MS[0].sum((0, 1, 3, 4)) == [8, 6, 0, 0]).all()
 
 
 def test_shapes_follow_from_shapes():

@@ -8,10 +8,12 @@ import logging
 import types
 
 import jax
+import numpy as np
 import pytest
 
 from configs import coding
 from experiments import setup, tasks
+from jaxmarl_llm import sharding
 from jaxmarl_llm.tasks import code_data
 
 
@@ -170,3 +172,31 @@ def test_run_folders(tmp_path):
     with pytest.raises(ValueError, match=r"config.json cannot be used:\n  model=3: must be of type str"):
         setup.load_run(tmp_path)
     assert setup.new_workdir().startswith("runs/2")
+
+
+def test_a_run_has_one_device_or_a_mesh_of_all():
+    assert setup.layout(config()) is sharding.ONE_DEVICE
+    found = setup.layout(config(mesh__agent=2, mesh__model=4, mesh__fsdp=True))
+    assert found.mesh.devices.shape == (2, 1, 4) and found.fsdp
+    with pytest.raises(ValueError, match="mesh.agent=2 .* is a mesh of 2 devices, and there are 8"):
+        setup.build_team(config(mesh__agent=2))
+
+
+@pytest.mark.model
+def test_a_team_on_a_mesh_is_the_team(monkeypatch):
+    """Its weights never are JAX arrays of one device."""
+    plain = setup.build_team(config(team__mode="full"))
+    monkeypatch.setattr(setup.jnp, "asarray", None)
+    mesh = {"mesh__agent": 2, "mesh__data": 2, "mesh__model": 2, "mesh__fsdp": True}
+    cut = setup.build_team(config(team__mode="full", **mesh))
+    for a, b in zip(*(jax.tree.leaves(t.members[0].trainable) for t in (plain, cut)), strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert len(b.sharding.device_set) == 8
+    table = cut.members[0].trainable["params"]["embed"]["embedding"]
+    assert table.addressable_shards[0].data.size == table.size // 8
+
+
+def test_a_run_of_other_devices_is_read_with_one(tmp_path):
+    for agents, expected in ((8, 8), (16, 1)):
+        (tmp_path / "config.json").write_text(json.dumps(config(mesh__agent=agents).to_dict()))
+        assert setup.load_run(tmp_path).mesh.agent == expected

@@ -1,0 +1,218 @@
+"""Where arrays lie when a run has several devices: one mesh with the axes agent, data and model.
+
+The rules stand outside of the model, by the paths of parameters. Arrays are cut by the compiler (GSPMD): a
+`Layout` says what lies where at the borders of the programs, the programs themselves are those of one device.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jaxmarl_llm.cache import Block, Cache
+from jaxmarl_llm.policy import Policy
+
+AXES = ("agent", "data", "model")
+# End of a parameter's path -> what cuts its last axes: "heads", "kv_heads" and "model" the mesh axis model
+# (the first two between heads only), "fsdp" the axis data if `Layout.fsdp`. What no line fits is not cut.
+RULES = (
+    (r"embed/embedding$", ("model", "fsdp")),
+    (r"head/kernel$", ("fsdp", "model")),
+    (r"\bq/kernel$", ("fsdp", "heads")),
+    (r"\b(k|v)/kernel$", ("fsdp", "kv_heads")),
+    (r"\b(gate|up)/kernel$", ("fsdp", "model")),
+    (r"\bo/kernel$", ("heads", "fsdp")),
+    (r"\bdown/kernel$", ("model", "fsdp")),
+    (r"\bq/(bias|b)$", ("heads",)),
+    (r"\b(k|v)/(bias|b)$", ("kv_heads",)),
+    (r"\b(gate|up)/b$", ("model",)),
+    (r"\bo/a$", ("heads", None)),
+    (r"\bdown/a$", ("model", None)),
+    (r"\b(q|k|v|gate|up)/a$", ("fsdp", None)),
+    (r"\b(o|down)/b$", ("fsdp",)),
+)
+
+
+def make_mesh(
+    agent: int = 1, data: int = 1, model: int = 1, devices: Sequence[jax.Device] | None = None
+) -> Mesh:
+    """A mesh of all devices (default: those of all processes), its axes left to the compiler (GSPMD).
+
+    Raises ValueError unless there are ``agent * data * model`` devices.
+    """
+    devices = jax.devices() if devices is None else devices
+    sizes = (agent, data, model)
+    if min(sizes) < 1 or math.prod(sizes) != len(devices):
+        named = " * ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
+        raise ValueError(f"{named} is a mesh of {math.prod(sizes)} devices, and there are {len(devices)}")
+    # Neighbours talk most along the last axis, so the devices stay in the order of the platform.
+    return Mesh(np.array(devices).reshape(sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How the arrays of one stack lie on a mesh; static, hashable. Without a mesh it changes nothing.
+
+    An axis of an array that does not divide by the devices that are to cut it stays whole on each of them.
+
+    Attributes:
+      mesh: from `make_mesh`, or None: one device.
+      fsdp: cut parameters (and with them the optimizer's state) along ``data`` too; each layer is put
+        together when it is used (ZeRO 3, arXiv 1910.02054).
+      agents: N of the stack. If N does not divide by the mesh axis ``agent``, that axis cuts rows instead.
+      heads, kv_heads: of the stack's policy, which ``model`` divides among devices.
+    """
+
+    mesh: Mesh | None = None
+    fsdp: bool = False
+    agents: int = 1
+    heads: int = 1
+    kv_heads: int = 1
+
+    def of(self, agents: int, policy_config: Any = None) -> "Layout":
+        """The layout of a stack of so many agents, and of this policy if it is given."""
+        c = policy_config
+        heads = {} if c is None else {"heads": c.n_heads, "kv_heads": c.n_kv_heads}
+        return dataclasses.replace(self, agents=agents, **heads)
+
+    @property
+    def _by_agent(self) -> bool:
+        return self.agents % self.mesh.shape["agent"] == 0
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """Mesh axes that cut rows: prompts and samples."""
+        return ("data",) if self._by_agent else ("agent", "data")
+
+    @property
+    def shards(self) -> int:
+        """Parts that rows are cut into."""
+        return 1 if self.mesh is None else math.prod(self.mesh.shape[axis] for axis in self.rows)
+
+    def spec(self, path: str, shape: tuple[int, ...], agents: bool) -> PartitionSpec:
+        """What cuts each axis of a parameter, or of a statistic of its shape; see `RULES`.
+
+        Args:
+          path: e.g. ``params/layers/attn/q/kernel``; only its end counts.
+          shape: of the whole array.
+          agents: whether its first axis is that of the agents.
+        """
+        cuts = next((cuts for pattern, cuts in RULES if re.search(pattern, path)), ())
+        own = len(shape) - agents
+        cuts = (None,) * (own - len(cuts)) + cuts if own >= len(cuts) else (None,) * own
+        return self._spec(("agent", *cuts)[: len(shape)] if agents else cuts, shape)
+
+    def shardings(self, tree, agents: bool):
+        """`NamedSharding` of every leaf (arrays or shapes) of parameters or of an optimizer's state."""
+
+        def one(path, x):
+            return NamedSharding(self.mesh, self.spec(_name(path), x.shape, agents and x.ndim > 0))
+
+        return jax.tree_util.tree_map_with_path(one, tree)
+
+    def place(self, tree, copies: int = 0):
+        """Parameters on the host as arrays on the mesh; no device ever holds more than its part.
+
+        With ``copies`` every leaf gets an agent axis of that length in front, all agents alike.
+        """
+
+        def one(path, x):
+            shape = (copies, *x.shape) if copies else x.shape
+            return self._place(x, self.spec(_name(path), shape, agents=bool(copies)), copies)
+
+        return jax.tree_util.tree_map_with_path(one, tree)
+
+    def _place(self, x: np.ndarray, spec: PartitionSpec, copies: int) -> jax.Array:
+        def part(index):
+            if not copies:
+                return x[index]
+            own = x[index[1:]]
+            return np.broadcast_to(own, (len(range(copies)[index[0]]), *own.shape))
+
+        shape = (copies, *x.shape) if copies else x.shape
+        return jax.make_array_from_callback(shape, NamedSharding(self.mesh, spec), part)
+
+    def make(self, function, *inputs):
+        """``function(*inputs)``, a tree with agent axes, computed where its parts lie."""
+        if self.mesh is None:
+            return function(*inputs)
+        shardings = self.shardings(jax.eval_shape(function, *inputs), agents=True)
+        return jax.jit(function, out_shardings=shardings)(*inputs)
+
+    def constrain(self, tree, agents: bool = True):
+        """In a jitted function: parameters, gradients or optimizer state laid out as `shardings` says."""
+        return self._constrain(tree, lambda tree: self.shardings(tree, agents))
+
+    def split(self, tree, *axes: str | None):
+        """In a jitted function: arrays whose first axes are cut, by names: agent, rows, kv_heads or None."""
+
+        def one(x):
+            return NamedSharding(
+                self.mesh, self._spec(axes[: x.ndim] + (None,) * (x.ndim - len(axes)), x.shape)
+            )
+
+        return self._constrain(tree, lambda tree: jax.tree.map(one, tree))
+
+    def whole(self, tree):
+        """In a jitted function: arrays that every device holds whole, so that every process can read them."""
+        return self.split(tree)
+
+    def cache(self, cache: Cache) -> Cache:
+        """In a jitted function: a cache of all agents, axes as in `cache.agent_axes`, cut as its rows."""
+
+        def block(b: Block) -> Block:
+            layers = () if isinstance(b.k_YBKSH, tuple) else (None,)  # see `Cache.apart`
+            keys = self.split((b.k_YBKSH, b.v_YBKSH), *layers, "agent", "rows", "kv_heads")
+            return Block(*keys, self.split(b.positions_BS, "agent", "rows"))
+
+        prefixes = tuple(block(b) for b in cache.prefixes)
+        return cache.replace(recent=cache.recent and block(cache.recent), prefixes=prefixes)
+
+    def policy(self, policy: Policy) -> Policy:
+        """The policy for this layout: with ``fsdp`` parameters are put together where they are used.
+
+        The compiler would sooner cut features as the parameters are cut, and move rows to and fro for it.
+        """
+        return policy.clone(fetch=self._fetch) if self.mesh is not None and self.fsdp else policy
+
+    def _fetch(self, name: str, params):
+        together = dataclasses.replace(self, fsdp=False)
+
+        def one(path, x):
+            return NamedSharding(self.mesh, together.spec(f"{name}/{_name(path)}", x.shape, agents=False))
+
+        return self._constrain(params, lambda tree: jax.tree_util.tree_map_with_path(one, tree))
+
+    def _constrain(self, tree, shardings):
+        if self.mesh is None:
+            return tree
+        return jax.lax.with_sharding_constraint(tree, shardings(tree))
+
+    def _spec(self, cuts, shape) -> PartitionSpec:
+        """Names of cuts as mesh axes, without those that do not divide their axis of the array."""
+        found = []
+        for cut, size in zip(cuts, shape, strict=True):
+            axes = self._axes(cut)
+            counted = {"heads": self.heads, "kv_heads": self.kv_heads}.get(cut, size)
+            parts = math.prod(self.mesh.shape[axis] for axis in axes)
+            found.append(axes if parts > 1 and size % parts == 0 and counted % parts == 0 else None)
+        return PartitionSpec(*(axes and (axes[0] if len(axes) == 1 else axes) for axes in found))
+
+    def _axes(self, cut: str | None) -> tuple[str, ...]:
+        """Mesh axes of a cut."""
+        if cut is None or (cut == "fsdp" and not self.fsdp) or (cut == "agent" and not self._by_agent):
+            return ()
+        named = {"rows": self.rows, "fsdp": self.rows, "agent": ("agent",)}
+        return named.get(cut, ("model",))
+
+
+def _name(path) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+ONE_DEVICE = Layout()
