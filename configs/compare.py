@@ -2,8 +2,8 @@
 
 Command:   python -m experiments.compare --task=coding --workdir=runs/compare
            runs every member below that has not been run, three seeds of the trained ones, and prints a table
-Result:    docs/comparison.md, of writing; coding is begun (docs/compare_coding_tokens.json, for --have)
-Cost:      90 minutes for writing
+Result:    docs/comparison.md
+Cost:      on two cores 90 minutes for writing, 3.5 hours for coding
 One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_1turn
 
 The budget is what may be drawn in training, and a member's number of iterations follows from it: with
