@@ -1,7 +1,7 @@
 """What a config needs of hardware that need not be there: memory, work, time, and whether it fits.
 
-`python -m experiments.plan --config=configs/coding.py:he_1turn --topology=v5e:4x4` compiles the sampler and the
-update ahead of time for that slice, without a topology for the devices that are here; nothing is run, and
+`python -m experiments.plan --config=configs/coding.py:he_1turn --topology=v5e:4x4` compiles the sampler and
+the update ahead of time for that slice, without --topology for the devices that are here. Nothing is run, and
 neither weights nor data are read. See docs/plan.md.
 """
 
@@ -11,12 +11,18 @@ from ml_collections import config_flags
 from configs import arithmetic, checks
 from experiments import cli, planned
 from jaxmarl_llm import console
-from jaxmarl_llm.planning import chips, estimate, memory, search, tables, topology
+from jaxmarl_llm.planning import chips, estimate, memory, search, tables
 
 _CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
-_TOPOLOGY = flags.DEFINE_string("topology", "", "TPU slice such as v5e:4x4; empty: the devices that are here.")
-_MEMORY = flags.DEFINE_float("memory_gib", None, "Memory of a device; without it what is known of the device.")
-_TRIES = flags.DEFINE_integer("tries", 12, "Most settings to compile in search of some that fit; 0: no search.")
+_TOPOLOGY = flags.DEFINE_string(
+    "topology", "", "TPU slice such as v5e:4x4; empty: the devices that are here."
+)
+_MEMORY = flags.DEFINE_float(
+    "memory_gib", None, "Memory of a device; without it what is known of the device."
+)
+_TRIES = flags.DEFINE_integer(
+    "tries", 12, "Most settings to compile in search of some that fit; 0: no search."
+)
 
 
 def main(argv) -> int:
@@ -52,15 +58,16 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
         ("devices", f"{name}: {len(devices)} x {devices[0].device_kind}"),
         ("mesh", mesh + (", parameters cut along data (fsdp)" if settings.fsdp else "")),
         ("nodes of each turn x agents x samples", f"{nodes} x {len(config.team.agents)} x {c.group}"),
-        ("completions", f"{arithmetic.completions(config)}, up to {config.sampling.max_new_tokens} tokens each: "
-                        f"{arithmetic.tokens(config)} tokens at most"),
+        ("completions", f"{arithmetic.completions(config)}, {arithmetic.tokens(config)} tokens at most"),
         ("prompts", f"up to {config.sampling.max_prompt_tokens} tokens, counted as if all were that long"),
         ("optimizer steps", f"{c.minibatches} per agent"),
         ("micro-batch", f"{settings.prompts} prompts, {settings.tokens} tokens; remat {settings.remat}"),
     ]  # fmt: skip
     console.table(rows, ("one iteration", ""))
     chip = chips.of_device(devices[0])
-    for job, compiled in zip(planned.jobs(planned.with_settings(config, settings), devices), programs, strict=True):
+    for job, compiled in zip(
+        planned.jobs(planned.with_settings(config, settings), devices), programs, strict=True
+    ):
         used = len(devices) if job.stack.layout.mesh else 1
         agents = f"{', '.join(job.stack.agents)} ({job.stack.mode})"
         rows = tables.memory_rows(compiled, limit)

@@ -49,17 +49,23 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         )
     c = config.team
     scale = c.alpha / c.rank if c.mode == "adapters" else 1.0
+    # As `team.build` does on such devices.
+    sampler = policy.clone(
+        dtype=jnp.dtype(config.sampling.dtype or policy.dtype), apart=devices[0].platform == "cpu"
+    )
     drawn = config.eval.samples + 1
     problems = max(1, evaluation.ROWS_PER_BATCH // drawn)
     return Job(
         # No tokenizer is read: which token ends a completion changes no shape.
-        stack=Stack(agents, policy, (0,), c.mode, scale, layout=layout.of(len(agents), policy.config)),
+        stack=Stack(agents, policy, (0,), c.mode, scale, (), sampler, layout.of(len(agents), policy.config)),
         rank=c.rank,
         targets=tuple(c.targets),
         keep_reference=config.train.kl_coef > 0,
         width=bucket(config.sampling.max_prompt_tokens),
         calls=_calls(config, agents, arithmetic.nodes(config), config.train.group),
-        eval_calls=_calls(config, agents, [problems] + [problems * drawn] * (config.train.turns - 1), drawn, 1),
+        eval_calls=_calls(
+            config, agents, [problems] + [problems * drawn] * (config.train.turns - 1), drawn, 1
+        ),
         batches=_batches(config, agents),
         updates=config.train.minibatches,
         loss=setup.loss_config(config),
@@ -69,7 +75,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
 
 
 def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None = None) -> tuple[Call, ...]:
-    """Calls of the sampler when ``nodes`` of each turn are answered ``group`` times, ``later`` from turn two."""
+    """Calls of the sampler when each turn's ``nodes`` are answered ``group`` times, later ``later``."""
     if config.train.protocol == "pipeline":
         first, rest = config.team.agents[0], config.team.agents[1:]
         found = [Call((first,), nodes[0], group)] + [Call((agent,), nodes[0] * group, 1) for agent in rest]
@@ -144,19 +150,23 @@ def _field(config, path: str):
 def devices(name: str) -> tuple[list[jax.Device], str]:
     """The devices to plan for and what to call them: a topology's, or those that are here."""
     if name:
+        jax.config.update("jax_platforms", "cpu")  # what is described is not looked for
         return topology.devices(name), name
     return jax.devices(), "this machine"
 
 
 def chooses_mesh(config, devices: int) -> bool:
-    """Whether the plan chooses the mesh: the config has none, and there is more than one device of a slice."""
+    """Whether the plan chooses the mesh: the config has none, and there are several devices."""
     c = config.mesh
     return devices > 1 and c.agent * c.data * c.model == 1
 
 
 def measuring(config, devices: Sequence[jax.Device], limit: float | None, tries: int):
-    """Two functions for `search.nearest`: one that compiles settings, at most ``tries`` after the first, and one
-    that says without compiling whether that is worth trying."""
+    """Two functions for `search.nearest`.
+
+    The first compiles settings and says whether they fit, and the programs of every stack. The second says,
+    without compiling, whether settings are worth trying, which they are ``tries`` times after the first.
+    """
     left = tries + 1
 
     def of(settings: search.Settings) -> tuple[list[Job], list[float]]:
@@ -167,7 +177,9 @@ def measuring(config, devices: Sequence[jax.Device], limit: float | None, tries:
         if left <= 0 or limit is None:
             return False
         found, held = of(settings)
-        return max(memory.at_least(job) - own for job, own in zip(found, held, strict=True)) + sum(held) <= limit
+        return (
+            max(memory.at_least(job) - own for job, own in zip(found, held, strict=True)) + sum(held) <= limit
+        )
 
     @functools.cache
     def measure(settings: search.Settings):

@@ -4,16 +4,17 @@ import json
 
 import jax
 import pytest
+from smoke_runs import command
 
 from configs import coding
 from experiments import planned
 from jaxmarl_llm import hf_config, update
 from jaxmarl_llm.planning import chips, estimate, job, memory, search, tables
 from jaxmarl_llm.policy import PolicyConfig
-from smoke_runs import command
 
 # Little vocabulary and wide layers: what an update holds depends on its micro-batches.
-WIDE = PolicyConfig(64, d_model=32, d_ff=1024, n_layers=2, n_heads=2, n_kv_heads=2, head_dim=16, max_positions=512)
+WIDE = PolicyConfig(64, d_model=32, d_ff=1024, n_layers=2, n_heads=2, n_kv_heads=2, head_dim=16,
+                    max_positions=512)  # fmt: skip
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_devices_share_the_work_and_pay_for_gathering(config):
         assert all_.links > 0
     # One step of the sampler: every weight of the own agent that the other of the two holds, in float32.
     m = estimate.model(_job(config))
-    sums = 2 * 2 * 0.5 * 16 * m.config.n_layers * m.config.d_model * 4  # of 16 rows, halves of two sums a layer
+    sums = 2 * 2 * 0.5 * 16 * m.config.n_layers * m.config.d_model * 4  # 16 rows, halves of two sums a layer
     assert cut[1].links == pytest.approx(31 * (m.parameters / 2 / 2 * 4 + sums))
 
 
@@ -131,7 +132,8 @@ def test_what_does_not_fit_leads_to_the_nearest_settings_that_do(config):
     first, *_ = search.nearest(start, planned.limits(config), measure, promising)
     assert first.settings.tokens < 512 or first.settings.remat != "none" or first.settings.prompts == 1
     # It is what really compiles to that little, from the flags that the user is told to add.
-    changes = [flag.removeprefix("--config.").split("=") for flag in planned.flags(start, first.settings).split()]
+    flags = planned.flags(start, first.settings).split()
+    changes = [flag.removeprefix("--config.").split("=") for flag in flags]
     again = config.copy_and_resolve_references()
     again.update_from_flattened_dict({k: int(v) if v.isdigit() else v for k, v in changes})
     (compiled,) = planned.measuring(again, devices, None, 0)[0](planned.settings(again))[1]
@@ -168,4 +170,4 @@ def test_the_command_says_what_fits_and_what_does_not(config, tmp_path):
     small = subprocess.run([*run, "--memory_gib=0.001"], capture_output=True, text=True)
     assert small.returncode == 2 and "it does not fit" in small.stdout, small.stderr
     wrong = subprocess.run([*run, "--topology=v9:2x2"], capture_output=True, text=True)
-    assert wrong.returncode == 1 and wrong.stderr.startswith("error: topology 'v9:2x2' is not known"), wrong.stderr
+    assert wrong.returncode == 1 and "error: topology 'v9:2x2' is not known" in wrong.stderr

@@ -24,7 +24,7 @@ def test_weights_are_counted():
 
 
 def test_reading_prompts():
-    # 3 prompts of 5 tokens: 2 x 288 x 15 + the head for 3 tokens 2 x 40 x 3 = 8880; 15 visible pairs of 25 each.
+    # 3 prompts of 5 tokens: 2 x 288 x 15 + the head for 3 of them 2 x 40 x 3 = 8880; 15 visible pairs each.
     assert work.prefill(FULL, 3, 5) == work.Work(8880 + 32 * 45, 8880 + 32 * 75)
     # The adapters: 2 x 16 x 15.
     assert work.prefill(ADAPTERS, 3, 5).needed == work.prefill(FULL, 3, 5).needed + 480
@@ -41,8 +41,9 @@ def test_updating():
     assert work.update(FULL, BATCH, "none") == work.Work(
         3 * (dense + head + needed), 3 * (dense + head + run) + head
     )
-    assert work.update(FULL, BATCH, "dots").executed == work.update(FULL, BATCH, "none").executed + run
-    assert work.update(FULL, BATCH, "full").executed == work.update(FULL, BATCH, "none").executed + run + dense
+    least = work.update(FULL, BATCH, "none").executed
+    assert work.update(FULL, BATCH, "dots").executed == least + run
+    assert work.update(FULL, BATCH, "full").executed == least + run + dense
     # Frozen weights have no gradient of their own, adapters (2 x 16 x 39 forward) have.
     assert work.update(ADAPTERS, BATCH, "none").needed == 2 * (dense + head) + 3 * needed + 3 * 1248
     assert work.update(FULL, BATCH, "none", kl=True).needed == 4 * (dense + head + needed)
@@ -68,8 +69,9 @@ def test_reading_prompts_is_what_xla_counts_for_one_layer(kv_heads, width):
 
 @pytest.mark.parametrize("name, billions", [
     ("smollm2-135m-instruct", 0.135), ("HuggingFaceTB/SmolLM2-360M-Instruct", 0.362),
-    ("HuggingFaceTB/SmolLM2-1.7B", 1.71), ("Qwen/Qwen2.5-Coder-0.5B", 0.49), ("Qwen/Qwen2.5-Coder-1.5B", 1.54),
-    ("Qwen/Qwen2.5-Coder-3B-Instruct", 3.09), ("Qwen/Qwen2.5-Coder-7B", 7.61), ("Qwen/Qwen2.5-Coder-14B", 14.7),
+    ("HuggingFaceTB/SmolLM2-1.7B", 1.71), ("Qwen/Qwen2.5-Coder-0.5B", 0.49),
+    ("Qwen/Qwen2.5-Coder-1.5B", 1.54), ("Qwen/Qwen2.5-Coder-3B-Instruct", 3.09),
+    ("Qwen/Qwen2.5-Coder-7B", 7.61), ("Qwen/Qwen2.5-Coder-14B", 14.7),
     ("Qwen/Qwen2.5-Coder-32B", 32.5), ("Qwen/Qwen3-0.6B", 0.6), ("Qwen/Qwen3-1.7B", 1.7),
     ("Qwen/Qwen3-4B-Base", 4.0), ("Qwen/Qwen3-8B", 8.2),
 ])  # fmt: skip
@@ -107,7 +109,8 @@ def test_without_libtpu_the_extra_is_named(monkeypatch):
 
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
 @pytest.mark.parametrize("name, count, chip", [
-    ("v4:2x2x1", 4, "TPU v4"), ("v5e:2x4", 8, "TPU v5e"), ("v5p:2x2x1", 4, "TPU v5p"), ("v6e:2x2", 4, "TPU v6e"),
+    ("v4:2x2x1", 4, "TPU v4"), ("v5e:2x4", 8, "TPU v5e"),
+    ("v5p:2x2x1", 4, "TPU v5p"), ("v6e:2x2", 4, "TPU v6e"),
 ])  # fmt: skip
 def test_topologies_are_described_chip_by_chip(name, count, chip):
     found = topology.devices(name)

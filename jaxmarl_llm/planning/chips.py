@@ -27,12 +27,11 @@ class Chip:
     usable: float | None = None
 
 
-# By `jax.Device.device_kind`. TPU: the pages "TPU v3" .. "TPU v6e" of docs.cloud.google.com/tpu/docs (v3, v4, v5e,
-# v5p, v6e), read in 2026; they give links as the sum of both directions, half of which is counted here. A
-# device of v3 is half a chip (a core), of the others a whole one (of v4 with `topology.CHIP_CONFIG`). Links of v3
-# and v4: "A Domain-Specific Supercomputer for Training Deep Neural Networks" (Comm. ACM 63/7, four links of
-# 656 Gbit/s each way) and arXiv 2304.01433 (six of 50 GB/s). GPU: NVIDIA's data sheets of the SXM modules, without
-# sparsity; links are NVLink.
+# By `jax.Device.device_kind`. TPU: the pages v3, v4, v5e, v5p and v6e of docs.cloud.google.com/tpu/docs; they
+# give links as the sum of both directions, half of which is counted here. A device of v3 is half a chip (a
+# core), of the others a whole one (of v4 with `topology.CHIP_CONFIG`). Links of v3 and v4: "A Domain-Specific
+# Supercomputer for Training Deep Neural Networks" (Comm. ACM 63/7: four of 656 Gbit/s each way) and arXiv
+# 2304.01433 (six of 50 GB/s). GPU: NVIDIA's data sheets of SXM modules, without sparsity; links are NVLink.
 CHIPS = {
     "TPU v3": Chip("TPU v3 core", 61.5e12, 450e9, 16 * GIB, 164e9),
     "TPU v4": Chip("TPU v4", 275e12, 1200e9, 32 * GIB, 300e9, 30.75 * GIB),
@@ -51,7 +50,7 @@ def of_device(device) -> Chip | None:
 
 
 def memory_limit(device) -> float | None:
-    """Bytes that programs may take on a device, by its runtime or else by the table; None if neither knows."""
+    """Bytes that programs may take on a device, by its runtime or else the table; None if neither knows."""
     try:
         stats = device.memory_stats()
     except Exception:  # a device that is only described has no runtime to ask; which error says so varies

@@ -9,6 +9,7 @@ from jaxmarl_llm.planning import work
 from jaxmarl_llm.planning.chips import Chip
 from jaxmarl_llm.planning.job import Call, Job
 from jaxmarl_llm.planning.work import Work
+from jaxmarl_llm.policy import Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +67,13 @@ def model(job: Job) -> work.Model:
 class _Share:
     """What one device holds and does of a call.
 
-    agents, copies: agents, and different bases among them. weights: numbers of one agent's model that it
-    multiplies with, gathered: those of them that other devices hold. itemsize: bytes of a number in the
-    computation. model: devices that share every product. inner: layers times features, whose sums they exchange.
+    Attributes:
+      agents, copies: agents, and different bases among them.
+      weights: numbers of one agent's model that it multiplies with.
+      gathered: those of them that other devices hold.
+      itemsize: bytes of a number in the computation.
+      model: devices that share every product.
+      inner: layers times features, whose sums they exchange.
     """
 
     agents: float
@@ -89,7 +94,7 @@ class _Share:
         return self.copies * self.gathered * 4
 
 
-def _share(job: Job, agents: int) -> _Share:
+def _share(job: Job, agents: int, policy: Policy) -> _Share:
     cuts, layout, m = jobs.cuts(job.stack.layout, agents), job.stack.layout, model(job)
     local = agents / cuts.agent
     weights = m.parameters / cuts.model
@@ -99,13 +104,15 @@ def _share(job: Job, agents: int) -> _Share:
         copies=local if m.mode == "full" else 1,
         weights=weights,
         gathered=weights * (cuts.rows - 1) / cuts.rows if fsdp else 0.0,
-        itemsize=jnp.dtype(job.stack.policy.dtype).itemsize,
+        itemsize=jnp.dtype(policy.dtype).itemsize,
         model=cuts.model,
         inner=job.config.n_layers * job.config.d_model,
     )
 
 
-def _phase(name: str, total: Work, own: Work, share: _Share, reads: float, memory: float, tokens: float) -> Phase:
+def _phase(
+    name: str, total: Work, own: Work, share: _Share, reads: float, memory: float, tokens: float
+) -> Phase:
     """``total`` of one agent's work, ``own`` the part of it in this device's rows, weights read so often."""
     passes = reads * share.copies * share.weights * share.itemsize
     return Phase(
@@ -118,24 +125,28 @@ def _phase(name: str, total: Work, own: Work, share: _Share, reads: float, memor
 
 
 def _prefill(job: Job, call: Call) -> Phase:
-    m, n, share = model(job), len(call.agents), _share(job, len(call.agents))
+    m, n, share = model(job), len(call.agents), _share(job, len(call.agents), job.stack.sampler)
     prompts = jobs.cuts(job.stack.layout, n).of_rows(call.prompts)
     total, own = (work.prefill(m, p, job.width) for p in (call.prompts, prompts))
-    cache = share.agents * prompts * _cached(job, share, job.width)
+    cache = share.agents * prompts * jobs.cache_bytes(job, job.width, job.stack.sampler)
     return _phase("prefill", total * n, own, share, 1, cache, share.agents * prompts * job.width)
 
 
 def _decode(job: Job, call: Call) -> Phase:
-    m, n, share = model(job), len(call.agents), _share(job, len(call.agents))
+    m, n, share = model(job), len(call.agents), _share(job, len(call.agents), job.stack.sampler)
     cuts, rows, steps = jobs.cuts(job.stack.layout, n), call.prompts * call.samples, job.tokens - 1
     mine, prompts = cuts.of_rows(rows), cuts.of_rows(call.prompts)
     total, own = (work.decode(m, r, job.width, job.tokens) for r in (rows, mine))
-    cached = prompts * _cached(job, share, job.width) + mine * _cached(job, share, job.tokens)
-    return _phase("decode", total * n, own, share, steps, steps * share.agents * cached, share.agents * mine * steps)
+    cached = prompts * jobs.cache_bytes(job, job.width, job.stack.sampler) + mine * jobs.cache_bytes(
+        job, job.tokens, job.stack.sampler
+    )
+    return _phase(
+        "decode", total * n, own, share, steps, steps * share.agents * cached, share.agents * mine * steps
+    )
 
 
 def _update(job: Job, batch: Call, first: bool) -> Phase:
-    m, n, share = model(job), len(batch.agents), _share(job, len(batch.agents))
+    m, n, share = model(job), len(batch.agents), _share(job, len(batch.agents), job.stack.policy)
     packed = jobs.pack(job, batch)
     read = _read(job, batch, packed)
     kl, remat = job.loss.kl_coef > 0, job.stack.policy.remat
@@ -169,10 +180,3 @@ def _read(job: Job, batch: Call, packed) -> work.Update:
         read_tokens=groups * micro * rows * width,
         row=width,
     )
-
-
-def _cached(job: Job, share: _Share, tokens: int) -> float:
-    """Bytes of the keys and values of so many tokens of one row on one device."""
-    c = job.config
-    heads = c.n_kv_heads / share.model if c.n_kv_heads % share.model == 0 else c.n_kv_heads
-    return 2 * c.n_layers * heads * c.head_dim * tokens * share.itemsize

@@ -95,7 +95,9 @@ def sampler_arguments(job: Job, call: Call) -> tuple[Stack, tuple, dict]:
     if call.agents != stack.agents:
         layout = stack.layout.of(len(call.agents))
         stack = dataclasses.replace(stack, agents=call.agents, layout=layout)
-        part = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(call.agents), *x.shape[1:]), x.dtype), trainable)
+        part = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((len(call.agents), *x.shape[1:]), x.dtype), trainable
+        )
         trainable = _lying(dataclasses.replace(job, stack=stack), part, True)
     agents = len(call.agents)
     prompts = jax.ShapeDtypeStruct((agents, call.prompts, job.width), jnp.int32)
@@ -113,7 +115,7 @@ def update_arguments(job: Job) -> tuple:
 
 
 class Cuts(NamedTuple):
-    """Parts that the devices of a mesh make of the arrays of some agents: agents, rows, and what model cuts."""
+    """Parts that a mesh makes of the arrays of some agents: of agents, of rows, and of what model cuts."""
 
     agent: int
     rows: int
@@ -131,6 +133,13 @@ def cuts(layout: Layout, agents: int) -> Cuts:
     layout = layout.of(agents)
     of_agents = 1 if "agent" in layout.rows else layout.mesh.shape["agent"]
     return Cuts(of_agents, layout.shards, layout.mesh.shape["model"])
+
+
+def cache_bytes(job: Job, tokens: int, policy: Policy) -> float:
+    """Bytes on one device of keys and values of so many tokens of one row, as ``policy`` computes them."""
+    c, parts = job.config, cuts(job.stack.layout, 1).model
+    heads = c.n_kv_heads / (parts if c.n_kv_heads % parts == 0 else 1)
+    return 2 * c.n_layers * heads * c.head_dim * tokens * jnp.dtype(policy.dtype).itemsize
 
 
 def pack(job: Job, batch: Call) -> Packed:

@@ -43,7 +43,7 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """A program that its compiler refused for want of memory; ``total`` bytes are asked for, NaN if not said."""
+    """A program that does not fit: the bytes it asks for, NaN if its compiler did not say."""
 
     total: float
 
@@ -54,7 +54,9 @@ def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | Refused]:
     ``others`` are bytes of other stacks on the same device.
     """
     largest = [max(calls, key=lambda call: sampler_cache(job, call)) for calls in (job.calls, job.eval_calls)]
-    found = dict(zip(("sampler", "evaluation"), [of_sampler(job, call, others) for call in largest], strict=True))
+    found = dict(
+        zip(("sampler", "evaluation"), [of_sampler(job, call, others) for call in largest], strict=True)
+    )
     return found if job.stack.mode == "frozen" else found | {"update": of_update(job, others)}
 
 
@@ -63,10 +65,12 @@ def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | Refused:
     base, state = jobs.arrays(job)
     staying = jobs.bytes_per_device(state.opt_state) if state else 0
     # What the backward pass recomputes is nothing to the sampler: one compilation serves all.
-    policy = dataclasses.replace(job.stack.policy, remat="none")
-    stack = dataclasses.replace(job.stack, policy=policy)
+    policy, sampler = (module.clone(remat="none") for module in (job.stack.policy, job.stack.sampler))
+    stack = dataclasses.replace(job.stack, policy=policy, sampler=sampler)
     loss = LossConfig(job.loss.sampling)
-    stats = _sampler_stats(dataclasses.replace(job, stack=stack, loss=loss, batches=(), updates=1, optimizer=None), call)
+    stats = _sampler_stats(
+        dataclasses.replace(job, stack=stack, loss=loss, batches=(), updates=1, optimizer=None), call
+    )
     if isinstance(stats, Refused):
         return Refused(stats.total + staying + others)
     # Agents that do not speak in this call stay where they are.
@@ -88,7 +92,10 @@ def of_update(job: Job, others: float = 0.0) -> Memory | Refused:
     stats = _update_stats(job)
     if isinstance(stats, Refused):
         return Refused(stats.total + others)
-    parameters, optimizer = jobs.bytes_per_device((base, state.trainable)), jobs.bytes_per_device(state.opt_state)
+    parameters, optimizer = (
+        jobs.bytes_per_device((base, state.trainable)),
+        jobs.bytes_per_device(state.opt_state),
+    )
     data = max(stats.argument_size_in_bytes - parameters - optimizer, 0)
     data += max(stats.output_size_in_bytes - stats.alias_size_in_bytes, 0)
     return _memory(stats, parameters, optimizer, others, data, update_cache(job))
@@ -127,27 +134,18 @@ def sampler_cache(job: Job, call: Call) -> float:
     rows = call.prompts * call.samples
     cuts = jobs.cuts(job.stack.layout, len(call.agents))
     return len(call.agents) / cuts.agent * (
-        cuts.of_rows(call.prompts) * _keys_and_values(job, job.width)
-        + cuts.of_rows(rows) * _keys_and_values(job, job.tokens)
+        cuts.of_rows(call.prompts) * jobs.cache_bytes(job, job.width, job.stack.sampler)
+        + cuts.of_rows(rows) * jobs.cache_bytes(job, job.tokens, job.stack.sampler)
     )  # fmt: skip
 
 
 def update_cache(job: Job) -> float:
     """Bytes of keys and values, on one device, of the prompts that the update reads together."""
-    together = [len(batch.agents) / jobs.cuts(job.stack.layout, len(batch.agents)).agent for batch in job.batches]
-    return max(together) * job.loss.prompts_per_microbatch * _keys_and_values(job, job.width)
-
-
-def _keys_and_values(job: Job, tokens: int) -> float:
-    """Bytes of the keys and values of so many tokens of one row."""
-    c = job.config
-    heads = c.n_kv_heads / (job.stack.layout.mesh.shape["model"] if _cuts_heads(job) else 1)
-    return 2 * c.n_layers * heads * c.head_dim * tokens * jax.numpy.dtype(job.stack.policy.dtype).itemsize
-
-
-def _cuts_heads(job: Job) -> bool:
-    mesh = job.stack.layout.mesh
-    return mesh is not None and job.config.n_kv_heads % mesh.shape["model"] == 0
+    together = [
+        len(batch.agents) / jobs.cuts(job.stack.layout, len(batch.agents)).agent for batch in job.batches
+    ]
+    each = jobs.cache_bytes(job, job.width, job.stack.policy)
+    return max(together) * job.loss.prompts_per_microbatch * each
 
 
 def _memory(stats, parameters, optimizer, others, data, cache) -> Memory:

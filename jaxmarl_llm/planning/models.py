@@ -38,7 +38,9 @@ FAMILIES = {
     "Qwen/Qwen3": ("Qwen3ForCausalLM", 40960, 1_000_000.0),
 }
 BUNDLED = {"smollm2-135m-instruct": "HuggingFaceTB/SmolLM2-135M"}
-TINY = PolicyConfig(49152, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1, head_dim=8, max_positions=2048)
+TINY = PolicyConfig(
+    49152, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1, head_dim=8, max_positions=2048
+)
 
 
 def policy_config(name: str) -> PolicyConfig:

@@ -38,7 +38,9 @@ class Found(NamedTuple):
 Measure = Callable[[Settings], tuple[bool, Any]]
 
 
-def nearest(start: Settings, limits: Limits, measure: Measure, promising: Callable[[Settings], bool]) -> list[Found]:
+def nearest(
+    start: Settings, limits: Limits, measure: Measure, promising: Callable[[Settings], bool]
+) -> list[Found]:
     """Settings that fit, at most one of each kind: the same mesh, another mesh, adapters in place of copies.
 
     Where no mesh fits with the micro-batches and recomputation asked for, those are changed together with it.
@@ -69,7 +71,7 @@ def _first(candidates, measure: Measure, promising) -> Found | None:
 
 
 def _on_mesh(start: Settings, measure: Measure, promising) -> Found | None:
-    """The nearest smaller micro-batches and more recomputation, if the least memory that they can need fits."""
+    """The nearest smaller micro-batches and more recomputation, if the least that they can need fits."""
     smaller = list(lighter(start))
     if not smaller or _first(smaller[-1:], measure, promising) is None:
         return None

@@ -25,8 +25,9 @@ def time_rows(phases: list[Phase], chip: Chip, devices: int) -> list[tuple]:
     for phase in phases:
         limits = phase.limits(chip)
         seconds = phase.seconds(chip)
-        rows.append((phase.name, phase.needed / 1e15, phase.executed / 1e15, seconds, max(limits, key=limits.get),
-                     mfu(phase.needed, seconds, chip, devices)))  # fmt: skip
+        work = (phase.needed / 1e15, phase.executed / 1e15)
+        used = mfu(phase.needed, seconds, chip, devices)
+        rows.append((phase.name, *work, seconds, max(limits, key=limits.get), used))
         total += seconds
     needed, executed = (sum(getattr(phase, name) for phase in phases) for name in ("needed", "executed"))
     rows.append(("all", needed / 1e15, executed / 1e15, total, "", mfu(needed, total, chip, devices)))
@@ -38,7 +39,7 @@ TIME_HEADERS = ("phase", "PFLOP needed, in all", "PFLOP executed per device", "s
 
 
 def mfu(needed: float, seconds: float, chip: Chip, devices: int) -> float:
-    """Model FLOPs utilisation in percent (arXiv 2204.02311): needed operations against the peak of all devices."""
+    """Model FLOPs utilisation (arXiv 2204.02311): needed operations in percent of the peak of all devices."""
     return 100 * needed / (seconds * chip.flops * devices)
 
 

@@ -20,7 +20,7 @@ QUIET = {
 
 
 def devices(name: str) -> list[jax.Device]:
-    """Devices of a topology like ``v5e:4x4`` (generation, then chips along each axis), in the platform's order.
+    """Devices of a topology like ``v5e:4x4``: generation, then chips along each axis.
 
     They can be compiled for but not run on. JAX must not have been told to use a TPU (``JAX_PLATFORMS=cpu``).
 
@@ -33,7 +33,9 @@ def devices(name: str) -> list[jax.Device]:
         examples = ", ".join(f"{known}:{example}" for known, example in KNOWN.items())
         raise ValueError(f"topology {name!r} is not known; allowed are shapes of {examples}")
     if importlib.util.find_spec("libtpu") is None:
-        raise ImportError("to compile for a TPU topology libtpu is needed: pip install 'jaxmarl_llm[tpu-aot]'")
+        raise ImportError(
+            "to compile for a TPU topology libtpu is needed: pip install 'jaxmarl_llm[tpu-aot]'"
+        )
     for variable, value in QUIET.items():
         os.environ.setdefault(variable, value)
     from jax.experimental import topologies

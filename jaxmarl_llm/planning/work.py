@@ -107,7 +107,7 @@ class Update:
     Attributes:
       prompts, width: prompts and their tokens.
       completions, tokens: completions and their tokens.
-      read_prompts, read_tokens, row: what the packed arrays hold: prompts, tokens of completions, tokens of a row.
+      read_prompts, read_tokens, row: in the packed arrays: prompts, tokens of completions, and those of a row.
     """
 
     prompts: int
@@ -134,7 +134,9 @@ def update(model: Model, batch: Update, remat: str, kl: bool = False) -> Work:
     passes = 3 if learns else 2
     need = passes * (needed.dense + needed.head) + 3 * needed.attention + 3 * own
     run = passes * (executed.dense + executed.head) + 3 * executed.attention + 3 * ran
-    again = {"none": 0.0, "dots": executed.attention, "full": executed.dense + executed.attention + ran}[remat]
+    again = {"none": 0.0, "dots": executed.attention, "full": executed.dense + executed.attention + ran}[
+        remat
+    ]
     run += again + (executed.head if learns else 0.0)  # the logits of a head that learns are computed again
     if kl:
         need += needed.dense + needed.attention + needed.head
