@@ -33,11 +33,11 @@ def main(argv) -> int:
     checks.validate(config)
     devices, name = planned.devices(_TOPOLOGY.value)
     settings = planned.settings(config)
-    if planned.chooses_mesh(config, len(devices)):
-        settings = planned.spread(config, len(devices))
-        print(f"mesh: chosen for {len(devices)} devices: {planned.flags(planned.settings(config), settings)}")
     limit = _MEMORY.value * chips.GIB if _MEMORY.value else chips.memory_limit(devices[0])
     measure, promising = planned.measuring(config, devices, limit, _TRIES.value)
+    if planned.chooses_mesh(config, len(devices)):
+        settings = planned.choose_mesh(config, devices, promising)
+        print(f"mesh: chosen for {len(devices)} devices: {planned.flags(planned.settings(config), settings)}")
     fits, programs = measure(settings)
     show(config, devices, name, settings, programs, limit)
     if fits:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from configs import arithmetic
 from experiments import setup
 from jaxmarl_llm import evaluation, sharding
-from jaxmarl_llm.planning import memory, models, search, topology
+from jaxmarl_llm.planning import chips, estimate, memory, models, search, topology
 from jaxmarl_llm.planning.job import Call, Job
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.prompts import bucket
@@ -129,10 +129,27 @@ def flags(old: search.Settings, new: search.Settings) -> str:
     return " ".join(f"--config.{path}={after}" for path, before, after in pairs if before != after)
 
 
-def spread(config, devices: int) -> search.Settings:
-    """Settings with a mesh for so many devices: agents first, the rest cuts problems and parameters."""
-    agents = math.gcd(len(config.team.agents), devices)
-    return settings(config)._replace(agent=agents, data=devices // agents, model=1, fsdp=True)
+def choose_mesh(config, devices: Sequence[jax.Device], promising) -> search.Settings:
+    """Settings with a mesh of all devices: the quickest, by estimate, of those that are promising.
+
+    Of equals the one that needs least memory.
+    """
+    agents, chip = math.gcd(len(config.team.agents), len(devices)), chips.of_device(devices[0])
+    usual = settings(config)._replace(agent=agents, data=len(devices) // agents, model=1, fsdp=True)
+    shapes = [s for s in (usual, *search.meshes(usual, limits(config))) if promising(s)]
+    if chip is None or not shapes:
+        return usual
+
+    def cost(shape: search.Settings) -> tuple[float, float]:
+        found = jobs(with_settings(config, shape), devices)
+        return seconds(found, chip), sum(map(memory.at_least, found))
+
+    return min(shapes, key=cost)
+
+
+def seconds(found: Sequence[Job], chip: chips.Chip) -> float:
+    """Seconds of an iteration at best."""
+    return sum(phase.seconds(chip) for job in found for phase in estimate.phases(job))
 
 
 def limits(config) -> search.Limits:

@@ -107,7 +107,7 @@ class Update:
     Attributes:
       prompts, width: prompts and their tokens.
       completions, tokens: completions and their tokens.
-      read_prompts, read_tokens, row: in the packed arrays: prompts, tokens of completions, and those of a row.
+      read_prompts, read_tokens, row: what is packed: prompts, tokens of completions, and those of a row.
     """
 
     prompts: int
