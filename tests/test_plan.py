@@ -83,7 +83,7 @@ def test_a_mesh_cuts_what_every_device_holds(config):
     cut = _job(config, 4, mesh__agent=2, mesh__data=2, mesh__fsdp=True)
     assert memory.held(cut) == pytest.approx(memory.held(whole) / 4, rel=0.05)  # norms are not cut
     measured = memory.of_update(cut)
-    assert measured.parameters + measured.optimizer == pytest.approx(memory.held(cut))
+    assert measured.parameters + measured.optimizer == memory.held(cut) - 4  # the step
     assert memory.sampler_cache(cut, cut.calls[0]) == memory.sampler_cache(whole, whole.calls[0]) / 4
 
 
@@ -112,9 +112,20 @@ def test_devices_share_the_work_and_pay_for_gathering(config):
         assert all_.executed == pytest.approx(one.executed / 8)
         assert all_.links > 0
     # One step of the sampler: every weight of the own agent that the other of the two holds, in float32.
-    m = estimate.model(_job(config))
+    m = estimate.model(_job(config, 8))
     sums = 2 * 2 * 0.5 * 16 * m.config.n_layers * m.config.d_model * 4  # 16 rows, halves of two sums a layer
     assert cut[1].links == pytest.approx(31 * (m.parameters / 2 / 2 * 4 + sums))
+
+
+def test_the_mesh_is_chosen_by_time_among_those_with_room(config, monkeypatch):
+    devices = jax.devices()[:2]
+    chip = chips.Chip("far apart", flops=1e12, hbm_bandwidth=1e12, hbm=1e12, link_bandwidth=1.0)
+    monkeypatch.setattr(chips, "of_device", lambda device: chip)
+    assert planned.chooses_mesh(config, 2) and not planned.chooses_mesh(config, 1)
+    chosen = planned.choose_mesh(config, devices, lambda settings: True)
+    assert (chosen.agent, chosen.data, chosen.model) == (2, 1, 1)  # nothing to exchange
+    chosen = planned.choose_mesh(config, devices, lambda settings: settings.agent == 1)
+    assert chosen.agent == 1
 
 
 def test_what_does_not_fit_leads_to_the_nearest_settings_that_do(config):
