@@ -1,6 +1,8 @@
 """Plans of small models for local devices: memory, time, and settings that fit."""
 
+import dataclasses
 import json
+import subprocess
 
 import jax
 import pytest
@@ -8,7 +10,7 @@ from smoke_runs import command
 
 from configs import coding
 from experiments import planned
-from jaxmarl_llm import hf_config, update
+from jaxmarl_llm import hf_config, sampling, update
 from jaxmarl_llm.planning import chips, estimate, job, memory, search, tables
 from jaxmarl_llm.policy import PolicyConfig
 
@@ -85,6 +87,31 @@ def test_a_mesh_cuts_what_every_device_holds(config):
     measured = memory.of_update(cut)
     assert measured.parameters + measured.optimizer == memory.held(cut) - 4  # the step
     assert memory.sampler_cache(cut, cut.calls[0]) == memory.sampler_cache(whole, whole.calls[0]) / 4
+
+
+@pytest.mark.parametrize("mode, remat", [("adapters", "none"), ("full", "full")])
+def test_the_work_of_an_update_is_what_xla_counts_for_one_layer(config, tmp_path, mode, remat):
+    # One layer, one micro-batch, one chunk of logits: every loop runs once, as often as it is counted.
+    found = _job(_one_layer(config, tmp_path), team__mode=mode, policy__remat=remat, train__prompts=1,
+                 train__prompts_per_microbatch=1, train__group=4)  # fmt: skip
+    counted = update.train_step.lower(*job.update_arguments(found)).compile().cost_analysis()["flops"]
+    *_, learn = estimate.phases(found)
+    assert counted == pytest.approx(learn.executed, rel=0.12)  # norms, softmax, AdamW are on top
+
+
+def test_the_work_of_the_sampler_is_what_xla_counts_for_one_layer_and_step(config, tmp_path):
+    found = _job(_one_layer(config, tmp_path))
+    stack, inputs, options = job.sampler_arguments(found, found.calls[0])
+    compiled = sampling.generate.lower(stack, *inputs, **options).compile()
+    prefill, decode, _ = estimate.phases(found)
+    step = decode.executed / (found.tokens - 1)  # XLA counts the body of the loop once
+    assert compiled.cost_analysis()["flops"] == pytest.approx(prefill.executed + step, rel=0.12)
+
+
+def _one_layer(config, folder):
+    one = dataclasses.replace(WIDE, n_layers=1, d_model=256, vocab_size=128)
+    (folder / "config.json").write_text(json.dumps(hf_config.hf_config(one)))
+    return config
 
 
 def test_time_is_the_slowest_of_arithmetic_memory_and_links(config):
@@ -169,8 +196,6 @@ def test_every_team_has_one_job_per_architecture_and_each_counts_what_the_other_
 
 
 def test_the_command_says_what_fits_and_what_does_not(config, tmp_path):
-    import subprocess
-
     arguments = [f"--config.{name}={value}" for name, value in {
         "model": tmp_path, "sampling.max_prompt_tokens": 32, "sampling.max_new_tokens": 8, "eval.samples": 2,
     }.items()]  # fmt: skip
