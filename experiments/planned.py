@@ -47,6 +47,8 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
             f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of {name!r}, "
             f"{policy.config.max_positions} tokens"
         )
+    own = layout.of(len(agents), policy.config)
+    policy = own.policy(policy)
     c = config.team
     scale = c.alpha / c.rank if c.mode == "adapters" else 1.0
     # As `team.build` does on such devices.
@@ -57,7 +59,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
     problems = max(1, evaluation.ROWS_PER_BATCH // drawn)
     return Job(
         # No tokenizer is read: which token ends a completion changes no shape.
-        stack=Stack(agents, policy, (0,), c.mode, scale, (), sampler, layout.of(len(agents), policy.config)),
+        stack=Stack(agents, policy, (0,), c.mode, scale, (), sampler, own),
         rank=c.rank,
         targets=tuple(c.targets),
         keep_reference=config.train.kl_coef > 0,

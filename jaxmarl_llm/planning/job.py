@@ -67,7 +67,7 @@ class Job:
 def parameters(job: Job) -> tuple[Any, Any]:
     """Base and what learns, as `jax.ShapeDtypeStruct` with shardings; None where there is none."""
     stack, agents = job.stack, len(job.stack.agents)
-    base = _base(stack.policy)
+    base = _base(stack.policy.clone(fetch=None))
     if stack.mode == "frozen":
         return _lying(job, base, False), None
     if stack.mode == "adapters":
