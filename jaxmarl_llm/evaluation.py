@@ -18,6 +18,8 @@ from jaxmarl_llm.scores import Evaluation
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.team import Team
 
+ROWS_PER_BATCH = 96
+
 
 class Evaluations(NamedTuple):
     """The same items, answered by samples and by the most likely tokens (one answer per item).
@@ -50,7 +52,7 @@ def evaluate(
     protocol: Callable[[int], Protocol] | None = None,
     max_prompt_tokens: int,
     long_prompts: str = "error",
-    rows_per_batch: int = 96,
+    rows_per_batch: int = ROWS_PER_BATCH,
     step: int = 0,
 ) -> Evaluations:
     """Let every agent answer every item once per sample and once greedily; sample g is judged with sample g.

@@ -1,0 +1,94 @@
+"""What a config needs of hardware that need not be there: memory, work, time, and whether it fits.
+
+`python -m experiments.plan --config=configs/coding.py:he_1turn --topology=v5e:4x4` compiles the sampler and
+the update ahead of time for that slice, without --topology for the devices that are here. Nothing is run, and
+neither weights nor data are read. See docs/plan.md.
+"""
+
+from absl import app, flags
+from ml_collections import config_flags
+
+from configs import arithmetic, checks
+from experiments import cli, planned
+from jaxmarl_llm import console
+from jaxmarl_llm.planning import chips, estimate, memory, search, tables
+
+_CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
+_TOPOLOGY = flags.DEFINE_string(
+    "topology", "", "TPU slice such as v5e:4x4; empty: the devices that are here."
+)
+_MEMORY = flags.DEFINE_float(
+    "memory_gib", None, "Memory of a device; without it what is known of the device."
+)
+_TRIES = flags.DEFINE_integer(
+    "tries", 12, "Most settings to compile in search of some that fit; 0: no search."
+)
+
+
+def main(argv) -> int:
+    """Print the plan; 0 if everything fits, 2 if not."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments: {argv[1:]}")
+    config = _CONFIG.value
+    checks.validate(config)
+    devices, name = planned.devices(_TOPOLOGY.value)
+    settings = planned.settings(config)
+    limit = _MEMORY.value * chips.GIB if _MEMORY.value else chips.memory_limit(devices[0])
+    measure, promising = planned.measuring(config, devices, limit, _TRIES.value)
+    if planned.chooses_mesh(config, len(devices)):
+        settings = planned.choose_mesh(config, devices, promising)
+        print(f"mesh: chosen for {len(devices)} devices: {planned.flags(planned.settings(config), settings)}")
+    fits, programs = measure(settings)
+    show(config, devices, name, settings, programs, limit)
+    if fits:
+        print(f"it fits on {name}" if limit else f"how much memory a device of {name} has is not known")
+        return 0
+    print(f"it does not fit on {name}")
+    if _TRIES.value:
+        found = search.nearest(settings, planned.limits(config), measure, promising)
+        show_found(settings, found)
+    return 2
+
+
+def show(config, devices, name: str, settings: search.Settings, programs: list, limit: float | None) -> None:
+    """Print what an iteration is, the memory of every stack's programs, and the time of its phases."""
+    c, mesh = config.train, f"agent {settings.agent} x data {settings.data} x model {settings.model}"
+    nodes = " + ".join(map(str, arithmetic.nodes(config)))
+    rows = [
+        ("devices", f"{name}: {len(devices)} x {devices[0].device_kind}"),
+        ("mesh", mesh + (", parameters cut along data (fsdp)" if settings.fsdp else "")),
+        ("nodes of each turn x agents x samples", f"{nodes} x {len(config.team.agents)} x {c.group}"),
+        ("completions", f"{arithmetic.completions(config)}, {arithmetic.tokens(config)} tokens at most"),
+        ("prompts", f"up to {config.sampling.max_prompt_tokens} tokens, counted as if all were that long"),
+        ("optimizer steps", f"{c.minibatches} per agent"),
+        ("micro-batch", f"{settings.prompts} prompts, {settings.tokens} tokens; remat {settings.remat}"),
+    ]  # fmt: skip
+    console.table(rows, ("one iteration", ""))
+    chip = chips.of_device(devices[0])
+    for job, compiled in zip(
+        planned.jobs(planned.with_settings(config, settings), devices), programs, strict=True
+    ):
+        used = len(devices) if job.stack.layout.mesh else 1
+        agents = f"{', '.join(job.stack.agents)} ({job.stack.mode})"
+        rows = tables.memory_rows(compiled, limit)
+        console.table(rows, ("GiB per device", *compiled), title=f"\n{agents}")
+        if chip is None:
+            print(f"no published rates are known of {devices[0].device_kind!r}: no estimate of time")
+        else:
+            console.table(tables.time_rows(estimate.phases(job), chip, used), tables.TIME_HEADERS, title="")
+
+
+def show_found(start: search.Settings, found: list[search.Found]) -> None:
+    """Print settings that fit, as flags, with the memory that the fullest program takes."""
+    rows = [
+        (planned.flags(start, settings), max(memory.fullest(programs)) / chips.GIB)
+        for settings, programs in found
+    ]
+    if rows:
+        console.table(rows, ("compiled, and fits", "GiB per device"), title="")
+    else:
+        print(f"nothing near it was found to fit in {_TRIES.value} tries")
+
+
+if __name__ == "__main__":
+    cli.run(main)

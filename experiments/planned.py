@@ -1,0 +1,211 @@
+"""From a config to what `jaxmarl_llm.planning` plans: jobs of stacks, without models, data or hardware."""
+
+import functools
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from configs import arithmetic
+from experiments import setup
+from jaxmarl_llm import evaluation, sharding
+from jaxmarl_llm.planning import chips, estimate, memory, models, search, topology
+from jaxmarl_llm.planning.job import Call, Job
+from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.prompts import bucket
+from jaxmarl_llm.team import Stack
+
+
+def jobs(config, devices: Sequence[jax.Device]) -> list[Job]:
+    """One job per architecture of the team, in the order of the team's stacks.
+
+    Raises:
+      ValueError: for unknown models, too short contexts, and a mesh that the devices do not make.
+    """
+    names = tuple(config.team.models) or (config.model,) * len(config.team.agents)
+    layout = _layout(config, devices)
+    found = []
+    for name in dict.fromkeys(names):
+        agents = tuple(a for a, own in zip(config.team.agents, names, strict=True) if own == name)
+        found.append(_job(config, name, agents, layout, tuple(devices)))
+    return found
+
+
+def _layout(config, devices: Sequence[jax.Device]) -> sharding.Layout:
+    c = config.mesh
+    if c.agent * c.data * c.model == 1:
+        return sharding.ONE_DEVICE
+    return sharding.Layout(sharding.make_mesh(c.agent, c.data, c.model, devices), c.fsdp)
+
+
+def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, devices) -> Job:
+    policy = Policy(models.policy_config(name), jnp.dtype(config.policy.dtype), config.policy.remat)
+    needed = config.sampling.max_prompt_tokens + config.sampling.max_new_tokens
+    if needed > policy.config.max_positions:
+        raise ValueError(
+            f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of {name!r}, "
+            f"{policy.config.max_positions} tokens"
+        )
+    own = layout.of(len(agents), policy.config)
+    policy = own.policy(policy)
+    c = config.team
+    scale = c.alpha / c.rank if c.mode == "adapters" else 1.0
+    # As `team.build` does on such devices.
+    sampler = policy.clone(
+        dtype=jnp.dtype(config.sampling.dtype or policy.dtype), apart=devices[0].platform == "cpu"
+    )
+    drawn = config.eval.samples + 1
+    problems = max(1, evaluation.ROWS_PER_BATCH // drawn)
+    return Job(
+        # No tokenizer is read: which token ends a completion changes no shape.
+        stack=Stack(agents, policy, (0,), c.mode, scale, (), sampler, own),
+        rank=c.rank,
+        targets=tuple(c.targets),
+        keep_reference=config.train.kl_coef > 0,
+        width=bucket(config.sampling.max_prompt_tokens),
+        calls=_calls(config, agents, arithmetic.nodes(config), config.train.group),
+        eval_calls=_calls(
+            config, agents, [problems] + [problems * drawn] * (config.train.turns - 1), drawn, 1
+        ),
+        batches=_batches(config, agents),
+        updates=config.train.minibatches,
+        loss=setup.loss_config(config),
+        optimizer=setup.build_optimizer(config),
+        devices=devices,
+    )
+
+
+def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None = None) -> tuple[Call, ...]:
+    """Calls of the sampler when each turn's ``nodes`` are answered ``group`` times, later ``later``."""
+    if config.train.protocol == "pipeline":
+        first, rest = config.team.agents[0], config.team.agents[1:]
+        found = [Call((first,), nodes[0], group)] + [Call((agent,), nodes[0] * group, 1) for agent in rest]
+        return tuple(call for call in found if call.agents[0] in agents)
+    if config.train.protocol == "discussion":
+        return Call(agents, nodes[0], group), Call(agents, nodes[0] * group, 1)
+    samples = [group] + [later or group] * (len(nodes) - 1)
+    return tuple(Call(agents, n, g) for n, g in zip(nodes, samples, strict=True))
+
+
+def _batches(config, agents) -> tuple[Call, ...]:
+    """What one update learns from: the calls, those of several agents with as many answers together."""
+    alike: dict[tuple[int, int, int], tuple[str, ...]] = {}
+    for turn, call in enumerate(_calls(config, agents, arithmetic.nodes(config), config.train.group)):
+        # The agents of a pipeline speak one after the other in the same turn.
+        key = (0 if config.train.protocol == "pipeline" else turn, call.prompts, call.samples)
+        alike[key] = alike.get(key, ()) + call.agents
+    parts = config.train.minibatches
+    return tuple(Call(who, prompts // parts, samples) for (_, prompts, samples), who in alike.items())
+
+
+SETTINGS = {
+    "mode": "team.mode",
+    "remat": "policy.remat",
+    "prompts": "train.prompts_per_microbatch",
+    "tokens": "train.tokens_per_microbatch",
+    "agent": "mesh.agent",
+    "data": "mesh.data",
+    "model": "mesh.model",
+    "fsdp": "mesh.fsdp",
+}
+
+
+def settings(config) -> search.Settings:
+    """The settings of a config that a plan may change."""
+    return search.Settings(**{name: _field(config, path) for name, path in SETTINGS.items()})
+
+
+def with_settings(config, new: search.Settings):
+    """The config with other settings."""
+    changed = config.copy_and_resolve_references()
+    for name, path in SETTINGS.items():
+        section, field = path.split(".")
+        changed[section][field] = getattr(new, name)
+    return changed
+
+
+def flags(old: search.Settings, new: search.Settings) -> str:
+    """What to add to the command line to change ``old`` settings to ``new`` ones."""
+    pairs = [(path, getattr(old, name), getattr(new, name)) for name, path in SETTINGS.items()]
+    return " ".join(f"--config.{path}={after}" for path, before, after in pairs if before != after)
+
+
+def choose_mesh(config, devices: Sequence[jax.Device], promising) -> search.Settings:
+    """Settings with a mesh of all devices: the quickest, by estimate, of those that are promising.
+
+    Of equals the one that needs least memory.
+    """
+    agents, chip = math.gcd(len(config.team.agents), len(devices)), chips.of_device(devices[0])
+    usual = settings(config)._replace(agent=agents, data=len(devices) // agents, model=1, fsdp=True)
+    shapes = [s for s in (usual, *search.meshes(usual, limits(config))) if promising(s)]
+    if chip is None or not shapes:
+        return usual
+
+    def cost(shape: search.Settings) -> tuple[float, float]:
+        found = jobs(with_settings(config, shape), devices)
+        return seconds(found, chip), sum(map(memory.at_least, found))
+
+    return min(shapes, key=cost)
+
+
+def seconds(found: Sequence[Job], chip: chips.Chip) -> float:
+    """Seconds of an iteration at best."""
+    return sum(phase.seconds(chip) for job in found for phase in estimate.phases(job))
+
+
+def limits(config) -> search.Limits:
+    """What the search must keep to."""
+    names = tuple(config.team.models) or (config.model,)
+    heads = math.gcd(*(models.policy_config(name).n_heads for name in names))
+    return search.Limits(agents=len(config.team.agents), heads=heads)
+
+
+def _field(config, path: str):
+    section, field = path.split(".")
+    return config[section][field]
+
+
+def devices(name: str) -> tuple[list[jax.Device], str]:
+    """The devices to plan for and what to call them: a topology's, or those that are here."""
+    if name:
+        jax.config.update("jax_platforms", "cpu")  # what is described is not looked for
+        return topology.devices(name), name
+    return jax.devices(), "this machine"
+
+
+def chooses_mesh(config, devices: int) -> bool:
+    """Whether the plan chooses the mesh: the config has none, and there are several devices."""
+    c = config.mesh
+    return devices > 1 and c.agent * c.data * c.model == 1
+
+
+def measuring(config, devices: Sequence[jax.Device], limit: float | None, tries: int):
+    """Two functions for `search.nearest`.
+
+    The first compiles settings and says whether they fit, and the programs of every stack. The second says,
+    without compiling, whether settings are worth trying, which they are ``tries`` times after the first.
+    """
+    left = tries + 1
+
+    def of(settings: search.Settings) -> tuple[list[Job], list[float]]:
+        found = jobs(with_settings(config, settings), devices)
+        return found, [memory.held(job) for job in found]
+
+    def promising(settings: search.Settings) -> bool:
+        if left <= 0 or limit is None:
+            return False
+        found, held = of(settings)
+        return (
+            max(memory.at_least(job) - own for job, own in zip(found, held, strict=True)) + sum(held) <= limit
+        )
+
+    @functools.cache
+    def measure(settings: search.Settings):
+        nonlocal left
+        left -= 1
+        found, held = of(settings)
+        programs = [memory.of_programs(job, sum(held) - own) for job, own in zip(found, held, strict=True)]
+        return all(memory.fits(compiled, limit) for compiled in programs), programs
+
+    return measure, promising

@@ -1,0 +1,174 @@
+"""What the programs of a stack take of every device's memory, as their compiler says."""
+
+import dataclasses
+import functools
+import math
+import re
+
+import jax
+
+from jaxmarl_llm import sampling, update
+from jaxmarl_llm.agent_loss import LossConfig
+from jaxmarl_llm.planning import job as jobs
+from jaxmarl_llm.planning.job import Call, Job
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """Bytes on one device while a program runs; the sum of all fields is what it takes.
+
+    Attributes:
+      parameters: base and what learns.
+      optimizer: its state, which stays while the sampler runs.
+      others: parameters and optimizer of the other stacks of the team.
+      data: prompts, completions and results.
+      cache: keys and values: the sampler's, or of the prompts that the update reads together.
+      activations: everything else the program holds: activations, logits, gradients, copies in another type.
+      code: the program.
+    """
+
+    parameters: float
+    optimizer: float
+    others: float
+    data: float
+    cache: float
+    activations: float
+    code: float
+
+    @property
+    def total(self) -> float:
+        """Bytes."""
+        return sum(dataclasses.astuple(self))
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """A program that does not fit: the bytes it asks for, NaN if its compiler did not say."""
+
+    total: float
+
+
+def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | Refused]:
+    """Compile the sampler for the largest call of an iteration and of an evaluation, and the update.
+
+    ``others`` are bytes of other stacks on the same device.
+    """
+    largest = [max(calls, key=lambda call: sampler_cache(job, call)) for calls in (job.calls, job.eval_calls)]
+    found = dict(
+        zip(("sampler", "evaluation"), [of_sampler(job, call, others) for call in largest], strict=True)
+    )
+    return found if job.stack.mode == "frozen" else found | {"update": of_update(job, others)}
+
+
+def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | Refused:
+    """Compile the sampler for one call."""
+    base, state = jobs.arrays(job)
+    staying = jobs.bytes_per_device(state.opt_state) if state else 0
+    # What the backward pass recomputes is nothing to the sampler: one compilation serves all.
+    policy, sampler = (module.clone(remat="none") for module in (job.stack.policy, job.stack.sampler))
+    stack = dataclasses.replace(job.stack, policy=policy, sampler=sampler)
+    loss = LossConfig(job.loss.sampling)
+    stats = _sampler_stats(
+        dataclasses.replace(job, stack=stack, loss=loss, batches=(), updates=1, optimizer=None), call
+    )
+    if isinstance(stats, Refused):
+        return Refused(stats.total + staying + others)
+    # Agents that do not speak in this call stay where they are.
+    parameters = jobs.bytes_per_device((base, state and state.trainable))
+    asked = jobs.bytes_per_device(jobs.sampler_arguments(job, call)[1][:2])
+    data = max(stats.argument_size_in_bytes - asked, 0) + stats.output_size_in_bytes
+    return _memory(stats, parameters, staying, others, data, sampler_cache(job, call))
+
+
+@functools.cache
+def _sampler_stats(job: Job, call: Call):
+    stack, inputs, options = jobs.sampler_arguments(job, call)
+    return _compile(sampling.generate.lower(stack, *inputs, **options))
+
+
+def of_update(job: Job, others: float = 0.0) -> Memory | Refused:
+    """Compile the update."""
+    base, state = jobs.arrays(job)
+    stats = _update_stats(job)
+    if isinstance(stats, Refused):
+        return Refused(stats.total + others)
+    parameters, optimizer = (
+        jobs.bytes_per_device((base, state.trainable)),
+        jobs.bytes_per_device(state.opt_state),
+    )
+    data = max(stats.argument_size_in_bytes - parameters - optimizer, 0)
+    data += max(stats.output_size_in_bytes - stats.alias_size_in_bytes, 0)
+    return _memory(stats, parameters, optimizer, others, data, update_cache(job))
+
+
+@functools.cache
+def _update_stats(job: Job):
+    return _compile(update.train_step.lower(*jobs.update_arguments(job)))
+
+
+def at_least(job: Job) -> float:
+    """Bytes that a device needs for parameters, optimizer, gradients and the sampler's caches, uncompiled."""
+    _, state = jobs.arrays(job)
+    gradients = jobs.bytes_per_device(state.trainable) if state else 0
+    return held(job) + max([gradients, *(sampler_cache(job, call) for call in job.calls + job.eval_calls)])
+
+
+def held(job: Job) -> float:
+    """Bytes of the stack's parameters and optimizer on one device."""
+    return jobs.bytes_per_device(jobs.arrays(job))
+
+
+def fullest(programs: list[dict[str, Memory | Refused]]) -> list[float]:
+    """Bytes of the fullest program of every stack."""
+    return [max(program.total for program in compiled.values()) for compiled in programs]
+
+
+def fits(programs: dict[str, Memory | Refused], limit: float | None) -> bool:
+    """Whether every program takes at most ``limit`` bytes; None: whatever is not refused fits."""
+    taken = [program.total for program in programs.values() if isinstance(program, Memory)]
+    return len(taken) == len(programs) and (limit is None or max(taken) <= limit)
+
+
+def sampler_cache(job: Job, call: Call) -> float:
+    """Bytes of keys and values on one device: every prompt once, and room for every completion."""
+    rows = call.prompts * call.samples
+    cuts = jobs.cuts(job.stack.layout, len(call.agents))
+    return len(call.agents) / cuts.agent * (
+        cuts.of_rows(call.prompts) * jobs.cache_bytes(job, job.width, job.stack.sampler)
+        + cuts.of_rows(rows) * jobs.cache_bytes(job, job.tokens, job.stack.sampler)
+    )  # fmt: skip
+
+
+def update_cache(job: Job) -> float:
+    """Bytes of keys and values, on one device, of the prompts that the update reads together."""
+    together = [
+        len(batch.agents) / jobs.cuts(job.stack.layout, len(batch.agents)).agent for batch in job.batches
+    ]
+    each = jobs.cache_bytes(job, job.width, job.stack.policy)
+    return max(together) * job.loss.prompts_per_microbatch * each
+
+
+def _memory(stats, parameters, optimizer, others, data, cache) -> Memory:
+    temporary = stats.temp_size_in_bytes
+    cache = min(cache, temporary)
+    code = stats.generated_code_size_in_bytes
+    return Memory(parameters, optimizer, others, data, cache, temporary - cache, code)
+
+
+def _compile(lowered):
+    """The compiler's statistics of memory, or `Refused`."""
+    try:
+        return lowered.compile().memory_analysis()
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return Refused(asked_for(str(error)))
+
+
+def asked_for(message: str) -> float:
+    """Bytes in a compiler's refusal, such as ``.. required for HLO temporaries (21.21G) exceeds ..``."""
+    found = re.search(r"required[^()]*\(([\d.]+)([KMGT])\)|Used ([\d.]+)([KMGT]) of", message)
+    if found is None:
+        return math.nan
+    number, unit = [group for group in found.groups() if group]
+    return float(number) * 1024.0 ** (" KMGT".index(unit))

@@ -1,0 +1,74 @@
+"""Published architectures by hub id, so that a plan needs neither weights nor the hub."""
+
+import json
+import pathlib
+
+from jaxmarl_llm import hf_config
+from jaxmarl_llm.policy import PolicyConfig
+
+FIELDS = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+    "tie_word_embeddings",
+)
+# The values of FIELDS in each model's config.json on huggingface.co.
+PUBLISHED = {
+    "HuggingFaceTB/SmolLM2-135M": (576, 1536, 30, 9, 3, 49152, True),
+    "HuggingFaceTB/SmolLM2-360M": (960, 2560, 32, 15, 5, 49152, True),
+    "HuggingFaceTB/SmolLM2-1.7B": (2048, 8192, 24, 32, 32, 49152, True),
+    "Qwen/Qwen2.5-Coder-0.5B": (896, 4864, 24, 14, 2, 151936, True),
+    "Qwen/Qwen2.5-Coder-1.5B": (1536, 8960, 28, 12, 2, 151936, True),
+    "Qwen/Qwen2.5-Coder-3B": (2048, 11008, 36, 16, 2, 151936, True),
+    "Qwen/Qwen2.5-Coder-7B": (3584, 18944, 28, 28, 4, 152064, False),
+    "Qwen/Qwen2.5-Coder-14B": (5120, 13824, 48, 40, 8, 152064, False),
+    "Qwen/Qwen2.5-Coder-32B": (5120, 27648, 64, 40, 8, 152064, False),
+    "Qwen/Qwen3-0.6B": (1024, 3072, 28, 16, 8, 151936, True),
+    "Qwen/Qwen3-1.7B": (2048, 6144, 28, 16, 8, 151936, True),
+    "Qwen/Qwen3-4B": (2560, 9728, 36, 32, 8, 151936, True),
+    "Qwen/Qwen3-8B": (4096, 12288, 36, 32, 8, 151936, False),
+}
+# What the models of a family have in common.
+FAMILIES = {
+    "HuggingFaceTB/SmolLM2": ("LlamaForCausalLM", 8192, 100_000.0),
+    "Qwen/Qwen2.5": ("Qwen2ForCausalLM", 32768, 1_000_000.0),
+    "Qwen/Qwen3": ("Qwen3ForCausalLM", 40960, 1_000_000.0),
+}
+BUNDLED = {"smollm2-135m-instruct": "HuggingFaceTB/SmolLM2-135M"}
+TINY = PolicyConfig(
+    49152, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1, head_dim=8, max_positions=2048
+)
+
+
+def policy_config(name: str) -> PolicyConfig:
+    """The architecture of ``config.model``: a folder with config.json, that file itself, or a published name.
+
+    ``-Instruct`` and ``-Base`` variants have the architecture of the plain model.
+
+    Raises:
+      ValueError: for another name, naming the known ones, and for a config.json that cannot be used.
+    """
+    path = pathlib.Path(name).expanduser()
+    path = path / "config.json" if path.is_dir() else path
+    if path.is_file() and path.suffix == ".json":
+        try:
+            return hf_config.policy_config(json.loads(path.read_text()))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    if name == "random-tiny":
+        return TINY
+    plain = BUNDLED.get(name, name).removesuffix("-Instruct").removesuffix("-Base")
+    if plain not in PUBLISHED:
+        known = ", ".join([*BUNDLED, *PUBLISHED])
+        raise ValueError(
+            f"the architecture of model {name!r} is not known here; allowed are a folder with config.json, "
+            f"such a file, or one of: {known}"
+        )
+    family = next(values for start, values in FAMILIES.items() if plain.startswith(start))
+    architecture, positions, theta = family
+    raw = dict(zip(FIELDS, PUBLISHED[plain], strict=True))
+    raw |= {"architectures": [architecture], "max_position_embeddings": positions, "rope_theta": theta}
+    return hf_config.policy_config(raw)

@@ -1,0 +1,47 @@
+"""The devices of a TPU slice that is not there, described by the TPU compiler."""
+
+import importlib.util
+import os
+import re
+
+import jax
+
+# Names that libtpu 0.0.51 takes, and what a slice of each looks like.
+KNOWN = {"v3": "2x2", "v4": "2x2x1", "v5e": "4x4", "v5p": "2x2x1", "v6e": "4x4", "tpu7x": "2x2x1"}
+# v4 has two cores, which programs normally use as one device.
+CHIP_CONFIG = {"v4": {"chip_config_name": "megacore"}}
+# Describing asks nobody: without these the library looks for the metadata server of a cloud machine.
+QUIET = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-1",
+    "TPU_MIN_LOG_LEVEL": "4",
+}
+
+
+def devices(name: str) -> list[jax.Device]:
+    """Devices of a topology like ``v5e:4x4``: generation, then chips along each axis.
+
+    They can be compiled for but not run on. JAX must not have been told to use a TPU (``JAX_PLATFORMS=cpu``).
+
+    Raises:
+      ValueError: for a name that is none, or a shape that this generation does not have.
+      ImportError: without libtpu, naming the extra that brings it.
+    """
+    generation, _, shape = name.partition(":")
+    if generation not in KNOWN or not re.fullmatch(r"\d+(x\d+)+", shape):
+        examples = ", ".join(f"{known}:{example}" for known, example in KNOWN.items())
+        raise ValueError(f"topology {name!r} is not known; allowed are shapes of {examples}")
+    if importlib.util.find_spec("libtpu") is None:
+        raise ImportError(
+            "to compile for a TPU topology libtpu is needed: pip install 'jaxmarl_llm[tpu-aot]'"
+        )
+    for variable, value in QUIET.items():
+        os.environ.setdefault(variable, value)
+    from jax.experimental import topologies
+
+    try:
+        found = topologies.get_topology_desc(name, platform="tpu", **CHIP_CONFIG.get(generation, {}))
+    except jax.errors.JaxRuntimeError as error:
+        raise ValueError(f"topology {name!r} cannot be described: {str(error).splitlines()[0]}") from error
+    return list(found.devices)

@@ -1,0 +1,178 @@
+"""The work of a model by hand and by XLA, published architectures, chips and topologies."""
+
+import importlib.util
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxmarl_llm import hf_config, prompts
+from jaxmarl_llm.planning import chips, memory, models, search, topology, work
+from jaxmarl_llm.policy import Policy, PolicyConfig
+
+# Weights of a layer: q 4x4, k and v 4x2, o 4x4, gate and up 4x8, down 8x4: 144. Attention: 4 x 2 layers x 2
+# heads x 2 features = 32 operations per pair.
+SMALL = PolicyConfig(10, d_model=4, d_ff=8, n_layers=2, n_heads=2, n_kv_heads=1, head_dim=2, max_positions=64)
+FULL, ADAPTERS = work.Model(SMALL), work.Model(SMALL, "adapters", 1, ("q",))
+BATCH = work.Update(prompts=3, width=5, completions=6, tokens=4, read_prompts=3, read_tokens=24, row=8)
+
+
+def test_weights_are_counted():
+    assert (FULL.linear, FULL.head, FULL.parameters) == (288, 40, 328)
+    assert (FULL.adapter, ADAPTERS.adapter) == (0, 2 * (4 + 4))
+
+
+def test_reading_prompts():
+    # 3 prompts of 5 tokens: 2 x 288 x 15 + the head for 3 of them 2 x 40 x 3 = 8880; 15 visible pairs each.
+    assert work.prefill(FULL, 3, 5) == work.Work(8880 + 32 * 45, 8880 + 32 * 75)
+    # The adapters: 2 x 16 x 15.
+    assert work.prefill(ADAPTERS, 3, 5).needed == work.prefill(FULL, 3, 5).needed + 480
+
+
+def test_drawing_tokens():
+    # 3 steps of 6 rows: 2 x 328 x 18 = 11808; a row sees 6, 7 and 8 keys, the program reads 5 + 4 slots + 1.
+    assert work.decode(FULL, 6, 5, 4) == work.Work(11808 + 32 * 6 * 21, 11808 + 32 * 18 * 10)
+
+
+def test_updating():
+    # Forward: 2 x 288 x 39 = 22464, the head for 24 tokens 1920; pairs 45 + 6 x (20 + 10), run 75 + 24 x 13.
+    dense, head, needed, run = 22464, 1920, 32 * 225, 32 * 387
+    assert work.update(FULL, BATCH, "none") == work.Work(
+        3 * (dense + head + needed), 3 * (dense + head + run) + head
+    )
+    least = work.update(FULL, BATCH, "none").executed
+    assert work.update(FULL, BATCH, "dots").executed == least + run
+    assert work.update(FULL, BATCH, "full").executed == least + run + dense
+    # Frozen weights have no gradient of their own, adapters (2 x 16 x 39 forward) have.
+    assert work.update(ADAPTERS, BATCH, "none").needed == 2 * (dense + head) + 3 * needed + 3 * 1248
+    assert work.update(FULL, BATCH, "none", kl=True).needed == 4 * (dense + head + needed)
+
+
+@pytest.mark.parametrize("kv_heads, width", [(4, 64), (1, 128)])
+def test_reading_prompts_is_what_xla_counts_for_one_layer(kv_heads, width):
+    # With one layer the body of the scan is counted as often as it runs.
+    config = PolicyConfig(512, d_model=64, d_ff=256, n_layers=1, n_heads=4, n_kv_heads=kv_heads, head_dim=16,
+                          max_positions=256)  # fmt: skip
+    policy, rows = Policy(config, remat="none"), 3
+    ints = jax.ShapeDtypeStruct((rows, width), jnp.int32), jax.ShapeDtypeStruct((rows,), jnp.int32)
+    params = jax.eval_shape(policy.init, jax.random.key(0), *[jnp.zeros((1, 1), jnp.int32)] * 2)
+
+    def read(params, tokens_BP, lengths_B):
+        hidden_BD, cache = prompts.read_prompts(policy, params, tokens_BP, lengths_B)
+        return policy.apply(params, hidden_BD, method="logits"), cache
+
+    counted = jax.jit(read).lower(params, *ints).compile().cost_analysis()["flops"]
+    executed = work.prefill(work.Model(config), rows, width).executed
+    assert executed < counted < 1.1 * executed  # norms, softmax and rotations are on top
+
+
+@pytest.mark.parametrize("name, billions", [
+    ("smollm2-135m-instruct", 0.135), ("HuggingFaceTB/SmolLM2-360M-Instruct", 0.362),
+    ("HuggingFaceTB/SmolLM2-1.7B", 1.71), ("Qwen/Qwen2.5-Coder-0.5B", 0.49),
+    ("Qwen/Qwen2.5-Coder-1.5B", 1.54), ("Qwen/Qwen2.5-Coder-3B-Instruct", 3.09),
+    ("Qwen/Qwen2.5-Coder-7B", 7.61), ("Qwen/Qwen2.5-Coder-14B", 14.7),
+    ("Qwen/Qwen2.5-Coder-32B", 32.5), ("Qwen/Qwen3-0.6B", 0.6), ("Qwen/Qwen3-1.7B", 1.7),
+    ("Qwen/Qwen3-4B-Base", 4.0), ("Qwen/Qwen3-8B", 8.2),
+])  # fmt: skip
+def test_published_models_have_the_parameters_that_their_cards_say(name, billions):
+    policy = Policy(models.policy_config(name))
+    shapes = jax.eval_shape(policy.init, jax.random.key(0), *[jnp.zeros((1, 1), jnp.int32)] * 2)
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) / 1e9 == pytest.approx(billions, rel=0.02)
+
+
+def test_a_folder_and_a_file_are_models(tmp_path):
+    raw = hf_config.hf_config(SMALL)
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    assert models.policy_config(str(tmp_path)) == models.policy_config(f"{tmp_path}/config.json") == SMALL
+    (tmp_path / "config.json").write_text(json.dumps(raw | {"hidden_size": 0}))
+    with pytest.raises(ValueError, match="config.json: hidden_size is 0"):
+        models.policy_config(str(tmp_path))
+
+
+def test_an_unknown_model_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="'nobody/nothing' is not known here; .*Qwen/Qwen2.5-Coder-3B"):
+        models.policy_config("nobody/nothing")
+
+
+@pytest.mark.parametrize("name", ["v9:2x2", "v5e", "v5e:16", "5e:4x4", "v5e:4x"])
+def test_unknown_topologies_are_refused_with_the_known_ones(name):
+    with pytest.raises(ValueError, match=f"topology '{name}' is not known; .* v5e:4x4, v5p:2x2x1"):
+        topology.devices(name)
+
+
+def test_without_libtpu_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'jaxmarl_llm\[tpu-aot\]'"):
+        topology.devices("v5e:4x4")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
+@pytest.mark.parametrize("name, count, chip", [
+    ("v4:2x2x1", 4, "TPU v4"), ("v5e:2x4", 8, "TPU v5e"),
+    ("v5p:2x2x1", 4, "TPU v5p"), ("v6e:2x2", 4, "TPU v6e"),
+])  # fmt: skip
+def test_topologies_are_described_chip_by_chip(name, count, chip):
+    found = topology.devices(name)
+    assert len(found) == count and chips.of_device(found[0]).name == chip
+    assert chips.memory_limit(found[0]) == chips.of_device(found[0]).usable
+    with pytest.raises(ValueError, match="'v5e:3x5' cannot be described: .*not divisible"):
+        topology.devices("v5e:3x5")
+
+
+def test_what_a_compiler_asked_for_is_read():
+    text = "the total memory required for HLO temporaries (21.21G) exceeds available HBM (15.75G)."
+    assert memory.asked_for(text) == 21.21 * 2**30
+    assert memory.asked_for("Ran out of memory in memory space hbm. Used 17.5M of 16.0M hbm.") == 17.5 * 2**20
+    assert memory.asked_for("Out of memory") != memory.asked_for("Out of memory")  # NaN
+
+
+START = search.Settings("full", "dots", prompts=2, tokens=256, agent=1, data=4, model=1, fsdp=False)
+LIMITS = search.Limits(agents=2, heads=4)
+
+
+def _search(fits, tries=100):
+    asked = []
+
+    def measure(settings):
+        asked.append(settings)
+        return fits(settings), len(asked)
+
+    return search.nearest(START, LIMITS, measure, lambda settings: len(asked) < tries), asked
+
+
+def test_the_nearest_settings_of_every_kind_are_found():
+    found, asked = _search(lambda s: s.tokens <= 128 or s.fsdp or s.mode == "adapters")
+    assert [f.settings for f in found] == [
+        START._replace(tokens=128), START._replace(fsdp=True), START._replace(mode="adapters"),
+    ]  # fmt: skip
+    assert all(f.measured for f in found) and len(asked) < 20
+
+
+def test_a_mesh_and_smaller_micro_batches_are_changed_together_where_it_takes_both():
+    found, _ = _search(lambda s: s.model == 4 and s.remat == "full" and s.tokens == 64)
+    assert {(f.settings.mode, f.settings.model, f.settings.remat, f.settings.tokens) for f in found} == {
+        ("full", 4, "full", 64), ("adapters", 4, "full", 64),
+    }  # fmt: skip
+
+
+def test_a_search_ends_where_nothing_fits_and_where_nothing_is_promising():
+    assert _search(lambda s: False)[0] == []
+    found, asked = _search(lambda s: True, tries=0)
+    assert found == [] and asked == []
+
+
+def test_lighter_settings_end_with_the_lightest_and_change_little_first():
+    steps = list(search.lighter(START))
+    assert steps[-1] == START._replace(prompts=1, tokens=64, remat="full")
+    assert set(steps[:3]) == {
+        START._replace(prompts=1), START._replace(tokens=128), START._replace(remat="full"),
+    }  # fmt: skip
+
+
+def test_other_meshes_have_as_many_devices_and_divide_agents_and_heads():
+    shapes = list(search.meshes(START, LIMITS))
+    assert shapes[0] == START._replace(fsdp=True)
+    assert len(set(shapes)) == len(shapes) and START not in shapes
+    for s in shapes:
+        assert s.agent * s.data * s.model == 4 and s.agent in (1, 2)
