@@ -1,8 +1,10 @@
 """Eight fake CPU devices and strict shapes, before anything imports JAX; the marks `torch` and `model`; two
 finished runs that several tests look at."""
 
+import gc
 import importlib.util
 import os
+import pathlib
 import types
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -53,6 +55,17 @@ def level(request):
     if request.param > available:
         pytest.skip(reason)
     return request.param
+
+
+@pytest.fixture(scope="module", autouse=True)
+def room_for_programs():
+    """Forgets compiled programs before they take all memory maps that Linux allows a process, 65530 by
+    default: XLA maps several regions for each, and crashes where it gets no more."""
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_bytes().splitlines()) > 20_000:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
