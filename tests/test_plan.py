@@ -100,7 +100,7 @@ def test_the_work_of_an_update_is_what_xla_counts_for_one_layer(config, tmp_path
 
 
 def test_the_work_of_the_sampler_is_what_xla_counts_for_one_layer_and_step(config, tmp_path):
-    found = _job(_one_layer(config, tmp_path))
+    found = _job(_one_layer(config, tmp_path), train__group=4)  # so few rows that all go on together
     stack, inputs, options = job.sampler_arguments(found, found.calls[0])
     compiled = sampling.generate.lower(stack, *inputs, **options).compile()
     prefill, decode, _ = estimate.phases(found)
