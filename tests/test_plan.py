@@ -203,6 +203,14 @@ def test_every_team_has_one_job_per_architecture_and_each_counts_what_the_other_
     assert [others for _, others in compiled] == held[::-1]
 
 
+def test_overlapping_takes_copies_of_what_learns_and_one_device(config, compiled):
+    config.train.overlap = True
+    assert not planned.chooses_mesh(config, 8)
+    planned.measuring(config, jax.devices()[:1], None, 0)[0](planned.settings(config))
+    ((found, others),) = compiled
+    assert others == 4 * sum(x.size for x in jax.tree.leaves(job.parameters(found)[1]))
+
+
 def test_the_command_says_what_does_not_fit_and_what_is_not_known(config, tmp_path):
     arguments = [f"--config.{name}={value}" for name, value in {
         "model": tmp_path, "sampling.max_prompt_tokens": 32, "sampling.max_new_tokens": 8, "eval.samples": 2,
