@@ -146,9 +146,7 @@ def _outside(config: Mapping) -> list[str]:
             "train.importance_cap, for example 2, or train.clip"
         )
     if config.train.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:
-        bad.append(
-            "train.overlap=True: two programs at once need a device alone; allowed with mesh 1, 1, 1"
-        )
+        bad.append("train.overlap=True: two programs at once need a device alone; allowed with mesh 1, 1, 1")
     if _mismatch(config) and not corrected:
         bad.append(
             f"sampling.dtype={config.sampling.dtype!r}: the sampler differs from the policy of "

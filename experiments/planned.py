@@ -175,9 +175,9 @@ def devices(name: str) -> tuple[list[jax.Device], str]:
 
 
 def chooses_mesh(config, devices: int) -> bool:
-    """Whether the plan chooses the mesh: the config has none, and there are several devices."""
+    """Whether the plan chooses the mesh: the config has none and may, and there are several devices."""
     c = config.mesh
-    return devices > 1 and c.agent * c.data * c.model == 1
+    return devices > 1 and c.agent * c.data * c.model == 1 and not config.train.overlap
 
 
 def measuring(config, devices: Sequence[jax.Device], limit: float | None, tries: int):
@@ -188,24 +188,27 @@ def measuring(config, devices: Sequence[jax.Device], limit: float | None, tries:
     """
     left = tries + 1
 
-    def of(settings: search.Settings) -> tuple[list[Job], list[float]]:
+    def of(settings: search.Settings) -> tuple[list[Job], list[float], float]:
         found = jobs(with_settings(config, settings), devices)
-        return found, [memory.held(job) for job in found]
+        held = [memory.held(job) for job in found]
+        # While an update overlaps with the next answers, those are drawn with copies of what learns.
+        copies = sum(map(memory.learned, found)) if config.train.overlap else 0.0
+        return found, held, copies
 
     def promising(settings: search.Settings) -> bool:
         if left <= 0 or limit is None:
             return False
-        found, held = of(settings)
-        return (
-            max(memory.at_least(job) - own for job, own in zip(found, held, strict=True)) + sum(held) <= limit
-        )
+        found, held, copies = of(settings)
+        most = max(memory.at_least(job) - own for job, own in zip(found, held, strict=True))
+        return most + sum(held) + copies <= limit
 
     @functools.cache
     def measure(settings: search.Settings):
         nonlocal left
         left -= 1
-        found, held = of(settings)
-        programs = [memory.of_programs(job, sum(held) - own) for job, own in zip(found, held, strict=True)]
+        found, held, copies = of(settings)
+        others = [sum(held) - own + copies for own in held]
+        programs = [memory.of_programs(job, other) for job, other in zip(found, others, strict=True)]
         return all(memory.fits(compiled, limit) for compiled in programs), programs
 
     return measure, promising

@@ -100,7 +100,7 @@ def test_the_work_of_an_update_is_what_xla_counts_for_one_layer(config, tmp_path
 
 
 def test_the_work_of_the_sampler_is_what_xla_counts_for_one_layer_and_step(config, tmp_path):
-    found = _job(_one_layer(config, tmp_path))
+    found = _job(_one_layer(config, tmp_path), train__group=4)  # so few rows that all go on together
     stack, inputs, options = job.sampler_arguments(found, found.calls[0])
     compiled = sampling.generate.lower(stack, *inputs, **options).compile()
     prefill, decode, _ = estimate.phases(found)
@@ -201,6 +201,14 @@ def test_every_team_has_one_job_per_architecture_and_each_counts_what_the_other_
     planned.measuring(config, jax.devices()[:1], None, 0)[0](planned.settings(config))
     assert [job.stack.agents for job, _ in compiled] == [("aux",), ("main",)]
     assert [others for _, others in compiled] == held[::-1]
+
+
+def test_overlapping_takes_copies_of_what_learns_and_one_device(config, compiled):
+    config.train.overlap = True
+    assert not planned.chooses_mesh(config, 8)
+    planned.measuring(config, jax.devices()[:1], None, 0)[0](planned.settings(config))
+    ((found, others),) = compiled
+    assert others == 4 * sum(x.size for x in jax.tree.leaves(job.parameters(found)[1]))
 
 
 def test_the_command_says_what_does_not_fit_and_what_is_not_known(config, tmp_path):

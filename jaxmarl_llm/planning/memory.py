@@ -20,7 +20,7 @@ class Memory:
     Attributes:
       parameters: base and what learns.
       optimizer: its state, which stays while the sampler runs.
-      others: parameters and optimizer of the other stacks of the team.
+      others: parameters and optimizer of the other stacks of the team, and copies that overlapping takes.
       data: prompts, completions and results.
       cache: keys and values: the sampler's, or of the prompts that the update reads together.
       activations: everything else the program holds: activations, logits, gradients, copies in another type.
@@ -108,14 +108,17 @@ def _update_stats(job: Job):
 
 def at_least(job: Job) -> float:
     """Bytes that a device needs for parameters, optimizer, gradients and the sampler's caches, uncompiled."""
-    _, state = jobs.arrays(job)
-    gradients = jobs.bytes_per_device(state.trainable) if state else 0
-    return held(job) + max([gradients, *(sampler_cache(job, call) for call in job.calls + job.eval_calls)])
+    return held(job) + max([learned(job), *(sampler_cache(job, call) for call in job.calls + job.eval_calls)])
 
 
 def held(job: Job) -> float:
     """Bytes of the stack's parameters and optimizer on one device."""
     return jobs.bytes_per_device(jobs.arrays(job))
+
+
+def learned(job: Job) -> float:
+    """Bytes of what learns on one device, and of its gradient."""
+    return jobs.bytes_per_device(jobs.parameters(job)[1])
 
 
 def fullest(programs: list[dict[str, Memory | Refused]]) -> list[float]:

@@ -10,12 +10,14 @@ import jax
 KNOWN = {"v3": "2x2", "v4": "2x2x1", "v5e": "4x4", "v5p": "2x2x1", "v6e": "4x4", "tpu7x": "2x2x1"}
 # v4 has two cores, which programs normally use as one device.
 CHIP_CONFIG = {"v4": {"chip_config_name": "megacore"}}
-# Describing asks nobody: without these the library looks for the metadata server of a cloud machine.
+# Without the first the library looks for the metadata server of a cloud machine; without the last it lets
+# only one process at a time load it, as only one may use a chip.
 QUIET = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_ACCELERATOR_TYPE": "v5litepod-1",
     "TPU_MIN_LOG_LEVEL": "4",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
 
 
