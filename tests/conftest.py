@@ -57,13 +57,13 @@ def level(request):
     return request.param
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def room_for_programs():
     """Forgets compiled programs before they take all memory maps that Linux allows a process, 65530 by
     default: XLA maps several regions for each, and crashes where it gets no more."""
     yield
     maps = pathlib.Path("/proc/self/maps")
-    if maps.exists() and len(maps.read_bytes().splitlines()) > 20_000:
+    if maps.exists() and len(maps.read_bytes().splitlines()) > 25_000:
         jax.clear_caches()
         gc.collect()
 
