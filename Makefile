@@ -47,5 +47,5 @@ $(STAMP): pyproject.toml
 
 # Runs are results and stay: remove runs/ by hand.
 clean:
-	@rm -rf $(VENV) .ci/venv* build dist *.egg-info .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .ci/venv* .ci/compiled build dist *.egg-info .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

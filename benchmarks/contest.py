@@ -16,7 +16,7 @@ import jax
 from benchmarks import machine, ours, peers, rounds, tables
 from benchmarks.work import Work
 from experiments import setup
-from jaxmarl_llm import model_files, weights
+from jaxmarl_llm import host_memory, model_files, weights
 
 # The peer's system and whether it always fine-tunes all weights; in the order of a round.
 SYSTEMS = {"comlrl": ("comlrl", False), "comlrl-full": ("comlrl", True), "torch": ("torch", False)}
@@ -90,6 +90,7 @@ def hold(given: argparse.Namespace, measure: Measure) -> Result:
       measure: does one unit of work through the ``ask`` of a side, returns the seconds of its phases.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # of a GPU that torch shares
+    host_memory.keep()  # as every command does
     names, device = chosen(given.against), machine.describe()
     config = ours.make_config(
         model=given.model,

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks import machine, ours, rounds
 from benchmarks.tables import markdown
-from jaxmarl_llm import model_files
+from jaxmarl_llm import host_memory, model_files
 
 BASE = {"group": 4, "agents": 2, "new_tokens": 64, "prompt_tokens": 96}
 FEEDBACK = 64  # tokens that stand between an answer and the next
@@ -84,6 +84,7 @@ def main(arguments=None) -> None:
     parser.add_argument("--json", type=pathlib.Path, help="write the numbers there")
     parser.add_argument("--plot", type=pathlib.Path, help="draw them there")
     given = parser.parse_args(arguments)
+    host_memory.keep()  # as every command does
     print(machine.describe())
     curves = {}
     for name, values in CURVES.items():

@@ -21,7 +21,7 @@ import jax
 
 from benchmarks.tables import markdown
 from experiments import train
-from jaxmarl_llm import sampling, update
+from jaxmarl_llm import host_memory, sampling, update
 from jaxmarl_llm.metrics import FILE_NAME
 
 
@@ -88,6 +88,7 @@ def main(arguments=None) -> None:
     parser.add_argument("--config", default="configs/coding.py", help="as of training, with its options")
     parser.add_argument("--iterations", type=int, default=4, help="that count, after one that does not")
     given = parser.parse_args(arguments)
+    host_memory.keep()  # as every command does
     path, _, options = given.config.partition(":")
     config = importlib.import_module(path.removesuffix(".py").replace("/", ".")).get_config(options)
     config.train.steps = given.iterations + 1

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from absl import app, flags, logging
 
+from jaxmarl_llm import host_memory
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.experts import ExpertError
 
@@ -18,7 +19,11 @@ OWN = ("configs", "experiments", "jaxmarl_llm", "config_config", "__main__")  # 
 
 
 def run(main: Callable) -> None:
-    """`absl.app.run(main)` with `plainly` and `parse`; call it from a module's ``__main__`` block."""
+    """`absl.app.run(main)` with `plainly` and `parse`; call it from a module's ``__main__`` block.
+
+    Memory that is freed stays with the process (see `host_memory`).
+    """
+    host_memory.keep()
     app.run(plainly(main), flags_parser=parse)
 
 

@@ -56,12 +56,12 @@ def batch_ids(config, items, step: int) -> list[int]:
     return order[step * size : (step + 1) * size]
 
 
-def layout(config) -> sharding.Layout:
-    """Where a run's arrays lie; ValueError if ``mesh`` needs another number of devices than there are."""
+def layout(config, devices=None) -> sharding.Layout:
+    """Where a run's arrays lie, on all devices or on these; ValueError if ``mesh`` needs another number."""
     c = config.mesh
     if c.agent * c.data * c.model == 1 and jax.process_count() == 1:
         return sharding.ONE_DEVICE  # the first one, if there are more
-    return sharding.Layout(sharding.make_mesh(c.agent, c.data, c.model), c.fsdp)
+    return sharding.Layout(sharding.make_mesh(c.agent, c.data, c.model, devices), c.fsdp)
 
 
 def random_model(config, on_host: bool = False) -> weights.LoadedModel:
@@ -99,11 +99,11 @@ def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
     return model
 
 
-def build_team(config) -> team_lib.Team:
-    """Load every model once and build the team."""
+def build_team(config, devices=None) -> team_lib.Team:
+    """Load every model once and build the team, on all devices or on these."""
     c = config.team
     names = tuple(c.models) or (config.model,) * len(c.agents)
-    where = layout(config)  # before anything is loaded: it may be refused
+    where = layout(config, devices)  # before anything is loaded: it may be refused
     on_host = where.mesh is not None
     models = {name: load_model(config, name, on_host) for name in dict.fromkeys(names)}
     for name, model in models.items():

@@ -16,7 +16,7 @@ def attend(q_RLQH, own, blocks, visible):
     Args:
       q_RLQH: queries of Q heads, rotated, not scaled.
       own: keys and values (R, L, K, H) of this call; Q is a multiple of K.
-      blocks: keys and values (B, K, S, H) of earlier tokens, where B divides R.
+      blocks: keys (B, K, H, S) and values (B, K, S, H) of earlier tokens, where B divides R.
       visible: masks of `cache.visibility`, for the blocks and then for ``own``.
 
     Returns:
@@ -27,7 +27,7 @@ def attend(q_RLQH, own, blocks, visible):
     if not blocks:
         out = jax.nn.dot_product_attention(q_RLQH, k_own, v_own, mask=visible[0][:, None])
         return out.reshape(rows, length, n_heads * width)
-    blocks = (*blocks, (jnp.swapaxes(k_own, 1, 2), jnp.swapaxes(v_own, 1, 2)))
+    blocks = (*blocks, (jnp.moveaxis(k_own, 1, 3), jnp.swapaxes(v_own, 1, 2)))
     kv_heads = k_own.shape[2]
     q_RLKMH = (q_RLQH * width**-0.5).reshape(rows, length, kv_heads, n_heads // kv_heads, width)
     parts = [_attend_block(q_RLKMH, k, v, mask) for (k, v), mask in zip(blocks, visible, strict=True)]
@@ -43,14 +43,14 @@ def attend(q_RLQH, own, blocks, visible):
     return out.astype(v_own.dtype).reshape(rows, length, n_heads * width)
 
 
-def _attend_block(q_RLKMH, k_BKSH, v_BKSH, visible_BQS):
+def _attend_block(q_RLKMH, k_BKHS, v_BKSH, visible_BQS):
     """Attention to one block: greatest score and sum of exponentials (R, L, K, M), weighted values."""
     rows, length, kv_heads, per_kv, width = q_RLKMH.shape
-    n_blocks, _, slots, _ = k_BKSH.shape
+    n_blocks, _, _, slots = k_BKHS.shape
     queries = rows // n_blocks * length
     # Batch axes first and everything else in one axis: other orders make the compiler copy keys and values.
     q = jnp.moveaxis(q_RLKMH.reshape(n_blocks, queries, kv_heads, per_kv, width), 2, 1)
-    scores = jnp.einsum("bknh,bksh->bkns", q.reshape(n_blocks, kv_heads, -1, width), k_BKSH)
+    scores = jnp.einsum("bknh,bkhs->bkns", q.reshape(n_blocks, kv_heads, -1, width), k_BKHS)
     scores_BKQMS = scores.astype(jnp.float32).reshape(n_blocks, kv_heads, queries, per_kv, slots)
     scores_BKQMS = jnp.where(visible_BQS[:, None, :, None], scores_BKQMS, -1e30)
     # The result does not depend on it, so neither does the gradient.

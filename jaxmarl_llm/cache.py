@@ -13,12 +13,12 @@ from flax import struct
 
 @struct.dataclass
 class Block:
-    """Keys and values of all layers, (Y, B, K, S, H), with the positions (B, S) they stand at.
+    """Keys (Y, B, K, H, S) and values (Y, B, K, S, H) of all layers, with the positions (B, S) they stand at.
 
-    `Cache.apart` makes tuples of the layers' arrays of them.
+    Both lie as attention multiplies them. `Cache.apart` makes tuples of the layers' arrays of them.
     """
 
-    k_YBKSH: jax.Array | tuple[jax.Array, ...]
+    k_YBKHS: jax.Array | tuple[jax.Array, ...]
     v_YBKSH: jax.Array | tuple[jax.Array, ...]
     positions_BS: jax.Array
 
@@ -30,12 +30,14 @@ class Cache:
     ``recent`` grows with the rows themselves. ``prefixes``, the earliest first, are read only and may have
     fewer rows: with G rows of the batch to each of its own, row r reads row r // G of a prefix, so that all
     samples share a prompt, and all prompts what they begin with. ``index`` is the next free slot of
-    ``recent``.
+    ``recent``. ``newest`` are the tokens of the last call until `settled` writes them there: a loop that
+    writes before it reads does so in place, one that writes what it has read copies the block.
     """
 
     recent: Block | None
     index: jax.Array
     prefixes: tuple[Block, ...] = ()
+    newest: Block | None = None
 
     @classmethod
     def after(cls, *prefixes: Block) -> "Cache":
@@ -44,13 +46,13 @@ class Cache:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """All blocks, the rows' own last."""
+        """All blocks that can be read, the rows' own last."""
         return self.prefixes if self.recent is None else (*self.prefixes, self.recent)
 
     def take(self, rows_R: jax.Array) -> "Cache":
         """The recent block as one more prefix, row r of it the block's row ``rows_R[r]``."""
         recent = self.recent
-        own = Block(recent.k_YBKSH[:, rows_R], recent.v_YBKSH[:, rows_R], recent.positions_BS[rows_R])
+        own = Block(recent.k_YBKHS[:, rows_R], recent.v_YBKSH[:, rows_R], recent.positions_BS[rows_R])
         return Cache.after(*self.prefixes, own)
 
     def keep(self, rows_R: jax.Array) -> "Cache":
@@ -62,10 +64,15 @@ class Cache:
         def of(block: Block) -> Block:
             n_own = block.positions_BS.shape[0]
             own_R = rows_R // (n_rows // n_own)
-            k, v = jax.tree.map(lambda x: jnp.take(x, own_R, axis=-4), (block.k_YBKSH, block.v_YBKSH))
+            k, v = jax.tree.map(lambda x: jnp.take(x, own_R, axis=-4), (block.k_YBKHS, block.v_YBKSH))
             return block if n_own == 1 else Block(k, v, block.positions_BS[own_R])
 
-        return Cache(of(self.recent), self.index, tuple(of(block) for block in self.prefixes))
+        return self.map_blocks(of)
+
+    def map_blocks(self, of) -> "Cache":
+        """The cache with ``of`` every block in its place."""
+        prefixes = tuple(of(block) for block in self.prefixes)
+        return Cache(self.recent and of(self.recent), self.index, prefixes, self.newest and of(self.newest))
 
     def fan_out(self, samples: int, slots: int | None) -> "Cache":
         """Turn the recent block into one more prefix, shared by ``samples`` rows each.
@@ -75,28 +82,44 @@ class Cache:
         after = Cache.after(*self.blocks)
         if slots is None:
             return after
-        n_layers, rows, heads, _, width = self.recent.k_YBKSH.shape
-        zeros = jnp.zeros((n_layers, rows * samples, heads, slots, width), self.recent.k_YBKSH.dtype)
-        return after.replace(recent=Block(zeros, zeros, jnp.full((rows * samples, slots), -1, jnp.int32)))
+        n_layers, rows, heads, width, _ = self.recent.k_YBKHS.shape
+
+        def empty(slots: int) -> Block:
+            shape = n_layers, rows * samples, heads
+            k = jnp.zeros((*shape, width, slots), self.recent.k_YBKHS.dtype)
+            v = jnp.zeros((*shape, slots, width), self.recent.v_YBKSH.dtype)
+            return Block(k, v, jnp.full((rows * samples, slots), -1, jnp.int32))
+
+        return after.replace(recent=empty(slots), newest=empty(1))
 
     def extend(self, k_YBLKH: jax.Array, v_YBLKH: jax.Array, positions_BL: jax.Array) -> "Cache":
-        """The cache after a call: its keys, values and positions are in the recent block.
+        """The cache after a call on a `settled` one: its keys, values and positions are the newest.
+
+        If nothing is recent yet, they are that. All may have an agent axis where `agent_axes` says.
+        """
+        k_YBKHL = jax.tree.map(lambda x: jnp.moveaxis(x, -3, -1), k_YBLKH)
+        v_YBKLH = jax.tree.map(lambda x: jnp.swapaxes(x, -3, -2), v_YBLKH)
+        new = Block(k_YBKHL, v_YBKLH, positions_BL)
+        if self.recent is None:
+            return self.replace(recent=new, index=self.index + positions_BL.shape[-1])
+        return self.replace(newest=new)
+
+    def settled(self) -> "Cache":
+        """The cache with the newest tokens among the recent ones, where they can be read.
 
         Outside of ``vmap`` over agents all may have an agent axis where `agent_axes` says. In a loop that is
         the place to do it: inside, the write would move that axis to the front and copy the whole block.
         """
-        k_YBKLH, v_YBKLH = jax.tree.map(lambda x: jnp.swapaxes(x, -3, -2), (k_YBLKH, v_YBLKH))
-        new = Block(k_YBKLH, v_YBKLH, positions_BL)
-        index = self.index + positions_BL.shape[-1]
-        if self.recent is None:
-            return self.replace(recent=new, index=index)
+        if self.newest is None:
+            return self
 
         def write(axis, old, new):
             put = functools.partial(jax.lax.dynamic_update_slice_in_dim, start_index=self.index, axis=axis)
             return jax.tree.map(lambda old, new: put(old, new.astype(old.dtype)), old, new)
 
-        recent = jax.tree.map(write, Block(-2, -2, -1), self.recent, new)
-        return self.replace(recent=recent, index=index)
+        recent = jax.tree.map(write, Block(-1, -2, -1), self.recent, self.newest)
+        index = self.index + self.newest.positions_BS.shape[-1]
+        return self.replace(recent=recent, index=index, newest=None)
 
     def apart(self) -> "Cache":
         """The same with each layer's keys and values as arrays of their own: a loop that adds tokens to them
@@ -104,9 +127,9 @@ class Cache:
         """
 
         def split(block: Block) -> Block:
-            return Block(tuple(block.k_YBKSH), tuple(block.v_YBKSH), block.positions_BS)
+            return Block(tuple(block.k_YBKHS), tuple(block.v_YBKSH), block.positions_BS)
 
-        return Cache(split(self.recent), self.index, tuple(split(block) for block in self.prefixes))
+        return self.map_blocks(split)
 
 
 def agent_axes(prefixes: int, apart: bool = False) -> Cache:
@@ -118,7 +141,7 @@ def agent_axes(prefixes: int, apart: bool = False) -> Cache:
     """
     axis = 0 if apart else 1
     block = Block(axis, axis, 0)
-    return Cache(recent=block, index=None, prefixes=(block,) * prefixes)
+    return Cache(recent=block, index=None, prefixes=(block,) * prefixes, newest=block)
 
 
 def visibility(positions_BL, cache: Cache, segments_BL=None) -> tuple[jax.Array, ...]:

@@ -2,9 +2,12 @@
 
 Of each token's cost most is reading weights and cache. Where the sampler holds layers apart (`Policy.apart`),
 they are split before the first token; else the scan over layers would copy each layer out of the stacked
-arrays again at every token. A sampler of another dtype than the policy's gets a copy of the weights in it.
+arrays again at every token. An embedding that is the map to the vocabulary too is turned around for
+it once, which the product would else do at every token. A sampler of another dtype than the policy's gets a
+copy of the weights in it.
 """
 
+import dataclasses
 import functools
 import operator
 from typing import Any, NamedTuple
@@ -49,20 +52,22 @@ def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, 
     read = jax.vmap(read, in_axes=(axes, 0, 0, 0), out_axes=(0, agent_axes(prefixes)))
     logits_NRV, cache = read(variables, *layout.split(prompts, "agent", "rows"), shared)
     if sampler.apart:
-        split = functools.partial(_apart, layers=sampler.config.n_layers)
+        split = functools.partial(_apart, sampler.config)
         n_agents = prompts[0].shape[0]
         variables = jax.vmap(split, in_axes=(axes,), out_axes=axes, axis_size=n_agents)(variables)
+        sampler = sampler.clone(config=dataclasses.replace(sampler.config, tie_embeddings=False))
         cache = cache.apart()
     reader = Reader(sampler, variables, axes, layout)
     return *_laid_out(layout, logits_NRV, cache), reader
 
 
 def forward(reader: Reader, tokens_NR, positions_NR, cache: Cache):
-    """Logits (N, R, V) after one more token per row, and the cache with it."""
+    """Logits (N, R, V) after one more token per row, and the cache with it as the newest."""
     sampler, variables, axes, layout = reader
+    cache = layout.cache(cache.settled())
     cache_axes = agent_axes(len(cache.prefixes), sampler.apart)
     one = functools.partial(_forward, sampler)
-    layer_axis = cache_axes.recent.k_YBKSH
+    cache_axes, layer_axis = cache_axes.replace(newest=None), cache_axes.recent.k_YBKHS
     one = jax.vmap(one, in_axes=(axes, 0, 0, cache_axes), out_axes=(0, (layer_axis, layer_axis)))
     logits_NRV, kv = one(variables, tokens_NR, positions_NR, cache)
     return _laid_out(layout, logits_NRV, cache.extend(*kv, positions_NR[:, :, None]))
@@ -94,11 +99,17 @@ def _forward(policy, variables, tokens_R, positions_R, cache: Cache):
     return policy.apply(variables, hidden[:, 0], method="logits"), kv
 
 
-def _apart(variables, layers: int):
-    """Variables of a policy as its clone with ``apart=True`` names them."""
+def _apart(config, variables):
+    """Variables of a policy as its clone with ``apart=True`` and a head of its own names them."""
 
     def split(tree):
-        own = {f"layers_{y}": jax.tree.map(operator.itemgetter(y), tree["layers"]) for y in range(layers)}
-        return {name: value for name, value in tree.items() if name != "layers"} | own
+        layers = {
+            f"layers_{y}": jax.tree.map(operator.itemgetter(y), tree["layers"])
+            for y in range(config.n_layers)
+        }
+        return {name: value for name, value in tree.items() if name != "layers"} | layers
 
-    return {collection: split(tree) for collection, tree in variables.items()}
+    found = {collection: split(tree) for collection, tree in variables.items()}
+    if config.tie_embeddings:
+        found["params"]["head"] = {"kernel": found["params"]["embed"]["embedding"].T}
+    return found

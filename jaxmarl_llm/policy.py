@@ -194,18 +194,18 @@ class Policy(nn.Module):
 
         ``segments_BL`` as in `cache.visibility`.
         """
-        cache = cache or Cache.after()
+        cache = (cache or Cache.after()).settled()
         hidden_BLD, kv = self.read(tokens_BL, positions_BL, cache, segments_BL)
         return hidden_BLD, cache.extend(*kv, positions_BL)
 
     def read(self, tokens_BL, positions_BL, cache: Cache, segments_BL=None):
         """The features of `hidden`, and the call's own keys and values, (Y, B, L, K, H) each.
 
-        With ``apart`` these are tuples of Y arrays.
+        The cache is `Cache.settled`. With ``apart`` these are tuples of Y arrays.
         """
         rotary = rope_lib.tables(self.config.rope, self.config.head_dim, positions_BL)
         x_BLD = jnp.take(self._table(), tokens_BL, axis=0).astype(self.dtype)
-        blocks = tuple((block.k_YBKSH, block.v_YBKSH) for block in cache.blocks)
+        blocks = tuple((block.k_YBKHS, block.v_YBKSH) for block in cache.blocks)
         visible = visibility(positions_BL, cache, segments_BL)
         if not self.apart:
             x_BLD, kv = self.layers(x_BLD, blocks, rotary, visible)

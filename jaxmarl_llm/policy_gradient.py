@@ -41,22 +41,23 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
 
     shared, back_to_shared = _vjp(read, trainable)
     shared_ref = _read_shared(stack, *stack.bind_reference(base), packed.shared) if config.kl_coef else None
-    of_prompts = functools.partial(_of_prompts, fixed, trainable, shared, shared_ref)
-
-    def step(found, inputs):
-        *prompts, rows = inputs
-        used = (rows.lengths_MS > 0).any((1, 2, 3, 4)).sum()
-
-        def learn(found):
-            return _add(found, of_prompts(prompts, rows, used))
-
-        return jax.lax.cond(used > 0, learn, lambda found: found, found), None
-
+    read_prompts = functools.partial(_begin_prompts, fixed, trainable, shared, shared_ref)
+    of_rows = functools.partial(_of_rows, fixed, trainable)
     prompts = stack.layout.split((packed.prompts_XNDBP, packed.prompt_lengths_XNDB), None, "agent", "rows")
-    groups = (*prompts, stack.layout.split(packed.rows, None, None, "agent", "rows"))
-    first = jax.tree.map(lambda x: x[0], groups)
-    nothing = _zeros_like(of_prompts, first[:2], first[2], jnp.int32(0))
-    ((grads, through), (pg, kl, seen)), _ = jax.lax.scan(step, nothing, groups)
+    rows = stack.layout.split(packed.rows, None, None, "agent", "rows")
+    used_X = (packed.rows.lengths_MS > 0).any((2, 3, 4, 5)).sum(1)
+
+    def learn(x, found):
+        prompts_NDBP, rows_Z = _at(x, (prompts, rows))
+        return _add_prompts(found, read_prompts(prompts_NDBP), of_rows, rows_Z, used_X[x])
+
+    def sums(prompts_NDBP, rows_Z):
+        return of_rows(*read_prompts(prompts_NDBP)[0], _at(0, rows_Z))[1]
+
+    floats = jax.tree.map(jnp.zeros_like, (trainable, _floats(shared)))
+    nothing = floats, _zeros_like(sums, *_at(0, (prompts, rows)))
+    # Those with something to learn come first.
+    (grads, through), (pg, kl, seen) = jax.lax.fori_loop(0, (used_X > 0).sum(), learn, nothing)
     grads = jax.tree.map(jnp.add, grads, *back_to_shared(through))
     if not config.comlrl_compat:  # all completions count, also those that were left out
         pg = pg.replace(count=_count(packed, config.aggregation))
@@ -73,30 +74,34 @@ class _Fixed(NamedTuple):
     base: Any
 
 
-def _of_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts, rows, used):
-    """Gradient to the parameters and to the floats of ``shared``, and the sums, of some prompts.
-
-    ``rows`` are Z micro-batches, of which the first ``used`` hold something.
-    """
+def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
+    """Some prompts as the policy and the reference read them, and what pulls a gradient back through that."""
     stack, config, base = fixed
 
     def read(trainable, floats):
         return _read_prompts(stack, *stack.bind(base, trainable), _with_floats(shared, floats), prompts)
 
-    own, back_to_prompts = _vjp(read, trainable, _floats(shared))
-    own_ref = own
-    if config.kl_coef:
-        own_ref = _read_prompts(stack, *stack.bind_reference(base), shared_ref, prompts)
-    of_rows = functools.partial(_of_rows, fixed, trainable, own, own_ref)
+    own, back = _vjp(read, trainable, _floats(shared))
+    if not config.kl_coef:
+        return (own, own), back
+    return (own, _read_prompts(stack, *stack.bind_reference(base), shared_ref, prompts)), back
+
+
+def _add_prompts(found, begun, of_rows, rows, used):
+    """What was ``found`` (see `_add`) with that of some prompts, in the same arrays.
+
+    ``begun`` is what `_begin_prompts` returned; ``rows`` are Z micro-batches, of which the first ``used``
+    hold something.
+    """
+    reads, back = begun
+    (grads, through), sums = found
 
     def learn(z, found):
-        micro = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, z, keepdims=False), rows)
-        return _add(found, of_rows(micro))
+        return _add(found, of_rows(*reads, _at(z, rows)))
 
-    nothing = _zeros_like(of_rows, jax.tree.map(lambda x: x[0], rows))
-    (grads, through), aux = jax.lax.fori_loop(0, used, learn, nothing)
-    more, through = back_to_prompts(through)
-    return (jax.tree.map(jnp.add, grads, more), through), aux
+    nothing = jax.tree.map(jnp.zeros_like, _floats(reads[0]))
+    (grads, of_reads), sums = jax.lax.fori_loop(0, used, learn, ((grads, nothing), sums))
+    return jax.tree.map(jnp.add, (grads, through), back(of_reads)), sums
 
 
 def _of_rows(fixed: _Fixed, trainable, read, read_ref, rows):
@@ -153,6 +158,11 @@ def _over_shards(function, in_axes: tuple):
         return jax.tree.map(lambda leaf: leaf[None], function(*one))
 
     return of_all
+
+
+def _at(i, tree):
+    """Element i of the leading axis."""
+    return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), tree)
 
 
 def _zeros_like(function, *inputs):

@@ -166,12 +166,11 @@ class Layout:
         """In a jitted function: a cache of all agents, axes as in `cache.agent_axes`, cut as its rows."""
 
         def block(b: Block) -> Block:
-            layers = () if isinstance(b.k_YBKSH, tuple) else (None,)  # see `Cache.apart`
-            keys = self.split((b.k_YBKSH, b.v_YBKSH), *layers, "agent", "rows", "kv_heads")
+            layers = () if isinstance(b.k_YBKHS, tuple) else (None,)  # see `Cache.apart`
+            keys = self.split((b.k_YBKHS, b.v_YBKSH), *layers, "agent", "rows", "kv_heads")
             return Block(*keys, self.split(b.positions_BS, "agent", "rows"))
 
-        prefixes = tuple(block(b) for b in cache.prefixes)
-        return cache.replace(recent=cache.recent and block(cache.recent), prefixes=prefixes)
+        return cache.map_blocks(block)
 
     def policy(self, policy: Policy) -> Policy:
         """The policy for this layout: with ``fsdp`` parameters are put together where they are used.

@@ -1,5 +1,5 @@
-"""Eight fake CPU devices and strict shapes, before anything imports JAX; the marks `torch` and `model`; two
-finished runs that several tests look at."""
+"""Eight fake CPU devices and strict shapes, before anything imports JAX; the marks `torch`, `model` and
+`numerics`; two finished runs that several tests look at."""
 
 import gc
 import importlib.util
@@ -70,8 +70,8 @@ def room_for_programs():
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
-    """Folder where the processes of a session keep their compiled programs."""
-    return tmp_path_factory.mktemp("compiled")
+    """Folder where the processes of a session keep their compiled programs: JAX's own, if it is told one."""
+    return os.environ.get("JAX_COMPILATION_CACHE_DIR") or tmp_path_factory.mktemp("compiled")
 
 
 def _finished(folder, fields, cache):

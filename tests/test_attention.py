@@ -24,7 +24,7 @@ def inputs(sizes, seed=0):
     """Queries, own keys and values, blocks of ``sizes`` (rows, slots), masks; a query sees itself."""
     rng = np.random.default_rng(seed)
     draw = lambda *shape: rng.normal(0, 2, shape)  # noqa: E731
-    blocks = tuple((draw(b, K, s, H), draw(b, K, s, H)) for b, s in sizes)
+    blocks = tuple((draw(b, K, H, s), draw(b, K, s, H)) for b, s in sizes)
     masks = [rng.random((b, R // b * L, s)) < 0.6 for b, s in sizes]
     masks.append(np.tile(np.tril(np.ones((L, L), bool)), (R, 1, 1)))
     return draw(R, L, Q, H), (draw(R, L, K, H), draw(R, L, K, H)), blocks, masks
@@ -39,7 +39,7 @@ def test_it_equals_one_softmax_over_everything(sizes):
     assert found.shape == (R, L, Q * H)
     for r in range(R):
         mine = [(k[r * len(k) // R], v[r * len(k) // R]) for k, v in blocks]
-        keys = np.concatenate([*(k.swapaxes(0, 1) for k, _ in mine), own[0][r]])
+        keys = np.concatenate([*(np.moveaxis(k, -1, 0) for k, _ in mine), own[0][r]])
         values = np.concatenate([*(v.swapaxes(0, 1) for _, v in mine), own[1][r]])
         seen = [m.reshape(R, L, -1)[r] for m in masks]
         np.testing.assert_allclose(found[r], oracle(q[r], keys, values, np.concatenate(seen, 1)), atol=2e-5)

@@ -4,8 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks import contest, cost_curves, host_time, ours
+from benchmarks import contest, cost_curves, host_time, ours, products, scaling
 from benchmarks.machine import Limits
+from jaxmarl_llm import policy_gradient
+from jaxmarl_llm.policy import PolicyConfig
 
 SIZES = dict(group=3, prompt_tokens=21, new_tokens=4)
 
@@ -59,3 +61,27 @@ def test_host_time_is_what_nothing_else_took():
     # Left: 0.5, 4.5, 0.5.
     expected = {"whole": 12.0, "sampling": 8.0, "update": 3.0, "judging": 0.5, "host": 0.5}
     assert host_time.shares(rows, device) == expected
+
+
+@pytest.mark.model
+def test_scaling_compares_with_one_device(monkeypatch):
+    real = policy_gradient.gradients
+
+    def wrong(stack, *args):  # a mesh that forgets something
+        grads, aux = real(stack, *args)
+        return jax.tree.map(lambda g: g * (1 if stack.layout.mesh is None else 0.5), grads), aux
+
+    monkeypatch.setattr(scaling, "_gradients", jax.jit(wrong, static_argnums=(0, 1)))
+    rows = scaling.measure("random-tiny", "data", (2,), 1, group=2, prompt_tokens=21, new_tokens=3)
+    assert [row[:3] for row in rows] == [("strong", 2, 2), ("weak", 2, 2)]
+    for *_, deviation, equal in rows:
+        assert deviation == pytest.approx(0.5, abs=1e-4) and equal == 1
+
+
+def test_the_products_are_those_of_the_weights():
+    # SmolLM2-135M: 9 heads of 64, 3 of keys; 106,168,320 weights in the linear maps of its 30 layers.
+    c = PolicyConfig(49_152, 576, 1_536, n_layers=30, n_heads=9, n_kv_heads=3, head_dim=64, max_positions=8)
+    found = products.shapes(c)
+    assert found.pop("vocabulary") == (1, 576, 49_152)
+    # A layer: 2 * 576 * 576 + 2 * 576 * 192 + 3 * 576 * 1536 = 3,538,944.
+    assert sum(count * inputs * results for count, inputs, results in found.values()) == 30 * 3_538_944

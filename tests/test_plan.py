@@ -14,6 +14,8 @@ from jaxmarl_llm import hf_config, sampling, update
 from jaxmarl_llm.planning import chips, estimate, job, memory, search, tables
 from jaxmarl_llm.policy import PolicyConfig
 
+pytestmark = pytest.mark.numerics
+
 # Little vocabulary and wide layers: what an update holds depends on its micro-batches.
 WIDE = PolicyConfig(64, d_model=32, d_ff=1024, n_layers=2, n_heads=2, n_kv_heads=2, head_dim=16,
                     max_positions=512)  # fmt: skip

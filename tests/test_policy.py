@@ -104,7 +104,7 @@ def test_bfloat16_compute_keeps_float32_parameters_and_logits(tiny):
     policy, params, tokens_BL, positions_BL = tiny
     exact, _ = policy.apply(params, tokens_BL, positions_BL)
     rough, cache = jax.jit(Policy(TINY, dtype=jnp.bfloat16).apply)(params, tokens_BL, positions_BL)
-    assert rough.dtype == jnp.float32 and cache.recent.k_YBKSH.dtype == jnp.bfloat16
+    assert rough.dtype == jnp.float32 and cache.recent.k_YBKHS.dtype == jnp.bfloat16
     error = jnp.abs(rough - exact).max() / jnp.abs(exact).max()
     assert 0 < error < 0.1
 

@@ -13,6 +13,8 @@ from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.prompts import BUCKET, SHARE_STEP, bucket, pad_prompts, pad_team
 from tests import tiny
 
+pytestmark = pytest.mark.numerics
+
 STEP = SHARE_STEP
 HEAD = list(range(1, STEP + 1))
 # Agent a's prompts begin with one step of common tokens, and two more that are too few for another; agent b's

@@ -19,6 +19,8 @@ from jaxmarl_llm.sharding import ONE_DEVICE, Layout, make_mesh
 from jaxmarl_llm.weights import LoadedModel
 from tests import tiny, tiny_models
 
+pytestmark = pytest.mark.numerics
+
 SHAPES = [(a, d, 8 // (a * d)) for a in (1, 2, 4, 8) for d in (1, 2, 4, 8) if 8 % (a * d) == 0]
 # Everything divides by 8 but the key/value heads, and the agents, of whom there are two.
 POLICY = Policy(

@@ -12,6 +12,8 @@ from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.team import Stack
 
+pytestmark = pytest.mark.numerics
+
 PROMPTS = 2
 
 

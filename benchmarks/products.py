@@ -1,0 +1,70 @@
+"""How fast the model's own matrix products run, against the machine's limits: what a phase can reach at most.
+
+    python -m benchmarks.products
+
+The linear maps of all layers, one after the other, each with weights of its own as in the model, for few rows
+(a token of each row that decodes) and for many (the tokens of an update); and the map to the vocabulary.
+"""
+
+import argparse
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import machine
+from benchmarks.tables import markdown
+from jaxmarl_llm import host_memory, model_files, weights
+
+ROWS = (1, 8, 16, 64, 512, 1024)
+
+
+def shapes(c) -> dict[str, tuple[int, int, int]]:
+    """How many products, of how many features and results, by name; of a `PolicyConfig`."""
+    d, heads = c.d_model, c.n_heads * c.head_dim
+    return {
+        "queries, outputs": (2 * c.n_layers, d, heads),
+        "keys, values": (2 * c.n_layers, d, c.n_kv_heads * c.head_dim),
+        "gate, up": (2 * c.n_layers, d, c.d_ff),
+        "down": (c.n_layers, c.d_ff, d),
+        "vocabulary": (1, d, c.vocab_size),
+    }
+
+
+@jax.jit
+def products(x_RD, kernels):
+    """The greatest result of every product, so that all are computed."""
+    return [(x_RD @ kernel).max() for kernel in kernels]
+
+
+def rates(count: int, features: int, results: int, rows: int) -> tuple[float, float]:
+    """Operations, and bytes of weights, per second."""
+    random = np.random.default_rng(0)
+    kernels = [jnp.asarray(random.standard_normal((features, results), np.float32)) for _ in range(count)]
+    x_RD = jnp.asarray(random.standard_normal((rows, features), np.float32))
+    seconds = machine.best_seconds(lambda: jax.block_until_ready(products(x_RD, kernels)))
+    weights_read = count * features * results
+    return 2 * rows * weights_read / seconds, 4 * weights_read / seconds
+
+
+def main(arguments=None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default=model_files.DEFAULT, help="as config.model")
+    given = parser.parse_args(arguments)
+    host_memory.keep()
+    print(machine.describe(), machine.measure(), sep="\n")
+    config = weights.load(given.model).policy.config
+    rows = []
+    for name, (count, features, results) in shapes(config).items():
+        found = [rates(count, features, results, number) for number in ROWS]
+        cells = [f"{flops / 1e9:,.0f} / {read / 1e9:.1f}" for flops, read in found]
+        rows.append((f"{name}, {features} x {results}", *cells))
+    print("GFLOP/s / GB/s of weights, by rows:")
+    print(markdown(("product", *map(str, ROWS)), rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Freed memory that stays with the process, seen in what the kernel counts: pages handed out."""
+
+import subprocess
+import sys
+
+import pytest
+
+from jaxmarl_llm import host_memory
+
+PROGRAM = """
+import resource, sys
+import jax, jax.numpy as jnp
+from jaxmarl_llm import host_memory
+
+if sys.argv[1] == "keep" and not host_memory.keep():
+    sys.exit(3)
+
+@jax.jit
+def work(x):  # an array of 256 MB that is not the result
+    return jnp.tanh(x @ x.T) @ x
+
+x = jnp.ones((8192, 16))
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    work(x).block_until_ready()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def pages(what: str) -> int:
+    """Pages that the kernel handed out while a program ran for the third time."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM, what], capture_output=True, text=True)
+    if done.returncode == 3:
+        pytest.skip("not Linux with glibc")
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def test_a_program_that_runs_again_gets_the_same_pages():
+    asked, kept = pages("give back"), pages("keep")
+    assert asked > 2**28 // 4096  # the array, in pages of 4 KB
+    assert kept < asked / 50
+
+
+def test_elsewhere_nothing_is_done(monkeypatch):
+    monkeypatch.setattr(host_memory.sys, "platform", "darwin")
+    monkeypatch.setattr(host_memory.ctypes, "CDLL", lambda name: pytest.fail("was asked for a library"))
+    assert not host_memory.keep()
