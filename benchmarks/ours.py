@@ -21,7 +21,7 @@ TEXT = (
     "what it returns, and do not repeat what your colleague is asked for. "
 )
 
-_gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
+gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
 
 
 def make_config(
@@ -145,7 +145,7 @@ class Ours:
         )
         packed = jax.device_put(self._pack(samples))
         fixed = self._stack, self._loss, self._base, self._state.trainable
-        return {"gradients": timed(lambda: _gradients(*fixed, packed))[1]}
+        return {"gradients": timed(lambda: gradients(*fixed, packed))[1]}
 
 
 def timed(run):

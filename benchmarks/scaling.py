@@ -21,12 +21,11 @@ import numpy as np
 from benchmarks import machine, ours
 from benchmarks.tables import markdown
 from experiments import setup
-from jaxmarl_llm import model_files, packing, policy_gradient, sampling
+from jaxmarl_llm import model_files, packing, sampling
 from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.sharding import AXES
 
 FAKE = 8
-_gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
 
 
 def make_config(model: str, axis: str, devices: int, sizes: dict[str, int]):
@@ -66,7 +65,7 @@ def run(config, devices: int, problems: int, rounds: int) -> tuple[dict[str, flo
         return sampling.generate(*fixed, samples=config.train.group, params=loss.sampling)
 
     def learn():
-        return _gradients(stack, loss, member.base, member.trainable, packed)
+        return ours.gradients(stack, loss, member.base, member.trainable, packed)
 
     taken = {"generate": draw, "gradient": learn}
     seconds = {name: [ours.timed(work)[1] for _ in range(rounds + 1)][1:] for name, work in taken.items()}

