@@ -9,20 +9,16 @@ packing, transcripts. The first iteration, which compiles, does not count.
 """
 
 import argparse
-import importlib
-import json
-import pathlib
 import statistics
-import tempfile
 import time
 from unittest import mock
 
 import jax
 
+from benchmarks import short_runs
 from benchmarks.tables import markdown
 from experiments import train
 from jaxmarl_llm import host_memory, sampling, update
-from jaxmarl_llm.metrics import FILE_NAME
 
 
 class Watch:
@@ -69,15 +65,12 @@ def measure(config) -> dict[str, float]:
         return row
 
     with (
-        tempfile.TemporaryDirectory() as folder,
         watch.on(sampling, "generate", "sampling"),
         watch.on(update, "train_step", "update"),
         mock.patch.object(train, "iterate", watched),
     ):
-        train.train(config, folder)
-        lines = (pathlib.Path(folder) / FILE_NAME).read_text().splitlines()
-    rows = [row for row in map(json.loads, lines) if "seconds" in row]
-    return shares(rows[1:], device[1:])
+        rows = short_runs.run(config)
+    return shares(rows, device[1:])
 
 
 def main(arguments=None) -> None:
@@ -85,16 +78,10 @@ def main(arguments=None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--config", default="configs/coding.py", help="as of training, with its options")
-    parser.add_argument("--iterations", type=int, default=4, help="that count, after one that does not")
+    short_runs.add_arguments(parser)
     given = parser.parse_args(arguments)
     host_memory.keep()  # as every command does
-    path, _, options = given.config.partition(":")
-    config = importlib.import_module(path.removesuffix(".py").replace("/", ".")).get_config(options)
-    config.train.steps = given.iterations + 1
-    config.eval.before, config.eval.every, config.save.every = False, 0, 1
-    config.task.eval_source = f"{config.task.source.partition('[')[0]}[:1]"
-    found = measure(config)
+    found = measure(short_runs.make_config(given.config, given.iterations))
     rows = [(name, f"{s:.3f}", f"{100 * s / found['whole']:.1f} %") for name, s in found.items()]
     print(markdown(("", "seconds", "share"), rows))
 

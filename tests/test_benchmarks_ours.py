@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks import contest, cost_curves, host_time, ours, products, scaling
+from benchmarks import contest, cost_curves, host_time, ours, products, scaling, short_runs, variants
 from benchmarks.machine import Limits
-from jaxmarl_llm import policy_gradient
+from jaxmarl_llm import policy_gradient, sampling
 from jaxmarl_llm.policy import PolicyConfig
 
 SIZES = dict(group=3, prompt_tokens=21, new_tokens=4)
@@ -63,6 +63,40 @@ def test_host_time_is_what_nothing_else_took():
     assert host_time.shares(rows, device) == expected
 
 
+def test_variants_by_hand():
+    rows = [{"seconds": s, "seconds/sample": 2.0, "seconds/hidden": h} for s, h in ((9, 1), (7, 3), (8, 2))]
+    assert variants.phases(rows) == {"sample": 2.0, "hidden": 2.0, "iteration": 8}
+    del rows[0]["seconds/hidden"], rows[1]["seconds/hidden"], rows[2]["seconds/hidden"]
+    plain = variants.phases(rows)
+    assert plain == {"sample": 2.0, "iteration": 8}
+    printed = variants.table({"as it is": [plain], "twice": [{"sample": 3.0, "iteration": 16}]})
+    assert printed.splitlines()[-1] == (
+        "| twice | 3.00 | - | 16.00 | 1.50 (1.50..1.50) | 2.00 (2.00..2.00) |"
+    )
+    with pytest.raises(ValueError, match="'faster', which is not one of all rows to the end"):
+        variants.chosen("overlap,faster")
+
+
+def test_variants_change_what_they_name(monkeypatch):
+    seen = []
+
+    def short(config):
+        seen.append((config.train.overlap, config.sampling.dtype, sampling.LEAST_ROWS > 10**6))
+        return [{"seconds": 1.0, "seconds/sample": 1.0}]
+
+    monkeypatch.setattr(variants.short_runs, "run", short)
+    config = short_runs.make_config("configs/coding.py:smoke", 2)
+    for variant in (None, *variants.VARIANTS):
+        variants.run(config, variant)
+    assert seen == [
+        (False, "", False),
+        (False, "", True),
+        (True, "", False),
+        (False, "bfloat16", False),
+    ]
+    assert config.train.steps == 3 and not config.train.overlap  # the caller's is left alone
+
+
 @pytest.mark.model
 def test_scaling_compares_with_one_device(monkeypatch):
     real = policy_gradient.gradients
@@ -71,7 +105,7 @@ def test_scaling_compares_with_one_device(monkeypatch):
         grads, aux = real(stack, *args)
         return jax.tree.map(lambda g: g * (1 if stack.layout.mesh is None else 0.5), grads), aux
 
-    monkeypatch.setattr(scaling, "_gradients", jax.jit(wrong, static_argnums=(0, 1)))
+    monkeypatch.setattr(ours, "gradients", jax.jit(wrong, static_argnums=(0, 1)))
     rows = scaling.measure("random-tiny", "data", (2,), 1, group=2, prompt_tokens=21, new_tokens=3)
     assert [row[:3] for row in rows] == [("strong", 2, 2), ("weak", 2, 2)]
     for *_, deviation, equal in rows:
