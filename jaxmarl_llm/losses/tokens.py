@@ -10,14 +10,27 @@ def token_logprobs(logits_BLV, tokens_BL, temperature: float = 1.0) -> jax.Array
     `log softmax(logits / temperature)[token]`, where logits at position l are those that predict tokens at
     l (the caller shifts). With the sampler's temperature the ratio to its log-probs is 1 before an update.
     Ids outside [0, V) are read as the nearest id inside; only masked positions may hold them.
+
+    >>> round(float(jnp.exp(token_logprobs([0.0, 0.0, 0.0, 0.0], 2))), 6)
+    0.25
+    """
+    return choice_logprobs(logits_BLV, jnp.asarray(tokens_BL)[..., None], temperature)[..., 0]
+
+
+def choice_logprobs(logits_BLV, ids_BLK, temperature: float = 1.0) -> jax.Array:
+    """Log-probability of K ids at each position: [..., L, V] logits, [..., L, K] ids -> [..., L, K].
+
+    `token_logprobs` of several candidates, such as a teacher's likeliest (`distillation`).
+
+    >>> [round(float(p), 6) for p in jnp.exp(choice_logprobs(jnp.log(jnp.array([1.0, 3.0])), [1, 0]))]
+    [0.75, 0.25]
     """
     logits_BLV = jnp.asarray(logits_BLV, jnp.float32) / temperature
-    tokens_BL1 = jnp.asarray(tokens_BL)[..., None]
-    chosen_BL1 = jnp.take_along_axis(logits_BLV, tokens_BL1, axis=-1, mode="clip")
+    chosen_BLK = jnp.take_along_axis(logits_BLV, jnp.asarray(ids_BLK), axis=-1, mode="clip")
     # Both sides less the largest logit: a difference of large numbers would cost digits.
     top_BL1 = jax.lax.stop_gradient(jnp.max(logits_BLV, axis=-1, keepdims=True))
-    log_z_BL = jnp.log(jnp.sum(jnp.exp(logits_BLV - top_BL1), axis=-1))
-    return (chosen_BL1 - top_BL1)[..., 0] - log_z_BL
+    log_z_BL1 = jnp.log(jnp.sum(jnp.exp(logits_BLV - top_BL1), axis=-1, keepdims=True))
+    return chosen_BLK - top_BL1 - log_z_BL1
 
 
 def entropy(logits_BLV, temperature: float = 1.0) -> jax.Array:
@@ -25,6 +38,9 @@ def entropy(logits_BLV, temperature: float = 1.0) -> jax.Array:
 
     `H = - sum_v p_v log p_v`, p = softmax(logits / temperature). Add `-coef * aggregate(entropy(...), mask)`
     to a loss to keep a policy from collapsing; its gradient is exact, not a score-function estimate.
+
+    >>> round(float(entropy([0.0, 0.0])), 4)  # log 2
+    0.6931
     """
     log_probs_BLV = jax.nn.log_softmax(jnp.asarray(logits_BLV, jnp.float32) / temperature, axis=-1)
     probs_BLV = jnp.exp(log_probs_BLV)
