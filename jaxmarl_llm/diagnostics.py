@@ -7,6 +7,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_llm import losses
 from jaxmarl_llm.losses import SumCount, aggregate, kl_estimate, log_ratio
 
 
@@ -15,7 +16,7 @@ class Diagnostics:
     """Statistics of one batch, mergeable with `merge`.
 
     ratio: importance ratio pi/mu per token. ratio_max_deviation: largest |ratio - 1|, a scalar.
-    clip_fraction: share of the ratios whose gradient the clip removed.
+    clip_fraction: share of the ratios whose gradient the clips removed.
     approx_kl: KL(mu || pi) in nats per token, mu the sampler.
     entropy: in nats per token; count 0 where it was not given.
     """
@@ -44,7 +45,9 @@ class Diagnostics:
     def values(self) -> dict[str, jax.Array]:
         """Scalars by metric name."""
         return {
-            "ratio_mean": self.ratio.mean(),
+            "ratio_mean": jnp.where(
+                self.ratio.count > 0, self.ratio.mean(), 1.0
+            ),  # of no token: no deviation
             "ratio_max_deviation": self.ratio_max_deviation,
             "clip_fraction": self.clip_fraction.mean(),
             "approx_kl": self.approx_kl.mean(),
@@ -52,13 +55,10 @@ class Diagnostics:
         }
 
 
-def _clip_fraction(log_ratio_BL, advantages_B, used_BL, clip: float | None) -> SumCount:
+def _clip_fraction(found: losses.Units, clip: losses.Clip | None, dual_clip: float | None) -> SumCount:
     if clip is None:
-        return SumCount(jnp.float32(0.0), jnp.sum(used_BL, dtype=jnp.float32))
-    ratio_BL, advantages_B1 = jnp.exp(log_ratio_BL), advantages_B[..., None]
-    too_high_BL = (ratio_BL > 1.0 + clip) & (advantages_B1 > 0)
-    too_low_BL = (ratio_BL < 1.0 - clip) & (advantages_B1 < 0)
-    return aggregate(too_high_BL | too_low_BL, used_BL, "token")
+        return SumCount(jnp.float32(0.0), jnp.sum(found.used_BU, dtype=jnp.float32))
+    return aggregate(losses.clipped(found, clip, dual_clip), found.used_BU, "token")
 
 
 def diagnose(
@@ -67,32 +67,32 @@ def diagnose(
     advantages_B,
     mask_BL,
     *,
-    clip: float | None = None,
+    clip: losses.Clip | None = None,
+    dual_clip: float | None = None,
     ratio_level: str = "token",
     entropy_BL=None,
+    **turns,
 ) -> Diagnostics:
     """Diagnostics of one (micro-)batch: log-probs, mask and entropy are [..., L], advantages [...].
 
-    The ratio and `approx_kl` are per token whatever `ratio_level`; the clip fraction is over tokens or, at
-    level "sequence", over rows. Clipped are the ratios to which PPO gives no gradient: above 1 + clip with
-    A > 0, below 1 - clip with A < 0. `approx_kl` is `mean(rho - 1 - log rho)`, the k3 estimate of
-    KL(mu || pi) on tokens of mu (J. Schulman, 2020). Before the first update of an iteration every ratio
-    must be 1: log `ratio_max_deviation`.
+    The options are those of `losses.policy_gradient`. The ratio and `approx_kl` are per token whatever
+    `ratio_level`; the clip fraction is over what has one ratio each: tokens, turns or rows. Clipped are those
+    to which the loss gives no gradient (`losses.clipped`). `approx_kl` is `mean(rho - 1 - log rho)`, the k3
+    estimate of KL(mu || pi) on tokens of mu (J. Schulman, 2020). Before the first update of an iteration
+    every ratio must be 1: log `ratio_max_deviation`.
 
     Raises:
-      ValueError: unknown ratio_level, or log-probs whose shape differs from the mask's.
+      ValueError: unknown ratio_level, shapes that differ, or level "turn" without turns.
     """
-    mask_BL = jnp.asarray(mask_BL, bool)
-    advantages_B = jnp.asarray(advantages_B, jnp.float32)
+    mask_BL = losses.in_turns(mask_BL, **turns)
+    found = losses.units(logprobs_BL, behaviour_logprobs_BL, advantages_B, mask_BL, ratio_level, **turns)
     log_ratio_BL = log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL)
     ratio_BL = jnp.exp(log_ratio_BL)  # 1 where masked
-    used_BL = mask_BL if ratio_level == "token" else jnp.any(mask_BL, axis=-1, keepdims=True)
-    level_BL = log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL, ratio_level)
     no_entropy = SumCount(jnp.float32(0.0), jnp.float32(0.0))
     return Diagnostics(
         ratio=aggregate(ratio_BL, mask_BL, "token"),
         ratio_max_deviation=jnp.max(jnp.abs(ratio_BL - 1.0), initial=0.0),
-        clip_fraction=_clip_fraction(level_BL, advantages_B, used_BL, clip),
+        clip_fraction=_clip_fraction(found, clip, dual_clip),
         approx_kl=aggregate(kl_estimate(jnp.zeros_like(log_ratio_BL), log_ratio_BL, "k3"), mask_BL, "token"),
         entropy=no_entropy if entropy_BL is None else aggregate(entropy_BL, mask_BL, "token"),
     )

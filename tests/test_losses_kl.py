@@ -1,4 +1,4 @@
-"""Log-probs, entropy, masks, aggregation and KL against hand values and exact expectations."""
+"""KL estimates, losses and penalties against hand values and exact expectations."""
 
 import jax
 import jax.numpy as jnp
@@ -18,67 +18,6 @@ def _probs(logits_V):
 def _kl(logits_V, ref_logits_V):
     probs_V = jax.nn.softmax(logits_V)
     return jnp.sum(probs_V * (jnp.log(probs_V) - jax.nn.log_softmax(ref_logits_V)))
-
-
-# --- log-probs and entropy --------------------------------------------------------------------------------
-
-
-def test_token_logprobs_by_hand():
-    # softmax(0, log 3) = 1/4, 3/4; at temperature 0.5: 1/10, 9/10.
-    logits_BLV = np.log(np.array([[[1.0, 3.0], [3.0, 1.0]]]))
-    tokens_BL = np.array([[1, 1]])
-    np.testing.assert_allclose(
-        losses.token_logprobs(logits_BLV, tokens_BL), np.log([[0.75, 0.25]]), rtol=1e-6
-    )
-    halved_BL = losses.token_logprobs(logits_BLV, tokens_BL, temperature=0.5)
-    np.testing.assert_allclose(halved_BL, np.log([[0.9, 0.1]]), rtol=1e-5)
-
-
-def test_token_logprobs_survive_large_logits_and_low_precision():
-    logits_BLV = jnp.array([[[1000.0, 1000.0, -1000.0]]], jnp.bfloat16)
-    got_BL = losses.token_logprobs(logits_BLV, np.array([[1]]))
-    assert got_BL.dtype == jnp.float32
-    np.testing.assert_allclose(got_BL, [[np.log(0.5)]], rtol=1e-6)
-
-
-def test_entropy_by_hand():
-    # Uniform over 8: log 8. Probabilities 1/4, 3/4: 0.25 log 4 + 0.75 log(4/3) = 0.562335.
-    np.testing.assert_allclose(losses.entropy(np.zeros((1, 8))), [np.log(8)], rtol=1e-6)
-    np.testing.assert_allclose(losses.entropy(np.log([[1.0, 3.0]])), [0.562335], rtol=1e-5)
-    tempered = losses.entropy(np.log([[1.0, 3.0]]), temperature=0.5)  # 1/10, 9/10
-    np.testing.assert_allclose(tempered, [-0.1 * np.log(0.1) - 0.9 * np.log(0.9)], rtol=1e-5)
-
-
-def test_entropy_ignores_tokens_that_truncation_removed():
-    logits_V = jnp.array([0.0, 0.0, -jnp.inf])
-    value, grad_V = jax.value_and_grad(losses.entropy)(logits_V)
-    np.testing.assert_allclose(value, np.log(2), rtol=1e-6)
-    np.testing.assert_allclose(grad_V, [0, 0, 0], atol=1e-6)
-
-
-# --- masks and aggregation ------------------------------------------------------------------------------
-
-
-def test_length_mask_by_hand_and_with_an_agent_axis():
-    np.testing.assert_array_equal(
-        losses.length_mask(np.array([0, 2, 3]), 3), [[0, 0, 0], [1, 1, 0], [1, 1, 1]]
-    )
-    mask_NBL = losses.length_mask(np.array([[1], [2]]), 2)
-    np.testing.assert_array_equal(mask_NBL, [[[1, 0]], [[1, 1]]])
-
-
-def test_aggregation_by_hand():
-    # Row sums 1+2 and 4, row means 1.5 and 4, three tokens, two rows; the last row is padding.
-    values_BL = np.array([[1.0, 2.0], [4.0, 7.0], [5.0, 5.0]])
-    mask_BL = np.array([[1, 1], [1, 0], [0, 0]], bool)
-    expected = {"sequence": (7, 2), "token": (7, 3), "sequence_mean": (5.5, 2)}
-    for aggregation, (total, count) in expected.items():
-        got = losses.aggregate(values_BL, mask_BL, aggregation)
-        assert (float(got.sum), float(got.count)) == (total, count)
-    assert losses.aggregate(values_BL, np.zeros_like(mask_BL)).mean() == 0.0
-
-
-# --- KL ---------------------------------------------------------------------------------------------------
 
 
 def test_kl_estimates_by_hand():

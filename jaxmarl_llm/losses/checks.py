@@ -1,0 +1,35 @@
+"""What the losses refuse, in words that name the argument, its value and what is allowed."""
+
+import jax
+import numpy as np
+
+
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """ValueError for a value that is none of the allowed ones."""
+    if value not in allowed:
+        raise ValueError(f"{name}={value!r} is unknown; allowed: {', '.join(allowed)}")
+
+
+def check_shapes(mask_BL: jax.Array, **arrays_BL) -> None:
+    """ValueError for an array that has not the mask's shape, or its shape without tokens if ``.._B``."""
+    for name, array in arrays_BL.items():
+        expected = mask_BL.shape[:-1] if name.endswith("_B") else mask_BL.shape
+        if np.shape(array) != expected:
+            raise ValueError(
+                f"{name} has shape {np.shape(array)}; the mask {mask_BL.shape} allows {expected}"
+            )
+
+
+def check_positive(name: str, value: float) -> None:
+    """ValueError for a number that is not above 0."""
+    if not value > 0:
+        raise ValueError(f"{name}={value}; allowed: a number above 0")
+
+
+def check_alike(**arrays_P) -> None:
+    """ValueError for an array that has not the shape of the first one; None stands for no array."""
+    (first, like), *others = arrays_P.items()
+    for name, array in others:
+        if array is not None and np.shape(array) != np.shape(like):
+            shape = np.shape(like)
+            raise ValueError(f"{name} has shape {np.shape(array)}; {first} {shape} allows {shape}")

@@ -1,0 +1,148 @@
+"""Policy-gradient losses: REINFORCE, PPO's surrogate with its many clips, truncated importance weights.
+
+Descending them makes tokens with positive advantage A more likely. With pi the policy that is trained, mu the
+one that drew the tokens, and rho = pi/mu of a token, a turn or a row (see `losses.ratio`):
+
+clip=None, plain REINFORCE (Williams 1992; MAGRPO, arXiv 2508.04652):
+
+    loss = - A log pi                                    gradient: - A grad log pi
+
+clip=(low, high), the PPO surrogate (arXiv 1707.06347, eq. 7). DAPO's clip-higher (arXiv 2503.14476) has
+high > low, so that unlikely tokens may gain more; a single number is both:
+
+    loss = - min(rho A, clamp(rho, 1 - low, 1 + high) A)      gradient: - rho A grad log rho, or 0
+
+dual_clip=c > 1 in addition, for A < 0, where the above has no bound (arXiv 1912.09729; ReMA has c = 3):
+
+    loss = - max(min(rho A, clamp(rho, ..) A), c A)           gradient: 0 beyond rho > c as well
+
+clip=None with importance_cap=C, for tokens that another policy drew, such as a sampler of less precision
+(truncated importance sampling; Ionides 2008, for language models Yao et al. 2025):
+
+    loss = - w A log pi, w = min(rho, C) a constant            gradient: - w A grad log pi
+
+grad log rho is grad log pi of the token, the mean of those of its tokens for a turn or a normalised sequence,
+and their sum for a sequence. While rho is 1, all forms of one aggregation have the same gradient; ratios of
+rows therefore do not go together with aggregation by turns.
+
+Published forms:
+  GRPO      clip=0.2, aggregation="sequence_mean"
+  Dr. GRPO  clip=0.2, aggregation="constant"
+  DAPO      clip=(0.2, 0.28), aggregation="token", with `drop_truncated`
+  GSPO      clip=(3e-4, 4e-4), ratio_level="sequence_normalised", aggregation="sequence_mean"
+  ReMA      clip=0.2, dual_clip=3.0, ratio_level="turn", aggregation="turn_mean", or "turn"; beside
+            these clips the cap of the log-ratio in its code has no effect
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm.losses.checks import check_choice, check_shapes
+from jaxmarl_llm.losses.ratio import (
+    RATIO_LEVELS,
+    Clip,
+    Units,
+    clip_range,
+    constant_advantages,
+    log_ratio,
+    unit_values_at_tokens,
+    units,
+)
+from jaxmarl_llm.losses.sums import AGGREGATIONS, OF_TURNS, SumCount, aggregate
+from jaxmarl_llm.losses.turns import in_turns
+
+
+def policy_gradient(
+    logprobs_BL,
+    advantages_B,
+    mask_BL,
+    *,
+    behaviour_logprobs_BL=None,
+    clip: Clip | None = None,
+    dual_clip: float | None = None,
+    ratio_level: str = "token",
+    importance_cap: float | None = None,
+    aggregation: str = "sequence",
+    token_budget: int | None = None,
+    turns_BL=None,
+    num_turns: int | None = None,
+) -> SumCount:
+    """Policy-gradient loss; the module has its equations and gradients.
+
+    Args:
+      logprobs_BL: log pi of the sampled tokens, differentiable.
+      advantages_B: one advantage per row [...] or token [..., L]; no gradient flows through it. A turn's or
+        sequence's ratio takes the mean of its tokens'.
+      mask_BL: True for the tokens to train, EOS included, padding not; see `drop_truncated`.
+      behaviour_logprobs_BL: log mu of the sampler; needed with clip or importance_cap, else not read.
+      clip: PPO's epsilon > 0, or a pair (low, high) of them, or None.
+      dual_clip: c > 1, with clip only, or None.
+      ratio_level: one of RATIO_LEVELS; read only with clip.
+      importance_cap: C > 0, of each token's weight, or None; not together with clip.
+      aggregation, token_budget: as in `aggregate`.
+      turns_BL, num_turns: integer turn of each token and how many there are, see `losses.turns`; needed at
+        level "turn" and to aggregate by turns.
+
+    Returns:
+      SumCount; `mean()` is the loss.
+
+    >>> now, then, mask = jnp.log(jnp.array([[0.6]])), jnp.log(jnp.array([[0.5]])), [[True]]
+    >>> round(float(policy_gradient(now, [2.0], mask, behaviour_logprobs_BL=then, clip=0.1).mean()), 4)
+    -2.2
+
+    Raises:
+      ValueError: unknown option, shapes that differ, a clip, dual clip or cap outside its range, options
+        that exclude each other, or one without the behaviour log-probs or turns that it needs.
+    """
+    _check_options(clip, dual_clip, importance_cap, behaviour_logprobs_BL)
+    check_choice("ratio_level", ratio_level, RATIO_LEVELS)
+    check_choice("aggregation", aggregation, AGGREGATIONS)
+    if clip is not None and ratio_level.startswith("sequence") and aggregation in OF_TURNS:
+        rest = ", ".join(name for name in AGGREGATIONS if name not in OF_TURNS)
+        raise ValueError(f"aggregation={aggregation!r}; with ratio_level={ratio_level!r} allowed: {rest}")
+    turns = {"turns_BL": turns_BL, "num_turns": num_turns}
+    mask_BL = in_turns(mask_BL, **turns)
+    check_shapes(mask_BL, logprobs_BL=logprobs_BL)
+    if clip is None:
+        scores_BL = _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, importance_cap)
+    else:
+        found = units(logprobs_BL, behaviour_logprobs_BL, advantages_B, mask_BL, ratio_level, **turns)
+        scores_BU = _surrogate(found, clip, dual_clip)
+        scores_BL = unit_values_at_tokens(scores_BU, mask_BL, ratio_level, turns_BL)
+    return aggregate(-scores_BL, mask_BL, aggregation, token_budget=token_budget, **turns)
+
+
+def _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, importance_cap) -> jax.Array:
+    """A log pi of each token, weighed by min(rho, C) if there is a C."""
+    advantages_BX = constant_advantages(advantages_B, mask_BL)
+    scores_BL = jnp.where(mask_BL, jnp.asarray(logprobs_BL, jnp.float32), 0.0) * advantages_BX
+    if importance_cap is not None:
+        ratio_BL = jnp.exp(log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL))
+        scores_BL *= jax.lax.stop_gradient(jnp.minimum(ratio_BL, importance_cap))
+    return scores_BL
+
+
+def _surrogate(found: Units, clip: Clip, dual_clip: float | None) -> jax.Array:
+    """What PPO raises, per unit; 0 where there is no token."""
+    ratio_BU, advantages_BU = jnp.exp(found.log_ratio_BU), found.advantages_BU
+    clamped_BU = jnp.clip(ratio_BU, *clip_range(clip))
+    scores_BU = jnp.minimum(ratio_BU * advantages_BU, clamped_BU * advantages_BU)
+    if dual_clip is not None:
+        bounded_BU = jnp.maximum(scores_BU, dual_clip * advantages_BU)
+        scores_BU = jnp.where(advantages_BU < 0, bounded_BU, scores_BU)
+    return scores_BU
+
+
+def _check_options(clip, dual_clip, importance_cap, behaviour_logprobs_BL) -> None:
+    if isinstance(clip, tuple | list) and len(clip) != 2:
+        raise ValueError(f"clip={clip}; allowed: None, a number above 0, or a pair (low, high) of them")
+    for name, value in (("clip", clip), ("importance_cap", importance_cap)):
+        parts = value if isinstance(value, tuple | list) else (value,)
+        if value is not None and (behaviour_logprobs_BL is None or not all(part > 0 for part in parts)):
+            raise ValueError(
+                f"{name}={value}; allowed: None, or a number above 0 together with behaviour_logprobs_BL"
+            )
+    if clip is not None and importance_cap is not None:
+        raise ValueError(f"importance_cap={importance_cap} together with clip={clip}; allowed is one of them")
+    if dual_clip is not None and (clip is None or not dual_clip > 1):
+        raise ValueError(f"dual_clip={dual_clip}; allowed: None, or a number above 1 together with clip")
