@@ -102,8 +102,8 @@ def _credit(names) -> Picture:
     panels = tuple(Panel(title, (Line(name, "training"),)) for name, title in shown.items() if name in names)
     caption = (
         "Of the pairs of agents with an advantage in a joint answer, the share whose signs agree: 1 if all are "
-        "told the same. Where all combinations of samples were judged, the share of the rewards' variance "
-        "that no agent explains by itself."
+        "told the same. Interaction: where all combinations of samples were judged, the share of the rewards' "
+        "variance that no agent explains by itself."
     )
     return Picture("credit", "Credit", caption, panels)
 
