@@ -19,6 +19,8 @@ from jaxmarl_llm.credit.segments import (
     segment_variance,
 )
 
+TOLERANCE = 1e-5  # more than the rounding of a mean of rewards of order 1
+
 
 def zero_signal_share(returns_R, group_R, *, num_groups: int) -> jax.Array:
     """Share of non-empty groups whose returns are all equal (no gradient): [R], [R] -> scalar in [0, 1].
@@ -57,7 +59,7 @@ def within_group_variance(values_R, group_R, *, num_groups: int) -> jax.Array:
     return _mean_of_used(segment_variance(values_R, group_R, num_groups=num_groups), group_R, num_groups)
 
 
-def free_rider_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = 0.0) -> jax.Array:
+def free_rider_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERANCE) -> jax.Array:
     """Share of joint answers whose reward does not fall when an agent's part is replaced: -> float32 [N].
 
         F_n = mean_j 1[ R_j - C_n,j <= tolerance ]
@@ -71,7 +73,7 @@ def free_rider_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = 0.0) ->
       rewards_J: rewards of the joint answers, any axes; NaN where there is none.
       counterfactuals_NJ: rewards of the same with agent n's part replaced, [N, ..]; see
         `counterfactual_credit`. NaN where none was made.
-      tolerance: a fall by no more than this is none, in units of the reward.
+      tolerance: a fall by no more than this is none, in units of the reward; by default, rounding.
 
     Returns:
       [N]; NaN for an agent without a counterfactual.
@@ -80,7 +82,7 @@ def free_rider_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = 0.0) ->
     return _share(marginals_NJ <= tolerance, ~jnp.isnan(marginals_NJ))
 
 
-def dominance_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = 0.0) -> jax.Array:
+def dominance_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERANCE) -> jax.Array:
     """Share of the joint answers that an agent explains all by itself: -> float32 [N].
 
         D_n = mean_j 1[ R_j - C_n,j > tolerance  and  R_j - C_m,j <= tolerance for all m != n ]

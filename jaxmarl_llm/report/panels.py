@@ -101,9 +101,9 @@ def _credit(names) -> Picture:
     shown = {"credit/sign_agreement": "signs that agree", "credit/interaction": "interaction"}
     panels = tuple(Panel(title, (Line(name, "training"),)) for name, title in shown.items() if name in names)
     caption = (
-        "Of the pairs of agents with an advantage in a joint answer, the share whose signs agree: 1 if all are "
-        "told the same. Interaction: where all combinations of samples were judged, the share of the rewards' "
-        "variance that no agent explains by itself."
+        "Of the pairs of agents with an advantage in a joint answer, the share whose signs agree: 1 if all "
+        "are told the same. Interaction: where all combinations of samples were judged, the share of the "
+        "rewards' variance that no agent explains by itself."
     )
     return Picture("credit", "Credit", caption, panels)
 
