@@ -60,11 +60,9 @@ def test_rates_of_cross_rewards_with_other_samples_as_counterfactuals():
 
 
 def test_rounding_is_no_contribution():
-    # In float32 (0.7 + 0.7 + 0.7 - 0.7) / 2 is a little less than 0.7.
-    rewards = np.full((1, 3, 3), 0.7)
-    without = credit.cross_counterfactuals(rewards)
-    assert credit.free_rider_rate(rewards, without, tolerance=0.0).tolist() == [0, 0]
-    assert credit.free_rider_rate(rewards, without).tolist() == [1, 1]
+    assert credit.free_rider_rate([1.0], [[1 - 1e-6], [1 - 1e-4]]).tolist() == [1, 0]
+    assert credit.free_rider_rate([1.0], [[1 - 1e-6], [1 - 1e-4]], tolerance=0.0).tolist() == [0, 0]
+    assert credit.dominance_rate([1.0], [[1 - 1e-6], [1 - 1e-4]]).tolist() == [0, 1]
 
 
 def agreement(advantages_NJ):
