@@ -22,6 +22,8 @@ CHOICES = {
     "train.reduce": ("mean", "sum"),
     "train.protocol": ("simultaneous", "pipeline", "discussion"),
     "train.hand_on": ("all", "best", "random"),
+    "train.backup": ("mean", "max", "last"),
+    "train.normalise_by": ("group", "agent"),
     "train.baseline": ("mean", "leave_one_out", "max", "none"),
     "train.ratio_level": ("token", "sequence"),
     "train.aggregation": ("sequence", "token", "sequence_mean"),
@@ -198,6 +200,28 @@ def _contradictions(config: ConfigDict) -> list[str]:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
+    return bad + _credit(c)
+
+
+def _credit(c: ConfigDict) -> list[str]:
+    """Settings of the credit that have no meaning together, or are another one under a different name."""
+    bad, by_agent = [], c.normalise_by == "agent"
     if c.normalise and c.baseline == "none":
         bad.append("train.normalise=True: needs a baseline, train.baseline is 'none'")
+    if by_agent and not c.normalise:
+        bad.append("train.normalise_by='agent': does nothing without train.normalise=True")
+    if by_agent and c.normalise and c.baseline == "leave_one_out":
+        bad.append(
+            "train.baseline='leave_one_out': is G/(G-1) times 'mean', and train.normalise_by='agent' divides "
+            "that out again: it is the same as 'mean', say that"
+        )
+    if c.backup in ("max", "last") and c.turns == 1:
+        bad.append(f"train.backup={c.backup!r}: with train.turns=1 there is nothing to back up, say 'mean'")
+    shared = c.turns > 1 and c.hand_on != "all"
+    if shared and (c.backup == "last" or c.backup == "max" and c.baseline != "none"):
+        outcome = {"max": "it is the same as 'mean', say that", "last": "only the last turn would learn"}
+        bad.append(
+            f"train.backup={c.backup!r}: with train.hand_on={c.hand_on!r} the answers of a node share what "
+            f"follows: {outcome[c.backup]}"
+        )
     return bad

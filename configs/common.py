@@ -129,9 +129,11 @@ def _add_training(c: ConfigDict) -> None:
     c.train.hand_on = "all"  # answers of a node that get a next turn: all (a tree) | best | random (chains)
     c.train.stop_above = 0.0  # no next turn where a node's mean reward, on its own scale, is greater; 0: off
     c.train.discount = 1.0  # gamma: what a later turn earns counts this much one turn earlier
+    c.train.backup = "mean"  # later turns add their mean | max return; last: only the last answers count
     c.train.turn_weights = ()  # of each turn's advantages; empty: all alike
     c.train.baseline = "mean"  # mean | leave_one_out | max | none
-    c.train.normalise = False  # divide advantages by the group's standard deviation
+    c.train.normalise = False  # divide advantages by a standard deviation
+    c.train.normalise_by = "group"  # of a group's returns | agent: of its advantages in the iteration
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
     c.train.ratio_level = "token"  # token | sequence
     c.train.aggregation = "sequence"  # sequence (sum over tokens) | token | sequence_mean

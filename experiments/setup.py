@@ -155,8 +155,16 @@ def loss_config(config) -> agent_loss.LossConfig:
 def credit_config(config) -> magrpo.CreditConfig:
     """How returns become advantages."""
     c = config.train
-    weights, chain = tuple(c.turn_weights), c.hand_on != "all"
-    return magrpo.CreditConfig(c.baseline, c.normalise, c.discount, c.reduce, weights, chain)
+    return magrpo.CreditConfig(
+        baseline=c.baseline,
+        normalise=c.normalise,
+        normalise_by=c.normalise_by,
+        discount=c.discount,
+        backup=c.backup,
+        reduce=c.reduce,
+        turn_weights=tuple(c.turn_weights),
+        chain=c.hand_on != "all",
+    )
 
 
 def build_protocol(config, task, samples: int | None = None) -> Protocol:

@@ -52,6 +52,7 @@ def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
     advantages_R = magrpo.advantages(forest, credit)
     metrics = forest_metrics.reward_metrics(forest, run.task)
     metrics |= forest_metrics.agent_metrics(forest, returns_R, groups_R, advantages_R)
+    metrics |= forest_metrics.credit_metrics(forest, advantages_R)
     with run.timer("update"):
         metrics |= run.update(forest, advantages_R)
     run.write_transcripts(step, forest, advantages_R)

@@ -3,10 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, Joint
+
+# One program each: operation by operation, the first iteration would compile dozens.
+_sign_agreement = jax.jit(credit.sign_agreement)
+_variance_shares = jax.jit(credit.variance_shares)
 
 
 def reward_metrics(forest: Forest, task: Any) -> dict[str, float]:
@@ -54,6 +59,44 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
         }
         out |= {f"{agent}/{name}": float(value) for name, value in row.items()}
     return out
+
+
+def credit_metrics(forest: Forest, advantages_R) -> dict[str, float]:
+    """What credit looks like by joint answer: `credit.sign_agreement` and `credit.variance_shares`.
+
+    ``credit/sign_agreement``, unless no two agents have an advantage in one joint answer: how often those of
+    its parts have the same sign. With ``cross`` joint answers also the share of the variance of a node's
+    rewards by each agent alone, ``<agent>/main_effect``, and by their combination, ``credit/interaction``.
+    """
+    judged = [joint for joint in forest.joints if joint.judgement.total is not None]
+    if not judged:
+        return {}
+    parts_JN = np.array([[advantages_R[i] for i in joint.turns] for joint in judged])
+    agreement = float(_sign_agreement(parts_JN.T))
+    found = {} if np.isnan(agreement) else {"credit/sign_agreement": agreement}
+    agents, tables = _reward_tables(forest)
+    if len(tables):
+        main_N, interaction = _variance_shares(tables)
+        found |= {f"{agent}/main_effect": float(main_N[n]) for n, agent in enumerate(agents)}
+        found["credit/interaction"] = float(interaction)
+    return found
+
+
+def _reward_tables(forest: Forest) -> tuple[tuple[str, ...], np.ndarray]:
+    """The agents, and the rewards of each node where all combinations were judged, [nodes, G, .., G]."""
+    agents, tables, nodes = (), [], {}
+    for joint in forest.joints:
+        nodes.setdefault(joint.node, []).append(joint)
+    for joints in nodes.values():
+        samples = [tuple(forest.turns[i].sample for i in joint.turns) for joint in joints]
+        agents = tuple(forest.turns[i].agent for i in joints[0].turns)
+        size = 1 + max(max(sample) for sample in samples)
+        if len(agents) < 2 or size < 2 or len(set(samples)) != size ** len(agents):
+            return agents, np.array([])
+        tables.append(np.full((size,) * len(agents), np.nan, np.float32))
+        for sample, joint in zip(samples, joints, strict=True):
+            tables[-1][sample] = np.nan if joint.judgement.total is None else joint.judgement.total
+    return agents, np.array(tables)
 
 
 def update_metrics(agents: tuple[str, ...], metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -136,6 +136,8 @@ def test_choices(path):
     for value in checks.CHOICES[path]:
         config = changed(path, value)
         config.train.importance_cap = 2.0 * (path == "sampling.dtype")  # a sampler of its own asks for it
+        config.train.normalise = value == "agent"
+        config.train.turns = 2 if path == "train.backup" else 1
         checks.validate(config)
     allowed = ", ".join(checks.CHOICES[path])
     assert complaints(changed(path, "both")) == [f"{path}='both': allowed are {allowed}"]
@@ -195,6 +197,14 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"mesh.agent": 0}, "mesh.agent=0: allowed is 1 to any larger number"),
     ({"train.importance_cap": 2.0, "train.clip": 0.2}, "train.importance_cap=2.0: .*allowed is 0"),
     ({"train.normalise": True, "train.baseline": "none"}, "train.normalise=True: needs a baseline"),
+    ({"train.normalise_by": "agent"}, "train.normalise_by='agent': does nothing without train.normalise"),
+    ({"train.normalise": True, "train.normalise_by": "agent", "train.baseline": "leave_one_out"},
+     "train.baseline='leave_one_out': is G/.* the same as 'mean', say that"),
+    ({"train.backup": "max"}, "train.backup='max': with train.turns=1 there is nothing to back up"),
+    ({"train.backup": "last", "train.turns": 2, "train.hand_on": "best"},
+     "train.backup='last': with train.hand_on='best' .* share what follows: only the last turn would learn"),
+    ({"train.backup": "max", "train.turns": 2, "train.hand_on": "random"},
+     "train.backup='max': with train.hand_on='random' .* share what follows: it is the same as 'mean'"),
     ({"sampling.temperature": 0.0}, "sampling.temperature=0: .*above 0"),
     ({"train.turn_weights": ("1",)}, r"train.turn_weights=\('1',\): allowed are numbers from 0"),
     ({"train.turn_weights": (-1.0,)}, r"train.turn_weights=\(-1.0,\): allowed are numbers from 0"),
@@ -205,6 +215,18 @@ def test_contradictions(fields, message):
     config.update_from_flattened_dict(fields)
     (line,) = complaints(config)
     assert re.match(message, line), line
+
+
+@pytest.mark.parametrize("baseline, normalise, by", [
+    # Four methods; normalised, they stay three, as no step centres again (test_credit_groups.py).
+    *((baseline, False, "group") for baseline in checks.CHOICES["train.baseline"]),
+    *((baseline, True, "group") for baseline in ("mean", "leave_one_out", "max")),
+    ("mean", True, "agent"), ("max", True, "agent"),
+])  # fmt: skip
+def test_baselines_that_differ_are_allowed(baseline, normalise, by):
+    config = common.base_config()
+    config.train.update(baseline=baseline, normalise=normalise, normalise_by=by)
+    checks.validate(config)
 
 
 def test_all_that_is_wrong_is_told_at_once():

@@ -102,6 +102,53 @@ def test_turns_without_a_return_count_for_the_lengths_only():
     assert all(np.isfinite(value) for value in found.values())
 
 
+def judged_nodes(*nodes, agents=("a", "b"), samples=2):
+    """A forest with these nodes: for each, the samples and the total of every joint answer."""
+    turns, joints = [], []
+    for n, node in enumerate(nodes):
+        first = len(turns)
+        for agent in agents:
+            for g in range(samples):
+                turns.append(dataclasses.replace(turn(len(turns), agent, n, 1), sample=g))
+        for picked, total in node:
+            ids = tuple(first + samples * i + g for i, g in enumerate(picked))
+            joints.append(Joint(n, ids, Judgement({}, total), node=n))
+    return Forest((None,) * len(nodes), tuple(turns), tuple(joints))
+
+
+ALL = [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_credit_of_cross_joint_answers():
+    """Tables (1 2; 5 8), of sums of squares 25, 4, 1 as in test_credit_joint.py, and (0 1; 1 0): 0, 0, 1."""
+    tables = ([1.0, 2.0, 5.0, 8.0], [0.0, 1.0, 1.0, 0.0])
+    made = judged_nodes(*(list(zip(ALL, table, strict=True)) for table in tables))
+    # a: -2.5, 2.5, 0, 0; b: -1, 1, 0, 0. Of the first node 00 and 11 agree, 01 and 10 do not.
+    advantages = np.array([-2.5, 2.5, -1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    found = forest_metrics.credit_metrics(made, advantages)
+    wanted = {"a/main_effect": 25 / 31, "b/main_effect": 4 / 31, "credit/interaction": 2 / 31}
+    assert found == pytest.approx(wanted | {"credit/sign_agreement": 0.5})
+    # A table that lacks a reward has no decomposition, and the joint answer no part in the agreement.
+    tables = ([1.0, 2.0, 5.0, 8.0], [0.0, None, 1.0, 0.0])
+    made = judged_nodes(*(list(zip(ALL, table, strict=True)) for table in tables))
+    advantages = np.array([-2.5, 2.5, -1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
+    found = forest_metrics.credit_metrics(made, advantages)
+    wanted = {"a/main_effect": 25 / 30, "b/main_effect": 4 / 30, "credit/interaction": 1 / 30}
+    # Of the second node 00 and 10 agree (1, 1), 01 has no reward, 11 does not agree: 4 of 7.
+    assert found == pytest.approx(wanted | {"credit/sign_agreement": 4 / 7})
+
+
+def test_credit_of_other_joint_answers():
+    aligned = judged_nodes([((0, 0), 1.0), ((1, 1), 3.0)])
+    found = forest_metrics.credit_metrics(aligned, np.array([-1.0, 1.0, -1.0, 1.0]))
+    assert found == {"credit/sign_agreement": 1.0}
+    assert forest_metrics.credit_metrics(aligned, np.zeros(4)) == {}  # no signal
+    alone = judged_nodes([((0,), 1.0), ((1,), 3.0)], agents=("a",))
+    assert forest_metrics.credit_metrics(alone, np.array([-1.0, 1.0])) == {}
+    nothing = judged_nodes([((0, 0), None), ((1, 1), None)])
+    assert forest_metrics.credit_metrics(nothing, np.zeros(4)) == {}
+
+
 def test_update_metrics_by_agent():
     found = forest_metrics.update_metrics(
         ("aux", "main"), {"loss": np.array([1.0, 2.0], np.float32), "ratio_mean": np.array([1.0, 1.5])}

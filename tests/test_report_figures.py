@@ -74,6 +74,13 @@ def test_there_is_a_picture_for_what_was_measured_only(seeds, tmp_path):
     gap = [row | {"train/hack_gap": 3.0} for row in rows() if "train/return" in row]
     found = {p.name: p for p in panels.pictures(report_runs.groups(write_run(tmp_path / "x", metrics=gap)))}
     assert [line.metric for line in found["hack_gap"].panels[0].lines] == ["train/hack_gap"]
+    seen = {"step": 0, "train/return": 1.0, "credit/sign_agreement": 0.5, "credit/interaction": 0.25}
+    groups = report_runs.groups(write_run(tmp_path / "z", metrics=[seen | {"poet/main_effect": 0.5}]))
+    found = {p.name: p for p in panels.pictures(groups)}
+    shown = [line.metric for panel in found["credit"].panels for line in panel.lines]
+    assert shown == ["credit/sign_agreement", "credit/interaction"]
+    assert [panel.title for panel in found["agents"].panels] == ["main_effect"]
+    figures.png(found["credit"], groups)
     bare = write_run(tmp_path / "y", metrics=[{"step": 0, "train/return": 1.0}])
     assert [picture.name for picture in panels.pictures(report_runs.groups(bare))] == ["return"]
 

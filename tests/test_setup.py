@@ -14,6 +14,7 @@ import pytest
 from configs import coding
 from experiments import setup, tasks
 from jaxmarl_llm import sharding
+from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.tasks import code_data
 
 
@@ -100,6 +101,8 @@ def test_options_reach_their_places():
         sampling__temperature=0.7, sampling__top_k=5, sampling__top_p=0.9, sampling__min_p=0.1,
         train__clip=0.2, train__ratio_level="sequence", train__aggregation="token", train__kl_coef=0.1,
         train__kl_kind="k1", train__entropy_coef=0.01, train__baseline="max", train__normalise=True,
+        train__normalise_by="agent", train__backup="last", train__discount=0.9, train__reduce="sum",
+        train__turn_weights=(1.0, 0.5), train__hand_on="best",
     )  # fmt: skip
     drawn = setup.sampling_params(c)
     assert dataclasses.astuple(drawn) == (16, 0.7, 5, 0.9, 0.1)
@@ -108,8 +111,8 @@ def test_options_reach_their_places():
     assert (loss.clip, loss.ratio_level, loss.aggregation) == (0.2, "sequence", "token")
     assert (loss.kl_coef, loss.kl_kind, loss.entropy_coef, loss.comlrl_compat) == (0.1, "k1", 0.01, False)
     assert setup.loss_config(config(train__clip=0.0)).clip is None
-    credit = setup.credit_config(c)
-    assert (credit.baseline, credit.normalise) == ("max", True)
+    wanted = magrpo.CreditConfig("max", True, 0.9, "sum", (1.0, 0.5), True, "agent", "last")
+    assert setup.credit_config(c) == wanted
 
 
 def test_tasks_are_the_splits_of_their_sources():

@@ -20,12 +20,13 @@ AGENTS = ("aux", "main")
 PARTS = ("structure", "syntax", "tests", "cooperation")
 PER_AGENT = (
     "advantage_spread", "zero_signal", "completion_length", "truncated", "loss", "grad_norm", "update_norm",
-    "entropy", "clip_fraction", "approx_kl", "ratio0", "ratio0_max_deviation",
+    "entropy", "clip_fraction", "approx_kl", "ratio0", "ratio0_max_deviation", "main_effect",
 )  # fmt: skip
 OF_TEAM = (
     "train/return", *(f"train/{part}" for part in PARTS), "tokens_per_s", "seconds", "seconds/rollout",
     "seconds/sample", "seconds/score", "seconds/update", "memory/peak_rss_mb", "executor/runs_per_second",
     "executor/abnormal_share", "executor/queue_seconds_p95", "executor/restarts", "executor/verdict/pass",
+    "credit/interaction",
 )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def pictures(groups: Sequence[Group]) -> list[Picture]:
     percent = all(not group.runs[0].config.get("task", {}).get("reward") for group in groups)
     every = (
         _returns(names, percent), _turns(names, percent), _parts(names, percent), _hack_gap(names),
-        _agents(names, groups), _verdicts(names, groups), _cost(names),
+        _agents(names, groups), _credit(names), _verdicts(names, groups), _cost(names),
     )  # fmt: skip
     return [picture for picture in every if picture.panels]
 
@@ -91,9 +91,21 @@ def _agents(names, groups: Sequence[Group]) -> Picture:
     panels = tuple(panel(metric) for metric in metric_names.of_agents(names, agents))
     caption = (
         "zero_signal and truncated are shares (0..1) of groups without any difference in return and of "
-        "completions cut off at the length limit; lengths are in tokens; ratio0 must be 1."
+        "completions cut off at the length limit; lengths are in tokens; ratio0 must be 1. main_effect is "
+        "the share of the rewards' variance that the agent's samples explain by themselves."
     )
     return Picture("agents", "Per agent", caption, panels)
+
+
+def _credit(names) -> Picture:
+    shown = {"credit/sign_agreement": "signs that agree", "credit/interaction": "interaction"}
+    panels = tuple(Panel(title, (Line(name, "training"),)) for name, title in shown.items() if name in names)
+    caption = (
+        "Of the pairs of agents with an advantage in a joint answer, the share whose signs agree: 1 if all "
+        "are told the same. Interaction: where all combinations of samples were judged, the share of the "
+        "rewards' variance that no agent explains by itself."
+    )
+    return Picture("credit", "Credit", caption, panels)
 
 
 def _verdicts(names, groups: Sequence[Group]) -> Picture:

@@ -10,8 +10,8 @@ With ``cross`` every combination of the agents' samples is executed and the retu
 reward over the partners' samples: the partner's luck no longer drowns the agent's own part in it.
 
 In many turns the return of a joint answer is its reward plus the discounted mean return of the answers that
-follow it, and the losses of the turns are added: L = sum_t w_t L_t, each a mean over the groups of its turn.
-A node that ended early counts as if it had gone on with its mean reward.
+follow it, or another backup of them, and the losses of the turns are added: L = sum_t w_t L_t, each a mean
+over the groups of its turn. A node that ended early counts as if it had gone on with its mean reward.
 """
 
 import dataclasses
@@ -23,6 +23,7 @@ from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols import Simultaneous
 
 Protocol = Simultaneous
+NORMALISE_BY = ("group", "agent")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,9 @@ class CreditConfig:
 
     Attributes:
       baseline, normalise: see `credit.group_advantage`.
+      normalise_by: by whose standard deviation: of the returns of a ``group``, or of all advantages of an
+        ``agent`` in the iteration (`credit.normalise_per_agent`), before ``turn_weights``.
+      backup: what later answers add to a return, see `credit.backed_up_returns`.
       discount: gamma; what a later answer earns counts this much one turn earlier.
       reduce: with ``cross`` joint answers, a sample's return is their ``mean`` or their ``sum``.
       turn_weights: w_t, one per turn; () weighs all turns alike.
@@ -44,6 +48,12 @@ class CreditConfig:
     reduce: str = "mean"
     turn_weights: tuple[float, ...] = ()
     chain: bool = False
+    normalise_by: str = "group"
+    backup: str = "mean"
+
+    def __post_init__(self):
+        if self.normalise_by not in NORMALISE_BY:
+            raise ValueError(f"normalise_by={self.normalise_by!r}; allowed: {', '.join(NORMALISE_BY)}")
 
 
 def joint_returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
@@ -54,8 +64,10 @@ def joint_returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.n
         own_J, before_J = node_J, np.where(before_J < 0, -1, node_J[before_J])
     turns = 1 + max((joint.turn for joint in forest.joints), default=0)
     number = {"turns": turns, "num_keys": max(len(own_J), 1), "discount": config.discount}
-    rewards_J = forest.totals() + _left_out(forest, turns, config.discount)
-    return np.asarray(credit.backed_up_returns(rewards_J, own_J, before_J, **number))
+    rewards_J = forest.totals()
+    if config.backup != "last":  # there the answers of a node that ended early are last ones like others
+        rewards_J = rewards_J + _left_out(forest, turns, config.discount)
+    return np.asarray(credit.backed_up_returns(rewards_J, own_J, before_J, **number, backup=config.backup))
 
 
 def _left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
@@ -91,8 +103,7 @@ def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray
 def groups(forest: Forest) -> np.ndarray:
     """Group key of every turn, int32 (turns,): an agent's turns at the same place of the tree compete."""
     places = [(turn.agent, turn.item, turn.turn, turn.follows) for turn in forest.turns]
-    number = {place: key for key, place in enumerate(dict.fromkeys(places))}
-    return np.array([number[place] for place in places], np.int32)
+    return credit.group_keys(*zip(*places, strict=True))[0]
 
 
 def advantages(forest: Forest, config: CreditConfig) -> np.ndarray:
@@ -101,13 +112,18 @@ def advantages(forest: Forest, config: CreditConfig) -> np.ndarray:
     ValueError for turn weights that are not as many as the turns.
     """
     returns_R, group_R = returns(forest, config), groups(forest)
+    per_agent = config.normalise and config.normalise_by == "agent"
     advantages_R = credit.group_advantage(
-        np.nan_to_num(returns_R),
+        returns_R,
         np.where(np.isnan(returns_R), -1, group_R),  # no sample: no part in the group, advantage 0
         num_groups=int(group_R.max()) + 1,
         baseline=config.baseline,
-        normalise=config.normalise,
+        normalise=config.normalise and not per_agent,
     )
+    if per_agent:
+        agent_R, num_agents = credit.group_keys([turn.agent for turn in forest.turns])
+        agent_R = np.where(np.isnan(returns_R), -1, agent_R)
+        advantages_R = credit.normalise_per_agent(advantages_R, agent_R, num_agents=num_agents)
     if not config.turn_weights:
         return np.asarray(advantages_R)
     turn_R = np.array([turn.turn for turn in forest.turns])
