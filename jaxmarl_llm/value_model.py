@@ -16,7 +16,7 @@ import optax
 from flax import struct
 
 from jaxmarl_llm.losses import SumCount
-from jaxmarl_llm.prompts import pad_prompts, read_prompts
+from jaxmarl_llm.prompts import pad_prompts, padded_size, read_prompts
 from jaxmarl_llm.update import TrainState
 
 HEAD_SCALE = 0.02  # standard deviation of a new head's weights
@@ -35,24 +35,24 @@ class Texts:
 
 
 def pad_texts(texts_NBK: list[list[list[list[int]]]], rows: int = 1) -> Texts:
-    """Token lists as arrays, filled up to a multiple of ``rows`` items.
+    """Token lists as arrays, filled up to ``rows`` items, or 2 rows, 4 rows, ..: every size is a compilation.
 
     Args:
-      texts_NBK: token lists; equally many items for each model, and texts for each item.
+      texts_NBK: token lists; models may have different numbers of items, each of the same number of texts.
       rows: items of a micro-batch.
 
     Raises:
-      ValueError: for an empty text, or numbers that differ.
+      ValueError: for an empty text, or numbers of texts that differ.
     """
-    shapes = {(len(items), len(texts)) for items in texts_NBK for texts in items}
-    if len(shapes) != 1:
-        raise ValueError(f"numbers of items and texts differ: {sorted(shapes)}")
-    (n_items, n_texts), n_models = shapes.pop(), len(texts_NBK)
-    size = -(-n_items // rows) * rows
-    filled = [items + [[[0]] * n_texts] * (size - n_items) for items in texts_NBK]
+    numbers = {len(texts) for items in texts_NBK for texts in items}
+    if len(numbers) != 1:
+        raise ValueError(f"items have different numbers of texts: {sorted(numbers)}")
+    n_texts, n_items = numbers.pop(), [len(items) for items in texts_NBK]
+    size = padded_size(max(n_items), rows, 2 * max(n_items))
+    filled = [items + [[[0]] * n_texts] * (size - len(items)) for items in texts_NBK]
     tokens, lengths = pad_prompts([ids for items in filled for texts in items for ids in texts])
-    used_NB = np.broadcast_to(np.arange(size) < n_items, (n_models, size))
-    shape = n_models, size, n_texts
+    shape = len(filled), size, n_texts
+    used_NB = np.arange(size)[None] < np.array(n_items)[:, None]
     return Texts(tokens.reshape(*shape, -1), lengths.reshape(shape), used_NB)
 
 
