@@ -18,6 +18,7 @@ CHOICES = {
     "expert.kind": ("openai", "anthropic", "local"),
     "sampling.dtype": ("", "float32", "bfloat16"),
     "sampling.long_prompts": ("error", "truncate"),
+    "train.system": ("magrpo", "iac", "maac"),
     "train.joint_mode": ("aligned", "cross"),
     "train.reduce": ("mean", "sum"),
     "train.protocol": ("simultaneous", "pipeline", "discussion"),
@@ -62,6 +63,9 @@ RANGES = {
     "task.held_back": (0, 0.9),
     "train.grade_every": (0, None),
     "train.group": (2, None),
+    "critic.lr": (0, None),
+    "critic.clip": (0, None),
+    "critic.prompts_per_microbatch": (1, None),
     "train.clip": (0, None),
     "train.importance_cap": (0, None),
     "train.kl_coef": (0, None),
@@ -128,6 +132,8 @@ def _outside(config: Mapping) -> list[str]:
             bad.append(f"{path}={field(config, path)!r}: allowed are {', '.join(allowed)}")
     for path, (low, high) in RANGES.items():
         value = field(config, path)
+        if path == "train.group" and config.train.system != "magrpo":
+            low = 1  # a critic compares with what was to be expected, not with other samples
         if not math.isfinite(value) or value < low or (high is not None and value > high):
             end = "any larger number" if high is None else high
             bad.append(f"{path}={value!r}: allowed is {low} to {end}")
@@ -200,7 +206,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
-    return bad + _credit(c)
+    return bad + _credit(c) + _critics(config)
 
 
 def _credit(c: ConfigDict) -> list[str]:
@@ -223,5 +229,25 @@ def _credit(c: ConfigDict) -> list[str]:
         bad.append(
             f"train.backup={c.backup!r}: with train.hand_on={c.hand_on!r} the answers of a node share what "
             f"follows: {outcome[c.backup]}"
+        )
+    return bad
+
+
+def _critics(config: ConfigDict) -> list[str]:
+    """What needs a critic, and what has no meaning beside one."""
+    c, base = config.train, base_config().train
+    if c.system == "magrpo":
+        return []
+    bad = []
+    for name in ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat"):
+        if c[name] != base[name]:
+            bad.append(f"train.{name}={c[name]!r}: train.system={c.system!r} allows {base[name]!r} only")
+    if c.normalise and c.normalise_by == "group":
+        bad.append("train.normalise=True: with a critic train.normalise_by='agent' is allowed only")
+    if config.team.mode == "frozen":
+        bad.append(f"train.system={c.system!r}: team.mode='frozen' learns nothing")
+    if any(config.mesh[axis] > 1 for axis in ("agent", "data", "model")):
+        bad.append(
+            f"train.system={c.system!r}: critics have one device, mesh.agent, data and model must be 1"
         )
     return bad

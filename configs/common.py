@@ -121,7 +121,11 @@ def _add_training(c: ConfigDict) -> None:
     c.train.steps = 100  # iterations: rollout, credit, update
     c.train.prompts = 4  # B: problems per iteration
     c.train.grade_every = 0  # iterations until problems of the next grade join in; 0: all from the start
-    c.train.group = 4  # G: samples per agent and problem
+    c.train.system = (
+        "magrpo"  # magrpo: samples of a group are compared | iac: a critic for each agent says what
+    )
+    # was to be expected | maac: one critic of all prompts does
+    c.train.group = 4  # G: samples per agent and problem; with a critic one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
     c.train.protocol = "simultaneous"  # simultaneous | pipeline | discussion; the last two: aligned, one turn
@@ -153,6 +157,11 @@ def _add_training(c: ConfigDict) -> None:
     c.train.decay = "constant"  # constant | linear | cosine, over the updates after the warm-up
     c.train.weight_decay = 0.0  # AdamW's, per unit of learning rate
     c.train.grad_clip = 1.0  # global norm per agent; 0: off
+    # Of train.system=iac and maac; each critic begins as the model, with adapters (or a copy) of its own.
+    c.critic = ConfigDict()
+    c.critic.lr = 1e-4  # of AdamW
+    c.critic.clip = 0.0  # of the value loss: how far values may move from those before the update; 0: no clip
+    c.critic.prompts_per_microbatch = 4  # of each critic
     c.eval = ConfigDict()
     c.eval.before = True  # evaluate the untrained team too
     c.eval.every = 0  # iterations between evaluations; 0: only before and after

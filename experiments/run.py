@@ -79,11 +79,19 @@ class Run:
         self.states = {
             i: update.init_state(m.trainable, self._optimizer, m.stack.layout) for i, m in learners
         }
-        run_checks.ensure_writable(self.folder, run_checks.needed_bytes(self.states, config.save.keep))
+        self.system = setup.CRITICS.get(config.train.system)
+        self.critics = setup.build_critics(config, self.team)
+        learned = [self.states, *([self.critics.states] if self.critics else [])]
+        needed = sum(run_checks.needed_bytes(states, config.save.keep) for states in learned)
+        run_checks.ensure_writable(self.folder, needed)
         self._checkpoints = stack.enter_context(Checkpointer(self.folder / "checkpoints", config.save.keep))
+        if self.critics:  # one more: they are saved first, so that what the agents resume at is among them
+            stack.enter_context(self.critics.kept_in(self.folder / "critics", config.save.keep + 1))
         if self._checkpoints.latest() is not None:
             self.states, meta = self._checkpoints.restore("latest", self.team, self.states)
             self.start = meta["step"]
+            if self.critics:
+                self.critics.restore(self.start)
         if self.start > config.train.steps:
             raise ValueError(
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
@@ -247,6 +255,8 @@ class Run:
         """Checkpoint after ``step`` iterations."""
         meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self._isolation}
         meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
+        if self.critics:
+            self.critics.save(step)
         self._checkpoints.save(step, self.states, self.team, meta)
 
     def evaluate_on(self, items, step: int) -> dict[str, float]:

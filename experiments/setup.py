@@ -14,17 +14,19 @@ from ml_collections import config_dict
 
 from configs import checks
 from configs.common import base_config
-from jaxmarl_llm import agent_loss, evaluation, model_files, processes, sharding, update, weights
+from jaxmarl_llm import agent_loss, critics, evaluation, model_files, processes, sharding, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.critics import Critics
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol
-from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.systems import actor_critic, magrpo
 
 RANDOM_MODEL = "random-tiny"
+CRITICS = {"iac": actor_critic.IAC, "maac": actor_critic.MAAC}
 PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion}
-STREAMS = ("adapters", "rollout", "eval", "random_model")
+STREAMS = ("adapters", "rollout", "eval", "random_model", "critics")
 
 
 def stream(config, name: str) -> jax.Array:
@@ -165,6 +167,17 @@ def credit_config(config) -> magrpo.CreditConfig:
         turn_weights=tuple(c.turn_weights),
         chain=c.hand_on != "all",
     )
+
+
+def build_critics(config, team: team_lib.Team) -> Critics | None:
+    """The critics of ``train.system``, or None if it has none."""
+    c, t = config.critic, config.team
+    if config.train.system not in CRITICS:
+        return None
+    joint = CRITICS[config.train.system].joint
+    own = critics.build(team, stream(config, "critics"), joint=joint, rank=t.rank, targets=tuple(t.targets))
+    optimizer = update.make_optimizer(lr=c.lr, steps=config.train.steps)
+    return Critics(own, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
 
 
 def build_protocol(config, task, samples: int | None = None) -> Protocol:

@@ -49,12 +49,21 @@ def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
         ahead.begin(step + 1, run.trainables())
     credit = setup.credit_config(config)
     returns_R, groups_R = magrpo.returns(forest, credit), magrpo.groups(forest)
-    advantages_R = magrpo.advantages(forest, credit)
+    if run.critics is None:
+        advantages_R = magrpo.advantages(forest, credit)
+    else:
+        with run.timer("critics"):
+            read = run.system.read(forest)
+            values = run.critics.values(read)
+        advantages_R, targets = run.system.advantages(forest, values, credit)
     metrics = forest_metrics.reward_metrics(forest, run.task)
     metrics |= forest_metrics.agent_metrics(forest, returns_R, groups_R, advantages_R)
     metrics |= forest_metrics.credit_metrics(forest, advantages_R)
     with run.timer("update"):
         metrics |= run.update(forest, advantages_R)
+    if run.critics is not None:
+        with run.timer("critics"):
+            metrics |= run.critics.learn(read, values, targets)
     run.write_transcripts(step, forest, advantages_R)
     seconds = time.perf_counter() - started
     metrics |= {"seconds": seconds, "tokens_per_s": forest_metrics.tokens(forest) / seconds}

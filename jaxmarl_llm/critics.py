@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm import adapters, losses, update, value_model
+from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.team import Member, Team
 
 TEAM = "team"  # name of the critic of all
@@ -126,6 +127,20 @@ class Critics:
                 metrics |= {f"{critic}/critic_{name}": float(x_N[n]) for name, x_N in found.items()}
                 metrics[f"{critic}/critic_explained"] = _explained(numbers[n], old, targets)
         return metrics
+
+    def kept_in(self, folder, keep: int) -> Checkpointer:
+        """Where `save` and `restore` keep the states, the last ``keep`` steps of them; to be closed."""
+        self._checkpoints = Checkpointer(folder, keep)
+        return self._checkpoints
+
+    def save(self, step: int) -> None:
+        """Write the states after ``step`` iterations, to the end."""
+        self._checkpoints.save(step, self.states, self.team, {})
+        self._checkpoints.wait()
+
+    def restore(self, step: int) -> None:
+        """Take over what was saved after ``step`` iterations."""
+        self.states, _ = self._checkpoints.restore(step, self.team, self.states)
 
     def _pad(self, member: Member, texts: Texts) -> tuple[list[list[int]], value_model.Texts]:
         """Numbers of the texts of each critic of a member, and the texts as arrays."""

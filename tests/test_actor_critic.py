@@ -67,4 +67,4 @@ def test_what_the_critics_read():
     assert {agent: sorted(prompts) for agent, prompts in read.items()} == {"a": [0, 2], "b": [1, 3]}
     assert read["b"][3].tolist() == [3, 9]
     joint_prompts = actor_critic.nodes(FOREST)
-    assert [ids.tolist() for ids in joint_prompts[1]] == [[2, 9], [3, 9]] and sorted(joint_prompts) == [0, 1]
+    assert {k: ids.tolist() for k, ids in joint_prompts["team"].items()} == {0: [0, 9, 1, 9], 1: [2, 9, 3, 9]}

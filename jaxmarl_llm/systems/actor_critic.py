@@ -12,15 +12,21 @@ is taught the mean of y over the answers to what it has read (`losses.value_loss
 the update, and nothing flows through them into the policy.
 """
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from jaxmarl_llm import credit
+from jaxmarl_llm.critics import TEAM, Texts
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.systems.magrpo import CreditConfig
+
+Values = Mapping[int, float]
+Found = tuple[np.ndarray, dict[int, float]]
 
 
-def requests(forest: Forest) -> dict[str, dict[int, np.ndarray]]:
+def requests(forest: Forest) -> Texts:
     """What the critics of IAC read: by agent and number of the request, the prompt's tokens (P',)."""
     found: dict[str, dict[int, np.ndarray]] = {}
     for turn in forest.turns:
@@ -28,18 +34,19 @@ def requests(forest: Forest) -> dict[str, dict[int, np.ndarray]]:
     return found
 
 
-def nodes(forest: Forest) -> dict[int, tuple[np.ndarray, ...]]:
-    """What the critic of MAAC reads: by number of the node, the prompts of all that led to its answers."""
-    found: dict[int, tuple[np.ndarray, ...]] = {}
+def nodes(forest: Forest) -> Texts:
+    """What the critic of MAAC reads: by number of the node, the prompts of all turns that led to its answers,
+    one after the other.
+    """
+    found: dict[int, np.ndarray] = {}
     for joint in forest.joints:
-        said = sorted((*joint.heard, *joint.turns))
-        found.setdefault(joint.node, tuple(forest.turns[i].prompt for i in said))
-    return found
+        if joint.node not in found:
+            said = sorted((*joint.heard, *joint.turns))
+            found[joint.node] = np.concatenate([forest.turns[i].prompt for i in said])
+    return {TEAM: found}
 
 
-def independent(
-    forest: Forest, values: Mapping[int, float], discount: float = 1.0
-) -> tuple[np.ndarray, dict[int, float]]:
+def independent(forest: Forest, values: Values, discount: float = 1.0) -> Found:
     """Advantages of all turns, float32 (turns,), and the target of every request's value: IAC.
 
     A turn whose joint answers have no reward has advantage 0, a request of such turns alone no target.
@@ -63,9 +70,7 @@ def independent(
     return np.nan_to_num(targets_R - values_R), _known(taught)
 
 
-def centralised(
-    forest: Forest, values: Mapping[int, float], discount: float = 1.0
-) -> tuple[np.ndarray, dict[int, float]]:
+def centralised(forest: Forest, values: Values, discount: float = 1.0) -> Found:
     """Advantages of all turns, float32 (turns,), and the target of every node's value: MAAC.
 
     As `independent`, with ``values`` by number of the node.
@@ -83,7 +88,7 @@ def centralised(
     return np.nan_to_num(advantages_R), _known(_mean_by(targets_J, node_J, int(node_J.max()) + 1))
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean(values: Iterable[float]) -> float:
     values = list(values)
     return sum(values) / len(values) if values else 0.0
 
@@ -97,3 +102,26 @@ def _mean_by(values_M, keys_M, number: int) -> np.ndarray:
 
 def _known(means: np.ndarray) -> dict[int, float]:
     return {key: float(mean) for key, mean in enumerate(means) if not np.isnan(mean)}
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """What the critics read of a forest, what follows from their values, and whether one reads for all."""
+
+    read: Callable[[Forest], Texts]
+    credit: Callable[[Forest, Values, float], Found]
+    joint: bool
+
+    def advantages(self, forest: Forest, values: Values, config: CreditConfig) -> Found:
+        """`credit` at the config's discount; with ``normalise`` the advantages of each agent have mean 0 and
+        standard deviation 1 over the iteration.
+        """
+        found_R, targets = self.credit(forest, values, config.discount)
+        if config.normalise:
+            agent_R, number = credit.group_keys([turn.agent for turn in forest.turns])
+            found_R = credit.normalise_per_agent(found_R, agent_R, num_agents=number, centre=True)
+        return np.asarray(found_R), targets
+
+
+IAC = System(requests, independent, joint=False)
+MAAC = System(nodes, centralised, joint=True)

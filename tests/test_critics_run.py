@@ -1,0 +1,92 @@
+"""Teams that learn from critics train for real: what is learned, and that a run goes on where it ended."""
+
+import jax
+import numpy as np
+import pytest
+import smoke_runs
+from method_runs import SMALL, TWO_TURNS, watched
+
+from configs import coding
+from experiments import closing, setup, train
+from jaxmarl_llm import critics
+
+pytestmark = pytest.mark.model  # for its tokenizer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_fast(compiled):
+    """Programs that are made quickly and run slowly; no other test gets them."""
+    with smoke_runs.programs_kept(compiled):
+        jax.config.update("jax_disable_most_optimizations", True)
+        yield
+        jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+
+
+@pytest.fixture(autouse=True)
+def no_evaluation(monkeypatch):
+    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+
+
+@pytest.fixture
+def lessons(monkeypatch):
+    """What critics were taught: (texts, values before, targets), call by call."""
+    found, real = [], critics.Critics.learn
+
+    def learn(self, texts, old, targets):
+        found.append((texts, old, targets))
+        return real(self, texts, old, targets)
+
+    monkeypatch.setattr(critics.Critics, "learn", learn)
+    return found
+
+
+def make_config(fields):
+    config = coding.get_config("smoke")
+    config.update_from_flattened_dict(SMALL | {"critic.lr": 0.01} | fields)
+    return config
+
+
+def critic_leaves(folder, config):
+    team = setup.build_team(config)
+    made = setup.build_critics(config, team)
+    with made.kept_in(folder / "critics", 2) as checkpoints:
+        made.restore(checkpoints.latest())
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(made.states)]
+
+
+def test_two_turns_of_a_single_sample_with_a_critic_each(tmp_path, monkeypatch, lessons):
+    seen = watched(monkeypatch)
+    config = make_config(TWO_TURNS | {"train.system": "iac", "train.group": 1, "train.discount": 0.5})
+    train.train(config, tmp_path)
+    (forest,), ((texts, values, targets),) = seen.forests, lessons
+    assert {agent: len(read) for agent, read in texts.items()} == {"aux": 4, "main": 4}  # 2 problems, 2 turns
+    said = {}  # reward, and half of what the critic says of the agent's next prompt
+    for j, (joint, reward) in enumerate(zip(forest.joints, forest.totals(), strict=True)):
+        for turn in (forest.turns[i] for i in joint.turns):
+            next_turns = [t for t in forest.turns if (t.agent, t.follows) == (turn.agent, j)]
+            assert len(next_turns) == (joint.turn == 0)
+            said[turn.request] = reward + 0.5 * sum(values[t.request] for t in next_turns)
+            np.testing.assert_array_equal(texts[turn.agent][turn.request], turn.prompt)
+    assert targets == pytest.approx(said, rel=1e-5)
+    all_rows = [batch.rows for _, batch in seen.batches]
+    learned = [float(a) for rows in all_rows for a in rows.advantages_MS[rows.lengths_MS > 0]]
+    expected = [said[turn.request] - values[turn.request] for turn in forest.turns]
+    np.testing.assert_allclose(sorted(learned), sorted(expected), rtol=1e-4, atol=1e-3)
+    row = smoke_runs.rows(tmp_path)[0]
+    assert {"aux/critic_loss", "main/critic_explained", "main/critic_grad_norm"} <= set(row)
+
+
+def test_a_run_with_one_critic_of_all_goes_on_as_if_it_had_not_ended(tmp_path, lessons):
+    fields = {"train.system": "maac", "train.normalise": True, "train.normalise_by": "agent"}
+    longer = make_config(fields | {"train.steps": 2})
+    train.train(make_config(fields), tmp_path / "parts")
+    train.train(longer, tmp_path / "parts")
+    train.train(longer, tmp_path / "once")
+    assert smoke_runs.rows(tmp_path / "parts") == smoke_runs.rows(tmp_path / "once")
+    parts, once = (critic_leaves(tmp_path / name, longer) for name in ("parts", "once"))
+    for left, right in zip(parts, once, strict=True):
+        np.testing.assert_array_equal(left, right)
+    for texts, _, targets in lessons:
+        assert set(texts) == {"team"} and set(targets) == {0, 1}  # a node for each problem
+    assert lessons[0][1] != lessons[1][1]
