@@ -121,10 +121,8 @@ def _add_training(c: ConfigDict) -> None:
     c.train.steps = 100  # iterations: rollout, credit, update
     c.train.prompts = 4  # B: problems per iteration
     c.train.grade_every = 0  # iterations until problems of the next grade join in; 0: all from the start
-    c.train.system = (
-        "magrpo"  # magrpo: samples of a group are compared | iac: a critic for each agent says what
-    )
-    # was to be expected | maac: one critic of all prompts does
+    # What answers are compared with: other samples, what a critic per agent expected, or one critic of all.
+    c.train.system = "magrpo"  # magrpo | iac | maac
     c.train.group = 4  # G: samples per agent and problem; with a critic one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
