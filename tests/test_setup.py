@@ -108,6 +108,15 @@ def test_options_reach_their_places():
     assert (loss.clip, loss.ratio_level, loss.aggregation) == (0.2, "sequence", "token")
     assert (loss.kl_coef, loss.kl_kind, loss.entropy_coef, loss.comlrl_compat) == (0.1, "k1", 0.01, False)
     assert setup.loss_config(config(train__clip=0.0)).clip is None
+    assert (loss.dual_clip, loss.drop_truncated) == (None, False)
+    dapo = config(
+        train__clip=0.2, train__clip_high=0.28, train__dual_clip=3.0, train__drop_truncated=True,
+        train__aggregation="constant", train__ratio_level="sequence_normalised",
+    )  # fmt: skip
+    loss = setup.loss_config(dapo)
+    assert (loss.clip, loss.dual_clip, loss.drop_truncated) == ((0.2, 0.28), 3.0, True)
+    assert loss.division == {"aggregation": "constant", "token_budget": 16}
+    assert loss.ratio_level == "sequence_normalised" and hash(loss)
     credit = setup.credit_config(c)
     assert (credit.baseline, credit.normalise) == ("max", True)
 
