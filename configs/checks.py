@@ -26,8 +26,8 @@ CHOICES = {
     "train.backup": ("mean", "max", "last"),
     "train.normalise_by": ("group", "agent"),
     "train.baseline": ("mean", "leave_one_out", "max", "none"),
-    "train.ratio_level": ("token", "sequence"),
-    "train.aggregation": ("sequence", "token", "sequence_mean"),
+    "train.ratio_level": ("token", "sequence_normalised", "sequence"),
+    "train.aggregation": ("sequence", "token", "sequence_mean", "constant"),
     "train.kl_kind": ("k1", "k2", "k3"),
     "train.decay": ("constant", "linear", "cosine"),
 }
@@ -67,6 +67,8 @@ RANGES = {
     "critic.clip": (0, None),
     "critic.prompts_per_microbatch": (1, None),
     "train.clip": (0, None),
+    "train.clip_high": (0, None),
+    "train.dual_clip": (0, None),
     "train.importance_cap": (0, None),
     "train.kl_coef": (0, None),
     "train.entropy_coef": (0, None),
@@ -147,6 +149,7 @@ def _outside(config: Mapping) -> list[str]:
             f"train.importance_cap={config.train.importance_cap}: train.clip and train.comlrl_compat have "
             "ratios of their own or none, allowed is 0"
         )
+    bad += _clips(config.train)
     corrected = config.train.importance_cap or config.train.clip
     if config.train.overlap and not corrected:
         bad.append(
@@ -162,6 +165,19 @@ def _outside(config: Mapping) -> list[str]:
         )
     if config.sampling.temperature == 0:
         bad.append("sampling.temperature=0: training needs samples that differ; allowed: any number above 0")
+    return bad
+
+
+def _clips(c: ConfigDict) -> list[str]:
+    """Options of the loss that others make meaningless."""
+    bad = []
+    for name in ("clip_high", "dual_clip"):
+        if c[name] and not c.clip:
+            bad.append(f"train.{name}={c[name]}: train.clip is 0, so nothing is clipped, allowed is 0")
+    if 0 < c.dual_clip <= 1:
+        bad.append(f"train.dual_clip={c.dual_clip}: allowed is 0, or any number above 1")
+    if c.drop_truncated and c.comlrl_compat:
+        bad.append("train.drop_truncated=True: train.comlrl_compat trains all completions, allowed is False")
     return bad
 
 

@@ -137,8 +137,13 @@ def _add_training(c: ConfigDict) -> None:
     c.train.normalise = False  # divide advantages by a standard deviation
     c.train.normalise_by = "group"  # of a group's returns | agent: of its advantages in the iteration
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
-    c.train.ratio_level = "token"  # token | sequence
-    c.train.aggregation = "sequence"  # sequence (sum over tokens) | token | sequence_mean
+    c.train.clip_high = 0.0  # the same above 1, DAPO's clip-higher; 0: as train.clip
+    c.train.dual_clip = 0.0  # greatest ratio that still learns from a negative advantage, such as 3; 0: any
+    c.train.ratio_level = "token"  # token | sequence_normalised (geometric mean: GSPO) | sequence (product)
+    c.train.aggregation = "sequence"  # sequence (sum over tokens) | token | sequence_mean | constant
+    # The sum over tokens is divided by answers, tokens (DAPO), each answer's own tokens and then answers
+    # (GRPO), or answers times sampling.max_new_tokens (Dr. GRPO).
+    c.train.drop_truncated = False  # learn nothing from completions that were cut off (DAPO)
     c.train.importance_cap = 0.0  # weigh tokens by policy / sampler, at most this; 0: no weights
     c.train.overlap = False  # draw and judge the next answers while this iteration's update is made; they
     # are off-policy by that update, so it needs clip or importance_cap

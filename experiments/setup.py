@@ -141,9 +141,11 @@ def loss_config(config) -> agent_loss.LossConfig:
     c = config.train
     return agent_loss.LossConfig(
         sampling_params(config),
-        clip=c.clip or None,
+        clip=(c.clip, c.clip_high) if c.clip_high else c.clip or None,
+        dual_clip=c.dual_clip or None,
         ratio_level=c.ratio_level,
         aggregation=c.aggregation,
+        drop_truncated=c.drop_truncated,
         kl_coef=c.kl_coef,
         kl_kind=c.kl_kind,
         entropy_coef=c.entropy_coef,

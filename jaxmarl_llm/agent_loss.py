@@ -7,6 +7,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxmarl_llm import comlrl_compat, diagnostics, losses, packing
 from jaxmarl_llm.choice import SamplingParams
@@ -20,8 +21,10 @@ class LossConfig:
 
     Attributes:
       sampling: how the tokens were drawn; temperature and truncation are applied to the trainer's logits too.
-      clip: PPO's epsilon, or None for no importance ratio.
-      ratio_level, aggregation: see `losses.policy_gradient`.
+      clip, dual_clip: PPO's epsilon, or (low, high), and the bound for negative advantages; None: none.
+      ratio_level, aggregation: see `losses.policy_gradient`. A row is one turn here, so that "turn" would be
+        "sequence_normalised"; the budget of "constant" is the longest completion allowed.
+      drop_truncated: completions that were cut off are not read and count nowhere (`losses.drop_truncated`).
       importance_cap: greatest weight policy / sampler of a token, or None for no such weights.
       kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off).
       entropy_coef: weight of an entropy bonus, exact, over the sampling distribution (0 switches it off).
@@ -31,9 +34,11 @@ class LossConfig:
     """
 
     sampling: SamplingParams
-    clip: float | None = None
+    clip: losses.Clip | None = None
+    dual_clip: float | None = None
     ratio_level: str = "token"
     aggregation: str = "sequence"
+    drop_truncated: bool = False
     importance_cap: float | None = None
     kl_coef: float = 0.0
     kl_kind: str = "k3"
@@ -42,8 +47,15 @@ class LossConfig:
     prompts_per_microbatch: int = 1
     tokens_per_microbatch: int = 512
 
+    @property
+    def division(self) -> dict:
+        """What the loss is divided by, as arguments of `losses.aggregate`."""
+        return {"aggregation": self.aggregation, "token_budget": self.sampling.max_new_tokens}
+
     def pack(self, batch: Batch, shards: int = 1) -> Packed:
-        """The batch as `gradients` reads it; without groups that cannot change this loss."""
+        """The batch as `gradients` reads it; without what cannot, or must not, change this loss."""
+        if self.drop_truncated:
+            batch = _without_truncated(batch)
         return packing.pack(
             batch,
             prompts_per_microbatch=self.prompts_per_microbatch,
@@ -52,6 +64,15 @@ class LossConfig:
             whole=self.comlrl_compat,
             shards=shards,
         )
+
+
+def _without_truncated(batch: Batch) -> Batch:
+    """The batch with length 0, which is no completion, where one was cut off."""
+    if batch.finished_NR is None:
+        raise ValueError(
+            "drop_truncated=True: finished_NR of the batch is None; it must say of every completion"
+        )
+    return batch.replace(lengths_NR=np.where(batch.finished_NR, batch.lengths_NR, 0))
 
 
 def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows):
@@ -89,22 +110,24 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
             mask_RL,
             behaviour_logprobs_BL=behaviour_RL,
             clip=config.clip,
+            dual_clip=config.dual_clip,
             ratio_level=config.ratio_level,
             importance_cap=config.importance_cap,
-            aggregation=config.aggregation,
+            **config.division,
         )
     kl = losses.SumCount(jnp.float32(0), jnp.float32(0))
     if config.kl_coef:
         ref_RL, _ = scores(reference, read[1], config.sampling, learns=False)
         ref_RL = jax.lax.stop_gradient(ref_RL)
-        kl = losses.kl_loss(logprobs_RL, ref_RL, mask_RL, kind=config.kl_kind, aggregation=config.aggregation)
-    bonus = losses.aggregate(entropy_RL, mask_RL, config.aggregation)
+        kl = losses.kl_loss(logprobs_RL, ref_RL, mask_RL, kind=config.kl_kind, **config.division)
+    bonus = losses.aggregate(entropy_RL, mask_RL, **config.division)
     seen = diagnostics.diagnose(
         logprobs_RL,
         behaviour_RL,
         advantages_R,
         mask_RL,
         clip=config.clip,
+        dual_clip=config.dual_clip,
         ratio_level=config.ratio_level,
         entropy_BL=jax.lax.stop_gradient(entropy_RL),
     )

@@ -43,9 +43,12 @@ def _collate(said, advantages_R: np.ndarray, shape: tuple[int, int, int], pad_id
     shape_NRL = (len(said), size * samples, max_new_tokens)
     tokens_NRL, logprobs_NRL = np.full(shape_NRL, pad_id, np.int32), np.zeros(shape_NRL, np.float32)
     lengths_NR, advantages_NR = np.zeros(shape_NRL[:2], np.int32), np.zeros(shape_NRL[:2], np.float32)
+    finished_NR = np.zeros(shape_NRL[:2], bool)
     for n, turns in enumerate(said):
         for r, turn in enumerate(turns):
             end = len(turn.completion)
             tokens_NRL[n, r, :end], logprobs_NRL[n, r, :end] = turn.completion, turn.logprobs
             lengths_NR[n, r], advantages_NR[n, r] = end, advantages_R[turn.id]
-    return Batch(prompts_NBP, lengths_NB, tokens_NRL, lengths_NR, logprobs_NRL, advantages_NR, shared)
+            finished_NR[n, r] = turn.finished
+    said_NR = lengths_NR, logprobs_NRL, advantages_NR
+    return Batch(prompts_NBP, lengths_NB, tokens_NRL, *said_NR, shared, finished_NR)

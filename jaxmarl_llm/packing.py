@@ -27,6 +27,7 @@ class Batch:
       logprobs_NRL: behaviour log-probabilities of the sampler.
       advantages_NR: one per completion.
       shared: what all prompts of an agent begin with, if anything.
+      finished_NR: False for completions that were cut off at the length limit; None where it is not known.
       agents: names of the N agents, if they are not all of their stack.
     """
 
@@ -37,6 +38,7 @@ class Batch:
     logprobs_NRL: jax.Array
     advantages_NR: jax.Array
     shared: Shared | None = None
+    finished_NR: jax.Array | None = None
     agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
 
 

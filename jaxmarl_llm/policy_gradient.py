@@ -60,7 +60,7 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
     (grads, through), (pg, kl, seen) = jax.lax.fori_loop(0, (used_X > 0).sum(), learn, nothing)
     grads = jax.tree.map(jnp.add, grads, *back_to_shared(through))
     if not config.comlrl_compat:  # all completions count, also those that were left out
-        pg = pg.replace(count=_count(packed, config.aggregation))
+        pg = pg.replace(count=_count(packed, config.division))
     divisor_N = jnp.maximum(pg.count, 1.0)
     grads = jax.tree.map(lambda g: g / divisor_N.reshape(-1, *[1] * (g.ndim - 1)), grads)
     return grads, (pg, kl, seen)
@@ -122,12 +122,12 @@ def _of_rows(fixed: _Fixed, trainable, read, read_ref, rows):
     return (stack.layout.constrain(own), of_reads), (pg, kl, jax.vmap(Diagnostics.merge_all)(seen))
 
 
-def _count(packed: Packed, aggregation: str) -> jax.Array:
+def _count(packed: Packed, division: dict) -> jax.Array:
     """What each agent's loss is divided by, (N,)."""
 
     def one(lengths_R):
         mask_RL = losses.length_mask(lengths_R, packed.rows.logprobs_MSL.shape[-1])
-        return losses.aggregate(jnp.zeros(mask_RL.shape), mask_RL, aggregation).count
+        return losses.aggregate(jnp.zeros(mask_RL.shape), mask_RL, **division).count
 
     return jax.vmap(one)(packed.lengths_NR)
 

@@ -63,3 +63,31 @@ def test_merged_micro_batches_equal_the_whole(level):
     merged = part(slice(0, 1)).merge(part(slice(1, 3))).values()
     for name, expected in part(slice(0, 3)).values().items():
         np.testing.assert_allclose(merged[name], expected, rtol=1e-6)
+
+
+def test_each_clip_counts_what_it_removes():
+    # 1.5 is within a clip of (0.2, 0.6), 0.5 with A < 0 is not: one of five. A dual clip of 1.4 adds the
+    # second row's 1.5, with A < 0.
+    options = {"clip": (0.2, 0.6)}
+    got = diagnose(NOW_BL, THEN_BL, ADVANTAGES_B, MASK_BL, **options).values()
+    np.testing.assert_allclose(got["clip_fraction"], 1 / 5, rtol=1e-6)
+    got = diagnose(NOW_BL, THEN_BL, ADVANTAGES_B, MASK_BL, **options, dual_clip=1.4).values()
+    np.testing.assert_allclose(got["clip_fraction"], 2 / 5, rtol=1e-6)
+
+
+def test_clip_fraction_of_geometric_means_of_rows_and_turns():
+    # Rows: 0.825^(1/3) = 0.94 with A > 0 and 0.75^(1/2) = 0.87 with A < 0, clipped at 0.9.
+    fixed = (NOW_BL, THEN_BL, ADVANTAGES_B, MASK_BL)
+    got = diagnose(*fixed, clip=0.1, ratio_level="sequence_normalised").values()
+    np.testing.assert_allclose(got["clip_fraction"], 1 / 2, rtol=1e-6)
+    # Turns: 1.5 | 0.55^(1/2) = 0.74 with A > 0, then 0.5 | 1.5 with A < 0: the first and the third.
+    turns = {"turns_BL": np.array([[0, 1, 1]] * 3), "num_turns": 2}
+    got = diagnose(*fixed, clip=0.1, ratio_level="turn", **turns).values()
+    np.testing.assert_allclose(got["clip_fraction"], 2 / 4, rtol=1e-6)
+
+
+def test_of_no_token_nothing_deviates():
+    got = diagnose(NOW_BL, THEN_BL, ADVANTAGES_B, np.zeros_like(MASK_BL), clip=0.2).values()
+    assert {name: float(value) for name, value in got.items()} == {
+        "ratio_mean": 1, "ratio_max_deviation": 0, "clip_fraction": 0, "approx_kl": 0, "entropy": 0,
+    }  # fmt: skip

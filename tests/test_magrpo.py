@@ -34,7 +34,7 @@ def forest(mode, *rewards_per_item, samples=2, agents=tiny.AGENTS):
                         completion=completion,
                         logprobs=-completion / 100,
                         text="",
-                        finished=True,
+                        finished=i % 3 < 2,
                     )
                 )
     for item, rewards in enumerate(rewards_per_item):
@@ -138,6 +138,7 @@ def test_collate_keeps_every_turn():
                 assert batch.tokens_NRL[n, row, :count].tolist() == turn.completion.tolist()
                 np.testing.assert_allclose(batch.logprobs_NRL[n, row, :count], turn.logprobs, rtol=1e-6)
                 assert batch.advantages_NR[n, row] == advantages_R[turn.id]
+                assert batch.finished_NR[n, row] == turn.finished
                 seen.add(turn.id)
     assert seen == set(range(8))
 

@@ -113,6 +113,15 @@ def test_options_reach_their_places():
     assert setup.loss_config(config(train__clip=0.0)).clip is None
     wanted = magrpo.CreditConfig("max", True, 0.9, "sum", (1.0, 0.5), True, "agent", "last")
     assert setup.credit_config(c) == wanted
+    assert (loss.dual_clip, loss.drop_truncated) == (None, False)
+    dapo = config(
+        train__clip=0.2, train__clip_high=0.28, train__dual_clip=3.0, train__drop_truncated=True,
+        train__aggregation="constant", train__ratio_level="sequence_normalised",
+    )  # fmt: skip
+    loss = setup.loss_config(dapo)
+    assert (loss.clip, loss.dual_clip, loss.drop_truncated) == ((0.2, 0.28), 3.0, True)
+    assert loss.division == {"aggregation": "constant", "token_budget": 16}
+    assert loss.ratio_level == "sequence_normalised" and hash(loss)
 
 
 def test_tasks_are_the_splits_of_their_sources():

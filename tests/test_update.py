@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import comlrl_compat, packing, sampling, update
+from jaxmarl_llm import comlrl_compat, losses, packing, sampling, update
 from jaxmarl_llm.agent_loss import LossConfig
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.prompts import pad_prompts
@@ -34,9 +34,8 @@ def sampled(params) -> packing.Batch:
     drawn = jax.device_get(sampling.generate(*inputs, jax.random.key(5), samples=3, params=params))
     assert drawn.finished_NR.any() and not drawn.finished_NR.all()
     advantages_NR = np.random.default_rng(9).standard_normal((2, 6), np.float32)
-    return packing.Batch(
-        prompts_NBP, lengths_NB, drawn.tokens_NRL, drawn.lengths_NR, drawn.logprobs_NRL, advantages_NR
-    )
+    said = drawn.tokens_NRL, drawn.lengths_NR, drawn.logprobs_NRL, advantages_NR
+    return packing.Batch(prompts_NBP, lengths_NB, *said, finished_NR=drawn.finished_NR)
 
 
 def step(lora, batch, *, config=None, optimizer=CLIPPED, stack=None):
@@ -53,16 +52,16 @@ def only(n, tree):
     return jax.tree.map(lambda x: x[n : n + 1], tree)
 
 
-def oracle_loss(variables, batch, n, temperature, entropy_coef=0.0) -> float:
+def oracle_loss(variables, batch, n, temperature, entropy_coef=0.0, rows=range(6)) -> float:
     """- (1/R) sum_r sum_l (A_r log pi(token) + coef H(pi)), row by row, no padding or cache, float64 sums."""
     total = 0.0
-    for r in range(6):
+    for r in rows:
         completion = batch.tokens_NRL[n, r, : batch.lengths_NR[n, r]]
         scores = tiny.completion_logits(variables, PROMPTS[r // 3], completion)
         log_pi = tiny.np_log_probs(scores, SamplingParams(1, temperature))
         total -= batch.advantages_NR[n, r] * log_pi[np.arange(len(completion)), completion].sum()
         total += entropy_coef * (np.exp(log_pi) * log_pi).sum()
-    return total / 6
+    return total / len(rows)
 
 
 def assert_close(left, right, **tolerance):
@@ -82,25 +81,78 @@ def test_another_policy_has_another_ratio():
     assert metrics["ratio_max_deviation"].min() > 1e-3
 
 
-@pytest.mark.parametrize("entropy_coef", [0.0, 0.5])
-def test_loss_and_gradient_against_finite_differences_of_full_forward_passes(entropy_coef):
+@pytest.mark.parametrize("entropy_coef, drop_truncated", [(0.0, False), (0.5, False), (0.5, True)])
+def test_loss_and_gradient_against_finite_differences_of_full_forward_passes(entropy_coef, drop_truncated):
     batch, lora = sampled(PLAIN), tiny.lora()
-    config = LossConfig(PLAIN, entropy_coef=entropy_coef)
+    config = LossConfig(PLAIN, entropy_coef=entropy_coef, drop_truncated=drop_truncated)
     grads, (pg, _, _) = gradients(tiny.stack(), config, tiny.params(), lora, batch)
+    rows_N = [np.flatnonzero(batch.finished_NR[n] | (not drop_truncated)) for n in range(2)]
+    assert all((len(rows) < 6) == drop_truncated for rows in rows_N)
     for n in range(2):
-        np.testing.assert_allclose(
-            pg.mean()[n], oracle_loss(tiny.own(lora, n), batch, n, 0.7), rtol=1e-5, atol=1e-5
-        )
+        expected = oracle_loss(tiny.own(lora, n), batch, n, 0.7, rows=rows_N[n])
+        np.testing.assert_allclose(pg.mean()[n], expected, rtol=1e-5, atol=1e-5)
     flat, tree = jax.tree.flatten(jax.device_get(lora))
     for leaf, grad in list(enumerate(jax.tree.leaves(grads)))[::3]:
         n, *rest = at = np.unravel_index(np.abs(grad).argmax(), grad.shape)
-        losses = []
+        values = []
         for shift in (0.01, -0.01):
             moved = [x.copy() for x in flat]
             moved[leaf][at] += shift
-            losses.append(oracle_loss(tiny.own(tree.unflatten(moved), n), batch, n, 0.7, entropy_coef))
+            variables = tiny.own(tree.unflatten(moved), n)
+            values.append(oracle_loss(variables, batch, n, 0.7, entropy_coef, rows_N[n]))
         assert abs(grad[at]) > 0.01
-        np.testing.assert_allclose(grad[at], (losses[0] - losses[1]) / 0.02, rtol=1e-2)
+        np.testing.assert_allclose(grad[at], (values[0] - values[1]) / 0.02, rtol=1e-2)
+
+
+def test_a_completion_that_was_cut_off_gives_no_gradient():
+    """Whatever its tokens, log-probs and advantage; and an agent that finished none does not move."""
+    batch, config = sampled(PLAIN), LossConfig(PLAIN, clip=0.2, drop_truncated=True)
+    cut_NR = ~np.asarray(batch.finished_NR)
+    assert cut_NR.any(1).all()
+    other = batch.replace(
+        tokens_NRL=np.where(cut_NR[..., None], 33, batch.tokens_NRL),
+        logprobs_NRL=np.where(cut_NR[..., None], np.nan, batch.logprobs_NRL),
+        advantages_NR=np.where(cut_NR, 1e6, batch.advantages_NR),
+    )
+    before, metrics = step(tiny.lora(), batch, config=config)
+    assert_close(before, step(tiny.lora(), other, config=config)[0], atol=0)
+    assert (metrics["grad_norm"] > 0.1).all()
+    none = batch.replace(finished_NR=np.array([[False], [True]]) & batch.finished_NR)
+    after, metrics = step(tiny.lora(), none, config=config)
+    assert_close(only(0, after), only(0, tiny.lora()), atol=0)
+    assert_close(only(1, after), only(1, before), atol=1e-6)
+    assert metrics["loss"][0] == metrics["grad_norm"][0] == 0 and metrics["ratio_mean"][0] == 1
+    with pytest.raises(ValueError, match="drop_truncated=True: finished_NR of the batch is None"):
+        config.pack(batch.replace(finished_NR=None))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(clip=(0.05, 0.1), dual_clip=1.2, aggregation="token"),
+        dict(clip=(0.01, 0.02), ratio_level="sequence_normalised", aggregation="constant"),
+    ],
+)
+def test_the_options_of_the_loss_reach_it(options):
+    """The same losses of log-probs from full forward passes, away from the policy that drew."""
+    batch, lora = sampled(PLAIN), tiny.lora(noise=0.22)
+    _, (pg, _, seen) = gradients(tiny.stack(), LossConfig(PLAIN, **options), tiny.params(), lora, batch)
+    for n in range(2):
+        now_RL = np.full((6, 6), np.nan)
+        for r, length in enumerate(batch.lengths_NR[n]):
+            completion = batch.tokens_NRL[n, r, :length]
+            scores = tiny.completion_logits(tiny.own(lora, n), PROMPTS[r // 3], completion)
+            now_RL[r, :length] = tiny.np_log_probs(scores, PLAIN)[np.arange(length), completion]
+        mask_RL, then_RL = losses.length_mask(batch.lengths_NR[n], 6), batch.logprobs_NRL[n]
+        fixed = now_RL, batch.advantages_NR[n], mask_RL
+        expected = losses.policy_gradient(*fixed, behaviour_logprobs_BL=then_RL, token_budget=6, **options)
+        np.testing.assert_allclose(pg.sum[n], expected.sum, rtol=1e-3)
+        assert pg.count[n] == expected.count
+        level = options.get("ratio_level", "token")
+        units = losses.units(now_RL, then_RL, *fixed[1:], level)
+        clipped_RU = losses.clipped(units, options["clip"], options.get("dual_clip"))
+        assert 0 < seen.clip_fraction.sum[n] == clipped_RU.sum()
+        assert seen.clip_fraction.count[n] == units.used_BU.sum()
 
 
 def test_micro_batches_change_nothing():

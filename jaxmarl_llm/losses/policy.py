@@ -39,6 +39,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm.losses.checks import check_choice, check_shapes
 from jaxmarl_llm.losses.ratio import (
+    OF_ROWS,
     RATIO_LEVELS,
     Clip,
     Units,
@@ -97,7 +98,7 @@ def policy_gradient(
     _check_options(clip, dual_clip, importance_cap, behaviour_logprobs_BL)
     check_choice("ratio_level", ratio_level, RATIO_LEVELS)
     check_choice("aggregation", aggregation, AGGREGATIONS)
-    if clip is not None and ratio_level.startswith("sequence") and aggregation in OF_TURNS:
+    if clip is not None and ratio_level in OF_ROWS and aggregation in OF_TURNS:
         rest = ", ".join(name for name in AGGREGATIONS if name not in OF_TURNS)
         raise ValueError(f"aggregation={aggregation!r}; with ratio_level={ratio_level!r} allowed: {rest}")
     turns = {"turns_BL": turns_BL, "num_turns": num_turns}

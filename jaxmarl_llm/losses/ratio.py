@@ -23,6 +23,7 @@ from jaxmarl_llm.losses.checks import check_choice, check_shapes
 from jaxmarl_llm.losses.turns import from_turns, in_turns, turn_sums
 
 RATIO_LEVELS = ("token", "turn", "sequence_normalised", "sequence")
+OF_ROWS = ("sequence_normalised", "sequence")  # those with one ratio per row
 MAX_LOG_RATIO = 20.0  # exp(20) = 5e8: finite in float32, and far outside anything worth a gradient
 
 Clip = float | tuple[float, float]

@@ -154,6 +154,7 @@ def pack(job: Job, batch: Call) -> Packed:
         np.full((agents, rows), job.tokens, np.int32),
         floats_NRL,
         np.ones((agents, rows), np.float32),
+        finished_NR=np.ones((agents, rows), bool),
         agents=None if batch.agents == job.stack.agents else batch.agents,
     )
     return job.loss.pack(found, job.stack.layout.of(agents).shards)
