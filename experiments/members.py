@@ -5,6 +5,7 @@ import dataclasses
 import fcntl
 import os
 import pathlib
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -121,7 +122,7 @@ def _begin(job: Job, place: Mapping[str, str]) -> _Attempt | None:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return None
-        log.write(f"$ {' '.join(job.command)}\n".encode())
+        log.write(f"$ {shlex.join(job.command)}\n".encode())
         log.flush()
         start = log.tell()  # later on it is the new process that moves it
         # A session of its own: the terminal sends Ctrl-C to this process only, which hands it on.

@@ -50,12 +50,12 @@ def test_a_failure_is_told_and_the_rest_is_run(tmp_path):
 
 def test_the_last_error_is_that_of_the_last_attempt(tmp_path):
     """Which is added to the same log, under its command."""
-    program = "import sys; sys.exit(3)"
+    again = job(tmp_path / "a", "import sys; sys.exit(3)")
     members.run_all([job(tmp_path / "a", "import sys; print('error: first'); sys.exit(1)")], [{}], len)
-    found = members.run_all([job(tmp_path / "a", program)], [{}], len)
+    found = members.run_all([again], [{}], len)
     assert found[tmp_path / "a"] == Outcome(FAILED, f"exit code 3 ({tmp_path}/a/log.txt)")
     log = (tmp_path / "a" / "log.txt").read_text()
-    assert "error: first\n$ " in log and log.endswith(f"-c {program} {tmp_path}/a\n")
+    assert "error: first\n$ " in log and log.endswith(f" -c 'import sys; sys.exit(3)' {tmp_path}/a\n")
 
 
 def test_one_run_per_place_at_a_time(tmp_path):

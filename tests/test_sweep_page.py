@@ -152,6 +152,15 @@ def test_the_page(found, tmp_path):
     assert "Members that are not finished are in it as far as they are" in text
 
 
+def test_a_run_that_cannot_be_read_is_left_out_of_the_curves(found, tmp_path):
+    (found[3].folder / "metrics.jsonl").write_text("nonsense\n")
+    groups, unreadable = sweep_page.curves(found)
+    assert [len(group.runs) for group in groups] == [3, 2, 1] and len(unreadable) == 1
+    text = sweep_page.write(found, tmp_path / "sweep.html", "x").read_text()
+    assert f"Left out: {found[3].folder}/metrics.jsonl, line 1: not JSON" in text
+    assert "26.0" in text  # its results count all the same
+
+
 def test_one_setting_has_nothing_to_compare(found, tmp_path):
     members = [each for each in found if each.setting == "lr=1"]
     assert [table.title for table in sweep_page.tables(members)] == ["Settings"]

@@ -43,7 +43,7 @@ def tables(members: Sequence[MemberResult]) -> list[Table]:
 def notes(members: Sequence[MemberResult]) -> list[str]:
     """What the brackets and p-values of the tables mean."""
     others = len(by_setting(members)) - 1
-    said = ["Final returns on held-out problems, of 100. In brackets: 95 % t-intervals over the seeds."]
+    said = ["Final returns on held-out problems. In brackets: 95 % t-intervals over the seeds."]
     if others:
         said += [
             "Differences are of runs with the same seed, setting less baseline. p over the seeds is that of "
