@@ -28,9 +28,9 @@ def get_config(arg=None):
     return config
 
 def sweep(add):
-    for lr in (0.01, 0.02):
+    for baseline in ("mean", "max"):  # of credit, which is in no compiled program
         for seed in (0, 1):
-            add({{"train.lr": lr, "seed": seed}})
+            add({{"train.baseline": baseline, "seed": seed}})
 """
 
 
@@ -44,7 +44,7 @@ def collected(*added):
     return sweeps.collect(adding, config.lock())
 
 
-FOUR = [{"train.lr": lr, "seed": seed} for lr in (0.01, 0.02) for seed in (0, 1)]
+FOUR = [{"train.baseline": baseline, "seed": seed} for baseline in ("mean", "max") for seed in (0, 1)]
 
 
 def finish(workdir: pathlib.Path, member: sweeps.Member, value: float) -> pathlib.Path:
@@ -64,8 +64,8 @@ def test_finished_members_are_not_run_again(tmp_path):
     assert [job.name for job in wanted] == [member.name for member in found[1:]]
     assert wanted[0].command == [
         sys.executable, "-m", "experiments.train", "--config=configs/coding.py:smoke",
-        "--config.log.tensorboard=False", "--config.train.lr=0.01", "--config.seed=1",
-        f"--workdir={tmp_path}/train.lr=0.01/seed1",
+        "--config.log.tensorboard=False", "--config.train.baseline=mean", "--config.seed=1",
+        f"--workdir={tmp_path}/train.baseline=mean/seed1",
     ]  # fmt: skip
     assert not wanted[0].finished()
     finish(tmp_path, found[1], 50.0)
@@ -86,13 +86,13 @@ def test_a_sweep_may_gain_members_but_not_lose_or_change_them(tmp_path):
     for member in found[:2]:
         finish(tmp_path, member, 50.0)
     sweep.check_workdir(tmp_path, found)
-    with pytest.raises(ValueError, match=r"^\S*/train.lr=0.01/seed1: no member of this sweep, which "):
+    with pytest.raises(ValueError, match=r"^\S*/train.baseline=mean/seed1: no member of this sweep, which "):
         sweep.check_workdir(tmp_path, [found[0], *found[2:]])
     other = collected(*({**fields, "train.group": 3} for fields in FOUR))
     with pytest.raises(ValueError, match="seed0, .*seed1: no member of this sweep"):
         sweep.check_workdir(tmp_path, other)
     found[1].config.train.group = 3
-    with pytest.raises(ValueError, match="^train.lr=0.01, seed 1: .*train.group: saved 2, now 3. Take"):
+    with pytest.raises(ValueError, match="^train.baseline=mean, seed 1: .*train.group: saved 2, now 3. Take"):
         sweep.check_workdir(tmp_path, found)
 
 
@@ -149,31 +149,30 @@ def test_a_sweep_with_a_member_that_fails_goes_on(tmp_path, compiled, monkeypatc
     for member, value in zip(found[::2], (30.0, 50.0), strict=True):
         finish(workdir, member, value)
     broken = workdir / found[1].folder
-    broken.mkdir()
-    (broken / "metrics.jsonl").write_text("nonsense\n")
+    (broken / "checkpoints" / "1").mkdir(parents=True)  # and nothing in it
     command = smoke_runs.command("sweep", f"--config={tmp_path}/own.py", f"--workdir={workdir}")
 
     first = smoke_runs.run([*command, "--config.log.transcripts_every=0"], compiled)
     assert first.returncode == 1, first.stdout + first.stderr
     lines = first.stdout.splitlines()
     assert lines[0] == "4 members, 2 of them finished"
-    assert lines[1] == f"[1/2] train.lr=0.01, seed 1: log in {broken}/log.txt"
-    said = f"train.lr=0.01, seed 1: failed: error: {broken}/metrics.jsonl, line 1: not JSON"
+    assert lines[1] == f"[1/2] train.baseline=mean, seed 1: log in {broken}/log.txt"
+    said = f"train.baseline=mean, seed 1: failed: error: the checkpoint {broken}/checkpoints/1 cannot be read"
     assert lines[2].startswith(said) and lines[2].endswith(f"({broken}/log.txt)")
-    assert lines[4] == "train.lr=0.02, seed 1: finished"
+    assert lines[4] == "train.baseline=max, seed 1: finished"
     assert first.stderr == "1 of 4 members are not finished; the same command goes on\n"
     settings = json.loads((workdir / "sweep.json").read_text())["settings"]
     states = [[member["state"] for member in setting["members"]] for setting in settings]
     assert states == [["finished", "failed"], ["finished", "finished"]]
     assert settings[1]["against_baseline"]["return"]["seeds"] == [0]
 
-    (broken / "metrics.jsonl").unlink()
+    (broken / "checkpoints" / "1").rmdir()
     kept = smoke_runs.files(workdir / found[3].folder)
     second = smoke_runs.run([*command, "--config.log.transcripts_every=0"], compiled)
     assert second.returncode == 0, second.stdout + second.stderr
     assert second.stdout.splitlines()[:3] == [
-        "4 members, 3 of them finished", f"[1/1] train.lr=0.01, seed 1: log in {broken}/log.txt",
-        "train.lr=0.01, seed 1: finished",
+        "4 members, 3 of them finished", f"[1/1] train.baseline=mean, seed 1: log in {broken}/log.txt",
+        "train.baseline=mean, seed 1: finished",
     ]  # fmt: skip
     assert smoke_runs.files(workdir / found[3].folder) == kept
     told = json.loads((workdir / "sweep.json").read_text())
@@ -184,7 +183,7 @@ def test_a_sweep_with_a_member_that_fails_goes_on(tmp_path, compiled, monkeypatc
     assert against["seeds"] == [0, 1]
     wanted = (20 + trained[1]["return"] - trained[0]["return"]) / 2
     assert against["over_seeds"]["mean"] == pytest.approx(wanted)
-    assert "| train.lr=0.01 (baseline) | 2 |" in (workdir / "sweep.md").read_text()
+    assert "| train.baseline=mean (baseline) | 2 |" in (workdir / "sweep.md").read_text()
     assert "<img" in (workdir / "sweep.html").read_text()
     for i, after in zip((1, 3), trained, strict=True):
         # The mean of what each problem earned is what the summary says.
