@@ -9,6 +9,7 @@ import jax
 
 from configs import arithmetic
 from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks, token_scores
+from jaxmarl_llm.evaluation import Evaluations
 
 PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "coherence")
 
@@ -94,13 +95,14 @@ def eval_line(title: str, found: dict) -> str:
     return f"held-out {title}: return {sampled}, {found['return_greedy']:.1f} greedy"
 
 
-def _read(path: pathlib.Path) -> dict:
+def read_json(path: pathlib.Path) -> dict:
+    """What a file of a run folder says; {} if it is not there."""
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def read_summary(folder, start: int) -> dict:
     """The summary of a run that is resumed at iteration ``start``; what is done again is forgotten."""
-    saved = _read(pathlib.Path(folder) / "summary.json")
+    saved = read_json(pathlib.Path(folder) / "summary.json")
     kept = {"before": saved["before"]} if start > 0 and "before" in saved else {}
     best, place = saved.get("best", {}), pathlib.Path(folder) / "checkpoints"
     if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
@@ -125,24 +127,42 @@ def write_summary(run) -> None:
     files.atomic_write_text(run.books / "summary.json", json.dumps(shown, indent=2) + "\n")
 
 
+def write_held_out(folder: pathlib.Path, found: Evaluations, step: int) -> None:
+    """Write held_out.json: the mean return of every held-out problem, in order, after ``step`` iterations."""
+    returns = {"return": found.sampled, "return_greedy": found.greedy}
+    per_item = {name: each.scores()["return"].tolist() for name, each in returns.items()}
+    items = [samples[0].item for samples in found.sampled.actions_BG]
+    # JSON knows no NaN.
+    known = {name: [x if math.isfinite(x) else None for x in values] for name, values in per_item.items()}
+    text = json.dumps({"step": step, "items": items, **known})
+    files.atomic_write_text(folder / "held_out.json", text + "\n")
+
+
 def finished(config, folder) -> dict:
     """Show and return the summary of a run that has done all its iterations; {} if there is more to do.
 
     ValueError if the run was made with another config.
     """
     folder = pathlib.Path(folder)
-    saved, summary = _read(folder / "config.json"), _read(folder / "summary.json")
+    saved, summary = read_json(folder / "config.json"), read_json(folder / "summary.json")
     if not saved or "after" not in summary:
         return {}
     run_checks.check_same_run(saved, config.to_dict())
-    limit = 60 * config.train.max_minutes or math.inf
-    if summary["after"]["step"] != config.train.steps and summary["seconds"] < limit:
+    if not complete(config, summary):
         return {}
     show(summary)
     constant = config.train.decay == "constant"
     more = "a larger train.steps goes on from here" if constant else "its learning rate has decayed"
     print(f"the run in {folder} is finished; nothing was done ({more})")
     return summary
+
+
+def complete(config, summary: dict) -> bool:
+    """Whether a run with this summary has done all its iterations, or lasted as long as it may."""
+    limit = 60 * config.train.max_minutes or math.inf
+    return "after" in summary and (
+        summary["after"]["step"] == config.train.steps or summary["seconds"] >= limit
+    )
 
 
 def show(summary: dict) -> None:

@@ -113,12 +113,6 @@ def _cost(name: str, known) -> str:
     return _mean(known, digits=0)
 
 
-def markdown(headers: list[str], rows: list[list[str]], title: str) -> str:
-    """The table in Markdown, under its title."""
-    lines = [headers, ["---"] * len(headers), *rows]
-    return f"{title}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def draw(results: dict[str, dict[str, dict]], path: pathlib.Path) -> None:
     """Bars of the mean sampled return, a dot for each run."""
     with matplotlib.rc_context(plots.STYLE):
@@ -180,7 +174,7 @@ def main(argv):
     budget = f"at most {compare.BUDGET[task][unit]:,} {unit} in training"
     title = f"{task}, {budget}; in brackets 95 % intervals over the runs; speed of the fastest"
     console.table(rows, headers, title)
-    files.atomic_write_text(workdir / "compare.md", markdown(headers, rows, title))
+    files.atomic_write_text(workdir / "compare.md", console.markdown(rows, headers, title))
     draw(results, workdir / "compare.png")
     print(f"compare.md, compare.json and compare.png are in {workdir}")
 

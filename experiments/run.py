@@ -260,13 +260,18 @@ class Run:
         self._checkpoints.save(step, self.states, self.team, meta)
 
     def evaluate_on(self, items, step: int) -> dict[str, float]:
-        """Sampled and greedy results on some held-out items, logged at ``step`` (iterations done)."""
+        """Sampled and greedy results on some held-out items, logged at ``step`` (iterations done).
+
+        Those on all items are kept item by item in held_out.json.
+        """
         with self.timer("evaluate"):
             found = setup.evaluate(
                 self.config, self.team, self.trainables(), self.eval_task, items, self.config.eval.samples
             )
         values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary())
         values |= {f"eval/speed/{name}": value for name, value in found.speed().items()}
+        if len(items) == len(self.eval_task.items):
+            closing.write_held_out(self.books, found, step)
         if set(items) > set(self._deciding):
             returns = dict(zip(items, found.sampled.scores()["return"], strict=True))
             values["eval/return_deciding"] = scores.estimate([returns[i] for i in self._deciding]).mean

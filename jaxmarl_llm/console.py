@@ -152,6 +152,14 @@ def table(
     Console(file=stream).print(drawn)
 
 
+def markdown(rows: Sequence[Sequence[str]], headers: Sequence[str], title: str = "") -> str:
+    """A table in Markdown, under its title."""
+    lines = [headers, ["---"] * len(headers), *rows]
+    cells = ([cell.replace("|", r"\|") for cell in line] for line in lines)
+    text = "".join(f"| {' | '.join(line)} |\n" for line in cells)
+    return f"{title}\n\n{text}" if title else text
+
+
 def _cells(row: Sequence, headers: Sequence[str]) -> list[str]:
     if len(row) != len(headers):
         raise ValueError(f"a row has {len(row)} cells but there are {len(headers)} headers: {list(row)!r}")

@@ -7,6 +7,7 @@ import pytest
 
 from configs import arithmetic, checks, compare
 from experiments import compare as command
+from jaxmarl_llm import console
 
 
 @pytest.mark.parametrize("task, name", [(t, name) for t in compare.MEMBERS for name in compare.MEMBERS[t]])
@@ -131,7 +132,7 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
     assert rows[0][:5] == ["old", "3", "60.0 [50.0, 70.0]", "61.0 [51.0, 71.0]", "50.0 [50.0, 50.0]"]
     assert rows[0][5:] == ["30 [30, 30]", "50", "0.6", "150 [150, 150]", "15", "2"]  # speed of the fastest
     assert rows[1] == ["new", "1", "30.0", "5.0", "", "15", "40", "0.375", "", "", ""]
-    page = command.markdown(headers, rows, "coding, at most 10 tokens in training")
+    page = console.markdown(rows, headers, "coding, at most 10 tokens in training")
     assert page.startswith("coding, at most 10 tokens in training\n\n| method | runs |")
     assert page.endswith("| new | 1 | 30.0 | 5.0 |  | 15 | 40 | 0.375 |  |  |  |\n")
     command.draw(results, tmp_path / "x.png")

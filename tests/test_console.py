@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from jaxmarl_llm.console import Eta, ProgressDisplay, format_number, format_seconds, format_table, table
+from jaxmarl_llm.console import (
+    Eta,
+    ProgressDisplay,
+    format_number,
+    format_seconds,
+    format_table,
+    markdown,
+    table,
+)
 
 
 class Terminal(io.StringIO):
@@ -166,3 +174,9 @@ def test_formats():
     numbers = [0, 0.01234, 1.234, 41.26, 1234.4, -0.5, float("nan")]
     assert [format_number(x) for x in numbers] == ["0.0", "0.0123", "1.23", "41.3", "1234", "-0.50", "nan"]
     assert [format_seconds(x) for x in (0, 59.6, 75, 3700, None)] == ["0:00", "1:00", "1:15", "1:01:40", "?"]
+
+
+def test_a_table_in_markdown():
+    rows = [["a|b", "1"], ["", "2"]]
+    assert markdown(rows, ["name", "n"]) == "| name | n |\n| --- | --- |\n| a\\|b | 1 |\n|  | 2 |\n"
+    assert markdown(rows[1:], ["x", "y"], "# Title").startswith("# Title\n\n| x | y |\n")

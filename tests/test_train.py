@@ -34,6 +34,7 @@ def test_run_folder(smoke_run):
     folder = smoke_run.folder
     names = {path.name for path in folder.iterdir()}
     assert {"config.json", "metrics.jsonl", "summary.json", "transcripts", "checkpoints", "plots"} <= names
+    assert len(json.loads((folder / "held_out.json").read_text())["items"]) == 4
     assert json.loads((folder / "config.json").read_text())["model"] == "random-tiny"
     assert transcripts.steps(folder) == [0, 1]
     assert checkpoint.saved_steps(folder / "checkpoints") == [1, 2]

@@ -71,11 +71,11 @@ def render(
     said: Sequence[str],
 ) -> str:
     """The page's text. drawn: PNG by name of picture; data, said: of `transcript_data.collect`."""
-    style, *scripts = (LOADER.get_source(ENVIRONMENT, name)[0] for name in SHEETS)
+    style, *scripts = map(source, SHEETS)
     script = "".join(scripts)
     text = ENVIRONMENT.get_template("report.html.jinja").render(
         title=f"Report on {', '.join(run.name for run in runs)}",
-        policy=_policy(style, script),
+        policy=policy(style, script),
         style=Markup(style),
         script=Markup(script),
         groups=groups,
@@ -87,7 +87,7 @@ def render(
         evaluations=tables.evaluations(evaluated) if evaluated else None,
         costs=tables.costs(groups),
         window=figures.WINDOW,
-        pictures=[_image(picture, groups, drawn[picture.name]) for picture in shown],
+        pictures=[image(picture, groups, drawn[picture.name]) for picture in shown],
         said=said,
         data=Markup(data),
     )
@@ -95,19 +95,23 @@ def render(
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _policy(style: str, script: str) -> str:
-    """What the browser allows the page: its style, its script, pictures in it, and no connection at all."""
-    style_hash, script_hash = (
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)
-    )
-    return (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{style_hash}'; "
-        f"script-src 'sha256-{script_hash}'; base-uri 'none'; form-action 'none'"
-    )
+def source(name: str) -> str:
+    """The text of a style sheet or script that a page takes in."""
+    return LOADER.get_source(ENVIRONMENT, name)[0]
 
 
-def _image(picture: Picture, groups: Sequence[Group], light: bytes) -> dict[str, str]:
-    """What the template needs of a picture; the dark one is drawn here, as it goes nowhere else."""
+def policy(style: str, script: str = "") -> str:
+    """What the browser allows a page: its style, its script, pictures in it, and no connection at all."""
+
+    def by_hash(kind: str, text: str) -> str:
+        return f"{kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'; "
+
+    own = by_hash("style", style) + (by_hash("script", script) if script else "")
+    return f"default-src 'none'; img-src data:; {own}base-uri 'none'; form-action 'none'"
+
+
+def image(picture: Picture, groups: Sequence[Group], light: bytes) -> dict[str, str]:
+    """What a template needs of a picture; the dark one is drawn here, as it goes nowhere else."""
     dark = figures.png(picture, groups, dark=True)
     light_uri, dark_uri = (f"data:image/png;base64,{base64.b64encode(png).decode()}" for png in (light, dark))
     return {

@@ -1,0 +1,20 @@
+"""Learning rates for `configs/coding.py`, three seeds each; the first, that of the default, is the baseline.
+
+Command:   python -m experiments.sweep --config=configs/sweep_coding.py --workdir=runs/learning_rates
+Result:    sweep.html, sweep.md and sweep.json in the workdir; the baseline is the default run, 28 -> 62
+           (docs/coding.md), the other rates have not been run to the end
+Cost:      nine runs of 26 minutes on two CPU cores; with :smoke nine of under a minute
+The variants are those of configs/coding.py.
+"""
+
+from configs.coding import get_config  # noqa: F401  what --config reads
+
+RATES = (5e-4, 2.5e-4, 1e-3)
+SEEDS = (0, 1, 2)
+
+
+def sweep(add):
+    """A member per learning rate and seed."""
+    for lr in RATES:
+        for seed in SEEDS:
+            add({"train.lr": lr, "seed": seed})
