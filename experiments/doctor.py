@@ -152,8 +152,7 @@ def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:
     except Exception as error:
         yield from (failed(check.title, error) for check in (updates.parity, updates.trained_tokens))
         return
-    coarsest = max(choices.dtypes(team), key=lambda name: updates.TOLERANCES[name][0])
-    yield updates.parity(found, coarsest)
+    yield updates.parity(found, choices.precision(team))
     yield updates.trained_tokens(found, config.train.comlrl_compat)
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 from scripted_team import CountingTask, tiny_team
 
-from jaxmarl_llm import agent_loss, losses, prompts, rollout
+from jaxmarl_llm import agent_loss, losses, prompts, rollout, team
 from jaxmarl_llm.agent_loss import LossConfig
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.doctor import choices, taps, updates
@@ -206,3 +206,16 @@ def test_logits_are_those_of_the_agent_itself():
     policy = TEAM.members[0].stack.policy
     wanted, _ = policy.apply(TEAM["main"].agent_variables("main"), ids[None], jnp.arange(len(ids))[None])
     assert jnp.abs(found - wanted[0, len(turn.prompt) - 1 : -1]).max() < 1e-4
+
+
+def test_the_least_precise_part_decides():
+    member = TEAM.members[0]
+
+    def of(policy, sampler):
+        clone = member.stack.policy.clone
+        stack = dataclasses.replace(member.stack, policy=clone(dtype=policy), sampler=clone(dtype=sampler))
+        return choices.precision(team.Team((dataclasses.replace(member, stack=stack),)))
+
+    assert of(jnp.float32, jnp.float32) == "float32"
+    assert of(jnp.float32, jnp.bfloat16) == "bfloat16"
+    assert of(jnp.float16, jnp.float32) == "float16"

@@ -18,8 +18,9 @@ from jaxmarl_llm.team import Member, Team
 
 FIELDS = ("temperature", "top_k", "top_p", "min_p")
 TEMPERATURES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5, 2.0)
-# Mean |difference| of log-probabilities, in nats, that rounding explains; float32 may mean TF32 products.
-TOLERANCES = {"float32": 5e-3, "bfloat16": 5e-2, "float16": 1e-2}
+# Mean |difference| of log-probabilities, in nats, that rounding explains.
+TOLERANCES = {"float32": 1e-4, "tensorfloat32": 1e-2, "float16": 1e-2, "bfloat16": 5e-2}
+PRODUCTS = {"gpu": "tensorfloat32", "tpu": "bfloat16"}  # what a backend makes of products in float32
 
 
 class Drawn(NamedTuple):
@@ -54,13 +55,16 @@ def distribution(
                 turn = max(said, key=lambda turn: len(turn.completion))
                 logits_LV = completion_logits(member, trainable, turn)
                 found.append(Drawn(logits_LV, turn.completion, turn.logprobs))
-    return compare(found, stated, max(TOLERANCES[name] for name in dtypes(team)))
+    return compare(found, stated, TOLERANCES[precision(team)])
 
 
-def dtypes(team: Team) -> set[str]:
-    """Names of the types that the team's policies and samplers compute in."""
+def precision(team: Team) -> str:
+    """The least precise of what the team's policies and samplers multiply in: a key of `TOLERANCES`."""
     stacks = [member.stack for member in team.members]
-    return {jnp.dtype(policy.dtype).name for s in stacks for policy in (s.policy, s.sampler or s.policy)}
+    names = [jnp.dtype(policy.dtype).name for s in stacks for policy in (s.policy, s.sampler or s.policy)]
+    if jax.config.jax_default_matmul_precision is None:
+        names = [PRODUCTS.get(jax.default_backend(), name) if name == "float32" else name for name in names]
+    return max(names, key=list(TOLERANCES).index)
 
 
 def compare(found: Sequence[Drawn], stated: SamplingParams, tolerance: float) -> tuple[str, str]:

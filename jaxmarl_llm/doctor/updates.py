@@ -16,7 +16,12 @@ from jaxmarl_llm.packing import Batch
 from jaxmarl_llm.team import Member
 
 # Largest |ratio - 1| of any token, and KL(sampler || trainer) in nats per token, that rounding explains.
-TOLERANCES = {"float32": (0.02, 1e-5), "bfloat16": (1.0, 5e-3), "float16": (0.2, 1e-3)}
+TOLERANCES = {
+    "float32": (0.002, 1e-6),
+    "tensorfloat32": (0.1, 1e-4),
+    "float16": (0.2, 1e-3),
+    "bfloat16": (1.0, 5e-3),
+}
 UNSURE = -1e-3  # log-probability below which a token must get gradient; to surer ones rounding may leave none
 
 
@@ -82,16 +87,16 @@ def of_forest(team, trainables, config: LossConfig, forest: Forest) -> dict[str,
 
 
 @check("log-prob parity")
-def parity(found: Mapping[str, Examined], dtype: str = "float32") -> tuple[str, str]:
+def parity(found: Mapping[str, Examined], precision: str = "float32") -> tuple[str, str]:
     """Log-probabilities of the sampler against those of the loss; their ratio must be 1 before any update.
 
     Args:
       found: by agent that learns.
-      dtype: the less precise one of the policy's and the sampler's.
+      precision: of the products, see `choices.precision`.
     """
     if not found:
         return "skipped", "no agent learns"
-    largest, kl = TOLERANCES[dtype]
+    largest, kl = TOLERANCES[precision]
     numbers = {agent: seen.diagnostics.values() for agent, seen in found.items()}
     shown = by_agent({agent: f"{float(row['ratio_max_deviation']):.1e}" for agent, row in numbers.items()})
     text = f"the largest |policy / sampler - 1| of a token is: {shown}"
@@ -101,9 +106,9 @@ def parity(found: Mapping[str, Examined], dtype: str = "float32") -> tuple[str, 
         if not (row["ratio_max_deviation"] <= largest and row["approx_kl"] <= kl)
     }
     if not bad:
-        return "ok", f"{text} (rounding in {dtype} explains {largest:g})"
+        return "ok", f"{text} (rounding in {precision} explains {largest:g})"
     return "fail", (
-        f"{text}, more than rounding in {dtype} explains ({largest:g}); KL per token: {by_agent(bad)}; "
+        f"{text}, more than rounding in {precision} explains ({largest:g}); KL per token: {by_agent(bad)}; "
         "sampler and loss read different tokens or distributions: see the line on temperature, policy.dtype, "
         "sampling.dtype"
     )
