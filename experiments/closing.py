@@ -15,9 +15,12 @@ PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "cohe
 
 
 def _megabytes(tree) -> float:
-    """Of one device."""
-    leaves = jax.tree.leaves(tree)
-    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in leaves) / 1e6
+    """Of one device; of shapes that say not where they lie, all of them."""
+
+    def held(x) -> int:
+        return math.prod(x.sharding.shard_shape(x.shape) if x.sharding else x.shape) * x.dtype.itemsize
+
+    return sum(map(held, jax.tree.leaves(tree))) / 1e6
 
 
 def _devices(config) -> list[tuple[str, str]]:
@@ -30,23 +33,40 @@ def _devices(config) -> list[tuple[str, str]]:
     return [("devices", f"{cut}{kinds}; memory below is of one, of cache and logits of all")]
 
 
+def memory(config, team, states) -> dict[str, float]:
+    """MB that an iteration holds on one device, by what they are for; activations are not counted.
+
+    ``states`` may hold shapes. Of cache and logits those of all devices are counted.
+    """
+    g, length = config.train.group, config.sampling.max_new_tokens
+    nodes, members = arithmetic.nodes(config)[-1], team.members
+    policies = [m.stack.policy.config for m in members]
+    cache = sum(
+        2 * p.n_layers * p.n_kv_heads * p.head_dim * 4 * len(m.stack.agents) * nodes
+        * (g * length + config.sampling.max_prompt_tokens)
+        for p, m in zip(policies, members, strict=True)
+    ) / 1e6  # fmt: skip
+    return {
+        "base": sum(_megabytes(m.base) for m in members),
+        "learned": sum(_megabytes(s.trainable) for s in states.values()),
+        "optimizer": sum(_megabytes(s.opt_state) for s in states.values()),
+        "cache": cache,
+        "logits": 3 * _logits_tokens(team) * max(p.vocab_size for p in policies) * 4 / 1e6,
+    }
+
+
+def _logits_tokens(team) -> int:
+    """Tokens whose logits an update holds at a time."""
+    return max(token_scores.CHUNK * len(m.stack.agents) for m in team.members)
+
+
 def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
     """The arithmetic of an iteration and the device memory it needs, before anything is compiled."""
     c = config.train
     n, b, g, length = len(team.agents), c.prompts, c.group, config.sampling.max_new_tokens
     nodes, joint = arithmetic.nodes(config), arithmetic.joint_answers(config)
-    policies = [m.stack.policy.config for m in team.members]
-    cache = sum(
-        2 * p.n_layers * p.n_kv_heads * p.head_dim * 4 * len(m.stack.agents) * nodes[-1]
-        * (g * length + config.sampling.max_prompt_tokens)
-        for p, m in zip(policies, team.members, strict=True)
-    ) / 1e6  # fmt: skip
     update = sum(nodes) // c.minibatches * g
-    tokens = max(token_scores.CHUNK * len(m.stack.agents) for m in team.members)
-    logits = 3 * tokens * max(p.vocab_size for p in policies) * 4 / 1e6
-    base = sum(_megabytes(m.base) for m in team.members)
-    learned = sum(_megabytes(s.trainable) for s in states.values())
-    optimizer = sum(_megabytes(s.opt_state) for s in states.values())
+    size = memory(config, team, states)
     return [
         (
             f"{'problems' if c.turns == 1 else 'nodes of each turn'} x agents x samples",
@@ -57,10 +77,16 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
         ("optimizer steps", f"{c.minibatches} per agent, on {update} completions each"),
         ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems"),
         *_devices(config),
-        ("memory: shared base", f"{base:.0f} MB"),
-        ("memory: learned + optimizer", f"{learned:.0f} + {optimizer:.0f} MB for {', '.join(team.agents)}"),
-        ("memory: cache (sampling)", f"at most {cache:.0f} MB"),
-        ("memory: logits (update)", f"about {logits:.0f} MB for {tokens} tokens at a time"),
+        ("memory: shared base", f"{size['base']:.0f} MB"),
+        (
+            "memory: learned + optimizer",
+            f"{size['learned']:.0f} + {size['optimizer']:.0f} MB for {', '.join(team.agents)}",
+        ),
+        ("memory: cache (sampling)", f"at most {size['cache']:.0f} MB"),
+        (
+            "memory: logits (update)",
+            f"about {size['logits']:.0f} MB for {_logits_tokens(team)} tokens at a time",
+        ),
     ]
 
 

@@ -11,6 +11,7 @@ from absl import app, flags
 
 from experiments import cli, evaluate, setup
 from jaxmarl_llm import agent_axis, checkpoint, peft, run_checks, weights
+from jaxmarl_llm.team import Member
 
 FORMATS = ("merged", "adapter")
 
@@ -49,23 +50,20 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
         raise ValueError(f"--out={out} exists already")
     run_checks.ensure_writable(out.parent)
     team, _ = checkpoint.restore_team(folder, which, setup.build_team(config), [agent])
-    if form == "merged":
-        _save_merged(team[agent], agent, out)
-    else:
-        _save_adapter(team[agent], agent, out, meta["agents"][agent]["rank"])
+    write(team[agent], agent, out, form)
     return meta["step"]
 
 
-def _save_merged(member, agent: str, out: pathlib.Path) -> None:
-    params = member.agent_variables(agent)
-    weights.save(weights.LoadedModel(member.stack.policy, params, member.tokenizer), out)
-
-
-def _save_adapter(member, agent: str, out: pathlib.Path, rank: int) -> None:
+def write(member: Member, agent: str, out: pathlib.Path, form: str) -> None:
+    """Write an agent as its member of a team holds it; see `export`."""
     stack = member.stack
+    if form == "merged":
+        params = member.agent_variables(agent)
+        weights.save(weights.LoadedModel(stack.policy, params, member.tokenizer), out)
+        return
     own = agent_axis.take(member.trainable, stack.agents.index(agent))
-    alpha = stack.adapter_scale * rank
-    peft.save_adapter(out, member.model_name, stack.policy.config, own, rank, alpha)
+    rank = run_checks.adapter_rank(own)
+    peft.save_adapter(out, member.model_name, stack.policy.config, own, rank, stack.adapter_scale * rank)
 
 
 def define_flags() -> None:

@@ -38,11 +38,17 @@ def describe_team(team: Team) -> dict[str, dict]:
         own["policy"] = dataclasses.asdict(stack.policy.config)
         if stack.mode == "adapters":
             leaves = jax.tree_util.tree_leaves_with_path(member.trainable)
-            own["rank"] = next(x.shape[-1] for path, x in leaves if path[-1].key == "a")
+            own["rank"] = adapter_rank(member.trainable)
             own["scale"] = stack.adapter_scale
             own["targets"] = sorted({path[-2].key for path, _ in leaves})
         found |= {agent: own for agent in stack.agents}
     return json.loads(json.dumps(found))
+
+
+def adapter_rank(lora) -> int:
+    """Width of the bottleneck of some adapters, with or without an agent axis."""
+    leaves = jax.tree_util.tree_leaves_with_path(lora)
+    return next(x.shape[-1] for path, x in leaves if path[-1].key == "a")
 
 
 def check_agents(saved: dict, team: Team, agents: Sequence[str] | None, where: str) -> tuple[str, ...]:

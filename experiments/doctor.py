@@ -1,0 +1,240 @@
+"""Is a config ready for a long training? One line per check: ok, or what to change.
+
+`python -m experiments.doctor --config=configs/coding.py` lets the team answer a few problems and looks at
+what training would make of it: its programs, reward, tokenizers, exports and machine. It exits with 1 if
+a check fails, else with 0. See docs/doctor.md.
+"""
+
+import contextlib
+import functools
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from absl import app, flags
+from ml_collections import config_flags
+
+from configs import checks
+from experiments import cli, closing, export, setup, tasks
+from jaxmarl_llm import forest_metrics, rollout, update
+from jaxmarl_llm.doctor import Result, choices, exports, machine, rewards, texts, updates
+from jaxmarl_llm.doctor.result import failed
+from jaxmarl_llm.doctor.rewards import Caught
+from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.team import Team
+
+READ = 64  # tokens that an exported agent reads
+
+
+def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
+    """The checks of a config, one after the other, each as soon as it is known.
+
+    Args:
+      config: as for a training.
+      problems: most problems that the team answers.
+      tokens: most tokens of a completion.
+
+    Raises:
+      ValueError: for what a training would refuse before it starts: bad fields, data or models.
+    """
+    checks.validate(config)
+    small = shrunk(config, problems, tokens)
+    with contextlib.ExitStack() as stack:
+        executor, level = _executor(small, stack)
+        yield level
+        expert = tasks.build_expert(small)
+        task, eval_task = (tasks.build_task(small, executor, split, expert) for split in ("train", "eval"))
+        team = setup.build_team(small)
+        yield from _of_prompts(config, team, (task, eval_task))
+        caught, begun = Caught(task), time.perf_counter()
+        try:
+            forest = draw(small, team, caught)
+        except Exception as error:
+            yield failed("rollout", error)
+            return
+        yield _rollout(config, small, forest, time.perf_counter() - begun)
+        yield from _of_update(small, team, forest)
+        yield from _of_reward(small, caught, forest, stack, expert)
+        yield texts.round_trip(forest, _tokenizers(team), task.prompts(task.items[0]), _handed_on(config))
+        yield _memory(config, team)  # before the export, which takes memory that a training does not
+        yield _export(team, forest)
+
+
+def shrunk(config, problems: int, tokens: int):
+    """The config with fewer problems per iteration and shorter completions; all else stays."""
+    small = config.copy_and_resolve_references()
+    c = small.train
+    c.prompts = min(c.prompts, problems)
+    c.minibatches = 1
+    c.prompts_per_microbatch = math.gcd(c.prompts_per_microbatch, c.prompts)
+    small.sampling.max_new_tokens = min(small.sampling.max_new_tokens, tokens)
+    return small
+
+
+def draw(config, team: Team, task: Any) -> Forest:
+    """The answers of the first iteration, judged; prompts that are too long are cut."""
+    return rollout.run(
+        setup.build_protocol(config, task),
+        team,
+        _trainables(team),
+        TaskScorer.of_team(task, team, config.train.joint_mode),
+        setup.batch_ids(config, task.items, 0),
+        jax.random.fold_in(setup.stream(config, "rollout"), 0),
+        params=setup.sampling_params(config),
+        max_prompt_tokens=config.sampling.max_prompt_tokens,
+        long_prompts="truncate",
+    )
+
+
+class _Refuses:
+    """Stands where an executor did not start."""
+
+    def __init__(self, error: ExecutorRefused):
+        self._error = error
+
+    def run(self, programs):
+        raise self._error
+
+
+def _executor(config, stack: contextlib.ExitStack) -> tuple[Any, Result]:
+    try:
+        executor = stack.enter_context(tasks.build_executor(config))
+    except ExecutorRefused as error:
+        return _Refuses(error), machine.executor_level(None, refusal=error)
+    if executor is None:
+        return None, machine.executor_level(None)
+    return executor, machine.executor_level(executor.level, available_level()[1])
+
+
+def _of_prompts(config, team: Team, of_tasks: Sequence[Any]) -> Iterator[Result]:
+    tokenizers, task = _tokenizers(team), of_tasks[0]
+    yield texts.chat_template(tokenizers, task.prompts(task.items[0]))
+    try:
+        lengths = {agent: [] for agent in team.agents}
+        for item in (item for task in of_tasks for item in task.items):
+            for agent, messages in task.prompts(item).items():
+                lengths[agent].append(len(tokenizers[agent].encode_chat(messages)))
+    except Exception as error:
+        yield failed(texts.prompt_lengths.title, error)
+    else:
+        c = config.sampling
+        yield texts.prompt_lengths(lengths, c.max_prompt_tokens, c.long_prompts)
+
+
+def _rollout(config, small, forest: Forest, seconds: float) -> Result:
+    ended = sum(turn.finished for turn in forest.turns)
+    limit, wanted = small.sampling.max_new_tokens, config.sampling.max_new_tokens
+    cut = "" if limit == wanted else f" ({wanted} in training)"
+    text = (
+        f"{small.train.prompts} problems, {len(forest.turns)} completions of up to {limit} tokens{cut}, "
+        f"{ended} ended by themselves, {len(forest.joints)} joint answers, {seconds:.0f} s with compilation"
+    )
+    if ended or cut:
+        return Result("rollout", "ok", text)
+    return Result(
+        "rollout", "warn", f"{text}: all are cut off; raise sampling.max_new_tokens or set sampling.stop"
+    )
+
+
+def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:
+    loss, trainables = setup.loss_config(config), _trainables(team)
+    yield choices.distribution(team, trainables, forest, setup.sampling_params(config), loss.sampling)
+    try:
+        found = updates.of_forest(team, trainables, loss, forest)
+    except Exception as error:
+        yield from (failed(check.title, error) for check in (updates.parity, updates.trained_tokens))
+        return
+    yield updates.parity(found, choices.precision(team))
+    yield updates.trained_tokens(found, config.train.comlrl_compat)
+
+
+def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack, expert) -> Iterator[Result]:
+    if task.error is not None:
+        refused = isinstance(task.error, ExecutorRefused)
+        yield (
+            Result("reward scale", "skipped", "no programs ran")
+            if refused
+            else failed("reward scale", task.error)
+        )
+        return
+    yield rewards.scale(forest, task)
+    credit = setup.credit_config(config)
+    returns_R, groups_R = magrpo.returns(forest, credit), magrpo.groups(forest)
+    advantages_R = magrpo.advantages(forest, credit)
+    measured = forest_metrics.agent_metrics(forest, returns_R, groups_R, advantages_R)
+    yield rewards.zero_signal(measured, len(set(groups_R.tolist())))
+    # An executor of its own: that of the rollout would give back the reports that it knows.
+    fresh, _ = _executor(config, stack)
+    judge = tasks.build_task(config, fresh, "train", expert).judge
+    said = rewards.joint_texts(forest)
+    yield rewards.purity(forest, said, judge)
+    yield rewards.order(forest, said, judge)
+
+
+def _export(team: Team, forest: Forest) -> Result:
+    learning = [member for member in team.members if member.trainable is not None]
+    member = (learning or team.members)[0]
+    agent = member.stack.agents[-1]
+    turn = next(turn for turn in forest.turns if turn.agent == agent)
+    tokens_L = np.concatenate([turn.prompt, turn.completion])[-READ:]
+    return exports.round_trip(member, member.trainable, agent, tokens_L, export.write)
+
+
+def _memory(config, team: Team) -> Result:
+    start = functools.partial(update.init_state, optimizer=setup.build_optimizer(config))
+    learning = {i: m.trainable for i, m in enumerate(team.members) if m.trainable is not None}
+    parts = closing.memory(config, team, {i: jax.eval_shape(start, tree) for i, tree in learning.items()})
+    return machine.memory(parts | {"gradients": parts["learned"]}, machine.used_mb(), machine.there_mb())
+
+
+def _handed_on(config) -> bool:
+    """Whether agents read what was said."""
+    return config.train.turns > 1 or config.train.protocol != "simultaneous"
+
+
+def _tokenizers(team: Team) -> dict[str, Any]:
+    return {agent: team[agent].tokenizer for agent in team.agents}
+
+
+def _trainables(team: Team) -> list:
+    return [member.trainable for member in team.members]
+
+
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    config_flags.DEFINE_config_file("config", lock_config=True)
+    flags.mark_flag_as_required("config")
+    flags.DEFINE_integer("problems", 2, "Most problems that the team answers.", lower_bound=1)
+    flags.DEFINE_integer("tokens", 64, "Most tokens of a completion.", lower_bound=2)
+    flags.DEFINE_bool("json", False, "Print one JSON list instead of lines.")
+
+
+def main(argv) -> int:
+    """Print the checks; 1 if one of them fails."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    given, begun, results = flags.FLAGS, time.perf_counter(), []
+    for result in examine(given.config, given.problems, given.tokens):
+        results.append(result)
+        if not given.json:
+            print(f"{result.status:<8}{result.name:<25}{result.sentence}", flush=True)
+    counts = Counter(result.status for result in results)
+    if given.json:
+        print(json.dumps([result._asdict() for result in results], indent=2))
+    else:
+        named = ", ".join(f"{number} {status}" for status, number in counts.items())
+        print(f"{named}; {time.perf_counter() - begun:.0f} s")
+    return int(counts["fail"] > 0)
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)

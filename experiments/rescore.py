@@ -1,0 +1,136 @@
+"""What if a finished run had had another reward? Which advantages would have pointed elsewhere?
+
+The run's answers are judged again, nothing is sampled and no model is loaded:
+
+  python -m experiments.rescore --workdir=runs/x --reward=my_module.my_reward
+  python -m experiments.rescore --workdir=runs/x --config=configs/coding.py --config.task.cooperation=observed
+
+With --config the reward and the credit (baseline, normalisation, ..) are those of the config; the answers,
+and what they are made of (agents, samples, turns), stay the run's.
+"""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+from absl import app, flags
+from ml_collections import config_flags
+
+from configs import arithmetic, checks
+from experiments import cli, setup, tasks
+from jaxmarl_llm import console, files, rescoring, transcripts
+from jaxmarl_llm.rescoring import Change
+from jaxmarl_llm.systems import magrpo
+
+SHOWN = 5  # changes of sign that are printed
+
+
+@dataclasses.dataclass(frozen=True)
+class Rescored:
+    """What `rescore` found.
+
+    changes: one entry per completion. before, after: total rewards of the joint answers, NaN for none.
+    error: largest difference of the recorded advantages from those that the recorded rewards give.
+    """
+
+    changes: list[Change]
+    before: np.ndarray
+    after: np.ndarray
+    error: float
+
+
+def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
+    """Judge all transcripts of a run again.
+
+    Args:
+      workdir: run folder.
+      config: whose task and credit to use; None: the run's.
+      reward: dotted name that takes the place of ``task.reward``; "" is the task's own reward.
+
+    Raises:
+      ValueError: for a folder without a run or transcripts, or items that the config's task does not have.
+    """
+    own = setup.load_run(workdir)
+    config = (config or own).copy_and_resolve_references()
+    if reward is not None:
+        config.task.reward = reward
+    checks.validate(config)
+    steps = transcripts.steps(workdir)
+    if not steps:
+        raise ValueError(f"{workdir} has no transcripts (log.transcripts_every={own.log.transcripts_every})")
+    per_node, cross = arithmetic.answers_per_node(own), own.train.joint_mode == "cross"
+    found, rewards, errors = [], [], [0.0]
+    with tasks.build_executor(config) as executor:
+        task = tasks.build_task(config, executor, "train", None)
+        items = {str(item.task_id): item for item in task.items}
+        for step in steps:
+            forest, before_R = rescoring.forest_of(transcripts.read(workdir, step), items, per_node, cross)
+            again = rescoring.judged_again(forest, task)
+            after_R = magrpo.advantages(again, setup.credit_config(config))
+            found += rescoring.changes(step, forest, before_R, after_R)
+            rewards.append((forest.totals(), again.totals()))
+            recorded_R = magrpo.advantages(forest, setup.credit_config(own))
+            errors.append(float(np.abs(recorded_R - before_R).max()))
+    before, after = (np.concatenate(side) for side in zip(*rewards, strict=True))
+    return Rescored(found, before, after, max(errors))
+
+
+def show(found: Rescored) -> None:
+    """Print how rewards and advantages compare, and the largest changes of sign."""
+    known = ~np.isnan(found.before) & ~np.isnan(found.after)
+    print(f"{len(known)} joint answers, {known.sum()} of them with both rewards")
+    if known.any():
+        before, after = found.before[known], found.after[known]
+        print(f"mean reward {before.mean():.3g} before, {after.mean():.3g} after")
+    rows = []
+    for agent in (*dict.fromkeys(change.agent for change in found.changes), "all"):
+        own = [change for change in found.changes if agent in (change.agent, "all")]
+        shares = rescoring.shares(own)
+        rows.append(
+            (agent, len(own), *(f"{shares[kind]:.1%}" for kind in rescoring.KINDS), shares["correlation"])
+        )
+    console.table(rows, ("advantages of", "completions", *rescoring.KINDS, "correlation"), title="")
+    flipped = [change for change in found.changes if change.kind == "flipped"]
+    flipped.sort(key=lambda change: -abs(change.after - change.before))
+    if flipped:
+        rows = [(c.step, c.item, c.turn, c.agent, c.sample, c.before, c.after) for c in flipped[:SHOWN]]
+        headers = ("step", "item", "turn", "agent", "sample", "before", "after")
+        console.table(rows, headers, title="\nlargest changes of sign")
+    print(
+        f"from the recorded rewards the recorded advantages follow with an error of at most {found.error:.1e}"
+    )
+
+
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    flags.DEFINE_string("workdir", None, "Run folder.", required=True)
+    flags.DEFINE_string("reward", None, "Dotted name of a reward function; empty: the task's own reward.")
+    flags.DEFINE_string("out", "", "File to write, a JSON line per completion.")
+    config_flags.DEFINE_config_file("config", None, "Task and credit to use; without it the run's.")
+
+
+def main(argv):
+    """Command line entry."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    given = flags.FLAGS
+    if given.config is None and given.reward is None:
+        raise ValueError("--reward or --config is needed: what to judge the answers with")
+    found = rescore(given.workdir, given.config, given.reward)
+    show(found)
+    if given.out:
+        rows = [dataclasses.asdict(change) | {"kind": change.kind} for change in found.changes]
+        lines = [json.dumps(_plain(row), allow_nan=False) for row in rows]
+        files.atomic_write_text(given.out, "".join(line + "\n" for line in lines))
+        print(f"every completion is in {given.out}")
+
+
+def _plain(row: dict) -> dict:
+    """Numbers that are not finite as null."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)

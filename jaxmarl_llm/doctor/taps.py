@@ -1,0 +1,101 @@
+"""Which tokens the loss reaches, measured on the packed batch that the update reads.
+
+The last layer's features at a token do nothing but predict the token after it. So the gradient of the loss to
+these features is not 0 exactly where the next token is trained. `Tapped` adds zeros to the features, and the
+gradient to the zeros is read; the loss, the packing and the model are those of training.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_llm.agent_loss import LossConfig, agent_loss
+from jaxmarl_llm.diagnostics import Diagnostics
+from jaxmarl_llm.packing import Packed, Rows
+from jaxmarl_llm.prompts import read_prompts, read_shared
+
+
+class Tapped:
+    """A policy whose features are moved by ``tap``, of their shape."""
+
+    def __init__(self, policy, tap: jax.Array):
+        self._policy, self._tap = policy, tap
+
+    def apply(self, variables, *inputs, method: str):
+        """`Policy.apply`."""
+        found = self._policy.apply(variables, *inputs, method=method)
+        if method != "hidden":
+            return found
+        hidden, cache = found
+        return hidden + self._tap.astype(hidden.dtype), cache
+
+
+class Taps(NamedTuple):
+    """Per token, of packed completions (N, M, W), prompts (N, B, P) and shared beginnings (N, C) or None."""
+
+    rows: Any
+    prompts: Any
+    shared: Any
+
+
+class Look(NamedTuple):
+    """One micro-batch: its rows, the norm of the gradient at every token, and the loss's own diagnostics."""
+
+    rows: Rows
+    norms: Taps
+    seen: Diagnostics
+
+
+def looks(stack, config: LossConfig, base, trainable, packed: Packed, most: int = 32) -> Iterator[Look]:
+    """The first ``most`` micro-batches that hold something; arrays lie on the host, with agent axis N."""
+    if packed.agents is not None:
+        stack, trainable = stack.only(packed.agents, trainable)
+    steps, _, shards = packed.prompts_XNDBP.shape[:3]
+    for x, d, z in np.ndindex(steps, shards, packed.rows.tokens_MW.shape[1]):
+        rows = jax.tree.map(lambda leaf, x=x, d=d, z=z: leaf[x, z, :, d], packed.rows)
+        if most and rows.lengths_MS.any():
+            prompts = packed.prompts_XNDBP[x, :, d], packed.prompt_lengths_XNDB[x, :, d]
+            found = _measure(stack, config, base, trainable, packed.shared, prompts, rows)
+            yield Look(rows, *jax.device_get(found))
+            most -= 1
+
+
+@functools.partial(jax.jit, static_argnames=("stack", "config"))
+def _measure(stack, config: LossConfig, base, trainable, shared, prompts, rows: Rows):
+    """Norms of the gradient at every token, as `Taps`, and `Diagnostics`, both with agent axis N."""
+    variables, axes = stack.bind(base, trainable)
+    reference, _ = stack.bind_reference(base)
+    one = functools.partial(_one_agent, stack, config, reference)
+
+    def loss(taps: Taps):
+        each = jax.vmap(one, in_axes=(axes, 0, 0, 0, 0))
+        sums_N, seen = each(variables, shared, prompts, rows, taps)
+        return sums_N.sum(), seen
+
+    def zeros(tokens):
+        return jnp.zeros((*tokens.shape, stack.policy.config.d_model))
+
+    begins = None if shared is None else zeros(shared.tokens_NC)
+    grads, seen = jax.grad(loss, has_aux=True)(Taps(zeros(rows.tokens_MW), zeros(prompts[0]), begins))
+    return jax.tree.map(lambda x: jnp.linalg.norm(x, axis=-1), grads), seen
+
+
+def _one_agent(stack, config: LossConfig, reference, variables, shared, prompts, rows: Rows, taps: Taps):
+    """Loss of one agent on some rows, and its `Diagnostics`."""
+
+    def read(policies, variables):
+        begins, rest = policies
+        block = shared and read_shared(begins, variables, shared.tokens_NC, shared.lengths_N)
+        return read_prompts(rest, variables, *prompts, block)
+
+    begins = None if shared is None else Tapped(stack.policy, taps.shared[None])
+    own = read((begins, Tapped(stack.policy, taps.prompts)), variables)
+    before = read((stack.policy, stack.policy), reference) if config.kl_coef else own
+    tapped = dataclasses.replace(stack, policy=Tapped(stack.policy, taps.rows))
+    total, (_, _, seen) = agent_loss(tapped, config, variables, reference, (own, before), rows)
+    return total, seen

@@ -1,0 +1,132 @@
+"""A finished run's answers under another reward: forests from transcripts, and which advantages change."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_llm.forest import Forest, Joint, Turn
+from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.transcripts import JointAction, Speech
+
+ZERO = 1e-6  # an advantage of no more than this is none
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """The advantage of one completion before and after; ``sample`` as in `Turn`."""
+
+    step: int
+    item: str
+    agent: str
+    turn: int
+    sample: int
+    before: float
+    after: float
+
+    @property
+    def kind(self) -> str:
+        """One of `KINDS`."""
+        old, new = (0 if abs(x) <= ZERO else np.sign(x) for x in (self.before, self.after))
+        if old == new:
+            return "kept"
+        return "flipped" if old * new < 0 else "silenced" if new == 0 else "awakened"
+
+
+KINDS = ("kept", "flipped", "silenced", "awakened")  # sign: the same, the other, none any more, one at last
+
+
+def forest_of(
+    actions: Sequence[JointAction], items: Mapping[str, Any], per_node: int, cross: bool
+) -> tuple[Forest, np.ndarray]:
+    """The forest of a step's transcript, and the advantage of every turn as recorded, float32 (turns,).
+
+    Args:
+      actions: all joint answers of a step, in order.
+      items: of the task, by ``task_id``.
+      per_node: joint answers of one node, which follow each other.
+      cross: whether they share completions (all combinations of the agents' samples).
+
+    Prompts, tokens and turns that were heard without being part of an answer are not in a transcript:
+    completions are zeros of the right length.
+
+    Raises:
+      ValueError: for an item that the task does not have, and answers that do not come in such nodes.
+    """
+    turns: list[Turn] = []
+    joints: list[Joint] = []
+    advantages: list[float] = []
+    asked: list[Any] = []
+    ids: dict[tuple, int] = {}
+    for j, action in enumerate(actions):
+        node, first = j // per_node, actions[j - j % per_node]
+        whole = len(actions) % per_node == 0
+        if not whole or _place(action) != _place(first):
+            raise ValueError(f"step {action.step}: its joint answers are not nodes of {per_node} each")
+        if action.item not in items:
+            raise ValueError(f"step {action.step}: the task has no item {action.item!r}")
+        if action.follows is None and action is first:
+            asked.append(items[action.item])
+        item = len(asked) - 1 if action.follows is None else joints[action.follows].item
+        said = []
+        for agent, speech in action.agents.items():
+            key = (node, agent, speech.sample if cross else j)
+            if key not in ids:
+                ids[key] = len(turns)
+                turns.append(_turn(len(turns), agent, item, action, speech))
+                advantages.append(np.nan if speech.advantage is None else speech.advantage)
+            said.append(ids[key])
+        judgement = Judgement(action.parts, action.total, action.verdict, action.failures)
+        joints.append(Joint(item, tuple(said), judgement, node, action.turn, action.follows))
+    return Forest(tuple(asked), tuple(turns), tuple(joints)), np.array(advantages, np.float32)
+
+
+def _turn(number: int, agent: str, item: int, action: JointAction, speech: Speech) -> Turn:
+    return Turn(
+        id=number,
+        request=number,
+        agent=agent,
+        item=item,
+        turn=action.turn,
+        sample=speech.sample,
+        prompt=np.zeros(0, np.int32),
+        completion=np.zeros(speech.completion_length, np.int32),
+        logprobs=np.zeros(speech.completion_length, np.float32),
+        text=speech.completion,
+        finished=speech.finish_reason == "stop",
+        follows=action.follows,
+    )
+
+
+def _place(action: JointAction) -> tuple:
+    return action.item, action.turn, action.follows
+
+
+def judged_again(forest: Forest, task: Any) -> Forest:
+    """The forest with the task's judgements of the same texts, all in one call."""
+    said = {agent: [] for agent in task.agents}
+    for joint in forest.joints:
+        for turn in (forest.turns[i] for i in joint.turns):
+            said[turn.agent].append(turn.text)
+    found = task.judge([forest.items[joint.item] for joint in forest.joints], said)
+    pairs = zip(forest.joints, found, strict=True)
+    return dataclasses.replace(
+        forest, joints=tuple(dataclasses.replace(j, judgement=own) for j, own in pairs)
+    )
+
+
+def changes(step: int, forest: Forest, before_R: np.ndarray, after_R: np.ndarray) -> list[Change]:
+    """One entry per completion, in turn order."""
+    names = [str(item.task_id) for item in forest.items]
+    pairs = zip(forest.turns, before_R.tolist(), after_R.tolist(), strict=True)
+    return [Change(step, names[t.item], t.agent, t.turn, t.sample, old, new) for t, old, new in pairs]
+
+
+def shares(found: Sequence[Change]) -> dict[str, float]:
+    """Share of every one of `KINDS`, and ``correlation`` of the advantages (NaN if one side is constant)."""
+    before, after = (np.array([getattr(change, side) for change in found]) for side in ("before", "after"))
+    kinds = [change.kind for change in found]
+    varied = len(found) > 1 and before.std() > 0 and after.std() > 0
+    correlation = float(np.corrcoef(before, after)[0, 1]) if varied else np.nan
+    return {kind: kinds.count(kind) / len(found) for kind in KINDS} | {"correlation": correlation}
