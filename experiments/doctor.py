@@ -166,11 +166,12 @@ def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack
         )
         return
     yield rewards.scale(forest, task)
-    credit = setup.credit_config(config)
-    returns_R, groups_R = magrpo.returns(forest, credit), magrpo.groups(forest)
-    advantages_R = magrpo.advantages(forest, credit)
-    measured = forest_metrics.agent_metrics(forest, returns_R, groups_R, advantages_R)
-    yield rewards.zero_signal(measured, len(set(groups_R.tolist())))
+    if config.train.system == "magrpo":  # critics compare with what they expected, not within groups
+        credit = setup.credit_config(config)
+        returns_R, groups_R = magrpo.returns(forest, credit), magrpo.groups(forest)
+        advantages_R = magrpo.advantages(forest, credit)
+        measured = forest_metrics.agent_metrics(forest, returns_R, groups_R, advantages_R)
+        yield rewards.zero_signal(measured, len(set(groups_R.tolist())))
     # An executor of its own: that of the rollout would give back the reports that it knows.
     fresh, _ = _executor(config, stack)
     judge = tasks.build_task(config, fresh, "train", expert).judge

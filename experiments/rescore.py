@@ -49,13 +49,19 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
       reward: dotted name that takes the place of ``task.reward``; "" is the task's own reward.
 
     Raises:
-      ValueError: for a folder without a run or transcripts, or items that the config's task does not have.
+      ValueError: for a folder without a run or transcripts, items that the config's task does not have, and
+        a ``train.system`` with critics.
     """
     own = setup.load_run(workdir)
     config = (config or own).copy_and_resolve_references()
     if reward is not None:
         config.task.reward = reward
     checks.validate(config)
+    for c in (own, config):
+        if c.train.system != "magrpo":
+            raise ValueError(
+                f"train.system={c.train.system!r}: allowed is 'magrpo', whose credit is recorded"
+            )
     steps = transcripts.steps(workdir)
     if not steps:
         raise ValueError(f"{workdir} has no transcripts (log.transcripts_every={own.log.transcripts_every})")

@@ -90,6 +90,13 @@ def test_agents_that_speak_one_after_the_other(compiled):
     assert found["tokenizer round trip"].status == "warn"
 
 
+def test_a_single_sample_and_a_critic(compiled):
+    with smoke_runs.programs_kept(compiled):
+        found = examined(train__system="iac", train__group=1, train__joint_mode="aligned")
+    assert set(found) == set(NAMES) - {"zero-signal groups"}
+    assert all(found[name].status == "ok" for name in OF_POLICY)
+
+
 def test_the_rollout_is_small_and_otherwise_the_configs():
     config = smoke_runs.learning_config(train__prompts=4, train__prompts_per_microbatch=4)
     small = doctor.shrunk(config, problems=2, tokens=5)

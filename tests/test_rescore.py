@@ -106,6 +106,13 @@ def test_the_opposite_flips_every_advantage(learning_run):
 
 
 @pytest.mark.model
+def test_critics_are_refused(learning_run):
+    config = smoke_runs.learning_config(train__system="iac", train__baseline="mean")
+    with pytest.raises(ValueError, match="train.system='iac': allowed is 'magrpo'"):
+        rescore.rescore(learning_run.folder, config)
+
+
+@pytest.mark.model
 def test_the_command(learning_run, tmp_path):
     out = tmp_path / "changes.jsonl"
     command = smoke_runs.command("rescore", f"--workdir={learning_run.folder}", "--reward=", f"--out={out}")
