@@ -38,15 +38,16 @@ def compilers():
 
 
 @pytest.fixture
-def leftovers():
+def leftovers(tmp_path, monkeypatch):
     """Afterwards: this process inherited no process from those that it started, and no folder is left."""
-    folders = set(pathlib.Path(tempfile.gettempdir()).glob("executor-cpp-*"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # others make such folders at the same time
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert not _children()
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     yield
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 0)
     assert not _children()
-    assert set(pathlib.Path(tempfile.gettempdir()).glob("executor-cpp-*")) <= folders
+    assert not list(tmp_path.glob("executor-cpp-*"))
 
 
 def _children():
