@@ -10,7 +10,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import time
 
 import pytest
@@ -18,7 +17,7 @@ import pytest
 from jaxmarl_llm.executor.cpp import compiler as cpp_compiler
 from jaxmarl_llm.executor.cpp import tools as cpp_tools
 from jaxmarl_llm.executor.isolation import libc
-from jaxmarl_llm.executor.process import Process, WorkerDied, wait
+from jaxmarl_llm.executor.process import ENVIRONMENT, Process, WorkerDied, wait
 
 if sys.platform != "linux":
     pytest.skip("the compiler is confined on Linux only", allow_module_level=True)
@@ -40,8 +39,7 @@ def compilers():
 @pytest.fixture
 def leftovers(tmp_path, monkeypatch):
     """Afterwards: this process inherited no process from those that it started, and no folder is left."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # others make such folders at the same time
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setitem(ENVIRONMENT, "TMPDIR", str(tmp_path))  # elsewhere others make such folders
     assert not _children()
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     yield

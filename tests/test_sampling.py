@@ -12,8 +12,6 @@ from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.prompts import BUCKET, Shared, pad_prompts
 from tests import tiny
 
-pytestmark = pytest.mark.numerics
-
 PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]
 KEY = jax.random.key(5)
 PLAIN = SamplingParams(6)

@@ -10,8 +10,6 @@ from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.token_scores import token_scores
 from tests import tiny
 
-pytestmark = pytest.mark.numerics
-
 PLAIN = SamplingParams(1, temperature=0.7)
 TRUNCATED = SamplingParams(1, temperature=0.8, top_k=20, top_p=0.9)
 D = tiny.POLICY.config.d_model

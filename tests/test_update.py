@@ -15,8 +15,6 @@ from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.prompts import pad_prompts
 from tests import tiny
 
-pytestmark = pytest.mark.numerics
-
 PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]
 TRUNCATED = SamplingParams(6, temperature=0.8, top_k=30, top_p=0.9)
 PLAIN = SamplingParams(6, temperature=0.7)

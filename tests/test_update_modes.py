@@ -15,8 +15,6 @@ from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.prompts import pad_prompts
 from tests import tiny
 
-pytestmark = pytest.mark.numerics
-
 PROMPTS = [[7, 8, 9], [1, 2]]
 
 

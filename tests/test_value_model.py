@@ -11,8 +11,6 @@ import pytest
 from jaxmarl_llm import losses, update, value_model
 from tests import tiny
 
-pytestmark = pytest.mark.numerics
-
 TEXTS_NBK = [  # two models, three items, two texts each
     [[[7, 8, 9], [10]], [[11, 12], [13, 14, 15, 16]], [[17], [18, 19]]],
     [[[20, 21], [22, 23, 24]], [[25], [26]], [[27, 28, 29], [30, 31]]],
