@@ -75,6 +75,7 @@ def base_config() -> ConfigDict:
     c.sampling.max_prompt_tokens = 1024  # longest prompt, chat markup counted
     c.sampling.long_prompts = "error"  # error | truncate (on the left, with a warning)
     _add_training(c)
+    _add_books(c)
     return c
 
 
@@ -115,7 +116,7 @@ def _add_task(c: ConfigDict) -> None:
 
 
 def _add_training(c: ConfigDict) -> None:
-    """Sections of the training loop and of what it leaves behind."""
+    """Sections of the training loop."""
     c.train = ConfigDict()
     c.train.max_minutes = 0.0  # no new iteration once a run has lasted that long; 0: no limit
     c.train.steps = 100  # iterations: rollout, credit, update
@@ -165,6 +166,10 @@ def _add_training(c: ConfigDict) -> None:
     c.critic.lr = 1e-4  # of AdamW
     c.critic.clip = 0.0  # of the value loss: how far values may move from those before the update; 0: no clip
     c.critic.prompts_per_microbatch = 4  # of each critic
+
+
+def _add_books(c: ConfigDict) -> None:
+    """Sections of what a run measures and leaves behind."""
     c.eval = ConfigDict()
     c.eval.before = True  # evaluate the untrained team too
     c.eval.every = 0  # iterations between evaluations; 0: only before and after

@@ -174,10 +174,10 @@ def credit_config(config) -> magrpo.CreditConfig:
 def build_critics(config, team: team_lib.Team) -> Critics | None:
     """The critics of ``train.system``, or None if it has none."""
     c, t = config.critic, config.team
-    if config.train.system not in CRITICS:
+    if (system := CRITICS.get(config.train.system)) is None:
         return None
-    joint = CRITICS[config.train.system].joint
-    own = critics.build(team, stream(config, "critics"), joint=joint, rank=t.rank, targets=tuple(t.targets))
+    options = dict(joint=system.joint, rank=t.rank, targets=tuple(t.targets))
+    own = critics.build(team, stream(config, "critics"), **options)
     optimizer = update.make_optimizer(lr=c.lr, steps=config.train.steps)
     return Critics(own, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
 

@@ -75,17 +75,26 @@ def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, ba
     grads, losses_N, kl, seen = _sum_over(
         [_gradients(stack, config, base, state.trainable, batch) for batch in batches]
     )
-    updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
-    trainable = optax.apply_updates(state.trainable, updates)
-    metrics = {"loss": losses_N, "grad_norm": jax.vmap(optax.tree.norm)(grads), **seen.values()}
-    # A loss that is not finite leaves everything as it was, so that the state before it can be saved.
-    well = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
-    new = TrainState(state.step + 1, trainable, opt_state)
-    new = jax.tree.map(lambda after, before: jnp.where(well, after, before), new, state)
+    new, metrics, updates = descend(optimizer, state, grads, losses_N)
+    metrics |= seen.values()
     metrics["update_norm"] = jax.vmap(optax.tree.norm)(updates)
     if config.kl_coef:
         metrics["kl"] = kl.mean()
     return stack.layout.constrain(new), stack.layout.whole(metrics)
+
+
+def descend(optimizer, state: TrainState, grads, losses_N):
+    """The state one optimizer step on, the metrics ``loss`` and ``grad_norm`` (N,), and the step itself.
+
+    What is not finite leaves everything as it was, so that the state before it can be saved.
+    """
+    updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
+    trainable = optax.apply_updates(state.trainable, updates)
+    metrics = {"loss": losses_N, "grad_norm": jax.vmap(optax.tree.norm)(grads)}
+    well = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
+    new = TrainState(state.step + 1, trainable, opt_state)
+    new = jax.tree.map(lambda after, before: jnp.where(well, after, before), new, state)
+    return new, metrics, updates
 
 
 def _gradients(stack, config: LossConfig, base, trainable, batch: Packed):

@@ -12,12 +12,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import struct
 
 from jaxmarl_llm.losses import SumCount
 from jaxmarl_llm.prompts import pad_prompts, padded_size, read_prompts
-from jaxmarl_llm.update import TrainState
+from jaxmarl_llm.update import TrainState, descend
 
 HEAD_SCALE = 0.02  # standard deviation of a new head's weights
 
@@ -123,11 +122,7 @@ def train_step(
     grads, total = _gradients(stack, loss, base, state.trainable, parts)
     divisor_N = jnp.maximum(total.count, 1.0)
     grads = jax.tree.map(lambda g: g / divisor_N.reshape(-1, *[1] * (g.ndim - 1)), grads)
-    updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
-    new = TrainState(state.step + 1, optax.apply_updates(state.trainable, updates), opt_state)
-    metrics = {"loss": total.mean(), "grad_norm": jax.vmap(optax.tree.norm)(grads)}
-    well = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
-    new = jax.tree.map(lambda after, before: jnp.where(well, after, before), new, state)
+    new, metrics, _ = descend(optimizer, state, grads, total.mean())
     return stack.layout.constrain(new), stack.layout.whole(metrics)
 
 

@@ -80,6 +80,18 @@ def compiled(tmp_path_factory):
     return os.environ.get("JAX_COMPILATION_CACHE_DIR") or tmp_path_factory.mktemp("compiled")
 
 
+@pytest.fixture(scope="module")
+def compiled_fast(compiled):
+    """Programs that are made quickly and run slowly; no other test gets them."""
+    import smoke_runs
+
+    with smoke_runs.programs_kept(compiled):
+        jax.config.update("jax_disable_most_optimizations", True)
+        yield
+        jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+
+
 def _finished(folder, fields, cache):
     import smoke_runs
 

@@ -10,17 +10,7 @@ from configs import coding
 from experiments import closing, setup, train
 from jaxmarl_llm import critics
 
-pytestmark = pytest.mark.model  # for its tokenizer
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_fast(compiled):
-    """Programs that are made quickly and run slowly; no other test gets them."""
-    with smoke_runs.programs_kept(compiled):
-        jax.config.update("jax_disable_most_optimizations", True)
-        yield
-        jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
+pytestmark = [pytest.mark.model, pytest.mark.usefixtures("compiled_fast")]  # the model for its tokenizer
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 import json
 
 import expert_server
-import jax
 import numpy as np
 import pytest
 import smoke_runs
@@ -15,19 +14,9 @@ from jaxmarl_llm import sampling, update
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import CodingTask
 
-pytestmark = pytest.mark.model  # for its tokenizer
+pytestmark = [pytest.mark.model, pytest.mark.usefixtures("compiled_fast")]  # the model for its tokenizer
 PROGRAMS = (sampling.generate, update.train_step)
 LONGER = {"task.reward": "", "sampling.max_new_tokens": 24, "train.group": 4}  # shorter texts earn nothing
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_fast(compiled):
-    """Programs that are made quickly and run slowly; no other test gets them."""
-    with smoke_runs.programs_kept(compiled):
-        jax.config.update("jax_disable_most_optimizations", True)
-        yield
-        jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
 
 
 @pytest.fixture
