@@ -2,8 +2,10 @@
 
 
 def nodes(config) -> list[int]:
-    """Nodes of each turn: the problems, then the joint answers that are handed on."""
+    """Nodes of each turn: the problems, then the answers that are handed on; of a tree its last paths."""
     c = config.train
+    if c.protocol == "tree":
+        return [c.prompts * c.group ** (len(config.team.agents) - 1)]
     found = [c.prompts]
     for _ in range(c.turns - 1):
         found.append(found[-1] * (answers_per_node(config) if c.hand_on == "all" else 1))
@@ -23,8 +25,11 @@ def joint_answers(config) -> int:
 
 def completions(config) -> int:
     """Completions of one iteration, all agents and turns together; of a discussion both rounds."""
-    rounds = 2 if config.train.protocol == "discussion" else 1
-    return rounds * sum(nodes(config)) * len(config.team.agents) * config.train.group
+    c = config.train
+    if c.protocol == "tree":
+        return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
+    rounds = 2 if c.protocol == "discussion" else 1
+    return rounds * sum(nodes(config)) * len(config.team.agents) * c.group
 
 
 def tokens(config) -> int:

@@ -20,15 +20,14 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs import checks
-from experiments import cli, closing, export, setup, tasks
-from jaxmarl_llm import forest_metrics, rollout, update
+from experiments import cli, closing, export, setup, systems, tasks
+from jaxmarl_llm import rollout, update
 from jaxmarl_llm.doctor import Result, choices, exports, machine, rewards, texts, updates
 from jaxmarl_llm.doctor.result import failed
 from jaxmarl_llm.doctor.rewards import Caught
 from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.scoring import TaskScorer
-from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.team import Team
 
 READ = 64  # tokens that an exported agent reads
@@ -166,12 +165,9 @@ def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack
         )
         return
     yield rewards.scale(forest, task)
-    if config.train.system == "magrpo":  # critics compare with what they expected, not within groups
-        credit = setup.credit_config(config)
-        returns_R, groups_R = magrpo.returns(forest, credit), magrpo.groups(forest)
-        advantages_R = magrpo.advantages(forest, credit)
-        measured = forest_metrics.agent_metrics(forest, returns_R, groups_R, advantages_R)
-        yield rewards.zero_signal(measured, len(set(groups_R.tolist())))
+    if (lesson_of := systems.from_forest(config)) is not None:  # others do not compare within groups
+        lesson = lesson_of(forest)
+        yield rewards.zero_signal(lesson.metrics(), len(set(lesson.groups.tolist())))
     # An executor of its own: that of the rollout would give back the reports that it knows.
     fresh, _ = _executor(config, stack)
     judge = tasks.build_task(config, fresh, "train", expert).judge

@@ -82,6 +82,9 @@ def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None =
         first, rest = config.team.agents[0], config.team.agents[1:]
         found = [Call((first,), nodes[0], group)] + [Call((agent,), nodes[0] * group, 1) for agent in rest]
         return tuple(call for call in found if call.agents[0] in agents)
+    if config.train.protocol == "tree":
+        every = enumerate(config.team.agents)
+        return tuple(Call((a,), config.train.prompts * group**n, group) for n, a in every if a in agents)
     if config.train.protocol == "discussion":
         return Call(agents, nodes[0], group), Call(agents, nodes[0] * group, 1)
     samples = [group] + [later or group] * (len(nodes) - 1)

@@ -14,18 +14,16 @@ from ml_collections import config_dict
 
 from configs import checks
 from configs.common import base_config
-from jaxmarl_llm import agent_loss, critics, evaluation, model_files, processes, sharding, update, weights
+from jaxmarl_llm import agent_loss, evaluation, model_files, processes, sharding, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.critics import Critics
 from jaxmarl_llm.policy import Policy, PolicyConfig
-from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol
-from jaxmarl_llm.systems import actor_critic, magrpo
+from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree
 
 RANDOM_MODEL = "random-tiny"
-CRITICS = {"iac": actor_critic.IAC, "maac": actor_critic.MAAC}
-PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion}
+# In an evaluation a tree is its chains.
+PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion, "tree": Pipeline}
 STREAMS = ("adapters", "rollout", "eval", "random_model", "critics")
 
 
@@ -156,43 +154,19 @@ def loss_config(config) -> agent_loss.LossConfig:
     )
 
 
-def credit_config(config) -> magrpo.CreditConfig:
-    """How returns become advantages."""
-    c = config.train
-    return magrpo.CreditConfig(
-        baseline=c.baseline,
-        normalise=c.normalise,
-        normalise_by=c.normalise_by,
-        discount=c.discount,
-        backup=c.backup,
-        reduce=c.reduce,
-        turn_weights=tuple(c.turn_weights),
-        chain=c.hand_on != "all",
-    )
-
-
-def build_critics(config, team: team_lib.Team) -> Critics | None:
-    """The critics of ``train.system``, or None if it has none."""
-    c, t = config.critic, config.team
-    if (system := CRITICS.get(config.train.system)) is None:
-        return None
-    options = dict(joint=system.joint, rank=t.rank, targets=tuple(t.targets))
-    own = critics.build(team, stream(config, "critics"), **options)
-    optimizer = update.make_optimizer(lr=c.lr, steps=config.train.steps)
-    return Critics(own, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
-
-
 def build_protocol(config, task, samples: int | None = None) -> Protocol:
     """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn."""
     c = config.train
+    if c.protocol == "tree" and samples is None:
+        return Tree(task.prompts, (c.group,) * len(config.team.agents))
     if c.protocol != "simultaneous":
         return PROTOCOLS[c.protocol](task.prompts, samples or c.group)
     feedback = task.feedback if c.turns > 1 else None
     if checks.asks_expert(config):  # who may answer each process otherwise, and is paid by each
         feedback = processes.by_first(feedback)
     if samples is not None:
-        return magrpo.Protocol(task.prompts, samples, c.turns, feedback, later_samples=1)
-    return magrpo.Protocol(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
+        return Simultaneous(task.prompts, samples, c.turns, feedback, later_samples=1)
+    return Simultaneous(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
 
 
 def evaluate(

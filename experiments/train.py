@@ -18,7 +18,6 @@ from experiments.run import Run
 from experiments.stop_signal import StopSignal
 from jaxmarl_llm import console, forest_metrics, processes, rollout
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.systems import magrpo
 
 _CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder under runs/.")
@@ -43,28 +42,18 @@ def draw(run: Run, step: int, trainables, timer) -> Forest:
 
 def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
     """One iteration: the team answers a batch of items, is judged, and every agent learns. Its metrics."""
-    config, started = run.config, time.perf_counter()
+    started = time.perf_counter()
     forest = ahead.take(step, run.trainables(), run.timer)
     if run.may_overlap(step + 1):
         ahead.begin(step + 1, run.trainables())
-    credit = setup.credit_config(config)
-    returns_R, groups_R = magrpo.returns(forest, credit), magrpo.groups(forest)
-    if run.critics is None:
-        advantages_R = magrpo.advantages(forest, credit)
-    else:
-        with run.timer("critics"):
-            read = run.system.read(forest)
-            values = run.critics.values(read)
-        advantages_R, targets = run.system.advantages(forest, values, credit)
-    metrics = forest_metrics.reward_metrics(forest, run.task)
-    metrics |= forest_metrics.agent_metrics(forest, returns_R, groups_R, advantages_R)
-    metrics |= forest_metrics.credit_metrics(forest, advantages_R)
+    with run.timer("credit"):
+        lesson = run.system.lesson(forest)
+    metrics = forest_metrics.reward_metrics(forest, run.task) | lesson.metrics()
     with run.timer("update"):
-        metrics |= run.update(forest, advantages_R)
-    if run.critics is not None:
-        with run.timer("critics"):
-            metrics |= run.critics.learn(read, values, targets)
-    run.write_transcripts(step, forest, advantages_R)
+        metrics |= run.update(lesson)
+    with run.timer("learn"):
+        metrics |= run.system.learn(lesson)
+    run.write_transcripts(step, lesson)
     seconds = time.perf_counter() - started
     metrics |= {"seconds": seconds, "tokens_per_s": forest_metrics.tokens(forest) / seconds}
     return metrics | run.executor_metrics() | run.expert_metrics() | run.timer.collect()
