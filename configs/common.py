@@ -137,6 +137,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.baseline = "mean"  # mean | leave_one_out | max | none
     c.train.normalise = False  # divide advantages by a standard deviation
     c.train.normalise_by = "group"  # of a group's returns | agent: of its advantages in the iteration
+    c.train.loss = ""  # dotted name of a loss of your own, see docs/losses.md; empty: as the fields below say
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
     c.train.clip_high = 0.0  # the same above 1, DAPO's clip-higher; 0: as train.clip
     c.train.dual_clip = 0.0  # greatest ratio that still learns from a negative advantage, such as 3; 0: any
