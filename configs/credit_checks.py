@@ -23,6 +23,11 @@ NEEDED = {
 }
 
 
+def is_dotted(name: str) -> bool:
+    """Whether a system is named as 'module.function' or 'module:function': a user's own."""
+    return any(mark in name for mark in ".:")
+
+
 def found(config: ConfigDict) -> list[str]:
     """One sentence per field of the credit that others make meaningless."""
     return _credit(config.train) + _system(config)
