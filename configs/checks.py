@@ -256,7 +256,8 @@ def _critics(config: ConfigDict) -> list[str]:
         return []
     bad = []
     for name in ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat"):
-        if c[name] != base[name]:
+        # An empty sequence of a saved config is a list.
+        if c[name] != base[name] and (c[name] or base[name]):
             bad.append(f"train.{name}={c[name]!r}: train.system={c.system!r} allows {base[name]!r} only")
     if c.normalise and c.normalise_by == "group":
         bad.append("train.normalise=True: with a critic train.normalise_by='agent' is allowed only")
