@@ -57,8 +57,8 @@ def compare(
     Args:
       recorded, again: all joint answers of an iteration, in order. One that only one side has is different,
         and so are the completions in it.
-      per_node, cross: joint answers of one node, and whether they share completions, which are then compared
-        once (see `rescoring.forest_of`).
+      per_node, cross: joint answers of one node, and whether they share completions, which are then counted
+        once (see `rescoring.forest_of`) and agree if they do so wherever they are recorded.
       tolerance: numbers are equal if they differ by no more than this times the larger one.
     """
     answers, said = [], {}
@@ -69,13 +69,19 @@ def compare(
         for agent, speech in known.agents.items():
             key = (j // per_node, agent, speech.sample if cross else j)
             sides = (side.agents.get(agent) if side else None for side in (old, new))
-            said.setdefault(key, (f"{place}, {agent}", *sides))
-    sources = [(ANSWER, answers), (COMPLETION, said.values())]
-    return [
-        agreement(kind, [(where, _read(read, old), _read(read, new)) for where, old, new in rows], tolerance)
-        for kinds, rows in sources
-        for kind, read in kinds.items()
-    ]
+            said.setdefault(key, []).append((f"{place}, {agent}", *sides))
+    sources = (ANSWER, [[row] for row in answers]), (COMPLETION, list(said.values()))
+    found = []
+    for kinds, places in sources:
+        for kind, read in kinds.items():
+            values = [[(at, _read(read, old), _read(read, new)) for at, old, new in rows] for rows in places]
+            found.append(agreement(kind, [_most_different(rows, tolerance) for rows in values], tolerance))
+    return found
+
+
+def _most_different(rows: list[tuple[str, Any, Any]], tolerance: float) -> tuple[str, Any, Any]:
+    """Of the places where one thing is recorded the first at which it differs, or just the first."""
+    return next((row for row in rows if not same(*row[1:], tolerance)), rows[0])
 
 
 def compare_metrics(recorded: Mapping, again: Mapping, tolerance: float = 0.0) -> Agreement:

@@ -48,6 +48,11 @@ def test_completions_that_joint_answers_share_are_compared_once():
         "prompts": 8, "texts": 8, "token lengths": 8, "advantages": 8,  # 2 nodes, 2 agents, 2 samples
     }  # fmt: skip
     assert counts(found) == {}
+    # The last answer has both agents' second samples, which other answers have too.
+    other = [*cross[:7], action(agents={"aux": speech(sample=1), "main": speech(sample=1, completion="a")})]
+    texts = replaying.compare(cross, other, 4, True)[4]
+    assert (texts.agree, texts.of) == (7, 8)
+    assert texts.first.where == "joint answer 7 (item item, turn 0), main"
     (texts,) = [p for p in replaying.compare(cross[:4], cross[:4], 1, False) if p.kind == "texts"]
     assert texts.of == 8  # without sharing each answer has two of its own
 
@@ -213,6 +218,12 @@ def test_what_cannot_be_done_again_is_refused(runs, tmp_path):
         replay.replay(runs("plain"), 9)
     with pytest.raises(ValueError, match="--tolerance=-1: allowed are 0 and more"):
         replay.replay(runs("plain"), 0, tolerance=-1)
+
+
+def test_a_folder_without_a_run_is_one_sentence(tmp_path, compiled):
+    done = smoke_runs.run(smoke_runs.command("replay", f"--workdir={tmp_path}"), compiled)
+    assert done.returncode == 1
+    assert done.stderr == f"error: {tmp_path} holds no run: config.json is missing\n"
 
 
 @pytest.mark.model
