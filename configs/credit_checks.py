@@ -62,7 +62,8 @@ def _system(config: ConfigDict) -> list[str]:
     c, base = config.train, base_config().train
     bad = []
     for name in DECIDED.get(c.system, ()):
-        if c[name] != base[name]:
+        # An empty sequence of a saved config is a list.
+        if c[name] != base[name] and (c[name] or base[name]):
             bad.append(f"train.{name}={c[name]!r}: train.system={c.system!r} allows {base[name]!r} only")
     path, allowed, why = NEEDED.get(c.system, ("train.system", (c.system,), ""))
     turned = c.system != "at_grpo" or c.turns > 1  # in one turn nothing is handed on

@@ -31,7 +31,7 @@ LAYER = {
     "rollout": 50, "update": 50, "value_model": 52, "critics": 57,
     "checkpoint": 55, "scores": 50, "evaluation": 55,
     "experts": 45,
-    "planning": 58, "doctor": 59, "rescoring": 20,
+    "planning": 58, "doctor": 59, "rescoring": 20, "replaying": 12, "crossplay": 55,
     "systems": 60,
     "experiments": 70,
 }
