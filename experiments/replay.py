@@ -81,8 +81,8 @@ def replay(
 def begin_at(workdir: pathlib.Path, step: int) -> int:
     """Iterations after which a checkpoint was saved, the most within ``step``; 0 if none was.
 
-    That of the best evaluation does not count: it holds no optimizer to go on with. Where a system trains models of its own,
-    they must have been saved too.
+    That of the best evaluation does not count: it holds no optimizer to go on with. Where a system trains
+    models of its own, they must have been saved too.
     """
     saved = set(checkpoint.saved_steps(workdir / "checkpoints"))
     if (workdir / "system").is_dir():
