@@ -33,7 +33,7 @@ from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, 
 RANDOM_MODEL = "random-tiny"
 # In an evaluation a tree is its chains.
 PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion, "tree": Pipeline}
-STREAMS = ("adapters", "rollout", "eval", "random_model", "critics")
+STREAMS = ("adapters", "rollout", "eval", "random_model", "critics", "counterfactual")
 
 
 def stream(config, name: str) -> jax.Array:

@@ -9,6 +9,7 @@ from jaxmarl_llm.systems import (
     actor_critic,
     at_grpo,
     c3,
+    ccpo,
     centralised,
     custom,
     dr_mas,
@@ -30,6 +31,7 @@ LESSONS = {
     "dr_mas": dr_mas.lesson,
     "at_grpo": at_grpo.lesson,
     "c3": c3.lesson,
+    "ccpo": ccpo.lesson,
 }
 CRITICS = {"iac": actor_critic.IAC, "maac": actor_critic.MAAC}
 

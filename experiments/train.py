@@ -16,25 +16,30 @@ from experiments import cli, closing, joining, setup
 from experiments.ahead import Ahead
 from experiments.run import Run
 from experiments.stop_signal import StopSignal
-from jaxmarl_llm import console, forest_metrics, processes, rollout
+from jaxmarl_llm import console, counterfactuals, forest_metrics, processes, rollout
+from jaxmarl_llm.counterfactuals import Conversation
 from jaxmarl_llm.forest import Forest
 
 
 def draw(run: Run, step: int, trainables, timer) -> Forest:
-    """Answers of the team to an iteration's batch of items, judged."""
+    """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
     config = run.config
-    return rollout.run(
-        run.protocol,
-        run.team,
-        trainables,
-        run.scorer,
-        setup.batch_ids(config, run.task.items, step),
-        run.key("rollout", step),
+    talk = functools.partial(
+        rollout.run,
+        team=run.team,
+        scorer=run.scorer,
+        item_ids=setup.batch_ids(config, run.task.items, step),
         params=setup.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         timer=timer,
     )
+    forest = talk(run.protocol, trainables=trainables, key=run.key("rollout", step))
+    if not config.train.counterfactual:
+        return forest
+    again = Conversation(talk, run.protocol, trainables, run.key("counterfactual", step))
+    with timer("counterfactual"):
+        return counterfactuals.judged(forest, config.train.counterfactual, run.scorer, again)
 
 
 def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:

@@ -138,7 +138,9 @@ def test_choices(path):
         config.train.importance_cap = 2.0 * (path == "sampling.dtype")  # a sampler of its own asks for it
         config.train.normalise = value == "agent"
         config.train.turns = 2 if path == "train.backup" else 1
-        config.train.protocol = "tree" if value == "c3" else config.train.protocol
+        needed = {"c3": "tree", "solo": "pipeline"}
+        config.train.protocol = needed.get(value, config.train.protocol)
+        config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
         config.task.centralised = value == "centralised"
         config.team.agents = ("team",) if value == "centralised" else config.team.agents
         checks.validate(config)
