@@ -134,6 +134,7 @@ def _add_training(c: ConfigDict) -> None:
     # How rewards become what agents learn; docs/systems.md has a line and the equation of each.
     c.train.system = "magrpo"  # magrpo | mareinforce | marloo | maremax | dr_mas | at_grpo | c3 | ccpo
     # | centralised | iac | maac (a critic per agent, or one of all, says what was to be expected)
+    # | dotted name of a function of your own, forest and credit settings -> lesson
     c.train.group = 4  # G: samples per agent and problem; with a critic one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
@@ -152,6 +153,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.baseline = "mean"  # mean | leave_one_out | max | none
     c.train.normalise = False  # divide advantages by a standard deviation
     c.train.normalise_by = "group"  # of a group's returns | agent: of its advantages in the iteration
+    c.train.loss = ""  # dotted name of a loss of your own, see docs/losses.md; empty: as the fields below say
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
     c.train.clip_high = 0.0  # the same above 1, DAPO's clip-higher; 0: as train.clip
     c.train.dual_clip = 0.0  # greatest ratio that still learns from a negative advantage, such as 3; 0: any

@@ -27,6 +27,11 @@ NEEDED = {
 }
 
 
+def is_dotted(name: str) -> bool:
+    """Whether a system is named as 'module.function' or 'module:function': a user's own."""
+    return any(mark in name for mark in ".:")
+
+
 def found(config: ConfigDict) -> list[str]:
     """One sentence per field of the credit that others make meaningless."""
     return _credit(config.train) + _counterfactual(config) + _system(config)
@@ -61,7 +66,8 @@ def _system(config: ConfigDict) -> list[str]:
     c, base = config.train, base_config().train
     bad = []
     for name in DECIDED.get(c.system, ()):
-        if c[name] != base[name]:
+        # An empty sequence of a saved config is a list.
+        if c[name] != base[name] and (c[name] or base[name]):
             bad.append(f"train.{name}={c[name]!r}: train.system={c.system!r} allows {base[name]!r} only")
     path, allowed, why = NEEDED.get(c.system, ("train.system", (c.system,), ""))
     turned = c.system != "at_grpo" or c.turns > 1  # in one turn nothing is handed on

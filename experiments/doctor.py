@@ -159,7 +159,14 @@ def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:
         yield from (failed(check.title, error) for check in (updates.parity, updates.trained_tokens))
         return
     yield updates.parity(found, choices.precision(team))
-    yield updates.trained_tokens(found, config.train.comlrl_compat)
+    yield updates.trained_tokens(found, _meant(config.train))
+
+
+def _meant(c) -> str:
+    """Why the loss may train other tokens than were drawn; empty if it may not."""
+    if c.comlrl_compat:
+        return "train.comlrl_compat trains so, set it to False for a result"
+    return f"train.loss={c.loss!r} trains so with all advantages 1; is it meant to?" if c.loss else ""
 
 
 def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack, expert) -> Iterator[Result]:

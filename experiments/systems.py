@@ -11,6 +11,7 @@ from jaxmarl_llm.systems import (
     c3,
     ccpo,
     centralised,
+    custom,
     dr_mas,
     magrpo,
     mareinforce,
@@ -45,10 +46,15 @@ def build(config, team: Team) -> System:
 
 
 def from_forest(config):
-    """Forest -> `Lesson`, or None for a system that needs models of its own."""
-    if config.train.system not in LESSONS:
+    """Forest -> `Lesson`, or None for a system that needs models of its own.
+
+    ValueError if a dotted name leads nowhere.
+    """
+    name = config.train.system
+    if name in CRITICS:
         return None
-    return functools.partial(LESSONS[config.train.system], config=credit_config(config))
+    lesson = LESSONS[name] if name in LESSONS else custom.resolve(name)
+    return functools.partial(lesson, config=credit_config(config))
 
 
 def credit_config(config) -> magrpo.CreditConfig:

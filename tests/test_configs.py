@@ -231,6 +231,12 @@ def test_contradictions(fields, message):
     assert re.match(message, line), line
 
 
+def test_what_a_run_with_critics_has_saved_can_be_read_again():
+    config = common.base_config()
+    config.train.system = "iac"
+    checks.validate(config_dict.ConfigDict(json.loads(json.dumps(config.to_dict()))))
+
+
 @pytest.mark.parametrize("baseline, normalise, by", [
     # Four methods; normalised, they stay three, as no step centres again (test_credit_groups.py).
     *((baseline, False, "group") for baseline in checks.CHOICES["train.baseline"]),
