@@ -17,7 +17,7 @@ _cross_counterfactuals = jax.jit(credit.cross_counterfactuals)
 _free_rider_rate = jax.jit(credit.free_rider_rate)
 _dominance_rate = jax.jit(credit.dominance_rate)
 _advantage = jax.jit(credit.group_advantage, static_argnames=("num_groups", "baseline"))
-_fidelity = jax.jit(credit.credit_fidelity, static_argnames="num_groups")
+_rank_correlations = jax.jit(jax.vmap(credit.rank_correlation))
 
 
 def agents(forest: Forest) -> tuple[str, ...]:
@@ -107,10 +107,21 @@ def metrics(forest: Forest, groups_R: np.ndarray, advantages_R: np.ndarray) -> d
         found = _rates(forest, without_NJ)
         truth_R = over_answers(forest, of_members(forest, forest.totals() - without_NJ))
     if truth_R is not None:
-        known_R = np.where(np.isnan(truth_R), -1, groups_R)
-        ranked = np.round(advantages_R, DIGITS), np.round(np.nan_to_num(truth_R), DIGITS)
-        found["credit/fidelity"] = float(_fidelity(*ranked, known_R, num_groups=len(forest.turns)))
+        found["credit/fidelity"] = _fidelity(advantages_R, truth_R, groups_R)
     return {name: value for name, value in found.items() if not np.isnan(value)}
+
+
+def _fidelity(advantages_R: np.ndarray, truth_R: np.ndarray, groups_R: np.ndarray) -> float:
+    """`credit.credit_fidelity`, group by group: all rows at once would take memory of their square."""
+    sizes_J = np.bincount(groups_R)
+    rows = np.split(np.argsort(groups_R, kind="stable"), np.cumsum(sizes_J)[:-1])
+    row_JG = np.full((len(sizes_J), sizes_J.max()), -1)
+    for j, members in enumerate(rows):
+        row_JG[j, : len(members)] = members
+    known_JG = (row_JG >= 0) & ~np.isnan(truth_R[row_JG])
+    ranked = (np.round(np.nan_to_num(values_R), DIGITS)[row_JG] for values_R in (advantages_R, truth_R))
+    rho_J = np.ravel(_rank_correlations(*ranked, np.where(known_JG, 0, -1)))
+    return float(np.nanmean(rho_J)) if not np.isnan(rho_J).all() else np.nan
 
 
 def _rates(forest: Forest, without_NJ: np.ndarray) -> dict[str, float]:

@@ -8,7 +8,7 @@ from test_forest_metrics import ALL, judged_nodes
 from test_magrpo_turns import TREE as TWO_TURNS
 
 from configs import checks, common
-from jaxmarl_llm import marginals
+from jaxmarl_llm import credit, marginals
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import c3, ccpo, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
@@ -107,6 +107,17 @@ def test_fidelity_against_replay():
     lost = marginals.replayed(tree([None, 1.0, 2.0, None, None, 10.0]))
     # helpers 1.5 and 10; of the first mains two are left, of the second one without a sibling
     np.testing.assert_array_equal(lost, [-8.5, 8.5, NAN, -1, 1, NAN, NAN, NAN])
+
+
+def test_fidelity_of_groups_of_any_size_is_that_of_credit():
+    random = np.random.default_rng(0)
+    groups_R = random.integers(0, 6, 40)
+    advantages_R, truth_R = random.integers(0, 5, (2, 40)).astype(np.float32)
+    truth_R[::7] = NAN
+    known_R = np.where(np.isnan(truth_R), -1, groups_R)
+    wanted = credit.credit_fidelity(advantages_R, np.nan_to_num(truth_R), known_R, num_groups=6)
+    found = marginals._fidelity(advantages_R, truth_R, groups_R)
+    assert found == pytest.approx(float(wanted), rel=1e-5) and abs(found) > 0.01
 
 
 def test_only_a_tree_is_a_replay():
