@@ -14,16 +14,29 @@ from ml_collections import config_dict
 
 from configs import checks
 from configs.common import base_config
-from jaxmarl_llm import agent_loss, critics, evaluation, model_files, processes, sharding, update, weights
+from jaxmarl_llm import (
+    agent_loss,
+    critics,
+    evaluation,
+    model_files,
+    processes,
+    random_weights,
+    sharding,
+    update,
+    weights,
+    word_model,
+)
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.critics import Critics
 from jaxmarl_llm.policy import Policy, PolicyConfig
-from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol
+from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, discussion
+from jaxmarl_llm.protocols.hearing import quoted
 from jaxmarl_llm.systems import actor_critic, magrpo
+from jaxmarl_llm.tasks import game
+from jaxmarl_llm.tasks.centralised import tagged
 
-RANDOM_MODEL = "random-tiny"
 CRITICS = {"iac": actor_critic.IAC, "maac": actor_critic.MAAC}
 PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion}
 STREAMS = ("adapters", "rollout", "eval", "random_model", "critics")
@@ -75,25 +88,31 @@ def random_model(config, on_host: bool = False) -> weights.LoadedModel:
         dtype=jnp.dtype(config.policy.dtype),
         remat=config.policy.remat,
     )  # fmt: skip
-    dummy = jnp.zeros((1, 1), jnp.int32)
-    shapes = jax.eval_shape(policy.init, jax.random.key(0), dummy, dummy)
-    # Not policy.init: compiling it takes seconds.
-    random = np.random.default_rng((config.seed, STREAMS.index("random_model")))
+    params = random_weights.draw(policy, (config.seed, STREAMS.index("random_model")))
+    return weights.LoadedModel(policy, params if on_host else jax.tree.map(jnp.asarray, params), tokenizer)
 
-    put = np.asarray if on_host else jnp.asarray
 
-    def draw(path, leaf):
-        if path[-1].key == "scale":
-            return put(np.ones(leaf.shape, np.float32))
-        return put(random.standard_normal(leaf.shape, np.float32) / leaf.shape[-1] ** 0.5)
+def game_model(config, on_host: bool = False) -> weights.LoadedModel:
+    """A tiny policy over the words of `tasks.game`, with random weights."""
+    agents = game.AGENTS if config.task.centralised else tuple(config.team.agents)
+    texts = [*game.texts(agents), tagged(dict.fromkeys(agents, "")), quoted(dict.fromkeys(agents, ""))]
+    return word_model.build(
+        [*texts, discussion.AGAIN],
+        game.habits(word_model.START, word_model.END, agents if config.task.centralised else ()),
+        (config.seed, STREAMS.index("random_model")),
+        compute_dtype=jnp.dtype(config.policy.dtype),
+        remat=config.policy.remat,
+        on_host=on_host,
+    )
 
-    return weights.LoadedModel(policy, jax.tree.map_with_path(draw, shapes), tokenizer)
+
+BUILT_MODELS = {"random-tiny": random_model, "game-tiny": game_model}
 
 
 def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
     """A model of the team by name, with float32 parameters, NumPy arrays if ``on_host``."""
-    if name == RANDOM_MODEL:
-        return random_model(config, on_host)
+    if name in BUILT_MODELS:
+        return BUILT_MODELS[name](config, on_host)
     dtype, remat = jnp.dtype(config.policy.dtype), config.policy.remat
     model = weights.load(name, compute_dtype=dtype, remat=remat, on_host=on_host)
     if model.tokenizer is None:
