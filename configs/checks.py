@@ -4,7 +4,8 @@ import math
 import re
 from collections.abc import Mapping
 
-from configs.common import ConfigDict, base_config
+from configs import credit_checks
+from configs.common import ConfigDict, base_config, field
 
 CHOICES = {
     "team.mode": ("adapters", "full", "frozen"),
@@ -18,19 +19,25 @@ CHOICES = {
     "expert.kind": ("openai", "anthropic", "local"),
     "sampling.dtype": ("", "float32", "bfloat16"),
     "sampling.long_prompts": ("error", "truncate"),
-    "train.system": ("magrpo", "iac", "maac"),
+    "train.system": ("magrpo", *credit_checks.SYSTEMS),
     "train.joint_mode": ("aligned", "cross"),
     "train.reduce": ("mean", "sum"),
-    "train.protocol": ("simultaneous", "pipeline", "discussion"),
+    "train.protocol": ("simultaneous", "pipeline", "discussion", "tree"),
     "train.hand_on": ("all", "best", "random"),
     "train.backup": ("mean", "max", "last"),
     "train.normalise_by": ("group", "agent"),
+    "train.counterfactual": ("", *credit_checks.COUNTERFACTUALS),
     "train.baseline": ("mean", "leave_one_out", "max", "none"),
     "train.ratio_level": ("token", "sequence_normalised", "sequence"),
     "train.aggregation": ("sequence", "token", "sequence_mean", "constant"),
     "train.kl_kind": ("k1", "k2", "k3"),
     "train.decay": ("constant", "linear", "cosine"),
 }
+# What only the built-in losses read.
+OF_BUILT_IN_LOSS = (
+    "clip", "clip_high", "dual_clip", "ratio_level", "aggregation", "importance_cap", "kl_coef", "kl_kind",
+    "entropy_coef", "comlrl_compat",
+)  # fmt: skip
 # field: (smallest, largest or None)
 RANGES = {
     "seed": (0, None),
@@ -60,6 +67,7 @@ RANGES = {
     "train.turns": (1, None),
     "train.stop_above": (-1e6, None),  # rewards of one's own may be negative
     "train.discount": (0, 1),
+    "train.local_weight": (0, None),
     "task.held_back": (0, 0.9),
     "train.grade_every": (0, None),
     "train.group": (2, None),
@@ -86,13 +94,6 @@ RANGES = {
     "save.keep": (1, None),
     "log.transcripts_every": (0, None),
 }
-
-
-def field(config: Mapping, path: str):
-    """The value at a dotted path."""
-    for name in path.split("."):
-        config = config[name]
-    return config
 
 
 def asks_expert(config: Mapping) -> bool:
@@ -130,11 +131,12 @@ def _outside(config: Mapping) -> list[str]:
     """Fields whose value is none of `CHOICES` or not within `RANGES`."""
     bad = []
     for path, allowed in CHOICES.items():
-        if field(config, path) not in allowed:
+        own = path == "train.system" and credit_checks.is_dotted(config.train.system)
+        if field(config, path) not in allowed and not own:
             bad.append(f"{path}={field(config, path)!r}: allowed are {', '.join(allowed)}")
     for path, (low, high) in RANGES.items():
         value = field(config, path)
-        if path == "train.group" and config.train.system != "magrpo":
+        if path == "train.group" and config.train.system in credit_checks.CRITICS:
             low = 1  # a critic compares with what was to be expected, not with other samples
         if not math.isfinite(value) or value < low or (high is not None and value > high):
             end = "any larger number" if high is None else high
@@ -149,8 +151,8 @@ def _outside(config: Mapping) -> list[str]:
             f"train.importance_cap={config.train.importance_cap}: train.clip and train.comlrl_compat have "
             "ratios of their own or none, allowed is 0"
         )
-    bad += _clips(config.train)
-    corrected = config.train.importance_cap or config.train.clip
+    bad += _clips(config.train) + _own_loss(config.train)
+    corrected = config.train.importance_cap or config.train.clip or config.train.loss
     if config.train.overlap and not corrected:
         bad.append(
             "train.overlap=True: answers come from the policy before an update; correct for it with "
@@ -179,6 +181,21 @@ def _clips(c: ConfigDict) -> list[str]:
     if c.drop_truncated and c.comlrl_compat:
         bad.append("train.drop_truncated=True: train.comlrl_compat trains all completions, allowed is False")
     return bad
+
+
+def _own_loss(c: ConfigDict) -> list[str]:
+    """Options of the loss that a loss of the user's does not read."""
+    base = base_config().train if c.loss else c
+    return [
+        f"train.{name}={c[name]!r}: train.loss={c.loss!r} takes its place, allowed is {base[name]!r}"
+        for name in OF_BUILT_IN_LOSS
+        if c[name] != base[name]
+    ]
+
+
+def off_policy(config: ConfigDict) -> bool:
+    """Whether completions are drawn by another policy than the one that is trained on them."""
+    return config.train.overlap or _mismatch(config)
 
 
 def _mismatch(config: ConfigDict) -> bool:
@@ -221,7 +238,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
-    return bad + _credit(c) + _critics(config)
+    return bad + credit_checks.found(config)
 
 
 def _between_turns(config: ConfigDict) -> list[str]:
@@ -235,47 +252,3 @@ def _between_turns(config: ConfigDict) -> list[str]:
         allowed = "played only" if kind == "game" else "all but played"
         return [f"task.feedback={told!r}: task.kind={kind!r} allows {allowed}"]
     return []
-
-
-def _credit(c: ConfigDict) -> list[str]:
-    """Settings of the credit that have no meaning together, or are another one under a different name."""
-    bad, by_agent = [], c.normalise_by == "agent"
-    if c.normalise and c.baseline == "none":
-        bad.append("train.normalise=True: needs a baseline, train.baseline is 'none'")
-    if by_agent and not c.normalise:
-        bad.append("train.normalise_by='agent': does nothing without train.normalise=True")
-    if by_agent and c.normalise and c.baseline == "leave_one_out":
-        bad.append(
-            "train.baseline='leave_one_out': is G/(G-1) times 'mean', and train.normalise_by='agent' divides "
-            "that out again: it is the same as 'mean', say that"
-        )
-    if c.backup in ("max", "last") and c.turns == 1:
-        bad.append(f"train.backup={c.backup!r}: with train.turns=1 there is nothing to back up, say 'mean'")
-    shared = c.turns > 1 and c.hand_on != "all"
-    if shared and (c.backup == "last" or c.backup == "max" and c.baseline != "none"):
-        outcome = {"max": "it is the same as 'mean', say that", "last": "only the last turn would learn"}
-        bad.append(
-            f"train.backup={c.backup!r}: with train.hand_on={c.hand_on!r} the answers of a node share what "
-            f"follows: {outcome[c.backup]}"
-        )
-    return bad
-
-
-def _critics(config: ConfigDict) -> list[str]:
-    """What needs a critic, and what has no meaning beside one."""
-    c, base = config.train, base_config().train
-    if c.system == "magrpo":
-        return []
-    bad = []
-    for name in ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat"):
-        if c[name] != base[name]:
-            bad.append(f"train.{name}={c[name]!r}: train.system={c.system!r} allows {base[name]!r} only")
-    if c.normalise and c.normalise_by == "group":
-        bad.append("train.normalise=True: with a critic train.normalise_by='agent' is allowed only")
-    if config.team.mode == "frozen":
-        bad.append(f"train.system={c.system!r}: team.mode='frozen' learns nothing")
-    if any(config.mesh[axis] > 1 for axis in ("agent", "data", "model")):
-        bad.append(
-            f"train.system={c.system!r}: critics have one device, mesh.agent, data and model must be 1"
-        )
-    return bad

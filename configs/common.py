@@ -1,8 +1,17 @@
 """What every config shares: the text after the colon, and all fields with their defaults. No JAX in here."""
 
+from collections.abc import Mapping
+
 from ml_collections import config_dict
 
 ConfigDict = config_dict.ConfigDict
+
+
+def field(config: Mapping, path: str):
+    """The value at a dotted path."""
+    for name in path.split("."):
+        config = config[name]
+    return config
 
 
 def parse_arg(arg: str | None, **defaults):
@@ -126,21 +135,29 @@ def _add_training(c: ConfigDict) -> None:
     c.train.steps = 100  # iterations: rollout, credit, update
     c.train.prompts = 4  # B: problems per iteration
     c.train.grade_every = 0  # iterations until problems of the next grade join in; 0: all from the start
-    # What answers are compared with: other samples, what a critic per agent expected, or one critic of all.
-    c.train.system = "magrpo"  # magrpo | iac | maac
+    # How rewards become what agents learn; docs/systems.md has a line and the equation of each.
+    c.train.system = "magrpo"  # magrpo | mareinforce | marloo | maremax | dr_mas | at_grpo | c3 | ccpo
+    # | centralised | iac | maac (a critic per agent, or one of all, says what was to be expected)
+    # | dotted name of a function of your own, forest and credit settings -> lesson
     c.train.group = 4  # G: samples per agent and problem; with a critic one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
-    c.train.protocol = "simultaneous"  # simultaneous | pipeline | discussion; the last two: aligned, one turn
+    c.train.protocol = "simultaneous"  # simultaneous | pipeline | discussion | tree; all but the first:
+    # aligned, one turn. In a tree each agent answers every path of answers before it G times.
     c.train.turns = 1  # answers in a row: from the second on, agents revise theirs after task.feedback
     c.train.hand_on = "all"  # answers of a node that get a next turn: all (a tree) | best | random (chains)
     c.train.stop_above = 0.0  # no next turn where a node's mean reward, on its own scale, is greater; 0: off
     c.train.discount = 1.0  # gamma: what a later turn earns counts this much one turn earlier
     c.train.backup = "mean"  # later turns add their mean | max return; last: only the last answers count
     c.train.turn_weights = ()  # of each turn's advantages; empty: all alike
+    c.train.local_weight = 0.0  # at_grpo: weight of what an agent earned by itself beside the team's reward
+    c.train.counterfactual = ""  # also judge every joint answer without each agent's part, in whose place is
+    # nothing (no text) | sample (its next one) | reference (the untrained agent's greedy answer) | nothing,
+    # and those who had heard it speak again: solo. Empty: no. For credit/.. metrics, and ccpo learns from it
     c.train.baseline = "mean"  # mean | leave_one_out | max | none
     c.train.normalise = False  # divide advantages by a standard deviation
     c.train.normalise_by = "group"  # of a group's returns | agent: of its advantages in the iteration
+    c.train.loss = ""  # dotted name of a loss of your own, see docs/losses.md; empty: as the fields below say
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
     c.train.clip_high = 0.0  # the same above 1, DAPO's clip-higher; 0: as train.clip
     c.train.dual_clip = 0.0  # greatest ratio that still learns from a negative advantage, such as 3; 0: any

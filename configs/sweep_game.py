@@ -11,29 +11,30 @@ Each iteration of each member judges 96 joint answers, 16 to each of the six gam
 from configs.game import get_config  # noqa: F401  what --config reads
 
 SEEDS = range(10)
-CENTRALISED = {
-    "task.centralised": True,
-    "team.agents": ("team",),
-    "sampling.max_new_tokens": 5,  # a tag and a word for each role, and the end
-}
 # What a trainer changes of the config: a line each.
-TRAINERS = {
-    "MAGRPO": {},
-    "MAREINFORCE": {"train.baseline": "none"},
-    "MARLOO": {"train.baseline": "leave_one_out"},
-    "MAReMax": {"train.baseline": "max"},
-    "MAGRPO, divided by the deviation": {"train.normalise": True},
-    "Dr. MAS": {"train.normalise": True, "train.normalise_by": "agent"},
-    "MAGRPO, cross": {"train.joint_mode": "cross", "train.group": 4},
-    "MAGRPO, two turns": {"train.turns": 2, "train.hand_on": "best", "train.group": 8},
-    "centralised": CENTRALISED,
-    "IAC": {"train.system": "iac"},
-    "MAAC": {"train.system": "maac"},
-}
+TRAINERS = (
+    {"train.system": "magrpo"},
+    {"train.system": "mareinforce"},
+    {"train.system": "marloo"},
+    {"train.system": "maremax"},
+    {"train.system": "magrpo", "train.normalise": True},
+    {"train.system": "dr_mas"},
+    {"train.system": "magrpo", "train.joint_mode": "cross", "train.group": 4},
+    {"train.system": "ccpo", "train.counterfactual": "sample", "train.group": 5},
+    {"train.system": "c3", "train.protocol": "tree", "train.group": 4},
+    {"train.system": "at_grpo", "train.turns": 2, "train.hand_on": "best", "train.group": 8},
+    # A tag and a word for each role, and the end: five tokens.
+    {
+        "train.system": "centralised", "task.centralised": True, "team.agents": ("team",),
+        "sampling.max_new_tokens": 5,
+    },
+    {"train.system": "iac"},
+    {"train.system": "maac"},
+)  # fmt: skip
 
 
 def sweep(add):
     """A member per trainer and seed."""
-    for fields in TRAINERS.values():
+    for fields in TRAINERS:
         for seed in SEEDS:
             add(fields | {"seed": seed})

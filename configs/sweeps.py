@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from configs import checks
-from configs.common import ConfigDict
+from configs.common import ConfigDict, field
 
 LONGEST = 120  # characters of a folder's name
 
@@ -103,10 +103,10 @@ def _member(fields: dict, number: int, base: ConfigDict, fixed: Mapping) -> Memb
         try:
             config.update_from_flattened_dict({path: value})
         except TypeError:
-            kind = type(checks.field(base, path)).__name__
+            kind = type(field(base, path)).__name__
             raise ValueError(f"{name}: {path}={value!r} must be of type {kind}") from None
     checks.validate(config, name)
-    held = {path: checks.field(config, path) for path in sorted(fields) if path != "seed"}
+    held = {path: field(config, path) for path in sorted(fields) if path != "seed"}
     return Member(held, config.seed, config)
 
 

@@ -55,14 +55,14 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
     sampler = policy.clone(
         dtype=jnp.dtype(config.sampling.dtype or policy.dtype), apart=devices[0].platform == "cpu"
     )
-    drawn = config.eval.samples + 1
+    loss, drawn = setup.loss_config(config), config.eval.samples + 1
     problems = max(1, evaluation.ROWS_PER_BATCH // drawn)
     return Job(
         # No tokenizer is read: which token ends a completion changes no shape.
         stack=Stack(agents, policy, (0,), c.mode, scale, (), sampler, own),
         rank=c.rank,
         targets=tuple(c.targets),
-        keep_reference=config.train.kl_coef > 0,
+        keep_reference=loss.reads_reference,
         width=bucket(config.sampling.max_prompt_tokens),
         calls=_calls(config, agents, arithmetic.nodes(config), config.train.group),
         eval_calls=_calls(
@@ -70,7 +70,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         ),
         batches=_batches(config, agents),
         updates=config.train.minibatches,
-        loss=setup.loss_config(config),
+        loss=loss,
         optimizer=setup.build_optimizer(config),
         devices=devices,
     )
@@ -82,6 +82,9 @@ def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None =
         first, rest = config.team.agents[0], config.team.agents[1:]
         found = [Call((first,), nodes[0], group)] + [Call((agent,), nodes[0] * group, 1) for agent in rest]
         return tuple(call for call in found if call.agents[0] in agents)
+    if config.train.protocol == "tree":
+        every = enumerate(config.team.agents)
+        return tuple(Call((a,), config.train.prompts * group**n, group) for n, a in every if a in agents)
     if config.train.protocol == "discussion":
         return Call(agents, nodes[0], group), Call(agents, nodes[0] * group, 1)
     samples = [group] + [later or group] * (len(nodes) - 1)

@@ -18,10 +18,9 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs import arithmetic, checks
-from experiments import cli, setup, tasks
+from experiments import cli, setup, systems, tasks
 from jaxmarl_llm import console, files, rescoring, transcripts
 from jaxmarl_llm.rescoring import Change
-from jaxmarl_llm.systems import magrpo
 
 SHOWN = 5  # changes of sign that are printed
 
@@ -50,18 +49,14 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
 
     Raises:
       ValueError: for a folder without a run or transcripts, items that the config's task does not have, and
-        a ``train.system`` with critics.
+        a ``train.system`` whose credit is not in a transcript.
     """
     own = setup.load_run(workdir)
     config = (config or own).copy_and_resolve_references()
     if reward is not None:
         config.task.reward = reward
     checks.validate(config)
-    for c in (own, config):
-        if c.train.system != "magrpo":
-            raise ValueError(
-                f"train.system={c.train.system!r}: allowed is 'magrpo', whose credit is recorded"
-            )
+    recorded, wanted = (_lesson(c) for c in (own, config))
     steps = transcripts.steps(workdir)
     if not steps:
         raise ValueError(f"{workdir} has no transcripts (log.transcripts_every={own.log.transcripts_every})")
@@ -73,13 +68,26 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
         for step in steps:
             forest, before_R = rescoring.forest_of(transcripts.read(workdir, step), items, per_node, cross)
             again = rescoring.judged_again(forest, task)
-            after_R = magrpo.advantages(again, setup.credit_config(config))
+            after_R = wanted(again).advantages
             found += rescoring.changes(step, forest, before_R, after_R)
             rewards.append((forest.totals(), again.totals()))
-            recorded_R = magrpo.advantages(forest, setup.credit_config(own))
-            errors.append(float(np.abs(recorded_R - before_R).max()))
+            errors.append(float(np.abs(recorded(forest).advantages - before_R).max()))
     before, after = (np.concatenate(side) for side in zip(*rewards, strict=True))
     return Rescored(found, before, after, max(errors))
+
+
+def _lesson(config):
+    """How a config's system makes a lesson of a forest; ValueError if it takes what transcripts lack."""
+    c, lesson = config.train, systems.from_forest(config)
+    if lesson is None:
+        raise ValueError(f"train.system={c.system!r}: models of its own gave the credit")
+    if c.system == "ccpo":
+        raise ValueError("train.system='ccpo': what answers earn without a part is not in transcripts")
+    if c.local_weight:
+        raise ValueError(f"train.local_weight={c.local_weight}: local rewards are not in transcripts")
+    if c.protocol == "tree":
+        raise ValueError("train.protocol='tree': transcripts do not say which answer continued which")
+    return lesson
 
 
 def show(found: Rescored) -> None:

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 import jax
 
-from experiments import closing, setup, tasks
+from experiments import closing, setup, systems, tasks
 from jaxmarl_llm import (
     batches,
     checkpoint,
     files,
     forest_metrics,
+    marginals,
     metrics,
     packing,
     processes,
@@ -25,8 +26,8 @@ from jaxmarl_llm import (
 )
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.experts import Spent
-from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.systems.types import Lesson
 from jaxmarl_llm.transcripts import TranscriptWriter
 
 
@@ -79,19 +80,19 @@ class Run:
         self.states = {
             i: update.init_state(m.trainable, self._optimizer, m.stack.layout) for i, m in learners
         }
-        self.system = setup.CRITICS.get(config.train.system)
-        self.critics = setup.build_critics(config, self.team)
-        learned = [self.states, *([self.critics.states] if self.critics else [])]
+        self.system = systems.build(config, self.team)
+        models = self.system.models
+        learned = [self.states, *([models.states] if models else [])]
         needed = sum(run_checks.needed_bytes(states, config.save.keep) for states in learned)
         run_checks.ensure_writable(self.folder, needed)
         self._checkpoints = stack.enter_context(Checkpointer(self.folder / "checkpoints", config.save.keep))
-        if self.critics:  # one more: they are saved first, so that what the agents resume at is among them
-            stack.enter_context(self.critics.kept_in(self.folder / "critics", config.save.keep + 1))
+        if models:  # one more: they are saved first, so that what the agents resume at is among them
+            stack.enter_context(models.kept_in(self.folder / "system", config.save.keep + 1))
         if self._checkpoints.latest() is not None:
             self.states, meta = self._checkpoints.restore("latest", self.team, self.states)
             self.start = meta["step"]
-            if self.critics:
-                self.critics.restore(self.start)
+            if models:
+                models.restore(self.start)
         if self.start > config.train.steps:
             raise ValueError(
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
@@ -165,13 +166,13 @@ class Run:
         """What an iteration consists of and what memory it takes, as table rows."""
         return closing.plan_rows(self.config, self.team, self.task, self.states)
 
-    def update(self, forest: Forest, advantages_R) -> dict[str, float]:
+    def update(self, lesson: Lesson) -> dict[str, float]:
         """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
         found = {}
         for i in self.states:
             member = self.team.members[i]
             limit, pad_id = self.config.sampling.max_new_tokens, member.tokenizer.pad_id
-            said = batches.collate(forest, advantages_R, member.stack, limit, pad_id)
+            said = batches.collate(lesson.forest, lesson.advantages, member.stack, limit, pad_id)
             parts = self.config.train.minibatches
             pieces = [packing.split_minibatches(batch, parts) for batch in said]
             rows, layout = [], member.stack.layout
@@ -223,12 +224,15 @@ class Run:
             f"iteration {step + 1}: {', '.join(bad)} not finite; {where} in {self.folder}"
         )
 
-    def write_transcripts(self, step: int, forest: Forest, advantages_R) -> None:
-        """All joint answers of an iteration, with every agent's advantage."""
+    def write_transcripts(self, step: int, lesson: Lesson) -> None:
+        """All joint answers of an iteration, with every agent's advantage, and marginal where known."""
         every = self.config.log.transcripts_every
         if every and step % every == 0:
             tokenizers = {agent: self.team[agent].tokenizer for agent in self.team.agents}
-            actions = records.joint_actions(step, forest, self.task, tokenizers, advantages_R)
+            worth_NJ = marginals.marginals(lesson.forest)
+            actions = records.joint_actions(
+                step, lesson.forest, self.task, tokenizers, lesson.advantages, worth_NJ
+            )
             self._transcripts.write(step, actions)
 
     @contextlib.contextmanager
@@ -255,8 +259,8 @@ class Run:
         """Checkpoint after ``step`` iterations."""
         meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self._isolation}
         meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
-        if self.critics:
-            self.critics.save(step)
+        if self.system.models:
+            self.system.models.save(step)
         self._checkpoints.save(step, self.states, self.team, meta)
 
     def evaluate_on(self, items, step: int) -> dict[str, float]:

@@ -14,32 +14,23 @@ from ml_collections import config_dict
 
 from configs import checks
 from configs.common import base_config
+from experiments import built_models
 from jaxmarl_llm import (
     agent_loss,
-    critics,
+    custom_loss,
     evaluation,
-    model_files,
     processes,
-    random_weights,
     sharding,
     update,
     weights,
-    word_model,
 )
 from jaxmarl_llm import team as team_lib
-from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.critics import Critics
-from jaxmarl_llm.policy import Policy, PolicyConfig
-from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, discussion
-from jaxmarl_llm.protocols.hearing import quoted
-from jaxmarl_llm.systems import actor_critic, magrpo
-from jaxmarl_llm.tasks import game
-from jaxmarl_llm.tasks.centralised import tagged
+from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree
 
-CRITICS = {"iac": actor_critic.IAC, "maac": actor_critic.MAAC}
-PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion}
-STREAMS = ("adapters", "rollout", "eval", "random_model", "critics")
+# In an evaluation a tree is its chains.
+PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion, "tree": Pipeline}
+STREAMS = ("adapters", "rollout", "eval", "random_model", "critics", "counterfactual")
 
 
 def stream(config, name: str) -> jax.Array:
@@ -79,40 +70,11 @@ def layout(config, devices=None) -> sharding.Layout:
     return sharding.Layout(sharding.make_mesh(c.agent, c.data, c.model, devices), c.fsdp)
 
 
-def random_model(config, on_host: bool = False) -> weights.LoadedModel:
-    """A two-layer policy with random weights and the default model's tokenizer, for smoke runs."""
-    tokenizer = tokenizer_lib.load(model_files.find(model_files.DEFAULT))
-    policy = Policy(
-        PolicyConfig(tokenizer.vocab_size, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1,
-                     head_dim=8, max_positions=2048),
-        dtype=jnp.dtype(config.policy.dtype),
-        remat=config.policy.remat,
-    )  # fmt: skip
-    params = random_weights.draw(policy, (config.seed, STREAMS.index("random_model")))
-    return weights.LoadedModel(policy, params if on_host else jax.tree.map(jnp.asarray, params), tokenizer)
-
-
-def game_model(config, on_host: bool = False) -> weights.LoadedModel:
-    """A tiny policy over the words of `tasks.game`, with random weights."""
-    agents = game.AGENTS if config.task.centralised else tuple(config.team.agents)
-    texts = [*game.texts(agents), tagged(dict.fromkeys(agents, "")), quoted(dict.fromkeys(agents, ""))]
-    return word_model.build(
-        [*texts, discussion.AGAIN],
-        game.habits(word_model.START, word_model.END, agents if config.task.centralised else ()),
-        (config.seed, STREAMS.index("random_model")),
-        compute_dtype=jnp.dtype(config.policy.dtype),
-        remat=config.policy.remat,
-        on_host=on_host,
-    )
-
-
-BUILT_MODELS = {"random-tiny": random_model, "game-tiny": game_model}
-
-
 def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
     """A model of the team by name, with float32 parameters, NumPy arrays if ``on_host``."""
-    if name in BUILT_MODELS:
-        return BUILT_MODELS[name](config, on_host)
+    if name in built_models.BUILDERS:
+        seed = (config.seed, STREAMS.index("random_model"))
+        return built_models.BUILDERS[name](config, seed, on_host)
     dtype, remat = jnp.dtype(config.policy.dtype), config.policy.remat
     model = weights.load(name, compute_dtype=dtype, remat=remat, on_host=on_host)
     if model.tokenizer is None:
@@ -142,7 +104,7 @@ def build_team(config, devices=None) -> team_lib.Team:
         rank=c.rank,
         alpha=c.alpha,
         targets=tuple(c.targets),
-        keep_reference=config.train.kl_coef > 0,
+        keep_reference=c.mode == "full" and loss_config(config).reads_reference,
         stop=tuple(config.sampling.stop),
         sampling_dtype=config.sampling.dtype or None,
         layout=where,
@@ -156,7 +118,7 @@ def sampling_params(config) -> SamplingParams:
 
 
 def loss_config(config) -> agent_loss.LossConfig:
-    """Options of the loss."""
+    """Options of the loss; ValueError if ``train.loss`` names what cannot be one."""
     c = config.train
     return agent_loss.LossConfig(
         sampling_params(config),
@@ -170,48 +132,36 @@ def loss_config(config) -> agent_loss.LossConfig:
         entropy_coef=c.entropy_coef,
         importance_cap=c.importance_cap or None,
         comlrl_compat=c.comlrl_compat,
+        custom=_custom_loss(config) if c.loss else None,
         prompts_per_microbatch=c.prompts_per_microbatch,
         tokens_per_microbatch=c.tokens_per_microbatch,
     )
 
 
-def credit_config(config) -> magrpo.CreditConfig:
-    """How returns become advantages."""
-    c = config.train
-    return magrpo.CreditConfig(
-        baseline=c.baseline,
-        normalise=c.normalise,
-        normalise_by=c.normalise_by,
-        discount=c.discount,
-        backup=c.backup,
-        reduce=c.reduce,
-        turn_weights=tuple(c.turn_weights),
-        chain=c.hand_on != "all",
-    )
-
-
-def build_critics(config, team: team_lib.Team) -> Critics | None:
-    """The critics of ``train.system``, or None if it has none."""
-    c, t = config.critic, config.team
-    if (system := CRITICS.get(config.train.system)) is None:
-        return None
-    options = dict(joint=system.joint, rank=t.rank, targets=tuple(t.targets))
-    own = critics.build(team, stream(config, "critics"), **options)
-    optimizer = update.make_optimizer(lr=c.lr, steps=config.train.steps)
-    return Critics(own, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
+def _custom_loss(config):
+    """The function that ``train.loss`` names."""
+    function = custom_loss.resolve(config.train.loss)
+    if checks.off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.asks(function):
+        raise ValueError(
+            f"train.loss {config.train.loss!r} does not name behaviour_logprobs_BL: with train.overlap, or "
+            "sampling.dtype other than policy.dtype, it must correct for the sampler's being another policy"
+        )
+    return function
 
 
 def build_protocol(config, task, samples: int | None = None) -> Protocol:
     """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn."""
     c = config.train
+    if c.protocol == "tree" and samples is None:
+        return Tree(task.prompts, (c.group,) * len(config.team.agents))
     if c.protocol != "simultaneous":
         return PROTOCOLS[c.protocol](task.prompts, samples or c.group)
     feedback = task.feedback if c.turns > 1 else None
     if checks.asks_expert(config):  # who may answer each process otherwise, and is paid by each
         feedback = processes.by_first(feedback)
     if samples is not None:
-        return magrpo.Protocol(task.prompts, samples, c.turns, feedback, later_samples=1)
-    return magrpo.Protocol(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
+        return Simultaneous(task.prompts, samples, c.turns, feedback, later_samples=1)
+    return Simultaneous(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
 
 
 def evaluate(

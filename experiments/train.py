@@ -16,55 +16,46 @@ from experiments import cli, closing, joining, setup
 from experiments.ahead import Ahead
 from experiments.run import Run
 from experiments.stop_signal import StopSignal
-from jaxmarl_llm import console, forest_metrics, processes, rollout
+from jaxmarl_llm import console, counterfactuals, forest_metrics, processes, rollout
+from jaxmarl_llm.counterfactuals import Conversation
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.systems import magrpo
-
-_CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
-_WORKDIR = flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder under runs/.")
 
 
 def draw(run: Run, step: int, trainables, timer) -> Forest:
-    """Answers of the team to an iteration's batch of items, judged."""
+    """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
     config = run.config
-    return rollout.run(
-        run.protocol,
-        run.team,
-        trainables,
-        run.scorer,
-        setup.batch_ids(config, run.task.items, step),
-        run.key("rollout", step),
+    talk = functools.partial(
+        rollout.run,
+        team=run.team,
+        scorer=run.scorer,
+        item_ids=setup.batch_ids(config, run.task.items, step),
         params=setup.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         timer=timer,
     )
+    forest = talk(run.protocol, trainables=trainables, key=run.key("rollout", step))
+    if not config.train.counterfactual:
+        return forest
+    again = Conversation(talk, run.protocol, trainables, run.key("counterfactual", step))
+    with timer("counterfactual"):
+        return counterfactuals.judged(forest, config.train.counterfactual, run.scorer, again)
 
 
 def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
     """One iteration: the team answers a batch of items, is judged, and every agent learns. Its metrics."""
-    config, started = run.config, time.perf_counter()
+    started = time.perf_counter()
     forest = ahead.take(step, run.trainables(), run.timer)
     if run.may_overlap(step + 1):
         ahead.begin(step + 1, run.trainables())
-    credit = setup.credit_config(config)
-    returns_R, groups_R = magrpo.returns(forest, credit), magrpo.groups(forest)
-    if run.critics is None:
-        advantages_R = magrpo.advantages(forest, credit)
-    else:
-        with run.timer("critics"):
-            read = run.system.read(forest)
-            values = run.critics.values(read)
-        advantages_R, targets = run.system.advantages(forest, values, credit)
-    metrics = forest_metrics.reward_metrics(forest, run.task)
-    metrics |= forest_metrics.agent_metrics(forest, returns_R, groups_R, advantages_R)
-    metrics |= forest_metrics.credit_metrics(forest, advantages_R)
+    with run.timer("credit"):
+        lesson = run.system.lesson(forest)
+    metrics = forest_metrics.reward_metrics(forest, run.task) | lesson.metrics()
     with run.timer("update"):
-        metrics |= run.update(forest, advantages_R)
-    if run.critics is not None:
-        with run.timer("critics"):
-            metrics |= run.critics.learn(read, values, targets)
-    run.write_transcripts(step, forest, advantages_R)
+        metrics |= run.update(lesson)
+    with run.timer("learn"):
+        metrics |= run.system.learn(lesson)
+    run.write_transcripts(step, lesson)
     seconds = time.perf_counter() - started
     metrics |= {"seconds": seconds, "tokens_per_s": forest_metrics.tokens(forest) / seconds}
     return metrics | run.executor_metrics() | run.expert_metrics() | run.timer.collect()
@@ -96,17 +87,25 @@ def train(config, workdir: str) -> dict:
         return closing.finish(run)
 
 
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    config_flags.DEFINE_config_file("config", lock_config=True)
+    flags.mark_flag_as_required("config")
+    flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder under runs/.")
+    joining.define_flags()
+
+
 def main(argv):
     """Command line entry."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    given = flags.FLAGS
     with joining.joined():
-        workdir = pathlib.Path(_WORKDIR.value or processes.by_first(setup.new_workdir)())
+        workdir = pathlib.Path(given.workdir or processes.by_first(setup.new_workdir)())
         with joining.spoken_by_first(processes.own_folder(workdir)):
-            train(_CONFIG.value, workdir)
+            train(given.config, workdir)
 
 
 if __name__ == "__main__":
-    flags.mark_flag_as_required("config")
-    joining.define_flags()
+    define_flags()
     cli.run(main)

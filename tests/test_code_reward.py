@@ -126,8 +126,8 @@ def test_the_program_holds_the_extracted_functions_only():
 
 
 def test_where_a_draft_stopped():
-    assert compose(ITEM, {"aux": AUX, "main": "no"})[1:] == (None, "no-main")
-    assert compose(ITEM, {"aux": AUX, "main": BROKEN})[1:] == (None, "syntax")
+    assert compose(ITEM, {"aux": AUX, "main": "no"})[1:] == (None, "no-main", {"aux": 1.0, "main": 0.0})
+    assert compose(ITEM, {"aux": AUX, "main": BROKEN})[1:] == (None, "syntax", {"aux": 1.0, "main": 1.0})
 
 
 def test_agents_are_helper_and_main_by_order_not_by_name():

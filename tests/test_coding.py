@@ -47,6 +47,7 @@ def test_one_batch_in_order_with_stopped_answers_between():
     assert judgements[2] == Judgement(
         parts={"structure": 0.6, "syntax": 0.5, "tests": 0.5, "cooperation": 0.0}, total=1.6, verdict="fail",
         failures=("assert area(0) == 0: got 1",), program_source=f"import math\n\n\n{AREA}",
+        local={"aux": 0.0, "main": 1.0},
     )
     assert judgements[0].program_source == f"{AUX}\n\n\n{MAIN}"
     assert judgements[1].program_source == ""

@@ -138,6 +138,11 @@ def test_choices(path):
         config.train.importance_cap = 2.0 * (path == "sampling.dtype")  # a sampler of its own asks for it
         config.train.normalise = value == "agent"
         config.train.turns = 2 if path == "train.backup" else 1
+        needed = {"c3": "tree", "solo": "pipeline"}
+        config.train.protocol = needed.get(value, config.train.protocol)
+        config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
+        config.task.centralised = value == "centralised"
+        config.team.agents = ("team",) if value == "centralised" else config.team.agents
         checks.validate(config)
     allowed = ", ".join(checks.CHOICES[path])
     assert complaints(changed(path, "both")) == [f"{path}='both': allowed are {allowed}"]
@@ -146,7 +151,7 @@ def test_choices(path):
 @pytest.mark.parametrize("path", checks.RANGES)
 def test_ranges(path):
     low, high = checks.RANGES[path]
-    real = isinstance(checks.field(common.base_config(), path), float)
+    real = isinstance(common.field(common.base_config(), path), float)
     below = low - 1e-3 if real else low - 1
     above = {None: [], 3: [4]}.get(high, [1.5])
     for value in [below, *above, *([math.nan, math.inf] if real else [])]:
@@ -226,6 +231,12 @@ def test_contradictions(fields, message):
     assert re.match(message, line), line
 
 
+def test_what_a_run_with_critics_has_saved_can_be_read_again():
+    config = common.base_config()
+    config.train.system = "iac"
+    checks.validate(config_dict.ConfigDict(json.loads(json.dumps(config.to_dict()))))
+
+
 @pytest.mark.parametrize("baseline, normalise, by", [
     # Four methods; normalised, they stay three, as no step centres again (test_credit_groups.py).
     *((baseline, False, "group") for baseline in checks.CHOICES["train.baseline"]),
@@ -247,10 +258,10 @@ def test_all_that_is_wrong_is_told_at_once():
 
 
 def test_every_field_is_explained():
-    """A comment stands on the line of every field, with its choices where it has some."""
+    """A comment begins on the line of every field, with its choices where it has some."""
     source = (ROOT / "configs" / "common.py").read_text()
     body = source[source.index("def base_config") : source.index("def laptop")]
-    lines = re.findall(r"^    c\.([\w.]+) = (.*)$", body, re.MULTILINE)
+    lines = re.findall(r"^    c\.([\w.]+) = (.*(?:\n    # .*)*)$", body, re.MULTILINE)
     comments = {path: text.partition("  # ")[2] for path, text in lines if text != "ConfigDict()"}
     assert set(comments) == set(flat(common.base_config()))
     assert [path for path, comment in comments.items() if not comment] == []

@@ -7,7 +7,7 @@ import smoke_runs
 from method_runs import SMALL, TWO_TURNS, watched
 
 from configs import coding
-from experiments import closing, setup, train
+from experiments import closing, setup, systems, train
 from jaxmarl_llm import critics
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("compiled_fast")]  # the model for its tokenizer
@@ -39,8 +39,8 @@ def make_config(fields):
 
 def critic_leaves(folder, config):
     team = setup.build_team(config)
-    made = setup.build_critics(config, team)
-    with made.kept_in(folder / "critics", 2) as checkpoints:
+    made = systems.build_critics(config, team)
+    with made.kept_in(folder / "system", 2) as checkpoints:
         made.restore(checkpoints.latest())
     return [np.asarray(leaf) for leaf in jax.tree.leaves(made.states)]
 

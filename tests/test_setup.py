@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from configs import coding
-from experiments import setup, tasks
+from experiments import setup, systems, tasks
 from jaxmarl_llm import sharding
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.tasks import code_data
@@ -111,8 +111,8 @@ def test_options_reach_their_places():
     assert (loss.clip, loss.ratio_level, loss.aggregation) == (0.2, "sequence", "token")
     assert (loss.kl_coef, loss.kl_kind, loss.entropy_coef, loss.comlrl_compat) == (0.1, "k1", 0.01, False)
     assert setup.loss_config(config(train__clip=0.0)).clip is None
-    wanted = magrpo.CreditConfig("max", True, 0.9, "sum", (1.0, 0.5), True, "agent", "last")
-    assert setup.credit_config(c) == wanted
+    wanted = magrpo.CreditConfig("max", True, 0.9, "sum", (1.0, 0.5), True, "agent", "last", 0.0)
+    assert systems.credit_config(c) == wanted
     assert (loss.dual_clip, loss.drop_truncated) == (None, False)
     dapo = config(
         train__clip=0.2, train__clip_high=0.28, train__dual_clip=3.0, train__drop_truncated=True,

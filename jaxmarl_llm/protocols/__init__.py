@@ -3,6 +3,7 @@
 from jaxmarl_llm.protocols.discussion import Discussion
 from jaxmarl_llm.protocols.pipeline import Pipeline
 from jaxmarl_llm.protocols.simultaneous import Simultaneous
+from jaxmarl_llm.protocols.tree import Tree
 from jaxmarl_llm.protocols.types import Answer, Episode, Protocol, item_name
 
-__all__ = ["Answer", "Discussion", "Episode", "Pipeline", "Protocol", "Simultaneous", "item_name"]
+__all__ = ["Answer", "Discussion", "Episode", "Pipeline", "Protocol", "Simultaneous", "Tree", "item_name"]

@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from jaxmarl_llm import credit
-from jaxmarl_llm.critics import TEAM, Texts
+from jaxmarl_llm.critics import TEAM, Critics, Texts
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.types import Lesson
 
 Values = Mapping[int, float]
 Found = tuple[np.ndarray, dict[int, float]]
@@ -105,23 +107,41 @@ def _known(means: np.ndarray) -> dict[int, float]:
 
 
 @dataclasses.dataclass(frozen=True)
-class System:
+class Recipe:
     """What the critics read of a forest, what follows from their values, and whether one reads for all."""
 
     read: Callable[[Forest], Texts]
     credit: Callable[[Forest, Values, float], Found]
     joint: bool
 
-    def advantages(self, forest: Forest, values: Values, config: CreditConfig) -> Found:
-        """`credit` at the config's discount; with ``normalise`` the advantages of each agent have mean 0 and
-        standard deviation 1 over the iteration.
-        """
-        found_R, targets = self.credit(forest, values, config.discount)
-        if config.normalise:
+
+IAC = Recipe(requests, independent, joint=False)
+MAAC = Recipe(nodes, centralised, joint=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorCritic:
+    """A recipe with its critics, ``models``, at a discount; see `types.System`.
+
+    With ``normalise`` in the config the advantages of each agent have mean 0 and standard deviation 1 over
+    the iteration. Returns and groups are MAGRPO's: no credit comes of them.
+    """
+
+    recipe: Recipe
+    models: Critics
+    config: CreditConfig
+
+    def lesson(self, forest: Forest) -> Lesson:
+        """What the agents learn; its notes are what was read, the values, and what they should have been."""
+        read = self.recipe.read(forest)
+        values = self.models.values(read)
+        advantages_R, targets = self.recipe.credit(forest, values, self.config.discount)
+        if self.config.normalise:
             agent_R, number = credit.group_keys([turn.agent for turn in forest.turns])
-            found_R = credit.normalise_per_agent(found_R, agent_R, num_agents=number, centre=True)
-        return np.asarray(found_R), targets
+            advantages_R = credit.normalise_per_agent(advantages_R, agent_R, num_agents=number, centre=True)
+        returns_R, groups_R = magrpo.returns(forest, self.config), magrpo.groups(forest)
+        return Lesson(forest, np.asarray(advantages_R), returns_R, groups_R, (read, values, targets))
 
-
-IAC = System(requests, independent, joint=False)
-MAAC = System(nodes, centralised, joint=True)
+    def learn(self, lesson: Lesson) -> dict[str, float]:
+        """Teach the critics; their metrics."""
+        return self.models.learn(*lesson.notes)

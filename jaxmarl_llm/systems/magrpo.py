@@ -18,11 +18,10 @@ import dataclasses
 
 import numpy as np
 
-from jaxmarl_llm import credit
+from jaxmarl_llm import credit, marginals
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.systems.types import Lesson
 
-Protocol = Simultaneous
 NORMALISE_BY = ("group", "agent")
 
 
@@ -40,6 +39,7 @@ class CreditConfig:
       turn_weights: w_t, one per turn; () weighs all turns alike.
       chain: joint answers of a node share what follows (`credit.backed_up_returns`): for protocols that hand
         on only one of them.
+      local_weight: of what an agent earns by itself, for systems that use it (`at_grpo`).
     """
 
     baseline: str = "mean"
@@ -50,6 +50,7 @@ class CreditConfig:
     chain: bool = False
     normalise_by: str = "group"
     backup: str = "mean"
+    local_weight: float = 0.0
 
     def __post_init__(self):
         if self.normalise_by not in NORMALISE_BY:
@@ -88,16 +89,10 @@ def _left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
 def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
     """Return of every turn, float32 (turns,): mean, or sum, over the joint answers that contain it.
 
-    Joint answers to which the reward does not apply are left out, in a sum each counts as the mean of the
-    others; a turn without any other has return NaN.
+    Joint answers to which the reward does not apply are left out, see `marginals.over_answers`.
     """
-    joint_M, turn_M = forest.memberships()
-    returns_M = joint_returns(forest, config)[joint_M]
-    known_M, number = np.where(np.isnan(returns_M), -1, turn_M), {"num_groups": len(forest.turns)}
-    return_R = np.asarray(credit.segment_mean(np.nan_to_num(returns_M), known_M, **number))
-    if config.reduce == "sum":
-        return_R = return_R * np.asarray(credit.segment_count(turn_M, **number))
-    return np.where(np.asarray(credit.segment_count(known_M, **number)) > 0, return_R, np.nan)
+    joint_M, _ = forest.memberships()
+    return marginals.over_answers(forest, joint_returns(forest, config)[joint_M], config.reduce)
 
 
 def groups(forest: Forest) -> np.ndarray:
@@ -106,17 +101,26 @@ def groups(forest: Forest) -> np.ndarray:
     return credit.group_keys(*zip(*places, strict=True))[0]
 
 
-def advantages(forest: Forest, config: CreditConfig) -> np.ndarray:
-    """Group-relative advantage of every turn, float32 (turns,), in turn order (ids count from 0).
+def advantages(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
+    """Group-relative advantage of every turn, float32 (turns,), in turn order (ids count from 0)."""
+    return lesson(forest, config).advantages
+
+
+def lesson(forest: Forest, config: CreditConfig = CreditConfig()) -> Lesson:
+    """What the agents learn from a forest: group-relative advantages of its `returns` in its `groups`."""
+    return compare(forest, returns(forest, config), groups(forest), config)
+
+
+def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Lesson:
+    """The lesson of any returns and groups of a forest's turns, as the config says.
 
     ValueError for turn weights that are not as many as the turns.
     """
-    returns_R, group_R = returns(forest, config), groups(forest)
     per_agent = config.normalise and config.normalise_by == "agent"
     advantages_R = credit.group_advantage(
         returns_R,
-        np.where(np.isnan(returns_R), -1, group_R),  # no sample: no part in the group, advantage 0
-        num_groups=int(group_R.max()) + 1,
+        np.where(np.isnan(returns_R), -1, groups_R),  # no sample: no part in the group, advantage 0
+        num_groups=int(groups_R.max()) + 1,
         baseline=config.baseline,
         normalise=config.normalise and not per_agent,
     )
@@ -124,9 +128,14 @@ def advantages(forest: Forest, config: CreditConfig) -> np.ndarray:
         agent_R, num_agents = credit.group_keys([turn.agent for turn in forest.turns])
         agent_R = np.where(np.isnan(returns_R), -1, agent_R)
         advantages_R = credit.normalise_per_agent(advantages_R, agent_R, num_agents=num_agents)
-    if not config.turn_weights:
-        return np.asarray(advantages_R)
+    weights_R = _turn_weights(forest, config.turn_weights)
+    return Lesson(forest, np.asarray(advantages_R) * weights_R, returns_R, groups_R)
+
+
+def _turn_weights(forest: Forest, weights: tuple[float, ...]) -> np.ndarray:
     turn_R = np.array([turn.turn for turn in forest.turns])
-    if turn_R.max() >= len(config.turn_weights):
-        raise ValueError(f"turn_weights={config.turn_weights}; there are {turn_R.max() + 1} turns")
-    return np.asarray(advantages_R) * np.array(config.turn_weights, np.float32)[turn_R]
+    if not weights:
+        return np.ones(len(turn_R), np.float32)
+    if turn_R.max() >= len(weights):
+        raise ValueError(f"turn_weights={weights}; there are {turn_R.max() + 1} turns")
+    return np.array(weights, np.float32)[turn_R]

@@ -37,11 +37,15 @@ _SOLO_SCALES = {"structure": 0.6, "syntax": 0.5, "tests": 1.0, "total": 2.1}
 
 
 class Draft(typing.NamedTuple):
-    """A joint answer before its tests: parts so far, program to run (None: stopped), and where it stopped."""
+    """A joint answer before its tests: parts so far, program to run (None: stopped), and where it stopped.
+
+    ``local`` is 1 for every agent that defined its own function, with a return, else 0.
+    """
 
     parts: dict[str, float]
     program: Program | None
     stop: str  # "" | "no-main" | "syntax"
+    local: dict[str, float]
 
 
 def reward_range(agents: tuple[str, ...]) -> tuple[float, float]:
@@ -55,16 +59,18 @@ def compose(item: CodingItem, completions: dict[str, str], agents: tuple[str, ..
     helper = helper if has_return(helper) else ""
     main = extract_function(completions[agents[-1]], item.entry_point)
     has_main = has_return(main)
+    own = (helper, has_main) if len(agents) == 2 else (has_main,)
+    local = {agent: float(bool(defined)) for agent, defined in zip(agents, own, strict=True)}
     parts = dict.fromkeys(PART_NAMES, 0.0)
     parts["structure"] = (0.4 if helper else 0.0) + (0.6 if has_main else 0.0)
     if not has_main:
-        return Draft(_with_total(parts), None, "no-main")
+        return Draft(_with_total(parts), None, "no-main", local)
     sources = {agents[0]: helper} if helper else {}
     sources[agents[-1]] = main
     if parse("\n\n".join([item.prelude, *sources.values()])) is None:
-        return Draft(_with_total(parts), None, "syntax")
+        return Draft(_with_total(parts), None, "syntax", local)
     parts["syntax"] = 0.5
-    return Draft(_with_total(parts), Program(sources, item.entry_point, item.test, item.prelude), "")
+    return Draft(_with_total(parts), Program(sources, item.entry_point, item.test, item.prelude), "", local)
 
 
 def finish(

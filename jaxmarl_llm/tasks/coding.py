@@ -139,9 +139,10 @@ class CodingTask:
         parts = code_reward.finish(draft, report, self.agents, rule=self._rule, compat=self._compat)
         total = parts.pop("total")
         if report is None:
-            return Judgement(parts, total, draft.stop)
+            return Judgement(parts, total, draft.stop, local=draft.local)
         source = _source(draft.program)
-        return Judgement(parts, total, report.verdict, tuple(report.failures), source, report.interactions)
+        failures = tuple(report.failures)
+        return Judgement(parts, total, report.verdict, failures, source, report.interactions, draft.local)
 
 
 def _testing(draft: Draft, tests: str | None) -> Program | None:

@@ -160,8 +160,9 @@ class GameTask:
             "safe": float(set(actions) == {SAFE[item.game]}),
             "valid": sum(valid) / len(valid),
         }
+        local = {agent: float(ok) for agent, ok in zip(self.agents, valid, strict=True)}
         # "judged": other verdicts would be read as tests that failed.
-        return Judgement(parts, (paid - worst) / (best - worst), "judged")
+        return Judgement(parts, (paid - worst) / (best - worst), "judged", local=local)
 
 
 def _paid(item: GameItem, actions: Sequence[int | None]) -> int:

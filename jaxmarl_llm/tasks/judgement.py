@@ -14,6 +14,7 @@ class Judgement:
     verdict: the executor's verdict, or the level at which the answer stopped before any test.
     failures: short texts, one per failed test. program_source: what ran ('' if nothing did).
     interactions: calls between the agents' programs, as the executor saw them (rows of `Interaction`).
+    local: what each agent earned by itself, by name, where the task says so; no part of the total.
     """
 
     parts: dict[str, float]
@@ -22,6 +23,7 @@ class Judgement:
     failures: tuple[str, ...] = ()
     program_source: str = ""
     interactions: tuple[tuple, ...] = ()
+    local: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def scores(self) -> dict[str, float | None]:

@@ -1,0 +1,136 @@
+"""What may stand in a config about credit: what each system decides or needs, and options that contradict."""
+
+from configs.common import ConfigDict, base_config, field
+
+SYSTEMS = (
+    "mareinforce", "marloo", "maremax", "dr_mas", "at_grpo", "c3", "ccpo", "centralised", "iac", "maac",
+)  # fmt: skip
+CRITICS = ("iac", "maac")
+COUNTERFACTUALS = ("nothing", "sample", "reference", "solo")
+# What a system decides itself: there the field must be as it is by default.
+DECIDED = {
+    "mareinforce": ("baseline",),
+    "marloo": ("baseline",),
+    "maremax": ("baseline",),
+    "dr_mas": ("normalise", "normalise_by"),
+    "at_grpo": ("normalise", "normalise_by", "discount", "backup"),
+    "c3": ("baseline",),
+    "iac": ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat"),
+    "maac": ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat"),
+}
+# What a system needs: field, the values that it allows, and why.
+NEEDED = {
+    "at_grpo": ("train.hand_on", ("best", "random"), "later turns answer one joint answer"),
+    "c3": ("train.protocol", ("tree",), "alternatives are continuations of the same answer"),
+    "ccpo": ("train.counterfactual", COUNTERFACTUALS, "credit is the reward less that without the agent"),
+    "centralised": ("task.centralised", (True,), "one agent writes all roles"),
+}
+
+
+def is_dotted(name: str) -> bool:
+    """Whether a system is named as 'module.function' or 'module:function': a user's own."""
+    return any(mark in name for mark in ".:")
+
+
+def found(config: ConfigDict) -> list[str]:
+    """One sentence per field of the credit that others make meaningless."""
+    return _credit(config.train) + _counterfactual(config) + _system(config)
+
+
+def _credit(c: ConfigDict) -> list[str]:
+    """Settings of the credit that have no meaning together, or are another one under a different name."""
+    bad, by_agent = [], c.normalise_by == "agent"
+    if c.normalise and c.baseline == "none":
+        bad.append("train.normalise=True: needs a baseline, train.baseline is 'none'")
+    if by_agent and not c.normalise:
+        bad.append("train.normalise_by='agent': does nothing without train.normalise=True")
+    if by_agent and c.normalise and c.baseline == "leave_one_out":
+        bad.append(
+            "train.baseline='leave_one_out': is G/(G-1) times 'mean', and train.normalise_by='agent' divides "
+            "that out again: it is the same as 'mean', say that"
+        )
+    if c.backup in ("max", "last") and c.turns == 1:
+        bad.append(f"train.backup={c.backup!r}: with train.turns=1 there is nothing to back up, say 'mean'")
+    shared = c.turns > 1 and c.hand_on != "all"
+    if shared and (c.backup == "last" or c.backup == "max" and c.baseline != "none"):
+        outcome = {"max": "it is the same as 'mean', say that", "last": "only the last turn would learn"}
+        bad.append(
+            f"train.backup={c.backup!r}: with train.hand_on={c.hand_on!r} the answers of a node share what "
+            f"follows: {outcome[c.backup]}"
+        )
+    return bad
+
+
+def _system(config: ConfigDict) -> list[str]:
+    """What ``train.system`` decides or needs, and what has no meaning beside it."""
+    c, base = config.train, base_config().train
+    bad = []
+    for name in DECIDED.get(c.system, ()):
+        # An empty sequence of a saved config is a list.
+        if c[name] != base[name] and (c[name] or base[name]):
+            bad.append(f"train.{name}={c[name]!r}: train.system={c.system!r} allows {base[name]!r} only")
+    path, allowed, why = NEEDED.get(c.system, ("train.system", (c.system,), ""))
+    turned = c.system != "at_grpo" or c.turns > 1  # in one turn nothing is handed on
+    if field(config, path) not in allowed and turned:
+        wanted = " or ".join(map(repr, allowed))
+        bad.append(f"{path}={field(config, path)!r}: train.system={c.system!r} needs {wanted}: {why}")
+    if c.local_weight and c.system != "at_grpo":
+        bad.append(f"train.local_weight={c.local_weight}: only train.system='at_grpo' uses it, allowed is 0")
+    return bad + (_critics(config) if c.system in CRITICS else _coincides(c))
+
+
+def _counterfactual(config: ConfigDict) -> list[str]:
+    """What answers without an agent's part need, and where they say nothing."""
+    c, kind, why = config.train, config.train.counterfactual, []
+    if not kind:
+        return []
+    if len(config.team.agents) < 2:
+        why.append(f"team.agents={config.team.agents!r} has nobody beside the agent, allowed is ''")
+    if c.protocol == "tree":
+        why.append("train.protocol='tree' replays what follows each answer already, allowed is ''")
+    if kind == "sample" and c.joint_mode == "cross":
+        why.append("with train.joint_mode='cross' all other samples are judged and logged already, say ''")
+    if kind == "sample" and c.group < 2:
+        why.append(f"train.group={c.group} has no other sample, allowed are nothing and reference")
+    if kind == "solo" and c.protocol not in ("pipeline", "discussion"):
+        why.append(f"with train.protocol={c.protocol!r} nobody hears the others, say 'nothing'")
+    if kind == "reference" and config.team.mode != "adapters":
+        why.append(f"the untrained agent is the base without adapters, team.mode is {config.team.mode!r}")
+    return [f"train.counterfactual={kind!r}: {reason}" for reason in why]
+
+
+def _coincides(c: ConfigDict) -> list[str]:
+    """Systems that are MAGRPO under another name once advantages are normalised."""
+    if c.normalise and c.system == "mareinforce":
+        return ["train.normalise=True: train.system='mareinforce' compares with nothing, allowed is False"]
+    if (
+        c.system == "ccpo"
+        and c.baseline != "none"
+        and (c.joint_mode == "cross" or c.counterfactual == "solo")
+    ):
+        where = "train.joint_mode='cross'" if c.joint_mode == "cross" else "train.counterfactual='solo'"
+        return [
+            f"train.baseline={c.baseline!r}: with {where} what others earn without an agent is one number "
+            "for all its samples, and a baseline takes it out again: train.system='ccpo' needs 'none' there"
+        ]
+    by_agent = c.normalise and c.normalise_by == "agent"
+    if by_agent and c.system in ("marloo", "c3"):
+        return [
+            f"train.system={c.system!r}: is G/(G-1) times the group's mean, and train.normalise_by='agent' "
+            "divides that out again: it is the same as train.baseline='mean', say that"
+        ]
+    return []
+
+
+def _critics(config: ConfigDict) -> list[str]:
+    """What has no meaning beside a critic."""
+    c, bad = config.train, []
+    if c.normalise and c.normalise_by == "group":
+        bad.append("train.normalise=True: with a critic train.normalise_by='agent' is allowed only")
+    if config.team.mode == "frozen":
+        bad.append(f"train.system={c.system!r}: team.mode='frozen' learns nothing")
+    if any(config.mesh[axis] > 1 for axis in ("agent", "data", "model")):
+        bad.append(
+            f"train.system={c.system!r}: critics have one device, mesh.agent, data and model must be 1"
+        )
+    return bad

@@ -1,0 +1,49 @@
+"""Published systems on the default model and the starter problems: what differs is how a team learns.
+
+Command:   python -m experiments.train --config=configs/systems.py:marloo
+Result:    compared with each other on a game whose optimum is known in docs/game.md; not run to the end here
+Cost:      as configs/coding.py, 26 minutes and 4.5 GB on two CPU cores; with ,smoke under a minute
+Variants (after a colon; docs/systems.md has the equation and the source of each):
+  mareinforce, marloo, maremax, dr_mas, at_grpo, c3, ccpo, centralised, iac, maac
+  smoke          with one of these: two tiny random models, everything else real
+"""
+
+from configs import coding, common
+
+# What makes the default run, MAGRPO, into another system.
+SYSTEMS = {
+    "mareinforce": {},
+    "marloo": {},
+    "maremax": {},
+    "dr_mas": {},
+    # Four samples an agent and turn, the best joint answer goes on, clipped as in the paper.
+    "at_grpo": {
+        "train.turns": 2, "train.hand_on": "best", "train.group": 4, "train.joint_mode": "aligned",
+        "train.clip": 0.2, "train.local_weight": 1.0,
+    },
+    # Three helpers, three mains after each.
+    "c3": {"train.protocol": "tree", "train.joint_mode": "aligned", "train.group": 3},
+    # Without a part there would be no program to run, so that the untrained agent's takes its place.
+    "ccpo": {"train.joint_mode": "aligned", "train.counterfactual": "reference"},
+    # One reply holds both functions.
+    "centralised": {
+        "team.agents": ("team",), "task.centralised": True, "train.joint_mode": "aligned",
+        "sampling.max_new_tokens": 80, "sampling.stop": ("<|im_start|>",),
+    },
+    "iac": {"train.joint_mode": "aligned", "train.normalise": True, "train.normalise_by": "agent"},
+    "maac": {"train.joint_mode": "aligned", "train.normalise": True, "train.normalise_by": "agent"},
+}  # fmt: skip
+
+
+def get_config(arg=None):
+    """The system named after the colon; ValueError for none or several."""
+    options = common.parse_arg(arg, smoke=False, **dict.fromkeys(SYSTEMS, False))
+    chosen = [name for name in SYSTEMS if options[name]]
+    if len(chosen) != 1:
+        raise ValueError(f"config options name {chosen}; allowed is one of {', '.join(SYSTEMS)}")
+    config = coding.get_config()
+    config.train.system = chosen[0]
+    config.update_from_flattened_dict(SYSTEMS[chosen[0]])
+    if options.smoke:
+        common.smoke(config)
+    return config

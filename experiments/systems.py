@@ -1,0 +1,82 @@
+"""From a config to the system: how rewards become what every agent learns."""
+
+import functools
+
+from experiments import setup
+from jaxmarl_llm import critics, update
+from jaxmarl_llm.critics import Critics
+from jaxmarl_llm.systems import (
+    actor_critic,
+    at_grpo,
+    c3,
+    ccpo,
+    centralised,
+    custom,
+    dr_mas,
+    magrpo,
+    mareinforce,
+    maremax,
+    marloo,
+)
+from jaxmarl_llm.systems.types import FromForest, System
+from jaxmarl_llm.team import Team
+
+# Those whose credit follows from the forest alone.
+LESSONS = {
+    "magrpo": magrpo.lesson,
+    "mareinforce": mareinforce.lesson,
+    "marloo": marloo.lesson,
+    "maremax": maremax.lesson,
+    "centralised": centralised.lesson,
+    "dr_mas": dr_mas.lesson,
+    "at_grpo": at_grpo.lesson,
+    "c3": c3.lesson,
+    "ccpo": ccpo.lesson,
+}
+CRITICS = {"iac": actor_critic.IAC, "maac": actor_critic.MAAC}
+
+
+def build(config, team: Team) -> System:
+    """The system of ``train.system``, with the models that it trains beside the agents."""
+    if (lesson := from_forest(config)) is not None:
+        return FromForest(lesson)
+    return actor_critic.ActorCritic(
+        CRITICS[config.train.system], build_critics(config, team), credit_config(config)
+    )
+
+
+def from_forest(config):
+    """Forest -> `Lesson`, or None for a system that needs models of its own.
+
+    ValueError if a dotted name leads nowhere.
+    """
+    name = config.train.system
+    if name in CRITICS:
+        return None
+    lesson = LESSONS[name] if name in LESSONS else custom.resolve(name)
+    return functools.partial(lesson, config=credit_config(config))
+
+
+def credit_config(config) -> magrpo.CreditConfig:
+    """How returns become advantages."""
+    c = config.train
+    return magrpo.CreditConfig(
+        baseline=c.baseline,
+        normalise=c.normalise,
+        normalise_by=c.normalise_by,
+        discount=c.discount,
+        backup=c.backup,
+        reduce=c.reduce,
+        turn_weights=tuple(c.turn_weights),
+        chain=c.hand_on != "all",
+        local_weight=c.local_weight,
+    )
+
+
+def build_critics(config, team: Team) -> Critics:
+    """The critics of ``train.system``."""
+    c, t = config.critic, config.team
+    options = dict(joint=CRITICS[config.train.system].joint, rank=t.rank, targets=tuple(t.targets))
+    own = critics.build(team, setup.stream(config, "critics"), **options)
+    optimizer = update.make_optimizer(lr=c.lr, steps=config.train.steps)
+    return Critics(own, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)

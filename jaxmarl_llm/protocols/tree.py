@@ -1,0 +1,68 @@
+"""A tree of conversations: agents speak in order, and each path so far is continued several times (C3)."""
+
+import dataclasses
+
+from jaxmarl_llm.forest import Node, SpeakRequest, Turn
+from jaxmarl_llm.protocols.hearing import with_heard
+from jaxmarl_llm.protocols.types import Episode, Prompts
+
+
+@dataclasses.dataclass(frozen=True)
+class Tree:
+    """The agents speak in the order of the prompts; each answers every path of answers before it.
+
+    Joint answers are the paths to the leaves, so an answer of the first agent is part of many. The answers
+    to one path make a node.
+
+    Attributes:
+      prompts: item -> {agent: chat messages}.
+      fan_out: completions of each agent per path, in the order of the prompts.
+    """
+
+    prompts: Prompts
+    fan_out: tuple[int, ...]
+
+    def step(self, state: Episode) -> list[SpeakRequest]:
+        """The next agent on all paths of all items.
+
+        ValueError unless there is a number of completions for every agent.
+        """
+        asked = [self.prompts(item) for item in state.items]
+        for said in asked:
+            if len(said) != len(self.fan_out):
+                raise ValueError(f"fan_out={self.fan_out}; allowed: one number per agent, {', '.join(said)}")
+        spoken = list(dict.fromkeys(turn.agent for turn in state.turns))
+        waiting = [agent for agent in asked[0] if agent not in spoken] if asked else []
+        if not waiting:
+            return []
+        agent, samples = waiting[0], self.fan_out[len(spoken)]
+        if not spoken:
+            return [SpeakRequest(agent, i, tuple(said[agent]), samples) for i, said in enumerate(asked)]
+        requests = []
+        for last in (turn for turn in state.turns if turn.agent == spoken[-1]):
+            heard = {turn.agent: turn.text for turn in path(state, last)}
+            messages = with_heard(asked[last.item][agent], heard)
+            requests.append(SpeakRequest(agent, last.item, messages, samples, parent=last.id))
+        return requests
+
+    def observe(self, state: Episode, turns) -> list[Node]:
+        """When the last agent has spoken, a node per path that it answered."""
+        if len({turn.agent for turn in state.turns}) < len(self.fan_out):
+            return []
+        answers: dict[int, list[Turn]] = {}
+        for turn in turns:
+            answers.setdefault(turn.request, []).append(turn)
+        nodes = []
+        for leaves in answers.values():
+            paths = [path(state, leaf) for leaf in leaves]
+            said = {step[0].agent: tuple(turn.id for turn in step) for step in zip(*paths, strict=True)}
+            nodes.append(Node(leaves[0].item, said))
+        return nodes
+
+
+def path(state: Episode, turn: Turn) -> list[Turn]:
+    """The turns that led to one, and it, in order."""
+    found = [turn]
+    while found[0].parent is not None:
+        found.insert(0, state.turns[found[0].parent])
+    return found

@@ -1,0 +1,45 @@
+"""AT-GRPO: groups by agent and turn, going on from the best answer (Stronger-MAS, arXiv 2510.11062).
+
+At every turn t of item e each agent i draws its samples from one prompt, and they compete with each other:
+
+    A_k = (r_k - mean) / std  over the group (e, i, t),      r = r_team + w * r_local
+
+The reward is that of the turn itself; what follows is no part of it, as only the best joint answer is handed
+on (``train.hand_on="best"``), after all agents of the turn were judged. r_local is what an agent earns by
+itself (`Judgement.local`), w its weight: the paper's alpha weighs the team's reward instead, which is the
+same up to a factor that the division takes out.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from jaxmarl_llm import credit
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.types import Lesson
+
+
+def lesson(forest: Forest, config: CreditConfig) -> Lesson:
+    """Advantages of every turn among the samples that answer the same prompt."""
+    own = dataclasses.replace(config, discount=0.0, normalise=True, chain=False)
+    returns_R = magrpo.returns(forest, own) + config.local_weight * local_rewards(forest)
+    groups_R, _ = credit.keys_by(
+        "environment_agent_turn",
+        environment=[(turn.item, turn.follows) for turn in forest.turns],
+        agent=[turn.agent for turn in forest.turns],
+        turn=[turn.turn for turn in forest.turns],
+    )
+    return magrpo.compare(forest, returns_R, groups_R, own)
+
+
+def local_rewards(forest: Forest) -> np.ndarray:
+    """What each turn earned by itself, float32 (turns,): its mean over joint answers, 0 where unknown."""
+    joint_M, turn_M = forest.memberships()
+    local_M = [
+        forest.joints[j].judgement.local.get(forest.turns[t].agent, 0.0)
+        for j, t in zip(joint_M.tolist(), turn_M.tolist(), strict=True)
+    ]
+    local_M = np.array(local_M, np.float32)
+    return np.asarray(credit.segment_mean(local_M, turn_M, num_groups=len(forest.turns)))

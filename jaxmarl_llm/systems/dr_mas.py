@@ -1,0 +1,20 @@
+"""Dr. MAS: every agent's advantages on a scale of their own (arXiv 2602.08847).
+
+    A_{i,g} = (R_g - mean of the group) / (sigma_i + eps)      sigma_i over all advantages of agent i
+
+Agents whose rewards spread differently make steps of the same size; one scale for all would let the agent
+with the wild rewards drown the others. (The released code keeps mean and deviation per prompt and agent,
+which is MAGRPO with ``normalise``.)
+"""
+
+import dataclasses
+
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.types import Lesson
+
+
+def lesson(forest: Forest, config: CreditConfig) -> Lesson:
+    """Group-relative advantages over each agent's own standard deviation; see `magrpo.lesson`."""
+    return magrpo.lesson(forest, dataclasses.replace(config, normalise=True, normalise_by="agent"))

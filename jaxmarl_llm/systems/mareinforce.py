@@ -1,0 +1,19 @@
+"""MAREINFORCE: REINFORCE (Williams 1992) for a team, without a baseline (CoMLRL's member of the family).
+
+    A_g = R_g
+
+All samples of a group push their own probability up, a better one more so; nothing is compared, and the
+variance is that of the rewards themselves.
+"""
+
+import dataclasses
+
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.types import Lesson
+
+
+def lesson(forest: Forest, config: CreditConfig) -> Lesson:
+    """The return of every turn as its advantage; see `magrpo.lesson`."""
+    return magrpo.lesson(forest, dataclasses.replace(config, baseline="none"))

@@ -1,0 +1,20 @@
+"""MAReMax: a team learns against its best sample (after ReMax, arXiv 2310.10505; CoMLRL's form).
+
+    A_g = R_g - max_h R_h
+
+No advantage is positive: what was worse than the best sample becomes less likely, the best one is left alone.
+ReMax itself takes the reward of the greedy answer as baseline, which does not depend on the sample; the
+maximum does, so this gradient is biased.
+"""
+
+import dataclasses
+
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.types import Lesson
+
+
+def lesson(forest: Forest, config: CreditConfig) -> Lesson:
+    """Advantages against the best sample of the group; see `magrpo.lesson`."""
+    return magrpo.lesson(forest, dataclasses.replace(config, baseline="max"))

@@ -1,0 +1,76 @@
+"""What a system is: from the forest of an iteration to what every agent learns from it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+from typing import Protocol as Interface
+
+import numpy as np
+
+from jaxmarl_llm import forest_metrics, marginals
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.update import TrainState
+
+
+@dataclasses.dataclass(frozen=True)
+class Lesson:
+    """What the agents are to learn: ``advantages`` of the turns of ``forest``, and what they come of.
+
+    Attributes:
+      forest: the turns; arrays are indexed by their ids.
+      advantages, returns: float32 (turns,); where no reward applies they are 0 and NaN.
+      groups: int32 (turns,), turns of one key were compared with each other.
+      notes: what the system's own models are to learn (`System.learn`).
+    """
+
+    forest: Forest
+    advantages: np.ndarray
+    returns: np.ndarray
+    groups: np.ndarray
+    notes: Any = None
+
+    def metrics(self) -> dict[str, float]:
+        """What credit looks like, by agent and by joint answer."""
+        of_agents = forest_metrics.agent_metrics(self.forest, self.returns, self.groups, self.advantages)
+        of_answers = forest_metrics.credit_metrics(self.forest, self.advantages)
+        return of_agents | of_answers | marginals.metrics(self.forest, self.groups, self.advantages)
+
+
+class Models(Interface):
+    """Models that a system trains beside the agents (critics, a reward model); saved with the run."""
+
+    states: Mapping[int, TrainState]
+
+    def kept_in(self, folder, keep: int) -> AbstractContextManager:
+        """Where `save` and `restore` keep the states, the last ``keep`` steps of them; to be closed."""
+
+    def save(self, step: int) -> None:
+        """Write the states after ``step`` iterations, to the end."""
+
+    def restore(self, step: int) -> None:
+        """Take over what was saved after ``step`` iterations."""
+
+
+class System(Interface):
+    """How a team learns. ``models`` are the system's own, None where credit follows from the forest alone."""
+
+    models: Models | None
+
+    def lesson(self, forest: Forest) -> Lesson:
+        """What the agents learn from an iteration."""
+
+    def learn(self, lesson: Lesson) -> dict[str, float]:
+        """Let the models learn, after the agents have; metrics."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FromForest:
+    """A system without models: ``lesson`` is a pure function of the forest."""
+
+    lesson: Callable[[Forest], Lesson]
+    models: None = None
+
+    def learn(self, lesson: Lesson) -> dict[str, float]:
+        """Nothing."""
+        return {}
