@@ -11,11 +11,11 @@ CHOICES = {
     "team.mode": ("adapters", "full", "frozen"),
     "policy.remat": ("none", "dots", "full"),
     "policy.dtype": ("float32", "bfloat16", "float16"),
-    "task.kind": ("coding", "tldr", "arxiv"),
+    "task.kind": ("coding", "tldr", "arxiv", "game"),
     "task.cooperation": ("paper", "observed"),
     "task.matching": ("paper", "corrected"),
     "task.bands": ("", "tldr", "arxiv", "arxiv_later"),
-    "task.feedback": ("plain", "passed", "level_passed", "level_feedback", "expert_edits"),
+    "task.feedback": ("plain", "passed", "level_passed", "level_feedback", "expert_edits", "played"),
     "expert.kind": ("openai", "anthropic", "local"),
     "sampling.dtype": ("", "float32", "bfloat16"),
     "sampling.long_prompts": ("error", "truncate"),
@@ -231,8 +231,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
         bad.append("expert.key_variable: allowed are auto, nothing, or capital letters, digits and _")
     if asks_expert(config) and not config.expert.model:
         bad.append("expert.model='': task.feedback='expert_edits' asks an expert; give its name")
-    if config.task.kind != "coding" and c.turns > 1:
-        bad.append(f"train.turns={c.turns}: task.kind={config.task.kind!r} has one turn, without feedback")
+    bad += _between_turns(config)
     if config.task.centralised and len(agents) != 1:
         bad.append(f"team.agents={agents!r}: task.centralised allows one, who writes all roles")
     if c.turn_weights and len(c.turn_weights) != c.turns:
@@ -240,3 +239,16 @@ def _contradictions(config: ConfigDict) -> list[str]:
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
     return bad + credit_checks.found(config)
+
+
+def _between_turns(config: ConfigDict) -> list[str]:
+    """Turns and feedback that the task does not have."""
+    kind, told, turns = config.task.kind, config.task.feedback, config.train.turns
+    if turns == 1:
+        return []
+    if kind not in ("coding", "game"):
+        return [f"train.turns={turns}: task.kind={kind!r} has one turn, without feedback"]
+    if (told == "played") != (kind == "game"):
+        allowed = "played only" if kind == "game" else "all but played"
+        return [f"task.feedback={told!r}: task.kind={kind!r} allows {allowed}"]
+    return []

@@ -49,7 +49,8 @@ def base_config() -> ConfigDict:
     """All fields, with MAGRPO's settings (arXiv 2508.04652); each config file changes what it needs."""
     c = ConfigDict()
     c.seed = 0  # of every random stream: adapters, rollouts, evaluation, order of the problems
-    c.model = "smollm2-135m-instruct"  # bundled name, local folder, .gguf file or hub id
+    c.model = "smollm2-135m-instruct"  # bundled name, local folder, .gguf file or hub id, or with random
+    # weights: random-tiny (two layers, the bundled tokenizer), game-tiny (the words of task.kind=game)
     c.team = ConfigDict()
     c.team.agents = ("aux", "main")  # names, in the order of the task's roles; one works alone
     c.team.models = ()  # one model per agent for a heterogeneous team; empty: config.model for all
@@ -92,16 +93,19 @@ def _add_task(c: ConfigDict) -> None:
     """Sections of the problems, and of who advises on them."""
     c.task = ConfigDict()
     c.task.kind = "coding"  # coding | tldr (two summaries of a post) | arxiv (two parts of an introduction)
+    # | game (matrix games in words, see docs/game.md)
     c.task.source = "starter"  # see below; a slice may follow: humaneval[33:133]
     # coding: starter | humaneval | path of a JSONL. Writing: sample_posts | sample_abstracts | path of a
-    # JSONL | trl-lib/tldr | OpenMLRL/arXiv_abstract (the last two need the data extra)
+    # JSONL | trl-lib/tldr | OpenMLRL/arXiv_abstract (the last two need the data extra).
+    # Game: games (both kinds) | climbing | penalty
     c.task.train_split = "train"  # train | held_out | all
     c.task.eval_source = ""  # empty: the same as source
     c.task.eval_split = "held_out"  # train | held_out | all
     c.task.cooperation = "paper"  # main's cooperation by its text (paper) or by what it did (observed)
     c.task.centralised = False  # one agent, named in team.agents, writes all roles
-    c.task.feedback = "level_feedback"  # plain | passed | level_passed | level_feedback | expert_edits
     # Between turns: from nothing but the wish for another try to an expert's advice, see docs/turns.md.
+    c.task.feedback = "level_feedback"  # plain | passed | level_passed | level_feedback | expert_edits
+    # | played (of the game only: what all said, and what it paid)
     c.task.revealed_tests = 1  # first tests that feedback may tell of; 0: all; -n: the last n
     c.task.held_back = 0.0  # share of the tests that earn nothing, to see who learned the others by heart
     c.task.column = ""  # of writing: where a row's text is; empty: as usual for the source

@@ -14,23 +14,20 @@ from ml_collections import config_dict
 
 from configs import checks
 from configs.common import base_config
+from experiments import built_models
 from jaxmarl_llm import (
     agent_loss,
     custom_loss,
     evaluation,
-    model_files,
     processes,
     sharding,
     update,
     weights,
 )
 from jaxmarl_llm import team as team_lib
-from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree
 
-RANDOM_MODEL = "random-tiny"
 # In an evaluation a tree is its chains.
 PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion, "tree": Pipeline}
 STREAMS = ("adapters", "rollout", "eval", "random_model", "critics", "counterfactual")
@@ -73,34 +70,11 @@ def layout(config, devices=None) -> sharding.Layout:
     return sharding.Layout(sharding.make_mesh(c.agent, c.data, c.model, devices), c.fsdp)
 
 
-def random_model(config, on_host: bool = False) -> weights.LoadedModel:
-    """A two-layer policy with random weights and the default model's tokenizer, for smoke runs."""
-    tokenizer = tokenizer_lib.load(model_files.find(model_files.DEFAULT))
-    policy = Policy(
-        PolicyConfig(tokenizer.vocab_size, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1,
-                     head_dim=8, max_positions=2048),
-        dtype=jnp.dtype(config.policy.dtype),
-        remat=config.policy.remat,
-    )  # fmt: skip
-    dummy = jnp.zeros((1, 1), jnp.int32)
-    shapes = jax.eval_shape(policy.init, jax.random.key(0), dummy, dummy)
-    # Not policy.init: compiling it takes seconds.
-    random = np.random.default_rng((config.seed, STREAMS.index("random_model")))
-
-    put = np.asarray if on_host else jnp.asarray
-
-    def draw(path, leaf):
-        if path[-1].key == "scale":
-            return put(np.ones(leaf.shape, np.float32))
-        return put(random.standard_normal(leaf.shape, np.float32) / leaf.shape[-1] ** 0.5)
-
-    return weights.LoadedModel(policy, jax.tree.map_with_path(draw, shapes), tokenizer)
-
-
 def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
     """A model of the team by name, with float32 parameters, NumPy arrays if ``on_host``."""
-    if name == RANDOM_MODEL:
-        return random_model(config, on_host)
+    if name in built_models.BUILDERS:
+        seed = (config.seed, STREAMS.index("random_model"))
+        return built_models.BUILDERS[name](config, seed, on_host)
     dtype, remat = jnp.dtype(config.policy.dtype), config.policy.remat
     model = weights.load(name, compute_dtype=dtype, remat=remat, on_host=on_host)
     if model.tokenizer is None:

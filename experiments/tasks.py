@@ -9,7 +9,7 @@ from jaxmarl_llm import experts
 from jaxmarl_llm.executor import Executor, Limits, available_level, levels
 from jaxmarl_llm.experts import Spent
 from jaxmarl_llm.experts.feedback import ExpertEdits
-from jaxmarl_llm.tasks import code_data, code_feedback, code_reward, writing_items, writing_reward
+from jaxmarl_llm.tasks import code_data, code_feedback, code_reward, game, writing_items, writing_reward
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
@@ -61,6 +61,9 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
     part = c.train_split if split == "train" else c.eval_split
     if c.kind == "coding":
         task = _coding(config, executor, source, part, expert)
+    elif c.kind == "game":
+        agents = game.AGENTS if c.centralised else tuple(config.team.agents)
+        task = game.GameTask(game.load_items(source, part), agents)
     else:
         task = _writing(config, source, part)
     task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task

@@ -23,7 +23,7 @@ LAYER = {
     "diagnostics": 25, "forest_metrics": 25, "marginals": 26,
     "hf_config": 22, "hf": 23, "gguf_file": 24, "gguf_tokenizer": 26, "model_files": 28, "peft": 29,
     "prompts": 28, "token_scores": 28, "decode": 29,
-    "packing": 30, "weights": 30, "sampling": 30, "sharding": 28,
+    "packing": 30, "weights": 30, "sampling": 30, "sharding": 28, "random_weights": 30, "word_model": 32,
     "team": 40, "protocols": 40, "processes": 40,
     "bridge": 44, "scoring": 45,  # between the rollout and the tasks
     "agent_loss": 44, "agent_axis": 45, "run_checks": 45, "policy_gradient": 45, "batches": 47, "speech": 47,

@@ -1,0 +1,40 @@
+"""All trainers on `configs/game.py`, ten seeds each; MAGRPO is the baseline.
+
+Command:   python -m experiments.sweep --config=configs/sweep_game.py --workdir=runs/game
+Result:    docs/game.md; sweep.html, sweep.md and sweep.json in the workdir
+Cost:      TODO
+
+Each iteration of each member judges 96 joint answers, 16 to each of the six games: of two turns 8 in each, of
+``cross`` the 4 x 4 combinations of 4 samples of each agent.
+"""
+
+from configs.game import get_config  # noqa: F401  what --config reads
+
+SEEDS = range(10)
+# What a trainer changes of the config: a line each.
+TRAINERS = (
+    {"train.system": "magrpo"},
+    {"train.system": "mareinforce"},
+    {"train.system": "marloo"},
+    {"train.system": "maremax"},
+    {"train.system": "magrpo", "train.normalise": True},
+    {"train.system": "dr_mas"},
+    {"train.system": "magrpo", "train.joint_mode": "cross", "train.group": 4},
+    {"train.system": "ccpo", "train.counterfactual": "sample", "train.group": 5},
+    {"train.system": "c3", "train.protocol": "tree", "train.group": 4},
+    {"train.system": "at_grpo", "train.turns": 2, "train.hand_on": "best", "train.group": 8},
+    # A tag and a word for each role, and the end: five tokens.
+    {
+        "train.system": "centralised", "task.centralised": True, "team.agents": ("team",),
+        "sampling.max_new_tokens": 5,
+    },
+    {"train.system": "iac"},
+    {"train.system": "maac"},
+)  # fmt: skip
+
+
+def sweep(add):
+    """A member per trainer and seed."""
+    for fields in TRAINERS:
+        for seed in SEEDS:
+            add(fields | {"seed": seed})

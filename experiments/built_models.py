@@ -1,0 +1,44 @@
+"""Models that are made by name, with random weights and without files."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm import model_files, random_weights, weights, word_model
+from jaxmarl_llm import tokenizer as tokenizer_lib
+from jaxmarl_llm.policy import Policy, PolicyConfig
+from jaxmarl_llm.protocols import discussion
+from jaxmarl_llm.protocols.hearing import quoted
+from jaxmarl_llm.tasks import game
+from jaxmarl_llm.tasks.centralised import tagged
+
+
+def random_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
+    """A two-layer policy with random weights and the default model's tokenizer, for smoke runs."""
+    tokenizer = tokenizer_lib.load(model_files.find(model_files.DEFAULT))
+    policy = Policy(
+        PolicyConfig(tokenizer.vocab_size, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1,
+                     head_dim=8, max_positions=2048),
+        dtype=jnp.dtype(config.policy.dtype),
+        remat=config.policy.remat,
+    )  # fmt: skip
+    params = random_weights.draw(policy, seed)
+    return weights.LoadedModel(policy, params if on_host else jax.tree.map(jnp.asarray, params), tokenizer)
+
+
+def game_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
+    """A tiny policy over the words of `tasks.game`, for one agent each or one that is `task.centralised`."""
+    agents = game.AGENTS if config.task.centralised else tuple(config.team.agents)
+    nothing = dict.fromkeys(agents, "")
+    return word_model.build(
+        [*game.texts(agents), tagged(nothing), quoted(nothing), discussion.AGAIN],
+        game.habits(word_model.START, word_model.END, agents if config.task.centralised else ()),
+        seed,
+        compute_dtype=jnp.dtype(config.policy.dtype),
+        remat=config.policy.remat,
+        on_host=on_host,
+    )
+
+
+BUILDERS = {"random-tiny": random_model, "game-tiny": game_model}

@@ -1,0 +1,39 @@
+"""Policies with random weights, for runs that need no model files."""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_llm.policy import Policy
+
+
+def by_last_axis(name: str, shape: tuple[int, ...]) -> float:
+    """Spread of a random leaf: one over the root of its last axis."""
+    return shape[-1] ** -0.5
+
+
+def draw(
+    policy: Policy, seed: Sequence[int], spread: Callable[[str, tuple[int, ...]], float] = by_last_axis
+) -> dict:
+    """Variables of a policy as NumPy float32: ones for the norms' scales, normal numbers for all else.
+
+    Args:
+      policy: whose shapes they have; nothing is compiled, as `policy.init` would be for seconds.
+      seed: of the numbers.
+      spread: from a leaf's path, such as ``params/layers/attn/o/kernel``, and its shape to its standard
+        deviation.
+    """
+    dummy = jnp.zeros((1, 1), jnp.int32)
+    shapes = jax.eval_shape(policy.init, jax.random.key(0), dummy, dummy)
+    random = np.random.default_rng(seed)
+
+    def leaf(path, like):
+        name = "/".join(part.key for part in path)
+        if name.endswith("/scale"):
+            return np.ones(like.shape, np.float32)
+        values = random.standard_normal(like.shape, np.float32)
+        return values * np.float32(spread(name, like.shape))
+
+    return jax.tree.map_with_path(leaf, shapes)
