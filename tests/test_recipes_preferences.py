@@ -10,7 +10,7 @@ from method_runs import SMALL
 
 from configs import checks, common
 from configs import systems as system_configs
-from experiments import closing, rescore, systems, train
+from experiments import closing, replay, rescore, systems, train
 from experiments.run import Run
 from jaxmarl_llm import transcripts
 
@@ -63,6 +63,10 @@ def test_a_run_that_fails_amid_an_iteration_goes_on_as_if_it_had_not(tmp_path, m
     assert int(left.step) == sum(calls[:1]) + 2
     jax.tree.map(np.testing.assert_array_equal, left, right)
     told(name, once)
+    before = smoke_runs.files(once / "system" / "pairs")
+    found = replay.replay(once, tell=lambda line: None)
+    assert found.same and (found.step, found.start) == ((0, 0) if name == "madpo" else (2, 2))
+    assert smoke_runs.files(once / "system" / "pairs") == before
 
 
 def told(name, folder):
