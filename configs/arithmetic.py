@@ -1,5 +1,7 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
+from configs import preference_checks
+
 
 def nodes(config) -> list[int]:
     """Nodes of each turn: the problems, then the answers that are handed on; of a tree its last paths."""
@@ -10,6 +12,28 @@ def nodes(config) -> list[int]:
     for _ in range(c.turns - 1):
         found.append(found[-1] * (answers_per_node(config) if c.hand_on == "all" else 1))
     return found
+
+
+def collecting(config) -> int:
+    """First iterations in which nobody learns."""
+    return config.preference.collect if config.train.system in ("madpo", "marlhf") else 0
+
+
+def draws(config, step: int) -> bool:
+    """Whether the team answers problems in iteration ``step``, from 0."""
+    return config.train.system != "madpo" or step < collecting(config)
+
+
+def updates(config, steps: int) -> int:
+    """Updates of each agent in the first ``steps`` iterations."""
+    return max(steps - collecting(config), 0) * config.train.minibatches
+
+
+def learned(config) -> int:
+    """Completions of each agent in one update."""
+    if config.train.system in preference_checks.MADPO:
+        return 2 * config.preference.batch
+    return sum(nodes(config)) // config.train.minibatches * config.train.group
 
 
 def answers_per_node(config) -> int:

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from configs import credit_checks
+from configs import credit_checks, preference_checks
 from configs.common import ConfigDict, base_config, field
 
 CHOICES = {
@@ -19,7 +19,7 @@ CHOICES = {
     "expert.kind": ("openai", "anthropic", "local"),
     "sampling.dtype": ("", "float32", "bfloat16"),
     "sampling.long_prompts": ("error", "truncate"),
-    "train.system": ("magrpo", *credit_checks.SYSTEMS),
+    "train.system": ("magrpo", *credit_checks.SYSTEMS, *preference_checks.SYSTEMS),
     "train.joint_mode": ("aligned", "cross"),
     "train.reduce": ("mean", "sum"),
     "train.protocol": ("simultaneous", "pipeline", "discussion", "tree"),
@@ -32,6 +32,8 @@ CHOICES = {
     "train.aggregation": ("sequence", "token", "sequence_mean", "constant"),
     "train.kl_kind": ("k1", "k2", "k3"),
     "train.decay": ("constant", "linear", "cosine"),
+    "preference.selection": ("gap", "random"),
+    "preference.replay": ("current", "nearest", "all", "decay"),
 }
 # What only the built-in losses read.
 OF_BUILT_IN_LOSS = (
@@ -74,6 +76,15 @@ RANGES = {
     "critic.lr": (0, None),
     "critic.clip": (0, None),
     "critic.prompts_per_microbatch": (1, None),
+    "preference.collect": (1, None),
+    "preference.pairs": (0, None),
+    "preference.nearest": (1, None),
+    "preference.decay": (0.01, 1),
+    "preference.batch": (1, None),
+    "preference.beta": (1e-6, None),
+    "preference.model_updates": (1, None),
+    "preference.model_lr": (0, None),
+    "preference.pairs_per_microbatch": (1, None),
     "train.clip": (0, None),
     "train.clip_high": (0, None),
     "train.dual_clip": (0, None),
@@ -160,7 +171,7 @@ def _outside(config: Mapping) -> list[str]:
         )
     if config.train.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:
         bad.append("train.overlap=True: two programs at once need a device alone; allowed with mesh 1, 1, 1")
-    if _mismatch(config) and not corrected:
+    if _mismatch(config) and not corrected and config.train.system not in preference_checks.MADPO:
         bad.append(
             f"sampling.dtype={config.sampling.dtype!r}: the sampler differs from the policy of "
             f"policy.dtype={config.policy.dtype!r}; correct for it with train.importance_cap, for example 2"
@@ -238,7 +249,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
-    return bad + credit_checks.found(config)
+    return bad + credit_checks.found(config) + preference_checks.found(config)
 
 
 def _between_turns(config: ConfigDict) -> list[str]:

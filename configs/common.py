@@ -138,6 +138,7 @@ def _add_training(c: ConfigDict) -> None:
     # How rewards become what agents learn; docs/systems.md has a line and the equation of each.
     c.train.system = "magrpo"  # magrpo | mareinforce | marloo | maremax | dr_mas | at_grpo | c3 | ccpo
     # | centralised | iac | maac (a critic per agent, or one of all, says what was to be expected)
+    # | madpo | madpo_iter | marlhf | marlhf_iter (pairs of joint answers, a reward model; see c.preference)
     # | dotted name of a function of your own, forest and credit settings -> lesson
     c.train.group = 4  # G: samples per agent and problem; with a critic one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
@@ -187,6 +188,22 @@ def _add_training(c: ConfigDict) -> None:
     c.critic.lr = 1e-4  # of AdamW
     c.critic.clip = 0.0  # of the value loss: how far values may move from those before the update; 0: no clip
     c.critic.prompts_per_microbatch = 4  # of each critic
+    # Of train.system=madpo, marlhf and their _iter: pairs of joint answers of which one earned more.
+    c.preference = ConfigDict()
+    c.preference.collect = 10  # madpo, marlhf: the first iterations, in which nobody learns
+    c.preference.pairs = 4  # kept of a problem's joint answers in an iteration; 0: all
+    c.preference.selection = "gap"  # which, if there are more: gap (the greatest of rewards) | random
+    c.preference.replay = "all"  # pairs to learn from, in _iter: current (of this iteration) | nearest | all
+    # | decay (those of an iteration a ago together lambda^a)
+    c.preference.nearest = 3  # iterations of replay=nearest, this one counted
+    c.preference.decay = 0.5  # lambda of replay=decay; 1: every iteration alike
+    c.preference.batch = 16  # pairs of an update, of madpo's agents or of marlhf's reward model
+    c.preference.beta = 0.1  # madpo: how far preferences may move the policies, the smaller the further
+    c.preference.reference = False  # madpo: take log-probabilities less those of the untrained model (DPO)
+    c.preference.model_updates = 32  # marlhf: of the reward model whenever it is fitted, which is once, or in
+    # _iter in every iteration
+    c.preference.model_lr = 1e-4  # marlhf: of the reward model's AdamW
+    c.preference.pairs_per_microbatch = 4  # marlhf: pairs that the reward model reads at a time
 
 
 def _add_books(c: ConfigDict) -> None:

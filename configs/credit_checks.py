@@ -1,5 +1,7 @@
 """What may stand in a config about credit: what each system decides or needs, and options that contradict."""
 
+from collections.abc import Iterable
+
 from configs.common import ConfigDict, base_config, field
 
 SYSTEMS = (
@@ -63,12 +65,8 @@ def _credit(c: ConfigDict) -> list[str]:
 
 def _system(config: ConfigDict) -> list[str]:
     """What ``train.system`` decides or needs, and what has no meaning beside it."""
-    c, base = config.train, base_config().train
-    bad = []
-    for name in DECIDED.get(c.system, ()):
-        # An empty sequence of a saved config is a list.
-        if c[name] != base[name] and (c[name] or base[name]):
-            bad.append(f"train.{name}={c[name]!r}: train.system={c.system!r} allows {base[name]!r} only")
+    c = config.train
+    bad = decided(config, DECIDED.get(c.system, ()))
     path, allowed, why = NEEDED.get(c.system, ("train.system", (c.system,), ""))
     turned = c.system != "at_grpo" or c.turns > 1  # in one turn nothing is handed on
     if field(config, path) not in allowed and turned:
@@ -97,6 +95,16 @@ def _counterfactual(config: ConfigDict) -> list[str]:
     if kind == "reference" and config.team.mode != "adapters":
         why.append(f"the untrained agent is the base without adapters, team.mode is {config.team.mode!r}")
     return [f"train.counterfactual={kind!r}: {reason}" for reason in why]
+
+
+def decided(config: ConfigDict, names: Iterable[str]) -> list[str]:
+    """One sentence per field of ``train`` that is not as by default, where the system decides it itself."""
+    c, base, bad = config.train, base_config().train, []
+    for name in names:
+        value = tuple(c[name]) if isinstance(c[name], list) else c[name]  # of a saved config
+        if value != base[name]:
+            bad.append(f"train.{name}={value!r}: train.system={c.system!r} allows {base[name]!r} only")
+    return bad
 
 
 def _coincides(c: ConfigDict) -> list[str]:

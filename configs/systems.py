@@ -4,7 +4,8 @@ Command:   python -m experiments.train --config=configs/systems.py:marloo
 Result:    compared with each other on a game whose optimum is known in docs/game.md; not run to the end here
 Cost:      as configs/coding.py, 26 minutes and 4.5 GB on two CPU cores; with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
-  mareinforce, marloo, maremax, dr_mas, at_grpo, c3, ccpo, centralised, iac, maac
+  mareinforce, marloo, maremax, dr_mas, at_grpo, c3, ccpo, centralised, iac, maac, madpo, madpo_iter,
+  marlhf, marlhf_iter
   smoke          with one of these: two tiny random models, everything else real
 """
 
@@ -32,6 +33,11 @@ SYSTEMS = {
     },
     "iac": {"train.joint_mode": "aligned", "train.normalise": True, "train.normalise_by": "agent"},
     "maac": {"train.joint_mode": "aligned", "train.normalise": True, "train.normalise_by": "agent"},
+    # Ten iterations of eight joint answers to each problem, then the pairs of all; 16 of 28 pairs at most.
+    "madpo": {"train.joint_mode": "aligned", "train.group": 8, "preference.pairs": 16},
+    "madpo_iter": {"train.joint_mode": "aligned", "train.group": 8, "preference.replay": "current"},
+    "marlhf": {"train.joint_mode": "aligned", "preference.pairs": 0},
+    "marlhf_iter": {"train.joint_mode": "aligned", "preference.pairs": 0, "preference.replay": "nearest"},
 }  # fmt: skip
 
 
@@ -46,4 +52,5 @@ def get_config(arg=None):
     config.update_from_flattened_dict(SYSTEMS[chosen[0]])
     if options.smoke:
         common.smoke(config)
+        config.preference.update(collect=1, batch=4, model_updates=4)
     return config

@@ -66,7 +66,6 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
     n, b, g, length = len(team.agents), c.prompts, c.group, config.sampling.max_new_tokens
     nodes, joint = arithmetic.nodes(config), arithmetic.joint_answers(config)
     learned = arithmetic.completions(config) - arithmetic.counterfactual_completions(config)
-    update = sum(nodes) // c.minibatches * g
     size = memory(config, team, states)
     return [
         (
@@ -75,7 +74,7 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
         ),
         ("joint answers judged", f"{joint} ({c.joint_mode}), equal ones once"),
         *_counterfactuals(config),
-        ("optimizer steps", f"{c.minibatches} per agent, on {update} completions each"),
+        ("optimizer steps", f"{c.minibatches} per agent, on {arithmetic.learned(config)} completions each"),
         ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems"),
         *_devices(config),
         ("memory: shared base", f"{size['base']:.0f} MB"),

@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import json
 import pathlib
+import shutil
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
@@ -85,8 +86,8 @@ def begin_at(workdir: pathlib.Path, step: int) -> int:
     models of its own, they must have been saved too.
     """
     saved = set(checkpoint.saved_steps(workdir / "checkpoints"))
-    if (workdir / "system").is_dir():
-        saved &= set(checkpoint.saved_steps(workdir / "system"))
+    if models := checkpoint.saved_steps(workdir / "system"):
+        saved &= set(models)
     return max((number for number in saved if number <= step), default=0)
 
 
@@ -112,6 +113,9 @@ def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
             if start and saved.is_dir():
                 (folder / kind).mkdir()
                 (folder / kind / str(start)).symlink_to(saved.absolute(), target_is_directory=True)
+        pairs = workdir / "system" / "pairs"
+        if pairs.is_dir():  # written to: what is done again finds them again
+            shutil.copytree(pairs, folder / "system" / "pairs")
         yield folder
 
 

@@ -80,7 +80,7 @@ def _lesson(config):
     """How a config's system makes a lesson of a forest; ValueError if it takes what transcripts lack."""
     c, lesson = config.train, systems.from_forest(config)
     if lesson is None:
-        raise ValueError(f"train.system={c.system!r}: models of its own gave the credit")
+        raise ValueError(f"train.system={c.system!r}: its credit came of more than rewards")
     if c.system == "ccpo":
         raise ValueError("train.system='ccpo': what answers earn without a part is not in transcripts")
     if c.local_weight:

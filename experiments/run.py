@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import jax
 
+from configs import arithmetic
 from experiments import closing, setup, systems, tasks
 from jaxmarl_llm import (
     batches,
@@ -26,6 +27,7 @@ from jaxmarl_llm import (
 )
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.experts import Spent
+from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.systems.types import Lesson
 from jaxmarl_llm.transcripts import TranscriptWriter
@@ -80,7 +82,7 @@ class Run:
         self.states = {
             i: update.init_state(m.trainable, self._optimizer, m.stack.layout) for i, m in learners
         }
-        self.system = systems.build(config, self.team)
+        self.system = systems.build(config, self.team, self.trainables)
         models = self.system.models
         learned = [self.states, *([models.states] if models else [])]
         needed = sum(run_checks.needed_bytes(states, config.save.keep) for states in learned)
@@ -169,7 +171,7 @@ class Run:
     def update(self, lesson: Lesson) -> dict[str, float]:
         """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
         found = {}
-        for i in self.states:
+        for i in self.states if lesson.taught else ():
             member = self.team.members[i]
             limit, pad_id = self.config.sampling.max_new_tokens, member.tokenizer.pad_id
             said = batches.collate(lesson.forest, lesson.advantages, member.stack, limit, pad_id)
@@ -224,15 +226,16 @@ class Run:
             f"iteration {step + 1}: {', '.join(bad)} not finite; {where} in {self.folder}"
         )
 
-    def write_transcripts(self, step: int, lesson: Lesson) -> None:
-        """All joint answers of an iteration, with every agent's advantage, and marginal where known."""
+    def write_transcripts(self, step: int, forest: Forest, lesson: Lesson) -> None:
+        """All joint answers of an iteration, with every agent's marginal where known, and its advantage if
+        that is what was learned.
+        """
         every = self.config.log.transcripts_every
         if every and step % every == 0:
             tokenizers = {agent: self.team[agent].tokenizer for agent in self.team.agents}
-            worth_NJ = marginals.marginals(lesson.forest)
-            actions = records.joint_actions(
-                step, lesson.forest, self.task, tokenizers, lesson.advantages, worth_NJ
-            )
+            advantages = lesson.advantages if lesson.forest is forest else None
+            worth_NJ = marginals.marginals(forest)
+            actions = records.joint_actions(step, forest, self.task, tokenizers, advantages, worth_NJ)
             self._transcripts.write(step, actions)
 
     @contextlib.contextmanager
@@ -249,7 +252,7 @@ class Run:
 
     def _untouched(self, step: int) -> bool:
         """Whether no update has been made since ``step`` iterations."""
-        done = step * self.config.train.minibatches
+        done = arithmetic.updates(self.config, step)
         leaves = [leaf for state in self.states.values() for leaf in jax.tree.leaves(state)]
         if any(leaf.is_deleted() for leaf in leaves):  # donated to an update that failed
             return False

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from configs import checks
+from configs import arithmetic, checks, preference_checks
 from configs.common import base_config
 from experiments import built_models
 from jaxmarl_llm import (
@@ -30,7 +30,7 @@ from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, 
 
 # In an evaluation a tree is its chains.
 PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion, "tree": Pipeline}
-STREAMS = ("adapters", "rollout", "eval", "random_model", "critics", "counterfactual")
+STREAMS = ("adapters", "rollout", "eval", "random_model", "critics", "counterfactual", "preferences")
 
 
 def stream(config, name: str) -> jax.Array:
@@ -104,7 +104,8 @@ def build_team(config, devices=None) -> team_lib.Team:
         rank=c.rank,
         alpha=c.alpha,
         targets=tuple(c.targets),
-        keep_reference=c.mode == "full" and loss_config(config).reads_reference,
+        keep_reference=c.mode == "full"
+        and (loss_config(config).reads_reference or preference_checks.needs_reference(config)),
         stop=tuple(config.sampling.stop),
         sampling_dtype=config.sampling.dtype or None,
         layout=where,
@@ -203,7 +204,7 @@ def build_optimizer(config):
     c = config.train
     return update.make_optimizer(
         lr=c.lr,
-        steps=c.steps * c.minibatches,
+        steps=arithmetic.updates(config, c.steps),
         warmup=c.warmup,
         decay=c.decay,
         weight_decay=c.weight_decay,

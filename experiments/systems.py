@@ -1,10 +1,14 @@
 """From a config to the system: how rewards become what every agent learns."""
 
 import functools
+from collections.abc import Callable
 
+from configs import arithmetic, preference_checks
 from experiments import setup
-from jaxmarl_llm import critics, update
+from jaxmarl_llm import critics, turn_scores, update
 from jaxmarl_llm.critics import Critics
+from jaxmarl_llm.preferences import Pool
+from jaxmarl_llm.reward_model import RewardModel
 from jaxmarl_llm.systems import (
     actor_critic,
     at_grpo,
@@ -13,9 +17,11 @@ from jaxmarl_llm.systems import (
     centralised,
     custom,
     dr_mas,
+    madpo,
     magrpo,
     mareinforce,
     maremax,
+    marlhf,
     marloo,
 )
 from jaxmarl_llm.systems.types import FromForest, System
@@ -36,10 +42,23 @@ LESSONS = {
 CRITICS = {"iac": actor_critic.IAC, "maac": actor_critic.MAAC}
 
 
-def build(config, team: Team) -> System:
-    """The system of ``train.system``, with the models that it trains beside the agents."""
+def build(config, team: Team, trainables: Callable[[], list]) -> System:
+    """The system of ``train.system``, with the models that it trains beside the agents.
+
+    ``trainables`` gives the agents' parameters as they are when it is called, by position in the team.
+    """
+    name, collect = config.train.system, arithmetic.collecting(config)
     if (lesson := from_forest(config)) is not None:
         return FromForest(lesson)
+    if name in preference_checks.MADPO:
+        c, sampling = config.preference, setup.sampling_params(config)
+
+        def scores(forest, reference: bool):
+            return turn_scores.of_forest(forest, team, trainables(), sampling, reference=reference)
+
+        return madpo.Madpo(build_pool(config), scores, c.batch, c.beta, c.reference, collect)
+    if name in preference_checks.SYSTEMS:
+        return marlhf.Marlhf(build_reward_model(config, team), credit_config(config), collect)
     return actor_critic.ActorCritic(
         CRITICS[config.train.system], build_critics(config, team), credit_config(config)
     )
@@ -51,7 +70,7 @@ def from_forest(config):
     ValueError if a dotted name leads nowhere.
     """
     name = config.train.system
-    if name in CRITICS:
+    if name in CRITICS or name in preference_checks.SYSTEMS:
         return None
     lesson = LESSONS[name] if name in LESSONS else custom.resolve(name)
     return functools.partial(lesson, config=credit_config(config))
@@ -80,3 +99,21 @@ def build_critics(config, team: Team) -> Critics:
     own = critics.build(team, setup.stream(config, "critics"), **options)
     optimizer = update.make_optimizer(lr=c.lr, steps=config.train.steps)
     return Critics(own, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
+
+
+def build_pool(config) -> Pool:
+    """The pairs of ``train.system``, none yet."""
+    c = config.preference
+    options = dict(most=c.pairs, selection=c.selection, replay=c.replay, last=c.nearest, decay=c.decay)
+    return Pool((config.seed, setup.STREAMS.index("preferences")), **options)
+
+
+def build_reward_model(config, team: Team) -> RewardModel:
+    """The reward model of ``train.system``, with its pairs."""
+    c, t = config.preference, config.team
+    options = dict(joint=True, rank=t.rank, targets=tuple(t.targets))
+    own = critics.build(team, setup.stream(config, "preferences"), **options)
+    optimizer = update.make_optimizer(lr=c.model_lr, steps=c.model_updates)
+    model = Critics(own, optimizer, rows=c.pairs_per_microbatch)
+    sizes = dict(batch=c.batch, updates=c.model_updates, rows=c.pairs_per_microbatch)
+    return RewardModel(model, optimizer, build_pool(config), **sizes)

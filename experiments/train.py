@@ -11,7 +11,7 @@ import time
 from absl import app, flags
 from ml_collections import config_flags
 
-from configs import checks
+from configs import arithmetic, checks
 from experiments import cli, closing, joining, setup
 from experiments.ahead import Ahead
 from experiments.run import Run
@@ -43,21 +43,27 @@ def draw(run: Run, step: int, trainables, timer) -> Forest:
 
 
 def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
-    """One iteration: the team answers a batch of items, is judged, and every agent learns. Its metrics."""
+    """One iteration: the team answers a batch of items, is judged, and every agent learns. Its metrics.
+
+    Some systems learn from what was drawn before; then there is no forest.
+    """
     started = time.perf_counter()
-    forest = ahead.take(step, run.trainables(), run.timer)
+    forest = ahead.take(step, run.trainables(), run.timer) if arithmetic.draws(run.config, step) else None
     if run.may_overlap(step + 1):
         ahead.begin(step + 1, run.trainables())
     with run.timer("credit"):
         lesson = run.system.lesson(forest)
-    metrics = forest_metrics.reward_metrics(forest, run.task) | lesson.metrics()
+    metrics = lesson.metrics()
     with run.timer("update"):
         metrics |= run.update(lesson)
     with run.timer("learn"):
         metrics |= run.system.learn(lesson)
-    run.write_transcripts(step, lesson)
+    if forest is not None:
+        metrics |= forest_metrics.reward_metrics(forest, run.task)
+        run.write_transcripts(step, forest, lesson)
     seconds = time.perf_counter() - started
-    metrics |= {"seconds": seconds, "tokens_per_s": forest_metrics.tokens(forest) / seconds}
+    drawn = forest_metrics.tokens(forest) if forest is not None else 0
+    metrics |= {"seconds": seconds, "tokens_per_s": drawn / seconds}
     return metrics | run.executor_metrics() | run.expert_metrics() | run.timer.collect()
 
 

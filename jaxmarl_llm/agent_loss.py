@@ -104,17 +104,8 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
     """
 
     def scores(variables, read, sampling, entropy_learns=False, learns=stack.mode == "full"):
-        features_MWD = _features(stack.policy, variables, read, rows)
-        found = token_scores(
-            stack.policy,
-            variables,
-            features_MWD.reshape(-1, features_MWD.shape[-1]),
-            rows.tokens_MW.reshape(-1),
-            sampling,
-            head_learns=learns,
-            entropy_learns=entropy_learns,
-        )
-        return [_by_slot(x_T.reshape(rows.tokens_MW.shape), rows) for x_T in found]
+        learning = {"head_learns": learns, "entropy_learns": entropy_learns}
+        return completion_scores(stack.policy, variables, read, rows, sampling, **learning)
 
     lengths_R, advantages_R = rows.lengths_MS.reshape(-1), rows.advantages_MS.reshape(-1)
     behaviour_RL = rows.logprobs_MSL.reshape(-1, rows.logprobs_MSL.shape[-1])
@@ -164,6 +155,17 @@ def _policy_loss(config: LossConfig, logprobs_RL, advantages_R, mask_RL, given) 
         importance_cap=config.importance_cap,
         **config.division,
     )
+
+
+def completion_scores(policy, variables, read, rows: Rows, sampling, **learning) -> list[jax.Array]:
+    """Log-probabilities and entropies of each slot's tokens, (M * S, L), under the sampling distribution.
+
+    ``read`` are the prompts as these ``variables`` read them; ``learning`` as in `token_scores`.
+    """
+    features_MWD = _features(policy, variables, read, rows)
+    features_TD, tokens_T = features_MWD.reshape(-1, features_MWD.shape[-1]), rows.tokens_MW.reshape(-1)
+    found = token_scores(policy, variables, features_TD, tokens_T, sampling, **learning)
+    return [_by_slot(x_T.reshape(rows.tokens_MW.shape), rows) for x_T in found]
 
 
 def _features(policy, variables, read, rows: Rows) -> jax.Array:

@@ -105,8 +105,10 @@ def test_a_smoke_run_of_a_slice_is_evaluated_on_a_slice():
     assert writing.get_config("arxiv,smoke").task.eval_source == "OpenMLRL/arXiv_abstract[:4]"
 
 
-def test_a_run_folder_gives_the_same_config():
-    config = coding.get_config("smoke")
+@pytest.mark.parametrize("system", ["magrpo", "iac", "madpo"])
+def test_a_run_folder_gives_the_same_config(system):
+    config = coding.get_config()
+    config.train.system = system
     read = config_dict.ConfigDict(json.loads(json.dumps(config.to_dict())))
     checks.validate(read)  # tuples have become lists
     assert list(read.team.agents) == list(config.team.agents)

@@ -108,7 +108,7 @@ def test_the_opposite_flips_every_advantage(learning_run):
 @pytest.mark.model
 def test_critics_are_refused(learning_run):
     config = smoke_runs.learning_config(train__system="iac", train__baseline="mean")
-    with pytest.raises(ValueError, match="train.system='iac': models of its own gave the credit"):
+    with pytest.raises(ValueError, match="train.system='iac': its credit came of more than rewards"):
         rescore.rescore(learning_run.folder, config)
 
 

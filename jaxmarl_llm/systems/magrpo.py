@@ -111,6 +111,12 @@ def lesson(forest: Forest, config: CreditConfig = CreditConfig()) -> Lesson:
     return compare(forest, returns(forest, config), groups(forest), config)
 
 
+def untaught(forest: Forest) -> Lesson:
+    """The lesson of an iteration in which nobody learns."""
+    advantages_R = np.zeros(len(forest.turns), np.float32)
+    return Lesson(forest, advantages_R, returns(forest), groups(forest), taught=False)
+
+
 def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Lesson:
     """The lesson of any returns and groups of a forest's turns, as the config says.
 

@@ -22,6 +22,7 @@ class Lesson:
       advantages, returns: float32 (turns,); where no reward applies they are 0 and NaN.
       groups: int32 (turns,), turns of one key were compared with each other.
       notes: what the system's own models are to learn (`System.learn`).
+      taught: False: nobody learns in this iteration, advantages are 0.
     """
 
     forest: Forest
@@ -29,6 +30,7 @@ class Lesson:
     returns: np.ndarray
     groups: np.ndarray
     notes: Any = None
+    taught: bool = True
 
     def metrics(self) -> dict[str, float]:
         """What credit looks like, by agent and by joint answer."""
@@ -38,7 +40,9 @@ class Lesson:
 
 
 class Models(Interface):
-    """Models that a system trains beside the agents (critics, a reward model); saved with the run."""
+    """What a system keeps beside the agents, saved with the run: models that it trains (critics, a reward
+    model; ``states`` are theirs), pairs of answers that it has collected.
+    """
 
     states: Mapping[int, TrainState]
 
@@ -57,8 +61,8 @@ class System(Interface):
 
     models: Models | None
 
-    def lesson(self, forest: Forest) -> Lesson:
-        """What the agents learn from an iteration."""
+    def lesson(self, forest: Forest | None) -> Lesson:
+        """What the agents learn from an iteration; the forest is None where none was to be drawn."""
 
     def learn(self, lesson: Lesson) -> dict[str, float]:
         """Let the models learn, after the agents have; metrics."""

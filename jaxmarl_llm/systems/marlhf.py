@@ -1,0 +1,81 @@
+"""MARLHF: reinforcement learning from a model of preferences between joint answers (CoMLRL 1.4.3).
+
+A reward model s reads what all agents read and say, and learns from pairs of joint answers w, l to one item,
+
+    L(s) = - log sigmoid(s(w) - s(l))                                              (`losses.bradley_terry`)
+
+after which the team learns as with MAGRPO, from s in place of the task's reward:
+
+    A_g = S_g - S_bar        S_g the mean score of the joint answers that completion g is a part of
+
+(``train.baseline`` and the rest of `magrpo.CreditConfig` make it MARLOO, MAReMax or MAREINFORCE). Rewards in
+metrics, transcripts and evaluations stay the task's.
+
+MARLHF collects pairs from the untrained team in the first ``collect`` iterations and fits the model once.
+MARLHFIter fits a new one in every iteration, to pairs that the pool's replay gives; those of the answers that
+it is about to score are among them.
+"""
+
+import dataclasses
+
+from jaxmarl_llm import reward_model
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.reward_model import RewardModel
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.types import Lesson
+
+
+@dataclasses.dataclass(frozen=True)
+class Marlhf:
+    """A reward model, ``models``, and the credit that its scores become; see `types.System`.
+
+    ``collect``: iterations that only collect pairs; 0: MARLHFIter.
+    """
+
+    models: RewardModel
+    config: CreditConfig
+    collect: int = 0
+
+    def lesson(self, forest: Forest) -> Lesson:
+        """MAGRPO's lesson of the scores; its notes are how well these agree with the task's rewards.
+
+        Before there is any pair nobody can be told from another, and all advantages are 0.
+        """
+        pool, told = self.models.pool, {}
+        if pool.done < self.collect or not self.collect:
+            pool.add(forest)
+        if pool.done < self.collect:
+            return magrpo.untaught(forest)
+        if not pool.size:
+            return dataclasses.replace(magrpo.untaught(forest), taught=True)
+        if not self.collect:
+            told = self.models.fit()
+        scores_J = self.models.scores(forest)
+        lesson = magrpo.lesson(scored(forest, scores_J), self.config)
+        told |= reward_model.agreement(forest, scores_J)
+        return dataclasses.replace(lesson, forest=forest, notes=told)
+
+    def learn(self, lesson: Lesson) -> dict[str, float]:
+        """Fit the model after the last iteration that collects; its metrics, and the pairs of the pool.
+
+        ValueError if there is none then.
+        """
+        pool = self.models.pool
+        pool.done += 1
+        told = dict(lesson.notes or {}) | {"preference/pairs": float(pool.size)}
+        if pool.done == self.collect:
+            told |= self.models.fit()
+        return told
+
+
+def scored(forest: Forest, scores_J) -> Forest:
+    """The forest with scores as totals, where a reward applies."""
+
+    def judged(joint, score):
+        if joint.judgement.total is None:
+            return joint
+        return dataclasses.replace(joint, judgement=dataclasses.replace(joint.judgement, total=float(score)))
+
+    pairs = zip(forest.joints, scores_J, strict=True)
+    return dataclasses.replace(forest, joints=tuple(judged(*pair) for pair in pairs))
