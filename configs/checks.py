@@ -30,6 +30,7 @@ CHOICES = {
     "train.ratio_level": ("token", "sequence_normalised", "sequence"),
     "train.aggregation": ("sequence", "token", "sequence_mean", "constant"),
     "train.kl_kind": ("k1", "k2", "k3"),
+    "critic.form": ("v", "q"),
     "train.decay": ("constant", "linear", "cosine"),
 }
 # field: (smallest, largest or None)

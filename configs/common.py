@@ -134,7 +134,7 @@ def _add_training(c: ConfigDict) -> None:
     # How rewards become what agents learn; docs/systems.md has a line and the equation of each.
     c.train.system = "magrpo"  # magrpo | mareinforce | marloo | maremax | dr_mas | at_grpo | c3 | centralised
     # | iac | maac (a critic per agent, or one of all, says what was to be expected)
-    c.train.group = 4  # G: samples per agent and problem; with a critic one will do
+    c.train.group = 4  # G: samples per agent and problem; with critic.form=v one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
     c.train.protocol = "simultaneous"  # simultaneous | pipeline | discussion | tree; all but the first:
@@ -175,9 +175,10 @@ def _add_training(c: ConfigDict) -> None:
     c.train.grad_clip = 1.0  # global norm per agent; 0: off
     # Of train.system=iac and maac; each critic begins as the model, with adapters (or a copy) of its own.
     c.critic = ConfigDict()
+    c.critic.form = "v"  # v: what a prompt will earn | q: what a reply will earn, needs train.group >= 2
     c.critic.lr = 1e-4  # of AdamW
     c.critic.clip = 0.0  # of the value loss: how far values may move from those before the update; 0: no clip
-    c.critic.prompts_per_microbatch = 4  # of each critic
+    c.critic.prompts_per_microbatch = 4  # of each critic, and of each part that mesh.data cuts its texts into
 
 
 def _add_books(c: ConfigDict) -> None:

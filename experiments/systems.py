@@ -30,16 +30,13 @@ LESSONS = {
     "at_grpo": at_grpo.lesson,
     "c3": c3.lesson,
 }
-CRITICS = {"iac": actor_critic.IAC, "maac": actor_critic.MAAC}
 
 
 def build(config, team: Team) -> System:
     """The system of ``train.system``, with the models that it trains beside the agents."""
     if (lesson := from_forest(config)) is not None:
         return FromForest(lesson)
-    return actor_critic.ActorCritic(
-        CRITICS[config.train.system], build_critics(config, team), credit_config(config)
-    )
+    return actor_critic.ActorCritic(recipe(config), build_critics(config, team), credit_config(config))
 
 
 def from_forest(config):
@@ -65,10 +62,15 @@ def credit_config(config) -> magrpo.CreditConfig:
     )
 
 
+def recipe(config) -> actor_critic.Recipe:
+    """What the critics of ``train.system`` read, and what follows from it."""
+    return actor_critic.RECIPES[config.train.system, config.critic.form]
+
+
 def build_critics(config, team: Team) -> Critics:
     """The critics of ``train.system``."""
     c, t = config.critic, config.team
-    options = dict(joint=CRITICS[config.train.system].joint, rank=t.rank, targets=tuple(t.targets))
+    options = dict(joint=recipe(config).joint, rank=t.rank, targets=tuple(t.targets))
     own = critics.build(team, setup.stream(config, "critics"), **options)
     optimizer = update.make_optimizer(lr=c.lr, steps=config.train.steps)
     return Critics(own, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)

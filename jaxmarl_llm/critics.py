@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxmarl_llm import adapters, losses, update, value_model
 from jaxmarl_llm.checkpoint import Checkpointer
-from jaxmarl_llm.team import Member, Team
+from jaxmarl_llm.team import Member, Stack, Team
 
 TEAM = "team"  # name of the critic of all
 Texts = Mapping[str, Mapping[int, np.ndarray]]  # by critic, then by number of the request or node: tokens
@@ -59,18 +59,20 @@ def build(
         layout = member.stack.layout.of(len(agents))
         stack = dataclasses.replace(member.stack, agents=agents, sampler=None, layout=layout)
         own = jax.random.fold_in(key, i)
-        begin = functools.partial(_parameters, member, len(agents), rank, targets)
-        found.append(Member(stack, member.base, layout.make(begin, own), member.tokenizer, member.model_name))
+        begin = functools.partial(_parameters, stack, rank, targets)
+        trainable = layout.make(begin, own, member.base, member.trainable)
+        found.append(Member(stack, member.base, trainable, member.tokenizer, member.model_name))
     return Team(tuple(found))
 
 
-def _parameters(member: Member, critics: int, rank: int, targets: tuple[str, ...], key: jax.Array) -> dict:
-    """Of so many critics of a member's agents, all as the member's model at first."""
-    if member.stack.mode == "adapters":
-        body = adapters.init(key, member.base, agents=critics, rank=rank, targets=targets)
+def _parameters(stack: Stack, rank: int, targets: tuple[str, ...], key: jax.Array, base, trainable) -> dict:
+    """Of a stack of critics, all at first as the model of the agents, whose parameters are given."""
+    critics = len(stack.agents)
+    if stack.mode == "adapters":
+        body = adapters.init(key, base, agents=critics, rank=rank, targets=targets)
     else:
-        body = jax.tree.map(lambda x: jnp.array(x[:critics]), member.trainable)
-    return value_model.with_head(body, member.stack.policy.config.d_model, jax.random.fold_in(key, critics))
+        body = jax.tree.map(lambda x: jnp.array(x[:critics]), trainable)
+    return value_model.with_head(body, stack.policy.config.d_model, jax.random.fold_in(key, critics))
 
 
 class Critics:
@@ -80,7 +82,7 @@ class Critics:
       team: from `build`; its parameters are taken over.
       optimizer: for one critic.
       clip: of the value loss, in units of the return; 0: none.
-      rows: prompts of a micro-batch.
+      rows: texts of a micro-batch, of each part that a mesh cuts them into.
     """
 
     def __init__(self, team: Team, optimizer, *, clip: float = 0.0, rows: int = 4):
@@ -98,7 +100,8 @@ class Critics:
         for i, member in enumerate(self.team.members):
             numbers, padded = self._pad(member, texts)
             state = self.states[i].trainable
-            values_NBK = value_model.values(member.stack, member.base, state, padded, rows=self._rows)
+            rows = self._rows_of(member)
+            values_NBK = value_model.values(member.stack, member.base, state, padded, rows=rows)
             for numbers_B, values_BK in zip(numbers, jax.device_get(values_NBK), strict=True):
                 found |= {number: float(values_BK[b, 0]) for b, number in enumerate(numbers_B)}
         return found
@@ -121,7 +124,7 @@ class Critics:
             size_NB = padded.used_NB.shape
             data = tuple(_by_row(numbers, values, size_NB) for values in (targets, old))
             inputs = member.stack, self._loss, self._optimizer, member.base, self.states[i], padded, data
-            self.states[i], found = value_model.train_step(*inputs, rows=self._rows)
+            self.states[i], found = value_model.train_step(*inputs, rows=self._rows_of(member))
             found = jax.device_get(found)
             for n, critic in enumerate(member.stack.agents):
                 metrics |= {f"{critic}/critic_{name}": float(x_N[n]) for name, x_N in found.items()}
@@ -146,7 +149,10 @@ class Critics:
         """Numbers of the texts of each critic of a member, and the texts as arrays."""
         read = [texts[critic] for critic in member.stack.agents]
         tokens = [[[ids.tolist()] for ids in one.values()] for one in read]
-        return [list(one) for one in read], value_model.pad_texts(tokens, self._rows)
+        return [list(one) for one in read], value_model.pad_texts(tokens, self._rows_of(member))
+
+    def _rows_of(self, member: Member) -> int:
+        return self._rows * member.stack.layout.shards
 
 
 def _by_row(numbers: list[list[int]], values: Mapping[int, float], shape_NB: tuple[int, int]) -> np.ndarray:

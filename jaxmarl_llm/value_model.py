@@ -79,7 +79,7 @@ def values(stack, base, params: dict, texts: Texts, *, rows: int = 1) -> jax.Arr
     """
     parts = _micro_batches(stack, texts, rows)
     found = jax.lax.map(lambda part: _values(stack, base, params, part), parts)
-    return jnp.moveaxis(found, 0, 1).reshape(texts.lengths_NBK.shape)
+    return stack.layout.whole(jnp.moveaxis(found, 0, 1).reshape(texts.lengths_NBK.shape))
 
 
 def _values(stack, base, params, texts: Texts) -> jax.Array:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from jaxmarl_llm import hf, packing, policy_gradient, sampling, sharding, team, update
+from jaxmarl_llm import critics, hf, packing, policy_gradient, sampling, sharding, team, update
 from jaxmarl_llm.agent_loss import LossConfig
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.choice import SamplingParams
@@ -307,3 +307,30 @@ def test_a_checkpoint_goes_on_on_another_mesh(tmp_path):
             restored, _ = checkpoints.restore(1, theirs, other)
             assert_close(jax.device_get(restored), jax.device_get(saved), 0)
             assert jax.tree.map(lambda x: x.sharding, restored) == wanted
+
+
+def read_and_learned(layout: Layout, mode: str, joint: bool):
+    """What critics say of five texts each before and after an update, its metrics, and the critics."""
+    of_agents = team.Team((build(layout, mode),))
+    own = critics.build(of_agents, jax.random.key(0), joint=joint, rank=2)
+    made = critics.Critics(own, OPTIMIZER, rows=2)
+    draw = np.random.default_rng(4).integers
+    texts = {name: {9 * n + k: draw(7, 60, 3 + 5 * k) for k in range(5)} for n, name in enumerate(own.agents)}
+    targets = {number: number % 3 - 1.0 for read in texts.values() for number in read}
+    first = made.values(texts)
+    metrics = made.learn(texts, first, targets)
+    return made, (first, metrics, made.values(texts))
+
+
+@pytest.mark.parametrize("shape, mode, joint", [((2, 2, 2), "full", False), ((2, 4, 1), "adapters", True)])
+def test_critics_read_and_learn_alike_on_a_mesh(compiled_fast, shape, mode, joint):
+    """A critic of each agent where everything is cut, and one of all, who leaves its devices to the rows."""
+    made, found = read_and_learned(layout_of(shape, fsdp=True), mode, joint)
+    _, plain = read_and_learned(ONE_DEVICE, mode, joint)
+    assert_close(found, plain)
+    assert any(abs(plain[0][k] - plain[2][k]) > 0.01 for k in plain[0])
+    layout = made.team.members[0].stack.layout
+    assert layout.shards == (8 if joint else 2)
+    where = jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim), made.states[0],
+                         layout.shardings(made.states[0], agents=True))  # fmt: skip
+    assert all(jax.tree.leaves(where))
