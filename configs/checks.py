@@ -66,6 +66,7 @@ RANGES = {
     "task.held_back": (0, 0.9),
     "train.grade_every": (0, None),
     "train.group": (2, None),
+    "critic.coef": (0, None),
     "critic.lr": (0, None),
     "critic.clip": (0, None),
     "critic.prompts_per_microbatch": (1, None),

@@ -92,6 +92,10 @@ def _critics(config: ConfigDict) -> list[str]:
             f"train.group={c.group}: critic.form='q' compares the answers of a group, allowed is 2 "
             "to any larger number"
         )
+    if config.critic.shared and c.system != "iac":
+        bad.append(f"critic.shared=True: the critic of train.system={c.system!r} is no agent's, say False")
+    if config.critic.shared and c.minibatches > 1:
+        bad.append(f"train.minibatches={c.minibatches}: with critic.shared=True agent and head make one step")
     if config.team.mode == "frozen":
         bad.append(f"train.system={c.system!r}: team.mode='frozen' learns nothing")
     return bad

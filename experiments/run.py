@@ -79,7 +79,7 @@ class Run:
         self.states = {
             i: update.init_state(m.trainable, self._optimizer, m.stack.layout) for i, m in learners
         }
-        self.system = systems.build(config, self.team)
+        self.system = systems.build(config, self.team, self.trainables)
         models = self.system.models
         learned = [self.states, *([models.states] if models else [])]
         needed = sum(run_checks.needed_bytes(states, config.save.keep) for states in learned)
@@ -183,6 +183,7 @@ class Run:
                     member.base,
                     self.states[i],
                     tuple(self._loss.pack(b, layout.of(b.prompts_NBP.shape[0]).shards) for b in part),
+                    more=lesson.gradients.get(i),
                 )
                 rows.append(forest_metrics.update_metrics(member.stack.agents, jax.device_get(new)))
                 if not all(map(math.isfinite, rows[-1].values())):

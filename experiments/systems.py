@@ -1,10 +1,12 @@
 """From a config to the system: how rewards become what every agent learns."""
 
 import functools
+from collections.abc import Callable, Sequence
 
 from experiments import setup
 from jaxmarl_llm import critics, update
 from jaxmarl_llm.critics import Critics
+from jaxmarl_llm.shared_heads import Heads
 from jaxmarl_llm.systems import (
     actor_critic,
     at_grpo,
@@ -32,11 +34,18 @@ LESSONS = {
 }
 
 
-def build(config, team: Team) -> System:
-    """The system of ``train.system``, with the models that it trains beside the agents."""
+def build(config, team: Team, trainables: Callable[[], Sequence]) -> System:
+    """The system of ``train.system``, with the models that it trains beside the agents.
+
+    ``trainables`` gives the agents' current parameters, by position in ``team.members``.
+    """
     if (lesson := from_forest(config)) is not None:
         return FromForest(lesson)
-    return actor_critic.ActorCritic(recipe(config), build_critics(config, team), credit_config(config))
+    credit = credit_config(config)
+    if config.critic.shared:
+        heads = build_heads(config, team, trainables)
+        return actor_critic.SharedActorCritic(recipe(config), heads, credit, coef=config.critic.coef)
+    return actor_critic.ActorCritic(recipe(config), build_critics(config, team), credit)
 
 
 def from_forest(config):
@@ -72,5 +81,16 @@ def build_critics(config, team: Team) -> Critics:
     c, t = config.critic, config.team
     options = dict(joint=recipe(config).joint, rank=t.rank, targets=tuple(t.targets))
     own = critics.build(team, setup.stream(config, "critics"), **options)
-    optimizer = update.make_optimizer(lr=c.lr, steps=config.train.steps)
-    return Critics(own, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
+    return Critics(own, critic_optimizer(config), clip=c.clip, rows=c.prompts_per_microbatch)
+
+
+def build_heads(config, team: Team, trainables: Callable[[], Sequence]) -> Heads:
+    """Value heads on the agents' own bodies."""
+    c, key = config.critic, setup.stream(config, "critics")
+    optimizer = critic_optimizer(config)
+    return Heads(team, key, trainables, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
+
+
+def critic_optimizer(config):
+    """The optimizer of one critic or head."""
+    return update.make_optimizer(lr=config.critic.lr, steps=config.train.steps)

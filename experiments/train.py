@@ -5,6 +5,7 @@ Ctrl-C and SIGTERM save and stop.
 """
 
 import functools
+import math
 import pathlib
 import time
 
@@ -51,8 +52,9 @@ def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
     metrics = forest_metrics.reward_metrics(forest, run.task) | lesson.metrics()
     with run.timer("update"):
         metrics |= run.update(lesson)
-    with run.timer("learn"):
-        metrics |= run.system.learn(lesson)
+    if all(map(math.isfinite, metrics.values())):  # else nothing is to change any more
+        with run.timer("learn"):
+            metrics |= run.system.learn(lesson)
     run.write_transcripts(step, lesson)
     seconds = time.perf_counter() - started
     metrics |= {"seconds": seconds, "tokens_per_s": forest_metrics.tokens(forest) / seconds}

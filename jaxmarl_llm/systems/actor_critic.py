@@ -33,6 +33,7 @@ import numpy as np
 from jaxmarl_llm import credit
 from jaxmarl_llm.critics import TEAM, Critics, Texts
 from jaxmarl_llm.forest import Forest, Turn
+from jaxmarl_llm.shared_heads import Heads
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Lesson
@@ -237,3 +238,17 @@ class ActorCritic:
     def learn(self, lesson: Lesson) -> dict[str, float]:
         """Teach the critics; their metrics."""
         return self.models.learn(*lesson.notes)
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedActorCritic(ActorCritic):
+    """The same with heads on the agents' own bodies, which make one step by L_actor + ``coef`` * L_value."""
+
+    models: Heads
+    coef: float = dataclasses.field(kw_only=True)
+
+    def lesson(self, forest: Forest) -> Lesson:
+        """What the agents learn; its notes are the gradients of the heads and their metrics."""
+        lesson = super().lesson(forest)
+        of_bodies, *of_heads = self.models.gradients(*lesson.notes, self.coef)
+        return dataclasses.replace(lesson, notes=of_heads, gradients=of_bodies)

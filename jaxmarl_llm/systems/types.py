@@ -22,6 +22,8 @@ class Lesson:
       advantages, returns: float32 (turns,); where no reward applies they are 0 and NaN.
       groups: int32 (turns,), turns of one key were compared with each other.
       notes: what the system's own models are to learn (`System.learn`).
+      gradients: of another loss of the agents' own parameters, to be added to their update's; by position of
+        the member of the team, leading axis N.
     """
 
     forest: Forest
@@ -29,6 +31,7 @@ class Lesson:
     returns: np.ndarray
     groups: np.ndarray
     notes: Any = None
+    gradients: Mapping[int, Any] = dataclasses.field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
         """What credit looks like, by agent and by joint answer."""
