@@ -5,6 +5,8 @@ Result:    compared with each other on a game whose optimum is known in docs/gam
 Cost:      as configs/coding.py, 26 minutes and 4.5 GB on two CPU cores; with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
   mareinforce, marloo, maremax, dr_mas, at_grpo, c3, centralised, iac, maac
+                 (iac and maac: config.critic says what critics read, critic.form=v or q, and with iac
+                 whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, everything else real
 """
 

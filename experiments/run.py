@@ -163,7 +163,10 @@ class Run:
 
     def plan(self) -> list[tuple[str, str]]:
         """What an iteration consists of and what memory it takes, as table rows."""
-        return closing.plan_rows(self.config, self.team, self.task, self.states)
+        models = self.system.models
+        return closing.plan_rows(
+            self.config, self.team, self.task, self.states, models.states if models else {}
+        )
 
     def update(self, lesson: Lesson) -> dict[str, float]:
         """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""

@@ -34,6 +34,9 @@ LESSONS = {
 }
 
 
+CRITICS = {name for name, _ in actor_critic.RECIPES}
+
+
 def build(config, team: Team, trainables: Callable[[], Sequence]) -> System:
     """The system of ``train.system``, with the models that it trains beside the agents.
 

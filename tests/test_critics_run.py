@@ -47,10 +47,11 @@ def critic_leaves(folder, config):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(made.states)]
 
 
-def test_two_turns_of_a_single_sample_with_a_critic_each(tmp_path, monkeypatch, lessons):
+def test_two_turns_of_a_single_sample_with_a_critic_each(tmp_path, monkeypatch, lessons, capsys):
     seen = watched(monkeypatch)
     config = make_config(TWO_TURNS | {"train.system": "iac", "train.group": 1, "train.discount": 0.5})
     train.train(config, tmp_path)
+    assert "memory: critics + optimizer" in capsys.readouterr().out
     (forest,), ((texts, values, targets),) = seen.forests, lessons
     assert {agent: len(read) for agent, read in texts.items()} == {"aux": 4, "main": 4}  # 2 problems, 2 turns
     said = {}  # reward, and half of what the critic says of the agent's next prompt
