@@ -16,6 +16,7 @@ from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.prompts import pad_team
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout, make_mesh
+from jaxmarl_llm.shared_heads import Heads
 from jaxmarl_llm.weights import LoadedModel
 from tests import tiny, tiny_models
 
@@ -309,13 +310,18 @@ def test_a_checkpoint_goes_on_on_another_mesh(tmp_path):
             assert jax.tree.map(lambda x: x.sharding, restored) == wanted
 
 
+def texts_of(names) -> dict[str, dict[int, np.ndarray]]:
+    """Five texts for each critic."""
+    draw = np.random.default_rng(4).integers
+    return {name: {9 * n + k: draw(7, 60, 3 + 5 * k) for k in range(5)} for n, name in enumerate(names)}
+
+
 def read_and_learned(layout: Layout, mode: str, joint: bool):
-    """What critics say of five texts each before and after an update, its metrics, and the critics."""
+    """What critics say before and after an update, its metrics, and the critics."""
     of_agents = team.Team((build(layout, mode),))
     own = critics.build(of_agents, jax.random.key(0), joint=joint, rank=2)
     made = critics.Critics(own, OPTIMIZER, rows=2)
-    draw = np.random.default_rng(4).integers
-    texts = {name: {9 * n + k: draw(7, 60, 3 + 5 * k) for k in range(5)} for n, name in enumerate(own.agents)}
+    texts = texts_of(own.agents)
     targets = {number: number % 3 - 1.0 for read in texts.values() for number in read}
     first = made.values(texts)
     metrics = made.learn(texts, first, targets)
@@ -334,3 +340,23 @@ def test_critics_read_and_learn_alike_on_a_mesh(compiled_fast, shape, mode, join
     where = jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim), made.states[0],
                          layout.shardings(made.states[0], agents=True))  # fmt: skip
     assert all(jax.tree.leaves(where))
+
+
+def test_heads_on_the_agents_own_bodies_learn_alike_on_a_mesh(compiled_fast):
+    """What they say before and after, and the gradient for the agents, which lies as their parameters do."""
+
+    def learned(layout):
+        member, texts = build(layout, "adapters"), texts_of(tiny.AGENTS)
+        bodies = [member.trainable]
+        heads = Heads(team.Team((member,)), jax.random.key(0), lambda: bodies, OPTIMIZER, rows=2)
+        first = heads.values(texts)
+        of_bodies, *of_heads = heads.gradients(texts, first, {k: k % 3 - 1.0 for k in first}, 0.5)
+        return member, of_bodies[0], (first, heads.learn(*of_heads), heads.values(texts))
+
+    _, plain_grads, plain = learned(ONE_DEVICE)
+    member, grads, found = learned(layout_of((2, 2, 2), fsdp=True))
+    assert_close((found, jax.device_get(grads)), (plain, jax.device_get(plain_grads)))
+    assert any(abs(plain[0][k] - plain[2][k]) > 1e-3 for k in plain[0])
+    wanted = member.stack.layout.shardings(grads, agents=True)
+    same = jax.tree.map(lambda x, sharding: x.sharding.is_equivalent_to(sharding, x.ndim), grads, wanted)
+    assert all(jax.tree.leaves(same))
