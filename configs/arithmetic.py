@@ -23,13 +23,35 @@ def joint_answers(config) -> int:
     return sum(nodes(config)) * answers_per_node(config)
 
 
+def counterfactual_answers(config) -> int:
+    """Most joint answers that are judged besides, without each agent's part; equal ones count once."""
+    c, agents = config.train, len(config.team.agents)
+    if not c.counterfactual:
+        return 0
+    # With all combinations an agent's samples leave the same answers behind.
+    left = c.group ** (agents - 1 if c.joint_mode == "cross" else 1)
+    return agents * sum(nodes(config)) * left
+
+
+def counterfactual_completions(config) -> int:
+    """Completions that are drawn for those answers, and that nobody learns from."""
+    c, agents = config.train, len(config.team.agents)
+    if c.counterfactual == "reference":
+        return agents * c.prompts
+    if c.counterfactual != "solo":
+        return 0
+    rounds, heard = (2, agents) if c.protocol == "discussion" else (1, agents - 1)
+    return rounds * heard * (agents - 1) * c.prompts * c.group
+
+
 def completions(config) -> int:
     """Completions of one iteration, all agents and turns together; of a discussion both rounds."""
     c = config.train
     if c.protocol == "tree":
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
     rounds = 2 if c.protocol == "discussion" else 1
-    return rounds * sum(nodes(config)) * len(config.team.agents) * c.group
+    learned = rounds * sum(nodes(config)) * len(config.team.agents) * c.group
+    return learned + counterfactual_completions(config)
 
 
 def tokens(config) -> int:

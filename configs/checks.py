@@ -26,6 +26,7 @@ CHOICES = {
     "train.hand_on": ("all", "best", "random"),
     "train.backup": ("mean", "max", "last"),
     "train.normalise_by": ("group", "agent"),
+    "train.counterfactual": ("", *credit_checks.COUNTERFACTUALS),
     "train.baseline": ("mean", "leave_one_out", "max", "none"),
     "train.ratio_level": ("token", "sequence_normalised", "sequence"),
     "train.aggregation": ("sequence", "token", "sequence_mean", "constant"),
@@ -33,6 +34,11 @@ CHOICES = {
     "critic.form": ("v", "q"),
     "train.decay": ("constant", "linear", "cosine"),
 }
+# What only the built-in losses read.
+OF_BUILT_IN_LOSS = (
+    "clip", "clip_high", "dual_clip", "ratio_level", "aggregation", "importance_cap", "kl_coef", "kl_kind",
+    "entropy_coef", "comlrl_compat",
+)  # fmt: skip
 # field: (smallest, largest or None)
 RANGES = {
     "seed": (0, None),
@@ -127,7 +133,8 @@ def _outside(config: Mapping) -> list[str]:
     """Fields whose value is none of `CHOICES` or not within `RANGES`."""
     bad = []
     for path, allowed in CHOICES.items():
-        if field(config, path) not in allowed:
+        own = path == "train.system" and credit_checks.is_dotted(config.train.system)
+        if field(config, path) not in allowed and not own:
             bad.append(f"{path}={field(config, path)!r}: allowed are {', '.join(allowed)}")
     for path, (low, high) in RANGES.items():
         value = field(config, path)
@@ -146,8 +153,8 @@ def _outside(config: Mapping) -> list[str]:
             f"train.importance_cap={config.train.importance_cap}: train.clip and train.comlrl_compat have "
             "ratios of their own or none, allowed is 0"
         )
-    bad += _clips(config.train)
-    corrected = config.train.importance_cap or config.train.clip
+    bad += _clips(config.train) + _own_loss(config.train)
+    corrected = config.train.importance_cap or config.train.clip or config.train.loss
     if config.train.overlap and not corrected:
         bad.append(
             "train.overlap=True: answers come from the policy before an update; correct for it with "
@@ -176,6 +183,21 @@ def _clips(c: ConfigDict) -> list[str]:
     if c.drop_truncated and c.comlrl_compat:
         bad.append("train.drop_truncated=True: train.comlrl_compat trains all completions, allowed is False")
     return bad
+
+
+def _own_loss(c: ConfigDict) -> list[str]:
+    """Options of the loss that a loss of the user's does not read."""
+    base = base_config().train if c.loss else c
+    return [
+        f"train.{name}={c[name]!r}: train.loss={c.loss!r} takes its place, allowed is {base[name]!r}"
+        for name in OF_BUILT_IN_LOSS
+        if c[name] != base[name]
+    ]
+
+
+def off_policy(config: ConfigDict) -> bool:
+    """Whether completions are drawn by another policy than the one that is trained on them."""
+    return config.train.overlap or _mismatch(config)
 
 
 def _mismatch(config: ConfigDict) -> bool:

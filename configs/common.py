@@ -132,8 +132,9 @@ def _add_training(c: ConfigDict) -> None:
     c.train.prompts = 4  # B: problems per iteration
     c.train.grade_every = 0  # iterations until problems of the next grade join in; 0: all from the start
     # How rewards become what agents learn; docs/systems.md has a line and the equation of each.
-    c.train.system = "magrpo"  # magrpo | mareinforce | marloo | maremax | dr_mas | at_grpo | c3 | centralised
-    # | iac | maac (a critic per agent, or one of all, says what was to be expected)
+    c.train.system = "magrpo"  # magrpo | mareinforce | marloo | maremax | dr_mas | at_grpo | c3 | ccpo
+    # | centralised | iac | maac (a critic per agent, or one of all, says what was to be expected)
+    # | dotted name of a function of your own, forest and credit settings -> lesson
     c.train.group = 4  # G: samples per agent and problem; with critic.form=v one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
@@ -146,9 +147,13 @@ def _add_training(c: ConfigDict) -> None:
     c.train.backup = "mean"  # later turns add their mean | max return; last: only the last answers count
     c.train.turn_weights = ()  # of each turn's advantages; empty: all alike
     c.train.local_weight = 0.0  # at_grpo: weight of what an agent earned by itself beside the team's reward
+    c.train.counterfactual = ""  # also judge every joint answer without each agent's part, in whose place is
+    # nothing (no text) | sample (its next one) | reference (the untrained agent's greedy answer) | nothing,
+    # and those who had heard it speak again: solo. Empty: no. For credit/.. metrics, and ccpo learns from it
     c.train.baseline = "mean"  # mean | leave_one_out | max | none
     c.train.normalise = False  # divide advantages by a standard deviation
     c.train.normalise_by = "group"  # of a group's returns | agent: of its advantages in the iteration
+    c.train.loss = ""  # dotted name of a loss of your own, see docs/losses.md; empty: as the fields below say
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
     c.train.clip_high = 0.0  # the same above 1, DAPO's clip-higher; 0: as train.clip
     c.train.dual_clip = 0.0  # greatest ratio that still learns from a negative advantage, such as 3; 0: any

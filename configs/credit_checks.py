@@ -2,8 +2,11 @@
 
 from configs.common import ConfigDict, base_config, field
 
-SYSTEMS = ("mareinforce", "marloo", "maremax", "dr_mas", "at_grpo", "c3", "centralised", "iac", "maac")
+SYSTEMS = (
+    "mareinforce", "marloo", "maremax", "dr_mas", "at_grpo", "c3", "ccpo", "centralised", "iac", "maac",
+)  # fmt: skip
 CRITICS = ("iac", "maac")
+COUNTERFACTUALS = ("nothing", "sample", "reference", "solo")
 # What a system decides itself: there the field must be as it is by default.
 DECIDED = {
     "mareinforce": ("baseline",),
@@ -19,13 +22,19 @@ DECIDED = {
 NEEDED = {
     "at_grpo": ("train.hand_on", ("best", "random"), "later turns answer one joint answer"),
     "c3": ("train.protocol", ("tree",), "alternatives are continuations of the same answer"),
+    "ccpo": ("train.counterfactual", COUNTERFACTUALS, "credit is the reward less that without the agent"),
     "centralised": ("task.centralised", (True,), "one agent writes all roles"),
 }
 
 
+def is_dotted(name: str) -> bool:
+    """Whether a system is named as 'module.function' or 'module:function': a user's own."""
+    return any(mark in name for mark in ".:")
+
+
 def found(config: ConfigDict) -> list[str]:
     """One sentence per field of the credit that others make meaningless."""
-    return _credit(config.train) + _system(config)
+    return _credit(config.train) + _counterfactual(config) + _system(config)
 
 
 def _credit(c: ConfigDict) -> list[str]:
@@ -57,7 +66,8 @@ def _system(config: ConfigDict) -> list[str]:
     c, base = config.train, base_config().train
     bad = []
     for name in DECIDED.get(c.system, ()):
-        if c[name] != base[name]:
+        # An empty sequence of a saved config is a list.
+        if c[name] != base[name] and (c[name] or base[name]):
             bad.append(f"train.{name}={c[name]!r}: train.system={c.system!r} allows {base[name]!r} only")
     path, allowed, why = NEEDED.get(c.system, ("train.system", (c.system,), ""))
     turned = c.system != "at_grpo" or c.turns > 1  # in one turn nothing is handed on
@@ -69,10 +79,40 @@ def _system(config: ConfigDict) -> list[str]:
     return bad + (_critics(config) if c.system in CRITICS else _coincides(c))
 
 
+def _counterfactual(config: ConfigDict) -> list[str]:
+    """What answers without an agent's part need, and where they say nothing."""
+    c, kind, why = config.train, config.train.counterfactual, []
+    if not kind:
+        return []
+    if len(config.team.agents) < 2:
+        why.append(f"team.agents={config.team.agents!r} has nobody beside the agent, allowed is ''")
+    if c.protocol == "tree":
+        why.append("train.protocol='tree' replays what follows each answer already, allowed is ''")
+    if kind == "sample" and c.joint_mode == "cross":
+        why.append("with train.joint_mode='cross' all other samples are judged and logged already, say ''")
+    if kind == "sample" and c.group < 2:
+        why.append(f"train.group={c.group} has no other sample, allowed are nothing and reference")
+    if kind == "solo" and c.protocol not in ("pipeline", "discussion"):
+        why.append(f"with train.protocol={c.protocol!r} nobody hears the others, say 'nothing'")
+    if kind == "reference" and config.team.mode != "adapters":
+        why.append(f"the untrained agent is the base without adapters, team.mode is {config.team.mode!r}")
+    return [f"train.counterfactual={kind!r}: {reason}" for reason in why]
+
+
 def _coincides(c: ConfigDict) -> list[str]:
     """Systems that are MAGRPO under another name once advantages are normalised."""
     if c.normalise and c.system == "mareinforce":
         return ["train.normalise=True: train.system='mareinforce' compares with nothing, allowed is False"]
+    if (
+        c.system == "ccpo"
+        and c.baseline != "none"
+        and (c.joint_mode == "cross" or c.counterfactual == "solo")
+    ):
+        where = "train.joint_mode='cross'" if c.joint_mode == "cross" else "train.counterfactual='solo'"
+        return [
+            f"train.baseline={c.baseline!r}: with {where} what others earn without an agent is one number "
+            "for all its samples, and a baseline takes it out again: train.system='ccpo' needs 'none' there"
+        ]
     by_agent = c.normalise and c.normalise_by == "agent"
     if by_agent and c.system in ("marloo", "c3"):
         return [

@@ -4,7 +4,7 @@ Command:   python -m experiments.train --config=configs/systems.py:marloo
 Result:    compared with each other on a game whose optimum is known in docs/game.md; not run to the end here
 Cost:      as configs/coding.py, 26 minutes and 4.5 GB on two CPU cores; with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
-  mareinforce, marloo, maremax, dr_mas, at_grpo, c3, centralised, iac, maac
+  mareinforce, marloo, maremax, dr_mas, at_grpo, c3, ccpo, centralised, iac, maac
                  (iac and maac: config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, everything else real
@@ -25,6 +25,8 @@ SYSTEMS = {
     },
     # Three helpers, three mains after each.
     "c3": {"train.protocol": "tree", "train.joint_mode": "aligned", "train.group": 3},
+    # Without a part there would be no program to run, so that the untrained agent's takes its place.
+    "ccpo": {"train.joint_mode": "aligned", "train.counterfactual": "reference"},
     # One reply holds both functions.
     "centralised": {
         "team.agents": ("team",), "task.centralised": True, "train.joint_mode": "aligned",

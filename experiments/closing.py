@@ -77,15 +77,16 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
     c = config.train
     n, b, g, length = len(team.agents), c.prompts, c.group, config.sampling.max_new_tokens
     nodes, joint = arithmetic.nodes(config), arithmetic.joint_answers(config)
+    learned = arithmetic.completions(config) - arithmetic.counterfactual_completions(config)
     update = sum(nodes) // c.minibatches * g
     size = memory(config, team, states)
     return [
         (
             f"{'problems' if c.turns == 1 else 'nodes of each turn'} x agents x samples",
-            f"{' + '.join(map(str, nodes))} x {n} x {g}: {arithmetic.completions(config)} completions, "
-            f"up to {length} tokens",
+            f"{' + '.join(map(str, nodes))} x {n} x {g}: {learned} completions, up to {length} tokens",
         ),
         ("joint answers judged", f"{joint} ({c.joint_mode}), equal ones once"),
+        *_counterfactuals(config),
         ("optimizer steps", f"{c.minibatches} per agent, on {update} completions each"),
         ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems"),
         *_devices(config),
@@ -101,6 +102,15 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
             f"about {size['logits']:.0f} MB for {_logits_tokens(team)} tokens at a time",
         ),
     ]
+
+
+def _counterfactuals(config) -> list[tuple[str, str]]:
+    """What is judged besides, as a table row, if anything is."""
+    if not config.train.counterfactual:
+        return []
+    drawn = arithmetic.counterfactual_completions(config)
+    said = f"up to {arithmetic.counterfactual_answers(config)} more, {drawn} completions drawn for them"
+    return [(f"without an agent's part ({config.train.counterfactual})", said)]
 
 
 def headline(values: dict, agents) -> dict[str, float]:

@@ -21,7 +21,8 @@ from ml_collections import config_flags
 
 from configs import checks
 from experiments import cli, closing, export, setup, systems, tasks
-from jaxmarl_llm import rollout, update
+from jaxmarl_llm import counterfactuals, rollout, update
+from jaxmarl_llm.counterfactuals import Conversation
 from jaxmarl_llm.doctor import Result, choices, exports, machine, rewards, texts, updates
 from jaxmarl_llm.doctor.result import failed
 from jaxmarl_llm.doctor.rewards import Caught
@@ -79,18 +80,24 @@ def shrunk(config, problems: int, tokens: int):
 
 
 def draw(config, team: Team, task: Any) -> Forest:
-    """The answers of the first iteration, judged; prompts that are too long are cut."""
-    return rollout.run(
-        setup.build_protocol(config, task),
-        team,
-        _trainables(team),
-        TaskScorer.of_team(task, team, config.train.joint_mode),
-        setup.batch_ids(config, task.items, 0),
-        jax.random.fold_in(setup.stream(config, "rollout"), 0),
+    """The answers of the first iteration, judged as in a training; prompts that are too long are cut."""
+    scorer = TaskScorer.of_team(task, team, config.train.joint_mode)
+    protocol, trainables = setup.build_protocol(config, task), _trainables(team)
+    talk = functools.partial(
+        rollout.run,
+        team=team,
+        scorer=scorer,
+        item_ids=setup.batch_ids(config, task.items, 0),
         params=setup.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts="truncate",
     )
+    key, other = (jax.random.fold_in(setup.stream(config, name), 0) for name in ("rollout", "counterfactual"))
+    forest = talk(protocol, trainables=trainables, key=key)
+    if not config.train.counterfactual:
+        return forest
+    again = Conversation(talk, protocol, trainables, other)
+    return counterfactuals.judged(forest, config.train.counterfactual, scorer, again)
 
 
 class _Refuses:
@@ -152,7 +159,14 @@ def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:
         yield from (failed(check.title, error) for check in (updates.parity, updates.trained_tokens))
         return
     yield updates.parity(found, choices.precision(team))
-    yield updates.trained_tokens(found, config.train.comlrl_compat)
+    yield updates.trained_tokens(found, _meant(config.train))
+
+
+def _meant(c) -> str:
+    """Why the loss may train other tokens than were drawn; empty if it may not."""
+    if c.comlrl_compat:
+        return "train.comlrl_compat trains so, set it to False for a result"
+    return f"train.loss={c.loss!r} trains so with all advantages 1; is it meant to?" if c.loss else ""
 
 
 def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack, expert) -> Iterator[Result]:

@@ -56,14 +56,14 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
     sampler = policy.clone(
         dtype=jnp.dtype(config.sampling.dtype or policy.dtype), apart=devices[0].platform == "cpu"
     )
-    drawn = config.eval.samples + 1
+    loss, drawn = setup.loss_config(config), config.eval.samples + 1
     problems = max(1, evaluation.ROWS_PER_BATCH // drawn)
     return Job(
         # No tokenizer is read: which token ends a completion changes no shape.
         stack=Stack(agents, policy, (0,), c.mode, scale, (), sampler, own),
         rank=c.rank,
         targets=tuple(c.targets),
-        keep_reference=config.train.kl_coef > 0,
+        keep_reference=loss.reads_reference,
         width=bucket(config.sampling.max_prompt_tokens),
         calls=_calls(config, agents, arithmetic.nodes(config), config.train.group),
         eval_calls=_calls(
@@ -71,7 +71,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         ),
         batches=_batches(config, agents),
         updates=config.train.minibatches,
-        loss=setup.loss_config(config),
+        loss=loss,
         optimizer=setup.build_optimizer(config),
         devices=devices,
         critics=_critics(config, agents, own),

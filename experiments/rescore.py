@@ -81,6 +81,8 @@ def _lesson(config):
     c, lesson = config.train, systems.from_forest(config)
     if lesson is None:
         raise ValueError(f"train.system={c.system!r}: models of its own gave the credit")
+    if c.system == "ccpo":
+        raise ValueError("train.system='ccpo': what answers earn without a part is not in transcripts")
     if c.local_weight:
         raise ValueError(f"train.local_weight={c.local_weight}: local rewards are not in transcripts")
     if c.protocol == "tree":

@@ -15,6 +15,7 @@ from jaxmarl_llm import (
     checkpoint,
     files,
     forest_metrics,
+    marginals,
     metrics,
     packing,
     processes,
@@ -228,11 +229,14 @@ class Run:
         )
 
     def write_transcripts(self, step: int, lesson: Lesson) -> None:
-        """All joint answers of an iteration, with every agent's advantage."""
+        """All joint answers of an iteration, with every agent's advantage, and marginal where known."""
         every = self.config.log.transcripts_every
         if every and step % every == 0:
             tokenizers = {agent: self.team[agent].tokenizer for agent in self.team.agents}
-            actions = records.joint_actions(step, lesson.forest, self.task, tokenizers, lesson.advantages)
+            worth_NJ = marginals.marginals(lesson.forest)
+            actions = records.joint_actions(
+                step, lesson.forest, self.task, tokenizers, lesson.advantages, worth_NJ
+            )
             self._transcripts.write(step, actions)
 
     @contextlib.contextmanager

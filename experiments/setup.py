@@ -14,7 +14,16 @@ from ml_collections import config_dict
 
 from configs import checks
 from configs.common import base_config
-from jaxmarl_llm import agent_loss, evaluation, model_files, processes, sharding, update, weights
+from jaxmarl_llm import (
+    agent_loss,
+    custom_loss,
+    evaluation,
+    model_files,
+    processes,
+    sharding,
+    update,
+    weights,
+)
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.choice import SamplingParams
@@ -24,7 +33,7 @@ from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, 
 RANDOM_MODEL = "random-tiny"
 # In an evaluation a tree is its chains.
 PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion, "tree": Pipeline}
-STREAMS = ("adapters", "rollout", "eval", "random_model", "critics")
+STREAMS = ("adapters", "rollout", "eval", "random_model", "critics", "counterfactual")
 
 
 def stream(config, name: str) -> jax.Array:
@@ -121,7 +130,7 @@ def build_team(config, devices=None) -> team_lib.Team:
         rank=c.rank,
         alpha=c.alpha,
         targets=tuple(c.targets),
-        keep_reference=config.train.kl_coef > 0,
+        keep_reference=c.mode == "full" and loss_config(config).reads_reference,
         stop=tuple(config.sampling.stop),
         sampling_dtype=config.sampling.dtype or None,
         layout=where,
@@ -135,7 +144,7 @@ def sampling_params(config) -> SamplingParams:
 
 
 def loss_config(config) -> agent_loss.LossConfig:
-    """Options of the loss."""
+    """Options of the loss; ValueError if ``train.loss`` names what cannot be one."""
     c = config.train
     return agent_loss.LossConfig(
         sampling_params(config),
@@ -149,9 +158,21 @@ def loss_config(config) -> agent_loss.LossConfig:
         entropy_coef=c.entropy_coef,
         importance_cap=c.importance_cap or None,
         comlrl_compat=c.comlrl_compat,
+        custom=_custom_loss(config) if c.loss else None,
         prompts_per_microbatch=c.prompts_per_microbatch,
         tokens_per_microbatch=c.tokens_per_microbatch,
     )
+
+
+def _custom_loss(config):
+    """The function that ``train.loss`` names."""
+    function = custom_loss.resolve(config.train.loss)
+    if checks.off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.asks(function):
+        raise ValueError(
+            f"train.loss {config.train.loss!r} does not name behaviour_logprobs_BL: with train.overlap, or "
+            "sampling.dtype other than policy.dtype, it must correct for the sampler's being another policy"
+        )
+    return function
 
 
 def build_protocol(config, task, samples: int | None = None) -> Protocol:

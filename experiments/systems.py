@@ -11,7 +11,9 @@ from jaxmarl_llm.systems import (
     actor_critic,
     at_grpo,
     c3,
+    ccpo,
     centralised,
+    custom,
     dr_mas,
     magrpo,
     mareinforce,
@@ -31,9 +33,8 @@ LESSONS = {
     "dr_mas": dr_mas.lesson,
     "at_grpo": at_grpo.lesson,
     "c3": c3.lesson,
+    "ccpo": ccpo.lesson,
 }
-
-
 CRITICS = {name for name, _ in actor_critic.RECIPES}
 
 
@@ -52,10 +53,15 @@ def build(config, team: Team, trainables: Callable[[], Sequence]) -> System:
 
 
 def from_forest(config):
-    """Forest -> `Lesson`, or None for a system that needs models of its own."""
-    if config.train.system not in LESSONS:
+    """Forest -> `Lesson`, or None for a system that needs models of its own.
+
+    ValueError if a dotted name leads nowhere.
+    """
+    name = config.train.system
+    if name in CRITICS:
         return None
-    return functools.partial(LESSONS[config.train.system], config=credit_config(config))
+    lesson = LESSONS[name] if name in LESSONS else custom.resolve(name)
+    return functools.partial(lesson, config=credit_config(config))
 
 
 def credit_config(config) -> magrpo.CreditConfig:

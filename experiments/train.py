@@ -17,28 +17,30 @@ from experiments import cli, closing, joining, setup
 from experiments.ahead import Ahead
 from experiments.run import Run
 from experiments.stop_signal import StopSignal
-from jaxmarl_llm import console, forest_metrics, processes, rollout
+from jaxmarl_llm import console, counterfactuals, forest_metrics, processes, rollout
+from jaxmarl_llm.counterfactuals import Conversation
 from jaxmarl_llm.forest import Forest
-
-_CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
-_WORKDIR = flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder under runs/.")
 
 
 def draw(run: Run, step: int, trainables, timer) -> Forest:
-    """Answers of the team to an iteration's batch of items, judged."""
+    """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
     config = run.config
-    return rollout.run(
-        run.protocol,
-        run.team,
-        trainables,
-        run.scorer,
-        setup.batch_ids(config, run.task.items, step),
-        run.key("rollout", step),
+    talk = functools.partial(
+        rollout.run,
+        team=run.team,
+        scorer=run.scorer,
+        item_ids=setup.batch_ids(config, run.task.items, step),
         params=setup.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         timer=timer,
     )
+    forest = talk(run.protocol, trainables=trainables, key=run.key("rollout", step))
+    if not config.train.counterfactual:
+        return forest
+    again = Conversation(talk, run.protocol, trainables, run.key("counterfactual", step))
+    with timer("counterfactual"):
+        return counterfactuals.judged(forest, config.train.counterfactual, run.scorer, again)
 
 
 def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
@@ -87,17 +89,25 @@ def train(config, workdir: str) -> dict:
         return closing.finish(run)
 
 
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    config_flags.DEFINE_config_file("config", lock_config=True)
+    flags.mark_flag_as_required("config")
+    flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder under runs/.")
+    joining.define_flags()
+
+
 def main(argv):
     """Command line entry."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    given = flags.FLAGS
     with joining.joined():
-        workdir = pathlib.Path(_WORKDIR.value or processes.by_first(setup.new_workdir)())
+        workdir = pathlib.Path(given.workdir or processes.by_first(setup.new_workdir)())
         with joining.spoken_by_first(processes.own_folder(workdir)):
-            train(_CONFIG.value, workdir)
+            train(given.config, workdir)
 
 
 if __name__ == "__main__":
-    flags.mark_flag_as_required("config")
-    joining.define_flags()
+    define_flags()
     cli.run(main)

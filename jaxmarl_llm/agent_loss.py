@@ -4,12 +4,13 @@ The samples attend to the prompts exactly as they do in the sampler, so that log
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm import comlrl_compat, diagnostics, losses, packing
+from jaxmarl_llm import comlrl_compat, custom_loss, diagnostics, losses, packing
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.packing import Batch, Packed, Rows
 from jaxmarl_llm.token_scores import token_scores
@@ -29,6 +30,8 @@ class LossConfig:
       kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off).
       entropy_coef: weight of an entropy bonus, exact, over the sampling distribution (0 switches it off).
       comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
+      custom: a function that takes the place of all of the above but sampling and drop_truncated, and is
+        divided by what it counts itself, see `custom_loss`; None: none.
       prompts_per_microbatch, tokens_per_microbatch: prompts, and of their completions tokens of each agent,
         that are held in memory together.
     """
@@ -44,6 +47,7 @@ class LossConfig:
     kl_kind: str = "k3"
     entropy_coef: float = 0.0
     comlrl_compat: bool = False
+    custom: Callable | None = None
     prompts_per_microbatch: int = 1
     tokens_per_microbatch: int = 512
 
@@ -51,6 +55,24 @@ class LossConfig:
     def division(self) -> dict:
         """What the loss is divided by, as arguments of `losses.aggregate`."""
         return {"aggregation": self.aggregation, "token_budget": self.sampling.max_new_tokens}
+
+    @property
+    def own_count(self) -> bool:
+        """Whether the loss says itself what it is divided by, having seen every completion."""
+        return self.comlrl_compat or self.custom is not None
+
+    @property
+    def reads_reference(self) -> bool:
+        """Whether the reference policy's log-probabilities are needed."""
+        return self.kl_coef > 0 or self._asks("ref_logprobs_BL")
+
+    @property
+    def entropy_learns(self) -> bool:
+        """Whether a gradient flows through the entropy."""
+        return self.entropy_coef > 0 or self._asks("entropy_BL")
+
+    def _asks(self, name: str) -> bool:
+        return self.custom is not None and name in custom_loss.asks(self.custom)
 
     def pack(self, batch: Batch, shards: int = 1) -> Packed:
         """The batch as `gradients` reads it; without what cannot, or must not, change this loss."""
@@ -60,7 +82,7 @@ class LossConfig:
             batch,
             prompts_per_microbatch=self.prompts_per_microbatch,
             tokens_per_microbatch=self.tokens_per_microbatch,
-            silent=bool(self.kl_coef or self.entropy_coef or self.comlrl_compat),
+            silent=bool(self.kl_coef or self.entropy_coef or self.own_count),
             whole=self.comlrl_compat,
             shards=shards,
         )
@@ -97,28 +119,20 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
     lengths_R, advantages_R = rows.lengths_MS.reshape(-1), rows.advantages_MS.reshape(-1)
     behaviour_RL = rows.logprobs_MSL.reshape(-1, rows.logprobs_MSL.shape[-1])
     mask_RL = losses.length_mask(lengths_R, behaviour_RL.shape[1])
-    logprobs_RL, entropy_RL = scores(variables, read[0], config.sampling, config.entropy_coef > 0)
+    logprobs_RL, entropy_RL = scores(variables, read[0], config.sampling, config.entropy_learns)
+    ref_RL = None
+    if config.reads_reference:
+        ref_RL, _ = scores(reference, read[1], config.sampling, learns=False)
+        ref_RL = jax.lax.stop_gradient(ref_RL)
     if config.comlrl_compat:
         raw_RL, _ = scores(variables, read[0], SamplingParams(config.sampling.max_new_tokens))
         group_R = jnp.where(lengths_R > 0, jnp.repeat(rows.prompt_M, rows.lengths_MS.shape[1]), -1)
         n_groups = read[0][0].shape[0]
         pg = comlrl_compat.policy_gradient(raw_RL, advantages_R, lengths_R, group_R, num_groups=n_groups)
     else:
-        pg = losses.policy_gradient(
-            logprobs_RL,
-            advantages_R,
-            mask_RL,
-            behaviour_logprobs_BL=behaviour_RL,
-            clip=config.clip,
-            dual_clip=config.dual_clip,
-            ratio_level=config.ratio_level,
-            importance_cap=config.importance_cap,
-            **config.division,
-        )
+        pg = _policy_loss(config, logprobs_RL, advantages_R, mask_RL, (behaviour_RL, ref_RL, entropy_RL))
     kl = losses.SumCount(jnp.float32(0), jnp.float32(0))
     if config.kl_coef:
-        ref_RL, _ = scores(reference, read[1], config.sampling, learns=False)
-        ref_RL = jax.lax.stop_gradient(ref_RL)
         kl = losses.kl_loss(logprobs_RL, ref_RL, mask_RL, kind=config.kl_kind, **config.division)
     bonus = losses.aggregate(entropy_RL, mask_RL, **config.division)
     seen = diagnostics.diagnose(
@@ -132,6 +146,24 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
         entropy_BL=jax.lax.stop_gradient(entropy_RL),
     )
     return pg.sum + config.kl_coef * kl.sum - config.entropy_coef * bonus.sum, (pg, kl, seen)
+
+
+def _policy_loss(config: LossConfig, logprobs_RL, advantages_R, mask_RL, given) -> losses.SumCount:
+    """The policy-gradient loss of some completions; ``given`` are the arrays of `custom_loss.GIVEN`."""
+    if config.custom is not None:
+        named = dict(zip(custom_loss.GIVEN, given, strict=True))
+        return custom_loss.apply(config.custom, logprobs_RL, advantages_R, mask_RL, named)
+    return losses.policy_gradient(
+        logprobs_RL,
+        advantages_R,
+        mask_RL,
+        behaviour_logprobs_BL=given[0],
+        clip=config.clip,
+        dual_clip=config.dual_clip,
+        ratio_level=config.ratio_level,
+        importance_cap=config.importance_cap,
+        **config.division,
+    )
 
 
 def _features(policy, variables, read, rows: Rows) -> jax.Array:

@@ -229,10 +229,13 @@ def _item(kind: str, agent: str) -> str:
     return f"{kind}_{urllib.parse.quote(agent, safe='')}"
 
 
+def versions() -> dict[str, str]:
+    """The versions of the libraries that decide what a run computes, as in `read_meta`."""
+    return {name: importlib.metadata.version(name) for name in ("jax", "flax", "optax", "orbax-checkpoint")}
+
+
 def _meta(step: int, team: Team, meta: dict) -> dict:
-    libraries = ("jax", "flax", "optax", "orbax-checkpoint")
-    versions = {name: importlib.metadata.version(name) for name in libraries}
-    own = {"step": step, "agents": describe_team(team), "versions": versions}
+    own = {"step": step, "agents": describe_team(team), "versions": versions()}
     return json.loads(json.dumps({**meta, **own}))
 
 

@@ -99,11 +99,17 @@ class Joint:
 
 @dataclasses.dataclass(frozen=True)
 class Forest:
-    """All turns and joint answers of an iteration, for ``items`` (the task's own item objects)."""
+    """All turns and joint answers of an iteration, for ``items`` (the task's own item objects).
+
+    ``counterfactuals``, where they were judged, are the rewards of the joint answers with each agent's part
+    replaced (`counterfactuals.judged`), float32 (N, J), agents in the order of ``Joint.turns``; NaN where
+    none applies.
+    """
 
     items: tuple[Any, ...]
     turns: tuple[Turn, ...]
     joints: tuple[Joint, ...]
+    counterfactuals: np.ndarray | None = None
 
     def totals(self) -> np.ndarray:
         """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""

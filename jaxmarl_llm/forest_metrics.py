@@ -74,7 +74,7 @@ def credit_metrics(forest: Forest, advantages_R) -> dict[str, float]:
     parts_JN = np.array([[advantages_R[i] for i in joint.turns] for joint in judged])
     agreement = float(_sign_agreement(parts_JN.T))
     found = {} if np.isnan(agreement) else {"credit/sign_agreement": agreement}
-    agents, tables = _reward_tables(forest)
+    agents, tables = reward_tables(forest)
     if len(tables):
         main_N, interaction = _variance_shares(tables)
         found |= {f"{agent}/main_effect": float(main_N[n]) for n, agent in enumerate(agents)}
@@ -82,7 +82,7 @@ def credit_metrics(forest: Forest, advantages_R) -> dict[str, float]:
     return found
 
 
-def _reward_tables(forest: Forest) -> tuple[tuple[str, ...], np.ndarray]:
+def reward_tables(forest: Forest) -> tuple[tuple[str, ...], np.ndarray]:
     """The agents, and the rewards of each node where all combinations were judged, [nodes, G, .., G]."""
     agents, tables, nodes = (), [], {}
     for joint in forest.joints:

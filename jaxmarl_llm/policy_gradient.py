@@ -30,17 +30,20 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
       packed: from `LossConfig.pack` of the same config.
 
     Raises:
-      ValueError: if a KL term has no reference policy.
+      ValueError: if a KL term, or a loss of the user's that asks for it, has no reference policy.
     """
-    if config.kl_coef and base is None:
-        raise ValueError(f"kl_coef={config.kl_coef} needs a reference: build the team with keep_reference")
+    if config.reads_reference and base is None:
+        needs = f"kl_coef={config.kl_coef}" if config.kl_coef else "a loss that names ref_logprobs_BL"
+        raise ValueError(f"{needs} needs a reference: build the team with keep_reference")
     fixed = _Fixed(stack, config, base)
 
     def read(trainable):
         return _read_shared(stack, *stack.bind(base, trainable), packed.shared)
 
     shared, back_to_shared = _vjp(read, trainable)
-    shared_ref = _read_shared(stack, *stack.bind_reference(base), packed.shared) if config.kl_coef else None
+    shared_ref = None
+    if config.reads_reference:
+        shared_ref = _read_shared(stack, *stack.bind_reference(base), packed.shared)
     read_prompts = functools.partial(_begin_prompts, fixed, trainable, shared, shared_ref)
     of_rows = functools.partial(_of_rows, fixed, trainable)
     prompts = stack.layout.split((packed.prompts_XNDBP, packed.prompt_lengths_XNDB), None, "agent", "rows")
@@ -59,7 +62,7 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
     # Those with something to learn come first.
     (grads, through), (pg, kl, seen) = jax.lax.fori_loop(0, (used_X > 0).sum(), learn, nothing)
     grads = jax.tree.map(jnp.add, grads, *back_to_shared(through))
-    if not config.comlrl_compat:  # all completions count, also those that were left out
+    if not config.own_count:  # all completions count, also those that were left out
         pg = pg.replace(count=_count(packed, config.division))
     divisor_N = jnp.maximum(pg.count, 1.0)
     grads = jax.tree.map(lambda g: g / divisor_N.reshape(-1, *[1] * (g.ndim - 1)), grads)
@@ -82,7 +85,7 @@ def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
         return _read_prompts(stack, *stack.bind(base, trainable), _with_floats(shared, floats), prompts)
 
     own, back = _vjp(read, trainable, _floats(shared))
-    if not config.kl_coef:
+    if not config.reads_reference:
         return (own, own), back
     return (own, _read_prompts(stack, *stack.bind_reference(base), shared_ref, prompts)), back
 

@@ -1,7 +1,10 @@
 """A forest as transcript records: one per joint answer, all agents together."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.transcripts import JointAction, Speech
@@ -13,6 +16,7 @@ def joint_actions(
     task: Any,
     tokenizers: Mapping[str, Any],
     advantages: Sequence[float] | None = None,
+    marginals_NJ: np.ndarray | None = None,
 ) -> list[JointAction]:
     """Records of every joint answer of a forest, in its order.
 
@@ -22,16 +26,26 @@ def joint_actions(
       task: its ``agents`` are in the order of the joint answers, its items have a ``task_id``.
       tokenizers: by agent; a `tokenizer.Tokenizer` each, to show the prompts.
       advantages: by turn id, what the update uses; None in evaluation.
+      marginals_NJ: what each agent's part in each joint answer was worth (`marginals.marginals`), if known.
     """
     asked = {turn.request: turn for turn in forest.turns}
     prompts = {r: prompt_text(tokenizers[turn.agent], turn.prompt) for r, turn in asked.items()}
     used = {turn.id: None if advantages is None else float(advantages[turn.id]) for turn in forest.turns}
     speeches = {turn.id: _speech(turn, prompts[turn.request], used[turn.id]) for turn in forest.turns}
+
+    def said(j: int) -> dict[str, Speech]:
+        own = {agent: speeches[t] for agent, t in zip(task.agents, forest.joints[j].turns, strict=True)}
+        if marginals_NJ is None:
+            return own
+        worth = [None if np.isnan(x) else float(x) for x in marginals_NJ[:, j]]
+        pairs = zip(own.items(), worth, strict=True)
+        return {agent: dataclasses.replace(speech, marginal=x) for (agent, speech), x in pairs}
+
     return [
         JointAction(
             step=step,
             item=str(forest.items[joint.item].task_id),
-            agents={agent: speeches[t] for agent, t in zip(task.agents, joint.turns, strict=True)},
+            agents=said(j),
             parts=dict(joint.judgement.parts),
             total=joint.judgement.total,
             verdict=joint.judgement.verdict,
@@ -40,7 +54,7 @@ def joint_actions(
             turn=joint.turn,
             follows=joint.follows,
         )
-        for joint in forest.joints
+        for j, joint in enumerate(forest.joints)
     ]
 
 

@@ -105,7 +105,10 @@ def _judge(
     width: int,
     sizes: tuple[int, int],
 ) -> list[Joint]:
-    """Score the joint answers of some nodes through the bridge, in one call of one shape."""
+    """Score the joint answers of some nodes through the bridge, in one call of one shape.
+
+    An agent that a node lacks has said nothing.
+    """
     samples = {len(ids) for node in nodes for ids in node.turns.values()}
     if len(samples) != 1:
         raise ValueError(f"the agents have different numbers of answers, {sorted(samples)}")
@@ -123,7 +126,9 @@ def _judge(
     return [
         Joint(
             node.item,
-            tuple(node.turns[agent][g] for agent, g in zip(scorer.agents, combination, strict=True)),
+            tuple(
+                node.turns[a][g] for a, g in zip(scorer.agents, combination, strict=True) if a in node.turns
+            ),
             next(judgements),
             node=first_node + p,
             turn=node.turn,

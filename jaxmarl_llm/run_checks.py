@@ -73,7 +73,7 @@ def check_agents(saved: dict, team: Team, agents: Sequence[str] | None, where: s
                 raise ValueError(f"{where}: the {place} has no agent {agent!r}, only {sorted(names)}")
     found = differences({a: saved[a] for a in chosen}, {a: now[a] for a in chosen})
     if found:
-        raise ValueError(f"{where} is of another team: {_listed(found)}")
+        raise ValueError(f"{where} is of another team: {listed(found)}")
     return chosen
 
 
@@ -89,7 +89,7 @@ def check_same_run(saved: dict, config: dict) -> None:
     found = differences(saved, config)
     bad = {k: v for k, v in found.items() if not any(f"{k}.".startswith(f"{f}.") for f in free)}
     if bad:
-        raise ValueError(f"the run in this folder has another configuration: {_listed(bad)}")
+        raise ValueError(f"the run in this folder has another configuration: {listed(bad)}")
 
 
 def check_level(first: int, now: int, where: str) -> None:
@@ -102,18 +102,22 @@ def check_level(first: int, now: int, where: str) -> None:
         )
 
 
-def differences(saved: dict, now: dict) -> dict[str, str]:
-    """Dotted name -> ``saved 1, now 2`` for every leaf that differs between two nested dicts, in order."""
+def differences(saved: dict, now: dict, sides: tuple[str, str] = ("saved", "now")) -> dict[str, str]:
+    """Dotted name -> ``saved 1, now 2`` for every leaf that differs between two nested dicts, in order.
+
+    ``sides`` is what they are called.
+    """
     old, new = _flat(saved), _flat(now)
     found = {}
     for field in sorted(old.keys() | new.keys()):
         before, after = (repr(side[field]) if field in side else "absent" for side in (old, new))
         if before != after:
-            found[field] = f"saved {before}, now {after}"
+            found[field] = f"{sides[0]} {before}, {sides[1]} {after}"
     return found
 
 
-def _listed(found: dict[str, str]) -> str:
+def listed(found: dict[str, str]) -> str:
+    """`differences` as one text."""
     return "; ".join(f"{field}: {text}" for field, text in found.items())
 
 

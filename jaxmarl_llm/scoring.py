@@ -62,6 +62,20 @@ class TaskScorer:
         self.judgements = [shares[process][place] for process, place in places]
         return self.judgements
 
+    def judge_texts(self, items: Sequence[Any], completions: dict[str, list[str]]) -> list[Any]:
+        """Judgements of joint answers that are given as texts, in order; the task judges them in one call.
+
+        Each process judges its share, and learns of the others' judgements.
+        """
+        count, share = jax.process_count(), slice(jax.process_index(), None, jax.process_count())
+
+        def own() -> list:
+            said = {agent: texts[share] for agent, texts in completions.items()}
+            return list(self.task.judge(items[share], said)) if items[share] else []
+
+        shares = processes.together(own)
+        return [shares[n % count][n // count] for n in range(len(items))]
+
     def __call__(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> np.ndarray:
         """Total rewards, float32 (B, J), of tokens[agent] (B, G, L) cut to lengths[agent] (B, G).
 

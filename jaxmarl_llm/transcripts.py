@@ -21,7 +21,8 @@ class Speech:
 
     prompt and completion are texts as the model saw and wrote them; the lengths are in tokens. sample is the
     index in the group of this agent's samples, finish_reason is 'stop' or 'length', advantage is what the
-    update used (None in evaluation).
+    update used (None in evaluation). marginal is the joint answer's reward less that without this part (None
+    where that is not known).
     """
 
     prompt: str
@@ -31,6 +32,7 @@ class Speech:
     finish_reason: str
     sample: int
     advantage: float | None = None
+    marginal: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -89,6 +89,8 @@ def train_step(
         grads = jax.tree.map(jnp.add, grads, more)
     new, metrics, updates = descend(optimizer, state, grads, losses_N)
     metrics |= seen.values()
+    if config.custom is not None:
+        del metrics["clip_fraction"]  # what it clips is its own affair
     metrics["update_norm"] = jax.vmap(optax.tree.norm)(updates)
     if config.kl_coef:
         metrics["kl"] = kl.mean()

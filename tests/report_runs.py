@@ -68,7 +68,7 @@ def evaluated(step: int, score: float, verdicts: dict[str, int]) -> dict:
 def action(step: int, item: str, total: float | None, verdict: str = "pass", text: str = "roses", **more):
     """A joint action of both agents; ``more`` are further fields of the record."""
     poet = Speech("write a poem", text, 4, 12, "stop", sample=0, advantage=0.5)
-    critic = Speech("judge the poem", f"about {text}", 5, 9, "length", sample=1, advantage=-0.25)
+    critic = Speech("judge the poem", f"about {text}", 5, 9, "length", 1, advantage=-0.25, marginal=-0.125)
     parts = {"rhyme": total, "metre": None}
     given = {"agents": {"poet": poet, "critic": critic}, "parts": parts, "failures": (), **more}
     return JointAction(step, item, total=total, verdict=verdict, **given)

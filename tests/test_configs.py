@@ -138,7 +138,9 @@ def test_choices(path):
         config.train.importance_cap = 2.0 * (path == "sampling.dtype")  # a sampler of its own asks for it
         config.train.normalise = value == "agent"
         config.train.turns = 2 if path == "train.backup" else 1
-        config.train.protocol = "tree" if value == "c3" else config.train.protocol
+        needed = {"c3": "tree", "solo": "pipeline"}
+        config.train.protocol = needed.get(value, config.train.protocol)
+        config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
         config.task.centralised = value == "centralised"
         config.team.agents = ("team",) if value == "centralised" else config.team.agents
         checks.validate(config)
@@ -232,6 +234,12 @@ def test_contradictions(fields, message):
     config.update_from_flattened_dict(fields)
     (line,) = complaints(config)
     assert re.match(message, line), line
+
+
+def test_what_a_run_with_critics_has_saved_can_be_read_again():
+    config = common.base_config()
+    config.train.system = "iac"
+    checks.validate(config_dict.ConfigDict(json.loads(json.dumps(config.to_dict()))))
 
 
 @pytest.mark.parametrize("baseline, normalise, by", [

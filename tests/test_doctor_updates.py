@@ -107,8 +107,8 @@ def test_an_eos_is_put_in_where_none_was_drawn():
 
 def test_the_reference_implementations_loss_is_a_warning():
     config = dataclasses.replace(LOSS, comlrl_compat=True)
-    result = updates.trained_tokens(examined(config), compat=True)
-    assert result.status == "warn" and "train.comlrl_compat" in result.sentence
+    result = updates.trained_tokens(examined(config), meant="set it to False")
+    assert result.status == "warn" and result.sentence.endswith("; set it to False")
     assert updates.trained_tokens(examined(config)).status == "fail"
 
 

@@ -249,3 +249,14 @@ def test_a_run_is_refused_before_models_load(can_deny, tmp_path, name):
     assert "--config.executor.min_level=1" in done.stderr and "Probe at level 1" in done.stderr
     assert "/no/such/model" not in done.stderr  # which is said once models are looked for
     assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_process_with_many_descriptors_open_is_offered_as_much():
+    """A notebook's kernel has more than the 64 that our own processes may have."""
+    code = (
+        "import os\nfor _ in range(100):\n    os.dup(0)\n"
+        "from jaxmarl_llm.executor import available_level\nprint(*available_level())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    level, reason = levels.available_level()
+    assert done.stdout == f"{level} {reason}\n", done.stderr

@@ -15,22 +15,22 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 LAYER = {
-    "types": 0, "files": 0, "rope": 0, "host_memory": 0, "forest": 5,
+    "types": 0, "files": 0, "rope": 0, "host_memory": 0, "dotted": 0, "forest": 5,
     "executor": 10, "tokenizer": 10, "metrics": 10, "transcripts": 10, "plots": 10, "console": 10,
     "tensor_files": 10, "records": 12, "report": 12, "tasks": 15,  # tasks say what the executor is to run
     "cache": 18, "attention": 18, "choice": 18,
-    "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "comlrl_compat": 25, "diagnostics": 25,
-    "forest_metrics": 25,
+    "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "comlrl_compat": 25, "custom_loss": 25,
+    "diagnostics": 25, "forest_metrics": 25, "marginals": 26,
     "hf_config": 22, "hf": 23, "gguf_file": 24, "gguf_tokenizer": 26, "model_files": 28, "peft": 29,
     "prompts": 28, "token_scores": 28, "decode": 29,
     "packing": 30, "weights": 30, "sampling": 30, "sharding": 28,
     "team": 40, "protocols": 40, "processes": 40,
     "bridge": 44, "scoring": 45,  # between the rollout and the tasks
     "agent_loss": 44, "agent_axis": 45, "run_checks": 45, "policy_gradient": 45, "batches": 47, "speech": 47,
-    "rollout": 50, "update": 50, "value_model": 52, "critics": 57, "shared_heads": 58,
+    "rollout": 50, "counterfactuals": 52, "update": 50, "value_model": 52, "critics": 57, "shared_heads": 58,
     "checkpoint": 55, "scores": 50, "evaluation": 55,
     "experts": 45,
-    "planning": 58, "doctor": 59, "rescoring": 20,
+    "planning": 58, "doctor": 59, "rescoring": 20, "replaying": 12, "crossplay": 55,
     "systems": 60,
     "experiments": 70,
 }
@@ -42,7 +42,7 @@ EXECUTOR_LAYER = {
 }
 USES_JAX = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
 WITHOUT_JAX = {
-    "files", "executor", "tasks", "metrics", "transcripts", "plots", "report", "console", "configs",
+    "files", "dotted", "executor", "tasks", "metrics", "transcripts", "plots", "report", "console", "configs",
 }  # fmt: skip
 CONFIGS_MAY_IMPORT = {"ml_collections", "configs", *sys.stdlib_module_names}
 

@@ -6,7 +6,7 @@ import pytest
 
 from jaxmarl_llm import batches, rollout
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.protocols import Discussion, Pipeline
+from jaxmarl_llm.protocols import Discussion, Pipeline, Tree
 from jaxmarl_llm.protocols.hearing import with_heard
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.systems import magrpo
@@ -57,6 +57,35 @@ def test_a_pipeline_is_learned_from_agent_by_agent():
     assert first.prompts_NBP.shape[:2] == (1, 2) and second.prompts_NBP.shape[:2] == (1, 6)
     assert first.advantages_NR.tolist() == [[0, 1, 2, 3, 4, 5]]
     assert second.advantages_NR.tolist() == [[6, 7, 8, 9, 10, 11]]
+
+
+def test_in_a_tree_every_path_is_continued():
+    task = tiny.Task(total)
+    forest = run(Tree(task.prompts, fan_out=(2, 3)), task)
+    first, second = ([turn for turn in forest.turns if turn.agent == agent] for agent in tiny.AGENTS)
+    assert [(t.item, t.sample, t.parent) for t in first] == [(i, g, None) for i in (0, 1) for g in (0, 1)]
+    assert [(t.parent, t.sample) for t in second] == [(t.id, g) for t in first for g in range(3)]
+    for turn in second:
+        asked = f"a wrote:\n{forest.turns[turn.parent].text.strip()}\n\nb:{forest.items[turn.item]}"
+        assert turn.prompt.tolist() == ids(asked)
+    paths = [((t.parent, t.id), k // 3) for k, t in enumerate(second)]
+    assert [(joint.turns, joint.node) for joint in forest.joints] == paths
+    for joint in forest.joints:
+        expected = total(forest.items[joint.item], *(forest.turns[i].text for i in joint.turns))
+        assert joint.judgement.total == pytest.approx(expected)
+    assert len(task.calls) == 1
+    with pytest.raises(ValueError, match=r"fan_out=\(2,\); allowed: one number per agent, a, b"):
+        run(Tree(task.prompts, fan_out=(2,)), task)
+
+
+def test_a_tree_is_learned_from_agent_by_agent():
+    task = tiny.Task(total)
+    forest = run(Tree(task.prompts, fan_out=(2, 3)), task)
+    advantages = np.arange(16.0)
+    first, second = batches.collate(forest, advantages, built().members[0].stack, max_new_tokens=4)
+    assert (first.agents, second.agents) == (("a",), ("b",))
+    assert first.advantages_NR.tolist() == [[0, 1, 2, 3]]
+    assert second.prompts_NBP.shape[:2] == (1, 4) and second.advantages_NR.tolist() == [list(range(4, 16))]
 
 
 def test_in_a_discussion_everybody_hears_the_others_once():

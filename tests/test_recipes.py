@@ -1,6 +1,8 @@
 """Each published system's advantages by hand on one small forest, and what the config allows beside it."""
 
 import dataclasses
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -134,3 +136,10 @@ def test_with_normalisation_the_family_differs_by_scale_or_is_refused():
 
 def test_the_default_is_magrpo():
     assert coding.get_config().train.system == "magrpo"
+
+
+def test_the_docs_have_a_line_for_every_system():
+    page = (Path(__file__).parents[1] / "docs" / "systems.md").read_text()
+    first_cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = re.findall(r"`(\w+)`", " ".join(first_cells))
+    assert sorted(named) == sorted(checks.CHOICES["train.system"])

@@ -73,6 +73,15 @@ def test_without_advantages_and_through_a_file(tmp_path):
     assert transcripts.read(tmp_path, 2) == found
 
 
+def test_what_each_part_was_worth():
+    """The second joint answer has no reward, and of the first main's part is not known."""
+    nan = float("nan")
+    found = records.joint_actions(0, forest(), TASK, tokenizers(), None, np.array([[0.25, nan], [nan, nan]]))
+    assert [[speech.marginal for speech in a.agents.values()] for a in found] == [[0.25, None], [None, None]]
+    plain = records.joint_actions(0, forest(), TASK, tokenizers())
+    assert {speech.marginal for action in plain for speech in action.agents.values()} == {None}
+
+
 def test_a_joint_answer_of_another_number_of_agents_is_refused():
     solo = types.SimpleNamespace(agents=("main",))
     with pytest.raises(ValueError):

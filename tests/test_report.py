@@ -119,9 +119,9 @@ def test_embedded_actions_can_be_put_together_again():
     assert [[texts[name], value] for name, value in first["parts"]] == [["rhyme", 0.333333], ["metre", None]]
     assert [texts[i] for i in first["interactions"][0]] == ["critic", "poet", "aux", "3", "2", "1", "None"]
     assert second["total"] is None and [texts[i] for i in second["failures"]] == ["it does not rhyme"]
-    agent, prompt, completion, *numbers, finish, sample, advantage = speeches[second["speeches"][1]]
+    agent, prompt, completion, *numbers, finish, sample, advantage, marginal = speeches[second["speeches"][1]]
     assert [texts[agent], texts[prompt], texts[completion]] == ["critic", "judge the poem", "about roses"]
-    assert (numbers, texts[finish], sample, advantage) == ([5, 9], "length", 1, -0.25)
+    assert (numbers, texts[finish], sample, advantage, marginal) == ([5, 9], "length", 1, -0.25, -0.125)
 
 
 class Elements(html.parser.HTMLParser):

@@ -107,7 +107,7 @@ def test_the_address_says_what_is_shown(browser, pages):
     assert rewards(tab) == ["reward 2"]
     card = tab.run(f"{CARDS}[0].innerText")
     assert "ode 2 pass" in card and "about ode 2 pass" in card and "rhyme 2" in card and "metre –" in card
-    assert "sample 0 · advantage +0.5" in card and "9 tokens · length · sample 1 · advantage -0.25" in card
+    assert "sample 0 · advantage +0.5" in card and "sample 1 · advantage -0.25 · marginal -0.125" in card
     assert side_by_side(tab, "#list .agents > section")
     assert tab.run("control('item').value") == "ode"
     assert tab.run("document.querySelector('#verdicts input:checked').value") == "pass"

@@ -74,15 +74,29 @@ def test_there_is_a_picture_for_what_was_measured_only(seeds, tmp_path):
     gap = [row | {"train/hack_gap": 3.0} for row in rows() if "train/return" in row]
     found = {p.name: p for p in panels.pictures(report_runs.groups(write_run(tmp_path / "x", metrics=gap)))}
     assert [line.metric for line in found["hack_gap"].panels[0].lines] == ["train/hack_gap"]
-    seen = {"step": 0, "train/return": 1.0, "credit/sign_agreement": 0.5, "credit/interaction": 0.25}
-    groups = report_runs.groups(write_run(tmp_path / "z", metrics=[seen | {"poet/main_effect": 0.5}]))
-    found = {p.name: p for p in panels.pictures(groups)}
-    shown = [line.metric for panel in found["credit"].panels for line in panel.lines]
-    assert shown == ["credit/sign_agreement", "credit/interaction"]
-    assert [panel.title for panel in found["agents"].panels] == ["main_effect"]
-    figures.png(found["credit"], groups)
     bare = write_run(tmp_path / "y", metrics=[{"step": 0, "train/return": 1.0}])
     assert [picture.name for picture in panels.pictures(report_runs.groups(bare))] == ["return"]
+
+
+def test_credit_has_a_picture_of_its_own(tmp_path):
+    seen = {"step": 0, "train/return": 1.0, "credit/sign_agreement": 0.5, "credit/interaction": 0.25}
+    seen |= {"credit/fidelity": 0.75, "poet/main_effect": 0.5, "critic/main_effect": 0.25}
+    seen |= {f"poet/{name}": 0.5 for name in ("marginal", "free_rider", "dominance", "entropy")}
+    groups = report_runs.groups(write_run(tmp_path / "z", metrics=[seen]))
+    found = {p.name: p for p in panels.pictures(groups)}
+    credit = found["credit"].panels
+    shown = {panel.title: {line.label: line.metric for line in panel.lines} for panel in credit}
+    effects = {agent: f"{agent}/main_effect" for agent in ("poet", "critic")}
+    effects |= {"combination": "credit/interaction"}
+    assert shown == {
+        "signs that agree": {"team": "credit/sign_agreement"}, "fidelity": {"team": "credit/fidelity"},
+        "variance explained": effects, "marginal": {"poet": "poet/marginal"},
+        "free rider": {"poet": "poet/free_rider"}, "dominance": {"poet": "poet/dominance"},
+    }  # fmt: skip
+    styles = {line.label: line.style for panel in credit for line in panel.lines}
+    assert sorted(styles.values()) == [0, 1, 2, 3]  # a colour means the same in all panels
+    assert [panel.title for panel in found["agents"].panels] == ["entropy"]
+    figures.png(found["credit"], groups)
 
 
 def test_turns_have_a_picture_of_their_own(tmp_path):

@@ -23,6 +23,13 @@ def test_round_trip_is_exact(tmp_path):
     assert len(path.read_text().splitlines()) == 2  # text with its own line separators stays in one record
 
 
+def test_older_records_say_nothing_of_marginals(tmp_path):
+    path = TranscriptWriter(tmp_path).write(12, [ACTION])
+    assert path.read_text().count('"marginal": null, ') + path.read_text().count(', "marginal": null') == 2
+    path.write_text(path.read_text().replace(', "marginal": null', ""))
+    assert read(tmp_path, 12) == [ACTION]
+
+
 def test_array_scalars_become_numbers_and_not_finite_null(tmp_path):
     speech = dataclasses.replace(AUX, advantage=np.float32(np.nan), prompt_length=np.int32(4))
     path = TranscriptWriter(tmp_path).write(

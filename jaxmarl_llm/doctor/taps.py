@@ -95,7 +95,7 @@ def _one_agent(stack, config: LossConfig, reference, variables, shared, prompts,
 
     begins = None if shared is None else Tapped(stack.policy, taps.shared[None])
     own = read((begins, Tapped(stack.policy, taps.prompts)), variables)
-    before = read((stack.policy, stack.policy), reference) if config.kl_coef else own
+    before = read((stack.policy, stack.policy), reference) if config.reads_reference else own
     tapped = dataclasses.replace(stack, policy=Tapped(stack.policy, taps.rows))
     total, (_, _, seen) = agent_loss(tapped, config, variables, reference, (own, before), rows)
     return total, seen

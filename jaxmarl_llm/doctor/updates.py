@@ -115,10 +115,10 @@ def parity(found: Mapping[str, Examined], precision: str = "float32") -> tuple[s
 
 
 @check("trained tokens")
-def trained_tokens(found: Mapping[str, Examined], compat: bool = False) -> tuple[str, str]:
+def trained_tokens(found: Mapping[str, Examined], meant: str = "") -> tuple[str, str]:
     """Completions and their EOS get gradient; padding, prompts and feedback get none.
 
-    ``compat``: the loss is the reference implementation's, which trains padding and not every EOS.
+    ``meant``: why the loss may do otherwise, such as that it is the reference implementation's.
     """
     if not found:
         return "skipped", "no agent learns"
@@ -128,8 +128,8 @@ def trained_tokens(found: Mapping[str, Examined], compat: bool = False) -> tuple
         for field in dataclasses.fields(Trained)
     }
     shown = ", ".join(f"{name} {got} of {of}" for name, (got, of) in _named(sums).items())
-    if compat and bad:
-        return "warn", f"with gradient: {shown}; train.comlrl_compat trains so, set it to False for a result"
+    if meant and bad:
+        return "warn", f"with gradient: {shown}; {meant}"
     if bad:
         return "fail", f"{'; '.join(bad)}: the loss masks other tokens than the sampler drew (agent_loss.py)"
     return "ok", f"with gradient: {shown}"

@@ -17,8 +17,11 @@ START_SECONDS = 120  # a loaded machine may take long to start an interpreter
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 # The folder becomes a package without running __init__, so that the process holds none of the trainer's side.
 _BOOT = """
-import sys, types, importlib
+import os, sys, types, importlib
 folder, module, *numbers = sys.argv[1:]
+given, *others = map(int, numbers)
+control = os.dup(given)  # the lowest that is free; the number given may be above all that candidates close
+os.close(given)
 package = types.ModuleType("executor")
 package.__path__ = [folder]
 sys.modules["executor"] = package
@@ -26,7 +29,7 @@ main = importlib.import_module("executor." + module).main
 for name, module in list(sys.modules.items()):
     if name.partition(".")[0] == "executor" and hasattr(module, "__path__"):
         module.__path__ = []  # nothing more of ours can be imported
-main(*map(int, numbers))
+main(control, *others)
 """
 
 

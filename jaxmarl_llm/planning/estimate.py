@@ -149,7 +149,7 @@ def _update(job: Job, batch: Call, first: bool) -> Phase:
     m, n, share = model(job), len(batch.agents), _share(job, len(batch.agents), job.stack.policy)
     packed = jobs.pack(job, batch)
     read = _read(job, batch, packed)
-    kl, remat = job.loss.kl_coef > 0, job.stack.policy.remat
+    kl, remat = job.loss.reads_reference, job.stack.policy.remat
     total = work.update(m, read, remat, kl) * n
     own = work.update(m, read, remat, kl)
     groups, micro = packed.rows.tokens_MW.shape[:2]

@@ -11,6 +11,13 @@ from jaxmarl_llm.report.grouping import Group
 
 # Whose metrics: of the rollouts, of held-out items.
 KINDS = (("train/", "training"), ("eval/", "held-out, sampled"), ("eval_greedy/", "held-out, greedy"))
+# Of each agent, what belongs to credit: metric, what it is called.
+OF_CREDIT = {
+    "main_effect": "variance explained",
+    "marginal": "marginal",
+    "free_rider": "free rider",
+    "dominance": "dominance",
+}
 # What an expert has read and written since the run began.
 EXPERT = {"expert/input_tokens": "read", "expert/output_tokens": "written"}
 
@@ -78,10 +85,16 @@ def agents(groups: Sequence[Group]) -> list[str]:
 
 
 def of_agents(names: Sequence[str], known: Sequence[str]) -> list[str]:
-    """What is measured of agents: "grad_norm" if there is "<agent>/grad_norm"."""
+    """What is measured of agents: "grad_norm" if there is "<agent>/grad_norm"; credit apart."""
     starts = [f"{agent}/" for agent in known]
     found = (name.removeprefix(start) for name in names for start in starts if name.startswith(start))
-    return list(dict.fromkeys(found))
+    return [metric for metric in dict.fromkeys(found) if metric not in OF_CREDIT]
+
+
+def by_agent(names: Sequence[str], known: Sequence[str], metric: str) -> tuple[Line, ...]:
+    """A metric of every agent that has it."""
+    lines = (Line(f"{agent}/{metric}", agent, style) for style, agent in enumerate(known))
+    return tuple(line for line in lines if line.metric in names)
 
 
 def phases(names: Sequence[str]) -> list[Line]:

@@ -40,7 +40,7 @@ def pictures(groups: Sequence[Group]) -> list[Picture]:
     percent = all(not group.runs[0].config.get("task", {}).get("reward") for group in groups)
     every = (
         _returns(names, percent), _turns(names, percent), _parts(names, percent), _hack_gap(names),
-        _agents(names, groups), _credit(names), _verdicts(names, groups), _cost(names),
+        _agents(names, groups), _credit(names, groups), _verdicts(names, groups), _cost(names),
     )  # fmt: skip
     return [picture for picture in every if picture.panels]
 
@@ -83,29 +83,35 @@ def _hack_gap(names) -> Picture:
 
 def _agents(names, groups: Sequence[Group]) -> Picture:
     agents = metric_names.agents(groups)
-
-    def panel(metric: str) -> Panel:
-        lines = [Line(f"{agent}/{metric}", agent, style) for style, agent in enumerate(agents)]
-        return Panel(metric, tuple(line for line in lines if line.metric in names))
-
-    panels = tuple(panel(metric) for metric in metric_names.of_agents(names, agents))
+    metrics = metric_names.of_agents(names, agents)
+    panels = tuple(Panel(metric, metric_names.by_agent(names, agents, metric)) for metric in metrics)
     caption = (
         "zero_signal and truncated are shares (0..1) of groups without any difference in return and of "
-        "completions cut off at the length limit; lengths are in tokens; ratio0 must be 1. main_effect is "
-        "the share of the rewards' variance that the agent's samples explain by themselves."
+        "completions cut off at the length limit; lengths are in tokens; ratio0 must be 1."
     )
     return Picture("agents", "Per agent", caption, panels)
 
 
-def _credit(names) -> Picture:
-    shown = {"credit/sign_agreement": "signs that agree", "credit/interaction": "interaction"}
-    panels = tuple(Panel(title, (Line(name, "training"),)) for name, title in shown.items() if name in names)
+def _credit(names, groups: Sequence[Group]) -> Picture:
+    agents = metric_names.agents(groups)
+    of_all = {"credit/sign_agreement": "signs that agree", "credit/fidelity": "fidelity"}
+    panels = [
+        Panel(title, (Line(name, "team", len(agents)),)) for name, title in of_all.items() if name in names
+    ]
+    for metric, title in metric_names.OF_CREDIT.items():
+        lines = metric_names.by_agent(names, agents, metric)
+        if metric == "main_effect" and "credit/interaction" in names:
+            lines += (Line("credit/interaction", "combination", len(agents) + 1),)
+        panels += [Panel(title, lines)] if lines else []
     caption = (
-        "Of the pairs of agents with an advantage in a joint answer, the share whose signs agree: 1 if all "
-        "are told the same. Interaction: where all combinations of samples were judged, the share of the "
-        "rewards' variance that no agent explains by itself."
+        "Signs that agree: of the pairs of agents with an advantage in a joint answer, the share that is "
+        "told the same. Fidelity: rank correlation of advantages with what the completions were worth, as "
+        "other answers or replay tell. Variance explained: where all combinations of samples were judged, "
+        "the share of the rewards' variance that each agent's samples explain by themselves, and that only "
+        "their combination does. Marginal: mean reward less that without the agent's part. Free rider: share "
+        "of the joint answers that earn no less without it. Dominance: share of which it alone is a reason."
     )
-    return Picture("credit", "Credit", caption, panels)
+    return Picture("credit", "Credit", caption, tuple(panels))
 
 
 def _verdicts(names, groups: Sequence[Group]) -> Picture:

@@ -73,7 +73,7 @@ def embed(sources: Sequence[Source]) -> dict[str, Any]:
     """The data: "texts" and "speeches", each thing once, and "sources" whose actions point into them.
 
     A speech is [agent, prompt, completion, prompt tokens, completion tokens, finish reason, sample,
-    advantage]; agent, prompt, completion and finish reason are indices of texts.
+    advantage, marginal]; agent, prompt, completion and finish reason are indices of texts.
     """
     texts: dict[str, int] = {}
     speeches: dict[tuple, int] = {}
@@ -85,7 +85,7 @@ def embed(sources: Sequence[Source]) -> dict[str, Any]:
         entry = (
             text(agent), text(said.prompt), text(said.completion), _number(said.prompt_length),
             _number(said.completion_length), text(said.finish_reason), _number(said.sample),
-            _number(said.advantage),
+            _number(said.advantage), _number(said.marginal),
         )  # fmt: skip
         return speeches.setdefault(entry, len(speeches))
 

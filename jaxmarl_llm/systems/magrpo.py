@@ -18,7 +18,7 @@ import dataclasses
 
 import numpy as np
 
-from jaxmarl_llm import credit
+from jaxmarl_llm import credit, marginals
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.types import Lesson
 
@@ -89,16 +89,10 @@ def _left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
 def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
     """Return of every turn, float32 (turns,): mean, or sum, over the joint answers that contain it.
 
-    Joint answers to which the reward does not apply are left out, in a sum each counts as the mean of the
-    others; a turn without any other has return NaN.
+    Joint answers to which the reward does not apply are left out, see `marginals.over_answers`.
     """
-    joint_M, turn_M = forest.memberships()
-    returns_M = joint_returns(forest, config)[joint_M]
-    known_M, number = np.where(np.isnan(returns_M), -1, turn_M), {"num_groups": len(forest.turns)}
-    return_R = np.asarray(credit.segment_mean(np.nan_to_num(returns_M), known_M, **number))
-    if config.reduce == "sum":
-        return_R = return_R * np.asarray(credit.segment_count(turn_M, **number))
-    return np.where(np.asarray(credit.segment_count(known_M, **number)) > 0, return_R, np.nan)
+    joint_M, _ = forest.memberships()
+    return marginals.over_answers(forest, joint_returns(forest, config)[joint_M], config.reduce)
 
 
 def groups(forest: Forest) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Protocol as Interface
 
 import numpy as np
 
-from jaxmarl_llm import forest_metrics
+from jaxmarl_llm import forest_metrics, marginals
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.update import TrainState
 
@@ -36,7 +36,8 @@ class Lesson:
     def metrics(self) -> dict[str, float]:
         """What credit looks like, by agent and by joint answer."""
         of_agents = forest_metrics.agent_metrics(self.forest, self.returns, self.groups, self.advantages)
-        return of_agents | forest_metrics.credit_metrics(self.forest, self.advantages)
+        of_answers = forest_metrics.credit_metrics(self.forest, self.advantages)
+        return of_agents | of_answers | marginals.metrics(self.forest, self.groups, self.advantages)
 
 
 class Models(Interface):

@@ -10,31 +10,17 @@ names the reward's parts.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 
+from jaxmarl_llm import dotted
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
 
 
 def resolve_reward(name: str) -> Callable:
-    """The function at 'package.module:function' or 'package.module.function'; ValueError if there is none."""
-    module_name, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
-    if not module_name or not attribute:
-        raise ValueError(f"reward {name!r}: expected 'package.module:function' or 'package.module.function'")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"reward {name!r}: cannot import {module_name!r} ({reason})") from error
-    function = getattr(module, attribute, None)
-    if function is None:
-        defined = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))
-        raise ValueError(f"reward {name!r}: module {module_name!r} has no {attribute!r}; it has {defined}")
-    if not callable(function):
-        raise ValueError(f"reward {name!r} is a {type(function).__name__}; expected a function")
-    return function
+    """The reward at 'package.module:function' or 'package.module.function'; ValueError if there is none."""
+    return dotted.resolve(name, "reward")
 
 
 class CustomRewardTask:

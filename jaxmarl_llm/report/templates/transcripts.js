@@ -25,9 +25,9 @@ const itemOf = (action) => text(action.item);
 const verdictOf = (action) => text(action.verdict);
 
 function speechOf(index) {
-  const [agent, prompt, completion, promptTokens, tokens, finish, sample, advantage] = data.speeches[index];
+  const [agent, prompt, completion, promptTokens, tokens, finish, sample, advantage, marginal] = data.speeches[index];
   return { agent: text(agent), prompt, completion: text(completion), promptTokens, tokens, finish: text(finish),
-    sample, advantage };
+    sample, advantage, marginal };
 }
 
 function haystack(action) {
@@ -108,6 +108,7 @@ function showSpeech(index) {
   const speech = speechOf(index);
   const facts = [plural(speech.tokens, "token"), speech.finish, `sample ${speech.sample}`];
   if (speech.advantage !== null) facts.push(`advantage ${signed(speech.advantage)}`);
+  if (speech.marginal !== null) facts.push(`marginal ${signed(speech.marginal)}`);
   return make("section", "",
     make("h4", "", visible(speech.agent)),
     make("p", "facts", visible(facts.join(" · "))),

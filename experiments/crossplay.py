@@ -1,0 +1,216 @@
+"""Do agents rely on the habits of the partner that they learned with? Teams of agents from different runs.
+
+  python -m experiments.crossplay --workdirs=runs/a,runs/b,runs/c
+
+evaluates on the held-out problems every team whose first agent is of one run and whose second is of another,
+or the same, run; of more than two agents every team of one run in which one agent is of another. All answer
+with equal random keys. Prints the tables, and writes them to --out as crossplay.json, .md and .png.
+"""
+
+import dataclasses
+import functools
+import json
+import math
+import pathlib
+from collections.abc import Callable, Sequence
+
+from absl import app, flags
+
+from configs import checks
+from experiments import cli, evaluate, setup, tasks
+from jaxmarl_llm import checkpoint, console, crossplay, files, run_checks, scores
+from jaxmarl_llm.crossplay import Table
+from jaxmarl_llm.team import Team
+
+# Besides what agents are and how they speak; "task" is there as a whole, see `judged`.
+JUDGED_BY = ("policy.dtype", "train.turns", "train.protocol", "train.comlrl_compat", "executor.cpu_seconds")
+JUDGED_BY += ("executor.memory_mb",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Crossplay:
+    """What `play` found: tables by mode, ``sampled`` and ``greedy``, one for each agent that is exchanged."""
+
+    names: tuple[str, ...]
+    agents: tuple[str, ...]
+    about: dict
+    tables: dict[str, list[Table]]
+
+
+def play(
+    workdirs: Sequence[str],
+    which: str = checkpoint.BEST,
+    samples: int = 0,
+    tell: Callable[[str], None] = print,
+) -> Crossplay:
+    """Evaluate teams put together from the agents of several runs.
+
+    Args:
+      workdirs: run folders, two or more, whose agents are of one kind and judged alike; where they differ in
+        the seed, all draw from that of the first.
+      which: ``best`` or ``latest``, the checkpoint of each.
+      samples: answers per problem; 0 for ``eval.samples`` of the first run.
+      tell: prints a line for every team.
+
+    Raises:
+      ValueError: for fewer than two runs or agents, runs that do not go together, naming the fields, and
+        checkpoints that are not there, all before a model is loaded.
+    """
+    folders = [pathlib.Path(workdir) / "checkpoints" for workdir in workdirs]
+    configs = [setup.load_run(workdir) for workdir in workdirs]
+    check(workdirs, configs)
+    config, names = configs[0], run_names(workdirs)
+    steps = [checkpoint.read_meta(folder, which)["step"] for folder in folders]
+    agents, samples = tuple(config.team.agents), samples or config.eval.samples
+    wanted = {agent: crossplay.teams(len(names), agents, agent) for agent in crossplay.exchanged(agents)}
+    lineups = list(dict.fromkeys(lineup for rows in wanted.values() for row in rows for lineup in row))
+    returns = {}
+    with tasks.build_executor(config) as executor:
+        task = tasks.build_task(config, executor, "eval", tasks.build_expert(config, workdirs[0]))
+        team = setup.build_team(config)
+        setup.check_prompts(config, team, task)
+        for number, lineup in enumerate(lineups, 1):
+            mixed = put_together(team, folders, which, dict(zip(agents, lineup, strict=True)))
+            learned = [member.trainable for member in mixed.members]
+            found = setup.evaluate(config, mixed, learned, task, range(len(task.items)), samples)
+            returns[lineup] = {mode: getattr(found, mode).scores()["return"] for mode in evaluate.MODES}
+            who = ", ".join(f"{agent} of {names[run]}" for agent, run in zip(agents, lineup, strict=True))
+            means = ", ".join(f"{scores.estimate(x).mean:.1f} {mode}" for mode, x in returns[lineup].items())
+            tell(f"[{number}/{len(lineups)}] {who}: return {means}")
+        about = {"workdirs": [str(workdir) for workdir in workdirs], "checkpoint": which, "steps": steps}
+        about |= {"seed": config.seed, "problems": len(task.items), "samples": samples}
+        about |= {"executor": tasks.isolation(executor)}
+    tables = {
+        mode: [
+            crossplay.table(agent, [[returns[lineup][mode] for lineup in row] for row in rows])
+            for agent, rows in wanted.items()
+        ]
+        for mode in evaluate.MODES
+    }
+    return Crossplay(names, agents, about, tables)
+
+
+def put_together(team: Team, folders: Sequence, which: str, run_of: dict[str, int]) -> Team:
+    """The team with each agent as a checkpoint of its own run has it; ``run_of`` indexes ``folders``."""
+    for run in sorted(set(run_of.values())):
+        own = [agent for agent in run_of if run_of[agent] == run]
+        team, _ = checkpoint.restore_team(folders[run], which, team, own)
+    return team
+
+
+def check(workdirs: Sequence[str], configs: Sequence) -> None:
+    """ValueError for runs whose agents cannot be exchanged or whose returns cannot be compared."""
+    first, agents = str(workdirs[0]), tuple(configs[0].team.agents)
+    if len(workdirs) < 2:
+        raise ValueError(f"--workdirs={first}: give two runs or more, with commas between them")
+    if len({pathlib.Path(workdir).resolve() for workdir in workdirs}) < len(workdirs):
+        raise ValueError(f"--workdirs={','.join(map(str, workdirs))}: every run may be there once")
+    for workdir, config in zip(workdirs[1:], configs[1:], strict=True):
+        sides = (first, str(workdir))
+        if found := run_checks.differences(judged(configs[0]), judged(config), sides):
+            raise ValueError(f"{' and '.join(sides)} do not go together: {run_checks.listed(found)}")
+    if len(agents) < 2:
+        raise ValueError(f"team.agents={agents!r} of {first}: a single agent has no partner to exchange")
+    if configs[0].team.mode == "frozen":
+        raise ValueError(f"team.mode='frozen' of {first}: all runs have the same agents")
+
+
+def judged(config) -> dict:
+    """What must be equal where agents are exchanged: what they are, how they speak, and what judges them."""
+    found = {name: config[name] for name in ("model", "team", "sampling", "task")}
+    found = {name: value if isinstance(value, str) else value.to_dict() for name, value in found.items()}
+    found["task"]["eval_source"] = config.task.eval_source or config.task.source
+    for name in ("source", "train_split"):  # of training
+        del found["task"][name]
+    found |= {path: checks.field(config, path) for path in JUDGED_BY}
+    if checks.asks_expert(config):
+        found |= {f"expert.{name}": config.expert[name] for name in ("kind", "model", "max_tokens")}
+    if setup.RANDOM_MODEL in (config.model, *config.team.models) and config.team.mode != "full":
+        found["seed"] = config.seed  # what the agents were adapted to is drawn from it
+    return found
+
+
+def run_names(workdirs: Sequence[str]) -> tuple[str, ...]:
+    """The runs as tables call them: their folders' names, or where these are not enough, all of the path."""
+    names = [pathlib.Path(workdir).name for workdir in workdirs]
+    return tuple(names if len(set(names)) == len(names) else map(str, workdirs))
+
+
+def as_tables(found: Crossplay) -> list[tuple[str, list[str], list[tuple[str, ...]], str]]:
+    """(title, headers, rows, what follows from it) for every mode and agent, as texts."""
+    texts = []
+    for mode, tables in found.tables.items():
+        for each in tables:
+            rows_of, columns_of = crossplay.corner(found.agents, each.agent)
+            headers = [f"{rows_of} \\ {columns_of}", *found.names]
+            rows = [
+                (name, *map(_interval, row)) for name, row in zip(found.names, each.means_RR, strict=True)
+            ]
+            said = (
+                f"own partners {each.own.mean:.1f}, those of other runs {each.mixed.mean:.1f}; "
+                f"gap {_interval(each.gap)}, p {each.p:.2g}"
+            )
+            texts.append((f"held-out return, {mode}", headers, rows, said))
+    return texts
+
+
+def _interval(ends) -> str:
+    return f"{ends.mean:.1f} [{ends.low:.1f}, {ends.high:.1f}]"
+
+
+def write(found: Crossplay, folder: pathlib.Path) -> None:
+    """crossplay.json, .md and .png."""
+    tables = {mode: [_plain(each) for each in tables] for mode, tables in found.tables.items()}
+    data = found.about | {"names": found.names, "agents": found.agents, **tables}
+    files.atomic_write_text(folder / "crossplay.json", json.dumps(data, indent=1, allow_nan=False) + "\n")
+    pieces = [
+        console.markdown(rows, headers, f"## {title}") + f"\n{said}\n"
+        for title, headers, rows, said in as_tables(found)
+    ]
+    files.atomic_write_text(folder / "crossplay.md", "\n".join(["# Cross-play\n", *pieces]))
+    crossplay.draw(found.tables, found.agents, found.names, folder / "crossplay.png")
+
+
+def _plain(each: Table) -> dict:
+    """A table as JSON data; NaN is null."""
+    ends = {name: _finite(getattr(each, name)._asdict()) for name in ("own", "mixed", "gap")}
+    means = [[_finite(cell._asdict()) for cell in row] for row in each.means_RR]
+    returns = [[[_finite(x) for x in cell] for cell in row] for row in each.returns_RRB.tolist()]
+    return {"agent": each.agent, **ends, "p": each.p, "means": means, "returns": returns}
+
+
+def _finite(value):
+    if isinstance(value, dict):
+        return {name: _finite(number) for name, number in value.items()}
+    return value if math.isfinite(value) else None
+
+
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    flags.DEFINE_list("workdirs", None, "Run folders, with commas between them.", required=True)
+    kinds = [checkpoint.BEST, checkpoint.LATEST]
+    flags.DEFINE_enum("checkpoint", checkpoint.BEST, kinds, "Which one of each run.")
+    flags.DEFINE_integer(
+        "samples", 0, "Answers per problem; 0: as the first run's config says.", lower_bound=0
+    )
+    flags.DEFINE_string("out", "", "Folder to write to; default: crossplay/ in the first run folder.")
+
+
+def main(argv):
+    """Command line entry."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    given = flags.FLAGS
+    tell = functools.partial(print, flush=True)
+    found = play(given.workdirs, given.checkpoint, given.samples, tell)
+    for title, headers, rows, said in as_tables(found):
+        console.table(rows, headers, f"\n{title}")
+        print(said)
+    folder = pathlib.Path(given.out or pathlib.Path(given.workdirs[0]) / "crossplay")
+    write(found, folder)
+    print(f"\ncrossplay.json, crossplay.md and crossplay.png are in {folder}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)

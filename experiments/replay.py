@@ -1,0 +1,176 @@
+"""Does an iteration of a run come out again? It is done once more from its seeds and compared.
+
+  python -m experiments.replay --workdir=runs/x --step=12
+
+begins at the last checkpoint at or before iteration 12 (else with untrained agents), trains the iterations in
+between again, then does iteration 12, and compares it with the transcript and the metrics that the run has
+kept: items, prompts, completions, rewards, verdicts, advantages, and every number that no clock has a part
+in. The run folder is only read. The exit code is 1 if anything differs.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import pathlib
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+
+from absl import app, flags
+
+from configs import arithmetic, checks
+from experiments import cli, setup, train
+from experiments.ahead import Ahead
+from experiments.run import Run
+from jaxmarl_llm import checkpoint, console, metrics, replaying, run_checks, transcripts
+from jaxmarl_llm.replaying import Agreement
+
+
+@dataclasses.dataclass(frozen=True)
+class Replayed:
+    """What `replay` found of iteration ``step``; ``start`` iterations came from a checkpoint."""
+
+    step: int
+    start: int
+    parts: list[Agreement]
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return all(part.first is None for part in self.parts)
+
+
+def replay(
+    workdir, step: int | None = None, tolerance: float = 0.0, tell: Callable[[str], None] = print
+) -> Replayed:
+    """Do an iteration of a run again and compare.
+
+    Args:
+      workdir: run folder, of a run that is finished, stopped, or still going on.
+      step: the iteration, from 0, as transcripts and metrics number them; None: the last with a transcript.
+      tolerance: see `replaying.compare`.
+      tell: prints a line about what is going to be done, before it is.
+
+    Raises:
+      ValueError: for a folder without a run, an iteration without a transcript, a negative tolerance.
+    """
+    if tolerance < 0:
+        raise ValueError(f"--tolerance={tolerance}: allowed are 0 and more")
+    workdir, config = pathlib.Path(workdir), setup.load_run(workdir)
+    step = max(transcripts.steps(workdir), default=0) if step is None else step
+    recorded = transcripts.read(workdir, step)
+    start = begin_at(workdir, step)
+    source = f"the checkpoint after {start} iterations" if start else "the untrained team"
+    tell(f"iteration {step} of {workdir}: from {source}; {step - start} before it are trained again")
+    for note in notes(workdir, config):
+        tell(note)
+    with copied(workdir, start) as folder:
+        row = do_again(settings(config, workdir), folder, step)
+        again = transcripts.read(folder, step)
+    sizes = arithmetic.answers_per_node(config), config.train.joint_mode == "cross"
+    parts = replaying.compare(recorded, again, *sizes, tolerance)
+    kept = [old for old in metrics.read_metrics(workdir) if old["step"] == step and "tokens_per_s" in old]
+    if kept:
+        parts.append(replaying.compare_metrics(kept[-1], row, tolerance))
+    else:  # killed in between
+        tell(f"iteration {step} has a transcript, but no metrics")
+    return Replayed(step, start, parts)
+
+
+def begin_at(workdir: pathlib.Path, step: int) -> int:
+    """Iterations after which a checkpoint was saved, the most within ``step``; 0 if none was.
+
+    That of the best evaluation does not count: it holds no optimizer to go on with. Where a system trains
+    models of its own, they must have been saved too.
+    """
+    saved = set(checkpoint.saved_steps(workdir / "checkpoints"))
+    if (workdir / "system").is_dir():
+        saved &= set(checkpoint.saved_steps(workdir / "system"))
+    return max((number for number in saved if number <= step), default=0)
+
+
+def notes(workdir: pathlib.Path, config) -> list[str]:
+    """What may make a difference although everything is right: another machine than the run's."""
+    place = workdir / "checkpoints"
+    mesh = json.loads((workdir / "config.json").read_text())["mesh"]
+    versions = checkpoint.read_meta(place)["versions"] if checkpoint.saved_steps(place) else {}
+    here = {name: version for name, version in checkpoint.versions().items() if name in versions}
+    pairs = ({"mesh": mesh}, {"mesh": config.mesh.to_dict()}), (versions, here)
+    found = [run_checks.differences(*pair, sides=("the run had", "here is")) for pair in pairs]
+    effects = "sums may differ in their last digits, and then anything", "what is computed may differ"
+    return [f"{run_checks.listed(o)}: {effect}" for o, effect in zip(found, effects, strict=True) if o]
+
+
+@contextlib.contextmanager
+def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
+    """A folder with the run as it was after ``start`` iterations, that may be written to."""
+    with tempfile.TemporaryDirectory(prefix="replay_") as name:
+        folder = pathlib.Path(name)
+        for kind in ("checkpoints", "system"):
+            saved = workdir / kind / str(start)
+            if start and saved.is_dir():
+                (folder / kind).mkdir()
+                (folder / kind / str(start)).symlink_to(saved.absolute(), target_is_directory=True)
+        yield folder
+
+
+def settings(config, workdir: pathlib.Path):
+    """The run's config with other books; what an expert said is taken from the run, and nobody is asked."""
+    config = config.copy_and_resolve_references()
+    config.log.update(tensorboard=False, wandb_project="", transcripts_every=1)
+    config.save.keep = 1  # nothing is saved, and room is asked for that many
+    if checks.asks_expert(config):
+        config.expert.offline = True
+        config.expert.cache = config.expert.cache or str(workdir / "expert")
+    return config
+
+
+def do_again(config, folder: pathlib.Path, step: int) -> dict[str, float]:
+    """Train from what the folder holds up to and with iteration ``step``, whose metrics are returned."""
+    with Run(config, folder) as run, Ahead(functools.partial(_draw, run, step)) as ahead:
+        for i in range(run.start, step):
+            train.iterate(run, ahead, i)
+        return train.iterate(run, ahead, step)
+
+
+def _draw(run: Run, last: int, step: int, trainables, timer):
+    """`train.draw`; with train.overlap the iteration after the last one is begun too, for nothing."""
+    return train.draw(run, step, trainables, timer) if step <= last else None
+
+
+def show(found: Replayed) -> None:
+    """Print how much of what agrees, and the first difference of every kind, both sides."""
+    rows = [(part.kind, part.agree, part.of, "" if part.first is None else "differ") for part in found.parts]
+    console.table(rows, ("of the iteration", "agree", "of", ""))
+    for part in found.parts:
+        if part.first is not None:
+            print(f"\n{part.kind}, first difference: {part.first.where}")
+            for side, value in (("recorded", part.first.recorded), ("again", part.first.again)):
+                text = value if isinstance(value, str) else repr(value)
+                print(f"  {side}:\n{textwrap.indent(text, '    | ', lambda line: True)}")
+    print(f"\niteration {found.step} {'is the same again' if found.same else 'differs'}")
+
+
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    flags.DEFINE_string("workdir", None, "Run folder.", required=True)
+    flags.DEFINE_integer(
+        "step", None, "Iteration, from 0; default: the last that has a transcript.", lower_bound=0
+    )
+    flags.DEFINE_float("tolerance", 0.0, "Relative difference of numbers that counts as none.")
+
+
+def main(argv):
+    """Command line entry."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    given = flags.FLAGS
+    found = replay(given.workdir, given.step, given.tolerance)
+    show(found)
+    return 0 if found.same else 1
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)

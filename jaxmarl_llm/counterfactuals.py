@@ -1,0 +1,171 @@
+"""What joint answers would have earned without an agent: its part replaced, and the answer judged again.
+
+    C_n,j = R(joint answer j with another part for agent n's)
+
+The other part is one of `KINDS`:
+
+    nothing    an empty text
+    sample     another sample of the agent's at the same node: the next one, after the last the first
+    reference  the untrained agent's most likely answer to the problem (adapters off), whatever the turn
+    solo       none, and everybody speaks again without the agent: C is the mean reward of the node's samples
+               drawn so, the same for all its joint answers (the solver alone: CCPO, arXiv 2603.21563)
+
+With the first three the partners' texts stay as they are. Where they answered to the agent's part (pipeline,
+discussion) that measures what the judge makes of the part, not what they would have said without it; an agent
+that nobody heard is left out in this way with ``solo`` too.
+
+All of these answers are judged in one call after the rollout (``solo``: one per agent that was heard), equal
+ones once and those that the rollout has judged not again. Nothing of them is trained on.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.protocols.types import Episode, Prompts, Protocol, everybody
+from jaxmarl_llm.scoring import TaskScorer
+
+KINDS = ("nothing", "sample", "reference", "solo")
+Talk = Callable[..., Forest]
+
+
+@dataclasses.dataclass(frozen=True)
+class Conversation:
+    """How the rollout went, for those counterfactuals that let agents speak again.
+
+    Attributes:
+      talk: ``talk(protocol, trainables=.., key=.., last_greedy=..)``, a `rollout.run` on the same items.
+      protocol: of the rollout; with ``solo`` it has ``prompts``.
+      trainables: the current parameters of each member of the team.
+      key: random key, not that of the rollout.
+    """
+
+    talk: Talk
+    protocol: Protocol
+    trainables: Sequence[Any]
+    key: jax.Array
+
+
+def judged(forest: Forest, kind: str, scorer: TaskScorer, again: Conversation) -> Forest:
+    """The forest with its ``counterfactuals``, float32 (N, J), agents in the order of the joint answers.
+
+    Args:
+      forest: a rollout's; NaN stands where no reward applies to the replaced answer.
+      kind: one of `KINDS`.
+      scorer: that of the rollout.
+      again: for ``reference`` and ``solo``.
+
+    Raises:
+      ValueError: for another kind, for ``sample`` where an agent has one sample at a node, and for ``solo``
+        of several turns.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"counterfactual={kind!r}; allowed: {', '.join(KINDS)}")
+    alone = solo_rewards(forest, scorer, again) if kind == "solo" else {}
+    if kind == "sample":
+        parts = next_samples(forest, scorer.agents)
+    elif kind == "reference":
+        parts = reference_answers(forest, scorer, again)
+    else:
+        parts = {agent: [""] * len(forest.joints) for agent in scorer.agents if agent not in alone}
+    found = alone | replaced_rewards(forest, scorer, parts)
+    return dataclasses.replace(forest, counterfactuals=np.stack([found[agent] for agent in scorer.agents]))
+
+
+def replaced_rewards(
+    forest: Forest, scorer: TaskScorer, parts: Mapping[str, Sequence[str]]
+) -> dict[str, np.ndarray]:
+    """Rewards of the joint answers with parts[agent][j] for the agent's in joint answer j, by agent, (J,)."""
+    said = [tuple(forest.turns[i].text for i in joint.turns) for joint in forest.joints]
+    items = [joint.item for joint in forest.joints]
+    wanted = {}
+    for agent, texts in parts.items():
+        n = scorer.agents.index(agent)
+        answers = [(*whole[:n], text, *whole[n + 1 :]) for whole, text in zip(said, texts, strict=True)]
+        wanted[agent] = list(zip(items, answers, strict=True))
+    known = dict(zip(zip(items, said, strict=True), forest.totals().tolist(), strict=True))
+    new = list(dict.fromkeys(answer for each in wanted.values() for answer in each if answer not in known))
+    columns = {agent: [texts[n] for _, texts in new] for n, agent in enumerate(scorer.agents)}
+    judgements = scorer.judge_texts([forest.items[item] for item, _ in new], columns)
+    totals = [np.nan if judgement.total is None else judgement.total for judgement in judgements]
+    known |= dict(zip(new, totals, strict=True))
+    return {agent: np.array([known[a] for a in each], np.float32) for agent, each in wanted.items()}
+
+
+def next_samples(forest: Forest, agents: Sequence[str]) -> dict[str, list[str]]:
+    """For every agent and joint answer the text of the next sample of its group, cyclically."""
+    groups: dict[tuple, list[int]] = {}
+    for joint in forest.joints:
+        for n, turn in enumerate(joint.turns):
+            ids = groups.setdefault((joint.node, n), [])
+            ids += [] if turn in ids else [turn]
+    if lonely := [agents[n] for (_, n), ids in groups.items() if len(ids) < 2]:
+        raise ValueError(f"agent {lonely[0]!r} has one sample at a node; there is none to take its place")
+
+    def following(joint, n: int) -> str:
+        ids = groups[joint.node, n]
+        return forest.turns[ids[(ids.index(joint.turns[n]) + 1) % len(ids)]].text
+
+    return {agent: [following(joint, n) for joint in forest.joints] for n, agent in enumerate(agents)}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """A protocol: everybody answers every item once, and nothing is judged."""
+
+    prompts: Prompts
+
+    def step(self, state: Episode) -> list:
+        return [] if state.turns else everybody(state, self.prompts, 1)
+
+    def observe(self, state: Episode, turns) -> list:
+        return []
+
+
+def reference_answers(forest: Forest, scorer: TaskScorer, again: Conversation) -> dict[str, list[str]]:
+    """For every agent and joint answer what the agent would say to the item untrained, by greedy decoding."""
+    off = [tree and jax.tree.map(_zeros_like, tree) for tree in again.trainables]
+    asked = _Asked(scorer.task.prompts)
+    drawn = again.talk(asked, trainables=off, key=again.key, last_greedy=True)
+    texts = {(turn.agent, turn.item): turn.text for turn in drawn.turns}
+    return {agent: [texts[agent, joint.item] for joint in forest.joints] for agent in scorer.agents}
+
+
+def _zeros_like(x: jax.Array) -> jax.Array:
+    return jnp.zeros_like(x, device=x.sharding)
+
+
+def solo_rewards(forest: Forest, scorer: TaskScorer, again: Conversation) -> dict[str, np.ndarray]:
+    """By agent that was heard: mean reward of the same conversations held without it, (J,) by node."""
+    if any(joint.follows is not None for joint in forest.joints):
+        raise ValueError("counterfactual='solo': there are several turns, whose nodes nothing else shares")
+    node_J, found = forest.nodes()[0], {}
+    for n, agent in enumerate(scorer.agents):
+        if not _heard(forest, agent):
+            continue
+
+        def prompts(item, left_out=agent):
+            said = again.protocol.prompts(item)
+            return {other: messages for other, messages in said.items() if other != left_out}
+
+        protocol = dataclasses.replace(again.protocol, prompts=prompts)
+        key = jax.random.fold_in(again.key, n)
+        without = again.talk(protocol, trainables=again.trainables, key=key)
+        totals_J, place_J = without.totals(), without.nodes()[0]
+        known_J = ~np.isnan(totals_J)
+        counts = np.bincount(place_J, known_J, minlength=node_J.max() + 1)
+        sums = np.bincount(place_J, np.nan_to_num(totals_J), minlength=node_J.max() + 1)
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        found[agent] = means[node_J].astype(np.float32)
+    return found
+
+
+def _heard(forest: Forest, agent: str) -> bool:
+    """Whether another agent spoke after it, to something that had been said."""
+    first = next(turn.id for turn in forest.turns if turn.agent == agent)
+    return any(turn.agent != agent and turn.parent is not None and turn.id > first for turn in forest.turns)

@@ -1,0 +1,106 @@
+"""Teams put together from agents of several runs: who is in them, and what it costs to meet a stranger."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from jaxmarl_llm import plots, scores
+from jaxmarl_llm.report import significance
+from jaxmarl_llm.scores import Estimate
+
+
+class Table(NamedTuple):
+    """R x R teams: agent ``agent`` is from the run of the column, all others from that of the row.
+
+    returns_RRB: return of each team on each of B items. means_RR: `scores.estimate` of each team. own, mixed:
+    of the mean over the diagonal and over everything else; gap: of their difference, item by item, and p, its
+    `significance.sign_flips`.
+    """
+
+    agent: str
+    returns_RRB: np.ndarray
+    means_RR: list[list[Estimate]]
+    own: Estimate
+    mixed: Estimate
+    gap: Estimate
+    p: float
+
+
+def exchanged(agents: Sequence[str]) -> tuple[str, ...]:
+    """Agents whose exchange makes a table: of two the second, as the table of the first is its transpose."""
+    return tuple(agents[1:] if len(agents) == 2 else agents)
+
+
+def teams(runs: int, agents: Sequence[str], agent: str) -> list[list[tuple[int, ...]]]:
+    """For every row and column of a `Table` the runs that the team's agents come from, in their order."""
+    return [
+        [tuple(column if name == agent else row for name in agents) for column in range(runs)]
+        for row in range(runs)
+    ]
+
+
+def table(agent: str, returns_RRB) -> Table:
+    """What the returns of exchanged agents say; R is at least 2.
+
+    If a return is what the agents of the row and that of the column bring along, plus something where they
+    are of one run, the gap is that something: every run is in as many mixed teams as any other, on both
+    sides. Items with a NaN anywhere are left out of the comparison.
+    """
+    returns_RRB = np.asarray(returns_RRB, np.float64)
+    same_RR = np.eye(len(returns_RRB), dtype=bool)
+    own_B, mixed_B = returns_RRB[same_RR].mean(axis=0), returns_RRB[~same_RR].mean(axis=0)
+    gap_B = own_B - mixed_B
+    means_RR = [[scores.estimate(values_B) for values_B in row] for row in returns_RRB]
+    known_B = ~np.isnan(gap_B)
+    sides = (scores.estimate(values_B[known_B]) for values_B in (own_B, mixed_B, gap_B))
+    return Table(agent, returns_RRB, means_RR, *sides, significance.sign_flips(gap_B[known_B]))
+
+
+def corner(agents: Sequence[str], agent: str) -> tuple[str, str]:
+    """What the rows and the columns of a table are: ("aux of", "main of")."""
+    others = [name for name in agents if name != agent]
+    return f"{', '.join(others)} of", f"{agent} of"
+
+
+def draw(
+    tables: Mapping[str, Sequence[Table]], agents: Sequence[str], names: Sequence[str], path: pathlib.Path
+) -> None:
+    """Heat maps as a PNG: a row of them for each mode (sampled, greedy), a column for each table.
+
+    Args:
+      tables: by mode.
+      agents: of a team.
+      names: of the runs.
+      path: the picture; its folder is there.
+    """
+    width = len(next(iter(tables.values())))
+    side = 1.6 + 0.9 * len(names)
+    with matplotlib.rc_context({**plots.STYLE, "axes.grid": False}):
+        size = (side * width + 0.8, (side - 0.2) * len(tables))
+        figure = Figure(figsize=size, dpi=150, layout="constrained")
+        grid = figure.subplots(len(tables), width, squeeze=False)
+        for panels, (mode, row) in zip(grid, tables.items(), strict=True):
+            for axes, each in zip(panels, row, strict=True):
+                _panel(axes, each, mode, corner(agents, each.agent), names)
+        FigureCanvasAgg(figure).print_png(str(path))
+
+
+def _panel(axes, each: Table, mode: str, labels: tuple[str, str], names: Sequence[str]) -> None:
+    """One table, its numbers in the cells."""
+    means_RR = np.array([[cell.mean for cell in row] for row in each.means_RR])
+    image = axes.imshow(means_RR, cmap="viridis")
+    for (row, column), mean in np.ndenumerate(means_RR):
+        bright = image.norm(mean) > 0.6  # a dark number on it can be read
+        weight = "bold" if row == column else "normal"
+        color = "black" if bright else "white"
+        axes.text(column, row, f"{mean:.1f}", ha="center", va="center", color=color, fontweight=weight)
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    axes.set_yticks(range(len(names)), names)
+    axes.set(title=f"held-out return, {mode}", ylabel=labels[0], xlabel=labels[1])
+    for spine in axes.spines.values():
+        spine.set_visible(False)

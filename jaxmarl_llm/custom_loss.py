@@ -1,0 +1,111 @@
+"""Any user function as the loss of the agents, found by its dotted name.
+
+    def loss(logprobs_BL, advantages_B, mask_BL, *, behaviour_logprobs_BL) -> losses.SumCount
+
+One agent's loss on some of its completions, a row each, in any order, written with what is in `losses`; it
+is traced under `jax.jit` and `jax.vmap`. Descending it must make a token with a positive advantage likelier.
+Where `mask_BL` is False all arrays hold 0 and no gradient comes back; a row may have no token at all, and
+then its advantage is 0 too. An argument after the third is given if the function names it and it is one of
+`GIVEN`; others need a default.
+
+What is divided by what: the gradient is that of `sum`, added up over the micro-batches, divided by their
+`count`s, added up likewise. So both must be sums over rows, `losses.aggregate` makes such, and the count must
+not depend on `logprobs_BL`. Nothing is left out: rows with advantage 0 come too.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm import dotted
+from jaxmarl_llm.losses import SumCount
+
+# Each [B, L]: the log-probability under the policy that drew, that under the reference, the exact entropy.
+GIVEN = ("behaviour_logprobs_BL", "ref_logprobs_BL", "entropy_BL")
+FIELD = "train.loss"
+
+
+def asks(function: Callable) -> tuple[str, ...]:
+    """Those of `GIVEN` that a loss names in its signature.
+
+    >>> asks(lambda logprobs_BL, advantages_B, mask_BL, *, entropy_BL: None)
+    ('entropy_BL',)
+    """
+    named = inspect.signature(function).parameters
+    return tuple(name for name in GIVEN if name in named)
+
+
+def apply(function: Callable, logprobs_BL, advantages_B, mask_BL, given: Mapping[str, jax.Array]) -> SumCount:
+    """The loss of some rows; what is masked, even NaN, reaches neither it nor the gradient.
+
+    Args:
+      function: see the module.
+      logprobs_BL: of the sampled tokens, differentiable, as is the entropy.
+      advantages_B: one per row.
+      mask_BL: the tokens to train.
+      given: arrays [B, L] by name, at least those that the function `asks` for.
+    """
+    keep = functools.partial(jnp.where, mask_BL)
+    wanted = {name: keep(given[name], 0.0) for name in asks(function)}
+    advantages_B = jnp.where(mask_BL.any(-1), advantages_B, 0.0)
+    return function(keep(logprobs_BL, 0.0), advantages_B, mask_BL, **wanted)
+
+
+def resolve(name: str) -> Callable:
+    """The loss that ``train.loss`` names, checked by abstract evaluation; nothing is compiled.
+
+    Raises:
+      ValueError: if there is no such function, or it cannot be a loss.
+    """
+    function = dotted.resolve(name, FIELD)
+    try:
+        hash(function)
+    except TypeError as error:
+        raise ValueError(f"{FIELD} {name!r}: it is no constant of a program ({error})") from error
+    shapes_BL = jax.ShapeDtypeStruct((3, 5), jnp.float32)
+    rows = shapes_BL, jax.ShapeDtypeStruct((3,), jnp.float32), jax.ShapeDtypeStruct((3, 5), jnp.bool_)
+    try:
+        one = functools.partial(apply, function)
+        found = jax.eval_shape(one, *rows, dict.fromkeys(GIVEN, shapes_BL))
+    except Exception as error:
+        raise ValueError(
+            f"{FIELD} {name!r} raised on logprobs_BL (3, 5), advantages_B (3,), mask_BL (3, 5) "
+            f"({_reason(error)})"
+        ) from error
+    if not isinstance(found, SumCount):
+        raise ValueError(f"{FIELD} {name!r} returned a {type(found).__name__}; expected a losses.SumCount")
+    for part, value in (("sum", found.sum), ("count", found.count)):
+        if getattr(value, "shape", None) != () or value.dtype != jnp.float32:
+            raise ValueError(f"{FIELD} {name!r}: {part} is {_kind(value)}; expected a float32 scalar")
+    _check_gradient(name, function, rows, shapes_BL)
+    return function
+
+
+def _check_gradient(name: str, function: Callable, rows, shapes_BL) -> None:
+    """ValueError if the function has no gradient, or none of several agents at once."""
+
+    def loss_sum(*inputs):
+        return apply(function, *inputs).sum
+
+    def of_agents(x):
+        return jax.ShapeDtypeStruct((2, *x.shape), x.dtype)
+
+    inputs = jax.tree.map(of_agents, (*rows, dict.fromkeys(GIVEN, shapes_BL)))
+    try:
+        jax.eval_shape(jax.vmap(jax.grad(loss_sum)), *inputs)
+    except Exception as error:
+        raise ValueError(f"{FIELD} {name!r} has no gradient under jax.vmap ({_reason(error)})") from error
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def _kind(value) -> str:
+    """What a value is, in words."""
+    if hasattr(value, "shape"):
+        return f"{value.dtype} of shape {value.shape}"
+    return f"a {type(value).__name__}"

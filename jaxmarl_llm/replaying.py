@@ -1,0 +1,117 @@
+"""How far an iteration that is done again agrees with what a run has recorded of it."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from jaxmarl_llm.transcripts import JointAction, Speech
+
+# What is compared of a joint answer, and of a completion in it.
+ANSWER: dict[str, Callable[[JointAction], Any]] = {
+    "items": lambda action: (action.item, action.turn, action.follows, tuple(action.agents)),
+    "rewards": lambda action: (action.total, action.parts),
+    "verdicts": lambda action: (action.verdict, action.failures, action.interactions),
+}
+COMPLETION: dict[str, Callable[[Speech], Any]] = {
+    "prompts": lambda speech: speech.prompt,
+    "texts": lambda speech: speech.completion,
+    "token lengths": lambda speech: (speech.prompt_length, speech.completion_length, speech.finish_reason),
+    "advantages": lambda speech: speech.advantage,
+}
+METRICS = "metrics"
+# Metrics that a clock, the machine or an earlier process has a part in.
+VARYING = ("seconds", "tokens_per_s", "memory/", "executor/", "expert/")
+ABSENT = "(absent)"
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Something that is not as it was recorded: where, and what it is on both sides."""
+
+    where: str
+    recorded: Any
+    again: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """How many things of a kind agree, and the first that does not."""
+
+    kind: str
+    agree: int
+    of: int
+    first: Difference | None
+
+
+def compare(
+    recorded: Sequence[JointAction],
+    again: Sequence[JointAction],
+    per_node: int,
+    cross: bool,
+    tolerance: float = 0.0,
+) -> list[Agreement]:
+    """An entry for every kind of `ANSWER` and of `COMPLETION`.
+
+    Args:
+      recorded, again: all joint answers of an iteration, in order. One that only one side has is different,
+        and so are the completions in it.
+      per_node, cross: joint answers of one node, and whether they share completions, which are then counted
+        once (see `rescoring.forest_of`) and agree if they do so wherever they are recorded.
+      tolerance: numbers are equal if they differ by no more than this times the larger one.
+    """
+    answers, said = [], {}
+    for j, (old, new) in enumerate(itertools.zip_longest(recorded, again)):
+        known = old or new
+        place = f"joint answer {j} (item {known.item}, turn {known.turn})"
+        answers.append((place, old, new))
+        for agent, speech in known.agents.items():
+            key = (j // per_node, agent, speech.sample if cross else j)
+            sides = (side.agents.get(agent) if side else None for side in (old, new))
+            said.setdefault(key, []).append((f"{place}, {agent}", *sides))
+    sources = (ANSWER, [[row] for row in answers]), (COMPLETION, list(said.values()))
+    found = []
+    for kinds, places in sources:
+        for kind, read in kinds.items():
+            values = [[(at, _read(read, old), _read(read, new)) for at, old, new in rows] for rows in places]
+            found.append(agreement(kind, [_most_different(rows, tolerance) for rows in values], tolerance))
+    return found
+
+
+def _most_different(rows: list[tuple[str, Any, Any]], tolerance: float) -> tuple[str, Any, Any]:
+    """Of the places where one thing is recorded the first at which it differs, or just the first."""
+    return next((row for row in rows if not same(*row[1:], tolerance)), rows[0])
+
+
+def compare_metrics(recorded: Mapping, again: Mapping, tolerance: float = 0.0) -> Agreement:
+    """Metrics of an iteration by name, but for those of `VARYING`; numbers that are not finite are None."""
+    names = [name for name in {**recorded, **again} if name != "step" and not name.startswith(VARYING)]
+    rows = [(name, *(_finite(side.get(name, ABSENT)) for side in (recorded, again))) for name in names]
+    return agreement(METRICS, rows, tolerance)
+
+
+def agreement(kind: str, rows: Iterable[tuple[str, Any, Any]], tolerance: float) -> Agreement:
+    """Of rows (where, recorded, again) those whose two sides are the same."""
+    rows = list(rows)
+    different = [Difference(*row) for row in rows if not same(*row[1:], tolerance)]
+    return Agreement(kind, len(rows) - len(different), len(rows), different[0] if different else None)
+
+
+def same(one: Any, other: Any, tolerance: float = 0.0) -> bool:
+    """Whether trees of dicts, sequences, texts, numbers and None are equal, numbers within a tolerance."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key], tolerance) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other, itertools.repeat(tolerance)))
+    if isinstance(one, float | int) and isinstance(other, float | int):
+        return abs(one - other) <= tolerance * max(abs(one), abs(other))
+    return one == other
+
+
+def _read(read: Callable, side: Any) -> Any:
+    return ABSENT if side is None else read(side)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,39 @@
+"""A system of the user's own: a function that a config names, written with what is in `credit`.
+
+    def lesson(forest, config) -> Lesson
+
+It is called once per iteration, on the host, with all turns and judged joint answers; `magrpo.compare` makes
+a lesson of returns and groups, so that a new return or a new group key is a few lines.
+"""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from jaxmarl_llm import dotted
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.types import Lesson
+
+FIELD = "train.system"
+
+
+def resolve(name: str) -> Callable[[Forest, CreditConfig], Lesson]:
+    """The lesson that ``train.system`` names, checked at every call; ValueError if there is none."""
+    return functools.partial(_checked, dotted.resolve(name, FIELD), name)
+
+
+def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig) -> Lesson:
+    found, turns = function(forest, config), len(forest.turns)
+    if not isinstance(found, Lesson):
+        raise ValueError(f"{FIELD} {name!r} returned a {type(found).__name__}; expected a Lesson")
+    if len(found.forest.turns) != turns:
+        raise ValueError(f"{FIELD} {name!r}: its forest has {len(found.forest.turns)} turns of {turns}")
+    for part in ("advantages", "returns", "groups"):
+        shape = np.shape(getattr(found, part))
+        if shape != (turns,):
+            raise ValueError(f"{FIELD} {name!r}: {part} have shape {shape}; expected ({turns},)")
+    if not np.isfinite(found.advantages).all():
+        raise ValueError(f"{FIELD} {name!r}: advantages are not finite; a turn without a reward has 0")
+    return found

@@ -1,0 +1,108 @@
+"""The notebooks run, and what is in the repository is what they gave: outputs, pictures, no errors."""
+
+import base64
+import importlib.util
+import pathlib
+import re
+
+import nbformat
+import pytest
+from nbclient.exceptions import CellExecutionError
+
+ROOT = pathlib.Path(__file__).parents[1]
+PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def _render():
+    spec = importlib.util.spec_from_file_location("render", ROOT / "notebooks/render.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+render = _render()
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def outputs(notebook):
+    return [output for cell in code_cells(notebook) for output in cell.outputs]
+
+
+def test_they_are_all_there_and_rendered_in_order():
+    assert render.notebooks() == PATHS and len(PATHS) == 4
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_what_is_kept_is_what_the_code_gave(path):
+    notebook = read(path)
+    nbformat.validate(notebook)
+    assert notebook.metadata.executed == render.digest(notebook), "changed since: make notebooks"
+    cells = code_cells(notebook)
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    kinds = {output.output_type for output in outputs(notebook)}
+    assert kinds <= {"stream", "display_data"}  # no error
+    assert {output.name for output in outputs(notebook) if "name" in output} == {"stdout"}  # no warning
+    pictures = [o.data["image/png"] for o in outputs(notebook) if "image/png" in o.get("data", {})]
+    assert pictures and all(base64.b64decode(picture).startswith(PNG) for picture in pictures)
+    assert path.stat().st_size < 400_000
+    text = path.read_text()
+    assert not re.search(r"/(home|root|tmp|work|Users|usr)/", re.sub(r'"image/png": "[^"]*"', "", text))
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_each_has_prose_and_leads_where_it_says(path):
+    cells = read(path).cells
+    assert cells[0].cell_type == "markdown" and cells[0].source.startswith("# ")
+    for cell in cells:
+        assert len(cell.source.splitlines()) <= 40
+        if cell.cell_type == "markdown":
+            for target in re.findall(r"\]\(([^)#:]+)", cell.source):
+                assert (path.parent / target).exists(), target
+
+
+@pytest.mark.model
+@pytest.mark.numerics
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_they_run(path, compiled, monkeypatch):
+    """To the end, with as many pictures as are kept."""
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled))
+    monkeypatch.delenv("XLA_FLAGS", raising=False)  # one device, as for a reader
+    found = [[o.output_type for o in outputs(notebook)] for notebook in (render.execute(path), read(path))]
+    assert found[0] == found[1]
+
+
+def write(path, *sources):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    nbformat.write(notebook, path)
+    return path
+
+
+def test_rendering_twice_gives_the_same_file(tmp_path, monkeypatch):
+    """Streams are joined, ids and metadata are the same, the kernel's folder is not that of the notebook."""
+    monkeypatch.setattr(render, "FOLDER", tmp_path)
+    code = "print(1)\nimport os\nprint(os.listdir('.'), flush=True)\nprint(3)"
+    path = write(tmp_path / "a.ipynb", code, "5")
+    render.main([])
+    first = path.read_bytes()
+    render.main(["a.ipynb"])
+    assert path.read_bytes() == first
+    cells = read(path).cells
+    assert [output.text for output in cells[0].outputs] == ["1\n[]\n3\n"]
+    assert cells[1].outputs[0].data == {"text/plain": "5"}
+
+
+def test_an_error_ends_it_and_the_file_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "FOLDER", tmp_path)
+    path = write(tmp_path / "a.ipynb", "print(1)", "1 / 0")
+    before = path.read_bytes()
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        render.main([])
+    assert path.read_bytes() == before
