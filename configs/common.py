@@ -140,7 +140,7 @@ def _add_training(c: ConfigDict) -> None:
     # | centralised | iac | maac (a critic per agent, or one of all, says what was to be expected)
     # | madpo | madpo_iter | marlhf | marlhf_iter (pairs of joint answers, a reward model; see c.preference)
     # | dotted name of a function of your own, forest and credit settings -> lesson
-    c.train.group = 4  # G: samples per agent and problem; with a critic one will do
+    c.train.group = 4  # G: samples per agent and problem; with critic.form=v one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
     c.train.protocol = "simultaneous"  # simultaneous | pipeline | discussion | tree; all but the first:
@@ -183,11 +183,14 @@ def _add_training(c: ConfigDict) -> None:
     c.train.decay = "constant"  # constant | linear | cosine, over the updates after the warm-up
     c.train.weight_decay = 0.0  # AdamW's, per unit of learning rate
     c.train.grad_clip = 1.0  # global norm per agent; 0: off
-    # Of train.system=iac and maac; each critic begins as the model, with adapters (or a copy) of its own.
+    # Of train.system=iac and maac. Each critic begins as the model, with adapters (or a copy) of its own.
     c.critic = ConfigDict()
-    c.critic.lr = 1e-4  # of AdamW
+    c.critic.form = "v"  # v: what a prompt will earn | q: what a reply will earn, needs train.group >= 2
+    c.critic.shared = False  # iac: a head on the agent's own parameters, one step for both; else as above
+    c.critic.coef = 0.6  # with shared: weight of the value loss in the agent's gradient
+    c.critic.lr = 1e-4  # of AdamW; with shared of the head
     c.critic.clip = 0.0  # of the value loss: how far values may move from those before the update; 0: no clip
-    c.critic.prompts_per_microbatch = 4  # of each critic
+    c.critic.prompts_per_microbatch = 4  # of each critic, and of each part that mesh.data cuts its texts into
     # Of train.system=madpo, marlhf and their _iter: pairs of joint answers of which one earned more.
     c.preference = ConfigDict()
     c.preference.collect = 10  # madpo, marlhf: the first iterations, in which nobody learns

@@ -135,10 +135,15 @@ def _critics(config: ConfigDict) -> list[str]:
     c, bad = config.train, []
     if c.normalise and c.normalise_by == "group":
         bad.append("train.normalise=True: with a critic train.normalise_by='agent' is allowed only")
+    if config.critic.form == "q" and c.group < 2:
+        bad.append(
+            f"train.group={c.group}: critic.form='q' compares the answers of a group, allowed is 2 "
+            "to any larger number"
+        )
+    if config.critic.shared and c.system != "iac":
+        bad.append(f"critic.shared=True: the critic of train.system={c.system!r} is no agent's, say False")
+    if config.critic.shared and c.minibatches > 1:
+        bad.append(f"train.minibatches={c.minibatches}: with critic.shared=True agent and head make one step")
     if config.team.mode == "frozen":
         bad.append(f"train.system={c.system!r}: team.mode='frozen' learns nothing")
-    if any(config.mesh[axis] > 1 for axis in ("agent", "data", "model")):
-        bad.append(
-            f"train.system={c.system!r}: critics have one device, mesh.agent, data and model must be 1"
-        )
     return bad

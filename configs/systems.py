@@ -6,6 +6,8 @@ Cost:      as configs/coding.py, 26 minutes and 4.5 GB on two CPU cores; with ,s
 Variants (after a colon; docs/systems.md has the equation and the source of each):
   mareinforce, marloo, maremax, dr_mas, at_grpo, c3, ccpo, centralised, iac, maac, madpo, madpo_iter,
   marlhf, marlhf_iter
+                 (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
+                 whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, everything else real
 """
 

@@ -55,13 +55,25 @@ def memory(config, team, states) -> dict[str, float]:
     }
 
 
+def _beside(models) -> list[tuple[str, str]]:
+    """Memory of critics and the like, as a table row, if there are any."""
+    if not models:
+        return []
+    learned, optimizer = ([getattr(s, part) for s in models.values()] for part in ("trainable", "opt_state"))
+    text = f"{_megabytes(learned):.1f} + {_megabytes(optimizer):.1f} MB, beside the agents"
+    return [("memory: critics + optimizer", text)]
+
+
 def _logits_tokens(team) -> int:
     """Tokens whose logits an update holds at a time."""
     return max(token_scores.CHUNK * len(m.stack.agents) for m in team.members)
 
 
-def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
-    """The arithmetic of an iteration and the device memory it needs, before anything is compiled."""
+def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
+    """The arithmetic of an iteration and the device memory it needs, before anything is compiled.
+
+    ``models`` are the states of those that the system trains beside the agents.
+    """
     c = config.train
     n, b, g, length = len(team.agents), c.prompts, c.group, config.sampling.max_new_tokens
     nodes, joint = arithmetic.nodes(config), arithmetic.joint_answers(config)
@@ -82,6 +94,7 @@ def plan_rows(config, team, task, states) -> list[tuple[str, str]]:
             "memory: learned + optimizer",
             f"{size['learned']:.0f} + {size['optimizer']:.0f} MB for {', '.join(team.agents)}",
         ),
+        *_beside(models),
         ("memory: cache (sampling)", f"at most {size['cache']:.0f} MB"),
         (
             "memory: logits (update)",

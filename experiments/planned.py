@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from configs import arithmetic
-from experiments import setup
+from experiments import setup, systems
 from jaxmarl_llm import evaluation, sharding
+from jaxmarl_llm.critics import TEAM, ValueLoss
 from jaxmarl_llm.planning import chips, estimate, memory, models, search, topology
-from jaxmarl_llm.planning.job import Call, Job
+from jaxmarl_llm.planning.job import Call, Critics, Job
 from jaxmarl_llm.policy import Policy
-from jaxmarl_llm.prompts import bucket
+from jaxmarl_llm.prompts import bucket, padded_size
 from jaxmarl_llm.team import Stack
 
 
@@ -73,7 +74,26 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         loss=loss,
         optimizer=setup.build_optimizer(config),
         devices=devices,
+        critics=_critics(config, agents, own),
     )
+
+
+def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critics | None:
+    """The critics of agents of one model, and what they read in an iteration; texts as long as may be."""
+    if config.train.system not in systems.CRITICS:
+        return None
+    c, joint, replies = config.critic, systems.recipe(config).joint, config.critic.form == "q"
+    length = config.sampling.max_prompt_tokens + (config.sampling.max_new_tokens if replies else 0)
+    names, calls = agents, _calls(config, agents, arithmetic.nodes(config), config.train.group)
+    said = [[call for call in calls if agent in call.agents] for agent in agents]
+    number = max(sum(call.prompts * (call.samples if replies else 1) for call in own) for own in said)
+    if joint:
+        names = (TEAM,)
+        number = arithmetic.joint_answers(config) if replies else sum(arithmetic.nodes(config))
+        length *= sum(map(len, said)) // config.train.turns  # a joint answer has one of each call of a turn
+    rows = c.prompts_per_microbatch * layout.of(len(names)).shards
+    texts, optimizer = padded_size(number, rows, 2 * number), systems.critic_optimizer(config)
+    return Critics(names, c.shared, texts, bucket(length), rows, ValueLoss(c.clip), optimizer)
 
 
 def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None = None) -> tuple[Call, ...]:

@@ -166,7 +166,10 @@ class Run:
 
     def plan(self) -> list[tuple[str, str]]:
         """What an iteration consists of and what memory it takes, as table rows."""
-        return closing.plan_rows(self.config, self.team, self.task, self.states)
+        models = self.system.models
+        return closing.plan_rows(
+            self.config, self.team, self.task, self.states, models.states if models else {}
+        )
 
     def update(self, lesson: Lesson) -> dict[str, float]:
         """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
@@ -186,6 +189,7 @@ class Run:
                     member.base,
                     self.states[i],
                     tuple(self._loss.pack(b, layout.of(b.prompts_NBP.shape[0]).shards) for b in part),
+                    more=lesson.gradients.get(i),
                 )
                 rows.append(forest_metrics.update_metrics(member.stack.agents, jax.device_get(new)))
                 if not all(map(math.isfinite, rows[-1].values())):

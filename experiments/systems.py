@@ -1,7 +1,7 @@
 """From a config to the system: how rewards become what every agent learns."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from configs import arithmetic, preference_checks
 from experiments import setup
@@ -9,6 +9,7 @@ from jaxmarl_llm import critics, turn_scores, update
 from jaxmarl_llm.critics import Critics
 from jaxmarl_llm.preferences import Pool
 from jaxmarl_llm.reward_model import RewardModel
+from jaxmarl_llm.shared_heads import Heads
 from jaxmarl_llm.systems import (
     actor_critic,
     at_grpo,
@@ -39,7 +40,7 @@ LESSONS = {
     "c3": c3.lesson,
     "ccpo": ccpo.lesson,
 }
-CRITICS = {"iac": actor_critic.IAC, "maac": actor_critic.MAAC}
+CRITICS = {name for name, _ in actor_critic.RECIPES}
 
 
 def build(config, team: Team, trainables: Callable[[], list]) -> System:
@@ -59,9 +60,11 @@ def build(config, team: Team, trainables: Callable[[], list]) -> System:
         return madpo.Madpo(build_pool(config), scores, c.batch, c.beta, c.reference, collect)
     if name in preference_checks.SYSTEMS:
         return marlhf.Marlhf(build_reward_model(config, team), credit_config(config), collect)
-    return actor_critic.ActorCritic(
-        CRITICS[config.train.system], build_critics(config, team), credit_config(config)
-    )
+    credit = credit_config(config)
+    if config.critic.shared:
+        heads = build_heads(config, team, trainables)
+        return actor_critic.SharedActorCritic(recipe(config), heads, credit, coef=config.critic.coef)
+    return actor_critic.ActorCritic(recipe(config), build_critics(config, team), credit)
 
 
 def from_forest(config):
@@ -92,13 +95,29 @@ def credit_config(config) -> magrpo.CreditConfig:
     )
 
 
+def recipe(config) -> actor_critic.Recipe:
+    """What the critics of ``train.system`` read, and what follows from it."""
+    return actor_critic.RECIPES[config.train.system, config.critic.form]
+
+
 def build_critics(config, team: Team) -> Critics:
     """The critics of ``train.system``."""
     c, t = config.critic, config.team
-    options = dict(joint=CRITICS[config.train.system].joint, rank=t.rank, targets=tuple(t.targets))
+    options = dict(joint=recipe(config).joint, rank=t.rank, targets=tuple(t.targets))
     own = critics.build(team, setup.stream(config, "critics"), **options)
-    optimizer = update.make_optimizer(lr=c.lr, steps=config.train.steps)
-    return Critics(own, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
+    return Critics(own, critic_optimizer(config), clip=c.clip, rows=c.prompts_per_microbatch)
+
+
+def build_heads(config, team: Team, trainables: Callable[[], Sequence]) -> Heads:
+    """Value heads on the agents' own bodies."""
+    c, key = config.critic, setup.stream(config, "critics")
+    optimizer = critic_optimizer(config)
+    return Heads(team, key, trainables, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
+
+
+def critic_optimizer(config):
+    """The optimizer of one critic or head."""
+    return update.make_optimizer(lr=config.critic.lr, steps=config.train.steps)
 
 
 def build_pool(config) -> Pool:

@@ -5,6 +5,7 @@ Ctrl-C and SIGTERM save and stop.
 """
 
 import functools
+import math
 import pathlib
 import time
 
@@ -56,8 +57,9 @@ def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
     metrics = lesson.metrics()
     with run.timer("update"):
         metrics |= run.update(lesson)
-    with run.timer("learn"):
-        metrics |= run.system.learn(lesson)
+    if all(map(math.isfinite, metrics.values())):  # else nothing is to change any more
+        with run.timer("learn"):
+            metrics |= run.system.learn(lesson)
     if forest is not None:
         metrics |= forest_metrics.reward_metrics(forest, run.task)
         run.write_transcripts(step, forest, lesson)

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxmarl_llm import adapters, losses, update, value_model
 from jaxmarl_llm.checkpoint import Checkpointer
-from jaxmarl_llm.team import Member, Team
+from jaxmarl_llm.team import Member, Stack, Team
 
 TEAM = "team"  # name of the critic of all
 Texts = Mapping[str, Mapping[int, np.ndarray]]  # by critic, then by number of the request or node: tokens
@@ -59,28 +59,30 @@ def build(
         layout = member.stack.layout.of(len(agents))
         stack = dataclasses.replace(member.stack, agents=agents, sampler=None, layout=layout)
         own = jax.random.fold_in(key, i)
-        begin = functools.partial(_parameters, member, len(agents), rank, targets)
-        found.append(Member(stack, member.base, layout.make(begin, own), member.tokenizer, member.model_name))
+        begin = functools.partial(_parameters, stack, rank, targets)
+        trainable = layout.make(begin, own, member.base, member.trainable)
+        found.append(Member(stack, member.base, trainable, member.tokenizer, member.model_name))
     return Team(tuple(found))
 
 
-def _parameters(member: Member, critics: int, rank: int, targets: tuple[str, ...], key: jax.Array) -> dict:
-    """Of so many critics of a member's agents, all as the member's model at first."""
-    if member.stack.mode == "adapters":
-        body = adapters.init(key, member.base, agents=critics, rank=rank, targets=targets)
+def _parameters(stack: Stack, rank: int, targets: tuple[str, ...], key: jax.Array, base, trainable) -> dict:
+    """Of a stack of critics, all at first as the model of the agents, whose parameters are given."""
+    critics = len(stack.agents)
+    if stack.mode == "adapters":
+        body = adapters.init(key, base, agents=critics, rank=rank, targets=targets)
     else:
-        body = jax.tree.map(lambda x: jnp.array(x[:critics]), member.trainable)
-    return value_model.with_head(body, member.stack.policy.config.d_model, jax.random.fold_in(key, critics))
+        body = jax.tree.map(lambda x: jnp.array(x[:critics]), trainable)
+    return value_model.with_head(body, stack.policy.config.d_model, jax.random.fold_in(key, critics))
 
 
-class Critics:
-    """Critics with their optimizer's state; ``states`` are by position in ``team.members``.
+class ValueModels:
+    """Models that read texts and are saved; ``states`` are by position in ``team.members``.
 
     Args:
-      team: from `build`; its parameters are taken over.
-      optimizer: for one critic.
+      team: stacks with the parameters that learn, which are taken over.
+      optimizer: for one model.
       clip: of the value loss, in units of the return; 0: none.
-      rows: prompts of a micro-batch.
+      rows: texts of a micro-batch, of each part that a mesh cuts them into.
     """
 
     def __init__(self, team: Team, optimizer, *, clip: float = 0.0, rows: int = 4):
@@ -93,40 +95,15 @@ class Critics:
             member.trainable = jax.eval_shape(lambda tree: tree, member.trainable)
 
     def values(self, texts: Texts) -> dict[int, float]:
-        """What the critics say of each text, by its number."""
+        """What the models say of each text, by its number."""
         found = {}
         for i, member in enumerate(self.team.members):
             numbers, padded = self._pad(member, texts)
-            state = self.states[i].trainable
-            values_NBK = value_model.values(member.stack, member.base, state, padded, rows=self._rows)
-            for numbers_B, values_BK in zip(numbers, jax.device_get(values_NBK), strict=True):
+            inputs, rows = (member.stack, member.base, self._parameters(i), padded), self._rows_of(member)
+            values_NBK = jax.device_get(value_model.values(*inputs, rows=rows))
+            for numbers_B, values_BK in zip(numbers, values_NBK, strict=True):
                 found |= {number: float(values_BK[b, 0]) for b, number in enumerate(numbers_B)}
         return found
-
-    def learn(self, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float]) -> dict[str, float]:
-        """One update of every critic towards the targets; metrics by critic.
-
-        Args:
-          texts: as they were read.
-          old: what `values` said of them.
-          targets: by number; texts without one teach nothing.
-
-        Returns:
-          ``<critic>/critic_loss``, ``<critic>/critic_grad_norm``, and ``<critic>/critic_explained``, the
-          share of the targets' variance that the old values explain: 1 - var(y - V) / var(y).
-        """
-        metrics = {}
-        for i, member in enumerate(self.team.members):
-            numbers, padded = self._pad(member, texts)
-            size_NB = padded.used_NB.shape
-            data = tuple(_by_row(numbers, values, size_NB) for values in (targets, old))
-            inputs = member.stack, self._loss, self._optimizer, member.base, self.states[i], padded, data
-            self.states[i], found = value_model.train_step(*inputs, rows=self._rows)
-            found = jax.device_get(found)
-            for n, critic in enumerate(member.stack.agents):
-                metrics |= {f"{critic}/critic_{name}": float(x_N[n]) for name, x_N in found.items()}
-                metrics[f"{critic}/critic_explained"] = _explained(numbers[n], old, targets)
-        return metrics
 
     def kept_in(self, folder, keep: int) -> Checkpointer:
         """Where `save` and `restore` keep the states, the last ``keep`` steps of them; to be closed."""
@@ -142,11 +119,60 @@ class Critics:
         """Take over what was saved after ``step`` iterations."""
         self.states, _ = self._checkpoints.restore(step, self.team, self.states)
 
+    def _parameters(self, i: int) -> dict:
+        """Body and head of a stack's models."""
+        return self.states[i].trainable
+
     def _pad(self, member: Member, texts: Texts) -> tuple[list[list[int]], value_model.Texts]:
-        """Numbers of the texts of each critic of a member, and the texts as arrays."""
+        """Numbers of the texts of each model of a member, and the texts as arrays."""
         read = [texts[critic] for critic in member.stack.agents]
         tokens = [[[ids.tolist()] for ids in one.values()] for one in read]
-        return [list(one) for one in read], value_model.pad_texts(tokens, self._rows)
+        return [list(one) for one in read], value_model.pad_texts(tokens, self._rows_of(member))
+
+    def _rows_of(self, member: Member) -> int:
+        return self._rows * member.stack.layout.shards
+
+    def _lesson(self, member: Member, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float]):
+        """Texts and data for the loss of a member's models, and ``<critic>/critic_explained``."""
+        numbers, padded = self._pad(member, texts)
+        data = tuple(_by_row(numbers, values, padded.used_NB.shape) for values in (targets, old))
+        named = zip(member.stack.agents, numbers, strict=True)
+        explained = {f"{name}/critic_explained": _explained(own, old, targets) for name, own in named}
+        return padded, data, explained
+
+
+class Critics(ValueModels):
+    """Critics whose parameters are all their own, from `build`; see `ValueModels`."""
+
+    def learn(self, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float]) -> dict[str, float]:
+        """One update of every critic towards the targets; metrics by critic.
+
+        Args:
+          texts: as they were read.
+          old: what `values` said of them.
+          targets: by number; texts without one teach nothing.
+
+        Returns:
+          ``<critic>/critic_loss``, ``<critic>/critic_grad_norm``, and ``<critic>/critic_explained``, the
+          share of the targets' variance that the old values explain: 1 - var(y - V) / var(y).
+        """
+        metrics = {}
+        for i, member in enumerate(self.team.members):
+            padded, data, explained = self._lesson(member, texts, old, targets)
+            inputs = member.stack, self._loss, self._optimizer, member.base, self.states[i], padded, data
+            self.states[i], found = value_model.train_step(*inputs, rows=self._rows_of(member))
+            metrics |= explained | by_critic(member, found)
+        return metrics
+
+
+def by_critic(member: Member, found: Mapping[str, jax.Array]) -> dict[str, float]:
+    """Metrics (N,) of a member's critics, keyed ``<critic>/critic_<name>``."""
+    rows = {name: jax.device_get(x_N) for name, x_N in found.items()}
+    return {
+        f"{critic}/critic_{name}": float(x_N[n])
+        for n, critic in enumerate(member.stack.agents)
+        for name, x_N in rows.items()
+    }
 
 
 def _by_row(numbers: list[list[int]], values: Mapping[int, float], shape_NB: tuple[int, int]) -> np.ndarray:

@@ -36,8 +36,9 @@ def describe_team(team: Team) -> dict[str, dict]:
         stack = member.stack
         own = {"model": member.model_name, "mode": stack.mode}
         own["policy"] = dataclasses.asdict(stack.policy.config)
-        if stack.mode == "adapters":
-            leaves = jax.tree_util.tree_leaves_with_path(member.trainable)
+        leaves = jax.tree_util.tree_leaves_with_path(member.trainable)
+        # A value head alone has no adapters.
+        if stack.mode == "adapters" and any(path[-1].key == "a" for path, _ in leaves):
             own["rank"] = adapter_rank(member.trainable)
             own["scale"] = stack.adapter_scale
             own["targets"] = sorted({path[-2].key for path, _ in leaves})

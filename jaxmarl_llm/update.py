@@ -60,7 +60,15 @@ def init_state(
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "config", "optimizer"), donate_argnames=("state",))
-def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, batches: tuple[Packed, ...]):
+def train_step(
+    stack,
+    config: LossConfig,
+    optimizer,
+    base,
+    state: TrainState,
+    batches: tuple[Packed, ...],
+    more: Any = None,
+):
     """One update of every agent of the stack, by the sum of the mean losses of all batches.
 
     Args:
@@ -68,6 +76,8 @@ def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, ba
       base: frozen variables of the stack.
       state: donated.
       batches: from `LossConfig.pack`; one per turn of the conversation, or several of different agents.
+      more: a gradient to add to that of the batches, of a loss of the same parameters that is none of
+        theirs; clipped together with it. The metric ``loss`` does not have that loss in it.
 
     Returns:
       The new state and a dict of metrics, each of shape (N,).
@@ -75,6 +85,8 @@ def train_step(stack, config: LossConfig, optimizer, base, state: TrainState, ba
     grads, losses_N, kl, seen = _sum_over(
         [_gradients(stack, config, base, state.trainable, batch) for batch in batches]
     )
+    if more is not None:
+        grads = jax.tree.map(jnp.add, grads, more)
     new, metrics, updates = descend(optimizer, state, grads, losses_N)
     metrics |= seen.values()
     if config.custom is not None:

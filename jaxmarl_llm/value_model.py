@@ -56,14 +56,15 @@ def pad_texts(texts_NBK: list[list[list[list[int]]]], rows: int = 1) -> Texts:
 
 
 def with_head(trainable: Any, d_model: int, key: jax.Array) -> dict:
-    """Parameters of models that begin as ``trainable`` (leading axis N), with a new head each.
-
-    Its weights are drawn from N(0, `HEAD_SCALE`^2), its bias is 0.
-    """
+    """Parameters of models that begin as ``trainable`` (leading axis N), with a new head each."""
     n_models = jax.tree.leaves(trainable)[0].shape[0]
+    return {"body": trainable, "head": heads(n_models, d_model, key)}
+
+
+def heads(n_models: int, d_model: int, key: jax.Array) -> dict:
+    """New heads (leading axis N): weights drawn from N(0, `HEAD_SCALE`^2), biases 0."""
     draw = jax.vmap(lambda n: jax.random.normal(jax.random.fold_in(key, n), (d_model,)))
-    head = {"kernel": HEAD_SCALE * draw(jnp.arange(n_models)), "bias": jnp.zeros(n_models)}
-    return {"body": trainable, "head": head}
+    return {"kernel": HEAD_SCALE * draw(jnp.arange(n_models)), "bias": jnp.zeros(n_models)}
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "rows"))
@@ -79,7 +80,7 @@ def values(stack, base, params: dict, texts: Texts, *, rows: int = 1) -> jax.Arr
     """
     parts = _micro_batches(stack, texts, rows)
     found = jax.lax.map(lambda part: _values(stack, base, params, part), parts)
-    return jnp.moveaxis(found, 0, 1).reshape(texts.lengths_NBK.shape)
+    return stack.layout.whole(jnp.moveaxis(found, 0, 1).reshape(texts.lengths_NBK.shape))
 
 
 def _values(stack, base, params, texts: Texts) -> jax.Array:
@@ -118,15 +119,22 @@ def train_step(
     Returns:
       The new state, and ``loss`` and ``grad_norm``, (N,) each. A number that is not finite changes nothing.
     """
-    parts = _micro_batches(stack, (texts, targets), rows)
-    grads, total = _gradients(stack, loss, base, state.trainable, parts)
-    divisor_N = jnp.maximum(total.count, 1.0)
-    grads = jax.tree.map(lambda g: g / divisor_N.reshape(-1, *[1] * (g.ndim - 1)), grads)
-    new, metrics, _ = descend(optimizer, state, grads, total.mean())
+    grads, losses_N = gradients(stack, loss, base, state.trainable, texts, targets, rows=rows)
+    new, metrics, _ = descend(optimizer, state, grads, losses_N)
     return stack.layout.constrain(new), stack.layout.whole(metrics)
 
 
-def _gradients(stack, loss: Loss, base, params, parts):
+@functools.partial(jax.jit, static_argnames=("stack", "loss", "rows"))
+def gradients(stack, loss: Loss, base, params: dict, texts: Texts, targets: Any, *, rows: int = 1):
+    """Gradient of the mean of a loss by every model's parameters, and the means (N,); see `train_step`."""
+    parts = _micro_batches(stack, (texts, targets), rows)
+    grads, total = _sums(stack, loss, base, params, parts)
+    divisor_N = jnp.maximum(total.count, 1.0)
+    grads = jax.tree.map(lambda g: g / divisor_N.reshape(-1, *[1] * (g.ndim - 1)), grads)
+    return stack.layout.constrain(grads), stack.layout.whole(total.mean())
+
+
+def _sums(stack, loss: Loss, base, params, parts):
     """Sums over micro-batches: the gradient of the loss's sum, and the `SumCount` (N,)."""
 
     def of_part(params, part):

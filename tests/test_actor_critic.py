@@ -7,6 +7,7 @@ import pytest
 
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import actor_critic
+from jaxmarl_llm.systems.magrpo import CreditConfig
 
 
 def turn(i, request, agent, follows=None):
@@ -60,6 +61,100 @@ def test_what_has_no_reward_teaches_nothing():
     nothing = Forest(("item",), TURNS[:4], (joint((0, 2), None), joint((1, 3), None)))
     found, targets = actor_critic.centralised(nothing, {0: 1.0})
     assert found.tolist() == [0, 0, 0, 0] and targets == {}
+
+
+def test_what_earned_nothing_learns_nothing_from_normalisation_either():
+    """A turn without a reward has advantage 0, however the others are centred."""
+    forest = Forest(("item",), TURNS[:4], (joint((0, 2), None), joint((1, 3), 3.0)))
+
+    class Known:
+        values = staticmethod(lambda texts: {number: 1.0 for read in texts.values() for number in read})
+
+    config = CreditConfig(normalise=True, normalise_by="agent")
+    recipe = actor_critic.RECIPES["iac", "v"]
+    found = actor_critic.ActorCritic(recipe, Known(), config).lesson(forest)
+    assert found.advantages.tolist() == [0, 0, 0, 0]  # a single number has no spread
+
+
+# Q form: what an answer earns, by turn (IAC) or by joint answer (MAAC).
+
+
+def test_independent_critics_of_answers_by_hand():
+    values = {0: 2.0, 1: 5.0, 2: 1.0, 3: 4.0, 4: 4.0, 5: 6.0}
+    found, targets = actor_critic.independent_q(FOREST, values, discount=0.5)
+    # Less the mean of the answers to the same prompt: 3.5 for a, 2.5 for b, in turn 2 each is alone.
+    np.testing.assert_allclose(found, [-1.5, 1.5, -1.5, 1.5, 0, 0])
+    # y: 1 + 0.5 * 4 = 3 and 3 of a, 1 + 0.5 * 6 = 4 and 3 of b, 5 in turn 2, each of its own answer.
+    assert targets == pytest.approx({0: 3.0, 1: 3.0, 2: 4.0, 3: 3.0, 4: 5.0, 5: 5.0})
+
+
+def test_a_centralised_critic_of_joint_answers_by_hand():
+    found, targets = actor_critic.centralised_q(FOREST, {0: 2.0, 1: 5.0, 2: 4.0}, discount=0.5)
+    np.testing.assert_allclose(found, [-1.5, 1.5, -1.5, 1.5, 0, 0])
+    assert targets == pytest.approx({0: 1 + 0.5 * 4, 1: 3.0, 2: 5.0})
+
+
+def test_the_next_value_is_the_mean_over_the_answers():
+    turns = (turn(0, 0, "a"), turn(1, 0, "a"), turn(2, 1, "a", follows=0), turn(3, 1, "a", follows=0))
+    joints = (joint((0,), 1.0), joint((1,), 2.0), joint((2,), 3.0, 1, 0), joint((3,), 7.0, 1, 0))
+    forest, values = Forest(("item",), turns, joints), {0: 0.0, 1: 0.0, 2: 4.0, 3: 8.0}
+    for critic in (actor_critic.independent_q, actor_critic.centralised_q):
+        _, targets = critic(forest, values, discount=0.5)
+        assert targets == pytest.approx({0: 1 + 0.5 * 6, 1: 2.0, 2: 3.0, 3: 7.0})
+
+
+def test_a_perfect_critic_of_answers_teaches_and_the_reference_form_does_not():
+    """Rewards are 1 and 3, the critic knows it. CoMLRL 1.4.3's advantage is y - Q(a)."""
+    forest = Forest(("item",), TURNS[:4], JOINTS[:2])
+    for critic, values in (
+        (actor_critic.independent_q, {0: 1.0, 1: 3.0, 2: 1.0, 3: 3.0}),
+        (actor_critic.centralised_q, {0: 1.0, 1: 3.0}),
+    ):
+        found, targets = critic(forest, values)
+        assert [targets[number] - values[number] for number in values] == [0] * len(values)
+        # 1 and 3 less their mean 2, for both agents.
+        assert found.tolist() == [-1, 1, -1, 1]
+
+
+def test_with_all_combinations_it_is_the_counterfactual_advantage():
+    """COMA: the agent's sample against its own samples beside the same partner; the mean over partners."""
+    joints = tuple(joint((a, b), 0.0) for a in (0, 1) for b in (2, 3))
+    values_GG = np.array([[1.0, 2.0], [5.0, 8.0]])
+    found, _ = actor_critic.centralised_q(
+        Forest(("item",), TURNS[:4], joints), dict(enumerate(values_GG.ravel().tolist()))
+    )
+    # a with b0: 1 and 5 less 3, with b1: 2 and 8 less 5: (-2 - 3) / 2.
+    # b with a0: 1 and 2 less 1.5, with a1: 5 and 8 less 6.5: (-0.5 - 1.5) / 2.
+    np.testing.assert_allclose(found, [-2.5, 2.5, -1, 1])
+    coma = [values_GG - values_GG.mean(n, keepdims=True) for n in range(2)]
+    expected = [*coma[0].mean(1), *coma[1].mean(0)]
+    np.testing.assert_allclose(found, expected)
+
+
+def test_answers_to_prompts_of_their_own_are_compared_at_their_place():
+    """b heard a's answers, so that each of its own has another prompt."""
+    turns = (turn(0, 0, "a"), turn(1, 0, "a"), turn(2, 1, "b"), turn(3, 2, "b"))
+    found, _ = actor_critic.independent_q(
+        Forest(("item",), turns, JOINTS[:2]), {0: 0.0, 1: 4.0, 2: 1.0, 3: 2.0}
+    )
+    np.testing.assert_allclose(found, [-2, 2, -0.5, 0.5])
+
+
+def test_answers_without_a_reward_are_in_no_mean():
+    forest = Forest(("item",), TURNS[:4], (joint((0, 2), None), joint((1, 3), 3.0)))
+    for critic, values in ((actor_critic.independent_q, range(4)), (actor_critic.centralised_q, range(2))):
+        found, targets = critic(forest, {number: float(number) for number in values})
+        assert found.tolist() == [0, 0, 0, 0] and set(targets.values()) == {3.0}
+
+
+def test_what_the_critics_of_answers_read():
+    read = actor_critic.replies(FOREST)
+    assert {agent: sorted(said) for agent, said in read.items()} == {"a": [0, 1, 4], "b": [2, 3, 5]}
+    assert read["a"][4].tolist() == [2, 9, 1]
+    joint_said = actor_critic.joint_replies(FOREST)["team"]
+    assert {j: ids.tolist() for j, ids in joint_said.items()} == {
+        0: [0, 9, 1, 1, 9, 1], 1: [0, 9, 1, 1, 9, 1], 2: [2, 9, 1, 3, 9, 1],
+    }  # fmt: skip
 
 
 def test_what_the_critics_read():

@@ -1,5 +1,7 @@
 """Teams that learn from critics train for real: what is learned, and that a run goes on where it ended."""
 
+import math
+
 import jax
 import numpy as np
 import pytest
@@ -39,16 +41,17 @@ def make_config(fields):
 
 def critic_leaves(folder, config):
     team = setup.build_team(config)
-    made = systems.build_critics(config, team)
+    made = systems.build(config, team, list).models
     with made.kept_in(folder / "system", 2) as checkpoints:
         made.restore(checkpoints.latest())
     return [np.asarray(leaf) for leaf in jax.tree.leaves(made.states)]
 
 
-def test_two_turns_of_a_single_sample_with_a_critic_each(tmp_path, monkeypatch, lessons):
+def test_two_turns_of_a_single_sample_with_a_critic_each(tmp_path, monkeypatch, lessons, capsys):
     seen = watched(monkeypatch)
     config = make_config(TWO_TURNS | {"train.system": "iac", "train.group": 1, "train.discount": 0.5})
     train.train(config, tmp_path)
+    assert "memory: critics + optimizer" in capsys.readouterr().out
     (forest,), ((texts, values, targets),) = seen.forests, lessons
     assert {agent: len(read) for agent, read in texts.items()} == {"aux": 4, "main": 4}  # 2 problems, 2 turns
     said = {}  # reward, and half of what the critic says of the agent's next prompt
@@ -80,3 +83,35 @@ def test_a_run_with_one_critic_of_all_goes_on_as_if_it_had_not_ended(tmp_path, l
     for texts, _, targets in lessons:
         assert set(texts) == {"team"} and set(targets) == {0, 1}  # a node for each problem
     assert lessons[0][1] != lessons[1][1]
+
+
+def test_heads_on_the_agents_own_bodies_go_on_too(tmp_path, monkeypatch):
+    """In the Q form. An agent's step has the value loss in it, and what is not finite changes nothing."""
+    fields = {"train.system": "iac", "critic.form": "q", "critic.shared": True}
+    longer = make_config(fields | {"train.steps": 2})
+    train.train(make_config(fields), tmp_path / "parts")
+    train.train(longer, tmp_path / "parts")
+    train.train(longer, tmp_path / "once")
+    rows = smoke_runs.rows(tmp_path / "parts")
+    assert rows == smoke_runs.rows(tmp_path / "once")
+    parts, once = (critic_leaves(tmp_path / name, longer) for name in ("parts", "once"))
+    for left, right in zip(parts, once, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert rows[0]["aux/critic_loss"] > 0 and rows[0]["aux/grad_norm"] > 0
+
+    alone = make_config(fields | {"critic.coef": 0.0})
+    train.train(alone, tmp_path / "alone")
+    theirs = smoke_runs.rows(tmp_path / "alone")[0]
+    assert theirs["aux/critic_loss"] == rows[0]["aux/critic_loss"]
+    assert theirs["aux/grad_norm"] != rows[0]["aux/grad_norm"]
+
+    real = train.Run.update
+
+    def broken(self, lesson):
+        return real(self, lesson) | {"aux/loss": math.nan} if self.done == 2 else real(self, lesson)
+
+    monkeypatch.setattr(train.Run, "update", broken)
+    with pytest.raises(FloatingPointError, match="aux/loss not finite"):
+        train.train(make_config(fields | {"train.steps": 3}), tmp_path / "parts")
+    for left, right in zip(critic_leaves(tmp_path / "parts", longer), once, strict=True):
+        np.testing.assert_array_equal(left, right)

@@ -28,7 +28,7 @@ LAYER = {
     "preferences": 45, "turn_scores": 48, "reward_model": 58,
     "bridge": 44, "scoring": 45,  # between the rollout and the tasks
     "agent_loss": 44, "agent_axis": 45, "run_checks": 45, "policy_gradient": 45, "batches": 47, "speech": 47,
-    "rollout": 50, "counterfactuals": 52, "update": 50, "value_model": 52, "critics": 57,
+    "rollout": 50, "counterfactuals": 52, "update": 50, "value_model": 52, "critics": 57, "shared_heads": 58,
     "checkpoint": 55, "scores": 50, "evaluation": 55,
     "experts": 45,
     "planning": 58, "doctor": 59, "rescoring": 20, "replaying": 12, "crossplay": 55,

@@ -11,7 +11,7 @@ from smoke_runs import command
 from configs import coding
 from experiments import planned
 from jaxmarl_llm import hf_config, sampling, update
-from jaxmarl_llm.planning import chips, estimate, job, memory, search, tables
+from jaxmarl_llm.planning import chips, critics, estimate, job, memory, search, tables
 from jaxmarl_llm.policy import PolicyConfig
 
 pytestmark = pytest.mark.numerics
@@ -80,6 +80,45 @@ def test_the_parts_of_the_memory_are_what_the_compiler_says_in_all(config, mode)
     assert sampler.others == 1000
     # Two agents, 2 prompts of 32 tokens, 32 rows of 32: keys and values of 2 layers, 2 heads, 16 features.
     assert sampler.cache == 2 * (2 * 32 + 32 * 32) * (2 * 2 * 2 * 16 * 4)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_critics_are_part_of_the_plan(config, shared):
+    """Two agents with a critic each, by the arrays of a critic and by its compiled program."""
+    plain = _job(config)
+    found = _job(config, train__system="iac", critic__form="q", critic__shared=shared)
+    one = found.critics
+    # 2 problems, 16 answers of 32 tokens to prompts of 32 each.
+    assert (one.names, one.texts, one.width) == (("aux", "main"), 32, 64)
+    adapters = 4 * sum(x.size for x in jax.tree.leaves(job.parameters(plain)[1]))
+    head = 2 * 4 * (WIDE.d_model + 1)
+    learned = head if shared else adapters + head
+    # AdamW's two moments; counts of AdamW and of the schedule for each critic, and the step.
+    assert memory.held(found) - memory.held(plain) == 3 * learned + 2 * 2 * 4 + 4
+    measured, alone = memory.of_critics(found), memory.of_update(plain)
+    assert measured.parameters - alone.parameters == learned
+    assert measured.optimizer - alone.optimizer == 2 * learned + 2 * 2 * 4
+    sampler = memory.of_sampler(found, found.calls[0], others=1000.0)
+    assert (sampler.parameters, sampler.optimizer) == (measured.parameters, measured.optimizer)
+    stats = critics.lowered(found).compile().memory_analysis()
+    program = (
+        stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
+        + stats.temp_size_in_bytes + stats.generated_code_size_in_bytes
+    )  # fmt: skip
+    # Beside it the agents' optimizer, and what it does not read: their parameters, or the head's optimizer.
+    beside = alone.optimizer + (2 * head + 2 * 2 * 4 if shared else adapters)
+    assert measured.total == program + beside
+    if shared:  # their gradient waits for the agents' update
+        assert memory.of_update(found).data >= alone.data + adapters
+
+
+def test_one_critic_reads_for_all_and_more(config):
+    found = _job(config, train__system="maac", train__joint_mode="cross", train__group=3,
+                 critic__form="q").critics  # fmt: skip
+    # 2 problems with 9 joint answers each, filled up to 32; prompts and answers of both are 128 tokens.
+    assert (found.names, found.texts, found.width) == (("team",), 32, 128)
+    states = _job(config, critic__form="v").critics
+    assert (states.texts, states.width) == (4, 64)  # a node for each problem, two prompts of 32 tokens
 
 
 def test_a_mesh_cuts_what_every_device_holds(config):

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from jaxmarl_llm import hf, packing, policy_gradient, sampling, sharding, team, update
+from jaxmarl_llm import critics, hf, packing, policy_gradient, sampling, sharding, team, update
 from jaxmarl_llm.agent_loss import LossConfig
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.prompts import pad_team
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout, make_mesh
+from jaxmarl_llm.shared_heads import Heads
 from jaxmarl_llm.weights import LoadedModel
 from tests import tiny, tiny_models
 
@@ -307,3 +308,55 @@ def test_a_checkpoint_goes_on_on_another_mesh(tmp_path):
             restored, _ = checkpoints.restore(1, theirs, other)
             assert_close(jax.device_get(restored), jax.device_get(saved), 0)
             assert jax.tree.map(lambda x: x.sharding, restored) == wanted
+
+
+def texts_of(names) -> dict[str, dict[int, np.ndarray]]:
+    """Five texts for each critic."""
+    draw = np.random.default_rng(4).integers
+    return {name: {9 * n + k: draw(7, 60, 3 + 5 * k) for k in range(5)} for n, name in enumerate(names)}
+
+
+def read_and_learned(layout: Layout, mode: str, joint: bool):
+    """What critics say before and after an update, its metrics, and the critics."""
+    of_agents = team.Team((build(layout, mode),))
+    own = critics.build(of_agents, jax.random.key(0), joint=joint, rank=2)
+    made = critics.Critics(own, OPTIMIZER, rows=2)
+    texts = texts_of(own.agents)
+    targets = {number: number % 3 - 1.0 for read in texts.values() for number in read}
+    first = made.values(texts)
+    metrics = made.learn(texts, first, targets)
+    return made, (first, metrics, made.values(texts))
+
+
+@pytest.mark.parametrize("shape, mode, joint", [((2, 2, 2), "full", False), ((2, 4, 1), "adapters", True)])
+def test_critics_read_and_learn_alike_on_a_mesh(compiled_fast, shape, mode, joint):
+    """A critic of each agent where everything is cut, and one of all, who leaves its devices to the rows."""
+    made, found = read_and_learned(layout_of(shape, fsdp=True), mode, joint)
+    _, plain = read_and_learned(ONE_DEVICE, mode, joint)
+    assert_close(found, plain)
+    assert any(abs(plain[0][k] - plain[2][k]) > 0.01 for k in plain[0])
+    layout = made.team.members[0].stack.layout
+    assert layout.shards == (8 if joint else 2)
+    where = jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim), made.states[0],
+                         layout.shardings(made.states[0], agents=True))  # fmt: skip
+    assert all(jax.tree.leaves(where))
+
+
+def test_heads_on_the_agents_own_bodies_learn_alike_on_a_mesh(compiled_fast):
+    """What they say before and after, and the gradient for the agents, which lies as their parameters do."""
+
+    def learned(layout):
+        member, texts = build(layout, "adapters"), texts_of(tiny.AGENTS)
+        bodies = [member.trainable]
+        heads = Heads(team.Team((member,)), jax.random.key(0), lambda: bodies, OPTIMIZER, rows=2)
+        first = heads.values(texts)
+        of_bodies, *of_heads = heads.gradients(texts, first, {k: k % 3 - 1.0 for k in first}, 0.5)
+        return member, of_bodies[0], (first, heads.learn(*of_heads), heads.values(texts))
+
+    _, plain_grads, plain = learned(ONE_DEVICE)
+    member, grads, found = learned(layout_of((2, 2, 2), fsdp=True))
+    assert_close((found, jax.device_get(grads)), (plain, jax.device_get(plain_grads)))
+    assert any(abs(plain[0][k] - plain[2][k]) > 1e-3 for k in plain[0])
+    wanted = member.stack.layout.shardings(grads, agents=True)
+    same = jax.tree.map(lambda x, sharding: x.sharding.is_equivalent_to(sharding, x.ndim), grads, wanted)
+    assert all(jax.tree.leaves(same))

@@ -302,3 +302,23 @@ def test_groups_that_only_fill_up_the_batch_count_nowhere():
     (grads, (pg, _, _)), (more, (pg_more, _, _)) = (gradients(*inputs, b) for b in (batch, filled))
     assert_close(grads, more, atol=1e-6)
     np.testing.assert_allclose(pg.count, pg_more.count)
+
+
+def test_another_gradient_is_added_before_clipping():
+    """The same once more, with the other sign and without: no step, and one that is cut to 0.5."""
+    batch, config, stack = sampled(PLAIN), LossConfig(PLAIN), tiny.stack()
+    grads, *_ = gradients(stack, config, tiny.params(), tiny.lora(), batch)
+
+    def moved(more):
+        inputs = stack, config, CLIPPED, tiny.params(), update.init_state(tiny.lora(), CLIPPED)
+        state, metrics = update.train_step(*inputs, (config.pack(batch),), more=more)
+        return jax.tree.map(lambda a, b: np.asarray(a - b), state.trainable, tiny.lora()), metrics
+
+    norms = jax.vmap(optax.tree.norm)(grads)
+    assert norms.min() > 0.5  # each would be cut to 0.5 by itself
+    nothing, metrics = moved(jax.tree.map(jnp.negative, grads))
+    assert_close(nothing, jax.tree.map(jnp.zeros_like, grads), atol=1e-5)
+    assert metrics["grad_norm"].max() < 1e-4
+    twice, metrics = moved(grads)
+    np.testing.assert_allclose(metrics["grad_norm"], 2 * norms, rtol=1e-4)
+    np.testing.assert_allclose(jax.vmap(optax.tree.norm)(twice), [0.5, 0.5], rtol=1e-4)

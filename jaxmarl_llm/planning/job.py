@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxmarl_llm import adapters, update
 from jaxmarl_llm.agent_loss import LossConfig
+from jaxmarl_llm.critics import ValueLoss
 from jaxmarl_llm.packing import Batch, Packed
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.sharding import Layout
@@ -27,6 +28,27 @@ class Call:
 
 
 @dataclasses.dataclass(frozen=True)
+class Critics:
+    """Critics that a stack's agents learn from.
+
+    Attributes:
+      names: one for each of the agents, or one of all.
+      shared: heads on the agents' own bodies.
+      texts, width: that each reads in an iteration, filled up to whole micro-batches, and their tokens.
+      rows: texts of a micro-batch.
+      loss, optimizer: of the update.
+    """
+
+    names: tuple[str, ...]
+    shared: bool
+    texts: int
+    width: int
+    rows: int
+    loss: ValueLoss
+    optimizer: Any
+
+
+@dataclasses.dataclass(frozen=True)
 class Job:
     """One stack's part of an iteration.
 
@@ -39,6 +61,7 @@ class Job:
       batches: what one update learns from, and ``updates`` of them are an iteration.
       loss, optimizer: of the update.
       devices: those of the mesh; the first holds everything where the layout has none.
+      critics: None for a team that learns without.
     """
 
     stack: Stack
@@ -53,6 +76,7 @@ class Job:
     loss: LossConfig
     optimizer: Any
     devices: tuple[jax.Device, ...]
+    critics: Critics | None = None
 
     @property
     def config(self) -> PolicyConfig:
@@ -69,14 +93,14 @@ def parameters(job: Job) -> tuple[Any, Any]:
     stack, agents = job.stack, len(job.stack.agents)
     base = _base(stack.policy.clone(fetch=None))
     if stack.mode == "frozen":
-        return _lying(job, base, False), None
+        return lying(job, base, False), None
     if stack.mode == "adapters":
         options = dict(params=base, agents=agents, rank=job.rank, targets=job.targets)
         trainable = jax.eval_shape(functools.partial(adapters.init, **options), jax.random.key(0))
     else:
         trainable = jax.tree.map(lambda x: jax.ShapeDtypeStruct((agents, *x.shape), x.dtype), base)
         base = base if job.keep_reference else None
-    return _lying(job, base, False), _lying(job, trainable, True)
+    return lying(job, base, False), lying(job, trainable, True)
 
 
 def arrays(job: Job) -> tuple[Any, TrainState | None]:
@@ -84,8 +108,8 @@ def arrays(job: Job) -> tuple[Any, TrainState | None]:
     base, trainable = parameters(job)
     if trainable is None:
         return base, None
-    state = jax.eval_shape(functools.partial(update.init_state, optimizer=job.optimizer), _shapes(trainable))
-    return base, _lying(job, state, True)
+    state = jax.eval_shape(functools.partial(update.init_state, optimizer=job.optimizer), shapes(trainable))
+    return base, lying(job, state, True)
 
 
 def sampler_arguments(job: Job, call: Call) -> tuple[Stack, tuple, dict]:
@@ -98,20 +122,21 @@ def sampler_arguments(job: Job, call: Call) -> tuple[Stack, tuple, dict]:
         part = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((len(call.agents), *x.shape[1:]), x.dtype), trainable
         )
-        trainable = _lying(dataclasses.replace(job, stack=stack), part, True)
+        trainable = lying(dataclasses.replace(job, stack=stack), part, True)
     agents = len(call.agents)
     prompts = jax.ShapeDtypeStruct((agents, call.prompts, job.width), jnp.int32)
     lengths = jax.ShapeDtypeStruct((agents, call.prompts), jnp.int32)
     key = jax.eval_shape(lambda: jax.random.key(0))
     options = {"samples": call.samples, "params": job.loss.sampling}
-    return stack, (base, trainable, *_everywhere(job, (prompts, lengths, key))), options
+    return stack, (base, trainable, *everywhere(job, (prompts, lengths, key))), options
 
 
 def update_arguments(job: Job) -> tuple:
-    """The arguments of `update.train_step`."""
+    """The arguments of `update.train_step`; with shared critics their part of the gradient is the last."""
     base, state = arrays(job)
-    packed = tuple(_everywhere(job, _shapes(pack(job, batch))) for batch in job.batches)
-    return job.stack, job.loss, job.optimizer, base, state, packed
+    packed = tuple(everywhere(job, shapes(pack(job, batch))) for batch in job.batches)
+    more = state.trainable if job.critics and job.critics.shared else None
+    return job.stack, job.loss, job.optimizer, base, state, packed, more
 
 
 class Cuts(NamedTuple):
@@ -176,20 +201,21 @@ def _base(policy: Policy):
     return jax.eval_shape(policy.init, jax.random.key(0), dummy, dummy)
 
 
-def _shapes(tree):
+def shapes(tree):
+    """Arrays, or shapes that lie somewhere, as shapes alone."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
 
 
-def _lying(job: Job, tree, agents: bool):
+def lying(job: Job, tree, agents: bool):
     """Shapes of parameters or a state with the shardings of the stack's layout."""
     layout = job.stack.layout
     if layout.mesh is None:
-        return _everywhere(job, tree)
+        return everywhere(job, tree)
     add = lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s)  # noqa: E731
     return jax.tree.map(add, tree, layout.shardings(tree, agents))
 
 
-def _everywhere(job: Job, tree):
+def everywhere(job: Job, tree):
     """Shapes of arrays that every device holds whole."""
     mesh = job.stack.layout.mesh
     if mesh is None:

@@ -9,6 +9,7 @@ import jax
 
 from jaxmarl_llm import sampling, update
 from jaxmarl_llm.agent_loss import LossConfig
+from jaxmarl_llm.planning import critics
 from jaxmarl_llm.planning import job as jobs
 from jaxmarl_llm.planning.job import Call, Job
 
@@ -18,8 +19,8 @@ class Memory:
     """Bytes on one device while a program runs; the sum of all fields is what it takes.
 
     Attributes:
-      parameters: base and what learns.
-      optimizer: its state, which stays while the sampler runs.
+      parameters: base and what learns, critics too.
+      optimizer: its state, and theirs, which stay while the sampler runs.
       others: parameters and optimizer of the other stacks of the team, and copies that overlapping takes.
       data: prompts, completions and results.
       cache: keys and values: the sampler's, or of the prompts that the update reads together.
@@ -49,7 +50,7 @@ class Refused:
 
 
 def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | Refused]:
-    """Compile the sampler for the largest call of an iteration and of an evaluation, and the update.
+    """Compile the sampler for the largest call of an iteration and of an evaluation, and the updates.
 
     ``others`` are bytes of other stacks on the same device.
     """
@@ -57,24 +58,25 @@ def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | Refused]:
     found = dict(
         zip(("sampler", "evaluation"), [of_sampler(job, call, others) for call in largest], strict=True)
     )
-    return found if job.stack.mode == "frozen" else found | {"update": of_update(job, others)}
+    if job.stack.mode != "frozen":
+        found["update"] = of_update(job, others)
+    return found | {"critics": of_critics(job, others)} if job.critics else found
 
 
 def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | Refused:
     """Compile the sampler for one call."""
-    base, state = jobs.arrays(job)
-    staying = jobs.bytes_per_device(state.opt_state) if state else 0
+    parameters, staying = _staying(job)
     # What the backward pass recomputes is nothing to the sampler: one compilation serves all.
     policy, sampler = (module.clone(remat="none") for module in (job.stack.policy, job.stack.sampler))
     stack = dataclasses.replace(job.stack, policy=policy, sampler=sampler)
     loss = LossConfig(job.loss.sampling)
     stats = _sampler_stats(
-        dataclasses.replace(job, stack=stack, loss=loss, batches=(), updates=1, optimizer=None), call
+        dataclasses.replace(job, stack=stack, loss=loss, batches=(), updates=1, optimizer=None, critics=None),
+        call,
     )
     if isinstance(stats, Refused):
-        return Refused(stats.total + staying + others)
+        return Refused(stats.total + staying + _of_critics_alone(job) + others)
     # Agents that do not speak in this call stay where they are.
-    parameters = jobs.bytes_per_device((base, state and state.trainable))
     asked = jobs.bytes_per_device(jobs.sampler_arguments(job, call)[1][:2])
     data = max(stats.argument_size_in_bytes - asked, 0) + stats.output_size_in_bytes
     return _memory(stats, parameters, staying, others, data, sampler_cache(job, call))
@@ -88,17 +90,42 @@ def _sampler_stats(job: Job, call: Call):
 
 def of_update(job: Job, others: float = 0.0) -> Memory | Refused:
     """Compile the update."""
-    base, state = jobs.arrays(job)
     stats = _update_stats(job)
     if isinstance(stats, Refused):
-        return Refused(stats.total + others)
-    parameters, optimizer = (
-        jobs.bytes_per_device((base, state.trainable)),
-        jobs.bytes_per_device(state.opt_state),
-    )
-    data = max(stats.argument_size_in_bytes - parameters - optimizer, 0)
-    data += max(stats.output_size_in_bytes - stats.alias_size_in_bytes, 0)
-    return _memory(stats, parameters, optimizer, others, data, update_cache(job))
+        return Refused(stats.total + _of_critics_alone(job) + others)
+    base, state = jobs.arrays(job)
+    asked = jobs.bytes_per_device((base, state.trainable, state.opt_state))
+    return _memory(stats, *_staying(job), others, _data(stats, asked), update_cache(job))
+
+
+def of_critics(job: Job, others: float = 0.0) -> Memory | Refused:
+    """Compile the critics' update."""
+    stats, theirs = _compile(critics.lowered(job)), critics.state(job)
+    base, agents = jobs.arrays(job)
+    read = base, theirs.trainable, agents.trainable if job.critics.shared else theirs.opt_state
+    kept = agents.opt_state, theirs.opt_state if job.critics.shared else agents.trainable
+    if isinstance(stats, Refused):
+        return Refused(stats.total + jobs.bytes_per_device(kept) + others)
+    # Keys and values of texts that nothing continues are activations.
+    return _memory(stats, *_staying(job), others, _data(stats, jobs.bytes_per_device(read)), 0)
+
+
+def _staying(job: Job) -> tuple[float, float]:
+    """Bytes on one device of base and all that learns, and of the optimizers' states."""
+    base, state = jobs.arrays(job)
+    states = [own for own in (state, critics.state(job)) if own is not None]
+    parameters = jobs.bytes_per_device((base, [own.trainable for own in states]))
+    return parameters, jobs.bytes_per_device([own.opt_state for own in states])
+
+
+def _of_critics_alone(job: Job) -> float:
+    return jobs.bytes_per_device(critics.state(job))
+
+
+def _data(stats, asked: float) -> float:
+    """Bytes of what comes in and out of a program besides ``asked``."""
+    results = max(stats.output_size_in_bytes - stats.alias_size_in_bytes, 0)
+    return max(stats.argument_size_in_bytes - asked, 0) + results
 
 
 @functools.cache
@@ -112,8 +139,8 @@ def at_least(job: Job) -> float:
 
 
 def held(job: Job) -> float:
-    """Bytes of the stack's parameters and optimizer on one device."""
-    return jobs.bytes_per_device(jobs.arrays(job))
+    """Bytes of the stack's parameters and optimizer on one device, and of its critics'."""
+    return jobs.bytes_per_device((jobs.arrays(job), critics.state(job)))
 
 
 def learned(job: Job) -> float:

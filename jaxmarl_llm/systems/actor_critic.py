@@ -1,25 +1,39 @@
 """Independent and centralised critics: IAC and MAAC (CoLLM-DC and CoLLM-CC, arXiv 2601.21972).
 
-A critic says what an answer is expected to earn before it is given, so a single sample has an advantage: with
-one-step targets (TD(0)), for joint answer j of a node, reward r_j and discount gamma,
+A critic says what an answer is expected to earn, and is taught one-step targets (TD(0)). Of joint answer j
+with reward r_j and discount gamma, V being the critic of what an answer is given to, Q that of the answer:
 
-    y_j = r_j + gamma * V(what follows j),      V of nothing is 0
-    A_j = y_j - V(what j answers)
+    V form:  y_j = r_j + gamma * V(what follows j)              A_j = y_j - V(what j answers)
+    Q form:  y_j = r_j + gamma * mean Q(the answers to that)    A_a = Q(a) - mean Q(the answers of a's group)
 
-IAC: every agent has a critic of its own that reads the agent's prompt. MAAC: one critic reads the prompts of
-all agents. The advantage of a completion is the mean over the joint answers that it is a part of; the critic
-is taught the mean of y over the answers to what it has read (`losses.value_loss`). Values come from before
-the update, and nothing flows through them into the policy.
+V and Q of nothing are 0. IAC: every agent has a critic of its own, which reads the agent's prompt and in the
+Q form its reply too. MAAC: one critic reads those of all agents. What V says of a prompt needs one sample;
+the mean of Q over a group stands for expected SARSA's sum over all answers, and needs two or more.
+
+In the V form the advantage of a completion is the mean over the joint answers that it is a part of. In the Q
+form Q(a) is that mean, with MAAC of Q(j). Where all combinations are joint answers (``cross``), A is then the
+mean over the partners' samples of COMA's counterfactual advantage (arXiv 1705.08926, equation 4), Q(j) less
+its mean over the agent's own samples with the partners' as they are; by samples instead of all actions.
+
+CoMLRL 1.4.3 takes A_a = y_a - Q(a) in its Q form. Of an answer that was given already it says only by how
+much Q is wrong about it: with the right Q every advantage has mean 0, and without randomness in the rewards
+all are 0, so nothing is learned from the best critic that there is. Hence the baseline above, which does not
+know the answer.
+
+The critic is taught the mean of y over the joint answers that belong to what it has read
+(`losses.value_loss`). Values come from before the update, and nothing flows through them into the policy.
 """
 
+import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.critics import TEAM, Critics, Texts
-from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import Forest, Turn
+from jaxmarl_llm.shared_heads import Heads
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Lesson
@@ -29,7 +43,7 @@ Found = tuple[np.ndarray, dict[int, float]]
 
 
 def requests(forest: Forest) -> Texts:
-    """What the critics of IAC read: by agent and number of the request, the prompt's tokens (P',)."""
+    """What the critics of IAC read, V form: by agent and number of the request, the prompt's tokens (P',)."""
     found: dict[str, dict[int, np.ndarray]] = {}
     for turn in forest.turns:
         found.setdefault(turn.agent, {}).setdefault(turn.request, turn.prompt)
@@ -37,8 +51,8 @@ def requests(forest: Forest) -> Texts:
 
 
 def nodes(forest: Forest) -> Texts:
-    """What the critic of MAAC reads: by number of the node, the prompts of all turns that led to its answers,
-    one after the other.
+    """What the critic of MAAC reads, V form: by number of the node, the prompts of all turns that led to its
+    answers, one after the other.
     """
     found: dict[int, np.ndarray] = {}
     for joint in forest.joints:
@@ -48,8 +62,33 @@ def nodes(forest: Forest) -> Texts:
     return {TEAM: found}
 
 
+def replies(forest: Forest) -> Texts:
+    """What the critics of IAC read, Q form: by agent and id of the turn, prompt and completion."""
+    found: dict[str, dict[int, np.ndarray]] = {}
+    for turn in forest.turns:
+        found.setdefault(turn.agent, {})[turn.id] = _said(turn)
+    return found
+
+
+def joint_replies(forest: Forest) -> Texts:
+    """What the critic of MAAC reads, Q form: by index of the joint answer, prompt and completion of all turns
+    that it comes from, one after the other.
+    """
+    every = enumerate(forest.joints)
+    return {
+        TEAM: {
+            j: np.concatenate([_said(forest.turns[i]) for i in sorted((*joint.heard, *joint.turns))])
+            for j, joint in every
+        }
+    }
+
+
+def _said(turn: Turn) -> np.ndarray:
+    return np.concatenate([turn.prompt, turn.completion])
+
+
 def independent(forest: Forest, values: Values, discount: float = 1.0) -> Found:
-    """Advantages of all turns, float32 (turns,), and the target of every request's value: IAC.
+    """Advantages of all turns, float32 (turns,), and the target of every request's value: IAC, V form.
 
     A turn whose joint answers have no reward has advantage 0, a request of such turns alone no target.
 
@@ -58,40 +97,88 @@ def independent(forest: Forest, values: Values, discount: float = 1.0) -> Found:
       values: V by number of the request.
       discount: gamma, 0..1.
     """
-    later: dict[tuple[str, int], dict[int, float]] = {}
-    for turn in forest.turns:
-        if turn.follows is not None:
-            later.setdefault((turn.agent, turn.follows), {})[turn.request] = values[turn.request]
-    joint_M, turn_M = forest.memberships()
-    pairs = zip(joint_M.tolist(), turn_M.tolist(), strict=True)
-    next_M = [_mean(later.get((forest.turns[t].agent, j), {}).values()) for j, t in pairs]
-    targets_R = _mean_by(forest.totals()[joint_M] + discount * np.array(next_M), turn_M, len(forest.turns))
     request_R = np.array([turn.request for turn in forest.turns], np.int32)
-    values_R = np.array([values[r] for r in request_R.tolist()], np.float32)
+    values_R = np.array([values[request] for request in request_R.tolist()], np.float32)
+    targets_R = _turn_targets(forest, values_R, discount)
     taught = _mean_by(targets_R, request_R, int(request_R.max()) + 1)
     return np.nan_to_num(targets_R - values_R), _known(taught)
 
 
+def independent_q(forest: Forest, values: Values, discount: float = 1.0) -> Found:
+    """Advantages of all turns, float32 (turns,), and the target of every turn's value: IAC, Q form.
+
+    As `independent`, with ``values`` Q by id of the turn. What has no reward is in no group's mean.
+    """
+    values_R = np.array([values[turn.id] for turn in forest.turns], np.float32)
+    targets_R = _turn_targets(forest, values_R, discount)
+    return _compared(forest, np.where(np.isnan(targets_R), np.nan, values_R)), _known(targets_R)
+
+
 def centralised(forest: Forest, values: Values, discount: float = 1.0) -> Found:
-    """Advantages of all turns, float32 (turns,), and the target of every node's value: MAAC.
+    """Advantages of all turns, float32 (turns,), and the target of every node's value: MAAC, V form.
 
     As `independent`, with ``values`` by number of the node.
     """
-    node_J, before_J = forest.nodes()
-    later: dict[int, dict[int, float]] = {}
-    for node, before in zip(node_J.tolist(), before_J.tolist(), strict=True):
-        if before >= 0:
-            later.setdefault(before, {})[node] = values[node]
-    next_J = np.array([_mean(later.get(j, {}).values()) for j in range(len(node_J))])
-    targets_J = (forest.totals() + discount * next_J).astype(np.float32)
-    joint_M, turn_M = forest.memberships()
-    advantages_J = targets_J - np.array([values[node] for node in node_J.tolist()], np.float32)
-    advantages_R = _mean_by(advantages_J[joint_M], turn_M, len(forest.turns))
+    node_J, _ = forest.nodes()
+    values_J = np.array([values[node] for node in node_J.tolist()], np.float32)
+    targets_J = _joint_targets(forest, values_J, discount)
+    advantages_R = _of_turns(forest, targets_J - values_J)
     return np.nan_to_num(advantages_R), _known(_mean_by(targets_J, node_J, int(node_J.max()) + 1))
 
 
-def _mean(values: Iterable[float]) -> float:
-    values = list(values)
+def centralised_q(forest: Forest, values: Values, discount: float = 1.0) -> Found:
+    """Advantages of all turns, float32 (turns,), and the target of every joint answer's value: MAAC, Q form.
+
+    As `independent_q`, with ``values`` by index of the joint answer.
+    """
+    values_J = np.array([values[j] for j in range(len(forest.joints))], np.float32)
+    targets_J = _joint_targets(forest, values_J, discount)
+    values_R = _of_turns(forest, np.where(np.isnan(targets_J), np.nan, values_J))
+    return _compared(forest, values_R), _known(targets_J)
+
+
+def _turn_targets(forest: Forest, values_R: np.ndarray, discount: float) -> np.ndarray:
+    """y of every turn, float32 (turns,): the mean over its joint answers, NaN where none has a reward."""
+    later: dict[tuple[str, int], list[float]] = {}
+    for turn, value in zip(forest.turns, values_R.tolist(), strict=True):
+        if turn.follows is not None:
+            later.setdefault((turn.agent, turn.follows), []).append(value)
+    joint_M, turn_M = forest.memberships()
+    pairs = zip(joint_M.tolist(), turn_M.tolist(), strict=True)
+    next_M = [_mean(later.get((forest.turns[t].agent, j), ())) for j, t in pairs]
+    return _mean_by(forest.totals()[joint_M] + discount * np.array(next_M), turn_M, len(forest.turns))
+
+
+def _joint_targets(forest: Forest, values_J: np.ndarray, discount: float) -> np.ndarray:
+    """y of every joint answer, float32 (J,); NaN where it has no reward."""
+    _, before_J = forest.nodes()
+    next_J = _mean_by(values_J, before_J, len(before_J))
+    return (forest.totals() + discount * np.nan_to_num(next_J)).astype(np.float32)
+
+
+def _of_turns(forest: Forest, values_J: np.ndarray) -> np.ndarray:
+    """Mean over the joint answers that each turn is a part of, without those that are NaN."""
+    joint_M, turn_M = forest.memberships()
+    return _mean_by(values_J[joint_M], turn_M, len(forest.turns))
+
+
+def _compared(forest: Forest, values_R: np.ndarray) -> np.ndarray:
+    """Values less their group's mean; 0 where there is none (NaN).
+
+    A group is the answers to one prompt; where every answer has a prompt of its own (after partners that
+    spoke first), those of the agent at the same place of the conversation, as in MAGRPO.
+    """
+    answers = collections.Counter(turn.request for turn in forest.turns)
+    places = [
+        (turn.request,) if answers[turn.request] > 1 else (turn.agent, turn.item, turn.turn, turn.follows)
+        for turn in forest.turns
+    ]
+    groups_R, number = credit.group_keys(places)
+    found_R = credit.group_advantage(values_R, np.where(np.isnan(values_R), -1, groups_R), num_groups=number)
+    return np.asarray(found_R)
+
+
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
@@ -115,8 +202,13 @@ class Recipe:
     joint: bool
 
 
-IAC = Recipe(requests, independent, joint=False)
-MAAC = Recipe(nodes, centralised, joint=True)
+# By name and form of the critic.
+RECIPES = {
+    ("iac", "v"): Recipe(requests, independent, joint=False),
+    ("iac", "q"): Recipe(replies, independent_q, joint=False),
+    ("maac", "v"): Recipe(nodes, centralised, joint=True),
+    ("maac", "q"): Recipe(joint_replies, centralised_q, joint=True),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,12 +228,27 @@ class ActorCritic:
         read = self.recipe.read(forest)
         values = self.models.values(read)
         advantages_R, targets = self.recipe.credit(forest, values, self.config.discount)
+        returns_R, groups_R = magrpo.returns(forest, self.config), magrpo.groups(forest)
         if self.config.normalise:
             agent_R, number = credit.group_keys([turn.agent for turn in forest.turns])
+            agent_R = np.where(np.isnan(returns_R), -1, agent_R)  # no reward: no part in it, advantage 0
             advantages_R = credit.normalise_per_agent(advantages_R, agent_R, num_agents=number, centre=True)
-        returns_R, groups_R = magrpo.returns(forest, self.config), magrpo.groups(forest)
         return Lesson(forest, np.asarray(advantages_R), returns_R, groups_R, (read, values, targets))
 
     def learn(self, lesson: Lesson) -> dict[str, float]:
         """Teach the critics; their metrics."""
         return self.models.learn(*lesson.notes)
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedActorCritic(ActorCritic):
+    """The same with heads on the agents' own bodies, which make one step by L_actor + ``coef`` * L_value."""
+
+    models: Heads
+    coef: float = dataclasses.field(kw_only=True)
+
+    def lesson(self, forest: Forest) -> Lesson:
+        """What the agents learn; its notes are the gradients of the heads and their metrics."""
+        lesson = super().lesson(forest)
+        of_bodies, *of_heads = self.models.gradients(*lesson.notes, self.coef)
+        return dataclasses.replace(lesson, notes=of_heads, gradients=of_bodies)

@@ -23,6 +23,8 @@ class Lesson:
       groups: int32 (turns,), turns of one key were compared with each other.
       notes: what the system's own models are to learn (`System.learn`).
       taught: False: nobody learns in this iteration, advantages are 0.
+      gradients: of another loss of the agents' own parameters, to be added to their update's; by position of
+        the member of the team, leading axis N.
     """
 
     forest: Forest
@@ -31,6 +33,7 @@ class Lesson:
     groups: np.ndarray
     notes: Any = None
     taught: bool = True
+    gradients: Mapping[int, Any] = dataclasses.field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
         """What credit looks like, by agent and by joint answer."""
