@@ -11,6 +11,7 @@ Each iteration of each member judges 96 joint answers, 16 to each of the six gam
 from configs.game import get_config  # noqa: F401  what --config reads
 
 SEEDS = range(10)
+PAIRS = {"preference.pairs": 8, "preference.batch": 48}  # all pairs of an iteration in one update
 # What a trainer changes of the config: a line each.
 TRAINERS = (
     {"train.system": "magrpo"},
@@ -29,7 +30,17 @@ TRAINERS = (
         "sampling.max_new_tokens": 5,
     },
     {"train.system": "iac"},
+    {"train.system": "iac", "critic.shared": True},
+    {"train.system": "iac", "critic.form": "q", "critic.lr": 1e-2},
     {"train.system": "maac"},
+    {"train.system": "maac", "critic.form": "q", "critic.lr": 1e-2},
+    {"train.system": "madpo", **PAIRS},
+    {"train.system": "madpo_iter", "preference.replay": "current", **PAIRS},
+    {"train.system": "marlhf", "preference.model_lr": 3e-3, "preference.model_updates": 200, **PAIRS},
+    {
+        "train.system": "marlhf_iter", "preference.replay": "nearest", "preference.model_lr": 1e-2,
+        "preference.model_updates": 16, **PAIRS,
+    },
 )  # fmt: skip
 
 
