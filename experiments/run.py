@@ -1,4 +1,4 @@
-"""Everything a training run holds open: executor, team, states, files. The algorithm is in train.py."""
+"""Everything a training run holds open: executor, team, learner, files. The algorithm is in train.py."""
 
 import contextlib
 import dataclasses
@@ -9,23 +9,18 @@ from collections.abc import Iterator
 
 import jax
 
-from configs import arithmetic
-from experiments import closing, setup, systems, tasks
+from experiments import closing, setup, tasks
+from experiments.learner import Learner
 from jaxmarl_llm import (
-    batches,
     checkpoint,
     files,
-    forest_metrics,
     marginals,
     metrics,
-    packing,
     processes,
     records,
     run_checks,
     scores,
-    update,
 )
-from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.experts import Spent
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.scoring import TaskScorer
@@ -48,7 +43,6 @@ class Run:
         self.books = processes.own_folder(self.folder)
         self.timer = metrics.PhaseTimer()
         self.team = self.task = self.eval_task = None
-        self.states: dict[int, update.TrainState] = {}
         self.start = self.done = 0
         self._stack = contextlib.ExitStack()
 
@@ -77,30 +71,13 @@ class Run:
         self._deciding = scores.spread(len(self.eval_task.items), config.eval.problems)
         self.protocol = setup.build_protocol(config, self.task)
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
-        self._optimizer, self._loss = setup.build_optimizer(config), setup.loss_config(config)
-        learners = [(i, m) for i, m in enumerate(self.team.members) if m.trainable is not None]
-        self.states = {
-            i: update.init_state(m.trainable, self._optimizer, m.stack.layout) for i, m in learners
-        }
-        self.system = systems.build(config, self.team, self.trainables)
-        models = self.system.models
-        learned = [self.states, *([models.states] if models else [])]
-        needed = sum(run_checks.needed_bytes(states, config.save.keep) for states in learned)
-        run_checks.ensure_writable(self.folder, needed)
-        self._checkpoints = stack.enter_context(Checkpointer(self.folder / "checkpoints", config.save.keep))
-        if models:  # one more: they are saved first, so that what the agents resume at is among them
-            stack.enter_context(models.kept_in(self.folder / "system", config.save.keep + 1))
-        if self._checkpoints.latest() is not None:
-            self.states, meta = self._checkpoints.restore("latest", self.team, self.states)
-            self.start = meta["step"]
-            if models:
-                models.restore(self.start)
+        self.learner = Learner(config, self.team)
+        self.start = self.learner.open(self.folder, stack)
         if self.start > config.train.steps:
             raise ValueError(
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
             )
         self.done = self.start
-        self._forget_initial_parameters()
         self.summary = closing.read_summary(self.folder, self.start) | {"executor": self._isolation}
         if processes.first():
             files.atomic_write_text(saved, json.dumps(config.to_dict(), indent=2) + "\n")
@@ -124,16 +101,6 @@ class Run:
         """What the latest checkpoint says of the run; {} if there is none."""
         place = self.folder / "checkpoints"
         return checkpoint.read_meta(place) if checkpoint.saved_steps(place) else {}
-
-    def _forget_initial_parameters(self) -> None:
-        # The states own the parameters from here on (they are donated at every update).
-        for i in self.states:
-            member = self.team.members[i]
-            member.trainable = jax.eval_shape(lambda tree: tree, member.trainable)
-
-    def trainables(self) -> list:
-        """Current parameters of every member of the team, None where frozen."""
-        return [self.states[i].trainable if i in self.states else None for i in range(len(self.team.members))]
 
     def key(self, stream: str, step: int) -> jax.Array:
         """Random key of a named stream at an iteration."""
@@ -166,36 +133,8 @@ class Run:
 
     def plan(self) -> list[tuple[str, str]]:
         """What an iteration consists of and what memory it takes, as table rows."""
-        models = self.system.models
-        return closing.plan_rows(
-            self.config, self.team, self.task, self.states, models.states if models else {}
-        )
-
-    def update(self, lesson: Lesson) -> dict[str, float]:
-        """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
-        found = {}
-        for i in self.states if lesson.taught else ():
-            member = self.team.members[i]
-            limit, pad_id = self.config.sampling.max_new_tokens, member.tokenizer.pad_id
-            said = batches.collate(lesson.forest, lesson.advantages, member.stack, limit, pad_id)
-            parts = self.config.train.minibatches
-            pieces = [packing.split_minibatches(batch, parts) for batch in said]
-            rows, layout = [], member.stack.layout
-            for part in zip(*pieces, strict=True):
-                self.states[i], new = update.train_step(
-                    member.stack,
-                    self._loss,
-                    self._optimizer,
-                    member.base,
-                    self.states[i],
-                    tuple(self._loss.pack(b, layout.of(b.prompts_NBP.shape[0]).shards) for b in part),
-                    more=lesson.gradients.get(i),
-                )
-                rows.append(forest_metrics.update_metrics(member.stack.agents, jax.device_get(new)))
-                if not all(map(math.isfinite, rows[-1].values())):
-                    return found | forest_metrics.over_minibatches(rows)
-            found |= forest_metrics.over_minibatches(rows)
-        return found
+        own = self.learner.own_states
+        return closing.plan_rows(self.config, self.team, self.task, self.learner.states, own)
 
     def executor_metrics(self, prefix: str = "executor") -> dict[str, float]:
         """`Executor.metrics`, keyed ``<prefix>/<name>``: of the programs since the last call."""
@@ -222,9 +161,9 @@ class Run:
         bad = [name for name, value in values.items() if not math.isfinite(value)]
         if not bad:
             return
-        if self._untouched(step):
+        if self.learner.untouched(step):
             self.save(step)
-        kept = self._checkpoints.latest()
+        kept = self.learner.latest()
         where = "nothing is saved yet" if kept is None else f"the state after {kept} iterations is saved"
         raise FloatingPointError(
             f"iteration {step + 1}: {', '.join(bad)} not finite; {where} in {self.folder}"
@@ -250,25 +189,15 @@ class Run:
         except Exception:
             # Of several processes the others may be gone, and all of them must save.
             alone = not processes.several()
-            if alone and self._checkpoints.latest() != step and self._untouched(step):
+            if alone and self.learner.latest() != step and self.learner.untouched(step):
                 self.save(step)
             raise
-
-    def _untouched(self, step: int) -> bool:
-        """Whether no update has been made since ``step`` iterations."""
-        done = arithmetic.updates(self.config, step)
-        leaves = [leaf for state in self.states.values() for leaf in jax.tree.leaves(state)]
-        if any(leaf.is_deleted() for leaf in leaves):  # donated to an update that failed
-            return False
-        return all(int(state.step) == done for state in self.states.values())
 
     def save(self, step: int) -> None:
         """Checkpoint after ``step`` iterations."""
         meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self._isolation}
         meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
-        if self.system.models:
-            self.system.models.save(step)
-        self._checkpoints.save(step, self.states, self.team, meta)
+        self.learner.save(step, meta)
 
     def evaluate_on(self, items, step: int) -> dict[str, float]:
         """Sampled and greedy results on some held-out items, logged at ``step`` (iterations done).
@@ -276,9 +205,8 @@ class Run:
         Those on all items are kept item by item in held_out.json.
         """
         with self.timer("evaluate"):
-            found = setup.evaluate(
-                self.config, self.team, self.trainables(), self.eval_task, items, self.config.eval.samples
-            )
+            trained, samples = self.learner.trainables(), self.config.eval.samples
+            found = setup.evaluate(self.config, self.team, trained, self.eval_task, items, samples)
         values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary())
         values |= {f"eval/speed/{name}": value for name, value in found.speed().items()}
         if len(items) == len(self.eval_task.items):
@@ -312,6 +240,6 @@ class Run:
         """Save the parameters if they are the best so far by sampled return on the items that decide."""
         if closing.deciding_return(found) > closing.deciding_return(self.summary.get("best", {})):
             meta = {"config": self.config.to_dict(), "executor": self._isolation, **found}
-            self._checkpoints.save_best(step, self.states, self.team, meta)
+            self.learner.save_best(step, meta)
             self.summary["best"] = found
             closing.write_summary(self)

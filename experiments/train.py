@@ -49,23 +49,24 @@ def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
     Some systems learn from what was drawn before; then there is no forest.
     """
     started = time.perf_counter()
-    forest = ahead.take(step, run.trainables(), run.timer) if arithmetic.draws(run.config, step) else None
+    drawn = arithmetic.draws(run.config, step)
+    forest = ahead.take(step, run.learner.trainables(), run.timer) if drawn else None
     if run.may_overlap(step + 1):
-        ahead.begin(step + 1, run.trainables())
+        ahead.begin(step + 1, run.learner.trainables())
     with run.timer("credit"):
-        lesson = run.system.lesson(forest)
+        lesson = run.learner.lesson(forest)
     metrics = lesson.metrics()
     with run.timer("update"):
-        metrics |= run.update(lesson)
+        metrics |= run.learner.update(lesson)
     if all(map(math.isfinite, metrics.values())):  # else nothing is to change any more
         with run.timer("learn"):
-            metrics |= run.system.learn(lesson)
-    if forest is not None:
+            metrics |= run.learner.learn(lesson)
+    if drawn:
         metrics |= forest_metrics.reward_metrics(forest, run.task)
         run.write_transcripts(step, forest, lesson)
     seconds = time.perf_counter() - started
-    drawn = forest_metrics.tokens(forest) if forest is not None else 0
-    metrics |= {"seconds": seconds, "tokens_per_s": drawn / seconds}
+    tokens = forest_metrics.tokens(forest) if drawn else 0
+    metrics |= {"seconds": seconds, "tokens_per_s": tokens / seconds}
     return metrics | run.executor_metrics() | run.expert_metrics() | run.timer.collect()
 
 
