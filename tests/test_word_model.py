@@ -26,11 +26,12 @@ def test_known_texts_come_back():
     words = word_model.tokenizer(TEXTS)
     vocabulary = words.hf.get_vocab()
     assert {"Say", "left", ",", " ", "-10", "11", "[a]\n", "\n[b]\n"} < vocabulary.keys()
-    for text in (*TEXTS, "left,right of -10", "[a]\nleft\n[b]\nright"):
+    for text in (*TEXTS, "left,right of -10", "leftright11", "[a]\nleft\n[b]\nright"):
         assert words.decode(words.encode(text)) == text
     assert len(words.encode("[a]\nleft\n[b]\nright")) == 4
-    assert words.encode("up") == [vocabulary["<|unknown|>"]]
-    assert words.vocab_size == len(vocabulary) and words.eos_ids == (vocabulary["<|end|>"],) == (words.pad_id,)
+    assert words.encode("up") == 2 * [vocabulary["<|unknown|>"]]
+    assert words.vocab_size == len(vocabulary)
+    assert words.eos_ids == (vocabulary["<|end|>"],) == (words.pad_id,)
 
 
 def test_chats_end_where_the_answer_begins():

@@ -111,6 +111,7 @@ def write(members: Sequence[MemberResult], path: Path, title: str) -> Path:
         notes=notes(members),
         pictures=drawn,
         window=figures.WINDOW,
+        few=figures.FEW,
         unreadable=unreadable,
         missing=[m for m in members if m.state != FINISHED],
         members=_members(members),
