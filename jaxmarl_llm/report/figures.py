@@ -21,7 +21,7 @@ from jaxmarl_llm.report.panels import Panel, Picture
 from jaxmarl_llm.report.statistics import Curve, curve, interval
 
 WINDOW = 5  # iterations of the running mean of what is measured in training
-LONGEST = 60  # characters of a text in a picture
+LONGEST = 60  # characters of a line of text in a picture
 FEW = 4  # groups of runs; of more, single runs would hide the means
 COLORS = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A", "#A0522D")
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 3)), (0, (3, 5)))
@@ -125,7 +125,8 @@ def _finish(axes: Axes, panel: Panel) -> None:
 
 def _plain(text: str) -> str:
     """Text as matplotlib can show it: no formulas, nothing unprintable, not too long."""
-    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    lines = [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…" for line in text.split("\n")]
+    text = "\n".join(lines)
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text).replace("$", r"\$")
 
 
