@@ -177,6 +177,7 @@ def test_many_settings_have_a_panel_each(tmp_path, monkeypatch):
     text = sweep_page.write(found, tmp_path / "many.html", "many").read_text()
     assert "<p>A panel per setting: " in text
     assert [panel.group.label for panel in drawn[0].panels] == names
-    assert drawn[0].panels[1].title == "train.lr=1, " + "x" * 24 + "\n" + "x" * 36  # lines of 36
+    title = drawn[0].panels[1].title  # lines of 30
+    assert title == "train.lr=1, " + "x" * 18 + "\n" + "x" * 30 + "\n" + "x" * 12
     few = sweep_page.write(found[:4], tmp_path / "few.html", "few").read_text()
     assert "<p>A colour per setting: " in few and len(drawn[-1].panels) == 1

@@ -8,7 +8,7 @@ from jaxmarl_llm.report import metric_names
 from jaxmarl_llm.report.grouping import Group
 from jaxmarl_llm.report.metric_names import Line
 
-TITLE = 36  # characters of a line of a panel's title where it is one of several in a row
+TITLE = 30  # characters of a line of a panel's title where it is one of several in a row
 
 
 @dataclasses.dataclass(frozen=True)
