@@ -5,6 +5,7 @@ which. So it answers in the right form from the start, as an instruction-tuned m
 of which answer is right.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import jax
@@ -24,7 +25,7 @@ WIDTH, LAYERS, POSITIONS = 32, 2, 512
 HABIT = 6.0  # logit of what may follow, of all else it is about 0
 _SPECIAL = (END, START, "<|user|>", "<|system|>", "<|unknown|>")
 # A line that is a tag in brackets with its line breaks; a number; a word; any other character.
-_PIECE = Regex(r"\n?\[[^\]\n]*\]\n|-?\d+|\w+|[\s\S]")
+_PIECE = re.compile(r"\n?\[[^\]\n]*\]\n|-?\d+|\w+|[\s\S]")
 _TEMPLATE = (
     "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}" + END + "{% endfor %}"
     "{% if add_generation_prompt %}" + START + "{% endif %}"
@@ -36,11 +37,13 @@ def tokenizer(texts: Iterable[str]) -> Tokenizer:
 
     Texts made of these come back from their ids as they were. ``END`` ends a completion.
     """
-    split = pre_tokenizers.Split(_PIECE, "isolated")
-    pieces = [piece for text in texts for piece, _ in split.pre_tokenize_str(text)]
-    vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys((*_SPECIAL, *pieces)))}
+    pieces = list(dict.fromkeys(piece for text in texts for piece in _PIECE.findall(text)))
+    vocabulary = {piece: i for i, piece in enumerate((*_SPECIAL, *pieces))}
     words = Words(models.WordLevel(vocabulary, unk_token=_SPECIAL[-1]))
-    words.pre_tokenizer, words.decoder = split, decoders.Fuse()
+    # The longest word that is known: a policy that says two without a space between them has said two.
+    known = "|".join(map(re.escape, sorted(pieces, key=len, reverse=True)))
+    words.pre_tokenizer = pre_tokenizers.Split(Regex(known + r"|[\s\S]"), "isolated")
+    words.decoder = decoders.Fuse()
     words.add_special_tokens(list(_SPECIAL))
     hf = PreTrainedTokenizerFast(
         tokenizer_object=words,

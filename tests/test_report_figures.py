@@ -7,6 +7,7 @@ from report_runs import rows, write_run
 from scipy import stats
 
 from jaxmarl_llm.report import figures, metric_names, page, panels, statistics
+from jaxmarl_llm.report.grouping import Group
 
 
 @pytest.fixture(scope="module")
@@ -135,3 +136,15 @@ def test_a_single_run_has_no_band_and_says_so(tmp_path):
     text = page.write([folder])[0].read_text()
     assert "There is one run: a single seed, so there is no interval over seeds" in text
     assert "x is not finished" in text
+
+
+@pytest.mark.parametrize("number", [figures.FEW, figures.FEW + 1])
+def test_single_runs_are_drawn_of_few_groups_only(seeds, number):
+    (group,) = report_runs.groups(*seeds)
+    groups = [Group(f"setting {i}", group.runs) for i in range(number)]
+    picture = {p.name: p for p in panels.pictures(groups)}["return"]
+    axes, *_ = figures.draw(picture, groups).axes
+    lines = len(picture.panels[0].lines)
+    thin = [line for line in axes.lines if line.get_linewidth() < 1]
+    assert len(thin) == (2 * number * lines if number == figures.FEW else 0)
+    assert len(axes.lines) - len(thin) == number * lines

@@ -164,7 +164,7 @@ def test_long_prompts(caplog):
 
 @pytest.mark.model
 def test_random_model_follows_the_seed():
-    one, same, other = (setup.random_model(config(seed=seed)) for seed in (3, 3, 4))
+    one, same, other = (setup.load_model(config(seed=seed), "random-tiny") for seed in (3, 3, 4))
     leaves = [jax.tree.leaves(model.params) for model in (one, same, other)]
     assert all((a == b).all() for a, b in zip(leaves[0], leaves[1], strict=True))
     assert any((a != b).any() for a, b in zip(leaves[0], leaves[2], strict=True))

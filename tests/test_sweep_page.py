@@ -7,7 +7,7 @@ import re
 import pytest
 import report_runs
 
-from jaxmarl_llm.report import settings, sweep_page
+from jaxmarl_llm.report import figures, settings, sweep_page
 
 PROBLEMS = ("p0", "p1", "p2", "p3")
 
@@ -166,3 +166,18 @@ def test_one_setting_has_nothing_to_compare(found, tmp_path):
     assert [table.title for table in sweep_page.tables(members)] == ["Settings"]
     assert len(sweep_page.notes(members)) == 1
     assert "Against" not in sweep_page.write(members, tmp_path / "x.html", "x").read_text()
+
+
+def test_many_settings_have_a_panel_each(tmp_path, monkeypatch):
+    names = [f"train.lr={i}, {'x' * 60}" for i in range(figures.FEW + 1)]
+    pairs = [(i, seed) for i in range(len(names)) for seed in (0, 1)]
+    found = [member(tmp_path, names[i], seed, [10.0, 20.0 + i]) for i, seed in pairs]
+    drawn = []
+    monkeypatch.setattr(figures, "png", lambda picture, *args, **rest: drawn.append(picture) or b"")
+    text = sweep_page.write(found, tmp_path / "many.html", "many").read_text()
+    assert "<p>A panel per setting: " in text
+    assert [panel.group.label for panel in drawn[0].panels] == names
+    title = drawn[0].panels[1].title  # lines of 30
+    assert title == "train.lr=1, " + "x" * 18 + "\n" + "x" * 30 + "\n" + "x" * 12
+    few = sweep_page.write(found[:4], tmp_path / "few.html", "few").read_text()
+    assert "<p>A colour per setting: " in few and len(drawn[-1].panels) == 1

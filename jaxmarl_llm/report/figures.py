@@ -21,7 +21,8 @@ from jaxmarl_llm.report.panels import Panel, Picture
 from jaxmarl_llm.report.statistics import Curve, curve, interval
 
 WINDOW = 5  # iterations of the running mean of what is measured in training
-LONGEST = 60  # characters of a text in a picture
+LONGEST = 60  # characters of a line of text in a picture
+FEW = 4  # groups of runs; of more, single runs would hide the means
 COLORS = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A", "#A0522D")
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 3)), (0, (3, 5)))
 DARK = {
@@ -51,7 +52,7 @@ def draw(picture: Picture, groups: Sequence[Group]) -> Figure:
     legends = [_handles(panel, groups) for panel in picture.panels]
     for axes, panel, legend in zip(found, picture.panels, legends, strict=False):
         for line in _drawn_lines(panel, groups):
-            _draw_line(axes, *line)
+            _draw_line(axes, *line, singles=bool(panel.group) or len(groups) <= FEW)
         _finish(axes, panel)
         if not picture.shared:
             axes.legend(legend.values(), legend, fontsize=7)
@@ -83,14 +84,14 @@ def _curve(group: Group, line: Line) -> Curve:
     return curve(group.rows, line.metric, 1 if is_evaluated(line.metric) else WINDOW)
 
 
-def _draw_line(axes: Axes, group: Group, line: Line, color: str, dashes) -> None:
+def _draw_line(axes: Axes, group: Group, line: Line, color: str, dashes, singles: bool) -> None:
     evaluated = is_evaluated(line.metric)
     steps_T, values_ST = _curve(group, line)
     if not steps_T.size:
         return
     if len(group.runs) == 1 and not evaluated:
         axes.plot(*plots.series(group.rows[0], line.metric), ".", color=color, alpha=0.3, markersize=3)
-    for values_T in values_ST if len(group.runs) > 1 else ():
+    for values_T in values_ST if singles and len(group.runs) > 1 else ():
         axes.plot(steps_T, values_T, color=color, linestyle=dashes, linewidth=0.6, alpha=0.4)
     mean_T, low_T, high_T = interval(values_ST)
     if not np.isnan(low_T).all():
@@ -124,7 +125,8 @@ def _finish(axes: Axes, panel: Panel) -> None:
 
 def _plain(text: str) -> str:
     """Text as matplotlib can show it: no formulas, nothing unprintable, not too long."""
-    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    lines = [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…" for line in text.split("\n")]
+    text = "\n".join(lines)
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text).replace("$", r"\$")
 
 

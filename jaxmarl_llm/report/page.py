@@ -87,6 +87,7 @@ def render(
         evaluations=tables.evaluations(evaluated) if evaluated else None,
         costs=tables.costs(groups),
         window=figures.WINDOW,
+        few=figures.FEW,
         pictures=[image(picture, groups, drawn[picture.name]) for picture in shown],
         said=said,
         data=Markup(data),

@@ -1,11 +1,14 @@
 """What the pictures of a report show: panels with metrics, as far as the runs have them."""
 
 import dataclasses
+import textwrap
 from collections.abc import Sequence
 
 from jaxmarl_llm.report import metric_names
 from jaxmarl_llm.report.grouping import Group
 from jaxmarl_llm.report.metric_names import Line
+
+TITLE = 30  # characters of a line of a panel's title where it is one of several in a row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +46,14 @@ def pictures(groups: Sequence[Group]) -> list[Picture]:
         _agents(names, groups), _credit(names, groups), _verdicts(names, groups), _cost(names),
     )  # fmt: skip
     return [picture for picture in every if picture.panels]
+
+
+def for_each(picture: Picture, groups: Sequence[Group]) -> Picture:
+    """A picture of one panel with that panel for each group by itself, under the group's name."""
+    (panel,) = picture.panels
+    titles = ["\n".join(textwrap.wrap(group.label, TITLE)) for group in groups]
+    own = [dataclasses.replace(panel, title=t, group=g) for t, g in zip(titles, groups, strict=True)]
+    return dataclasses.replace(picture, panels=tuple(own))
 
 
 def _returns(names, percent: bool) -> Picture:

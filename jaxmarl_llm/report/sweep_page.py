@@ -1,4 +1,4 @@
-"""The tables of a sweep, and its page, where the learning curves of all settings are in one picture."""
+"""The tables of a sweep, and its page with learning curves: of many settings in a panel each."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,6 +101,8 @@ def write(members: Sequence[MemberResult], path: Path, title: str) -> Path:
     """Write the page; a run whose folder cannot be read is named on it and has no curve."""
     groups, unreadable = curves(members)
     pictures = [picture for picture in panels.pictures(groups) if picture.name == "return"] if groups else []
+    many = len(groups) > figures.FEW
+    pictures = [panels.for_each(picture, groups) if many else picture for picture in pictures]
     drawn = [page.image(picture, groups, figures.png(picture, groups)) for picture in pictures]
     style = page.source("report.css")
     text = page.ENVIRONMENT.get_template("sweep.html.jinja").render(
@@ -111,6 +113,7 @@ def write(members: Sequence[MemberResult], path: Path, title: str) -> Path:
         notes=notes(members),
         pictures=drawn,
         window=figures.WINDOW,
+        many=many,
         unreadable=unreadable,
         missing=[m for m in members if m.state != FINISHED],
         members=_members(members),
