@@ -11,7 +11,7 @@ from method_runs import SMALL
 from configs import checks, common
 from configs import systems as system_configs
 from experiments import closing, replay, rescore, systems, train
-from experiments.run import Run
+from experiments.learner import Learner
 from jaxmarl_llm import transcripts
 
 NAMES = ("madpo", "madpo_iter", "marlhf", "marlhf_iter")
@@ -42,7 +42,7 @@ def pairs(folder):
 def test_a_run_that_fails_amid_an_iteration_goes_on_as_if_it_had_not(tmp_path, monkeypatch, name):
     once, parts, config = tmp_path / "once", tmp_path / "parts", config_of(name)
     train.train(config, once)
-    learn, calls = Run.update, []
+    learn, calls = Learner.update, []
 
     def failing(self, lesson):
         calls.append(lesson.taught)
@@ -50,7 +50,7 @@ def test_a_run_that_fails_amid_an_iteration_goes_on_as_if_it_had_not(tmp_path, m
             raise RuntimeError("out of luck")
         return learn(self, lesson)
 
-    monkeypatch.setattr(Run, "update", failing)
+    monkeypatch.setattr(Learner, "update", failing)
     with pytest.raises(RuntimeError, match="out of luck"):
         train.train(config, parts)
     train.train(config, parts)

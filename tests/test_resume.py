@@ -4,6 +4,7 @@ So does one that found a NaN, up to there; and the number of workers changes not
 """
 
 import collections
+import dataclasses
 import os
 import random
 import re
@@ -19,9 +20,9 @@ import pytest
 import smoke_runs
 
 from experiments import setup, train
+from experiments.learner import Learner
 from jaxmarl_llm import checkpoint, metrics, transcripts, update
 from jaxmarl_llm.executor import VERDICTS
-from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.tasks.coding import CodingTask
 
 pytestmark = pytest.mark.model  # for its tokenizer
@@ -125,18 +126,18 @@ def test_finished_run_goes_on_to_more_steps(learning_run, tmp_path, programs):
 def spoil(monkeypatch):
     """`spoil(at, first_bad)`: in iteration ``at`` of this process (from 0), the completions of problems
     ``first_bad``.. get the advantage NaN. Returns a list that grows with every iteration."""
-    advantages = magrpo.advantages
+    lesson = Learner.lesson
 
     def start(at, first_bad):
         calls = []
 
-        def spoiled(forest, config):
+        def spoiled(self, forest):
             calls.append(None)
-            good = advantages(forest, config)
-            bad = [turn.item >= first_bad for turn in forest.turns]
-            return np.where(bad, np.nan, good) if len(calls) == at + 1 else good
+            good = lesson(self, forest)
+            bad = np.where([turn.item >= first_bad for turn in forest.turns], np.nan, good.advantages)
+            return dataclasses.replace(good, advantages=bad) if len(calls) == at + 1 else good
 
-        monkeypatch.setattr(magrpo, "advantages", spoiled)
+        monkeypatch.setattr(Learner, "lesson", spoiled)
         return calls
 
     return start
@@ -178,8 +179,8 @@ def test_number_that_is_not_finite_beside_a_good_update(tmp_path, programs, monk
     """The parameters have moved: they are not saved as the state before."""
     step = update.train_step
 
-    def overflowing(*args):
-        state, found = step(*args)
+    def overflowing(*args, **more):
+        state, found = step(*args, **more)
         return state, found | {"entropy": found["entropy"] * np.inf}
 
     monkeypatch.setattr(update, "train_step", overflowing)

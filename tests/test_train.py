@@ -119,7 +119,7 @@ def test_the_best_state_is_chosen_on_the_same_problems(monkeypatch):
     saved = []
     saver = SimpleNamespace(save_best=lambda step, *rest: saved.append(step))
     config = SimpleNamespace(to_dict=dict)
-    run = SimpleNamespace(summary={}, config=config, _isolation={}, _checkpoints=saver, states={}, team=None)
+    run = SimpleNamespace(summary={}, config=config, _isolation={}, learner=saver)
     Run.keep_best(run, {"step": 2, "return": 50.0}, 2)
     Run.keep_best(run, {"step": 4, "return": 60.0, "return_deciding": 40.0}, 4)
     assert saved == [2] and run.summary["best"]["step"] == 2
