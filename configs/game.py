@@ -1,8 +1,8 @@
 """Two tiny models play matrix games in words: the same joint action must be found, and the optimum is known.
 
 Command:   python -m experiments.train --config=configs/game.py
-Result:    return TODO
-Cost:      TODO
+Result:    return 23 -> 81 sampled, 48 -> 84 greedy (means of ten seeds; the optimum is 100)
+Cost:      five seconds after a start of twelve, on one CPU core
 The games, and all trainers compared on them over ten seeds: docs/game.md, configs/sweep_game.py.
 """
 

@@ -2,7 +2,7 @@
 
 Command:   python -m experiments.sweep --config=configs/sweep_game.py --workdir=runs/game
 Result:    docs/game.md; sweep.html, sweep.md and sweep.json in the workdir
-Cost:      TODO
+Cost:      an hour and a quarter on one CPU core, one member after the other
 
 Each iteration of each member judges 96 joint answers, 16 to each of the six games: of two turns 8 in each, of
 ``cross`` the 4 x 4 combinations of 4 samples of each agent.

@@ -117,7 +117,8 @@ def _handles(panel: Panel, groups: Sequence[Group]) -> dict[str, Line2D]:
 
 def _finish(axes: Axes, panel: Panel) -> None:
     low, high = axes.get_ylim()
-    axes.set(title=_plain(panel.title), xlabel="iteration", ylabel=panel.unit)
+    axes.set_title(_plain(panel.title), fontsize=8 if panel.group else None)  # settings are long
+    axes.set(xlabel="iteration", ylabel=panel.unit)
     if panel.percent and low > -20 and high < 120:
         axes.set_ylim(-2, 102)
     axes.xaxis.get_major_locator().set_params(integer=True)
