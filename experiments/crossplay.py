@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from absl import app, flags
 
 from configs import checks
-from experiments import cli, evaluate, setup, tasks
+from experiments import built_models, cli, evaluate, setup, tasks
 from jaxmarl_llm import checkpoint, console, crossplay, files, run_checks, scores
 from jaxmarl_llm.crossplay import Table
 from jaxmarl_llm.team import Team
@@ -125,7 +125,8 @@ def judged(config) -> dict:
     found |= {path: checks.field(config, path) for path in JUDGED_BY}
     if checks.asks_expert(config):
         found |= {f"expert.{name}": config.expert[name] for name in ("kind", "model", "max_tokens")}
-    if setup.RANDOM_MODEL in (config.model, *config.team.models) and config.team.mode != "full":
+    built = set(built_models.BUILDERS).intersection((config.model, *config.team.models))
+    if built and config.team.mode != "full":
         found["seed"] = config.seed  # what the agents were adapted to is drawn from it
     return found
 
