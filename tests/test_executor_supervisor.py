@@ -143,7 +143,15 @@ def test_nothing_survives_the_trainer(how, level, context, thread):
             trainer.kill()
         trainer.wait()
         _, alive = psutil.wait_procs(family, timeout=2)
-    assert alive == []
+    # An ended process stays in the table until the machine's first process collects it, which a container's may not.
+    assert [process for process in alive if not ended(process)] == []
+
+
+def ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_close_ends_what_runs():
