@@ -1,0 +1,128 @@
+"""Programs to make faster: what a problem is, and the package's own, in TOML files by language and category."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import pathlib
+import tomllib
+
+from jaxmarl_llm.tasks import sources
+
+# As in ParEval (arXiv 2401.12554), whose problems LessonL's are.
+CATEGORIES = (
+    "dense_la", "fft", "geometry", "graph", "histogram", "reduce", "scan", "search", "sort", "sparse_la",
+    "stencil", "transform",
+)  # fmt: skip
+LANGUAGES = ("python", "c++")
+KINDS = ("faster", "slower", "wrong", "broken")
+_FILES = {"python": "python", "cpp": "c++"}  # named sources, and how the executor calls the language
+_REQUIRED = ("name", "statement", "entry_point", "size", "source", "tests")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rewrite:
+    """A known rewrite of a problem's program. kind: one of KINDS; technique: what it does, in one sentence."""
+
+    kind: str
+    technique: str
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimisationItem:
+    """One problem: a program that is right and slow.
+
+    statement: what it computes, in one sentence. source: the program; entry_point: its function.
+    tests: Python text that defines ``inputs(seed)`` and ``accept(answer, *arguments)`` or
+        ``expected(*arguments)``, in terms of the number SIZE.
+    size: SIZE where programs are timed; the cost of the reference grows with it.
+    signature: of the C++ function, '' for Python. rewrites: known ones, for scripted agents and for tests.
+    """
+
+    task_id: str
+    category: str
+    language: str
+    statement: str
+    entry_point: str
+    source: str
+    tests: str
+    size: int
+    signature: str = ""
+    rewrites: tuple[Rewrite, ...] = ()
+
+    def tests_of(self, size: int | None = None) -> str:
+        """The tests with inputs of this size; None: as for timing."""
+        return f"SIZE = {size or self.size}\n{self.tests}"
+
+
+def load_items(source: str, split: str = "all") -> list[OptimisationItem]:
+    """Problems of a named split of a source.
+
+    source: 'python', 'cpp', or the path of a TOML file in their format, with an optional slice that is taken
+        after the split: 'python[:10]'.
+    split: 'all', 'train' or 'held_out'; every fourth problem, in file order, is held out.
+    Errors: ValueError for an unknown source or split, a bad problem, or a selection without problems.
+    """
+    sources.check_split(split)
+    name, chosen = sources.parse(source)
+    if name in _FILES:
+        folder = importlib.resources.files("jaxmarl_llm.tasks") / "data" / "optimisation" / name
+        files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+        items = [item for file in files for item in parse(file.read_text("utf-8"), file.name)]
+    elif name.endswith(".toml"):
+        items = parse(sources.read_text(pathlib.Path(name)), name)
+    else:
+        raise ValueError(
+            f"source is {source!r}; allowed: {', '.join(_FILES)}, or the path of a .toml file, each with an "
+            "optional slice such as 'python[:10]'"
+        )
+    items = sources.every_fourth(items, split)[chosen]
+    if not items:
+        raise ValueError(f"source {source!r}, split {split!r} holds no problems; choose a larger slice")
+    return items
+
+
+def parse(text: str, name: str) -> list[OptimisationItem]:
+    """Problems of a TOML text; errors call it ``name``.
+
+    ValueError names the problem and the field that is missing, unknown or of the wrong type.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name}: not TOML ({error})") from error
+    for field, allowed in (("category", CATEGORIES), ("language", LANGUAGES)):
+        if data.get(field) not in allowed:
+            raise ValueError(f"{name}: {field} is {data.get(field)!r}; allowed: {', '.join(allowed)}")
+    items = [_item(data, row, f"{name}, problem {n}") for n, row in enumerate(data.get("problem", []), 1)]
+    if not items:
+        raise ValueError(f"{name}: no [[problem]]")
+    if twice := {item.task_id for item in items if sum(i.task_id == item.task_id for i in items) > 1}:
+        raise ValueError(f"{name}: {', '.join(sorted(twice))} is there more than once")
+    return items
+
+
+def _item(data: dict, row: dict, where: str) -> OptimisationItem:
+    cpp = data["language"] == "c++"
+    required = (*_REQUIRED, "signature") if cpp else _REQUIRED
+    where = f"{where} ({row.get('name', 'without a name')})"
+    for field in required:
+        kind = int if field == "size" else str
+        if not isinstance(row.get(field), kind) or not row[field]:
+            raise ValueError(f"{where}: {field} is {row.get(field)!r:.40}; expected {kind.__name__}")
+    if unknown := row.keys() - {*required, "rewrite"}:
+        raise ValueError(f"{where}: {', '.join(sorted(unknown))} is not a field of a problem")
+    rewrites = tuple(_rewrite(given, where) for given in row.get("rewrite", []))
+    fields = {field: row[field] for field in required if field != "name"}
+    fields |= {name: fields[name].strip("\n") + "\n" for name in ("source", "tests")}
+    task_id = f"{data['category']}/{row['name']}"
+    return OptimisationItem(task_id, data["category"], data["language"], rewrites=rewrites, **fields)
+
+
+def _rewrite(given: dict, where: str) -> Rewrite:
+    if given.get("kind") not in KINDS:
+        raise ValueError(f"{where}: a rewrite's kind is {given.get('kind')!r}; allowed: {', '.join(KINDS)}")
+    if set(given) != {"kind", "technique", "source"} or not all(isinstance(v, str) for v in given.values()):
+        raise ValueError(f"{where}: a rewrite has {sorted(given)}; expected kind, technique and source, texts")
+    return Rewrite(given["kind"], given["technique"], given["source"].strip("\n") + "\n")

@@ -1,0 +1,55 @@
+"""What became of programs that agents wrote, each by itself, for one problem."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from jaxmarl_llm.tasks.judgement import Judgement
+
+STATUSES = (
+    "ok",  # right on all inputs
+    "wrong",  # a wrong answer, or none: exceptions, time-outs, too much memory
+    "build-error",  # does not compile, or does not define the entry point
+    "no-program",  # the answer holds no code
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """One agent's program and what came of it.
+
+    status: one of STATUSES. program: what was run, '' if nothing was.
+    score: what programs are compared by, 0 for the worst: speed-up over the reference, 0 unless ok; or the
+        number of tests passed. low, high: ends of its interval, equal to it where none is known.
+    log: what the compiler or the failing test said, short.
+    total: tests in all, 0 where the score is a speed-up.
+    executions: programs run for it that count as one attempt: 1, or 0 where nothing ran.
+    reused: the same program had been measured before in this run, and counts as it did then.
+    seconds: CPU time (s) of the measurement.
+    """
+
+    status: str
+    program: str = ""
+    score: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    log: str = ""
+    total: int = 0
+    executions: int = 0
+    reused: bool = False
+    seconds: float = 0.0
+
+    def __post_init__(self):
+        if self.status not in STATUSES:
+            raise ValueError(f"status={self.status!r}; allowed: {', '.join(STATUSES)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramJudgement(Judgement):
+    """A joint answer that is a program of each agent: ``outcomes`` by agent, ``local`` their rewards.
+
+    ``total`` is the mean of these.
+    """
+
+    outcomes: Mapping[str, Outcome] = dataclasses.field(default_factory=dict)
