@@ -143,7 +143,7 @@ def test_nothing_survives_the_trainer(how, level, context, thread):
             trainer.kill()
         trainer.wait()
         _, alive = psutil.wait_procs(family, timeout=2)
-    # An ended process stays in the table until the machine's first process collects it, which a container's may not.
+    # An ended process stays in the table until the machine's first process collects it; some never do.
     assert [process for process in alive if not ended(process)] == []
 
 

@@ -28,6 +28,7 @@ from jaxmarl_llm.credit.groups import (
     normalise_per_agent,
     row_groups,
 )
+from jaxmarl_llm.credit.inclusion import inclusion_contrast
 from jaxmarl_llm.credit.joint import (
     REDUCTIONS,
     Decomposition,
@@ -82,6 +83,7 @@ __all__ = [
     "gae",
     "group_advantage",
     "group_keys",
+    "inclusion_contrast",
     "keys_by",
     "normalise_per_agent",
     "rank_correlation",

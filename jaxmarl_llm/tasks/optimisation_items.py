@@ -1,4 +1,4 @@
-"""Programs to make faster: what a problem is, and the package's own, in TOML files by language and category."""
+"""Programs to make faster: what a problem is, and the package's own, in TOML files by category."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REQUIRED = ("name", "statement", "entry_point", "size", "source", "tests")
 
 @dataclasses.dataclass(frozen=True)
 class Rewrite:
-    """A known rewrite of a problem's program. kind: one of KINDS; technique: what it does, in one sentence."""
+    """A known rewrite of a problem's program. kind: one of KINDS; technique: what it does, a sentence."""
 
     kind: str
     technique: str
@@ -124,5 +124,7 @@ def _rewrite(given: dict, where: str) -> Rewrite:
     if given.get("kind") not in KINDS:
         raise ValueError(f"{where}: a rewrite's kind is {given.get('kind')!r}; allowed: {', '.join(KINDS)}")
     if set(given) != {"kind", "technique", "source"} or not all(isinstance(v, str) for v in given.values()):
-        raise ValueError(f"{where}: a rewrite has {sorted(given)}; expected kind, technique and source, texts")
+        raise ValueError(
+            f"{where}: a rewrite has {sorted(given)}; expected kind, technique and source, texts"
+        )
     return Rewrite(given["kind"], given["technique"], given["source"].strip("\n") + "\n")
