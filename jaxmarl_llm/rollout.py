@@ -1,6 +1,7 @@
 """Runs a protocol with a team, a task and a scorer; returns the iteration as a `Forest`."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
+from jaxmarl_llm.journal import Journal
 from jaxmarl_llm.prompts import padded_size
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.scoring import TaskScorer
@@ -30,6 +32,7 @@ def run(
     max_prompt_tokens: int,
     long_prompts: str = "error",
     last_greedy: bool = False,
+    journal: Journal | None = None,
     timer: Timer = lambda phase: contextlib.nullcontext(),
 ) -> Forest:
     """Let the team talk about some items and judge every joint answer.
@@ -47,39 +50,64 @@ def run(
       params: how tokens are drawn.
       max_prompt_tokens, long_prompts: see `speech.encode_prompt`.
       last_greedy: the last sample of each request takes the most likely tokens, and what continues it does.
+      journal: keeps what every step brings; what it holds of this rollout is not sampled or judged again.
       timer: context manager that measures the phases "sample" and "score".
 
     Returns:
       The forest; ``Turn.item`` and ``Joint.item`` index its ``items``.
 
     Raises:
-      whatever the task's judge raises, and ValueError for prompts that are too long.
+      whatever the task's judge raises, and ValueError for prompts that are too long, or if the journal is
+      another rollout's.
     """
     items = tuple(scorer.task.items[i] for i in item_ids)
     state = Episode(items, np.random.default_rng(np.asarray(jax.random.key_data(key))))
+    journal = journal or Journal(None)
+    journal.begin((_identity(scorer, items, key), tuple(map(int, item_ids)), repr(params), last_greedy))
     level, n_nodes, answered = 0, 0, 0
     while requests := protocol.step(state):
-        # Every answer to the last requests may be handed on; fewer are padded, so that shapes are few.
+        # Every answer that was judged last may be handed on; fewer are padded, so that shapes are few.
         sizes = (len(items), max(len(items), answered))
         asked = _encode(state, team, requests, max_prompt_tokens, long_prompts, last_greedy)
-        new: list[Turn] = []
-        for i, (member, trainable) in enumerate(zip(team.members, trainables, strict=True)):
-            mine = [n for n in asked if n.request.agent in member.stack.agents]
-            if mine:
-                member_key = jax.random.fold_in(jax.random.fold_in(key, level), i)
-                with timer("sample"):
-                    new += speak(member, trainable, mine, member_key, params, sizes)
-        new.sort(key=lambda turn: turn.id)
+        level_key = jax.random.fold_in(key, level)
+        draw = functools.partial(_sample, team, trainables, asked, level_key, params, sizes, timer)
+        new = journal.once(f"{level:04d}_turns", requests, draw)
         state.requests += requests
         state.turns += new
-        nodes, answered = protocol.observe(state, new), 0
+        nodes = protocol.observe(state, new)
         if nodes:
-            with timer("score"):
-                joints = _judge(state, nodes, n_nodes, scorer, item_ids, params.max_new_tokens, sizes)
+            said = [[state.turns[i].text for ids in node.turns.values() for i in ids] for node in nodes]
+            judge = functools.partial(_judge, state, nodes, n_nodes, scorer, item_ids, params, sizes, timer)
+            joints = journal.once(f"{level:04d}_joints", (nodes, said), judge)
             state.joints += joints
             answered = len(joints)
         level, n_nodes = level + 1, n_nodes + len(nodes)
     return Forest(items, tuple(state.turns), tuple(state.joints))
+
+
+def _identity(scorer: TaskScorer, items, key: jax.Array) -> tuple:
+    """What makes two rollouts the same: the items, the random key, and how answers are combined."""
+    drawn = np.asarray(jax.random.key_data(key)), str(jax.random.key_impl(key))
+    return tuple(map(item_name, items)), drawn, scorer.agents, scorer.combinations(2)
+
+
+def _sample(
+    team: Team,
+    trainables,
+    asked: Sequence[Numbered],
+    key: jax.Array,
+    params: SamplingParams,
+    sizes,
+    timer: Timer,
+) -> list[Turn]:
+    """Answers to the requests of one step, in their order, each stack's as one batch."""
+    new: list[Turn] = []
+    for i, (member, trainable) in enumerate(zip(team.members, trainables, strict=True)):
+        mine = [n for n in asked if n.request.agent in member.stack.agents]
+        if mine:
+            with timer("sample"):
+                new += speak(member, trainable, mine, jax.random.fold_in(key, i), params, sizes)
+    return sorted(new, key=lambda turn: turn.id)
 
 
 def _encode(
@@ -102,8 +130,9 @@ def _judge(
     first_node: int,
     scorer: TaskScorer,
     item_ids: Sequence[int],
-    width: int,
+    params: SamplingParams,
     sizes: tuple[int, int],
+    timer: Timer,
 ) -> list[Joint]:
     """Score the joint answers of some nodes through the bridge, in one call of one shape.
 
@@ -112,7 +141,7 @@ def _judge(
     samples = {len(ids) for node in nodes for ids in node.turns.values()}
     if len(samples) != 1:
         raise ValueError(f"the agents have different numbers of answers, {sorted(samples)}")
-    samples, rows = samples.pop(), padded_size(len(nodes), *sizes)
+    samples, rows, width = samples.pop(), padded_size(len(nodes), *sizes), params.max_new_tokens
     tokens = {agent: np.zeros((rows, samples, width), np.int32) for agent in scorer.agents}
     lengths = {agent: np.zeros((rows, samples), np.int32) for agent in scorer.agents}
     items_P = np.full(rows, -1, np.int32)  # what only fills up is not judged
@@ -122,7 +151,8 @@ def _judge(
             for g, turn in enumerate(state.turns[i] for i in ids):
                 tokens[agent][p, g, : len(turn.completion)] = turn.completion
                 lengths[agent][p, g] = len(turn.completion)
-    judgements = iter(scorer.judge(tokens, lengths, items_P))
+    with timer("score"):
+        judgements = iter(scorer.judge(tokens, lengths, items_P))
     return [
         Joint(
             node.item,

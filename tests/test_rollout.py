@@ -8,13 +8,13 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm import rollout, sampling, team
+from jaxmarl_llm import rollout, sampling, speech, team
 from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.forest import Node, SpeakRequest
 from jaxmarl_llm.prompts import pad_prompts, pad_team
 from jaxmarl_llm.protocols import Discussion, Simultaneous
 from jaxmarl_llm.scoring import TaskScorer
-from tests import tiny
+from tests import test_journal, tiny
 
 PARAMS = SamplingParams(4)
 KEY = jax.random.key(7)
@@ -157,6 +157,19 @@ def test_what_continues_a_greedy_answer_is_greedy():
         alone = sampling.generate(*inputs, samples=1, params=SamplingParams(4, temperature=0.0))
         assert turn.completion.tolist() == alone.tokens_NRL[n, 0, : alone.lengths_NR[n, 0]].tolist()
     assert not any(turn.greedy for turn in run(task).turns)
+
+
+def test_steps_without_judgement_leave_the_sizes_as_they_were(monkeypatch):
+    sizes = []
+
+    def speak(*arguments):
+        sizes.append(arguments[-1])
+        return speech.speak(*arguments)
+
+    monkeypatch.setattr(rollout, "speak", speak)
+    test_journal.run(test_journal.Programs((1, 2)))
+    # 2 items; after the first step 2 x 2 joint answers have been judged, after the third as many
+    assert sizes == [(2, 2), (2, 4), (2, 4), (2, 4)]
 
 
 def test_a_prompt_that_is_too_long_is_an_error_with_the_items_id():

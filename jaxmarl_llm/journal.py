@@ -1,0 +1,151 @@
+"""What a rollout brought, step by step on disk: one that was broken off goes on where it was.
+
+Every step of a rollout leaves two files in the journal's folder, ``<step>_turns.json`` when its answers have
+been drawn and ``<step>_joints.json`` when they have been judged, so that a kill loses at most what was under
+way. Each holds digests of the rollout (items, random key, sampling) and of what was asked for; the same
+conversation takes its answers from there, any other is refused. Parameters of the team and what the judge
+would say are no part of that: keep a folder for each state of the team.
+"""
+
+import dataclasses
+import hashlib
+import importlib
+import json
+import logging
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_llm import files, processes
+
+# What may be read back: the forest's own records, and what tasks say of an answer.
+_MODULES = ("jaxmarl_llm.forest", "jaxmarl_llm.tasks")
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, ImportError)
+
+
+class Journal:
+    """Keeps what was drawn and judged, for `rollout.run`.
+
+    Of several processes the first one reads and writes for all.
+
+    Args:
+      folder: of one rollout, created when something is kept; None keeps nothing.
+    """
+
+    def __init__(self, folder):
+        self._folder = None if folder is None else pathlib.Path(folder)
+        self._rollout, self._anew = "", False
+
+    def begin(self, rollout: Any) -> None:
+        """Say which rollout comes now: whatever makes it another one than others, see `encode`."""
+        self._rollout, self._anew = digest(rollout), False
+
+    def once(self, name: str, asked: Any, bring: Callable[[], Any]) -> Any:
+        """What ``bring`` returns, or returned when it was first asked for this under this name.
+
+        A file that cannot be read counts as none, with a warning. So does one that answers something else if
+        anything before it had to be brought anew, since that may have turned out differently.
+
+        Raises:
+          ValueError: naming the file, if it is another rollout's, or answers something else.
+          TypeError: for what cannot be kept, see `encode`.
+        """
+        if self._folder is None:
+            return bring()
+        kept = processes.by_first(self._read)(name, digest(asked))
+        if kept is not None:
+            return kept[0]
+        found, self._anew = bring(), True
+        processes.by_first(self._write)(name, digest(asked), found)
+        return found
+
+    def _path(self, name: str) -> pathlib.Path:
+        return self._folder / f"{name}.json"
+
+    def _read(self, name: str, asked: str) -> tuple[Any] | None:
+        """What the file holds, in a tuple of one; None if it counts as absent."""
+        path = self._path(name)
+        try:
+            kept = json.loads(path.read_text("utf-8"))
+            rollout, answers, found = kept["rollout"], kept["asked"], decode(kept["found"])
+        except FileNotFoundError:
+            return None
+        except _DAMAGED as error:
+            logging.warning("%s cannot be read and is done again (%s)", path, error)
+            return None
+        if rollout != self._rollout:
+            raise ValueError(f"{path} is of another rollout (other items, random key or sampling); {_ADVICE}")
+        if answers == asked:
+            return (found,)
+        if not self._anew:
+            raise ValueError(f"{path} answers other requests than this rollout's; {_ADVICE}")
+        logging.warning("%s follows what turned out differently now, and is done again", path)
+        return None
+
+    def _write(self, name: str, asked: str, found: Any) -> None:
+        kept = {"rollout": self._rollout, "asked": asked, "found": encode(found)}
+        files.atomic_write_text(self._path(name), json.dumps(kept) + "\n")
+
+
+_ADVICE = "give this one another folder, or remove that one"
+
+
+def digest(thing: Any) -> str:
+    """Fingerprint of what `encode` takes, as text."""
+    return hashlib.sha256(json.dumps(encode(thing)).encode()).hexdigest()
+
+
+def encode(thing: Any) -> Any:
+    """A value as JSON data that `decode` makes an equal value of.
+
+    Texts, numbers, None, NumPy arrays and scalars (these become plain numbers), lists, tuples, mappings
+    (these become dicts), and the dataclasses of `forest` and of the tasks.
+
+    Raises:
+      TypeError: for anything else, naming its type.
+    """
+    if thing is None or isinstance(thing, (bool, int, float, str)):
+        return thing
+    if isinstance(thing, np.generic):
+        return thing.item()
+    if isinstance(thing, np.ndarray):
+        return {"array": thing.tolist(), "dtype": thing.dtype.name}
+    if isinstance(thing, list):
+        return [encode(each) for each in thing]
+    if isinstance(thing, tuple):  # a named one comes back equal, without its names
+        return {"tuple": [encode(each) for each in thing]}
+    if isinstance(thing, Mapping):
+        return {"dict": [[encode(key), encode(value)] for key, value in thing.items()]}
+    kind = type(thing)
+    if dataclasses.is_dataclass(kind) and _may_be_read(kind.__module__):
+        fields = {field.name: encode(getattr(thing, field.name)) for field in dataclasses.fields(thing)}
+        return {"of": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
+    raise TypeError(
+        f"a journal cannot keep a {kind.__module__}.{kind.__qualname__}: allowed are plain values and the "
+        f"dataclasses of {' and '.join(_MODULES)}"
+    )
+
+
+def decode(data: Any) -> Any:
+    """The value that `encode` was given; ValueError and the like for anything that it did not write."""
+    if isinstance(data, list):
+        return [decode(each) for each in data]
+    if not isinstance(data, dict):
+        return data
+    if "tuple" in data:
+        return tuple(decode(each) for each in data["tuple"])
+    if "dict" in data:
+        return {decode(key): decode(value) for key, value in data["dict"]}
+    if "array" in data:
+        return np.array(data["array"], data["dtype"])
+    module, _, name = data["of"].partition(":")
+    if not _may_be_read(module):
+        raise ValueError(f"{data['of']!r} is nothing that a journal keeps")
+    kind = getattr(importlib.import_module(module), name)
+    return kind(**{field: decode(value) for field, value in data["fields"].items()})
+
+
+def _may_be_read(module: str) -> bool:
+    return any(module == own or module.startswith(f"{own}.") for own in _MODULES)
