@@ -25,8 +25,8 @@ LAYER = {
     "prompts": 28, "token_scores": 28, "decode": 29,
     "packing": 30, "weights": 30, "sampling": 30, "sharding": 28, "random_weights": 30, "word_model": 32,
     "team": 40, "protocols": 40, "processes": 40,
-    "bank": 10, "relevance": 45,
     "preferences": 45, "journal": 45, "turn_scores": 48, "reward_model": 58,
+    "lessons": 45,
     "bridge": 44, "scoring": 45,  # between the rollout and the tasks
     "agent_loss": 44, "agent_axis": 45, "run_checks": 45, "policy_gradient": 45, "batches": 47, "speech": 47,
     "rollout": 50, "counterfactuals": 52, "update": 50, "value_model": 52, "critics": 57, "shared_heads": 58,

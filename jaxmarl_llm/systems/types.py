@@ -25,6 +25,7 @@ class Lesson:
       taught: False: nobody learns in this iteration, advantages are 0.
       gradients: of another loss of the agents' own parameters, to be added to their update's; by position of
         the member of the team, leading axis N.
+      numbers: metrics of the system's own.
     """
 
     forest: Forest
@@ -34,12 +35,14 @@ class Lesson:
     notes: Any = None
     taught: bool = True
     gradients: Mapping[int, Any] = dataclasses.field(default_factory=dict)
+    numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
         """What credit looks like, by agent and by joint answer."""
         of_agents = forest_metrics.agent_metrics(self.forest, self.returns, self.groups, self.advantages)
         of_answers = forest_metrics.credit_metrics(self.forest, self.advantages)
-        return of_agents | of_answers | marginals.metrics(self.forest, self.groups, self.advantages)
+        worth = marginals.metrics(self.forest, self.groups, self.advantages)
+        return of_agents | of_answers | worth | dict(self.numbers)
 
 
 class Models(Interface):

@@ -6,8 +6,8 @@ import pytest
 import scripted_team
 import tiny
 
-from jaxmarl_llm import relevance
-from jaxmarl_llm.relevance import PolicyEncoder, Relevance, ngrams
+from jaxmarl_llm.lessons import relevance
+from jaxmarl_llm.lessons.relevance import PolicyEncoder, Relevance, ngrams
 
 
 def test_cosine_by_hand_and_every_text_once():

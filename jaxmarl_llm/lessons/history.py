@@ -1,0 +1,102 @@
+"""From what was said to the banks: every lesson with what came of it. Pure functions of a forest.
+
+Rounds, chains and the numbers of turns are those of `protocols.rounds`: programs of round t are turns 2 t,
+lessons about them are turns 2 t + 1, and a lesson's parent is its program. `Episode` and `Forest` hold the
+same (``items``, ``turns``, ``joints``), and both may be given.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxmarl_llm.lessons.bank import Entry, adjusted
+
+Relevance = Callable[[Sequence[str], str], list[float]]
+Place = tuple[int, int]
+
+
+def lesson_turn(round_: int) -> int:
+    """``Turn.turn`` of the lessons about the programs of a round."""
+    return 2 * round_ + 1
+
+
+def chain_of(said, joint: int) -> int:
+    """The number of the chain that a joint answer belongs to: the sample index of its first round."""
+    while said.joints[joint].follows is not None:
+        joint = said.joints[joint].follows
+    return said.turns[said.joints[joint].turns[0]].sample
+
+
+@dataclasses.dataclass(frozen=True)
+class Banking:
+    """How lessons become a bank.
+
+    Attributes:
+      source: item -> text that relevance is measured against.
+      relevance: (lessons, source) -> their relevance, see `lessons.relevance`.
+      step, factor: see `lessons.bank.adjusted`.
+      pooled: all chains of an item share a bank; else each has its own.
+      memory: lessons of earlier problems that every bank begins with, see `lessons.bank.kept`.
+    """
+
+    source: Callable[[Any], str]
+    relevance: Relevance
+    step: float = 0.1
+    factor: str = "released"
+    pooled: bool = False
+    memory: tuple[Entry, ...] = ()
+
+    def place(self, said, joint: int) -> Place:
+        """Which bank a joint answer belongs to: (item, chain), or (item, 0) where they are pooled."""
+        return said.joints[joint].item, 0 if self.pooled else chain_of(said, joint)
+
+    def banks(self, said) -> dict[Place, list[Entry]]:
+        """Every bank after all that was said, its lessons from the oldest to the newest."""
+        places = dict.fromkeys(self.place(said, j) for j in range(len(said.joints)))
+        found = {place: {entry.id: entry for entry in self._remembered(said, place)} for place in places}
+        for round_ in sorted({joint.turn for joint in said.joints}):
+            self._adjust(said, round_, found)
+            self._append(said, round_, found)
+        return {place: list(entries.values()) for place, entries in found.items()}
+
+    def _remembered(self, said, place: Place) -> list[Entry]:
+        """The memory, with its relevance to this problem."""
+        source = self.source(said.items[place[0]])
+        relevance = self.relevance([entry.text for entry in self.memory], source) if self.memory else []
+        pairs = zip(self.memory, relevance, strict=True)
+        return [dataclasses.replace(entry, relevance=q) for entry, q in pairs]
+
+    def _adjust(self, said, round_: int, banks) -> None:
+        """Re-weigh the lessons that were shown in a round by the programs that were written under them."""
+        under: dict[tuple[Place, int], list[float]] = {}
+        for j, joint in enumerate(said.joints):
+            if joint.turn == round_:
+                for turn in joint.turns:
+                    score = joint.judgement.outcomes[said.turns[turn].agent].score
+                    for lesson in said.turns[turn].shown:
+                        under.setdefault((self.place(said, j), lesson), []).append(score)
+        for (place, lesson), scores in under.items():
+            bank = banks[place]
+            bank[lesson] = adjusted(bank[lesson], scores, step=self.step, factor=self.factor)
+
+    def _append(self, said, round_: int, banks) -> None:
+        """Bank the lessons about a round's programs."""
+        judged_in = {turn: j for j, joint in enumerate(said.joints) for turn in joint.turns}
+        for turn in said.turns:
+            if turn.turn != lesson_turn(round_):
+                continue
+            program, item = said.turns[turn.parent], said.items[turn.item]
+            joint = judged_in[program.id]
+            outcome = said.joints[joint].judgement.outcomes[program.agent]
+            banks[self.place(said, joint)][turn.id] = Entry(
+                id=turn.id,
+                item=str(item.task_id),
+                round=round_,
+                agent=turn.agent,
+                text=turn.text.strip(),
+                status=outcome.status,
+                score=outcome.score,
+                program=outcome.program,
+                shown=program.shown,
+                relevance=self.relevance([turn.text.strip()], self.source(item))[0],
+            )

@@ -1,0 +1,177 @@
+"""LessonL: agents that learn lessons from each other (arXiv 2505.23946), and what that can teach them.
+
+In every round all agents write a program, it is measured, and each author says in a sentence or two why its
+program did as it did. Such lessons go to a bank; a few of them, the same for all, stand in the prompts of the
+next round, which begins from the original problem again. A lesson's factor follows from whether the programs
+written under it beat the one that it is about (`lessons.bank`). The best program of all rounds is the answer.
+
+The original trains nothing. Here every program may learn from its own reward against those of its group, and
+every lesson from what it did to its readers: with several chains of rounds, of which each sees other lessons,
+
+    A(program) = r(y) - mean r of the agent's programs for the item in that round
+    A(lesson z) = mean r of the programs written under z - mean r of those of the same rounds without it
+
+where r is a program's reward, such as its log speed-up (`credit.inclusion_contrast`).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_llm import credit
+from jaxmarl_llm.forest import Forest, Node, SpeakRequest, Turn
+from jaxmarl_llm.lessons.bank import Entry, deal, select
+from jaxmarl_llm.lessons.history import Banking, chain_of, lesson_turn
+from jaxmarl_llm.protocols import rounds
+from jaxmarl_llm.protocols.types import Episode
+from jaxmarl_llm.systems.magrpo import CreditConfig, compare
+from jaxmarl_llm.systems.types import Lesson
+
+PAPER = CreditConfig()
+
+
+@dataclasses.dataclass(frozen=True)
+class Showing:
+    """Which lessons agents are shown.
+
+    Attributes:
+      number: k, the most at a time.
+      mode: see `lessons.bank.select`; or ``dealt``: the chains of an item see different ones, every lesson
+        about as often as any other, at random (`lessons.bank.deal`), so that each can be told from none.
+      control: chains of an item, the last ones, that see none.
+    """
+
+    number: int = 4
+    mode: str = "full"
+    control: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class LessonL:
+    """Rounds of programs, with lessons in between.
+
+    All agents of a round speak at the same time, so one that solves the problem spares the others nothing in
+    its own round.
+
+    Attributes:
+      task: what it asks and how it judges, see `tasks.optimisation`.
+      samples: G, chains of rounds for each item.
+      rounds: T.
+      banking, showing: how lessons become a bank, and which are shown.
+      lasting: lessons are also asked for after the last round: where the bank outlives the problem. (The
+        original always does, and uses them for nothing.)
+      stop_when_solved: a chain ends once one of its programs leaves nothing to gain.
+    """
+
+    task: Any
+    samples: int
+    rounds: int
+    banking: Banking
+    showing: Showing = Showing()
+    lasting: bool = False
+    stop_when_solved: bool = False
+
+    def __post_init__(self):
+        rounds.check(samples=self.samples, rounds=self.rounds)
+
+    def step(self, state: Episode) -> list[SpeakRequest]:
+        """Programs from the problem alone; then lessons about them and programs under lessons, in turn."""
+        if not state.turns:
+            return rounds.first_round(state, self.task, self.samples)
+        done = rounds.rounds_done(state)
+        left = rounds.going_on(state, self.task, self.stop_when_solved) if done < self.rounds else []
+        told = state.turns[-1].turn == lesson_turn(done - 1)
+        if not told and self.showing.mode != "none":
+            if asked := self._lessons(state, rounds.last_round(state) if self.lasting else left, done - 1):
+                return asked
+        return self._programs(state, left, done)
+
+    def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
+        """Programs are judged, lessons are not."""
+        return [] if turns[0].turn % 2 else rounds.programs_of_round(state, turns)
+
+    def _lessons(self, state: Episode, chains: Sequence[int], round_: int) -> list[SpeakRequest]:
+        """Every author is asked about its own program, unless nothing is asked about such an outcome."""
+
+        def ask(turn: Turn):
+            return self.task.explain(state.items[turn.item], rounds.outcome_of(state, turn.id))
+
+        return rounds.after(state, chains, ask, lesson_turn(round_))
+
+    def _programs(self, state: Episode, chains: Sequence[int], round_: int) -> list[SpeakRequest]:
+        """Every agent of a chain is shown the same lessons with the original problem."""
+        shown = self._shown(state, chains)
+        last = {turn.parent: turn.id for turn in state.turns if turn.turn == lesson_turn(round_ - 1)}
+        asked = []
+        for chain in chains:
+            ids = tuple(entry.id for entry in shown[chain])
+            told = [(entry.text, entry.status, entry.score) for entry in shown[chain]]
+
+            def ask(turn: Turn, told=told):
+                item = state.items[turn.item]
+                return (
+                    self.task.write_with_lessons(item, told) if told else self.task.prompts(item)[turn.agent]
+                )
+
+            own = rounds.after(state, [chain], ask, 2 * round_, last)
+            asked += [dataclasses.replace(request, shown=ids) for request in own]
+        return asked
+
+    def _shown(self, state: Episode, left: Sequence[int]) -> dict[int, list[Entry]]:
+        """The lessons that each chain, by its last joint answer, is shown next."""
+        banks, chains = self.banking.banks(state), {}
+        for j in left:
+            chains.setdefault(self.banking.place(state, j), []).append(j)
+        shown = {j: [] for j in left}
+        for place, own in chains.items():
+            readers = [j for j in own if chain_of(state, j) < self.samples - self.showing.control]
+            for j, entries in zip(readers, self._choose(banks[place], len(readers), state), strict=True):
+                shown[j] = entries
+        return shown
+
+    def _choose(self, bank: list[Entry], readers: int, state: Episode) -> list[list[Entry]]:
+        """For each of the chains that share a bank the lessons that it is shown."""
+        number, mode = self.showing.number, self.showing.mode
+        if mode == "dealt":
+            return [[bank[i] for i in own] for own in deal(len(bank), readers, number, state.random)]
+        options = dict(gate=self.task.gate, random=state.random)
+        return [select(bank, number, mode, **options) for _ in range(readers)]
+
+
+def lesson(forest: Forest, config: CreditConfig = PAPER) -> Lesson:
+    """What programs and lessons teach, by the equations above; a lesson that cannot be told from none: 0.
+
+    The group of a program are its agent's programs for the item in its round. ``numbers`` of the lesson:
+    ``lessons/effect``, the mean reward of the chains that were shown lessons less that of those shown none,
+    in the same rounds of the same items, and ``lessons/told``, the share of lessons with a contrast.
+    """
+    reward_R, contrast_R = np.full((2, len(forest.turns)), np.nan, np.float32)
+    for joint in forest.joints:
+        for turn in joint.turns:
+            reward_R[turn] = joint.judgement.local[forest.turns[turn].agent]
+    lessons = [turn.id for turn in forest.turns if turn.turn % 2]
+    later = [joint for joint in forest.joints if joint.turn]
+    numbers = {}
+    if lessons and later:
+        contrast_R[lessons], effect = _contrasts(forest, lessons, later)
+        told = float(np.mean(~np.isnan(contrast_R[lessons])))
+        numbers = {"lessons/told": told} | ({} if np.isnan(effect) else {"lessons/effect": float(effect)})
+    places = [(turn.agent, turn.item, turn.turn) for turn in forest.turns]
+    groups_R, _ = credit.group_keys(*zip(*places, strict=True))
+    of_programs = compare(forest, reward_R, groups_R, config)
+    advantages_R = of_programs.advantages + np.nan_to_num(contrast_R)
+    returns_R = np.where(np.isnan(contrast_R), reward_R, contrast_R)
+    return Lesson(forest, advantages_R, returns_R, groups_R, numbers=numbers)
+
+
+def _contrasts(forest: Forest, lessons: Sequence[int], later) -> tuple[np.ndarray, float]:
+    """The contrast of every lesson, and of having seen any lesson, over the programs of later rounds."""
+    group_J, number = credit.group_keys([j.item for j in later], [j.turn for j in later])
+    value_J = [float(joint.judgement.total) for joint in later]
+    shown_J = [set(forest.turns[joint.turns[0]].shown) for joint in later]
+    shown_JZ = np.array([[z in shown for z in lessons] + [bool(shown)] for shown in shown_J])
+    # A lesson is compared within its item only: there it was known.
+    found_Z = np.asarray(credit.inclusion_contrast(value_J, shown_JZ, group_J, num_groups=number))
+    return found_Z[:-1], found_Z[-1]
