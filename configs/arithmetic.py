@@ -1,6 +1,7 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
 from configs import preference_checks
+from configs.programs import METHODS
 
 
 def nodes(config) -> list[int]:
@@ -8,6 +9,8 @@ def nodes(config) -> list[int]:
     c = config.train
     if c.protocol == "tree":
         return [c.prompts * c.group ** (len(config.team.agents) - 1)]
+    if c.protocol in METHODS:  # a chain goes on as it began: its later programs count as samples too
+        return [c.prompts] * c.turns
     found = [c.prompts]
     for _ in range(c.turns - 1):
         found.append(found[-1] * (answers_per_node(config) if c.hand_on == "all" else 1))
@@ -33,7 +36,14 @@ def learned(config) -> int:
     """Completions of each agent in one update."""
     if config.train.system in preference_checks.MADPO:
         return 2 * config.preference.batch
-    return sum(nodes(config)) // config.train.minibatches * config.train.group
+    return (sum(nodes(config)) * config.train.group + lessons(config)) // config.train.minibatches
+
+
+def lessons(config) -> int:
+    """Lessons of each agent in one iteration, of every program but those of the last round."""
+    c = config.train
+    rounds = c.turns - (config.lessons.bank == "problem")
+    return rounds * c.prompts * c.group if c.protocol == "lessonl" and config.lessons.select != "none" else 0
 
 
 def answers_per_node(config) -> int:
@@ -74,7 +84,7 @@ def completions(config) -> int:
     if c.protocol == "tree":
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
     rounds = 2 if c.protocol == "discussion" else 1
-    learned = rounds * sum(nodes(config)) * len(config.team.agents) * c.group
+    learned = (rounds * sum(nodes(config)) * c.group + lessons(config)) * len(config.team.agents)
     return learned + counterfactual_completions(config)
 
 

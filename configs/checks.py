@@ -4,14 +4,14 @@ import math
 import re
 from collections.abc import Mapping
 
-from configs import credit_checks, preference_checks
+from configs import credit_checks, preference_checks, program_checks, programs
 from configs.common import ConfigDict, base_config, field
 
 CHOICES = {
     "team.mode": ("adapters", "full", "frozen"),
     "policy.remat": ("none", "dots", "full"),
     "policy.dtype": ("float32", "bfloat16", "float16"),
-    "task.kind": ("coding", "tldr", "arxiv", "game"),
+    "task.kind": ("coding", "tldr", "arxiv", "game", *programs.KINDS),
     "task.cooperation": ("paper", "observed"),
     "task.matching": ("paper", "corrected"),
     "task.bands": ("", "tldr", "arxiv", "arxiv_later"),
@@ -19,10 +19,10 @@ CHOICES = {
     "expert.kind": ("openai", "anthropic", "local"),
     "sampling.dtype": ("", "float32", "bfloat16"),
     "sampling.long_prompts": ("error", "truncate"),
-    "train.system": ("magrpo", *credit_checks.SYSTEMS, *preference_checks.SYSTEMS),
+    "train.system": ("magrpo", *credit_checks.SYSTEMS, *preference_checks.SYSTEMS, "lessonl"),
     "train.joint_mode": ("aligned", "cross"),
     "train.reduce": ("mean", "sum"),
-    "train.protocol": ("simultaneous", "pipeline", "discussion", "tree"),
+    "train.protocol": ("simultaneous", "pipeline", "discussion", "tree", *programs.METHODS),
     "train.hand_on": ("all", "best", "random"),
     "train.backup": ("mean", "max", "last"),
     "train.normalise_by": ("group", "agent"),
@@ -35,6 +35,7 @@ CHOICES = {
     "train.decay": ("constant", "linear", "cosine"),
     "preference.selection": ("gap", "random"),
     "preference.replay": ("current", "nearest", "all", "decay"),
+    **program_checks.CHOICES,
 }
 # What only the built-in losses read.
 OF_BUILT_IN_LOSS = (
@@ -106,6 +107,7 @@ RANGES = {
     "save.every": (1, None),
     "save.keep": (1, None),
     "log.transcripts_every": (0, None),
+    **program_checks.RANGES,
 }
 
 
@@ -234,7 +236,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
             f"train.prompts_per_microbatch={c.prompts_per_microbatch}: must divide the "
             f"{c.prompts // c.minibatches} problems of a minibatch"
         )
-    if c.protocol != "simultaneous" and (c.turns > 1 or c.joint_mode != "aligned"):
+    if c.protocol not in ("simultaneous", *programs.METHODS) and (c.turns > 1 or c.joint_mode != "aligned"):
         bad.append(
             f"train.protocol={c.protocol!r}: needs train.turns=1 and train.joint_mode='aligned', "
             f"they are {c.turns} and {c.joint_mode!r}"
@@ -251,13 +253,14 @@ def _contradictions(config: ConfigDict) -> list[str]:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
-    return bad + credit_checks.found(config) + preference_checks.found(config)
+    others = (credit_checks, preference_checks, program_checks)
+    return bad + [sentence for module in others for sentence in module.found(config)]
 
 
 def _between_turns(config: ConfigDict) -> list[str]:
     """Turns and feedback that the task does not have."""
     kind, told, turns = config.task.kind, config.task.feedback, config.train.turns
-    if turns == 1:
+    if turns == 1 or config.train.protocol in programs.METHODS:
         return []
     if kind not in ("coding", "game"):
         return [f"train.turns={turns}: task.kind={kind!r} has one turn, without feedback"]

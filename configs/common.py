@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from ml_collections import config_dict
 
+from configs import programs
+
 ConfigDict = config_dict.ConfigDict
 
 
@@ -85,6 +87,7 @@ def base_config() -> ConfigDict:
     c.sampling.max_prompt_tokens = 1024  # longest prompt, chat markup counted
     c.sampling.long_prompts = "error"  # error | truncate (on the left, with a warning)
     _add_training(c)
+    programs.add_fields(c)
     _add_books(c)
     return c
 
@@ -93,11 +96,13 @@ def _add_task(c: ConfigDict) -> None:
     """Sections of the problems, and of who advises on them."""
     c.task = ConfigDict()
     c.task.kind = "coding"  # coding | tldr (two summaries of a post) | arxiv (two parts of an introduction)
-    # | game (matrix games in words, see docs/game.md)
+    # | game (matrix games in words, see docs/game.md) | optimisation | generation (every agent writes a whole
+    # program, which is to be fast or to pass tests, see docs/lessonl.md)
     c.task.source = "starter"  # see below; a slice may follow: humaneval[33:133]
     # coding: starter | humaneval | path of a JSONL. Writing: sample_posts | sample_abstracts | path of a
     # JSONL | trl-lib/tldr | OpenMLRL/arXiv_abstract (the last two need the data extra).
-    # Game: games (both kinds) | climbing | penalty
+    # Game: games (both kinds) | climbing | penalty. Optimisation: python | cpp | path of a TOML file.
+    # Generation: as coding.
     c.task.train_split = "train"  # train | held_out | all
     c.task.eval_source = ""  # empty: the same as source
     c.task.eval_split = "held_out"  # train | held_out | all
@@ -139,12 +144,14 @@ def _add_training(c: ConfigDict) -> None:
     c.train.system = "magrpo"  # magrpo | mareinforce | marloo | maremax | dr_mas | at_grpo | c3 | ccpo
     # | centralised | iac | maac (a critic per agent, or one of all, says what was to be expected)
     # | madpo | madpo_iter | marlhf | marlhf_iter (pairs of joint answers, a reward model; see c.preference)
+    # | lessonl (agents that learn lessons from each other, with the protocol of that name; see c.lessons)
     # | dotted name of a function of your own, forest and credit settings -> lesson
     c.train.group = 4  # G: samples per agent and problem; with critic.form=v one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
     c.train.protocol = "simultaneous"  # simultaneous | pipeline | discussion | tree; all but the first:
-    # aligned, one turn. In a tree each agent answers every path of answers before it G times.
+    # aligned, one turn. In a tree each agent answers every path of answers before it G times. Of programs:
+    # lessonl | repeated | reflexion | mapcoder | mixture, train.turns rounds
     c.train.turns = 1  # answers in a row: from the second on, agents revise theirs after task.feedback
     c.train.hand_on = "all"  # answers of a node that get a next turn: all (a tree) | best | random (chains)
     c.train.stop_above = 0.0  # no next turn where a node's mean reward, on its own scale, is greater; 0: off

@@ -11,7 +11,7 @@ import sys
 import pytest
 from ml_collections import config_dict
 
-from configs import checks, coding, common, published, writing
+from configs import checks, coding, common, programs, published, writing
 from jaxmarl_llm.tasks import sources
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -142,6 +142,11 @@ def test_choices(path):
         config.train.turns = 2 if path == "train.backup" else 1
         needed = {"c3": "tree", "solo": "pipeline"}
         config.train.protocol = needed.get(value, config.train.protocol)
+        if config.train.protocol in programs.METHODS or value == "lessonl":
+            config.task.kind = "optimisation"
+            config.train.system = "lessonl" if value == "lessonl" else "magrpo"
+            config.train.protocol = value
+            config.search.plans = 1
         config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
         config.task.centralised = value == "centralised"
         config.team.agents = ("team",) if value == "centralised" else config.team.agents
@@ -155,7 +160,7 @@ def test_ranges(path):
     low, high = checks.RANGES[path]
     real = isinstance(common.field(common.base_config(), path), float)
     below = low - 1e-3 if real else low - 1
-    above = {None: [], 3: [4]}.get(high, [1.5])
+    above = {None: [], 3: [4], 999: [1000]}.get(high, [1.5])
     for value in [below, *above, *([math.nan, math.inf] if real else [])]:
         end = "any larger number" if high is None else high
         assert complaints(changed(path, value))[0] == f"{path}={value!r}: allowed is {low} to {end}"
@@ -268,8 +273,9 @@ def test_every_field_is_explained():
     """A comment begins on the line of every field, with its choices where it has some."""
     source = (ROOT / "configs" / "common.py").read_text()
     body = source[source.index("def base_config") : source.index("def laptop")]
+    body += (ROOT / "configs" / "programs.py").read_text()
     lines = re.findall(r"^    c\.([\w.]+) = (.*(?:\n    # .*)*)$", body, re.MULTILINE)
-    comments = {path: text.partition("  # ")[2] for path, text in lines if text != "ConfigDict()"}
+    comments = {path: text.partition("  # ")[2] for path, text in lines if not text.endswith("ConfigDict()")}
     assert set(comments) == set(flat(common.base_config()))
     assert [path for path, comment in comments.items() if not comment] == []
     for path, choices in checks.CHOICES.items():

@@ -1,0 +1,85 @@
+"""What may stand in a config about programs: tasks, protocols and systems that belong together."""
+
+from configs import credit_checks
+from configs.common import ConfigDict, base_config, field
+from configs.programs import KINDS, METHODS
+
+CHOICES = {
+    "lessons.select": ("full", "speed_only", "relevance_only", "random", "none", "dealt"),
+    "lessons.factor": ("released", "cumulative", "off"),
+    "lessons.bank": ("problem", "run"),
+}
+RANGES = {
+    "timing.min_pairs": (7, 999),
+    "timing.max_pairs": (7, 999),
+    "timing.width": (1e-6, None),
+    "timing.cap": (1.001, None),
+    "timing.seconds": (0.001, None),
+    "timing.min_seconds": (1e-6, None),
+    "lessons.shown": (1, None),
+    "lessons.control": (0, None),
+    "lessons.step": (0, 0.999),
+    "lessons.keep": (1, None),
+    "search.problems": (1, None),
+    "search.plans": (1, None),
+}
+# What rounds of programs leave no choice about.
+NEEDED = {
+    "train.joint_mode": ("aligned", "a round is a joint answer of all agents"),
+    "train.hand_on": ("all", "chains of rounds do not branch"),
+    "train.counterfactual": ("", "every program is judged by itself already"),
+    "train.stop_above": (0.0, "search.stop_when_solved is its like"),
+    "train.turn_weights": ((), "programs and lessons are turns of their own"),
+    "task.centralised": (False, "every agent writes a program of its own"),
+    "task.reward": ("", "programs are judged by time or by tests"),
+}
+# The credit of train.system=lessonl is its own: there the field must be as it is by default.
+DECIDED = ("discount", "backup", "reduce", "local_weight")
+
+
+def searches(config) -> bool:
+    """Whether `experiments.evaluate` searches for programs, instead of taking one answer of each agent."""
+    return config.task.kind in KINDS and config.train.protocol in METHODS
+
+
+def found(config: ConfigDict) -> list[str]:
+    """One sentence per field that the task, protocol or system does not allow."""
+    c, rounds = config.train, config.train.protocol in METHODS
+    programs = config.task.kind in KINDS
+    bad = _timing(config.timing)
+    if rounds != programs and (rounds or c.protocol != "simultaneous"):
+        allowed = "simultaneous or rounds of programs" if programs else "all but those"
+        bad.append(
+            f"train.protocol={c.protocol!r}: task.kind={config.task.kind!r} allows {allowed} "
+            f"({', '.join(METHODS)})"
+        )
+    if "lessonl" in (c.system, c.protocol) and c.system != c.protocol:
+        bad.append(f"train.system={c.system!r}: goes with the same train.protocol, it is {c.protocol!r}")
+    return bad + (_rounds(config) if rounds and programs else [])
+
+
+def _timing(t: ConfigDict) -> list[str]:
+    bad = [f"timing.{name}={t[name]}: must be odd" for name in ("min_pairs", "max_pairs") if not t[name] % 2]
+    if t.max_pairs < t.min_pairs:
+        bad.append(f"timing.max_pairs={t.max_pairs}: must be at least timing.min_pairs={t.min_pairs}")
+    return bad
+
+
+def _rounds(config: ConfigDict) -> list[str]:
+    """Fields that have no meaning for rounds of programs."""
+    c, own, bad = config.train, config.lessons, []
+    for path, (wanted, why) in NEEDED.items():
+        given = field(config, path)
+        if (tuple(given) if isinstance(wanted, tuple) else given) != wanted:
+            bad.append(f"{path}={given!r}: train.protocol={c.protocol!r} needs {wanted!r}: {why}")
+    if c.protocol == "lessonl":
+        bad += credit_checks.decided(config, DECIDED)
+        if own.control and own.select != "dealt":
+            bad.append(f"lessons.control={own.control}: needs lessons.select='dealt', it is {own.select!r}")
+        if own.control >= c.group:
+            bad.append(f"lessons.control={own.control}: must leave some of the train.group={c.group} chains")
+    elif own != base_config().lessons:
+        bad.append(f"lessons: train.protocol={c.protocol!r} has none; leave them as they are by default")
+    if c.protocol == "mapcoder" and c.turns % config.search.plans:
+        bad.append(f"search.plans={config.search.plans}: must divide the train.turns={c.turns} programs")
+    return bad

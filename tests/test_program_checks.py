@@ -1,0 +1,63 @@
+"""What a config of programs may say, and what each refusal names."""
+
+import pytest
+
+from configs import arithmetic, checks, common, program_checks
+
+
+def rounds(protocol="lessonl", **fields):
+    config = common.base_config()
+    config.task.kind, config.train.protocol, config.train.turns = "optimisation", protocol, 6
+    config.train.system = "lessonl" if protocol == "lessonl" else "magrpo"
+    config.update_from_flattened_dict(fields)
+    return config
+
+
+def test_rounds_of_programs_are_accepted():
+    for protocol in ("lessonl", "repeated", "reflexion", "mapcoder", "mixture"):
+        checks.validate(rounds(protocol))
+        assert program_checks.searches(rounds(protocol))
+    assert not program_checks.searches(common.base_config())
+    dealt = rounds(**{"lessons.select": "dealt", "lessons.control": 1})
+    checks.validate(dealt)
+    saved = common.ConfigDict(rounds().to_dict() | {"train": rounds().train.to_dict() | {"turn_weights": []}})
+    checks.validate(saved)
+
+
+@pytest.mark.parametrize(
+    "config, message",
+    [
+        (rounds(**{"task.kind": "coding"}), "train.protocol='lessonl': task.kind='coding' allows all but"),
+        (rounds("pipeline", **{"train.turns": 1}), "task.kind='optimisation' allows simultaneous or rounds"),
+        (rounds(**{"train.system": "magrpo"}), "train.system='magrpo': goes with the same train.protocol"),
+        (rounds("mixture", **{"train.system": "lessonl"}), "train.system='lessonl': goes with the same"),
+        (rounds(**{"train.joint_mode": "cross"}), "train.joint_mode='cross': .* needs 'aligned': a round is"),
+        (rounds(**{"train.counterfactual": "nothing"}), "every program is judged by itself"),
+        (rounds(**{"train.discount": 0.5}), r"train.discount=0.5: train.system='lessonl' allows 1.0 only"),
+        (rounds(**{"timing.min_pairs": 8}), "timing.min_pairs=8: must be odd"),
+        (rounds(**{"timing.min_pairs": 23}), "timing.max_pairs=21: must be at least timing.min_pairs=23"),
+        (rounds(**{"lessons.control": 1}), "lessons.control=1: needs lessons.select='dealt', it is 'full'"),
+        (
+            rounds(**{"lessons.control": 4, "lessons.select": "dealt"}),
+            "lessons.control=4: must leave some of the train.group=4 chains",
+        ),
+        (rounds("reflexion", **{"lessons.shown": 2}), "lessons: train.protocol='reflexion' has none"),
+        (rounds("mapcoder", **{"train.turns": 4}), "search.plans=3: must divide the train.turns=4 programs"),
+    ],
+)
+def test_refusals(config, message):
+    with pytest.raises(ValueError, match=message):
+        checks.validate(config)
+
+
+def test_the_arithmetic_of_rounds():
+    config = rounds(**{"train.turns": 3, "train.prompts": 2, "train.group": 4})
+    config.team.agents = ("a", "b", "c")
+    # 2 problems x 4 chains x 3 rounds of 3 agents; lessons after the first two rounds.
+    assert arithmetic.joint_answers(config) == 24
+    assert arithmetic.completions(config) == 3 * (24 + 16)
+    assert arithmetic.learned(config) == 24 + 16
+    config.lessons.bank = "run"
+    assert arithmetic.lessons(config) == 24
+    config.lessons.select = "none"
+    assert arithmetic.completions(config) == 72
