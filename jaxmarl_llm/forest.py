@@ -25,6 +25,7 @@ class SpeakRequest:
       turn: turn index, from 0.
       parent: id of the turn this one continues, or None.
       follows: index of the joint answer that this request comes after, or None.
+      shown: ids of the turns (lessons) whose texts stand in the prompt.
     """
 
     agent: str
@@ -34,11 +35,13 @@ class SpeakRequest:
     turn: int = 0
     parent: int | None = None
     follows: int | None = None
+    shown: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """One completion. ``request`` numbers the request it answers; ``parent`` and ``follows`` are its own.
+    """One completion. ``request`` numbers the request it answers; ``parent``, ``follows`` and ``shown`` are
+    that one's.
 
     prompt (P',) and completion (L',) are unpadded token ids, logprobs (L',) the behaviour log-probabilities
     in nats; ``finished`` is False where the completion was cut off at the length limit, ``greedy`` True where
@@ -59,6 +62,7 @@ class Turn:
     parent: int | None = None
     follows: int | None = None
     greedy: bool = False
+    shown: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -111,4 +111,5 @@ def _turn(asked: Numbered, g: int, drawn: sampling.Samples, n: int, row: int, te
         parent=request.parent,
         follows=request.follows,
         greedy=asked.greedy and g == request.samples - 1,
+        shown=request.shown,
     )
