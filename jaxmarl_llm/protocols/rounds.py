@@ -1,0 +1,98 @@
+"""Rounds in which every agent writes a program of its own: what protocols of such rounds have in common.
+
+A chain is one search for one item. The programs of a round, one of each agent, are a joint answer that the
+chain's next round follows. The chains of an item are independent samples; they stay in order, item by item.
+
+Turns are numbered so that programs and what is said between them never share a number: programs of round t
+are 2 t, what is said after them is 2 t + 1. ``Node.turn`` and ``Joint.turn`` are the round.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jaxmarl_llm.forest import Node, SpeakRequest, Turn
+from jaxmarl_llm.protocols.types import Episode, everybody
+from jaxmarl_llm.tasks.outcomes import Outcome
+
+Ask = Callable[[Turn], Sequence[dict[str, str]] | None]
+
+
+def check(**numbers: int) -> None:
+    """ValueError for the first of some numbers that is below 1."""
+    for name, value in numbers.items():
+        if value < 1:
+            raise ValueError(f"{name}={value}; allowed: 1 or more")
+
+
+def first_round(state: Episode, task: Any, samples: int) -> list[SpeakRequest]:
+    """All agents are asked for a first program, ``samples`` chains of every item."""
+    return everybody(state, task.prompts, samples)
+
+
+def programs_of_round(state: Episode, turns: Sequence[Turn]) -> list[Node]:
+    """The nodes that the programs of a round complete, item by item and chain by chain.
+
+    Chains that nothing has been judged of yet are the samples of one node. A node has heard what its programs
+    continue, as far as that was not judged: reflections, plans.
+    """
+    found: dict[tuple, dict[str, list[Turn]]] = {}
+    for turn in turns:
+        found.setdefault((turn.item, turn.follows), {}).setdefault(turn.agent, []).append(turn)
+    judged = {i for joint in state.joints for i in joint.turns}
+    nodes = []
+    for (item, follows), said in found.items():
+        before = [tuple(turn.parent for turn in own) for own in said.values()]
+        heard = tuple(ids for ids in before if None not in ids and not judged.intersection(ids))
+        ids = {agent: tuple(turn.id for turn in own) for agent, own in said.items()}
+        nodes.append(Node(item, ids, turns[0].turn // 2, follows, heard))
+    return nodes
+
+
+def last_round(state: Episode) -> list[int]:
+    """Indices of the joint answers of the round that was judged last, in the order of the chains."""
+    last = max((joint.turn for joint in state.joints), default=0)
+    return [j for j, joint in enumerate(state.joints) if joint.turn == last]
+
+
+def rounds_done(state: Episode) -> int:
+    """How many rounds have been judged."""
+    return 1 + max((joint.turn for joint in state.joints), default=-1)
+
+
+def going_on(state: Episode, task: Any, stop_when_solved: bool) -> list[int]:
+    """The chains of `last_round` with a next one: all, or those where no program solves the item."""
+
+    def solved(j: int) -> bool:
+        return any(task.solved(outcome) for outcome in state.joints[j].judgement.outcomes.values())
+
+    return [j for j in last_round(state) if not (stop_when_solved and solved(j))]
+
+
+def outcome_of(state: Episode, turn: int) -> Outcome:
+    """What came of the program that a turn wrote, by the turn's id. ValueError if it was not judged."""
+    for joint in reversed(state.joints):
+        if turn in joint.turns:
+            return joint.judgement.outcomes[state.turns[turn].agent]
+    raise ValueError(f"turn {turn} is not a program that was judged")
+
+
+def after(
+    state: Episode, chains: Sequence[int], ask: Ask, index: int, last: Mapping[int, int] | None = None
+) -> list[SpeakRequest]:
+    """Requests to every agent of some chains, after its last program.
+
+    Args:
+      chains: indices of the joint answers that the requests follow.
+      ask: the agent's last program -> the messages it sees now, None where it is not asked.
+      index: turn number of the answers.
+      last: by id of the program the id of what the same agent said after it, if anything, which the answers
+        then continue.
+    """
+    asked = []
+    for j in chains:
+        for program in (state.turns[i] for i in state.joints[j].turns):
+            messages = ask(program)
+            if messages is not None:
+                parent = (last or {}).get(program.id, program.id)
+                asked.append(SpeakRequest(program.agent, program.item, tuple(messages), 1, index, parent, j))
+    return asked
