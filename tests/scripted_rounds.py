@@ -62,7 +62,11 @@ class ScriptedTask:
     def remeasure(self, problems, programs):
         self.remeasured += [(item.task_id, program) for item, program in zip(problems, programs, strict=True)]
         found = [self.outcome(program) for program in programs]
-        return [dataclasses.replace(outcome, score=outcome.score / 2) for outcome in found]
+        halves = [outcome.score / 2 for outcome in found]
+        return [
+            dataclasses.replace(outcome, score=half, low=half, high=half)
+            for outcome, half in zip(found, halves, strict=True)
+        ]
 
     def solved(self, outcome):
         return outcome.score >= self.enough

@@ -5,7 +5,7 @@ One group of runs: a colour per metric of the panel. Several: a colour per group
 
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import matplotlib
 import numpy as np
@@ -34,10 +34,15 @@ DARK = {
 
 def png(picture: Picture, groups: Sequence[Group], dark: bool = False) -> bytes:
     """The picture as a PNG file, on a white or a dark ground."""
+    return on_ground(lambda: draw(picture, groups), dark)
+
+
+def on_ground(drawn: Callable[[], Figure], dark: bool) -> bytes:
+    """The figure that a function draws as a PNG file, on a white or a dark ground."""
     with matplotlib.rc_context(plots.STYLE | (DARK if dark else {})), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")  # the page has the names too
         file = io.BytesIO()
-        FigureCanvasAgg(draw(picture, groups)).print_png(file)
+        FigureCanvasAgg(drawn()).print_png(file)
     return file.getvalue()
 
 
@@ -110,21 +115,21 @@ def _handles(panel: Panel, groups: Sequence[Group]) -> dict[str, Line2D]:
         if len(panel.lines) > 1:
             styles |= {line.label: ("#8A8A8A", _dashes(line.style, 0)) for line in panel.lines}
     return {
-        _plain(label): Line2D([], [], color=color, linestyle=dashes)
+        plain(label): Line2D([], [], color=color, linestyle=dashes)
         for label, (color, dashes) in styles.items()
     }
 
 
 def _finish(axes: Axes, panel: Panel) -> None:
     low, high = axes.get_ylim()
-    axes.set_title(_plain(panel.title), fontsize=8 if panel.group else None)  # settings are long
+    axes.set_title(plain(panel.title), fontsize=8 if panel.group else None)  # settings are long
     axes.set(xlabel="iteration", ylabel=panel.unit)
     if panel.percent and low > -20 and high < 120:
         axes.set_ylim(-2, 102)
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text as matplotlib can show it: no formulas, nothing unprintable, not too long."""
     lines = [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…" for line in text.split("\n")]
     text = "\n".join(lines)

@@ -1,0 +1,161 @@
+"""The tables of searches for programs, as texts, from the data of a results file (`search_results`)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxmarl_llm.report.sweep_page import p_value
+from jaxmarl_llm.report.tables import NONE, Table, ends, number, signed
+
+Search = Mapping[str, Any]
+
+NAMES = {
+    "correct": "right, %",
+    "pass@1": "pass@1, %",
+    "compiled": "could be run, %",
+    "above_2x": "2x or faster, %",
+    "geomean": "geometric mean",
+    "mean": "mean",
+    "tests": "tests passed, %",
+    "searched_geomean": "geometric mean, in the search",
+    "searched_mean": "mean, in the search",
+    "searched_tests": "tests passed in the search, %",
+}
+BY_CATEGORY = ("geomean", "correct", "pass@1", "tests")
+
+
+def labels(searches: Sequence[Search]) -> list[str]:
+    """What to call each search: its method, with the seed where several have the same."""
+    methods = [search["method"] for search in searches]
+    return [
+        f"{method}, seed {search['seed']}" if methods.count(method) > 1 else method
+        for search, method in zip(searches, methods, strict=True)
+    ]
+
+
+def methods(searches: Sequence[Search]) -> Table:
+    """A row per search: means over all problems, with their intervals."""
+    names = _metric_names(searches)
+    headers = ("method", "task", "models", "seed", "problems", *(NAMES.get(name, name) for name in names))
+    rows = []
+    for label, search in zip(labels(searches), searches, strict=True):
+        total = search["metrics"]["total"]
+        models = ", ".join(f"{agent}: {model}" for agent, model in search["models"].items())
+        about = (label, search["task"], models, str(search["seed"]), str(len(search["problems"])))
+        rows.append((*about, *(_mean(total.get(name)) for name in names)))
+    return Table("Methods", headers, tuple(rows))
+
+
+def against(searches: Sequence[Search]) -> Table | None:
+    """A row per search and number: its difference from the baseline; None if nothing is compared."""
+    rows = []
+    for label, search in zip(labels(searches), searches, strict=True):
+        for name, found in search["against"].get("metrics", {}).items():
+            rows.append((label, NAMES.get(name, name), _difference(name, found), p_value(_nan(found["p"]))))
+    headers = ("method", "number", "difference", "p")
+    return Table(f"Against {labels(searches)[0]}", headers, tuple(rows)) if rows else None
+
+
+def by_category(searches: Sequence[Search]) -> list[Table]:
+    """For each of the main numbers a row per category of problems, a column per search."""
+    groups = dict.fromkeys(group for search in searches for group in search["metrics"] if group != "total")
+    found = []
+    for name in BY_CATEGORY if groups else ():
+        if name in _metric_names(searches):
+            rows = tuple(
+                (group, *(_mean(search["metrics"].get(group, {}).get(name)) for search in searches))
+                for group in groups
+            )
+            found.append(Table(f"By category: {NAMES[name]}", ("category", *labels(searches)), rows))
+    return found
+
+
+def problems(searches: Sequence[Search]) -> Table:
+    """A row per problem, a column per search: the score measured again, and what it was in the search."""
+    rows: dict[str, list[str]] = {}
+    for s, search in enumerate(searches):
+        for each in search["problems"]:
+            rows.setdefault(each["item"], [NONE] * len(searches))[s] = _problem(each)
+    table = tuple((item, *cells) for item, cells in rows.items())
+    return Table("Problems", ("problem", *labels(searches)), table)
+
+
+def _problem(found: Mapping[str, Any]) -> str:
+    again, first = found["held_out"], found["searched"]
+    score = f"{_score(again)} {ends(again['low'], again['high'])}".rstrip()
+    wrote = "the source stays" if found["unchanged"] else f"{found['agent']}, round {found['round']}"
+    status = "" if again["status"] == "ok" else f", {again['status']}"
+    return f"{score}{status}\nsearch: {_score(first)}; {wrote}"
+
+
+def _score(outcome: Mapping[str, Any]) -> str:
+    """A speed-up, or tests passed of all."""
+    if outcome["total"]:
+        return f"{outcome['score']:g} of {outcome['total']}"
+    return number(outcome["score"])
+
+
+def bank(label: str, search: Search) -> Table:
+    """A row per lesson: its text, what it is about, and what became of the programs that were shown it."""
+    headers = ("problem", "round", "agent", "lesson", "its program", "factor", "relevance")
+    headers += ("shown to, and what it led to",)
+    rows = []
+    for lesson in search["bank"]:
+        led = [
+            f"{a['agent']}, round {a['round']}: {a['status']} {number(a['score'])}" for a in lesson["led_to"]
+        ]
+        about = f"{lesson['status']} {number(lesson['score'])}"
+        numbers = (number(lesson["factor"]), number(lesson["relevance"]))
+        where = (lesson["item"], str(lesson["round"]), lesson["agent"], lesson["text"])
+        rows.append((*where, about, *numbers, "\n".join(led) or "nobody"))
+    return Table(f"Lessons of {label}", headers, tuple(rows))
+
+
+def costs(searches: Sequence[Search]) -> Table:
+    """A row per search: everything that its ledger adds up."""
+    headers = ("method", "calls", "prompt tokens", "completion tokens", "programs executed", "of them known")
+    headers += ("CPU seconds", "measured again", "CPU seconds", "cost")
+    rows = []
+    for label, search in zip(labels(searches), searches, strict=True):
+        ledger = search["ledger"]
+        totals = (_count(ledger.get(name)) for name in ("calls", "prompt_tokens", "completion_tokens"))
+        first, again = ledger.get("search", {}), ledger.get("held_out", {})
+        measured = (_count(first.get("programs")), _count(first.get("reused")), number(first.get("seconds")))
+        measured += (_count(again.get("programs")), number(again.get("seconds")))
+        rows.append((label, *totals, *measured, number(ledger.get("cost", {}).get("total"))))
+    return Table("Cost", headers, tuple(rows))
+
+
+def agents(searches: Sequence[Search]) -> Table:
+    """A row per agent of each search and kind of its turns."""
+    headers = ("method", "agent", "model", "turns", "calls", "prompt tokens", "completion tokens")
+    rows = []
+    for label, search in zip(labels(searches), searches, strict=True):
+        for agent, kinds in search["ledger"].get("agents", {}).items():
+            for kind, used in kinds.items():
+                row = (label, agent, search["models"].get(agent, NONE), kind)
+                rows.append((*row, *map(_count, used.values())))
+    return Table("Cost by agent", headers, tuple(rows))
+
+
+def _metric_names(searches: Sequence[Search]) -> list[str]:
+    return list(dict.fromkeys(name for search in searches for name in search["metrics"]["total"]))
+
+
+def _mean(found: Mapping[str, Any] | None) -> str:
+    found = found or {}
+    return f"{number(found.get('mean'))} {ends(found.get('low'), found.get('high'))}".rstrip()
+
+
+def _difference(name: str, found: Mapping[str, Any]) -> str:
+    """With its sign; a ratio as one."""
+    ratio = name.endswith("geomean")
+    mean = f"×{number(found['mean'])}" if ratio else signed(_nan(found["mean"]))
+    return f"{mean} {ends(found['low'], found['high'])}".rstrip()
+
+
+def _nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _count(value: int | None) -> str:
+    return NONE if value is None else str(value)

@@ -1,0 +1,94 @@
+"""MapCoder: recall a technique, plan, write the program, and repair it (after arXiv 2405.11403).
+
+Every agent is by itself. The prompt of a repair holds the plan, the program that is to be repaired, and what
+came of it. A plan gets a fixed number of programs, so that all methods execute equally many: those left over
+when one is right, and faster where that counts, follow the same plan anew.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from jaxmarl_llm.forest import Node, SpeakRequest, Turn
+from jaxmarl_llm.protocols import rounds
+from jaxmarl_llm.protocols.types import Episode, everybody
+from jaxmarl_llm.tasks.outcomes import Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class MapCoder:
+    """``plans`` plans one after the other, ``tries`` programs each.
+
+    A plan comes before its first program: what precedes the programs of round t is turn 2 t, they 2 t + 1.
+
+    Attributes:
+      task: a task of programs.
+      samples: G, independent chains per item.
+      plans: plans of every agent and chain.
+      tries: programs per plan, so plans * tries rounds in all.
+      stop_when_solved: see `repeated.Repeated`.
+    """
+
+    task: Any
+    samples: int
+    plans: int
+    tries: int
+    stop_when_solved: bool = False
+
+    def __post_init__(self):
+        rounds.check(samples=self.samples, plans=self.plans, tries=self.tries)
+
+    def step(self, state: Episode) -> list[SpeakRequest]:
+        """A plan, the program that follows it, repairs; then the next plan."""
+        if not state.turns:
+            return everybody(state, self._recall, self.samples)
+        done = rounds.rounds_done(state)
+        if not _is_program(state.turns[-1]):
+            return self._follow(state, 2 * done)
+        if done == self.plans * self.tries:
+            return []
+        chains = rounds.going_on(state, self.task, self.stop_when_solved)
+        if done % self.tries == 0:
+            recalled = [self._recall(item) for item in state.items]
+            return rounds.after(state, chains, lambda turn: recalled[turn.item][turn.agent], 2 * done)
+        return rounds.after(state, chains, lambda turn: self._repair(state, turn), 2 * done + 1)
+
+    def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
+        """Programs are judged, plans are not."""
+        return rounds.programs_of_round(state, turns) if _is_program(turns[0]) else []
+
+    def _recall(self, item: Any) -> dict[str, Sequence[dict[str, str]]]:
+        return dict.fromkeys(self.task.agents, self.task.recall(item))
+
+    def _follow(self, state: Episode, number: int) -> list[SpeakRequest]:
+        """A program after each plan of a turn number."""
+        return [
+            SpeakRequest(
+                plan.agent,
+                plan.item,
+                tuple(self.task.follow(state.items[plan.item], plan.text)),
+                samples=1,
+                turn=number + 1,
+                parent=plan.id,
+                follows=plan.follows,
+            )
+            for plan in state.turns
+            if plan.turn == number
+        ]
+
+    def _repair(self, state: Episode, program: Turn) -> Sequence[dict[str, str]]:
+        item, outcome = state.items[program.item], rounds.outcome_of(state, program.id)
+        plan = program
+        while _is_program(plan):
+            plan = state.turns[plan.parent]
+        if self._is_good(outcome):
+            return self.task.follow(item, plan.text)
+        return self.task.repair(item, plan.text, outcome)
+
+    def _is_good(self, outcome: Outcome) -> bool:
+        gate = self.task.gate
+        return outcome.status == "ok" and (gate is None or outcome.score >= gate)
+
+
+def _is_program(turn: Turn) -> bool:
+    return turn.turn % 2 == 1

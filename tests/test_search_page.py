@@ -1,0 +1,149 @@
+"""jaxmarl_llm/report/search_page.py: every number on it is in the results file, and texts stay texts."""
+
+import html
+import json
+import re
+
+import pytest
+from scripted_rounds import ScriptedTask, items, play
+
+from jaxmarl_llm import ledger, search_results
+from jaxmarl_llm.report import search_page, search_tables
+from jaxmarl_llm.report.tables import number
+from jaxmarl_llm.search_results import SearchResult
+from jaxmarl_llm.systems.mixture import Mixture
+from jaxmarl_llm.systems.repeated import Repeated
+
+MODELS = {"a": "small", "b": "large"}
+EVIL = "<script>alert(1)</script> & </table>"
+
+
+def search(protocol, method, scores, seed=0, bank=(), price=None):
+    task = ScriptedTask(scores=scores, items=items("p", "q") + items("r<b>", category="sort"))
+    forest = play(protocol(task, 1, 3), task).forest
+    found = search_results.item_results(forest, task.remeasure)
+    told = ledger.of(forest, [each.held_out for each in found]).as_dict(MODELS, price)
+    return SearchResult(method, "optimisation", seed, MODELS, "speed-up", found, told, tuple(bank))
+
+
+LESSON = {
+    "id": 0, "item": "p", "round": 0, "agent": "a", "text": EVIL, "status": "ok", "score": 1.37,
+    "factor": 0.97, "relevance": 0.41, "program": "a0", "shown": [],
+    "led_to": [{"agent": "b", "round": 1, "status": "wrong", "score": 0.0},
+               {"agent": "a", "round": 1, "status": "ok", "score": 17.4}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def found(tmp_path):
+    """As it is read from a file: texts a0 .. a8, b0 .. b8, three of each item in turn."""
+    first = search(Repeated, "repeated", {"a0": 2.4, "b1": 1.7, "a2": -1, "b2": -1, "a5": 0.8})
+    scores = {"a3": 7.2, "b4": 4.4, "b8": 5.0, "a7": 3.3}
+    second = search(Mixture, "mixture", scores, bank=[LESSON], price={"small": (2e3, 3e3), "large": (1, 1)})
+    path = search_results.write([first, second], tmp_path / "results.json")
+    return search_results.to_json(search_results.read(path))
+
+
+def cells(text):
+    """Texts of all table cells of a page."""
+    return [html.unescape(cell) for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", text, re.S)]
+
+
+def numbers(data):
+    """All numbers of JSON data."""
+    if isinstance(data, dict):
+        return [x for each in data.values() for x in numbers(each)]
+    if isinstance(data, list):
+        return [x for each in data for x in numbers(each)]
+    return [data] if isinstance(data, (int, float)) and not isinstance(data, bool) else []
+
+
+def test_every_number_on_the_page_is_in_the_file(found, tmp_path):
+    text = search_page.write(found, tmp_path / "search.html", "Searches").read_text()
+    known = {number(x) for x in numbers(found)} | {str(x) for x in numbers(found)}
+    known |= {f"{x:.3f}" for x in numbers(found)}  # p-values
+    known |= {str(len(found[0]["problems"]))}
+    body = [cell for cell in cells(text) if cell != EVIL and "2x" not in cell and "pass@1" not in cell]
+    words = re.search(r"<summary>In words</summary><p>(.*?)</p>", text)[1]
+    shown = re.findall(r"-?\d+(?:\.\d+)?", " ".join(body) + words.replace(". ", " ").removesuffix("."))
+    assert len(shown) > 100
+    assert [x for x in shown if x not in known] == []
+
+
+def test_the_tables_by_hand(found):
+    # a0 b0, a1 b1, a2 b2 are first programs of p, q, r; a3.., a6.. the later ones; p 2.4, q 1.7, r 1
+    # (a2 and b2 wrong, a5 0.8, b5 1); measured again half: 1.2, 0.85, 0.5, and all right
+    table = search_tables.methods(found)
+    row = dict(zip(table.headers, table.rows[0], strict=True))
+    assert row["method"] == "repeated" and row["models"] == "a: small, b: large" and row["problems"] == "3"
+    assert row["right, %"].startswith("100.0 ") and row["2x or faster, %"].startswith("0.00 ")
+    assert row["geometric mean"].startswith("1.06 ")  # 1.2 ** (1 / 3)
+    assert row["mean"] == "0.85 [0.50, 1.20]"
+    assert row["geometric mean, in the search"].startswith("1.60 ")  # (2.4 * 1.7) ** (1 / 3)
+    # mixture: p 7.2, q 4.4 (b4), r 5.0; halves 3.6, 2.2, 2.5; ratio (3.6 * 2.2 * 2.5 / 1.2) ** (1 / 3)
+    against = {row[1]: row[2:] for row in search_tables.against(found).rows}
+    assert against["geometric mean"][0].startswith("×2.55 ")
+    # differences 2.4, 1.35, 2: of 8 flips two reach the sum
+    assert against["mean"][0].startswith("+1.92 ") and against["mean"][1] == "0.250"
+    problems = search_tables.problems(found)
+    assert problems.rows[1] == (
+        "q", "0.85 [0.85, 0.85]\nsearch: 1.70; b, round 0", "2.20 [2.20, 2.20]\nsearch: 4.40; b, round 1",
+    )  # fmt: skip
+    assert problems.rows[2][1].endswith("search: 1.00; the source stays")
+    categories = search_tables.by_category(found)
+    assert [table.title for table in categories] == ["By category: geometric mean", "By category: right, %"]
+    assert categories[0].rows[1] == ("sort", "1.00", "2.50")
+
+
+def test_the_bank_and_the_costs(found):
+    row = dict(zip(search_tables.bank("m", found[1]).headers, search_tables.bank("m", found[1]).rows[0],
+                   strict=True))  # fmt: skip
+    assert row["its program"] == "ok 1.37" and row["factor"] == "0.97" and row["relevance"] == "0.41"
+    assert row["shown to, and what it led to"] == "b, round 1: wrong 0.00\na, round 1: ok 17.4"
+    costs = search_tables.costs(found)
+    # Three rounds of two agents on three items; half a second each, three measured again.
+    assert costs.rows[0][1] == "18" and costs.rows[0][4:9] == ("18", "0", "9.00", "3", "1.50")
+    assert costs.rows[0][-1] == "–" and costs.rows[1][-1] == number(found[1]["ledger"]["cost"]["total"])
+    assert [row[:4] for row in search_tables.agents(found).rows] == [
+        ("repeated", "a", "small", "program"), ("repeated", "b", "large", "program"),
+        ("mixture", "a", "small", "program"), ("mixture", "b", "large", "program"),
+    ]  # fmt: skip
+
+
+def test_what_models_write_stays_text(found, tmp_path):
+    found[0]["problems"][0]["program"] = f"x = '{EVIL}' \udc80"
+    text = search_page.write(found, tmp_path / "search.html", f"On {EVIL}").read_text()
+    assert "<script" not in text and "<b>" not in text and "script-src" not in text
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt; &amp; &lt;/table&gt;") == 4  # title twice
+    assert "http" not in text.replace("http-equiv", "")
+    assert text.count("<source media") == text.count("<img") == 1
+    assert "r&lt;b&gt;" in text
+
+
+def test_one_search_without_lessons(found, tmp_path):
+    text = search_page.write(found[:1], tmp_path / "one.html", "one").read_text()
+    assert "Against" not in text and "Lessons" not in text and "p-value" not in text
+    assert "NaN" not in json.dumps(found)
+
+
+def test_searches_of_one_method_are_told_apart(found, tmp_path):
+    other = dict(found[0], seed=1)
+    labels = search_tables.labels([found[0], other, found[1]])
+    assert labels == ["repeated, seed 0", "repeated, seed 1", "mixture"]
+
+
+def test_the_picture_has_the_curves_of_the_file(found):
+    figure = search_page.draw(found)
+    (axes,) = figure.axes
+    for line, each in zip(axes.lines, found, strict=True):
+        assert line.get_xdata().tolist() == [at["executed"] for at in each["progress"]] == [2, 4, 6]
+        assert line.get_ydata().tolist() == [at["mean"] for at in each["progress"]]
+    assert [line.get_label() for line in axes.lines] == ["repeated", "mixture"]
+    assert search_page.png(found[:1], dark=True) != search_page.png(found[:1])
+
+
+def test_tests_passed_are_counted(found):
+    outcome = {"status": "wrong", "score": 3.0, "low": 3.0, "high": 3.0, "total": 7, "log": ""}
+    generated = dict(found[0]["problems"][0], searched=outcome, held_out=outcome, unchanged=False)
+    (row,) = search_tables.problems([dict(found[0], problems=[generated])]).rows
+    assert row[1] == "3 of 7 [3.00, 3.00], wrong\nsearch: 3 of 7; a, round 0"
