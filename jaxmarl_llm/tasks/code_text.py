@@ -56,16 +56,23 @@ def extract_function(text: str, name: str) -> str:
 
 def _whole_definition(lines: list[str]) -> str:
     """The function at lines[0] in the longest prefix of `lines` that parses; '' if it returns nothing."""
+    tree = parse("\n".join(lines[: longest_parsable(lines)]))
+    if not tree or not tree.body:
+        return ""
+    function = tree.body[0]
+    return "\n".join(lines[: function.end_lineno]) if _returns(function) else ""
+
+
+def longest_parsable(lines: list[str]) -> int:
+    """How many of the first `lines` parse, at most; 0 if none do."""
     end = len(lines)
     while end > 0:
         tree, error_line = _parse("\n".join(lines[:end]))
         if tree is not None:
-            function = tree.body[0]
-            source = "\n".join(lines[: function.end_lineno])
-            return source if _returns(function) else ""
+            break
         # Prefixes that still contain the offending line fail at the same place: jump before it.
         end = min(end - 1, error_line - 1 if error_line else end - 1)
-    return ""
+    return end
 
 
 def _indented_block(lines: list[str]) -> str:

@@ -8,22 +8,29 @@ with one that the tests compute themselves.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..types import Program, Report
 from .timing import BASELINE, CANDIDATE, TWIN, Timing, TimingPlan, WrongAnswer, measure
 
-# What the tests must define, and the check that is made of it: `accept` goes before `expected`.
+# The check that is made of tests with `inputs`, and `accept` or `expected`: `accept` goes before `expected`.
 _CHECK = """
 
-def check(candidate):
+def _right(candidate, seed):
     import copy
-    given = inputs({seed})
+    given = inputs(seed)
     kept = copy.deepcopy(given)
     answer = candidate(*given)
-    right = accept(answer, *kept) if "accept" in globals() else answer == expected(*kept)
-    assert right, "wrong answer"
+    return accept(answer, *kept) if "accept" in globals() else answer == expected(*kept)
+
+def check(candidate):
 """
+_ASSERT = '    assert _right(candidate, {seed}), "wrong answer"\n'
+
+
+def checking(tests: str, seeds: Sequence[int]) -> str:
+    """The tests of `Executor.measure` as those of `Executor.run`: one assert for the inputs of each seed."""
+    return tests + _CHECK + "".join(_ASSERT.format(seed=seed) for seed in seeds)
 
 
 def speedup(
@@ -37,8 +44,7 @@ def speedup(
 
     def sample(which: str, input_seed: int) -> float:
         program = programs[which]
-        tests = program.tests + _CHECK.format(seed=input_seed)
-        report = run(dataclasses.replace(program, tests=tests))
+        report = run(dataclasses.replace(program, tests=checking(program.tests, [input_seed])))
         if report.verdict != "pass":
             raise WrongAnswer(f"{report.verdict}: {'; '.join(report.failures)}"[:300])
         return report.cpu_seconds

@@ -1,0 +1,156 @@
+"""jaxmarl_llm/tasks/program_text.py: programs out of ugly answers, and when two are the same."""
+
+import random
+
+import pytest
+
+from jaxmarl_llm.tasks.code_text import parse
+from jaxmarl_llm.tasks.cpp_text import masked, tokens
+from jaxmarl_llm.tasks.program_text import digest, program, same_program
+
+F = "def f(xs):\n    return sum(xs)\n"
+WITH_HELPER = f"import math\nfrom bisect import insort\n\nLIMIT = 3\n\ndef help(x):\n    return x\n\n{F}"
+LATE_HELPER = f"{F}\ndef help(x):\n    return x\n"
+
+
+@pytest.mark.parametrize("text, wanted", [
+    (F, F),
+    (f"```python\n{F}```", F),
+    (f"```Python3 title=x\n{F}```\nIt sums (fast).", F),
+    (f"~~~\n{F}~~~", F),
+    (f"Sure!\n\n   ```\n{F}   ```\n", F),
+    (f"```python\n{F}", F),  # never closed
+    (f"{F}```\nThis function sums.", F),  # never opened
+    (F.replace("\n", "\r\n"), F),
+    (f"```py\n{WITH_HELPER}```", WITH_HELPER),
+    (WITH_HELPER, WITH_HELPER),
+    (f"Here it is:\n\n{WITH_HELPER}\nWe import the math module.", WITH_HELPER),
+    (f"import the list and sum it:\n{F}", F),  # prose that begins like code
+    (f"from the left to the right\n\n{F}", F),
+    (f"```\n{LATE_HELPER}```", LATE_HELPER),
+    (f"```\n{LATE_HELPER}\ndef third(x):\n    retur (\n```", LATE_HELPER),  # an unfinished third one
+    (f"{F}\nNote\n", F),  # prose that parses
+    (f"{F}\nprint(f([1, 2]))\nassert f([]) == 1\nf([3])\n", F),  # demonstrations at the end
+    (f"{F}\nimport sys\nsys.setrecursionlimit(9)\n", f"{F}\nimport sys\nsys.setrecursionlimit(9)\n"),
+    (f"```bash\npip install x\n```\n```python\n{F}```", F),  # the block that defines it
+    (f"```python\ndef g():\n    pass\n```\nand\n```\n{F}```", F),
+    (f"```\ndef f(x:\n```\n```\n{F}```", F),  # whole before broken
+    (f"```\n{F}```\n```\n{F.replace('sum', 'max')}```", F),  # the first of two
+    ("```python\ndef g():\n    pass\n```", "def g():\n    pass\n"),  # the first block, for want of any
+    ("    def f(xs):\n        return sum(xs)\n", F),  # indented as a whole
+    ("```\nf = lambda xs: sum(xs)\n```", "f = lambda xs: sum(xs)\n"),
+    ("class f:\n    pass\n", "class f:\n    pass\n"),
+    ("@cache\ndef f(x):\n    return x\n", "@cache\ndef f(x):\n    return x\n"),
+    ("I would use:\ndef f(xs:\n    return 1", "def f(xs:\n    return 1\n"),  # broken: as it stands
+    ("", ""),
+    ("I cannot do that.", ""),
+    ("```\n\n```", ""),
+    ("f", ""),
+])
+def test_python(text, wanted):
+    assert program(text, "f", "python") == wanted
+
+
+VEC = "std::vector<int> f(const std::vector<int>& x) {\n    if (x.empty()) { return {}; }\n    return x;\n}\n"
+FULL = f"#include <vector>\nusing namespace std;\n\nstatic int half(int n) {{\n    return n / 2;\n}}\n\n{VEC}"
+
+
+@pytest.mark.parametrize("text, wanted", [
+    (VEC, VEC),
+    (f"```cpp\n{FULL}```", FULL),
+    (f"```c++\n{FULL}```\nIt's {{fast}}; see above.", FULL),
+    (f"```\n{FULL}", FULL),
+    (f"Here is it's code:\n{FULL}\nThis {{function}} copies; that is all.", FULL),
+    (f"```\n{FULL}int g(int n) {{\n    if (n) {{ return", FULL),  # an unfinished next function
+    (f"```\n{FULL}int g(int n) {{ return n; }}\n```", f"{FULL}int g(int n) {{ return n; }}\n"),
+    (f"{VEC}int g(int n) {{ return n; }}\nDone.", f"{VEC}int g(int n) {{ return n; }}\n"),
+    (f"```\n#include <map>\n```\n```\n{VEC}```", VEC),
+    ("int f(int n) { char c = '}'; // }\n return n; }", "int f(int n) { char c = '}'; // }\n return n; }\n"),
+    ("int f(int n) {\n  return n +", "int f(int n) {\n  return n +\n"),  # broken: as it stands
+    ("int f(int n);\nint g(int a) { if (a && f(a)) { return 1; } return 0; }\nint f(int n) { return n; }",
+     "int f(int n);\nint g(int a) { if (a && f(a)) { return 1; } return 0; }\nint f(int n) { return n; }\n"),
+    ("auto f(int n) -> vector<int> { return {n}; }", "auto f(int n) -> vector<int> { return {n}; }\n"),
+    ("No idea.", ""),
+])  # fmt: skip
+def test_cpp(text, wanted):
+    assert program(text, "f", "c++") == wanted
+
+
+def test_the_call_inside_a_condition_is_no_definition():
+    """Only g is whole here, and g is not asked for."""
+    text = "int g(int a) { if (a && f(a)) { return 1; } return 0; }"
+    assert program(text, "f", "c++") == text + "\n"  # as it stands, for the compiler to refuse
+    assert program(f"{text}\nint f(int n) {{ return", "f", "c++").endswith("{ return\n")
+
+
+def test_the_language_is_checked():
+    with pytest.raises(ValueError, match="language is 'java'; allowed: python, c"):
+        program(F, "f", "java")
+    with pytest.raises(ValueError, match="language is 'java'"):
+        digest(F, "java")
+
+
+@pytest.mark.parametrize("first, second, language, same", [
+    (F, F, "python", True),
+    (F, "# fast\ndef f( xs ):\n\n  return (sum(xs))  # here", "python", True),
+    (F, 'def f(xs):\n    """Sum."""\n    return sum(xs)', "python", True),
+    (F, F.replace("sum", "max"), "python", False),
+    (F, "def f(ys):\n    return sum(ys)\n", "python", False),
+    ("def f(:", "def f(:\n", "python", True),  # neither parses: as texts
+    ("x = 1", "x = True", "python", False),
+    ("int f(int a){return a;}", "int f( int a ) // one\n{ /* two */ return a; }", "c++", True),
+    ("int f(int a){return a;}", "int f(int a){return b;}", "c++", False),
+    ("#include <map>\nint x;", "#include <map> int x;", "c++", False),  # a directive ends with its line
+    ("#include <map>\n\n\nint x;", "  #include <map>\nint\nx;", "c++", True),
+    ("a & &b", "a && b", "c++", False),
+    ('f("a  b")', 'f("a b")', "c++", False),  # white space in a literal counts
+    ('f("// a")', 'f("// b")', "c++", False),
+    ("int ab;", "int a b;", "c++", False),
+])
+def test_same_program(first, second, language, same):
+    assert same_program(first, second, language) is same
+    assert (digest(first, language) == digest(second, language)) is same
+
+
+def test_masked_keeps_places():
+    text = "a /* { */ \"}\" '{' R\"x(})x\" // {\nb 1'000'000 {"
+    hidden = masked(text)
+    assert len(hidden) == len(text) and hidden.count("{") == 1 and "}" not in hidden
+    assert hidden.endswith("\nb 1'000'000 {")
+    assert tokens("x+=1;//\ny<<=2'0;") == ["x", "+=", "1", ";", "y", "<<=", "2'0", ";"]
+
+
+def test_nothing_raises_on_garbled_text():
+    rng = random.Random(0)
+    pieces = list("()[]{}<>:;'\"\\\n \t#`\0\udc80é=&*,") + [
+        "def f(", "return ", "```", "~~~", '"""', "    ", "lambda", "f(", "int f(", "/*", "//", 'R"(', "f = ",
+        "class f", "#include", "\r\n", "f(x) {", "import ", "import x\n", "```py\n", "def f(x):\n  return 1",
+    ]
+    for whole in (WITH_HELPER, FULL, f"Text\n```\n{FULL}```\n{F}```"):
+        for _ in range(200):
+            text = list(whole)
+            for _ in range(rng.randint(1, 12)):
+                text.insert(rng.randrange(len(text)), rng.choice(pieces))
+            for language in ("python", "c++"):
+                found = program("".join(text), "f", language)
+                assert found == "" or found.endswith("\n")
+                digest(found, language)
+                if language == "python" and parse(found) and "`" not in found and "~" not in found:
+                    assert program(found, "f", language) in (found, "")  # nothing more is cut from it
+    for _ in range(200):
+        text = "".join(rng.choice(pieces) for _ in range(rng.randrange(80)))
+        program(text, "f", "python"), program(text, "f", "c++")
+
+
+def test_every_prefix_is_parsed_and_a_finished_function_stays():
+    text = f"Sure:\n```python\n{WITH_HELPER}```\nThat is it.\n```python\nprint(f([1]))\n```"
+    finished = text.index("return sum(xs)") + len("return sum(xs)")
+    for end in range(len(text) + 1):
+        found = program(text[:end], "f", "python")
+        assert found == WITH_HELPER if end >= finished else isinstance(found, str)
+
+
+def test_hopeless_texts_are_quick_and_raise_nothing():
+    for text in ("(" * 3000, "def f(" * 2000, "int f(" * 2000, "'" * 5000, "{" * 5000, "const " * 3000,
+                 "\n".join(["def f(xs):"] * 500), "-" * 50_000 + "1", "a" * 50_000, " " * 50_000):
+        program(text, "f", "python"), program(text, "f", "c++")
