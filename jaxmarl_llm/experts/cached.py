@@ -20,8 +20,9 @@ class Cached:
     """An `Expert` that asks its source only what it has not been told yet.
 
     Two requests are the same if they go to the same source with the same messages, max_tokens and
-    temperature. At temperature 0 one answer serves all that are the same. Otherwise the first, second, … of
-    them in one call of `ask` have answers of their own, which serve the first, second, … of any later call.
+    temperature. At temperature 0 one answer serves all that are the same. Otherwise their streams must be the
+    same too, and the first, second, … of them in one call of `ask` have answers of their own, which serve the
+    first, second, … of any later call.
 
     Args:
       source: where new answers come from.
@@ -102,7 +103,8 @@ class Cached:
         """What makes two requests the same; the item's name does not."""
         asked = {"messages": list(request.messages), "max_tokens": request.max_tokens}
         temperature = None if request.temperature is None else float(request.temperature)
-        return self._source.identity | asked | {"temperature": temperature}
+        content = self._source.identity | asked | {"temperature": temperature}
+        return content | ({"stream": request.stream} if request.stream and temperature != 0 else {})
 
     def _path(self, key: str) -> pathlib.Path:
         return self._folder / f"{key}.json"

@@ -24,12 +24,15 @@ class Request:
       max_tokens: longest answer in tokens, at least 1.
       temperature: at least 0; None leaves it to the expert (an API's default; a local model is greedy). Newer
         hosted models accept nothing else.
+      stream: above temperature 0, requests of different streams have answers of their own, also if they are
+        the same otherwise; any text.
     """
 
     messages: tuple[dict[str, str], ...]
     item: str
     max_tokens: int = 2048
     temperature: float | None = None
+    stream: str = ""
 
     def __post_init__(self):
         where = f"request for item {self.item!r}"

@@ -1,0 +1,147 @@
+"""The synthetic author: what it recognises, how often it writes what, and that it follows lessons."""
+
+import collections
+import random
+import subprocess
+import sys
+
+import pytest
+
+from jaxmarl_llm.experts import Request, Spent
+from jaxmarl_llm.experts.scripted import Scripted
+from jaxmarl_llm.tasks import mixture
+from jaxmarl_llm.tasks.mixture import Mixture, pool
+from jaxmarl_llm.tasks.optimisation_items import OptimisationItem, Rewrite, load_items
+
+SLOW = "def f(n):\n    return sum([i for i in range(n)])\n"
+REWRITES = (
+    Rewrite("faster", "Use the closed formula.", "def f(n):\n    return n * (n - 1) // 2\n"),
+    Rewrite("faster", "Sum the range itself.", "def f(n):\n    return sum(range(n))\n"),
+    Rewrite("wrong", "Forget the last number.", "def f(n):\n    return sum(range(n - 1))\n"),
+    Rewrite("slower", "Sort before summing.", "def f(n):\n    return sum(sorted(range(n)))\n"),
+)
+ITEM = OptimisationItem("reduce/f", "reduce", "python", "Sum.", "f", SLOW, "", 10, rewrites=REWRITES)
+OTHER = OptimisationItem("scan/g", "scan", "python", "One.", "g", "def g(n):\n    return (1)\n", "", 10)
+PROGRAM = f"Make this program faster.\n\n```python\n{SLOW}```"
+LESSONS = PROGRAM + "\nLessons about Code A and Code B:\n1. {}\n2. {}"
+
+
+def fenced(source):
+    return f"```python\n{source.rstrip()}\n```"
+
+
+def lesson_prompt(second):
+    return f"Code A:\n```python\n{SLOW}```\nCode B:\n```python\n{second}```\nExplain in one sentence."
+
+
+def drawn(prompt, number=4000, **options):
+    author, rng = Mixture([OTHER, ITEM], **options), random.Random(0)
+    return collections.Counter(author.write(ITEM, prompt, rng) for _ in range(number))
+
+
+def test_programs_come_as_often_as_the_weights_say():
+    found = drawn(PROGRAM)
+    # faster ones share .10 + .05; the broken one is the program up to its last bracket
+    broken = "def f(n):\n    return sum([i for i in range("
+    expected = {SLOW: 0.4, broken: 0.1}
+    expected |= dict(zip((r.source for r in REWRITES), (0.075, 0.075, 0.25, 0.1), strict=True))
+    assert set(found) == {fenced(source) for source in expected}
+    for source, share in expected.items():
+        # within four standard deviations of a binomial
+        assert abs(found[fenced(source)] / 4000 - share) < 4 * (share * (1 - share) / 4000) ** 0.5
+
+
+def test_the_stronger_half_is_rarer_where_strengths_are_known():
+    strengths = {REWRITES[0].technique: 9.0, REWRITES[1].technique: 2.0}
+    shares = {draft.source: (draft.kind, weight) for draft, weight in pool(ITEM, strengths=strengths)}
+    assert shares[REWRITES[0].source] == ("strong", 0.05) and shares[REWRITES[1].source] == ("weak", 0.1)
+    alone = [kind.kind for kind, _ in pool(OTHER)]
+    assert alone == ["unchanged", "broken"]  # nothing else is known of it
+
+
+@pytest.mark.parametrize("rewrite", REWRITES)
+def test_a_lesson_names_the_technique_of_the_second_program(rewrite):
+    found = drawn(lesson_prompt(rewrite.source), 1000)
+    assert 750 < found[rewrite.technique] < 850 and set(found) == {rewrite.technique, *mixture.VAGUE}
+    reflowed = lesson_prompt("    " + rewrite.source.replace("\n", "\n    ") + "\n")
+    assert set(drawn(reflowed, 20, vague=0)) == {rewrite.technique}
+
+
+def test_programs_without_a_rewrite_are_recognised_too():
+    assert set(drawn(lesson_prompt(SLOW), 20, vague=0)) == {"Leave the program as it is."}
+    broken = "def f(n):\n    return sum([i for i in range(\n"
+    assert set(drawn(lesson_prompt(broken), 20, vague=0)) == {"End the program in the middle of a call."}
+
+
+def test_shown_lessons_are_adopted_harmful_ones_included():
+    good, bad = REWRITES[0], REWRITES[2]
+    found = drawn(LESSONS.format(good.technique, bad.technique))
+    # adopted half of the time, each of the two alike: .25 + .5 of its share without lessons
+    assert abs(found[fenced(good.source)] / 4000 - (0.25 + 0.5 * 0.075)) < 0.03
+    assert abs(found[fenced(bad.source)] / 4000 - (0.25 + 0.5 * 0.25)) < 0.03
+    assert set(drawn(LESSONS.format(bad.technique, "Try hard."), 50, adopt=1)) == {fenced(bad.source)}
+    assert len(drawn(LESSONS.format("Try hard.", mixture.VAGUE[0]), 500, adopt=1)) == 6  # as without
+
+
+def test_what_is_asked_is_recognised():
+    assert mixture.find([OTHER, ITEM], PROGRAM) is ITEM and mixture.find([OTHER], PROGRAM) is None
+    assert mixture.asks_for_lesson(lesson_prompt(SLOW)) and not mixture.asks_for_lesson(PROGRAM)
+    drafts = [draft for draft, _ in pool(ITEM)]
+    assert mixture.second_program(ITEM, LESSONS.format("a", "b"), drafts) is None
+
+
+def request(text, stream="", temperature=1.0):
+    return Request(({"role": "user", "content": text},), "i", temperature=temperature, stream=stream)
+
+
+def test_answers_follow_from_the_request_and_the_draw():
+    def ask(seed, *requests):
+        return [reply.text for reply in Scripted(Mixture([ITEM], seed)).ask(requests)]
+
+    first = ask(0, *[request(PROGRAM)] * 40)
+    assert len(set(first)) == 6 and first == ask(0, *[request(PROGRAM)] * 40)
+    assert first != ask(1, *[request(PROGRAM)] * 40) and first != ask(0, *[request(PROGRAM, "x")] * 40)
+    greedy = ask(0, *[request(PROGRAM, stream, 0.0) for stream in ("x", "y", "y")])
+    assert len(set(greedy)) == 1
+    with pytest.raises(ValueError, match="item 'i': no program of the author's problems is in the prompt"):
+        ask(0, request("hello"))
+
+
+def test_a_script_counts_what_it_was_asked():
+    script = Scripted(lambda asked, draw: f"{asked.item}{draw}" * 3, Spent(requests=5))
+    script.check()
+    replies = script.ask([request("abc"), request("abc"), request("xyz")])
+    assert [reply.text for reply in replies] == ["i0i0i0", "i1i1i1", "i0i0i0"]
+    # 8 tokens a message and one for three bytes; six bytes said
+    assert script.spent == Spent(requests=8, input_tokens=27, output_tokens=6)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(items=[]), "optimisation problems; got none"),
+        (dict(items=["x"]), "optimisation problems; got str"),
+        (dict(adopt=2), "adopt=2: allowed is 0 to 1"),
+        (dict(weights={"wrong": 1}), "weights=.*: allowed are numbers from 0 for unchanged"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Mixture(**{"items": [ITEM]} | options)
+
+
+def test_the_packages_own_problems_can_be_written():
+    items = load_items("python")
+    for item in items:
+        drafts = [draft for draft, _ in pool(item)]
+        for draft in drafts:
+            text = f"Code A:\n{item.source}\nCode B:\n{draft.source}"
+            assert mixture.find(items, text) is item
+            assert mixture.second_program(item, text, drafts).source == draft.source
+        with pytest.raises(SyntaxError):
+            compile(mixture.cut_off(item.source), "cut", "exec")
+
+
+def test_no_jax_is_needed():
+    code = "import sys, jaxmarl_llm.tasks.mixture; assert 'jax' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
