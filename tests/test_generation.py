@@ -1,4 +1,4 @@
-"""jaxmarl_llm/tasks/generation.py and generation_items.py: counts of tests, tests of models, held-out tests."""
+"""jaxmarl_llm/tasks/generation.py and generation_items.py: counts of tests, and where tests come from."""
 
 import logging
 
@@ -9,7 +9,7 @@ from jaxmarl_llm.tasks import code_tests
 from jaxmarl_llm.tasks.code_data import load_items
 from jaxmarl_llm.tasks.code_items import item_from_row
 from jaxmarl_llm.tasks.generation import GenerationTask
-from jaxmarl_llm.tasks.generation_items import given, asserts_in, with_tests
+from jaxmarl_llm.tasks.generation_items import asserts_in, given, with_tests
 from jaxmarl_llm.tasks.outcomes import Outcome
 
 ROW = {
@@ -32,7 +32,7 @@ class Scripted:
     def run(self, programs):
         self.batches.append(list(programs))
         found = [self.reports[program.sources["program"]] for program in programs]
-        return [Report(v, passed, total, ("said",) * (v != "pass"), {}, 2, 0.25, 0.5) for v, passed, total in found]
+        return [Report(v, n, of, ("said",) * (v != "pass"), {}, 2, 0.25, 0.5) for v, n, of in found]
 
 
 def test_a_joint_answer():
@@ -107,7 +107,7 @@ def test_without_tests_of_a_model_the_given_ones_are_used_and_said(caplog):
     assert "t/1: no test in 'I cannot write tests.'" in caplog.text
 
 
-@pytest.mark.parametrize("text", ["", "assert", "assert \0", "assert twice(" * 999, "`assert twice(1) == 1", "\ud800"])
+@pytest.mark.parametrize("text", ["", "assert", "assert \0", "assert twice(" * 999, "`assert twice(1) == 1"])
 def test_ugly_tests(text):
     assert asserts_in(text, "twice") in ([], ["assert twice(1) == 1"])
 
@@ -136,7 +136,7 @@ def test_real_programs(executor):
 def test_solutions_of_the_data_pass(executor):
     items = load_items("starter[:3]") + load_items("humaneval[:2]")
     task = GenerationTask(items, executor, ("a",))
-    whole = [item.canonical_solution if "def " in item.canonical_solution else item.prompt + item.canonical_solution
-             for item in items]  # fmt: skip
+    solutions = [(item.prompt, item.canonical_solution) for item in items]
+    whole = [solution if "def " in solution else prompt + solution for prompt, solution in solutions]
     judged = task.judge(task.items, {"a": whole})
     assert [j.verdict for j in judged] == ["pass"] * 5

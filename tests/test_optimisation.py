@@ -60,7 +60,8 @@ def test_a_joint_answer(task):
     assert first.local == pytest.approx({"a": 1.386294, "b": -0.405465}, abs=1e-6)
     assert first.total == pytest.approx(0.490414, abs=1e-6)
     # Of slow-downs nothing counts here: (1.386 + 0) / 2.
-    assert first.parts == pytest.approx({"log_speedup": 0.693147, "correct": 1.0, "compiles": 1.0, "best": 4.0}, abs=1e-6)
+    wanted = {"log_speedup": 0.693147, "correct": 1.0, "compiles": 1.0, "best": 4.0}
+    assert first.parts == pytest.approx(wanted, abs=1e-6)
     assert first.verdict == "pass" and first.outcomes["a"].score == 4.0
     assert first.outcomes["a"].program == f"def {NAME}(values):\n    return 4.0\n"
     # Wrong: log(1/2) = -0.693; no program: log(1/4) = -1.386. Mean -1.040.
@@ -87,7 +88,8 @@ def test_no_program_at_all(task):
 
 
 def test_normalise_is_linear_and_in_percent(task):
-    scores = {"log_speedup": math.log(10) / 4, "correct": 0.5, "compiles": 1.0, "best": 2.5, "total": math.log(10)}
+    most = math.log(10)
+    scores = {"log_speedup": most / 4, "correct": 0.5, "compiles": 1.0, "best": 2.5, "total": most}
     assert task.normalise(scores) == pytest.approx(
         {"log_speedup": 25.0, "correct": 50.0, "compiles": 100.0, "best": 25.0, "return": 100.0}
     )
@@ -118,8 +120,8 @@ def test_the_contract_of_program_tasks(task):
     with_lessons = task.write_with_lessons(ITEM, [("Use bisect.", "ok", 1.2)])
     assert "significantly faster than A) Use bisect." in with_lessons[-1]["content"]
     for messages in (
-        task.explain(ITEM, outcome), task.improve(ITEM, outcome, "r"), task.recall(ITEM), task.follow(ITEM, "p"),
-        task.repair(ITEM, "p", outcome), task.aggregate(ITEM, [outcome]),
+        task.explain(ITEM, outcome), task.improve(ITEM, outcome, "r"), task.recall(ITEM),
+        task.follow(ITEM, "p"), task.repair(ITEM, "p", outcome), task.aggregate(ITEM, [outcome]),
     ):  # fmt: skip
         assert messages[-1]["role"] == "user" and ITEM.source.strip() in messages[-1]["content"]
 

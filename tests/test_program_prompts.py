@@ -11,7 +11,7 @@ from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.program_text import program, same_program
 
 ITEM = OptimisationItem("a/f", "scan", "python", "s", "f", "def f(x):\n    return A(x)\n", "TESTS", 9)
-CPP = dataclasses.replace(ITEM, language="c++", source="int f(int x) { return A(x); }\n", signature="int f(int x)")
+CPP = dataclasses.replace(ITEM, language="c++", source="int f(int x) { return A(x); }\n")
 CODE = code_data.load_items("starter[:1]")[0]
 PROGRAM = "def f(x):\n    return B(x)\n"
 PYTHON, C = optimisation_prompts.asked(ITEM), optimisation_prompts.asked(CPP)
@@ -28,7 +28,8 @@ def ok(score):
     return Outcome("ok", PROGRAM, score)
 
 
-WRONG, BROKEN = Outcome("wrong", PROGRAM, log="SECRET"), Outcome("build-error", PROGRAM, log="l\n" * 6 + "7th\n8th")
+WRONG = Outcome("wrong", PROGRAM, log="SECRET")
+BROKEN = Outcome("build-error", PROGRAM, log="l\n" * 6 + "7th\n8th")
 
 
 @pytest.mark.parametrize("asked, tag, code", [(PYTHON, "python", ITEM.source), (C, "cpp", CPP.source)])
