@@ -20,7 +20,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs import checks
-from experiments import cli, closing, export, setup, systems, tasks
+from experiments import cli, closing, export, protocols, setup, systems, tasks
 from jaxmarl_llm import counterfactuals, rollout, update
 from jaxmarl_llm.counterfactuals import Conversation
 from jaxmarl_llm.doctor import Result, choices, exports, machine, rewards, texts, updates
@@ -82,7 +82,7 @@ def shrunk(config, problems: int, tokens: int):
 def draw(config, team: Team, task: Any) -> Forest:
     """The answers of the first iteration, judged as in a training; prompts that are too long are cut."""
     scorer = TaskScorer.of_team(task, team, config.train.joint_mode)
-    protocol, trainables = setup.build_protocol(config, task), _trainables(team)
+    protocol, trainables = protocols.build(config, task, team), _trainables(team)
     talk = functools.partial(
         rollout.run,
         team=team,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import jax
 
-from experiments import closing, setup, tasks
+from experiments import closing, protocols, setup, tasks
 from experiments.learner import Learner
 from jaxmarl_llm import (
     checkpoint,
@@ -69,10 +69,11 @@ class Run:
         self.team = setup.build_team(config)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
         self._deciding = scores.spread(len(self.eval_task.items), config.eval.problems)
-        self.protocol = setup.build_protocol(config, self.task)
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
         self.learner = Learner(config, self.team)
         self.start = self.learner.open(self.folder, stack)
+        memory = self.learner.system.models if protocols.remembers(config) else ()
+        self.protocol = protocols.build(config, self.task, self.team, memory=memory)
         if self.start > config.train.steps:
             raise ValueError(
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"

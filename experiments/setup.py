@@ -14,23 +14,28 @@ from ml_collections import config_dict
 
 from configs import arithmetic, checks, preference_checks
 from configs.common import base_config
-from experiments import built_models
+from experiments import built_models, protocols
 from jaxmarl_llm import (
     agent_loss,
     custom_loss,
     evaluation,
-    processes,
     sharding,
     update,
     weights,
 )
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree
 
-# In an evaluation a tree is its chains.
-PROTOCOLS = {"pipeline": Pipeline, "discussion": Discussion, "tree": Pipeline}
-STREAMS = ("adapters", "rollout", "eval", "random_model", "critics", "counterfactual", "preferences")
+STREAMS = (
+    "adapters",
+    "rollout",
+    "eval",
+    "random_model",
+    "critics",
+    "counterfactual",
+    "preferences",
+    "search",
+)
 
 
 def stream(config, name: str) -> jax.Array:
@@ -150,21 +155,6 @@ def _custom_loss(config):
     return function
 
 
-def build_protocol(config, task, samples: int | None = None) -> Protocol:
-    """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn."""
-    c = config.train
-    if c.protocol == "tree" and samples is None:
-        return Tree(task.prompts, (c.group,) * len(config.team.agents))
-    if c.protocol != "simultaneous":
-        return PROTOCOLS[c.protocol](task.prompts, samples or c.group)
-    feedback = task.feedback if c.turns > 1 else None
-    if checks.asks_expert(config):  # who may answer each process otherwise, and is paid by each
-        feedback = processes.by_first(feedback)
-    if samples is not None:
-        return Simultaneous(task.prompts, samples, c.turns, feedback, later_samples=1)
-    return Simultaneous(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
-
-
 def evaluate(
     config, team: team_lib.Team, trainables, task, items, samples: int, step: int = 0
 ) -> evaluation.Evaluations:
@@ -177,7 +167,7 @@ def evaluate(
         stream(config, "eval"),
         params=sampling_params(config),
         samples=samples,
-        protocol=functools.partial(build_protocol, config, task),
+        protocol=functools.partial(protocols.build, config, task, team),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         step=step,

@@ -4,9 +4,10 @@ import functools
 from collections.abc import Callable, Sequence
 
 from configs import arithmetic, preference_checks
-from experiments import setup
+from experiments import protocols, setup
 from jaxmarl_llm import critics, turn_scores, update
 from jaxmarl_llm.critics import Critics
+from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.preferences import Pool
 from jaxmarl_llm.reward_model import RewardModel
 from jaxmarl_llm.shared_heads import Heads
@@ -18,6 +19,7 @@ from jaxmarl_llm.systems import (
     centralised,
     custom,
     dr_mas,
+    lessonl,
     madpo,
     magrpo,
     mareinforce,
@@ -39,6 +41,7 @@ LESSONS = {
     "at_grpo": at_grpo.lesson,
     "c3": c3.lesson,
     "ccpo": ccpo.lesson,
+    "lessonl": lessonl.lesson,
 }
 CRITICS = {name for name, _ in actor_critic.RECIPES}
 
@@ -49,6 +52,10 @@ def build(config, team: Team, trainables: Callable[[], list]) -> System:
     ``trainables`` gives the agents' parameters as they are when it is called, by position in the team.
     """
     name, collect = config.train.system, arithmetic.collecting(config)
+    if protocols.remembers(config):
+        own = config.lessons
+        memory = Memory(own.keep, step=own.step, factor=own.factor)
+        return lessonl.Remembering(memory, credit_config(config))
     if (lesson := from_forest(config)) is not None:
         return FromForest(lesson)
     if name in preference_checks.MADPO:

@@ -4,15 +4,27 @@ import contextlib
 import logging
 import pathlib
 
-from configs import checks
+from configs import checks, programs
 from jaxmarl_llm import experts
-from jaxmarl_llm.executor import Executor, Limits, available_level, levels
+from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.experts import Spent
 from jaxmarl_llm.experts.feedback import ExpertEdits
-from jaxmarl_llm.tasks import code_data, code_feedback, code_reward, game, writing_items, writing_reward
+from jaxmarl_llm.tasks import (
+    code_data,
+    code_feedback,
+    code_reward,
+    game,
+    optimisation_items,
+    writing_items,
+    writing_reward,
+)
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
+from jaxmarl_llm.tasks.generation import GenerationTask
+from jaxmarl_llm.tasks.optimisation import OptimisationTask
+from jaxmarl_llm.tasks.program_task import ProgramTask
+from jaxmarl_llm.tasks.timed import TimedJudge
 from jaxmarl_llm.tasks.writing import AGENTS, WritingTask
 
 
@@ -21,7 +33,7 @@ def build_executor(config) -> contextlib.AbstractContextManager:
 
     ExecutorRefused where the machine isolates programs less than ``executor.min_level``.
     """
-    if config.task.kind != "coding":
+    if config.task.kind not in ("coding", *programs.KINDS):
         return contextlib.nullcontext()
     c = config.executor
     limits = Limits(cpu_seconds=c.cpu_seconds, memory_mb=c.memory_mb)
@@ -64,6 +76,8 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
     elif c.kind == "game":
         agents = game.AGENTS if c.centralised else tuple(config.team.agents)
         task = game.GameTask(game.load_items(source, part), agents)
+    elif c.kind in programs.KINDS:
+        task = _programs(config, executor, source, part)
     else:
         task = _writing(config, source, part)
     task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
@@ -86,6 +100,28 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
         revealed_tests=c.revealed_tests,
         held_back=c.held_back,
     )
+
+
+def _programs(config, executor: Executor, source: str, part: str) -> ProgramTask:
+    agents = tuple(config.team.agents)
+    if config.task.kind == "generation":
+        return GenerationTask(code_data.load_items(source, part), executor, agents, config.task.held_back)
+    items = optimisation_items.load_items(source, part)
+    return OptimisationTask(items, build_judge(config, executor), agents)
+
+
+def build_judge(config, executor: Executor) -> TimedJudge:
+    """What times programs."""
+    c = config.timing
+    plan = TimingPlan(
+        min_pairs=c.min_pairs,
+        max_pairs=c.max_pairs,
+        target_width=c.width,
+        budget_seconds=c.seconds,
+        cap=c.cap,
+        min_seconds=c.min_seconds,
+    )
+    return TimedJudge(executor, plan, seed=config.seed, remember=c.remember)
 
 
 def _writing(config, source: str, part: str) -> WritingTask:

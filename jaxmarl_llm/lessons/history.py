@@ -36,7 +36,8 @@ class Banking:
       relevance: (lessons, source) -> their relevance, see `lessons.relevance`.
       step, factor: see `lessons.bank.adjusted`.
       pooled: all chains of an item share a bank; else each has its own.
-      memory: lessons of earlier problems that every bank begins with, see `lessons.bank.kept`.
+      memory: lessons of earlier problems that every bank begins with, see `lessons.bank.kept`; it must not
+        change during a rollout.
     """
 
     source: Callable[[Any], str]
@@ -44,7 +45,7 @@ class Banking:
     step: float = 0.1
     factor: str = "released"
     pooled: bool = False
-    memory: tuple[Entry, ...] = ()
+    memory: Sequence[Entry] = ()
 
     def place(self, said, joint: int) -> Place:
         """Which bank a joint answer belongs to: (item, chain), or (item, 0) where they are pooled."""

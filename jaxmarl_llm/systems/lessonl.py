@@ -24,6 +24,7 @@ from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, Node, SpeakRequest, Turn
 from jaxmarl_llm.lessons.bank import Entry, deal, select
 from jaxmarl_llm.lessons.history import Banking, chain_of, lesson_turn
+from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.protocols import rounds
 from jaxmarl_llm.protocols.types import Episode
 from jaxmarl_llm.systems.magrpo import CreditConfig, compare
@@ -175,3 +176,20 @@ def _contrasts(forest: Forest, lessons: Sequence[int], later) -> tuple[np.ndarra
     # A lesson is compared within its item only: there it was known.
     found_Z = np.asarray(credit.inclusion_contrast(value_J, shown_JZ, group_J, num_groups=number))
     return found_Z[:-1], found_Z[-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Remembering:
+    """`lesson`, and a memory of all lessons, which later problems begin with; see `systems.types.System`."""
+
+    models: Memory
+    config: CreditConfig = PAPER
+
+    def lesson(self, forest: Forest) -> Lesson:
+        """What programs and lessons teach."""
+        return lesson(forest, self.config)
+
+    def learn(self, lesson: Lesson) -> dict[str, float]:
+        """Take the iteration's lessons into the memory; its size."""
+        self.models.add(lesson.forest)
+        return {"lessons/kept": float(len(self.models))}

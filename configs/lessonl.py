@@ -1,0 +1,84 @@
+"""LessonL: agents write programs in rounds and tell each other what they learned (arXiv 2505.23946).
+
+Search:    python -m experiments.evaluate --config=configs/lessonl.py --out=runs/lessonl/evaluation.json
+Ablation:  python -m experiments.ablate --config=configs/lessonl.py --workdir=runs/ablation
+Training:  python -m experiments.train --config=configs/lessonl.py:train
+Result:    docs/lessonl.md
+Cost:      docs/lessonl.md
+Variants (after a colon, joined by commas):
+  scripted   three scripted agents that draw from known rewrites and follow lessons: signal without a model
+  cpp        C++ problems in place of Python ones; needs g++ or clang++
+  generation the starter problems, judged by tests in place of time
+  train      MAGRPO on the same rounds: four chains for each problem, which are dealt different lessons
+  smoke      tiny random models, few problems and tokens, everything else real
+"""
+
+from configs import common
+
+AGENTS = ("first", "second", "third")
+
+
+def get_config(arg=None):
+    """The search over the Python problems with the default model, three agents, four rounds, four lessons."""
+    options = common.parse_arg(arg, scripted=False, cpp=False, generation=False, train=False, smoke=False)
+    config = common.base_config()
+    config.team.agents = AGENTS
+    config.team.mode = "frozen"
+    programs(config)
+    if options.generation:
+        config.task.kind = "generation"
+        config.task.source = "starter"
+        config.task.held_back = 0.5
+        config.executor.cpu_seconds = 2.0
+    if options.cpp:
+        config.task.source = "cpp"
+    if options.scripted:
+        config.team.models = ("scripted:mixture",) * len(AGENTS)
+        config.lessons.encoder = "ngrams"
+    if options.train:
+        training(config)
+    if options.smoke:
+        common.smoke(config)
+        smoke(config)
+    return config
+
+
+def programs(config) -> None:
+    """What to search, and how."""
+    config.task.kind = "optimisation"
+    config.task.source = "python"
+    config.task.eval_split = "all"  # nothing is trained: there is nothing to hold out
+    config.train.protocol = config.train.system = "lessonl"
+    config.train.joint_mode = "aligned"
+    config.train.turns = 4
+    config.executor.cpu_seconds = 4.0  # a program thirty times slower than the given one is a wrong one
+    config.sampling.max_new_tokens = 256
+    config.sampling.temperature = 0.7  # LessonL has 0.2, and three models that differ
+    config.sampling.max_prompt_tokens = 1024
+    config.sampling.long_prompts = "truncate"
+    config.sampling.stop = ("<|im_start|>",)
+
+
+def training(config) -> None:
+    """Two agents learn to write programs and lessons; held-out problems tell whether they did."""
+    config.team.mode = "adapters"
+    config.team.agents = AGENTS[:2]
+    config.task.eval_split = "held_out"
+    config.train.turns = 2
+    config.train.prompts = 4
+    config.train.group = 4
+    config.lessons.select = "dealt"
+    config.lessons.control = 1
+    config.train.steps = 60
+    config.train.lr = 2e-4
+    config.train.warmup = 2
+    config.train.grad_clip = 1.0
+    config.eval.samples = 2
+
+
+def smoke(config) -> None:
+    """Few and short."""
+    config.task.eval_source = f"{config.task.source}[:2]"
+    config.sampling.max_new_tokens = 16
+    config.train.turns = 2
+    config.search.problems = 1

@@ -1,0 +1,69 @@
+"""From a config to who speaks when: in training, in an evaluation, and in a search for programs."""
+
+from configs import checks, programs
+from jaxmarl_llm import processes
+from jaxmarl_llm.lessons import relevance
+from jaxmarl_llm.lessons.history import Banking
+from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree
+from jaxmarl_llm.systems.lessonl import LessonL, Showing
+from jaxmarl_llm.systems.mapcoder import MapCoder
+from jaxmarl_llm.systems.mixture import Mixture
+from jaxmarl_llm.systems.reflexion import Reflexion
+from jaxmarl_llm.systems.repeated import Repeated
+from jaxmarl_llm.team import Team
+
+# In an evaluation a tree is its chains.
+TALKS = {"pipeline": Pipeline, "discussion": Discussion, "tree": Pipeline}
+ROUNDS = {"repeated": Repeated, "reflexion": Reflexion, "mixture": Mixture}
+
+
+def build(config, task, team: Team, samples: int | None = None, memory=()) -> Protocol:
+    """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn.
+
+    ``memory``: lessons of earlier problems, of ``lessons.bank=run``.
+    """
+    c = config.train
+    if c.protocol in programs.METHODS:
+        return rounds(config, task, relevant(config, team), samples, memory)
+    if c.protocol == "tree" and samples is None:
+        return Tree(task.prompts, (c.group,) * len(config.team.agents))
+    if c.protocol != "simultaneous":
+        return TALKS[c.protocol](task.prompts, samples or c.group)
+    feedback = task.feedback if c.turns > 1 else None
+    if checks.asks_expert(config):  # who may answer each process otherwise, and is paid by each
+        feedback = processes.by_first(feedback)
+    if samples is not None:
+        return Simultaneous(task.prompts, samples, c.turns, feedback, later_samples=1)
+    return Simultaneous(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
+
+
+def relevant(config, team: Team) -> relevance.Relevance | None:
+    """How relevant lessons are, where there are any."""
+    shows = config.train.protocol == "lessonl" and config.lessons.select != "none"
+    return relevance.build(config.lessons.encoder, team) if shows else None
+
+
+def rounds(
+    config, task, relevance: relevance.Relevance | None, samples: int | None, memory=(), ends: bool = False
+) -> Protocol:
+    """Rounds of programs. ``ends``: chains may end once nothing is left to gain (`search.stop_when_solved`);
+    not in training or an evaluation, where every chain must reach the last round.
+    """
+    c, chains = config.train, samples or config.train.group
+    stop = ends and config.search.stop_when_solved
+    if c.protocol == "mapcoder":
+        return MapCoder(task, chains, config.search.plans, c.turns // config.search.plans, stop)
+    if c.protocol != "lessonl":
+        return ROUNDS[c.protocol](task, chains, c.turns, stop)
+    own = config.lessons
+    dealt = own.select == "dealt" and samples is None
+    mode = "full" if own.select == "dealt" and not dealt else own.select
+    options = dict(step=own.step, factor=own.factor, pooled=dealt, memory=memory)
+    showing = Showing(own.shown, mode, own.control if dealt else 0)
+    lasting = own.bank == "run"
+    return LessonL(task, chains, c.turns, Banking(task.source, relevance, **options), showing, lasting, stop)
+
+
+def remembers(config) -> bool:
+    """Whether lessons outlive their problem."""
+    return config.train.protocol == "lessonl" and config.lessons.bank == "run"

@@ -1,0 +1,105 @@
+"""A search for programs with one method: rounds for some problems at a time, each kept as it ends.
+
+The folder of a search holds ``journal/<batch>/`` (what was said and measured, step by step; a search that was
+stopped goes on there) and ``results.json`` (see `jaxmarl_llm.search_results`).
+"""
+
+import pathlib
+from collections.abc import Sequence
+
+import jax
+
+from configs import programs
+from experiments import protocols, setup
+from jaxmarl_llm import ledger, rollout, search_results
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.journal import Journal
+from jaxmarl_llm.lessons.memory import Memory
+from jaxmarl_llm.lessons.relevance import Relevance
+from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.search_metrics import ItemResult
+from jaxmarl_llm.search_results import SearchResult
+
+MEASURES = dict(zip(programs.KINDS, ("speed-up", "tests"), strict=True))
+RESULTS = "results.json"
+
+
+def search(
+    config, folder, team, trainables: Sequence, task, relevance: Relevance | None = None, method: str = ""
+) -> SearchResult:
+    """Let a team search for the best program of every problem of the task, and measure these again.
+
+    Args:
+      config: who speaks when, for how many rounds (one chain each), and how tokens are drawn.
+      folder: of this search; what an earlier process has done there is not done again.
+      team, trainables: the agents, and the parameters of each member of the team.
+      task: see `jaxmarl_llm.tasks.program_task`.
+      relevance: of lessons, if there are any; None: as the config says.
+      method: its name in tables; '' for that of the protocol.
+
+    Raises:
+      ValueError: if the folder holds another search, and what the task's judge raises.
+    """
+    folder, size = pathlib.Path(folder), config.search.problems
+    relevance = relevance or protocols.relevant(config, team)
+    own = config.lessons
+    memory = Memory(own.keep, step=own.step, factor=own.factor)
+    problems, bank, cost = [], [], ledger.Ledger()
+    for n, start in enumerate(range(0, len(task.items), size)):
+        ids = range(start, min(start + size, len(task.items)))
+        journal = Journal(folder / "journal" / f"{n:04d}")
+        lasting = memory if protocols.remembers(config) else ()
+        protocol = protocols.rounds(config, task, relevance, 1, tuple(lasting), ends=True)
+        key = jax.random.fold_in(setup.stream(config, "search"), n)
+        forest = talk(config, protocol, team, trainables, task, ids, key, journal)
+        found = search_results.item_results(forest, lambda *asked, j=journal: remeasured(task, j, *asked))
+        problems += found
+        cost += ledger.of(forest, [each.held_out for each in found])
+        bank += banked(protocol, forest)
+        if protocols.remembers(config):
+            memory.add(forest)
+        print(line(n, found, len(problems), len(task.items)), flush=True)
+    models = {agent: team[agent].model_name for agent in config.team.agents}
+    about = (
+        method or config.train.protocol,
+        config.task.kind,
+        config.seed,
+        models,
+        MEASURES[config.task.kind],
+    )
+    result = SearchResult(*about, tuple(problems), cost.as_dict(), tuple(bank))
+    search_results.write([result], folder / RESULTS)
+    return result
+
+
+def talk(config, protocol, team, trainables, task, ids, key, journal: Journal) -> Forest:
+    """The rounds of one batch of problems."""
+    scorer = TaskScorer.of_team(task, team, "aligned")
+    options = dict(
+        params=setup.sampling_params(config),
+        max_prompt_tokens=config.sampling.max_prompt_tokens,
+        long_prompts=config.sampling.long_prompts,
+    )
+    return rollout.run(protocol, team, trainables, scorer, list(ids), key, journal=journal, **options)
+
+
+def remeasured(task, journal: Journal, items: Sequence, texts: Sequence[str]) -> list:
+    """Outcomes on held-out inputs, kept in the journal as well."""
+    asked = ([item.task_id for item in items], list(texts))
+    return journal.once("held_out", asked, lambda: task.remeasure(items, texts))
+
+
+def banked(protocol, forest: Forest) -> list[dict]:
+    """The lessons of a batch with what each led to, as JSON data; [] for methods without."""
+    if not hasattr(protocol, "banking"):
+        return []
+    banks = protocol.banking.banks(forest).values()
+    return search_results.bank_rows([entry for bank in banks for entry in bank if entry.id >= 0], forest)
+
+
+def line(batch: int, found: Sequence[ItemResult], done: int, of: int) -> str:
+    """What the search found for a batch, in a line."""
+    right = sum(each.held_out.status == "ok" for each in found)
+    best = max(found, key=lambda each: each.held_out.score)
+    told = f"{right} of {len(found)} programs right, best {best.held_out.score:.2f} ({best.item})"
+    return f"batch {batch + 1}: {told}; {done} of {of} problems"

@@ -1,0 +1,74 @@
+"""Lessons that outlive their problem: the bank of a whole run, saved with it."""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from jaxmarl_llm import files, processes
+from jaxmarl_llm.lessons.bank import Entry, adjusted, kept
+from jaxmarl_llm.lessons.history import Banking
+
+
+class Memory(Sequence):
+    """The lessons of a run so far, numbered -1, -2, .. from the oldest (`lessons.bank.kept`).
+
+    It can be what a `systems.types.System` keeps: it holds no model, ``states`` is empty.
+
+    Args:
+      limit: the newest so many are kept; 0: all.
+      step, factor: see `lessons.bank.adjusted`.
+    """
+
+    states: Mapping = {}
+
+    def __init__(self, limit: int = 0, *, step: float = 0.1, factor: str = "released"):
+        self._limit, self._options = limit, dict(step=step, factor=factor)
+        self._entries: list[Entry] = []
+        self._folder, self._most = None, 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, place):
+        return self._entries[place]
+
+    def add(self, forest) -> None:
+        """Re-weigh what was shown in a forest, by all programs written under it, and take in its lessons."""
+        under: dict[int, list[float]] = {}
+        for joint in forest.joints:
+            for turn in (forest.turns[i] for i in joint.turns):
+                for lesson in turn.shown:
+                    under.setdefault(lesson, []).append(joint.judgement.outcomes[turn.agent].score)
+        known = [adjusted(entry, under.get(entry.id, ()), **self._options) for entry in self._entries]
+        # Relevance is to a problem, so that every later one finds it anew.
+        plain = Banking(lambda item: "", lambda lessons, source: [0.0] * len(lessons), **self._options)
+        new = [entry for bank in plain.banks(forest).values() for entry in bank]
+        self._entries = kept([*known, *sorted(new, key=lambda entry: entry.id)], self._limit)
+
+    @contextlib.contextmanager
+    def kept_in(self, folder, keep: int) -> Iterator[None]:
+        """Save to ``folder``/lessons, a file for each save, the last ``keep`` of them."""
+        self._folder, self._most = pathlib.Path(folder) / "lessons", keep
+        yield
+
+    def save(self, step: int) -> None:
+        """Write all lessons as they are after ``step`` iterations, a JSON line each."""
+        if not processes.first():
+            return
+        lines = [json.dumps(dataclasses.asdict(entry)) + "\n" for entry in self._entries]
+        files.atomic_write_text(self._path(step), "".join(lines))
+        for old in sorted(self._folder.glob("*.jsonl"))[: -self._most]:
+            old.unlink()
+
+    def restore(self, step: int) -> None:
+        """Take over what was saved after ``step`` iterations. ValueError if there is no such file."""
+        path = self._path(step)
+        if not path.is_file():
+            raise ValueError(f"{path} is missing: the lessons of the run after {step} iterations")
+        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        self._entries = [Entry(**row | {"shown": tuple(row["shown"])}) for row in rows]
+
+    def _path(self, step: int) -> pathlib.Path:
+        return self._folder / f"{step:06d}.jsonl"
