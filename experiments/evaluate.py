@@ -6,6 +6,9 @@ Other data:         python -m experiments.evaluate --workdir=runs/x --config=con
                         --config.task.eval_source=humaneval
 
 With --workdir and --config the agents come from the run and everything else from the config.
+
+A config of rounds of programs (configs/lessonl.py) makes it a search: the team looks for the best program of
+every problem, which is measured again. Stopped, the same command goes on within the round where it was.
 """
 
 import json
@@ -15,8 +18,8 @@ import pathlib
 from absl import app, flags
 from ml_collections import config_flags
 
-from configs import checks
-from experiments import cli, setup, tasks
+from configs import checks, program_checks
+from experiments import cli, search, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, scores
 from jaxmarl_llm.transcripts import TranscriptWriter
 
@@ -134,6 +137,17 @@ def write(path, results: dict, report: dict) -> None:
     files.atomic_write_text(path, json.dumps(report, indent=2, allow_nan=False) + "\n")
 
 
+def search_run(config, workdir, which, out) -> None:
+    """Let the team search for programs; the results go to ``out``, or search/ in the run folder, or runs/."""
+    path = pathlib.Path(out or pathlib.Path(workdir or setup.new_workdir()) / "search" / search.RESULTS)
+    with search.opened(config, workdir, which) as by:
+        task = tasks.build_task(config, by.executor, "eval")
+        setup.check_prompts(config, by.team, task)
+        result = search.search(config, path.with_suffix(""), by, task)
+    for written in search.show([result], path, f"A search with {result.method}"):
+        print(f"written: {written}")
+
+
 def parse_step(text: str) -> int | str:
     """``best``, ``latest`` or a step number; ValueError for anything else."""
     if text in (checkpoint.BEST, checkpoint.LATEST):
@@ -171,6 +185,8 @@ def main(argv):
     config = setup.load_run(given.workdir) if given.config is None else given.config
     checks.validate(config)
     which, ks = parse_step(given.step), parse_ks(given.k)
+    if program_checks.searches(config):
+        return search_run(config, given.workdir, which, given.out)
     results, report = evaluate_run(config, given.workdir, which, given.samples, ks)
     show(report)
     out = given.out or (given.workdir and pathlib.Path(given.workdir) / "evaluation.json")

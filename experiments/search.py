@@ -1,47 +1,71 @@
 """A search for programs with one method: rounds for some problems at a time, each kept as it ends.
 
-The folder of a search holds ``journal/<batch>/`` (what was said and measured, step by step; a search that was
-stopped goes on there) and ``results.json`` (see `jaxmarl_llm.search_results`).
+Not a command: `experiments.evaluate` makes one search, `experiments.ablate` several. The folder of a search
+holds ``journal/<batch>/`` (what was said and measured, step by step; a search that was stopped goes on there)
+and ``results.json`` (see `jaxmarl_llm.search_results`).
 """
 
+import contextlib
+import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 
 from configs import programs
-from experiments import protocols, setup
-from jaxmarl_llm import ledger, rollout, search_results
+from experiments import protocols, setup, tasks
+from jaxmarl_llm import checkpoint, console, files, ledger, rollout, search_results
+from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.journal import Journal
 from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.lessons.relevance import Relevance
+from jaxmarl_llm.report import search_page, search_tables
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.search_metrics import ItemResult
 from jaxmarl_llm.search_results import SearchResult
+from jaxmarl_llm.team import Team
 
 MEASURES = dict(zip(programs.KINDS, ("speed-up", "tests"), strict=True))
 RESULTS = "results.json"
 
 
-def search(
-    config, folder, team, trainables: Sequence, task, relevance: Relevance | None = None, method: str = ""
-) -> SearchResult:
+@dataclasses.dataclass(frozen=True)
+class Searchers:
+    """What searches share: the team with its parameters, the executor, and how relevant lessons are."""
+
+    team: Team
+    trainables: Sequence[Any]
+    executor: Executor
+    relevance: Relevance | None
+
+
+@contextlib.contextmanager
+def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
+    """The team of a config, untrained or as a checkpoint of the run in ``workdir`` has it."""
+    with tasks.build_executor(config) as executor:
+        team = setup.build_team(config)
+        if workdir:
+            team, _ = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, team)
+        trainables = [member.trainable for member in team.members]
+        yield Searchers(team, trainables, executor, protocols.relevant(config, team))
+
+
+def search(config, folder, by: Searchers, task, method: str = "") -> SearchResult:
     """Let a team search for the best program of every problem of the task, and measure these again.
 
     Args:
       config: who speaks when, for how many rounds (one chain each), and how tokens are drawn.
       folder: of this search; what an earlier process has done there is not done again.
-      team, trainables: the agents, and the parameters of each member of the team.
+      by: who searches; those of its agents that are the task's.
       task: see `jaxmarl_llm.tasks.program_task`.
-      relevance: of lessons, if there are any; None: as the config says.
       method: its name in tables; '' for that of the protocol.
 
     Raises:
       ValueError: if the folder holds another search, and what the task's judge raises.
     """
     folder, size = pathlib.Path(folder), config.search.problems
-    relevance = relevance or protocols.relevant(config, team)
     own = config.lessons
     memory = Memory(own.keep, step=own.step, factor=own.factor)
     problems, bank, cost = [], [], ledger.Ledger()
@@ -49,9 +73,9 @@ def search(
         ids = range(start, min(start + size, len(task.items)))
         journal = Journal(folder / "journal" / f"{n:04d}")
         lasting = memory if protocols.remembers(config) else ()
-        protocol = protocols.rounds(config, task, relevance, 1, tuple(lasting), ends=True)
+        protocol = protocols.rounds(config, task, by.relevance, 1, tuple(lasting), ends=True)
         key = jax.random.fold_in(setup.stream(config, "search"), n)
-        forest = talk(config, protocol, team, trainables, task, ids, key, journal)
+        forest = talk(config, protocol, by, task, ids, key, journal)
         found = search_results.item_results(forest, lambda *asked, j=journal: remeasured(task, j, *asked))
         problems += found
         cost += ledger.of(forest, [each.held_out for each in found])
@@ -59,7 +83,7 @@ def search(
         if protocols.remembers(config):
             memory.add(forest)
         print(line(n, found, len(problems), len(task.items)), flush=True)
-    models = {agent: team[agent].model_name for agent in config.team.agents}
+    models = {agent: by.team[agent].model_name for agent in task.agents}
     about = (
         method or config.train.protocol,
         config.task.kind,
@@ -72,15 +96,15 @@ def search(
     return result
 
 
-def talk(config, protocol, team, trainables, task, ids, key, journal: Journal) -> Forest:
+def talk(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> Forest:
     """The rounds of one batch of problems."""
-    scorer = TaskScorer.of_team(task, team, "aligned")
+    scorer = TaskScorer.of_team(task, by.team, "aligned")
     options = dict(
         params=setup.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
     )
-    return rollout.run(protocol, team, trainables, scorer, list(ids), key, journal=journal, **options)
+    return rollout.run(protocol, by.team, by.trainables, scorer, list(ids), key, journal=journal, **options)
 
 
 def remeasured(task, journal: Journal, items: Sequence, texts: Sequence[str]) -> list:
@@ -103,3 +127,21 @@ def line(batch: int, found: Sequence[ItemResult], done: int, of: int) -> str:
     best = max(found, key=lambda each: each.held_out.score)
     told = f"{right} of {len(found)} programs right, best {best.held_out.score:.2f} ({best.item})"
     return f"batch {batch + 1}: {told}; {done} of {of} problems"
+
+
+def show(results: Sequence[SearchResult], path: pathlib.Path, title: str) -> list[pathlib.Path]:
+    """Print the tables of some searches, the baseline first; write them as JSON, Markdown and a page.
+
+    ``path`` is that of the JSON file; the others lie beside it.
+    """
+    data = search_results.to_json(results)
+    tables = [search_tables.methods(data), search_tables.against(data), *search_tables.by_category(data)]
+    tables = [table for table in tables if table is not None]
+    for table in tables:
+        console.table(table.rows, table.headers, f"\n{table.title}")
+    text = "\n".join(console.markdown(table.rows, table.headers, table.title) for table in tables)
+    return [
+        search_results.write(results, path),
+        files.atomic_write_text(path.with_suffix(".md"), text),
+        search_page.write(data, path.with_suffix(".html"), title),
+    ]

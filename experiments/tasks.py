@@ -69,19 +69,26 @@ def build_expert(config, workdir="", spent: Spent | None = None):
 def build_task(config, executor: Executor | None, split: str, expert=None):
     """The training task (``split="train"``) or the held-out one (``split="eval"``)."""
     c = config.task
-    source = c.source if split == "train" else c.eval_source or c.source
-    part = c.train_split if split == "train" else c.eval_split
+    source, part = _source(config, split)
     if c.kind == "coding":
         task = _coding(config, executor, source, part, expert)
     elif c.kind == "game":
         agents = game.AGENTS if c.centralised else tuple(config.team.agents)
         task = game.GameTask(game.load_items(source, part), agents)
     elif c.kind in programs.KINDS:
-        task = _programs(config, executor, source, part)
+        task = build_programs(config, executor, split, tuple(config.team.agents))
     else:
         task = _writing(config, source, part)
     task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
     return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
+
+
+def _source(config, split: str) -> tuple[str, str]:
+    """Source and split of the training task (``split="train"``) or of the held-out one ("eval")."""
+    c = config.task
+    if split == "train":
+        return c.source, c.train_split
+    return c.eval_source or c.source, c.eval_split
 
 
 def _coding(config, executor: Executor, source: str, part: str, expert) -> CodingTask:
@@ -102,12 +109,15 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
     )
 
 
-def _programs(config, executor: Executor, source: str, part: str) -> ProgramTask:
-    agents = tuple(config.team.agents)
+def build_programs(
+    config, executor: Executor, split: str, agents: tuple[str, ...], judge: TimedJudge | None = None
+) -> ProgramTask:
+    """A task in which each of these agents writes a whole program; ``judge`` times them, None: a new one."""
+    source, part = _source(config, split)
     if config.task.kind == "generation":
         return GenerationTask(code_data.load_items(source, part), executor, agents, config.task.held_back)
     items = optimisation_items.load_items(source, part)
-    return OptimisationTask(items, build_judge(config, executor), agents)
+    return OptimisationTask(items, judge or build_judge(config, executor), agents)
 
 
 def build_judge(config, executor: Executor) -> TimedJudge:

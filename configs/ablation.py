@@ -1,0 +1,59 @@
+"""The members of `experiments.ablate`: LessonL with parts left out, and methods beside it. No JAX in here.
+
+All but ``single`` execute equally many programs for a problem: agents times rounds. Those of one agent by
+itself take the team's first, for as many rounds more.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from configs.common import ConfigDict, base_config
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """Fields that differ from the config's. alone: the first agent by itself. once: one round of it."""
+
+    fields: Mapping[str, object]
+    alone: bool = False
+    once: bool = False
+
+
+def _lessonl(**own) -> Member:
+    names = {f"lessons.{name}": value for name, value in own.items()}
+    return Member({"train.protocol": "lessonl", "train.system": "lessonl", **names})
+
+
+def _rounds(protocol: str, **options) -> Member:
+    return Member({"train.protocol": protocol, "train.system": "magrpo"}, **options)
+
+
+# The first one is what the others are compared with: the same number of programs without any lesson.
+MEMBERS = {
+    "no lessons": _lessonl(select="none"),
+    "full": _lessonl(select="full"),
+    "speed only": _lessonl(select="speed_only"),
+    "relevance only": _lessonl(select="relevance_only"),
+    "no adjustment": _lessonl(select="full", factor="off"),
+    "random": _lessonl(select="random"),
+    "single": _rounds("repeated", alone=True, once=True),
+    "reflexion": _rounds("reflexion", alone=True),
+    "mapcoder": _rounds("mapcoder", alone=True),
+    "mixture": _rounds("mixture"),
+}
+
+
+def config_of(config: ConfigDict, member: Member) -> ConfigDict:
+    """The config of a member; its team is the whole one, see `agents_of`."""
+    own = config.copy_and_resolve_references()
+    if member.fields["train.protocol"] != "lessonl":
+        own.lessons.update(base_config().lessons)
+    own.update_from_flattened_dict(dict(member.fields))
+    if member.alone:
+        own.train.turns = 1 if member.once else config.train.turns * len(config.team.agents)
+    return own
+
+
+def agents_of(config: ConfigDict, member: Member) -> tuple[str, ...]:
+    """Who speaks."""
+    return tuple(config.team.agents)[:1] if member.alone else tuple(config.team.agents)

@@ -1,0 +1,70 @@
+"""LessonL with parts left out and methods beside it, on the same problems at equal numbers of programs.
+
+    python -m experiments.ablate --config=configs/lessonl.py --workdir=runs/ablation
+    python -m experiments.ablate --config=configs/lessonl.py:scripted --workdir=runs/scripted
+
+Runs the members of `configs/ablation.py` one after the other and writes ablation.json, .md and .html when all
+are done. Stopped, it goes on within the round where it was. One program's time counts for all members
+(`timing.remember`), so that they differ by the programs that they wrote and not by noise; what a member
+returns is measured again, by itself.
+"""
+
+import pathlib
+
+from absl import app, flags
+from ml_collections import config_flags
+
+from configs import ablation, checks, program_checks
+from experiments import cli, search, setup, tasks
+from jaxmarl_llm import run_checks, search_results
+
+
+def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
+    """Search with every member, or those named; returns the results in order, the baseline first.
+
+    Raises:
+      ValueError: for a name that is no member's, and a config that does not search for programs.
+    """
+    if unknown := [name for name in names if name not in ablation.MEMBERS]:
+        raise ValueError(f"--members={unknown[0]!r}: allowed are {', '.join(ablation.MEMBERS)}")
+    members = {name: ablation.MEMBERS[name] for name in names or ablation.MEMBERS}
+    configs = {name: ablation.config_of(config, member) for name, member in members.items()}
+    for name, own in configs.items():
+        checks.validate(own, f"the config of {name!r}")
+        if not program_checks.searches(own):
+            raise ValueError(
+                f"task.kind={own.task.kind!r}: nothing to search for in it; take configs/lessonl.py"
+            )
+    run_checks.ensure_writable(workdir)
+    results = []
+    with search.opened(config) as by:
+        judge = tasks.build_judge(config, by.executor)
+        for name, own in configs.items():
+            print(f"\n{name}", flush=True)
+            agents = ablation.agents_of(config, members[name])
+            task = tasks.build_programs(own, by.executor, "eval", agents, judge)
+            setup.check_prompts(own, by.team, task)
+            folder = pathlib.Path(workdir) / name.replace(" ", "_")
+            results.append(search.search(own, folder, by, task, name))
+    return results
+
+
+def main(argv):
+    """Command line entry."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    given = flags.FLAGS
+    workdir = pathlib.Path(given.workdir or setup.new_workdir())
+    results = ablate(given.config, workdir, given.members)
+    for path in search.show(
+        results, workdir / "ablation.json", "LessonL, and what is left without its parts"
+    ):
+        print(f"written: {path}")
+
+
+if __name__ == "__main__":
+    config_flags.DEFINE_config_file("config", lock_config=True)
+    flags.mark_flag_as_required("config")
+    flags.DEFINE_string("workdir", "", "Folder with a folder per member; empty: a new one under runs/.")
+    flags.DEFINE_list("members", [], "Only these, the baseline first; empty: all of configs/ablation.py.")
+    cli.run(main)
