@@ -75,11 +75,11 @@ def test_the_tables_by_hand(found):
     # (a2 and b2 wrong, a5 0.8, b5 1); measured again half: 1.2, 0.85, 0.5, and all right
     table = search_tables.methods(found)
     row = dict(zip(table.headers, table.rows[0], strict=True))
-    assert row["method"] == "repeated" and row["models"] == "a: small, b: large" and row["problems"] == "3"
-    assert row["right, %"].startswith("100.0 ") and row["2x or faster, %"].startswith("0.00 ")
-    assert row["geometric mean"].startswith("1.06 ")  # 1.2 ** (1 / 3)
-    assert row["mean"] == "0.85 [0.50, 1.20]"
-    assert row["geometric mean, in the search"].startswith("1.60 ")  # (2.4 * 1.7) ** (1 / 3)
+    assert row["method"] == "repeated" and row["models"] == "a: small\nb: large" and row["problems"] == "3"
+    assert row["right, %"].startswith("100.0\n") and row["2x or faster, %"].startswith("0.00\n")
+    assert row["geometric mean"].startswith("1.06\n")  # 1.2 ** (1 / 3)
+    assert row["mean"] == "0.85\n[0.50, 1.20]"
+    assert row["geometric mean, in the search"].startswith("1.60\n")  # (2.4 * 1.7) ** (1 / 3)
     # mixture: p 7.2, q 4.4 (b4), r 5.0; halves 3.6, 2.2, 2.5; ratio (3.6 * 2.2 * 2.5 / 1.2) ** (1 / 3)
     against = {row[1]: row[2:] for row in search_tables.against(found).rows}
     assert against["geometric mean"][0].startswith("×2.55 ")

@@ -39,9 +39,9 @@ def methods(searches: Sequence[Search]) -> Table:
     rows = []
     for label, search in zip(labels(searches), searches, strict=True):
         total = search["metrics"]["total"]
-        models = ", ".join(f"{agent}: {model}" for agent, model in search["models"].items())
+        models = "\n".join(f"{agent}: {model}" for agent, model in search["models"].items())
         about = (label, search["task"], models, str(search["seed"]), str(len(search["problems"])))
-        rows.append((*about, *(_mean(total.get(name)) for name in names)))
+        rows.append((*about, *(_mean(total.get(name)).replace(" ", "\n", 1) for name in names)))
     return Table("Methods", headers, tuple(rows))
 
 
