@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from configs import credit_checks, preference_checks, program_checks, programs
+from configs import credit_checks, preference_checks, program_checks, programs, remote
 from configs.common import ConfigDict, base_config, field
 
 CHOICES = {
@@ -253,7 +253,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
-    others = (credit_checks, preference_checks, program_checks)
+    others = (credit_checks, preference_checks, program_checks, remote)
     return bad + [sentence for module in others for sentence in module.found(config)]
 
 

@@ -56,6 +56,8 @@ def base_config() -> ConfigDict:
     c.team = ConfigDict()
     c.team.agents = ("aux", "main")  # names, in the order of the task's roles; one works alone
     c.team.models = ()  # one model per agent for a heterogeneous team; empty: config.model for all
+    # | expert:<name>: a model behind the endpoint of config.expert, which speaks and does not learn
+    # | scripted:mixture: a script that draws from the known rewrites of an optimisation problem
     c.team.mode = "adapters"  # adapters (one shared base) | full (a copy per agent) | frozen
     c.team.rank = 16  # of the adapters; ignored in the other modes, as alpha and targets are
     c.team.alpha = 32.0  # the low-rank addition is scaled by alpha / rank
@@ -117,7 +119,8 @@ def _add_task(c: ConfigDict) -> None:
     c.task.bands = ""  # of the writing reward: tldr | arxiv | arxiv_later; empty: as the kind
     c.task.matching = "paper"  # of transition words: paper (parts of words count) | corrected
     c.task.reward = ""  # dotted name of a reward function of your own; empty: the coding reward
-    # Whom task.feedback=expert_edits asks between turns.
+    # Whom task.feedback=expert_edits asks between turns, and how agents named expert:.. are reached: these
+    # have their own model's name, and tokens and temperature from config.sampling.
     c.expert = ConfigDict()
     c.expert.kind = "openai"  # openai: any endpoint that speaks its chat completions | anthropic | local
     c.expert.model = ""  # name at the endpoint; local: bundled name, folder, .gguf file or hub id

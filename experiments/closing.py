@@ -39,7 +39,7 @@ def memory(config, team, states) -> dict[str, float]:
     ``states`` may hold shapes. Of cache and logits those of all devices are counted.
     """
     g, length = config.train.group, config.sampling.max_new_tokens
-    nodes, members = arithmetic.nodes(config)[-1], team.members
+    nodes, members = arithmetic.nodes(config)[-1], [m for m in team.members if not m.remote]
     policies = [m.stack.policy.config for m in members]
     cache = sum(
         2 * p.n_layers * p.n_kv_heads * p.head_dim * 4 * len(m.stack.agents) * nodes
@@ -51,7 +51,7 @@ def memory(config, team, states) -> dict[str, float]:
         "learned": sum(_megabytes(s.trainable) for s in states.values()),
         "optimizer": sum(_megabytes(s.opt_state) for s in states.values()),
         "cache": cache,
-        "logits": 3 * _logits_tokens(team) * max(p.vocab_size for p in policies) * 4 / 1e6,
+        "logits": 3 * _logits_tokens(team) * max((p.vocab_size for p in policies), default=0) * 4 / 1e6,
     }
 
 
@@ -66,7 +66,7 @@ def _beside(models) -> list[tuple[str, str]]:
 
 def _logits_tokens(team) -> int:
     """Tokens whose logits an update holds at a time."""
-    return max(token_scores.CHUNK * len(m.stack.agents) for m in team.members)
+    return max((token_scores.CHUNK * len(m.stack.agents) for m in team.members if not m.remote), default=0)
 
 
 def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
@@ -79,6 +79,7 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
     nodes, joint = arithmetic.nodes(config), arithmetic.joint_answers(config)
     learned = arithmetic.completions(config) - arithmetic.counterfactual_completions(config)
     size = memory(config, team, states)
+    learners = ", ".join(agent for agent in team.agents if not team[agent].remote)
     return [
         (
             f"{'problems' if c.turns == 1 else 'nodes of each turn'} x agents x samples",
@@ -92,7 +93,7 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
         ("memory: shared base", f"{size['base']:.0f} MB"),
         (
             "memory: learned + optimizer",
-            f"{size['learned']:.0f} + {size['optimizer']:.0f} MB for {', '.join(team.agents)}",
+            f"{size['learned']:.0f} + {size['optimizer']:.0f} MB for {learners}",
         ),
         *_beside(models),
         ("memory: cache (sampling)", f"at most {size['cache']:.0f} MB"),

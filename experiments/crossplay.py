@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 
 from absl import app, flags
 
-from configs import checks
-from experiments import built_models, cli, evaluate, setup, tasks
+from configs import checks, remote
+from experiments import built_models, cli, evaluate, remote_agents, setup, tasks
 from jaxmarl_llm import checkpoint, console, crossplay, files, run_checks, scores
 from jaxmarl_llm.crossplay import Table
 from jaxmarl_llm.team import Team
@@ -67,7 +67,8 @@ def play(
     returns = {}
     with tasks.build_executor(config) as executor:
         task = tasks.build_task(config, executor, "eval", tasks.build_expert(config, workdirs[0]))
-        team = setup.build_team(config)
+        speakers = remote_agents.build(config, task.items, workdirs[0])
+        team = setup.build_team(config, speakers=speakers)
         setup.check_prompts(config, team, task)
         for number, lineup in enumerate(lineups, 1):
             mixed = put_together(team, folders, which, dict(zip(agents, lineup, strict=True)))
@@ -111,6 +112,10 @@ def check(workdirs: Sequence[str], configs: Sequence) -> None:
             raise ValueError(f"{' and '.join(sides)} do not go together: {run_checks.listed(found)}")
     if len(agents) < 2:
         raise ValueError(f"team.agents={agents!r} of {first}: a single agent has no partner to exchange")
+    if same := set(crossplay.exchanged(agents)) & set(remote.agents(configs[0])):
+        raise ValueError(
+            f"team.models of {first}: agent {min(same)!r} is no model of ours and the same in all runs"
+        )
     if configs[0].team.mode == "frozen":
         raise ValueError(f"team.mode='frozen' of {first}: all runs have the same agents")
 

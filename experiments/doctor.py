@@ -20,7 +20,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs import checks
-from experiments import cli, closing, export, protocols, setup, systems, tasks
+from experiments import cli, closing, export, protocols, remote_agents, setup, systems, tasks
 from jaxmarl_llm import counterfactuals, rollout, update
 from jaxmarl_llm.counterfactuals import Conversation
 from jaxmarl_llm.doctor import Result, choices, exports, machine, rewards, texts, updates
@@ -52,8 +52,10 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         yield level
         expert = tasks.build_expert(small)
         task, eval_task = (tasks.build_task(small, executor, split, expert) for split in ("train", "eval"))
-        team = setup.build_team(small)
-        yield from _of_prompts(config, team, (task, eval_task))
+        speakers = remote_agents.build(small, (*task.items, *eval_task.items))
+        team = setup.build_team(small, speakers=speakers)
+        ours = team.local("the doctor")
+        yield from _of_prompts(config, ours, (task, eval_task))
         caught, begun = Caught(task), time.perf_counter()
         try:
             forest = draw(small, team, caught)
@@ -61,11 +63,11 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
             yield failed("rollout", error)
             return
         yield _rollout(config, small, forest, time.perf_counter() - begun)
-        yield from _of_update(small, team, forest)
+        yield from _of_update(small, ours, forest)
         yield from _of_reward(small, caught, forest, stack, expert)
         yield texts.round_trip(forest, _tokenizers(team), task.prompts(task.items[0]), _handed_on(config))
         yield _memory(config, team)  # before the export, which takes memory that a training does not
-        yield _export(team, forest)
+        yield _export(ours, forest)
 
 
 def shrunk(config, problems: int, tokens: int):
@@ -122,11 +124,14 @@ def _executor(config, stack: contextlib.ExitStack) -> tuple[Any, Result]:
 
 def _of_prompts(config, team: Team, of_tasks: Sequence[Any]) -> Iterator[Result]:
     tokenizers, task = _tokenizers(team), of_tasks[0]
-    yield texts.chat_template(tokenizers, task.prompts(task.items[0]))
+    first = task.prompts(task.items[0])
+    yield texts.chat_template(tokenizers, {agent: first[agent] for agent in first if agent in tokenizers})
     try:
         lengths = {agent: [] for agent in team.agents}
         for item in (item for task in of_tasks for item in task.items):
             for agent, messages in task.prompts(item).items():
+                if agent not in lengths:
+                    continue
                 lengths[agent].append(len(tokenizers[agent].encode_chat(messages)))
     except Exception as error:
         yield failed(texts.prompt_lengths.title, error)

@@ -19,7 +19,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs import checks, program_checks
-from experiments import cli, search, setup, tasks
+from experiments import cli, remote_agents, search, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, scores
 from jaxmarl_llm.transcripts import TranscriptWriter
 
@@ -49,7 +49,8 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     step = checkpoint.read_meta(folder, which)["step"] if workdir else 0
     with tasks.build_executor(config) as executor:
         task = tasks.build_task(config, executor, "eval", tasks.build_expert(config, workdir))
-        team = setup.build_team(config)
+        speakers = remote_agents.build(config, task.items, workdir)
+        team = setup.build_team(config, speakers=speakers)
         if workdir:
             team, _ = checkpoint.restore_team(folder, which, team)
         setup.check_prompts(config, team, task)

@@ -11,7 +11,7 @@ from absl import app, flags
 
 from experiments import cli, evaluate, setup
 from jaxmarl_llm import agent_axis, checkpoint, peft, run_checks, weights
-from jaxmarl_llm.team import Member
+from jaxmarl_llm.team import REMOTE, Member
 
 FORMATS = ("merged", "adapter")
 
@@ -43,6 +43,10 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
         agents = ", ".join(meta["agents"])
         raise ValueError(f"--agent={agent!r}: the run in {workdir} has the agents {agents}")
     mode = meta["agents"][agent]["mode"]
+    if mode == REMOTE:
+        raise ValueError(
+            f"--agent={agent!r}: it speaks through {meta['agents'][agent]['model']!r} and has no weights"
+        )
     if form == "adapter" and mode != "adapters":
         raise ValueError(f"--format=adapter: agent {agent!r} has no adapters (mode {mode!r}); use merged")
     out = pathlib.Path(out)

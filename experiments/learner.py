@@ -29,6 +29,8 @@ class Learner:
             for i, member in enumerate(team.members)
             if member.trainable is not None
         }
+        if not self.states and any(member.remote for member in team.members):
+            team.require_local(f"train.system={config.train.system!r}")
         self.system = systems.build(config, team, self.trainables)
 
     @property

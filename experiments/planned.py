@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from configs import arithmetic
+from configs import arithmetic, remote
 from experiments import setup, systems
 from jaxmarl_llm import evaluation, sharding
 from jaxmarl_llm.critics import TEAM, ValueLoss
@@ -19,15 +19,17 @@ from jaxmarl_llm.team import Stack
 
 
 def jobs(config, devices: Sequence[jax.Device]) -> list[Job]:
-    """One job per architecture of the team, in the order of the team's stacks.
+    """One job per architecture of the team, in the order of the team's stacks; others run nothing here.
 
     Raises:
-      ValueError: for unknown models, too short contexts, and a mesh that the devices do not make.
+      ValueError: for unknown models or none, too short contexts, and a mesh that the devices do not make.
     """
-    names = tuple(config.team.models) or (config.model,) * len(config.team.agents)
+    names = remote.names(config)
+    if all(map(remote.is_remote, names)):
+        raise ValueError(f"team.models={names!r}: no agent is a model of ours, so there is nothing to plan")
     layout = _layout(config, devices)
     found = []
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(name for name in names if not remote.is_remote(name)):
         agents = tuple(a for a, own in zip(config.team.agents, names, strict=True) if own == name)
         found.append(_job(config, name, agents, layout, tuple(devices)))
     return found
@@ -179,7 +181,7 @@ def seconds(found: Sequence[Job], chip: chips.Chip) -> float:
 
 def limits(config) -> search.Limits:
     """What the search must keep to."""
-    names = tuple(config.team.models) or (config.model,)
+    names = [name for name in remote.names(config) if not remote.is_remote(name)]
     heads = math.gcd(*(models.policy_config(name).n_heads for name in names))
     return search.Limits(agents=len(config.team.agents), heads=heads)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import jax
 
-from experiments import closing, protocols, setup, tasks
+from experiments import closing, protocols, remote_agents, setup, tasks
 from experiments.learner import Learner
 from jaxmarl_llm import (
     checkpoint,
@@ -66,7 +66,13 @@ class Run:
         self._expert = tasks.build_expert(config, self.folder, Spent(**self._saved_meta().get("expert", {})))
         self.task = tasks.build_task(config, self._executor, "train", self._expert)
         self.eval_task = tasks.build_task(config, self._executor, "eval", self._expert)
-        self.team = setup.build_team(config)
+        self._speakers = remote_agents.build(
+            config,
+            (*self.task.items, *self.eval_task.items),
+            self.folder,
+            self._saved_meta().get("speakers", {}),
+        )
+        self.team = setup.build_team(config, speakers=self._speakers)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
         self._deciding = scores.spread(len(self.eval_task.items), config.eval.problems)
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
@@ -144,10 +150,12 @@ class Run:
         return {f"{prefix}/{name}": value for name, value in self._executor.metrics().items()}
 
     def expert_metrics(self) -> dict[str, float]:
-        """What the expert has cost since the run began, keyed ``expert/<name>``."""
+        """What was paid for since the run began: the expert, keyed ``expert/<name>``, and remote ones."""
+        found = remote_agents.metrics(self._speakers)
         if self._expert is None:
-            return {}
-        return {f"expert/{name}": float(n) for name, n in dataclasses.asdict(self._expert.spent).items()}
+            return found
+        spent = dataclasses.asdict(self._expert.spent)
+        return found | {f"expert/{name}": float(n) for name, n in spent.items()}
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Append a row to the metrics."""
@@ -198,6 +206,7 @@ class Run:
         """Checkpoint after ``step`` iterations."""
         meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self._isolation}
         meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
+        meta |= {"speakers": remote_agents.metadata(self._speakers)} if self._speakers else {}
         self.learner.save(step, meta)
 
     def evaluate_on(self, items, step: int) -> dict[str, float]:

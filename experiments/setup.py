@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from configs import arithmetic, checks, preference_checks
+from configs import arithmetic, checks, preference_checks, remote
 from configs.common import base_config
 from experiments import built_models, protocols
 from jaxmarl_llm import (
@@ -87,13 +87,16 @@ def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
     return model
 
 
-def build_team(config, devices=None) -> team_lib.Team:
-    """Load every model once and build the team, on all devices or on these."""
-    c = config.team
-    names = tuple(c.models) or (config.model,) * len(c.agents)
+def build_team(config, devices=None, speakers=None) -> team_lib.Team:
+    """Load every model once and build the team, on all devices or on these.
+
+    ``speakers`` are asked in place of models of ours (`remote_agents.build`); without them nobody can be.
+    """
+    c, names = config.team, remote.names(config)
+    experts = dict.fromkeys(filter(remote.is_remote, names)) | (speakers or {})
     where = layout(config, devices)  # before anything is loaded: it may be refused
     on_host = where.mesh is not None
-    models = {name: load_model(config, name, on_host) for name in dict.fromkeys(names)}
+    models = {name: load_model(config, name, on_host) for name in dict.fromkeys(names) if name not in experts}
     for name, model in models.items():
         needed = config.sampling.max_prompt_tokens + config.sampling.max_new_tokens
         if needed > model.policy.config.max_positions:
@@ -114,6 +117,7 @@ def build_team(config, devices=None) -> team_lib.Team:
         stop=tuple(config.sampling.stop),
         sampling_dtype=config.sampling.dtype or None,
         layout=where,
+        experts=experts,
     )
 
 
@@ -180,6 +184,8 @@ def check_prompts(config, team: team_lib.Team, *tasks) -> None:
     for task in tasks:
         for item in task.items:
             for agent, messages in task.prompts(item).items():
+                if team[agent].remote:
+                    continue  # what it takes is not known here
                 length = len(team[agent].tokenizer.encode_chat(messages))
                 if length > limit:
                     text = f"the prompt of agent {agent!r} for {item.task_id} has {length} tokens"

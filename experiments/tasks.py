@@ -58,12 +58,16 @@ def build_expert(config, workdir="", spent: Spent | None = None):
     """
     if not checks.asks_expert(config):
         return None
-    options = config.expert.to_dict()
-    del options["max_tokens"]
-    options["cache"] = options["cache"] or (workdir and str(pathlib.Path(workdir) / "expert"))
-    expert = experts.build(**options, spent=spent, seed=config.seed)
+    expert = experts.build(**expert_options(config, workdir), spent=spent, seed=config.seed)
     expert.check()
     return expert
+
+
+def expert_options(config, workdir="") -> dict:
+    """How ``config.expert`` is reached, for `experts.build`; answers are kept in the run folder, if any."""
+    options = config.expert.to_dict()
+    del options["max_tokens"]
+    return options | {"cache": options["cache"] or (workdir and str(pathlib.Path(workdir) / "expert"))}
 
 
 def build_task(config, executor: Executor | None, split: str, expert=None):

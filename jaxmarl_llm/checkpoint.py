@@ -220,7 +220,7 @@ def _learners(team: Team, agents):
     """(position of the member, index on its agent axis, name) of the given agents, without frozen ones."""
     for i, member in enumerate(team.members):
         for n, agent in enumerate(member.stack.agents):
-            if agent in agents and member.stack.mode != "frozen":
+            if agent in agents and member.stack.learns:
                 yield i, n, agent
 
 

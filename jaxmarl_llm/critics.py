@@ -45,8 +45,10 @@ def build(
       rank, targets: of adapters, see `adapters.init`.
 
     Raises:
-      ValueError: if nobody learns, or for ``joint`` with several models: one tokenizer must read all prompts.
+      ValueError: if nobody learns, for an agent that is no model of ours, or for ``joint`` with several
+        models: one tokenizer must read all prompts.
     """
+    team.require_local("a critic")
     learners = [member for member in team.members if member.trainable is not None]
     if not learners:
         raise ValueError("no agent learns, so there is nothing for a critic to teach")

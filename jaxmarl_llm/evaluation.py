@@ -142,20 +142,23 @@ def plan_batches(widths_MB: np.ndarray, limit: int) -> list[tuple[int, list[int]
 
 
 def _prompt_widths(team: Team, task, item_ids, max_prompt_tokens: int, long_prompts: str) -> np.ndarray:
-    """Padded prompt length (M, B) of every item for each stack of the team, the longest of its agents.
+    """Padded prompt length (M, B) of every item for each stack of our own, the longest of its agents.
 
     Only what follows the beginning that all prompts of an agent share: the rest is not padded with them.
     """
-    prompts = {agent: [] for agent in team.agents}
+    members = [member for member in team.members if not member.remote]  # others are not padded
+    prompts = {agent: [] for member in members for agent in member.stack.agents}
     for item_id in item_ids:
-        for agent, messages in task.prompts(task.items[item_id]).items():
+        of_item = task.prompts(task.items[item_id])
+        for agent, messages in ((agent, of_item[agent]) for agent in of_item if agent in prompts):
             request = SpeakRequest(agent, item_id, tuple(messages), samples=1)
             limits = (max_prompt_tokens, long_prompts, item_name(task.items[item_id]))
             ids = speech.encode_prompt(team[agent].tokenizer, request, *limits)
             prompts[agent].append(ids)
     rests = {agent: [len(p) - common_start(asked) for p in asked] for agent, asked in prompts.items()}
-    stacks = [[rests[agent] for agent in member.stack.agents] for member in team.members]
-    return np.array([[bucket(max(rest)) for rest in zip(*agents, strict=True)] for agents in stacks])
+    stacks = [[rests[agent] for agent in member.stack.agents] for member in members]
+    widths = [[bucket(max(rest)) for rest in zip(*agents, strict=True)] for agents in stacks]
+    return np.array(widths, np.int64).reshape(len(members), len(item_ids))
 
 
 def _check(task, item_ids: Sequence[int], samples: int, rows_per_batch: int) -> None:

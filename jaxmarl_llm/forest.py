@@ -44,7 +44,8 @@ class Turn:
 
     prompt (P',) and completion (L',) are unpadded token ids, logprobs (L',) the behaviour log-probabilities
     in nats; ``finished`` is False where the completion was cut off at the length limit, ``greedy`` True where
-    it is the most likely one and not a sample.
+    it is the most likely one and not a sample. ``cost``, of an agent behind an endpoint, whose ids are bytes
+    and whose log-probabilities are 0, are the tokens of prompt and completion that it was charged with.
     """
 
     id: int
@@ -62,6 +63,12 @@ class Turn:
     follows: int | None = None
     greedy: bool = False
     shown: tuple[int, ...] = ()
+    cost: tuple[int, int] | None = None
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Tokens of prompt and completion, as the agent's own model counts them."""
+        return (len(self.prompt), len(self.completion)) if self.cost is None else self.cost
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,7 +54,7 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
         row = {
             "advantage_spread": credit.advantage_spread(advantages_R[ids], groups_R[ids], **number),
             "zero_signal": credit.zero_signal_share(returns_R[ids], groups_R[ids], **number),
-            "completion_length": np.mean([len(turn.completion) for turn in turns]),
+            "completion_length": np.mean([turn.tokens[1] for turn in turns]),
             "truncated": np.mean([not turn.finished for turn in turns]),
         }
         out |= {f"{agent}/{name}": float(value) for name, value in row.items()}
@@ -125,7 +125,7 @@ def over_minibatches(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def tokens(forest: Forest) -> int:
     """Completion tokens of the iteration."""
-    return sum(len(turn.completion) for turn in forest.turns)
+    return sum(turn.tokens[1] for turn in forest.turns)
 
 
 def answer_tokens(forest: Forest, joint: Joint) -> int:
@@ -135,7 +135,7 @@ def answer_tokens(forest: Forest, joint: Joint) -> int:
         turn = forest.turns[left.pop()]
         left += [] if turn.parent is None or turn.parent in counted else [turn.parent]
         counted.add(turn.id)
-    return sum(len(forest.turns[i].completion) for i in counted)
+    return sum(forest.turns[i].tokens[1] for i in counted)
 
 
 def last_answer_tokens(forest: Forest) -> list[int]:

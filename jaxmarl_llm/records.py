@@ -29,7 +29,7 @@ def joint_actions(
       marginals_NJ: what each agent's part in each joint answer was worth (`marginals.marginals`), if known.
     """
     asked = {turn.request: turn for turn in forest.turns}
-    prompts = {r: prompt_text(tokenizers[turn.agent], turn.prompt) for r, turn in asked.items()}
+    prompts = {r: tokenizers[turn.agent].show(turn.prompt) for r, turn in asked.items()}
     used = {turn.id: None if advantages is None else float(advantages[turn.id]) for turn in forest.turns}
     speeches = {turn.id: _speech(turn, prompts[turn.request], used[turn.id]) for turn in forest.turns}
 
@@ -58,18 +58,13 @@ def joint_actions(
     ]
 
 
-def prompt_text(tokenizer, ids: Sequence[int]) -> str:
-    """A prompt as the model sees it, chat markup included."""
-    ids = [int(i) for i in ids]
-    return tokenizer.hf.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-
-
 def _speech(turn: Turn, prompt: str, advantage: float | None) -> Speech:
+    prompt_length, completion_length = turn.tokens
     return Speech(
         prompt=prompt,
         completion=turn.text,
-        prompt_length=len(turn.prompt),
-        completion_length=len(turn.completion),
+        prompt_length=prompt_length,
+        completion_length=completion_length,
         finish_reason="stop" if turn.finished else "length",
         sample=turn.sample,
         advantage=advantage,

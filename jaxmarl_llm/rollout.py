@@ -117,9 +117,11 @@ def _encode(
     asked, first_id = [], len(state.turns)
     for number, request in enumerate(requests, start=len(state.requests)):
         name = item_name(state.items[request.item])
-        ids = encode_prompt(team[request.agent].tokenizer, request, limit, on_long, name)
+        member = team[request.agent]
+        # What a model behind an endpoint takes is not known here.
+        ids = encode_prompt(member.tokenizer, request, None if member.remote else limit, on_long, name)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
-        asked.append(Numbered(number, first_id, request, ids, greedy))
+        asked.append(Numbered(number, first_id, request, ids, greedy, name))
         first_id += request.samples
     return asked
 
@@ -141,8 +143,9 @@ def _judge(
     samples = {len(ids) for node in nodes for ids in node.turns.values()}
     if len(samples) != 1:
         raise ValueError(f"the agents have different numbers of answers, {sorted(samples)}")
-    samples, rows, width = samples.pop(), padded_size(len(nodes), *sizes), params.max_new_tokens
-    tokens = {agent: np.zeros((rows, samples, width), np.int32) for agent in scorer.agents}
+    samples, rows = samples.pop(), padded_size(len(nodes), *sizes)
+    widths = _widths(state, nodes, scorer.agents, params.max_new_tokens)
+    tokens = {agent: np.zeros((rows, samples, width), np.int32) for agent, width in widths.items()}
     lengths = {agent: np.zeros((rows, samples), np.int32) for agent in scorer.agents}
     items_P = np.full(rows, -1, np.int32)  # what only fills up is not judged
     for p, node in enumerate(nodes):
@@ -168,3 +171,12 @@ def _judge(
         for p, node in enumerate(nodes)
         for combination in scorer.combinations(samples)
     ]
+
+
+def _widths(state: Episode, nodes: Sequence[Node], agents: Sequence[str], least: int) -> dict[str, int]:
+    """Room for each agent's completions: ``least`` tokens, doubled for texts that come as bytes."""
+    found = dict.fromkeys(agents, least)
+    for turn in (state.turns[i] for node in nodes for ids in node.turns.values() for i in ids):
+        while found[turn.agent] < len(turn.completion):
+            found[turn.agent] *= 2
+    return found

@@ -35,7 +35,7 @@ def describe_team(team: Team) -> dict[str, dict]:
     for member in team.members:
         stack = member.stack
         own = {"model": member.model_name, "mode": stack.mode}
-        own["policy"] = dataclasses.asdict(stack.policy.config)
+        own |= {} if member.remote else {"policy": dataclasses.asdict(stack.policy.config)}
         leaves = jax.tree_util.tree_leaves_with_path(member.trainable)
         # A value head alone has no adapters.
         if stack.mode == "adapters" and any(path[-1].key == "a" for path, _ in leaves):

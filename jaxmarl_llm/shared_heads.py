@@ -29,8 +29,9 @@ Learned = dict[int, tuple[Any, jax.Array]]  # by position of the member: gradien
 def build(team: Team, key: jax.Array) -> Team:
     """A head for every agent that learns, as a team of those agents whose parameters are the heads.
 
-    Raises ValueError if nobody learns.
+    Raises ValueError if nobody learns, or for an agent that is no model of ours.
     """
+    team.require_local("a critic on the agents' own bodies")
     found = []
     for i, member in _learners(team):
         stack = dataclasses.replace(member.stack, sampler=None)

@@ -2,22 +2,26 @@
 
 To the user a team is a dict keyed by agent name; inside, agents with the same model form a `Stack` whose
 arrays carry a leading agent axis N. In ``adapters`` mode the base exists once and only the low-rank adapters
-are per agent; in ``full`` mode every agent has its own copy; ``frozen`` agents speak but never learn.
+are per agent; in ``full`` mode every agent has its own copy; ``frozen`` agents speak but never learn, and
+neither do ``remote`` ones, whose texts come from an `experts.Expert`.
 """
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxmarl_llm import adapters
+from jaxmarl_llm.byte_tokenizer import ByteTokenizer
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
 from jaxmarl_llm.weights import LoadedModel
 
 MODES = ("adapters", "full", "frozen")
+REMOTE = "remote"  # of agents that are no models of ours
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +30,9 @@ class Stack:
 
     Attributes:
       agents: names, in the order of the agent axis.
-      policy: the shared Linen module.
+      policy: the shared Linen module; None in ``remote`` mode.
       eos_ids: every token id that ends a completion.
-      mode: one of `MODES`.
+      mode: one of `MODES`, or `REMOTE`.
       adapter_scale: alpha / rank in ``adapters`` mode.
       stops: sequences of token ids that end a completion as an EOS does.
       sampler: the module as it draws completions (see `decode`): its dtype, and whether layers are apart;
@@ -37,13 +41,18 @@ class Stack:
     """
 
     agents: tuple[str, ...]
-    policy: Policy
+    policy: Policy | None
     eos_ids: tuple[int, ...]
     mode: str
     adapter_scale: float = 1.0
     stops: tuple[tuple[int, ...], ...] = ()
     sampler: Policy | None = None
     layout: Layout = ONE_DEVICE
+
+    @property
+    def learns(self) -> bool:
+        """Whether its agents have parameters of their own."""
+        return self.mode in ("adapters", "full")
 
     def bind(self, base: Any, trainable: Any) -> tuple[dict, Any]:
         """Linen variables for ``policy.apply`` and their ``vmap`` axes over the agents."""
@@ -72,7 +81,8 @@ class Member:
     """A stack with its arrays and its host-side tokenizer.
 
     ``base`` holds frozen Linen variables (None in ``full`` mode without a reference), ``trainable`` the
-    per-agent tree with a leading axis N (None when frozen).
+    per-agent tree with a leading axis N (None when frozen). A ``remote`` one has neither, but an ``expert``
+    that is asked for its texts, None where it is not going to be.
     """
 
     stack: Stack
@@ -80,6 +90,12 @@ class Member:
     trainable: Any
     tokenizer: Any
     model_name: str
+    expert: Any = None
+
+    @property
+    def remote(self) -> bool:
+        """Whether its agents are no models of ours."""
+        return self.stack.mode == REMOTE
 
     def agent_variables(self, agent: str) -> dict:
         """One agent's plain policy variables, adapters merged in."""
@@ -107,6 +123,20 @@ class Team:
                 return member
         raise KeyError(f"no agent named {agent!r}; the team is {self.agents}")
 
+    def local(self, feature: str) -> "Team":
+        """The members that are models of ours. ValueError, naming what wants them, if there are none."""
+        members = tuple(member for member in self.members if not member.remote)
+        if not members:
+            self.require_local(feature)
+        return Team(members)
+
+    def require_local(self, feature: str) -> None:
+        """ValueError for the first agent that is no model of ours, naming what cannot be done with it."""
+        for member in self.members:
+            if member.remote:
+                agent, name = member.stack.agents[0], member.model_name
+                raise ValueError(f"{feature} needs a model of ours; agent {agent!r} speaks through {name!r}")
+
 
 def _copies(params: Any, agents: int, layout: Layout) -> Any:
     """The same tree for every agent, with a leading agent axis."""
@@ -128,6 +158,7 @@ def build(
     stop: tuple[str, ...] = (),
     sampling_dtype: str | None = None,
     layout: Layout = ONE_DEVICE,
+    experts: Mapping[str, Any] | None = None,
 ) -> Team:
     """Group agents by model and give them parameters.
 
@@ -141,6 +172,8 @@ def build(
       stop: texts that end a completion as an EOS does; their tokens count and are trained.
       sampling_dtype: of weights and computation while completions are drawn; None: as the policy computes.
       layout: where the arrays lie; every stack gets its own by number of agents and heads.
+      experts: by model name, who is asked in place of a model (`experts.Expert`); None stands for one that
+        will not be asked, for example where only local agents are exported.
 
     Raises:
       ValueError: for an unknown mode, an empty team, and an unknown model or one without a tokenizer.
@@ -152,10 +185,16 @@ def build(
     groups: dict[str, list[str]] = {}
     for agent, name in agent_models.items():
         groups.setdefault(name, []).append(agent)
-    members = []
+    members, experts = [], experts or {}
     for i, (name, agents) in enumerate(groups.items()):
+        if name in experts:
+            tokenizer = ByteTokenizer()
+            stack = Stack(tuple(agents), None, tokenizer.eos_ids, REMOTE)
+            members.append(Member(stack, None, None, tokenizer, name, experts[name]))
+            continue
         if name not in models:
-            raise ValueError(f"agents {agents} use model {name!r}, which is not among {sorted(models)}")
+            known = sorted({*models, *experts})
+            raise ValueError(f"agents {agents} use model {name!r}, which is not among {known}")
         model = models[name]
         if model.tokenizer is None:
             raise ValueError(f"model {name!r} has no tokenizer; agents {agents} need one")

@@ -59,6 +59,11 @@ class Tokenizer:
         ids = [int(i) for i in ids]
         return self.hf.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
+    def show(self, ids: Sequence[int]) -> str:
+        """Text of ids as the model sees it, special tokens included."""
+        ids = [int(i) for i in ids]
+        return self.hf.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
     def stop_sequences(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """Id sequences that end a completion: single tokens that contain a text, and its ids after a word."""
         pieces = self.hf.batch_decode([[i] for i in range(self.vocab_size)])

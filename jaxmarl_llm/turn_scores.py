@@ -38,8 +38,10 @@ def of_forest(
       reference: of the untrained policies instead.
 
     Raises:
-      ValueError: for a reference that the team does not hold (`team.build`, ``keep_reference``).
+      ValueError: for an agent that is no model of ours, or a reference that the team does not hold
+        (`team.build`, ``keep_reference``).
     """
+    team.require_local("scoring what was said")
     found: list[Any] = [None] * len(forest.turns)
     unweighted_R = np.zeros(len(forest.turns), np.float32)
     for member, trainable in zip(team.members, trainables, strict=True):

@@ -146,7 +146,7 @@ def prompt_check(limit, long_prompts, lengths):
     task = types.SimpleNamespace(
         items=items, prompts=lambda item: {"main": [{"role": "user", "content": item.words}]}
     )
-    team = {"main": types.SimpleNamespace(tokenizer=Words())}
+    team = {"main": types.SimpleNamespace(remote=False, tokenizer=Words())}
     c = config(sampling__max_prompt_tokens=limit, sampling__long_prompts=long_prompts)
     setup.check_prompts(c, team, task)
 

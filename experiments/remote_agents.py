@@ -1,0 +1,51 @@
+"""From a config to the experts that speak for those agents of the team which are no models of ours."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from configs import remote
+from experiments import tasks
+from jaxmarl_llm import experts
+from jaxmarl_llm.experts import Expert, Spent
+from jaxmarl_llm.experts.scripted import Scripted
+from jaxmarl_llm.tasks.mixture import Mixture
+
+
+def build(
+    config, items: Sequence[Any] = (), workdir="", spent: Mapping[str, Mapping] | None = None
+) -> dict[str, Expert]:
+    """Who is asked for the texts of remote agents, by the model's name in ``team.models``.
+
+    Each endpoint keeps its answers with those of `tasks.build_expert`, and has a token budget of its own.
+
+    Args:
+      config: its ``expert`` says how endpoints are reached; their models' names are in ``team.models``.
+      items: of all tasks that scripted agents are asked about.
+      workdir: run folder.
+      spent: what each had spent when the run was interrupted, as `metadata` says.
+
+    Raises:
+      ValueError: for what the user must change, ExpertError if an endpoint is not there.
+    """
+    found, spent = {}, spent or {}
+    for name in dict.fromkeys(remote.agents(config).values()):
+        before = Spent(**spent.get(name, {}))
+        if name == remote.MIXTURE:
+            found[name] = Scripted(Mixture(items, config.seed), before)
+            continue
+        options = tasks.expert_options(config, workdir) | {"model": name.removeprefix(remote.EXPERT)}
+        found[name] = experts.build(**options, spent=before, seed=config.seed)
+        found[name].check()
+    return found
+
+
+def metadata(speakers: Mapping[str, Expert]) -> dict[str, dict[str, int]]:
+    """What each has spent, as JSON data."""
+    return {name: dataclasses.asdict(expert.spent) for name, expert in speakers.items()}
+
+
+def metrics(speakers: Mapping[str, Expert]) -> dict[str, float]:
+    """What each has cost since the run began, keyed ``<model's name>/<what>``."""
+    said = metadata(speakers)
+    return {f"{name}/{what}": float(n) for name, own in said.items() for what, n in own.items()}
