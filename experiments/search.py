@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from configs import programs
-from experiments import protocols, setup, tasks
+from experiments import protocols, remote_agents, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, ledger, rollout, search_results
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.forest import Forest
@@ -45,7 +45,8 @@ class Searchers:
 def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
     """The team of a config, untrained or as a checkpoint of the run in ``workdir`` has it."""
     with tasks.build_executor(config) as executor:
-        team = setup.build_team(config)
+        items = tasks.build_task(config, executor, "eval").items
+        team = setup.build_team(config, speakers=remote_agents.build(config, items, workdir))
         if workdir:
             team, _ = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, team)
         trainables = [member.trainable for member in team.members]

@@ -4,14 +4,17 @@ import collections
 import random
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from jaxmarl_llm.experts import Request, Spent
 from jaxmarl_llm.experts.scripted import Scripted
-from jaxmarl_llm.tasks import mixture
+from jaxmarl_llm.tasks import mixture, optimisation_prompts
 from jaxmarl_llm.tasks.mixture import Mixture, pool
+from jaxmarl_llm.tasks.optimisation import OptimisationTask
 from jaxmarl_llm.tasks.optimisation_items import OptimisationItem, Rewrite, load_items
+from jaxmarl_llm.tasks.outcomes import Outcome
 
 SLOW = "def f(n):\n    return sum([i for i in range(n)])\n"
 REWRITES = (
@@ -73,7 +76,7 @@ def test_programs_without_a_rewrite_are_recognised_too():
     assert set(drawn(lesson_prompt(broken), 20, vague=0)) == {"End the program in the middle of a call."}
 
 
-def test_shown_lessons_are_adopted_harmful_ones_included():
+def test_shown_lessons_are_adopted_unless_they_are_told_to_harm():
     good, bad = REWRITES[0], REWRITES[2]
     found = drawn(LESSONS.format(good.technique, bad.technique))
     # adopted half of the time, each of the two alike: .25 + .5 of its share without lessons
@@ -81,6 +84,35 @@ def test_shown_lessons_are_adopted_harmful_ones_included():
     assert abs(found[fenced(bad.source)] / 4000 - (0.25 + 0.5 * 0.25)) < 0.03
     assert set(drawn(LESSONS.format(bad.technique, "Try hard."), 50, adopt=1)) == {fenced(bad.source)}
     assert len(drawn(LESSONS.format("Try hard.", mixture.VAGUE[0]), 500, adopt=1)) == 6  # as without
+    lesson = optimisation_prompts.lesson
+    told = lesson(good.technique, "ok", 1.05), lesson(bad.technique, "wrong", 0.0)
+    found = drawn(LESSONS.format(*told))
+    # Half of the time the helpful one, never the harmful one: the others are drawn as often as 0.75 of all.
+    assert abs(found[fenced(good.source)] / 4000 - (0.5 + 0.5 * 0.075 / 0.75)) < 0.03
+    assert fenced(bad.source) not in found and len(found) == 5
+    for came in (("ok", 1.0), ("ok", 0.5), ("build-error", 0.0)):
+        told = lesson(good.technique, *came)
+        assert fenced(good.source) not in drawn(LESSONS.format(told, "Try hard."), 500)
+
+
+def test_the_prompts_of_the_task_are_understood():
+    """Of every problem: the program, the lesson about it, and what a lesson is told to have led to."""
+    judge = SimpleNamespace(judge=None, cap=10.0, require_compiler=bool)
+    task = OptimisationTask(load_items("python"), judge, ("a",))
+    author, rng = Mixture(task.items, vague=0, adopt=1), random.Random(0)
+
+    def said(messages):
+        return "\n\n".join(message["content"] for message in messages)
+
+    for item in task.items:
+        assert mixture.find(task.items, said(task.prompts(item)["a"])) is item
+        for rewrite in item.rewrites:
+            outcome = Outcome("ok", rewrite.source, 2.0)
+            asked = said(task.explain(item, outcome))
+            assert mixture.find(task.items, asked) is item
+            assert author.write(item, asked, rng) == rewrite.technique
+            shown = said(task.write_with_lessons(item, [(rewrite.technique, "ok", 2.0)]))
+            assert author.write(item, shown, rng) == fenced(rewrite.source)
 
 
 def test_what_is_asked_is_recognised():

@@ -1,9 +1,9 @@
 """A synthetic author of programs, to test what is made of lessons where there is something to learn.
 
 This is no language model and says nothing about any. It draws from the known rewrites of a problem, most of
-them useless or wrong, and when lessons are shown to it, it often does what one of them says, be that good or
-bad. So which lessons are selected decides how fast its programs become, misleading ones do harm, and a method
-that selects well can be told from one that does not, without a model that is strong enough.
+them useless or wrong. When lessons are shown to it, it often does what one of them says that is told to help,
+and it never does what one is told to have harmed. So which lessons are selected decides how fast its programs
+become, and a method that selects well can be told from one that does not, without a strong model.
 
 What is asked of it is recognised by what stands in the prompt: the problem by its program, a lesson that is
 wanted by the words Code A and Code B and a second program, lessons that are shown by the techniques in them.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import random
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ VAGUE = (
 _UNCHANGED = "Leave the program as it is."
 _CUT_OFF = "End the program in the middle of a call."
 _MARKERS = ("Code A", "Code B")
+_LABEL = re.compile(r"\(B ([^()]*)\) $")
 _FENCES = {"python": "python", "c++": "cpp"}
 
 
@@ -48,7 +50,7 @@ class Mixture:
       items: problems that it knows.
       seed: of what it draws, which else follows from the request alone.
       weights: by kind, not all 0; what a problem has no rewrites for is shared out among the rest.
-      adopt: how often (0..1) it does what a shown lesson says.
+      adopt: how often (0..1) it does what a shown lesson says, if one is told to help.
       vague: how often (0..1) its lesson says nothing of use.
       strengths: technique -> measured speed-up, see `pool`.
 
@@ -94,10 +96,12 @@ class Mixture:
         own = second_program(item, text, [draft for draft, _ in drafts])
         if own and asks_for_lesson(text):
             return rng.choice(VAGUE) if rng.random() < self._vague else own.technique
-        shown = known_techniques(item, text)
-        if shown and rng.random() < self._adopt:
-            return _fenced(item, rng.choice(shown).source)
-        chosen = rng.choices([draft for draft, _ in drafts], [weight for _, weight in drafts])[0]
+        helpful, harmful = told(item, text)
+        if helpful and rng.random() < self._adopt:
+            return _fenced(item, rng.choice(helpful).source)
+        avoided = {rewrite.technique for rewrite in harmful}
+        left = [(draft, weight) for draft, weight in drafts if draft.technique not in avoided]
+        chosen = rng.choices([draft for draft, _ in left], [weight for _, weight in left])[0]
         return _fenced(item, chosen.source)
 
 
@@ -156,10 +160,21 @@ def second_program(item: OptimisationItem, text: str, drafts: Sequence[Draft]) -
     return max(found, key=lambda draft: len(draft.source), default=None)
 
 
-def known_techniques(item: OptimisationItem, text: str) -> list[Any]:
-    """Rewrites of a problem whose technique stands in a text, each once, good or bad."""
+def told(item: OptimisationItem, text: str) -> tuple[list[Any], list[Any]]:
+    """Rewrites of a problem whose technique stands in a text: those told to help, and those told to harm.
+
+    A lesson follows what came of its program, in brackets (`optimisation_prompts.lesson`); without that it
+    counts as help.
+    """
     within = squeezed(text)
-    return [rewrite for rewrite in item.rewrites if squeezed(rewrite.technique) in within]
+    known = [rewrite for rewrite in item.rewrites if squeezed(rewrite.technique) in within]
+    helpful = [rewrite for rewrite in known if _helped(within, squeezed(rewrite.technique))]
+    return helpful, [rewrite for rewrite in known if rewrite not in helpful]
+
+
+def _helped(text: str, technique: str) -> bool:
+    label = _LABEL.search(text[: text.index(technique)])
+    return label is None or label[1].startswith(("is significantly faster", "is slightly faster"))
 
 
 def squeezed(text: str) -> str:
