@@ -11,8 +11,8 @@ A results file is JSON: a list with a dict for each search, one of the baseline 
                          source, which stays (its score is 1)
     metrics              {'total' or a category: {name: {mean, low, high}}}, see `search_metrics`
     progress             by round: {executed, mean, low, high}, see `search_metrics.progress`
-    against              {method, seed, metrics: {name: {mean, low, high, p}}} of the baseline, if it was on the
-                         same problems, with the same seed where there is one; {} of the baseline itself
+    against              {method, seed, metrics: {name: {mean, low, high, p}}} of the baseline on the same
+                         problems, with the same seed if there is one; {} without, and of the baseline
     ledger               `ledger.Ledger.as_dict`
     bank                 lessons, [] for methods without: the fields of `bank.Entry`, and ``led_to``
 
