@@ -1,6 +1,6 @@
 """What a search for programs found, problem by problem, and its results file.
 
-A results file is JSON: a list with a dict for each search, the baseline first.
+A results file is JSON: a list with a dict for each search, one of the baseline first.
 
     method, task, seed   names of both, and the number
     models               {agent: model}
@@ -11,8 +11,8 @@ A results file is JSON: a list with a dict for each search, the baseline first.
                          source, which stays (its score is 1)
     metrics              {'total' or a category: {name: {mean, low, high}}}, see `search_metrics`
     progress             by round: {executed, mean, low, high}, see `search_metrics.progress`
-    against              {method, seed, metrics: {name: {mean, low, high, p}}} of the baseline; {} of the
-                         baseline itself, and of a search on other problems
+    against              {method, seed, metrics: {name: {mean, low, high, p}}} of the baseline on the same
+                         problems, with the same seed if there is one; {} without, and of the baseline
     ledger               `ledger.Ledger.as_dict`
     bank                 lessons, [] for methods without: the fields of `bank.Entry`, and ``led_to``
 
@@ -137,11 +137,26 @@ def bank_rows(entries: Sequence[Any], forest: Forest) -> list[dict[str, Any]]:
 
 
 def to_json(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
-    """Searches as JSON data in the shape that the module describes; the first is the baseline."""
-    return [_search_json(result, results[0]) for result in results]
+    """Searches as JSON data in the shape that the module describes; the first one's method is the
+    baseline.
+    """
+    return [_search_json(result, _baseline(result, results)) for result in results]
 
 
-def _search_json(result: SearchResult, baseline: SearchResult) -> dict[str, Any]:
+def _baseline(result: SearchResult, results: Sequence[SearchResult]) -> SearchResult | None:
+    """What a search is compared with."""
+    if result.method == results[0].method:
+        return None
+    asked = [each.method == results[0].method and _asked(each) == _asked(result) for each in results]
+    found = [each for each, same in zip(results, asked, strict=True) if same]
+    return next((each for each in found if each.seed == result.seed), found[0] if found else None)
+
+
+def _asked(result: SearchResult) -> tuple[str, str, frozenset[str]]:
+    return result.task, result.measure, frozenset(each.item for each in result.problems)
+
+
+def _search_json(result: SearchResult, baseline: SearchResult | None) -> dict[str, Any]:
     metrics = search_metrics.means(result.problems, result.measure)
     curve = search_metrics.progress(result.problems, result.measure)
     return _plain({
@@ -160,9 +175,8 @@ def _search_json(result: SearchResult, baseline: SearchResult) -> dict[str, Any]
     })  # fmt: skip
 
 
-def _against(result: SearchResult, baseline: SearchResult) -> dict[str, Any]:
-    names = [{(each.item, search.measure) for each in search.problems} for search in (result, baseline)]
-    if result is baseline or names[0] != names[1]:
+def _against(result: SearchResult, baseline: SearchResult | None) -> dict[str, Any]:
+    if baseline is None:
         return {}
     found = search_metrics.differences(result.problems, baseline.problems, result.measure)
     metrics = {name: difference._asdict() for name, difference in found.items()}

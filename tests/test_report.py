@@ -243,5 +243,5 @@ def test_the_templates_are_installed_with_the_package():
     folder = importlib.resources.files("jaxmarl_llm.report") / "templates"
     kept = {path for pattern in patterns for path in (ROOT / "jaxmarl_llm/report").glob(pattern)}
     names = {path.name for path in kept}
-    pages = {"report.html.jinja", "sweep.html.jinja", "parts.html.jinja"}
+    pages = {"report.html.jinja", "sweep.html.jinja", "search.html.jinja", "parts.html.jinja"}
     assert names == {*page.SHEETS, *pages} == {file.name for file in folder.iterdir()}

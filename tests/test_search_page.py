@@ -81,7 +81,7 @@ def test_the_tables_by_hand(found):
     assert row["mean"] == "0.85\n[0.50, 1.20]"
     assert row["geometric mean, in the search"].startswith("1.60\n")  # (2.4 * 1.7) ** (1 / 3)
     # mixture: p 7.2, q 4.4 (b4), r 5.0; halves 3.6, 2.2, 2.5; ratio (3.6 * 2.2 * 2.5 / 1.2) ** (1 / 3)
-    against = {row[1]: row[2:] for row in search_tables.against(found).rows}
+    against = {row[2]: row[3:] for row in search_tables.against(found).rows}
     assert against["geometric mean"][0].startswith("×2.55 ")
     # differences 2.4, 1.35, 2: of 8 flips two reach the sum
     assert against["mean"][0].startswith("+1.92 ") and against["mean"][1] == "0.250"
@@ -120,6 +120,13 @@ def test_what_models_write_stays_text(found, tmp_path):
     assert "r&lt;b&gt;" in text
 
 
+def test_searches_that_cost_differently_are_said_to(found):
+    assert not any("equally many" in note for note in search_page.notes(found))
+    found[1]["ledger"]["search"]["programs"] = 17
+    (note,) = [note for note in search_page.notes(found) if "equally many" in note]
+    assert note.endswith(": repeated 18, mixture 17.")
+
+
 def test_one_search_without_lessons(found, tmp_path):
     text = search_page.write(found[:1], tmp_path / "one.html", "one").read_text()
     assert "Against" not in text and "Lessons" not in text and "p-value" not in text
@@ -130,6 +137,8 @@ def test_searches_of_one_method_are_told_apart(found, tmp_path):
     other = dict(found[0], seed=1)
     labels = search_tables.labels([found[0], other, found[1]])
     assert labels == ["repeated, seed 0", "repeated, seed 1", "mixture"]
+    labels = search_tables.labels([found[0], dict(other, task="c++")])
+    assert labels == ["repeated, optimisation", "repeated, c++"]
 
 
 def test_the_picture_has_the_curves_of_the_file(found):

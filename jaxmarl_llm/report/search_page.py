@@ -57,6 +57,11 @@ def notes(searches: Sequence[Search]) -> list[str]:
             f"means. p is that of the two-sided sign-flip test over the problems (up to {EXACT} differences "
             f"exact, of more with {DRAWN:,} random flips)."
         )
+    executed = [search["ledger"].get("search", {}).get("programs") for search in searches]
+    if len(set(executed) - {None}) > 1:
+        pairs = zip(search_tables.labels(searches), executed, strict=True)
+        counts = ", ".join(f"{label} {count}" for label, count in pairs if count is not None)
+        said.append(f"These searches did not execute equally many programs: {counts}.")
     if len(compared) > 1:
         said.append(f"p-values are not corrected for the {len(compared)} comparisons.")
     return said

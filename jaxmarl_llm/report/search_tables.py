@@ -24,11 +24,12 @@ BY_CATEGORY = ("geomean", "correct", "pass@1", "tests")
 
 
 def labels(searches: Sequence[Search]) -> list[str]:
-    """What to call each search: its method, with the seed where several have the same."""
-    methods = [search["method"] for search in searches]
+    """What to call each search: its method, the task if there are several, the seed where it takes that."""
+    several = len({search["task"] for search in searches}) > 1
+    names = [f"{s['method']}, {s['task']}" if several else s["method"] for s in searches]
     return [
-        f"{method}, seed {search['seed']}" if methods.count(method) > 1 else method
-        for search, method in zip(searches, methods, strict=True)
+        f"{name}, seed {search['seed']}" if names.count(name) > 1 else name
+        for search, name in zip(searches, names, strict=True)
     ]
 
 
@@ -50,9 +51,10 @@ def against(searches: Sequence[Search]) -> Table | None:
     rows = []
     for label, search in zip(labels(searches), searches, strict=True):
         for name, found in search["against"].get("metrics", {}).items():
-            rows.append((label, NAMES.get(name, name), _difference(name, found), p_value(_nan(found["p"]))))
-    headers = ("method", "number", "difference", "p")
-    return Table(f"Against {labels(searches)[0]}", headers, tuple(rows)) if rows else None
+            where = (label, str(search["against"]["seed"]), NAMES.get(name, name))
+            rows.append((*where, _difference(name, found), p_value(_nan(found["p"]))))
+    headers = ("method", "baseline's seed", "number", "difference", "p")
+    return Table(f"Against {searches[0]['method']}", headers, tuple(rows)) if rows else None
 
 
 def by_category(searches: Sequence[Search]) -> list[Table]:
