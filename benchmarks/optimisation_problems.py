@@ -48,7 +48,9 @@ def speed(timing: Timing) -> str:
     return f"{timing.credited:.2f} ({timing.low:.2f} to {timing.high:.2f})"
 
 
-def measured(executor: Executor, item: OptimisationItem, plan: TimingPlan) -> Iterator[tuple[Rewrite, Timing]]:
+def measured(
+    executor: Executor, item: OptimisationItem, plan: TimingPlan
+) -> Iterator[tuple[Rewrite, Timing]]:
     """Each rewrite of a problem and its measurement."""
     reference = program(item, item.source)
     for rewrite in item.rewrites:
