@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from jaxmarl_llm.executor import Executor, Program
+from jaxmarl_llm.executor import Executor, Limits, Program
 from jaxmarl_llm.executor.cpp import tools as cpp_tools
 from jaxmarl_llm.tasks.optimisation_items import load_items
 
@@ -13,7 +13,7 @@ SOURCES = ("python", "cpp")
 ITEMS = {source: load_items(source) for source in SOURCES}
 EVERY = [pytest.param(item, id=f"{source}/{item.task_id}") for source in SOURCES for item in ITEMS[source]]
 
-# Runs where the tests do, after TESTS, SIZES and SEEDS. `spaces` holds what a problem's tests define, by size.
+# Runs where the tests do, after TESTS, SIZES and SEEDS. `spaces`: what a problem's tests define, by size.
 COMMON = """
 import copy, hashlib
 
@@ -93,7 +93,8 @@ def program(item, kind, source):
 
 @pytest.fixture(scope="module")
 def executor():
-    with Executor(workers=2, min_level=1) as running:
+    # All inputs of a program count together, and slow ones may be timed at a size below MODERATE.
+    with Executor(workers=2, limits=Limits(cpu_seconds=10), min_level=1) as running:
         yield running
 
 
@@ -142,10 +143,10 @@ def test_rewrites_are_what_they_are_called(item, reports):
 
 @pytest.mark.parametrize("item", EVERY)
 def test_inputs_follow_from_the_seed(item):
-    for size in sizes_of(item, "reference"):
+    # At a small size two seeds may give the same.
+    for size, least in zip(sizes_of(item, "reference"), (6, 11), strict=True):
         first = digests(item, size, range(12))
         assert first == digests(item, size, range(12))
-        # Seldom two seeds of a small size give the same; the generator must not know few inputs only.
-        assert len(set(first)) > 8, size
+        assert len(set(first)) >= least, size
     # Large seeds are those of timing.
     assert len(set(digests(item, min(MODERATE, item.size), range(2**40, 2**40 + 8)))) == 8
