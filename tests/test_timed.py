@@ -129,7 +129,7 @@ def test_remeasuring_is_fresh_longer_larger_and_on_other_seeds():
     assert plan.seed != search.seed
     asked = [{p.tests for p in batch if p.sources["program"] == "x = 1"} for batch in executor.batches]
     assert len(asked[0]) == len(asked[1]) == 2 and not asked[0] & asked[1]
-    assert {tests.split("\n")[0] for tests in asked[0]} == {"SIZE = 100", "SIZE = 300"}
+    assert {tests.split("\n")[0] for tests in asked[0]} == {"SIZE = 100", "SIZE = 400"}
     (again,) = judge.judge([ITEM], ["x = 1"])
     assert again.reused  # and the held-out outcome did not replace what was measured first
     short = dataclasses.replace(PLAN, max_pairs=9)
