@@ -40,6 +40,10 @@ LATE_HELPER = f"{F}\ndef help(x):\n    return x\n"
     ("    def f(xs):\n        return sum(xs)\n", F),  # indented as a whole
     ("```\nf = lambda xs: sum(xs)\n```", "f = lambda xs: sum(xs)\n"),
     ("class f:\n    pass\n", "class f:\n    pass\n"),
+    (f"```\nimport sys\nsys.setrecursionlimit(9)\n{F}```", f"import sys\nsys.setrecursionlimit(9)\n{F}"),
+    (f"```\nif True:\n    import numpy\n{F}```", f"if True:\n    import numpy\n{F}"),
+    (f"So:\ntry:\n    import numpy\nexcept ImportError:\n    pass\n{F}",
+     f"try:\n    import numpy\nexcept ImportError:\n    pass\n{F}"),
     ("@cache\ndef f(x):\n    return x\n", "@cache\ndef f(x):\n    return x\n"),
     ("I would use:\ndef f(xs:\n    return 1", "def f(xs:\n    return 1\n"),  # broken: as it stands
     ("", ""),

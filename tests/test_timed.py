@@ -129,7 +129,7 @@ def test_remeasuring_is_fresh_longer_larger_and_on_other_seeds():
     assert plan.seed != search.seed
     asked = [{p.tests for p in batch if p.sources["program"] == "x = 1"} for batch in executor.batches]
     assert len(asked[0]) == len(asked[1]) == 2 and not asked[0] & asked[1]
-    assert {tests.split("\n")[0] for tests in asked[0]} == {"SIZE = 100", "SIZE = 300"}
+    assert {tests.split("\n")[0] for tests in asked[0]} == {"SIZE = 100", "SIZE = 400"}
     (again,) = judge.judge([ITEM], ["x = 1"])
     assert again.reused  # and the held-out outcome did not replace what was measured first
     short = dataclasses.replace(PLAN, max_pairs=9)
@@ -234,3 +234,19 @@ def test_arguments_that_a_program_changes_are_not_compared_with(executor):
     plan = dataclasses.replace(PLAN, min_seconds=1e-6)
     right, wrong = TimedJudge(executor, plan).judge([sorting] * 2, [text, cheat])
     assert (right.status, wrong.status) == ("ok", "wrong")
+
+
+def test_cpp_programs(executor):
+    source = "int f(const std::vector<int>& v) {\n  int n = 0;\n  for (int x : v) n += x;\n  return n;\n}\n"
+    tests = TESTS.split("def expected")[0] + "def expected(values):\n    return sum(values)\n"
+    fields = dict(language="c++", signature="int f(const std::vector<int>& v)", source=source, tests=tests)
+    item = dataclasses.replace(ITEM, **fields)
+    judge = TimedJudge(executor, PLAN)
+    try:
+        judge.require_compiler([item])
+    except ValueError as error:
+        pytest.skip(str(error))
+    broken, wrong = source.replace("return n", "return k"), source.replace("n += x", "n -= x")
+    found = judge.judge([item] * 3, [source + "// as it was\n", broken, wrong])
+    assert [outcome.status for outcome in found] == ["ok", "build-error", "wrong"]
+    assert "'k' was not declared" in found[1].log and 1 < len(found[1].log.splitlines()) <= 7

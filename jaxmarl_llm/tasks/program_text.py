@@ -24,7 +24,7 @@ LANGUAGES = ("python", "c++")
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
 _CODE_LINE = re.compile(
     r"(?:import\s+[\w.]+(?:\s+as\s+\w+)?(?:\s*,\s*[\w.]+(?:\s+as\s+\w+)?)*\s*(?:[#;].*)?$|from\s+[\w.]+\s+import\s"
-    r"|(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[(:]|@\w|[A-Za-z_]\w*(?:\s*:[^=]+)?\s*=[^=])"
+    r"|(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[(:]|@\w|try:\s*$|[A-Za-z_]\w*(?:\s*:[^=]+)?\s*=[^=])"
 )
 _MOST_STARTS, _MOST_PLACES = 40, 8  # lines tried as a program's first one, and as its definition's
 _BARE = (ast.Expr, ast.Assert)
@@ -43,12 +43,9 @@ def program(text: str, entry_point: str, language: str = "python") -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     blocks = fenced(text)
     without_fences = _FENCE.sub("", text)
-    found = [whole(block, entry_point, True) for block in blocks] + [
-        whole(without_fences, entry_point, False)
-    ]
-    for candidate in found:
-        if candidate:
-            return candidate.strip("\n") + "\n"
+    for place, is_code in [*((block, True) for block in blocks), (without_fences, False)]:
+        if found := whole(place, entry_point, is_code):
+            return found.strip("\n") + "\n"
     broken = [block for block in blocks if _names(block, entry_point, language)]
     loose = (broken or blocks or [looks(without_fences)])[0]
     return loose.strip("\n") + "\n" if loose.strip() else ""
@@ -95,7 +92,7 @@ def _python(text: str, entry_point: str, fence: bool) -> str:
     places = [(match[1] or "", i) for i, line in enumerate(lines) if (match := defined.match(line))]
     for indent, place in sorted(places, key=lambda found: (found[0] != "", found[1]))[:_MOST_PLACES]:
         block = [line.removeprefix(indent) for line in lines]
-        starts = [i for i in range(place) if _CODE_LINE.match(block[i])]
+        starts = [i for i in range(place) if _CODE_LINE.match(block[i]) or (fence and i == 0)]
         for start in [*starts[:_MOST_STARTS], place]:
             end = longest_parsable(block[start:])
             tree = parse("\n".join(block[start : start + end]))

@@ -18,9 +18,9 @@ from jaxmarl_llm.tasks.program_text import digest, same_program
 # from a right one. A right but slow program stays above a wrong one, however slow it is.
 WRONG, UNBUILT = math.log(1 / 2), math.log(1 / 4)
 SLOWEST = 2 / 3
-VALIDATION_SIZES = (0.1, 0.3)  # as shares of the size at which programs are timed
-LEAST_SIZE = 4
-SEEDS_PER_SIZE = 3
+VALIDATION_SIZES = (0.1, 0.4)  # as shares of the size at which programs are timed
+LEAST_SIZE = 6  # below, some generators make inputs on which even wrong programs are right
+SEEDS_PER_SIZE = 5
 HELD_OUT_SCALE = 1.25
 _LOG_LINES = 7
 _PLAN = TimingPlan()
