@@ -14,7 +14,7 @@ A results file is JSON: a list with a dict for each search, one of the baseline 
     against              {method, seed, metrics: {name: {mean, low, high, p}}} of the baseline on the same
                          problems, with the same seed if there is one; {} without, and of the baseline
     ledger               `ledger.Ledger.as_dict`
-    bank                 lessons, [] for methods without: the fields of `bank.Entry`, and ``led_to``
+    bank                 lessons, [] for methods without: the fields of `lessons.bank.Entry`, and ``led_to``
 
 null stands for what is not known, such as the interval of a single problem.
 """

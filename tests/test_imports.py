@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[1]
 
 LAYER = {
     "types": 0, "files": 0, "rope": 0, "host_memory": 0, "dotted": 0, "forest": 5,
-    "executor": 10, "tokenizer": 10, "byte_tokenizer": 10, "metrics": 10, "transcripts": 10, "plots": 10, "console": 10,
-    "tensor_files": 10, "records": 12, "report": 12, "tasks": 15,  # tasks say what the executor is to run
+    "executor": 10, "tokenizer": 10, "byte_tokenizer": 10, "metrics": 10, "transcripts": 10, "plots": 10,
+    "console": 10, "tensor_files": 10, "records": 12, "report": 12,
+    "tasks": 15,  # tasks say what the executor is to run
     "ledger": 16, "search_metrics": 16, "search_results": 17,
     "cache": 18, "attention": 18, "choice": 18,
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "comlrl_compat": 25, "custom_loss": 25,

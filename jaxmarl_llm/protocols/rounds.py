@@ -7,7 +7,6 @@ Turns are numbered so that programs and what is said between them never share a 
 are 2 t, what is said after them is 2 t + 1. ``Node.turn`` and ``Joint.turn`` are the round.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -97,12 +96,3 @@ def after(
                 parent = (last or {}).get(program.id, program.id)
                 asked.append(SpeakRequest(program.agent, program.item, tuple(messages), 1, index, parent, j))
     return asked
-
-
-def together(asked: Sequence[SpeakRequest]) -> list[SpeakRequest]:
-    """Those of the requests that can be sampled as one batch: of the agents asked as often as the first one.
-
-    Where not everybody is asked about every program (`after`), the others come in later steps.
-    """
-    counts = Counter(request.agent for request in asked)
-    return [request for request in asked if counts[request.agent] == counts[asked[0].agent]]

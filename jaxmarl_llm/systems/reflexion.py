@@ -44,8 +44,7 @@ class Reflexion:
         chains = rounds.going_on(state, self.task, self.stop_when_solved)
         number = 2 * done - 1
         said = {turn.parent: turn for turn in state.turns if turn.turn == number}
-        missing = [r for r in self._reflections(state, chains, number) if r.parent not in said]
-        return rounds.together(missing) or self._programs(state, chains, said)
+        return (not said and self._reflections(state, chains, number)) or self._programs(state, chains, said)
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
         """Programs are judged, reflections are not."""
