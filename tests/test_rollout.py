@@ -196,10 +196,32 @@ def test_what_the_task_raises_comes_through():
         run(tiny.Task(broken))
 
 
-def test_agents_of_a_stack_must_be_asked_equally_often():
-    class Uneven(Twice):
-        def step(self, state):
-            return super().step(state)[:3]
+@dataclasses.dataclass
+class Once:
+    """Everybody is asked on both items, but for the last ``less`` requests; nothing is judged."""
 
-    with pytest.raises(ValueError, match=r"agents \('a', 'b'\) must be asked equally often"):
-        run(tiny.Task(total), protocol=Uneven())
+    less: int = 0
+    samples: tuple[int, ...] = (1, 1, 1, 1)
+
+    def step(self, state):
+        if state.turns:
+            return []
+        asked = [(i, agent) for i in (0, 1) for agent in tiny.AGENTS]
+        asked = [
+            SpeakRequest(a, i, ({"role": "user", "content": f"{a}{i}"},), g)
+            for (i, a), g in zip(asked, self.samples, strict=True)
+        ]
+        return asked[: len(asked) - self.less]
+
+    def observe(self, state, turns):
+        return []
+
+
+def test_agents_of_a_stack_may_be_asked_unequally_often():
+    """Greedy answers do not depend on what else is asked."""
+    every, fewer = (run(tiny.Task(total), protocol=Once(less), last_greedy=True).turns for less in (0, 1))
+    assert [turn.agent for turn in fewer] == ["a", "b", "a"]
+    for turn, same in zip(fewer, every[:3], strict=True):
+        assert turn.completion.tolist() == same.completion.tolist() and turn.item == same.item
+    with pytest.raises(ValueError, match=r"agents \('a', 'b'\) must be asked for the same .* not \[1, 2\]"):
+        run(tiny.Task(total), protocol=Once(samples=(1, 1, 1, 2)))
