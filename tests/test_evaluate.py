@@ -18,6 +18,8 @@ from jaxmarl_llm.executor import Limits
 
 CONFIG = config_dict.ConfigDict({
     "seed": 3,
+    "model": "tiny",
+    "team": {"agents": ("aux", "main"), "models": ()},
     "eval": {"samples": 2},
     "train": {"turns": 1, "protocol": "simultaneous"},
     "task": {"eval_source": "scripted"},
