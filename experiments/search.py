@@ -53,7 +53,7 @@ def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
         yield Searchers(team, trainables, executor, protocols.relevant(config, team))
 
 
-def search(config, folder, by: Searchers, task, method: str = "") -> SearchResult:
+def search(config, folder, by: Searchers, task, method: str = "", like: Sequence = ()) -> SearchResult:
     """Let a team search for the best program of every problem of the task, and measure these again.
 
     Args:
@@ -62,6 +62,7 @@ def search(config, folder, by: Searchers, task, method: str = "") -> SearchResul
       by: who searches; those of its agents that are the task's.
       task: see `jaxmarl_llm.tasks.program_task`.
       method: its name in tables; '' for that of the protocol.
+      like: folders of other searches by the same team; what began there in the same way is not done again.
 
     Raises:
       ValueError: if the folder holds another search, and what the task's judge raises.
@@ -72,7 +73,8 @@ def search(config, folder, by: Searchers, task, method: str = "") -> SearchResul
     problems, bank, cost = [], [], ledger.Ledger()
     for n, start in enumerate(range(0, len(task.items), size)):
         ids = range(start, min(start + size, len(task.items)))
-        journal = Journal(folder / "journal" / f"{n:04d}")
+        place = pathlib.Path("journal") / f"{n:04d}"
+        journal = Journal(folder / place, [pathlib.Path(other) / place for other in like])
         lasting = memory if protocols.remembers(config) else ()
         protocol = protocols.rounds(config, task, by.relevance, 1, tuple(lasting), ends=True)
         key = jax.random.fold_in(setup.stream(config, "search"), n)
