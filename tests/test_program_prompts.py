@@ -19,8 +19,8 @@ PYTHON, C = optimisation_prompts.asked(ITEM), optimisation_prompts.asked(CPP)
 
 def said(messages):
     """The last message, which holds what differs between phases; all are chats that end with the user."""
-    roles = [message["role"] for message in messages]
-    assert roles[-1] == "user" and "assistant" not in roles[::2], roles
+    roles = [message["role"] for message in messages if message["role"] != "system"]
+    assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
     return messages[-1]["content"]
 
 
