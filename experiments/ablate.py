@@ -5,8 +5,8 @@
 
 Runs the members of `configs/ablation.py` one after the other and writes ablation.json, .md and .html when all
 are done. Stopped, it goes on within the round where it was. One program's time counts for all members
-(`timing.remember`), so that they differ by the programs that they wrote and not by noise; what a member
-returns is measured again, by itself.
+(`timing.remember`), so that they differ by the programs that they wrote and not by noise; so does that of a
+program that is returned and measured again.
 """
 
 import pathlib
