@@ -32,11 +32,12 @@ class Journal:
 
     Args:
       folder: of one rollout, created when something is kept; None keeps nothing.
+      taken: called with the name and the value of everything that is taken from there.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, taken: Callable[[str, Any], None] = lambda name, found: None):
         self._folder = None if folder is None else pathlib.Path(folder)
-        self._rollout, self._anew = "", False
+        self._rollout, self._anew, self._taken = "", False, taken
 
     def begin(self, rollout: Any) -> None:
         """Say which rollout comes now: whatever makes it another one than others, see `encode`."""
@@ -56,6 +57,7 @@ class Journal:
             return bring()
         kept = processes.by_first(self._read)(name, digest(asked))
         if kept is not None:
+            self._taken(name, kept[0])
             return kept[0]
         found, self._anew = bring(), True
         processes.by_first(self._write)(name, digest(asked), found)
