@@ -5,8 +5,8 @@
 
 Runs the members of `configs/ablation.py` one after the other and writes ablation.json, .md and .html when all
 are done. Stopped, it goes on within the round where it was. Members whose rounds begin alike share what they
-drew there, and one program's time counts for all members (`timing.remember`): so they differ by what they do
-differently, and not by noise.
+drew there, and one program's time counts for all members (`timing.remember`), also when it is returned and
+measured again: so they differ by what they do differently, and not by noise.
 """
 
 import pathlib

@@ -34,12 +34,15 @@ class Journal:
       folder: of one rollout, created when something is kept; None keeps nothing.
       like: folders of other rollouts of the same team. What one of them was asked in the same step is taken
         over: rollouts that begin alike are made once.
+      taken: called with the name and the value of everything that is taken from there, or from another one.
     """
 
-    def __init__(self, folder, like: Sequence = ()):
+    def __init__(
+        self, folder, like: Sequence = (), taken: Callable[[str, Any], None] = lambda name, found: None
+    ):
         self._folder = None if folder is None else pathlib.Path(folder)
         self._like = tuple(map(pathlib.Path, like))
-        self._rollout, self._anew = "", False
+        self._rollout, self._anew, self._taken = "", False, taken
 
     def begin(self, rollout: Any) -> None:
         """Say which rollout comes now: whatever makes it another one than others, see `encode`."""
@@ -59,9 +62,12 @@ class Journal:
             return bring()
         kept = processes.by_first(self._read)(name, digest(asked))
         if kept is not None:
+            self._taken(name, kept[0])
             return kept[0]
         kept = processes.by_first(self._elsewhere)(name, digest(asked))
         found, self._anew = bring() if kept is None else kept[0], True
+        if kept is not None:
+            self._taken(name, found)
         processes.by_first(self._write)(name, digest(asked), found)
         return found
 
