@@ -2,7 +2,8 @@
 
 Not a command: `experiments.evaluate` makes one search, `experiments.ablate` several. The folder of a search
 holds ``journal/<batch>/`` (what was said and measured, step by step; a search that was stopped goes on there)
-and ``results.json`` (see `jaxmarl_llm.search_results`).
+and ``results.json`` (see `jaxmarl_llm.search_results`). Where an agent writes the tests, the former is called
+``<batch>_generated/``, and its ``tests/`` has what was said of these.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.journal import Journal
 from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.lessons.relevance import Relevance
+from jaxmarl_llm.protocols.single import Single
 from jaxmarl_llm.report import search_page, search_tables
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.search_metrics import ItemResult
@@ -72,14 +74,15 @@ def search(config, folder, by: Searchers, task, method: str = "") -> SearchResul
     problems, bank, cost = [], [], ledger.Ledger()
     for n, start in enumerate(range(0, len(task.items), size)):
         ids = range(start, min(start + size, len(task.items)))
-        journal = Journal(folder / "journal" / f"{n:04d}")
+        journal = Journal(journal_of(config, folder, n))
         lasting = memory if protocols.remembers(config) else ()
-        protocol = protocols.rounds(config, task, by.relevance, 1, tuple(lasting), ends=True)
+        batch, asked = with_tests(config, by, task, ids, n, journal_of(config, folder, n) / "tests")
+        protocol = protocols.rounds(config, batch, by.relevance, 1, tuple(lasting), ends=True)
         key = jax.random.fold_in(setup.stream(config, "search"), n)
-        forest = talk(config, protocol, by, task, ids, key, journal)
-        found = search_results.item_results(forest, lambda *asked, j=journal: remeasured(task, j, *asked))
+        forest = talk(config, protocol, by, batch, ids, key, journal)
+        found = search_results.item_results(forest, lambda *best, j=journal: remeasured(task, j, *best))
         problems += found
-        cost += ledger.of(forest, [each.held_out for each in found])
+        cost += ledger.of(forest, [each.held_out for each in found]) + asked
         bank += banked(protocol, forest)
         if protocols.remembers(config):
             memory.add(forest)
@@ -95,6 +98,25 @@ def search(config, folder, by: Searchers, task, method: str = "") -> SearchResul
     result = SearchResult(*about, tuple(problems), cost.as_dict(), tuple(bank))
     search_results.write([result], folder / RESULTS)
     return result
+
+
+def journal_of(config, folder: pathlib.Path, batch: int) -> pathlib.Path:
+    """Where a batch is kept: what was measured by other tests is none of it."""
+    own = "_generated" if config.task.tests == "generated" else ""
+    return folder / "journal" / f"{batch:04d}{own}"
+
+
+def with_tests(config, by: Searchers, task, ids, batch: int, folder: pathlib.Path):
+    """The task as a batch of its problems is searched, with tests that the first agent writes now if
+    ``task.tests`` says so, and what these cost.
+    """
+    if config.task.tests == "given":
+        return task, ledger.Ledger()
+    protocol = Single(task.agents[0], task.test_prompt)
+    # Equal for all methods of an ablation: the same tests, as far as the agent is the same.
+    key = jax.random.fold_in(setup.stream(config, "tests"), batch)
+    forest = talk(config, protocol, by, task, ids, key, Journal(folder))
+    return task.tested({ids[turn.item]: turn.text for turn in forest.turns}), ledger.of(forest)
 
 
 def talk(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> Forest:
@@ -127,6 +149,8 @@ def line(batch: int, found: Sequence[ItemResult], done: int, of: int) -> str:
     right = sum(each.held_out.status == "ok" for each in found)
     best = max(found, key=lambda each: each.held_out.score)
     told = f"{right} of {len(found)} programs right, best {best.held_out.score:.2f} ({best.item})"
+    if missing := sum(each.tests == "fallback" for each in found):
+        told += f", {missing} searched by given tests as none were written"
     return f"batch {batch + 1}: {told}; {done} of {of} problems"
 
 
