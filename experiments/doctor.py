@@ -19,7 +19,7 @@ import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from configs import checks
+from configs import checks, program_checks
 from experiments import cli, closing, export, protocols, remote_agents, setup, systems, tasks
 from jaxmarl_llm import counterfactuals, rollout, update
 from jaxmarl_llm.counterfactuals import Conversation
@@ -46,6 +46,7 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
       ValueError: for what a training would refuse before it starts: bad fields, data or models.
     """
     checks.validate(config)
+    program_checks.check_training(config)
     small = shrunk(config, problems, tokens)
     with contextlib.ExitStack() as stack:
         executor, level = _executor(small, stack)
