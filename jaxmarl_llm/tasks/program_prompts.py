@@ -35,8 +35,8 @@ class Asked:
         """Ask for a program; before: what is said ahead of the problem.
 
         The question comes last: after other words a small model goes on talking. (With lessons at the end
-        five of 24 answers of SmolLM2-135M at temperature 0.7 held no program, with lessons ahead none did, and
-        at 0.2 answers were half as long.)
+        five of 24 answers of SmolLM2-135M at temperature 0.7 held no program, with lessons ahead none did;
+        at 0.2 they were half as long.)
         """
         return [*self.example, user("\n\n".join(filter(None, [before.strip(), self.text])))]
 
