@@ -60,6 +60,13 @@ def test_the_arithmetic_of_rounds():
     assert arithmetic.completions(config) == 3 * (24 + 16)
     assert arithmetic.learned(config) == 24 + 16
     config.lessons.bank = "run"
-    assert arithmetic.lessons(config) == 24
+    assert arithmetic.remarks(config) == 24
     config.lessons.select = "none"
+    assert arithmetic.completions(config) == 72
+    # In each of the 8 chains two reflections, on the first two programs of three; or its plans.
+    config.lessons.bank, config.train.protocol = "problem", "reflexion"
+    assert arithmetic.completions(config) == 3 * (24 + 16)
+    config.train.protocol, config.search.plans = "mapcoder", 1
+    assert arithmetic.completions(config) == 3 * (24 + 8)
+    config.train.protocol = "mixture"
     assert arithmetic.completions(config) == 72
