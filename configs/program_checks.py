@@ -93,6 +93,10 @@ def _rounds(config: ConfigDict) -> list[str]:
             bad.append(f"lessons.control={own.control}: needs lessons.select='dealt', it is {own.select!r}")
         if own.control >= c.group:
             bad.append(f"lessons.control={own.control}: must leave some of the train.group={c.group} chains")
+        if own.bank == "run" and c.overlap:
+            bad.append(
+                "train.overlap=True: lessons.bank='run' shows what came of an iteration in the next one"
+            )
     elif own != base_config().lessons:
         bad.append(f"lessons: train.protocol={c.protocol!r} has none; leave them as they are by default")
     if c.protocol == "mapcoder" and c.turns % config.search.plans:

@@ -17,7 +17,8 @@ def add_fields(c: config_dict.ConfigDict) -> None:
     c.timing.cap = 10.0  # greatest speed-up that counts
     c.timing.seconds = 20.0  # CPU time of one measurement, after which no more pairs are begun
     c.timing.min_seconds = 0.01  # CPU time that a given program must take, or the problem is refused
-    c.timing.remember = True  # a program that was measured before counts as it did then, but at the end
+    c.timing.remember = True  # a program that was measured before counts as it did then; what is measured
+    # again at the end, as it did when it was measured again before
     # Of train.protocol=lessonl. Rounds are train.turns, chains of rounds for a problem train.group.
     c.lessons = config_dict.ConfigDict()
     c.lessons.shown = 4  # k: most lessons in a prompt

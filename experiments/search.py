@@ -1,13 +1,15 @@
 """A search for programs with one method: rounds for some problems at a time, each kept as it ends.
 
 Not a command: `experiments.evaluate` makes one search, `experiments.ablate` several. The folder of a search
-holds ``journal/<batch>/`` (what was said and measured, step by step; a search that was stopped goes on there)
-and ``results.json`` (see `jaxmarl_llm.search_results`). Where an agent writes the tests, the former is called
-``<batch>_generated/``, and its ``tests/`` has what was said of these.
+holds ``config.json``, ``journal/<batch>/`` (what was said and measured, step by step; a search that was
+stopped goes on there; its ``tests/`` has what was said of tests, where an agent writes them) and
+``results.json`` (see `jaxmarl_llm.search_results`).
 """
 
 import contextlib
 import dataclasses
+import functools
+import json
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +18,7 @@ import jax
 
 from configs import programs
 from experiments import protocols, remote_agents, setup, tasks
-from jaxmarl_llm import checkpoint, console, files, ledger, rollout, search_results
+from jaxmarl_llm import checkpoint, console, files, ledger, processes, rollout, run_checks, search_results
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.journal import Journal
@@ -35,12 +37,16 @@ RESULTS = "results.json"
 
 @dataclasses.dataclass(frozen=True)
 class Searchers:
-    """What searches share: the team with its parameters, the executor, and how relevant lessons are."""
+    """What searches share: the team with its parameters, the executor, and how relevant lessons are.
+
+    step: iterations that the team has learned for.
+    """
 
     team: Team
     trainables: Sequence[Any]
     executor: Executor
     relevance: Relevance | None
+    step: int = 0
 
 
 @contextlib.contextmanager
@@ -49,13 +55,14 @@ def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
     with tasks.build_executor(config) as executor:
         items = tasks.build_task(config, executor, "eval").items
         team = setup.build_team(config, speakers=remote_agents.build(config, items, workdir))
+        meta = {"step": 0}
         if workdir:
-            team, _ = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, team)
+            team, meta = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, team)
         trainables = [member.trainable for member in team.members]
-        yield Searchers(team, trainables, executor, protocols.relevant(config, team))
+        yield Searchers(team, trainables, executor, protocols.relevant(config, team), meta["step"])
 
 
-def search(config, folder, by: Searchers, task, method: str = "") -> SearchResult:
+def search(config, folder, by: Searchers, task, method: str = "", like: Sequence = ()) -> SearchResult:
     """Let a team search for the best program of every problem of the task, and measure these again.
 
     Args:
@@ -64,19 +71,22 @@ def search(config, folder, by: Searchers, task, method: str = "") -> SearchResul
       by: who searches; those of its agents that are the task's.
       task: see `jaxmarl_llm.tasks.program_task`.
       method: its name in tables; '' for that of the protocol.
+      like: folders of other searches by the same team; what began there in the same way is not done again.
 
     Raises:
       ValueError: if the folder holds another search, and what the task's judge raises.
     """
     folder, size = pathlib.Path(folder), config.search.problems
+    claim(folder, config, by.step)
     own = config.lessons
     memory = Memory(own.keep, step=own.step, factor=own.factor)
     problems, bank, cost = [], [], ledger.Ledger()
     for n, start in enumerate(range(0, len(task.items), size)):
         ids = range(start, min(start + size, len(task.items)))
-        journal = Journal(journal_of(config, folder, n))
+        place, taken = pathlib.Path("journal") / f"{n:04d}", functools.partial(known, task, ids)
+        journal = Journal(folder / place, [pathlib.Path(other) / place for other in like], taken)
         lasting = memory if protocols.remembers(config) else ()
-        batch, asked = with_tests(config, by, task, ids, n, journal_of(config, folder, n) / "tests")
+        batch, asked = with_tests(config, by, task, ids, n, folder / place / "tests")
         protocol = protocols.rounds(config, batch, by.relevance, 1, tuple(lasting), ends=True)
         key = jax.random.fold_in(setup.stream(config, "search"), n)
         forest = talk(config, protocol, by, batch, ids, key, journal)
@@ -100,10 +110,25 @@ def search(config, folder, by: Searchers, task, method: str = "") -> SearchResul
     return result
 
 
-def journal_of(config, folder: pathlib.Path, batch: int) -> pathlib.Path:
-    """Where a batch is kept: what was measured by other tests is none of it."""
-    own = "_generated" if config.task.tests == "generated" else ""
-    return folder / "journal" / f"{batch:04d}{own}"
+def claim(folder: pathlib.Path, config, step: int) -> None:
+    """Make the folder that of a search with this config and a team that has learned for so many iterations.
+
+    ValueError names what another search, whose folder it is, has differently (`run_checks.check_same_run`).
+    """
+    path, own = folder / "config.json", {"config": config.to_dict(), "step": step}
+    if path.is_file():
+        saved = json.loads(path.read_text("utf-8"))
+        try:
+            run_checks.check_same_run(saved["config"], own["config"])
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from error
+        if saved["step"] != step:
+            raise ValueError(
+                f"{folder}: the search in this folder is of the team after {saved['step']} iterations, "
+                f"this one after {step}; give it another folder"
+            )
+    if processes.first():
+        files.atomic_write_text(path, json.dumps(own, indent=2) + "\n")
 
 
 def with_tests(config, by: Searchers, task, ids, batch: int, folder: pathlib.Path):
@@ -130,10 +155,19 @@ def talk(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> F
     return rollout.run(protocol, by.team, by.trainables, scorer, list(ids), key, journal=journal, **options)
 
 
+def known(task, ids, name: str, found) -> None:
+    """Tell the task what an earlier process had judged, so that equal programs count as known now as well."""
+    if name.endswith("_joints"):
+        pairs = [(task.items[ids[j.item]], o) for j in found for o in j.judgement.outcomes.values()]
+        task.know(*map(list, zip(*pairs, strict=True)))
+
+
 def remeasured(task, journal: Journal, items: Sequence, texts: Sequence[str]) -> list:
     """Outcomes on held-out inputs, kept in the journal as well."""
     asked = ([item.task_id for item in items], list(texts))
-    return journal.once("held_out", asked, lambda: task.remeasure(items, texts))
+    outcomes = journal.once("held_out", asked, lambda: task.remeasure(items, texts))
+    task.know(items, outcomes, held_out=True)
+    return outcomes
 
 
 def banked(protocol, forest: Forest) -> list[dict]:

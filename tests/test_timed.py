@@ -138,6 +138,43 @@ def test_remeasuring_is_fresh_longer_larger_and_on_other_seeds():
     assert executor.measured[-1][2].max_pairs == 9
 
 
+def test_remeasuring_remembers_what_was_remeasured():
+    executor = Scripted()
+    judge = TimedJudge(executor, PLAN)
+    judge.judge([ITEM], ["x = 1"])
+    first, equal = judge.remeasure([ITEM, ITEM], ["x = 1", "x=1 # again"])
+    (again,) = judge.remeasure([ITEM], ["x = 1\n"])
+    (other,) = judge.remeasure([OTHER], ["x = 1"])
+    # Measured in the search, and once more by the first remeasure of either problem.
+    assert [p.max_pairs for _, _, p in executor.measured] == [7, 15, 15]
+    assert [o.reused for o in (first, equal, again, other)] == [False, True, True, False]
+    assert again == dataclasses.replace(first, program="x = 1\n", reused=True, seconds=0.0)
+    # What was only remeasured is not known to the search.
+    judge.remeasure([ITEM], ["x = 2"])
+    assert not judge.judge([ITEM], ["x = 2"])[0].reused
+
+    executor = Scripted()
+    judge = TimedJudge(executor, PLAN, remember=False)
+    found = judge.remeasure([ITEM, ITEM], ["x = 1", "x = 1"]) + judge.remeasure([ITEM], ["x = 1"])
+    assert not any(outcome.reused for outcome in found) and len(executor.measured) == 3
+
+
+def test_what_an_earlier_process_measured_is_known():
+    first = TimedJudge(Scripted(timings={"x = 1": timing(speedup=5.0, low=4.0, high=6.0)}), PLAN)
+    pairs = [ITEM, OTHER], ["x = 1", "x = 1"]
+    searched, held_out = first.judge(*pairs), first.remeasure(*pairs)
+    executor = Scripted()
+    later = TimedJudge(executor, PLAN)
+    later.know(pairs[0], searched)
+    later.know([ITEM], held_out[:1], held_out=True)
+    assert later.judge(*pairs) == first.judge(*pairs) and not executor.measured
+    again = later.remeasure(*pairs)
+    assert again[0] == first.remeasure(*pairs)[0] and again[0].score == 5.0
+    assert not again[1].reused and len(executor.measured) == 1
+    later.know([ITEM], [dataclasses.replace(searched[0], score=9.0)])
+    assert later.judge([ITEM], ["x = 1"])[0].score == 5.0  # as it was known before
+
+
 def test_seeds_follow_from_run_problem_and_program():
     def asked(seed, item=ITEM, text="x = 1"):
         executor = Scripted()

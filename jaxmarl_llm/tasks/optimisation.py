@@ -43,6 +43,12 @@ class OptimisationTask(ProgramTask):
         """Outcomes of programs on held-out inputs; see `TimedJudge.remeasure`."""
         return self._judge.remeasure(items, programs)
 
+    def know(
+        self, items: Sequence[OptimisationItem], outcomes: Sequence[Outcome], held_out: bool = False
+    ) -> None:
+        """Outcomes that an earlier process found count as measured before; see `TimedJudge.know`."""
+        self._judge.know(items, outcomes, held_out)
+
     def solved(self, outcome: Outcome) -> bool:
         """Never: a program can always be faster."""
         return False

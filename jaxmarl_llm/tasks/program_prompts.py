@@ -23,8 +23,8 @@ LOG_LINES = 7  # of a compiler, as in LessonL's release
 class Asked:
     """A problem as it is put to an agent. language: 'python' or 'c++'.
 
-    text: instruction and code. example: what comes before in the chat, a worked problem that is in no data
-    set, with the instruction for the whole chat: it shows the form of an answer.
+    text: instruction and code. example: what comes before in the chat: worked problems that are in no data
+    set, which show the form of an answer.
     """
 
     text: str

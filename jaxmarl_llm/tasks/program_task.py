@@ -42,6 +42,12 @@ class ProgramTask:
         step = len(self.agents)
         return [self._judgement(outcomes[j : j + step]) for j in range(0, len(outcomes), step)]
 
+    def know(self, items: Sequence, outcomes: Sequence[Outcome], held_out: bool = False) -> None:
+        """Take outcomes[j] of items[j], ``held_out`` of `remeasure`, for judged before.
+
+        Nothing, unless equal programs would else be judged anew and otherwise.
+        """
+
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float]]:
         """Parts and "total" per joint answer; see `judge`."""
         return [judgement.scores for judgement in self.judge(items, completions)]

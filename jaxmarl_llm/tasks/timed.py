@@ -44,7 +44,8 @@ class TimedJudge:
       held_out_plan: of `remeasure`; None for twice as many pairs and twice the time.
       seed: of the run. Inputs are drawn from (this seed, problem, program, kind of judging), so that a run
         that is resumed uses the same, and no program can know them.
-      remember: a program that was measured before, comments and white space aside, counts as it did then.
+      remember: a program that was measured before, comments and white space aside, counts as it did then;
+        what was measured while searching and what was measured again are two things.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class TimedJudge:
         self._executor, self._seed, self._remember = executor, seed, remember
         self._search = _Stream("search", plan, 1.0)
         self._held_out = _Stream("held-out", held_out_plan or _longer(plan), HELD_OUT_SCALE)
-        self._known: dict[tuple[str, str], Outcome] = {}
+        self._known: dict[tuple[str, str, str], Outcome] = {}  # by stream, problem and program
         self._checked: set[tuple[str, str]] = set()
 
     def judge(self, items: Sequence[OptimisationItem], programs: Sequence[str]) -> list[Outcome]:
@@ -69,14 +70,27 @@ class TimedJudge:
         counts as one execution, also that and one that is remembered.
         ValueError, with the item's name, where the reference fails its own tests or is too fast to be timed.
         """
-        return self._judged(items, programs, self._search, self._known if self._remember else None)
+        return self._judged(items, programs, self._search)
 
     def remeasure(self, items: Sequence[OptimisationItem], programs: Sequence[str]) -> list[Outcome]:
-        """As `judge`, on inputs of other seeds and sizes, with more pairs, and never from memory.
+        """As `judge`, on inputs of other seeds and sizes, with more pairs, and never as it was in the search.
 
-        What was chosen as the best of many measurements was also lucky: this is the number to report.
+        What was chosen as the best of many measurements was also lucky: this is the number to report. A
+        program that was remeasured before counts as it did then, so that searches which return the same one
+        do not differ by noise.
         """
-        return self._judged(items, programs, self._held_out, None)
+        return self._judged(items, programs, self._held_out)
+
+    def know(
+        self, items: Sequence[OptimisationItem], outcomes: Sequence[Outcome], held_out: bool = False
+    ) -> None:
+        """Remember what an earlier process measured: outcomes[j] of items[j], ``held_out`` by `remeasure`.
+
+        What is known already stays as it is.
+        """
+        stream = self._held_out if held_out else self._search
+        for item, outcome in zip(items, outcomes, strict=True):
+            self._known.setdefault(_key(stream, item, outcome.program), outcome)
 
     def require_compiler(self, items: Sequence[OptimisationItem]) -> None:
         """ValueError where some items are in C++ and no compiler works here."""
@@ -89,18 +103,17 @@ class TimedJudge:
             said = f"{report.verdict}: {_first(report)}"
             raise ValueError(f"{item.task_id} is in C++, and here C++ does not run ({said})")
 
-    def _judged(self, items, programs, stream, known: dict | None) -> list[Outcome]:
-        settled = [_settled(item, text) for item, text in zip(items, programs, strict=True)]
-        keys = [
-            (item.task_id, digest(text, item.language)) for item, text in zip(items, programs, strict=True)
-        ]
+    def _judged(self, items, programs, stream) -> list[Outcome]:
+        pairs, known = list(zip(items, programs, strict=True)), self._known
+        settled = [_settled(item, text) for item, text in pairs]
+        keys = [_key(stream, item, text) for item, text in pairs]
         new = [n for n, outcome in enumerate(settled) if outcome is None]
-        if known is not None:
+        if self._remember:
             first = {keys[n]: n for n in reversed(new) if keys[n] not in known}
             new = sorted(first.values())
-        measured = self._measured([(items[n], programs[n]) for n in new], stream)
+        measured = self._measured([pairs[n] for n in new], stream)
         fresh = dict(zip(new, measured, strict=True))
-        if known is not None:
+        if self._remember:
             known.update({keys[n]: outcome for n, outcome in fresh.items()})
         return [settled[n] or fresh.get(n) or _reused(known[key], programs[n]) for n, key in enumerate(keys)]
 
@@ -188,6 +201,11 @@ def _longer(plan: TimingPlan) -> TimingPlan:
         for name in ("min_pairs", "max_pairs")
     }
     return dataclasses.replace(plan, **pairs, budget_seconds=2 * plan.budget_seconds)
+
+
+def _key(stream: _Stream, item: OptimisationItem, text: str) -> tuple[str, str, str]:
+    """What programs are remembered by."""
+    return stream.name, item.task_id, digest(text, item.language)
 
 
 def _settled(item: OptimisationItem, text: str) -> Outcome | None:
