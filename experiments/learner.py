@@ -36,7 +36,7 @@ class Learner:
     @property
     def own_states(self) -> dict[int, update.TrainState]:
         """States of the models that the system trains beside the agents."""
-        return dict(self.system.models.states) if self.system.models else {}
+        return dict(self.system.models.states) if self.system.models is not None else {}
 
     def trainables(self) -> list:
         """Current parameters of every member of the team, None where frozen."""
@@ -86,13 +86,14 @@ class Learner:
         needed = sum(run_checks.needed_bytes(states, keep) for states in (self.states, self.own_states))
         run_checks.ensure_writable(folder, needed)
         self._checkpoints = stack.enter_context(Checkpointer(folder / "checkpoints", keep))
-        if models:  # one more: they are saved first, so that what the agents resume at is among them
+        if models is not None:
+            # One more: they are saved first, so that what the agents resume at is among them.
             stack.enter_context(models.kept_in(folder / "system", keep + 1))
         start = 0
         if self._checkpoints.latest() is not None:
             self.states, meta = self._checkpoints.restore("latest", self._team, self.states)
             start = meta["step"]
-            if models:
+            if models is not None:
                 models.restore(start)
         for i in self.states:
             member = self._team.members[i]
@@ -105,7 +106,7 @@ class Learner:
 
     def save(self, step: int, meta: dict) -> None:
         """Checkpoint after ``step`` iterations."""
-        if self.system.models:
+        if self.system.models is not None:
             self.system.models.save(step)
         self._checkpoints.save(step, self.states, self._team, meta)
 

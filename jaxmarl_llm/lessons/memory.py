@@ -43,7 +43,8 @@ class Memory(Sequence):
                     under.setdefault(lesson, []).append(joint.judgement.outcomes[turn.agent].score)
         known = [adjusted(entry, under.get(entry.id, ()), **self._options) for entry in self._entries]
         # Relevance is to a problem, so that every later one finds it anew.
-        options = self._options | {"memory": tuple(self._entries)}
+        # Pooled: chains may have been shown each other's; where they were not, that changes nothing.
+        options = self._options | {"memory": tuple(self._entries), "pooled": True}
         plain = Banking(lambda item: "", lambda lessons, source: [0.0] * len(lessons), **options)
         new = [entry for bank in plain.banks(forest).values() for entry in bank if entry.id >= 0]
         self._entries = kept([*known, *sorted(new, key=lambda entry: entry.id)], self._limit)

@@ -131,8 +131,8 @@ def _lessons(names) -> Picture:
     panels = tuple(Panel(title, (Line(name, "team"),)) for name, title in known.items())
     caption = (
         "Reward with lessons less without: that of programs that were shown lessons, less that of those of "
-        "the same rounds and problems which were shown none (lessons.control), on the reward's own scale. Only "
-        "a lesson that some chains of a problem were shown and others were not can be told from none."
+        "the same rounds and problems which were shown none (lessons.control), on the reward's own scale. "
+        "Only a lesson that some chains of a problem were shown and others were not can be told from none."
     )
     return Picture("lessons", "Lessons", caption, panels)
 
