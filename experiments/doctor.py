@@ -188,6 +188,10 @@ def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack
     if (lesson_of := systems.from_forest(config)) is not None:  # others do not compare within groups
         lesson = lesson_of(forest)
         yield rewards.zero_signal(lesson.metrics(), len(set(lesson.groups.tolist())))
+    if config.task.kind == "optimisation":
+        for name in ("reward purity", "reward order"):
+            yield Result(name, "skipped", "rewards are measured times, never twice the same")
+        return
     # An executor of its own: that of the rollout would give back the reports that it knows.
     fresh, _ = _executor(config, stack)
     judge = tasks.build_task(config, fresh, "train", expert).judge

@@ -19,6 +19,7 @@ COMPLETION: dict[str, Callable[[Speech], Any]] = {
     "texts": lambda speech: speech.completion,
     "token lengths": lambda speech: (speech.prompt_length, speech.completion_length, speech.finish_reason),
     "advantages": lambda speech: speech.advantage,
+    "remarks": lambda speech: speech.remark and dataclasses.asdict(speech.remark),
 }
 METRICS = "metrics"
 # Metrics that a clock, the machine or an earlier process has a part in.
