@@ -97,7 +97,7 @@ def _rounds(config: ConfigDict) -> list[str]:
             bad.append(
                 "train.overlap=True: lessons.bank='run' shows what came of an iteration in the next one"
             )
-    elif own != base_config().lessons:
+    elif own.to_dict() != base_config().lessons.to_dict():  # a locked one equals no other
         bad.append(f"lessons: train.protocol={c.protocol!r} has none; leave them as they are by default")
     if c.protocol == "mapcoder" and c.turns % config.search.plans:
         bad.append(f"search.plans={config.search.plans}: must divide the train.turns={c.turns} programs")

@@ -102,7 +102,7 @@ def by_lessons(forest, c):
         mates = [(j, i) for j in forest.joints if j.item == turn.item for i in j.turns]
         if turn.turn % 2 == 0:
             rewards = {i: j.judgement.local[turn.agent] for j, i in mates
-                       if (forest.turns[i].agent, forest.turns[i].turn) == (turn.agent, turn.turn)}  # fmt: skip
+                       if (forest.turns[i].agent, forest.turns[i].turn) == (turn.agent, turn.turn)}
             found[z] = rewards[z] - np.mean(list(rewards.values()))
         else:
             later = [(z in forest.turns[i].shown, j.judgement.local[forest.turns[i].agent])

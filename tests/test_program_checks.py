@@ -71,3 +71,10 @@ def test_the_arithmetic_of_rounds():
     assert arithmetic.completions(config) == 3 * (24 + 8)
     config.train.protocol = "mixture"
     assert arithmetic.completions(config) == 72
+
+
+def test_a_locked_config_is_as_good_as_another():
+    """The command line locks it, and a locked ConfigDict equals no other."""
+    config = rounds("repeated")
+    config.lock()
+    checks.validate(config)
