@@ -30,11 +30,11 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
     members = {name: ablation.MEMBERS[name] for name in names or ablation.MEMBERS}
     configs = {name: ablation.config_of(config, member) for name, member in members.items()}
     for name, own in configs.items():
-        checks.validate(own, f"the config of {name!r}")
         if not program_checks.searches(own):
             raise ValueError(
                 f"task.kind={own.task.kind!r}: nothing to search for in it; take configs/lessonl.py"
             )
+        checks.validate(own, f"the config of {name!r}")
     run_checks.ensure_writable(workdir)
     results, folders = [], []
     with search.opened(config) as by:

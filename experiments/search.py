@@ -194,10 +194,11 @@ def show(results: Sequence[SearchResult], path: pathlib.Path, title: str) -> lis
     ``path`` is that of the JSON file; the others lie beside it.
     """
     data = search_results.to_json(results)
-    tables = [search_tables.methods(data), search_tables.against(data), *search_tables.by_category(data)]
+    tables = [*search_tables.summaries(data), search_tables.against(data)]
     tables = [table for table in tables if table is not None]
-    for table in tables:
+    for table in (*tables, *search_tables.by_category(data, intervals=False)):  # narrow enough for a console
         console.table(table.rows, table.headers, f"\n{table.title}")
+    tables += search_tables.by_category(data)
     text = "\n".join(console.markdown(table.rows, table.headers, table.title) for table in tables)
     return [
         search_results.write(results, path),

@@ -101,8 +101,9 @@ def by_lessons(forest, c):
     for z, turn in enumerate(forest.turns):
         mates = [(j, i) for j in forest.joints if j.item == turn.item for i in j.turns]
         if turn.turn % 2 == 0:
-            rewards = {i: j.judgement.local[turn.agent] for j, i in mates
-                       if (forest.turns[i].agent, forest.turns[i].turn) == (turn.agent, turn.turn)}
+            own = [(j, i) for j, i in mates
+                   if (forest.turns[i].agent, forest.turns[i].turn) == (turn.agent, turn.turn)]  # fmt: skip
+            rewards = {i: j.judgement.local[turn.agent] for j, i in own}
             found[z] = rewards[z] - np.mean(list(rewards.values()))
         else:
             later = [(z in forest.turns[i].shown, j.judgement.local[forest.turns[i].agent])
@@ -124,7 +125,7 @@ def test_an_iteration_of_programs_and_lessons(scripted, monkeypatch, tmp_path):
     assert len(forest.turns) - len(lessons) == 32 and 8 <= len(lessons) <= 16
     assert any(abs(advantages[z]) > 1e-3 for z in lessons)
     shown = [turn.shown for turn in forest.turns if turn.turn == 2]
-    assert sum(not each for each in shown) == 4 and len(set(shown)) > 2  # one chain of each is shown none
+    assert sum(not each for each in shown) == 4 and len(set(shown)) > 2  # one chain of each sees none
     told = np.mean([np.isin(z, [i for each in shown for i in each]) for z in lessons])
     assert row["lessons/told"] == pytest.approx(told) and row["lessons/effect"] != 0
     assert len(said) == 16 and {a.item for a in said} == {item.task_id for item in forest.items}

@@ -7,7 +7,8 @@ import re
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
-from jaxmarl_llm import ledger, search_results
+from configs import ablation
+from jaxmarl_llm import console, ledger, search_results
 from jaxmarl_llm.report import search_page, search_tables
 from jaxmarl_llm.report.tables import number
 from jaxmarl_llm.search_results import SearchResult
@@ -75,7 +76,8 @@ def test_the_tables_by_hand(found):
     # (a2 and b2 wrong, a5 0.8, b5 1); measured again half: 1.2, 0.85, 0.5, and all right
     table = search_tables.methods(found)
     row = dict(zip(table.headers, table.rows[0], strict=True))
-    assert row["method"] == "repeated" and row["models"] == "a: small\nb: large" and row["problems"] == "3"
+    assert table.title == "Methods: optimisation, a: small, b: large, seed 0, 3 problems"
+    assert table.headers[:2] == ("method", "right, %") and row["method"] == "repeated"
     assert row["right, %"].startswith("100.0\n") and row["2x or faster, %"].startswith("0.00\n")
     assert row["geometric mean"].startswith("1.06\n")  # 1.2 ** (1 / 3)
     assert row["mean"] == "0.85\n[0.50, 1.20]"
@@ -93,6 +95,44 @@ def test_the_tables_by_hand(found):
     categories = search_tables.by_category(found)
     assert [table.title for table in categories] == ["By category: geometric mean", "By category: right, %"]
     assert categories[0].rows[1] == ("sort", "1.00", "2.50")
+
+
+def test_only_what_differs_has_a_column(found):
+    one, two = found
+    three = dict(one, models=dict.fromkeys("abc", "large"), seed=1)
+    alone = dict(two, models={"a": "large"}, problems=two["problems"][:2])
+    table = search_tables.methods([three, alone])
+    assert table.title == "Methods: optimisation, large"
+    assert table.headers[:4] == ("method", "agents", "seed", "problems")
+    assert [row[:4] for row in table.rows] == [("repeated", "3", "1", "3"), ("mixture", "1", "0", "2")]
+    table = search_tables.methods([three, dict(two, task="c++")])
+    assert table.title == "Methods: 3 problems"
+    assert [row[1:3] for row in table.rows] == [("optimisation", "large x 3"), ("c++", "a: small, b: large")]
+    assert search_tables.methods([three]).title == "Methods: optimisation, large x 3, seed 1, 3 problems"
+
+
+def test_tables_for_a_console_have_lines_of_their_own(found):
+    again, first = search_tables.summaries(found)
+    page = search_tables.methods(found)
+    assert again.headers + first.headers[1:] == page.headers and first.headers[0] == "method"
+    assert first.headers[1:] == ("geometric mean, in the search", "mean, in the search")
+    for one, other, both in zip(again.rows, first.rows, page.rows, strict=True):
+        assert (*one, *other[1:]) == tuple(cell.replace("\n", " ") for cell in both)
+    # Ten methods, three agents of a model with a usual name, the widest numbers that there are.
+    models = dict.fromkeys(("first", "second", "third"), "HuggingFaceTB/SmolLM2-135M-Instruct")
+    widest = {name: dict(mean=100.0, low=100.0, high=100.0) for name in found[0]["metrics"]["total"]}
+    metrics = {"total": widest, "sparse_la": widest}
+    methods = [
+        dict(found[0], method=name, metrics=metrics,
+             models=models if n % 3 else {"first": models["first"]})
+        for n, name in enumerate(ablation.MEMBERS)
+    ]  # fmt: skip
+    tables = [*search_tables.summaries(methods), *search_tables.by_category(methods, intervals=False)]
+    for table in tables:
+        assert "\n" not in str(table) and "100.0" in table.rows[0][-1]
+        assert max(map(len, console.format_table(table.rows, table.headers).splitlines())) <= 150
+    alone = search_tables.by_category(found, intervals=False)[0]
+    assert alone.rows[1] == ("sort", "1.00", "2.50")
 
 
 def test_the_bank_and_the_costs(found):

@@ -20,6 +20,7 @@ NAMES = {
     "searched_mean": "mean, in the search",
     "searched_tests": "tests passed in the search, %",
 }
+SEARCHED = "searched_"
 BY_CATEGORY = ("geomean", "correct", "pass@1", "tests")
 
 
@@ -34,16 +35,54 @@ def labels(searches: Sequence[Search]) -> list[str]:
 
 
 def methods(searches: Sequence[Search]) -> Table:
-    """A row per search: means over all problems, with their intervals."""
+    """A row per search: means over all problems, with their intervals under them.
+
+    What is the same of all searches (task, models, seed, number of problems) stands in the title alone.
+    """
+    return _methods("Methods", searches, _metric_names(searches), "\n")
+
+
+def summaries(searches: Sequence[Search]) -> list[Table]:
+    """The same in lines, as two tables: of what was measured again, and of what was measured in the search."""
     names = _metric_names(searches)
-    headers = ("method", "task", "models", "seed", "problems", *(NAMES.get(name, name) for name in names))
+    again = [name for name in names if not name.startswith(SEARCHED)]
+    first = [name for name in names if name.startswith(SEARCHED)]
+    return [_methods("Methods", searches, again), _methods("Measured in the search", searches, first)]
+
+
+def _methods(title: str, searches: Sequence[Search], names: Sequence[str], between: str = " ") -> Table:
+    """A row per search; ``between``: what separates a mean from its interval."""
+    about = _about(searches)
+    differ = {header: texts for header, texts in about.items() if len(set(texts)) > 1}
+    words = {"seed": "seed {}", "problems": "{} problems"}
+    same = [
+        words.get(header, "{}").format(texts[0]) for header, texts in about.items() if header not in differ
+    ]
     rows = []
-    for label, search in zip(labels(searches), searches, strict=True):
-        total = search["metrics"]["total"]
-        models = "\n".join(f"{agent}: {model}" for agent, model in search["models"].items())
-        about = (label, search["task"], models, str(search["seed"]), str(len(search["problems"])))
-        rows.append((*about, *(_mean(total.get(name)).replace(" ", "\n", 1) for name in names)))
-    return Table("Methods", headers, tuple(rows))
+    for n, (label, search) in enumerate(zip(labels(searches), searches, strict=True)):
+        means = [_mean(search["metrics"]["total"].get(name)).replace(" ", between, 1) for name in names]
+        rows.append((label, *(texts[n] for texts in differ.values()), *means))
+    headers = ("method", *differ, *(NAMES.get(name, name) for name in names))
+    return Table(": ".join(filter(None, (title, ", ".join(same)))), headers, tuple(rows))
+
+
+def _about(searches: Sequence[Search]) -> dict[str, list[str]]:
+    """What each search was of, by header."""
+    models = [_models(search["models"]) for search in searches]
+    names = {name for search in searches for name in search["models"].values()}
+    said = {"models": models}
+    if len(names) == 1 and len(set(models)) > 1:  # teams of different sizes
+        said = {"model": [*names] * len(searches), "agents": [str(len(s["models"])) for s in searches]}
+    seeds, problems = [str(s["seed"]) for s in searches], [str(len(s["problems"])) for s in searches]
+    return {"task": [s["task"] for s in searches], **said, "seed": seeds, "problems": problems}
+
+
+def _models(models: Mapping[str, str]) -> str:
+    """The one model of all agents, or each agent's."""
+    if len(set(models.values())) > 1:
+        return ", ".join(f"{agent}: {model}" for agent, model in models.items())
+    (name,) = set(models.values())
+    return name if len(models) == 1 else f"{name} x {len(models)}"
 
 
 def against(searches: Sequence[Search]) -> Table | None:
@@ -57,14 +96,15 @@ def against(searches: Sequence[Search]) -> Table | None:
     return Table(f"Against {searches[0]['method']}", headers, tuple(rows)) if rows else None
 
 
-def by_category(searches: Sequence[Search]) -> list[Table]:
+def by_category(searches: Sequence[Search], intervals: bool = True) -> list[Table]:
     """For each of the main numbers a row per category of problems, a column per search."""
+    write = _mean if intervals else _mean_alone
     groups = dict.fromkeys(group for search in searches for group in search["metrics"] if group != "total")
     found = []
     for name in BY_CATEGORY if groups else ():
         if name in _metric_names(searches):
             rows = tuple(
-                (group, *(_mean(search["metrics"].get(group, {}).get(name)) for search in searches))
+                (group, *(write(search["metrics"].get(group, {}).get(name)) for search in searches))
                 for group in groups
             )
             found.append(Table(f"By category: {NAMES[name]}", ("category", *labels(searches)), rows))
@@ -146,6 +186,10 @@ def _metric_names(searches: Sequence[Search]) -> list[str]:
 def _mean(found: Mapping[str, Any] | None) -> str:
     found = found or {}
     return f"{number(found.get('mean'))} {ends(found.get('low'), found.get('high'))}".rstrip()
+
+
+def _mean_alone(found: Mapping[str, Any] | None) -> str:
+    return number((found or {}).get("mean"))
 
 
 def _difference(name: str, found: Mapping[str, Any]) -> str:
