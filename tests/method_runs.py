@@ -120,7 +120,7 @@ def _slots(agents, batch):
         yield agents[slot[2]], *said.tolist(), float(rows.advantages_MS[slot])
 
 
-def trained(seen, folder, fields, base=coding):
+def trained(seen, folder, fields, base=coding, by_hand=by_hand):
     """Run one iteration. Every completion that tells something is learned from once, with its advantage, and
     nothing else is; every agent moves if there is a signal. Returns the metrics and the transcript."""
     c = base.get_config("smoke")

@@ -80,6 +80,21 @@ def install(monkeypatch, **options) -> ScriptedExecutor:
     return made
 
 
+def programs(monkeypatch) -> None:
+    """From now on every text stands for one of the problem's known programs, which a checksum says."""
+    real = OptimisationTask.judge
+
+    def program(item, text):
+        known = (item.source, *(rewrite.source for rewrite in item.rewrites))
+        return f"```python\n{known[zlib.crc32(text.encode()) % len(known)]}```"
+
+    def judge(self, items, completions):
+        said = {agent: list(map(program, items, texts)) for agent, texts in completions.items()}
+        return real(self, items, said)
+
+    monkeypatch.setattr(OptimisationTask, "judge", judge)
+
+
 def stop(monkeypatch, name: str, at: int = -1) -> list[str]:
     """From now on call number ``at`` (from 0) of this method of the task raises. The calls, as they come."""
     calls, real = [], REAL[name]

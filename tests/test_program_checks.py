@@ -41,10 +41,7 @@ def test_rounds_of_programs_are_accepted():
             rounds(**{"lessons.control": 4, "lessons.select": "dealt"}),
             "lessons.control=4: must leave some of the train.group=4 chains",
         ),
-        (
-            rounds(**{"lessons.bank": "run", "train.overlap": True}),
-            "train.overlap=True: lessons.bank='run' shows",
-        ),
+        (rounds(**{"lessons.bank": "run", "train.overlap": True}), "overlap=True: lessons.bank='run' shows"),
         (rounds("reflexion", **{"lessons.shown": 2}), "lessons: train.protocol='reflexion' has none"),
         (rounds(**{"task.tests": "generated"}), "task.tests='generated': needs task.kind='generation'"),
         (rounds(**{"task.tests": "own"}), "task.tests='own': allowed are given, generated"),

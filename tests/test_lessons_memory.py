@@ -1,0 +1,113 @@
+"""jaxmarl_llm/lessons/memory.py against cases worked out by hand."""
+
+import pytest
+from scripted_rounds import ScriptedTask, items, play
+
+from jaxmarl_llm.lessons.history import Banking
+from jaxmarl_llm.lessons.memory import Memory
+from jaxmarl_llm.systems.lessonl import LessonL, Showing
+
+SCORES = {"a0": 2.0, "b0": 1.5, "a2": 3.0, "b2": 1.0, "a4": 2.5, "b4": 1.0}
+
+
+def told(memory=(), chains=1, names=("p",), rounds=2, scores=SCORES):
+    """The forest of some rounds of two agents, lessons after each. Programs a0, b0, lessons a1, b1, .."""
+    task = ScriptedTask(scores=scores, items=items(*names))
+    banking = Banking(task.source, lambda lessons, source: [0.5] * len(lessons), memory=tuple(memory))
+    return play(LessonL(task, chains, rounds, banking, Showing(9), lasting=True), task).forest
+
+
+def rows(memory):
+    return [(entry.id, entry.text, entry.score, round(entry.factor, 4), entry.uses) for entry in memory]
+
+
+def test_lessons_are_numbered_and_weighed():
+    memory = Memory()
+    assert not memory and memory.states == {}
+    memory.add(told())
+    # a1 (2.0) and b1 (1.5) stood in the prompts of a2 (3.0) and b2 (1.0): one of two is better.
+    assert rows(memory) == [
+        (-1, "a1", 2.0, 1.0, 2), (-2, "b1", 1.5, 1.0, 2), (-3, "a3", 3.0, 1.0, 0), (-4, "b3", 1.0, 1.0, 0)
+    ]  # fmt: skip
+    assert [entry.relevance for entry in memory] == [0.0] * 4  # to no problem
+    assert all(entry.shown == () and entry.item == "p" for entry in memory)
+    assert [entry.text for entry in memory[1:3]] == ["b1", "a3"]
+
+    memory.add(told(memory, scores={"a0": 2.0, "b0": 1.0, "a2": 2.2, "b2": 1.8}, names=("q",)))
+    # The four old ones were shown to a2 (2.2) and b2 (1.8), with the new a1 (2.0) and b1 (1.0):
+    # a1 1 of 2, b1 both, a3 none, b3 both. Votes of 1.1 and 0.9.
+    assert rows(memory) == [
+        (-1, "a1", 2.0, 1.0, 4), (-2, "b1", 1.5, 1.1, 4), (-3, "a3", 3.0, 0.9, 2), (-4, "b3", 1.0, 1.1, 2),
+        (-5, "a1", 2.0, 1.0, 2), (-6, "b1", 1.0, 1.1, 2), (-7, "a3", 2.2, 1.0, 0), (-8, "b3", 1.8, 1.0, 0),
+    ]  # fmt: skip
+    assert [entry.item for entry in memory] == ["p"] * 4 + ["q"] * 4
+
+
+def test_a_lesson_is_weighed_by_all_places_that_it_was_shown_in():
+    memory = Memory(step=0.2, factor="cumulative")
+    memory.add(told(rounds=1))
+    assert rows(memory) == [(-1, "a1", 2.0, 1.0, 0), (-2, "b1", 1.5, 1.0, 0)]
+    # Two problems of two chains: programs of the second round are a8 .. a11 and b8 .. b11.
+    scores = {f"{agent}{n}": 1.0 for agent in "ab" for n in range(8)}
+    scores |= {"a8": 2.5, "a9": 1.75, "a10": 1.0, "a11": 1.6, "b8": 1.0, "b9": 1.0, "b10": 1.0, "b11": 9.0}
+    forest = told(memory, chains=2, names=("q", "r"), scores=scores)
+    assert sum(-1 in turn.shown for turn in forest.turns) == 8
+    memory.add(forest)
+    # -1 (2.0): a8, b11 of 8 are better: (2 * 1.2 + 6 * 0.8) / 8 = 0.9. -2 (1.5): a8, a9, a11, b11 of 8.
+    assert rows(memory)[:2] == [(-1, "a1", 2.0, 0.9, 8), (-2, "b1", 1.5, 1.0, 8)]
+    # Of four chains, two agents and two rounds, in the order in which they were said.
+    assert [entry.text for entry in memory[2:]] == [
+        f"{agent}{n}" for n in (4, 5, 6, 7, 12, 13, 14, 15) for agent in "ab"
+    ]
+
+
+def test_factors_that_are_off_stay():
+    off = Memory(factor="off")
+    off.add(told(rounds=1))
+    off.add(told(off))
+    assert {entry.factor for entry in off} == {1.0} and off[0].uses == 2
+
+
+def test_chains_that_share_a_bank():
+    """A lesson is shown to other chains than its own, and all their programs count."""
+    task = ScriptedTask(("a",), {"a0": 1.0, "a1": 4.0, "a4": 2.0, "a5": 3.0}, items=items("p"))
+    banking = Banking(task.source, lambda lessons, source: [0.5] * len(lessons), pooled=True)
+    memory = Memory()
+    memory.add(play(LessonL(task, 2, 2, banking, Showing(9)), task).forest)
+    # a2 about a0 (1.0) and a3 about a1 (4.0) were shown to a4 (2.0) and a5 (3.0).
+    assert rows(memory) == [(-1, "a2", 1.0, 1.1, 2), (-2, "a3", 4.0, 0.9, 2)]
+
+
+def test_the_newest_are_kept():
+    memory = Memory(3)
+    memory.add(told())
+    assert [(entry.id, entry.text) for entry in memory] == [(-1, "b1"), (-2, "a3"), (-3, "b3")]
+    memory.add(told(memory, names=("q",), rounds=1))
+    assert [(entry.id, entry.text, entry.item) for entry in memory] == [
+        (-1, "b3", "p"), (-2, "a1", "q"), (-3, "b1", "q")
+    ]  # fmt: skip
+
+
+def test_saved_and_restored(tmp_path):
+    memory, other = Memory(), Memory()
+    with memory.kept_in(tmp_path, 2), other.kept_in(tmp_path, 2):
+        memory.save(0)
+        memory.add(told())
+        memory.save(3)
+        other.restore(3)
+        assert list(other) == list(memory) and len(other) == 4
+        other.restore(0)
+        assert len(other) == 0
+        memory.add(told(memory))
+        memory.save(12)
+        # The last two are kept.
+        assert sorted(path.name for path in (tmp_path / "lessons").iterdir()) == [
+            "000003.jsonl", "000012.jsonl"
+        ]  # fmt: skip
+        with pytest.raises(ValueError, match=r"000000.jsonl is missing: the lessons of the run after 0 iter"):
+            other.restore(0)
+        other.restore(12)
+        assert list(other) == list(memory) and len(other) == 8
+        both = [each.add(told(each, names=("r",))) or rows(each) for each in (memory, other)]
+        assert both[0] == both[1]
+    assert len((tmp_path / "lessons" / "000012.jsonl").read_text().splitlines()) == 8
