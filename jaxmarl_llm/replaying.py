@@ -53,7 +53,7 @@ def compare(
     cross: bool,
     tolerance: float = 0.0,
 ) -> list[Agreement]:
-    """An entry for every kind of `ANSWER` and of `COMPLETION`.
+    """An entry for every kind of `ANSWER` and of `COMPLETION`, remarks only where there are some.
 
     Args:
       recorded, again: all joint answers of an iteration, in order. One that only one side has is different,
@@ -77,7 +77,8 @@ def compare(
         for kind, read in kinds.items():
             values = [[(at, _read(read, old), _read(read, new)) for at, old, new in rows] for rows in places]
             found.append(agreement(kind, [_most_different(rows, tolerance) for rows in values], tolerance))
-    return found
+    speeches = [speech for action in (*recorded, *again) for speech in action.agents.values()]
+    return found if any(speech.remark for speech in speeches) else [p for p in found if p.kind != "remarks"]
 
 
 def _most_different(rows: list[tuple[str, Any, Any]], tolerance: float) -> tuple[str, Any, Any]:
