@@ -84,9 +84,10 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
     for n, start in enumerate(range(0, len(task.items), size)):
         ids = range(start, min(start + size, len(task.items)))
         place, taken = pathlib.Path("journal") / f"{n:04d}", functools.partial(known, task, ids)
-        journal = Journal(folder / place, [pathlib.Path(other) / place for other in like], taken)
+        places = [pathlib.Path(each) / place for each in (folder, *like)]
+        journal = Journal(places[0], places[1:], taken)
         lasting = memory if protocols.remembers(config) else ()
-        batch, asked = with_tests(config, by, task, ids, n, folder / place / "tests")
+        batch, asked = with_tests(config, by, task, ids, n, [each / "tests" for each in places])
         protocol = protocols.rounds(config, batch, by.relevance, 1, tuple(lasting), ends=True)
         key = jax.random.fold_in(setup.stream(config, "search"), n)
         forest = talk(config, protocol, by, batch, ids, key, journal)
@@ -131,16 +132,16 @@ def claim(folder: pathlib.Path, config, step: int) -> None:
         files.atomic_write_text(path, json.dumps(own, indent=2) + "\n")
 
 
-def with_tests(config, by: Searchers, task, ids, batch: int, folder: pathlib.Path):
+def with_tests(config, by: Searchers, task, ids, batch: int, places: Sequence[pathlib.Path]):
     """The task as a batch of its problems is searched, with tests that the first agent writes now if
-    ``task.tests`` says so, and what these cost.
+    ``task.tests`` says so, and what these cost. They are kept in the first of the places, and found in any.
     """
     if config.task.tests == "given":
         return task, ledger.Ledger()
     protocol = Single(task.agents[0], task.test_prompt)
     # Equal for all methods of an ablation: the same tests, as far as the agent is the same.
     key = jax.random.fold_in(setup.stream(config, "tests"), batch)
-    forest = talk(config, protocol, by, task, ids, key, Journal(folder))
+    forest = talk(config, protocol, by, task, ids, key, Journal(places[0], places[1:]))
     return task.tested({ids[turn.item]: turn.text for turn in forest.turns}), ledger.of(forest)
 
 

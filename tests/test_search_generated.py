@@ -52,7 +52,7 @@ def config(tmp_path):
     return found
 
 
-def searched(config, folder, asked):
+def searched(config, folder, asked, like=()):
     """The results of a search; ``asked`` collects all requests."""
 
     def noted(request, draw):
@@ -63,7 +63,7 @@ def searched(config, folder, asked):
         team = setup.build_team(config, speakers={MODEL: Scripted(noted)})
         relevance = protocols.relevant(config, team)
         by = search.Searchers(team, [None] * len(team.members), executor, relevance)
-        return search.search(config, folder, by, tasks.build_task(config, executor, "eval"))
+        return search.search(config, folder, by, tasks.build_task(config, executor, "eval"), like=like)
 
 
 def test_the_first_agent_writes_tests_and_the_given_ones_judge_the_end(config, tmp_path, capsys):
@@ -93,10 +93,21 @@ def test_the_first_agent_writes_tests_and_the_given_ones_judge_the_end(config, t
 def test_other_tests_are_another_search(config, tmp_path):
     searched(config, tmp_path / "search", [])
     config.task.tests = "given"
+    with pytest.raises(ValueError, match="another configuration: task.tests: saved 'generated', now 'given'"):
+        searched(config, tmp_path / "search", [])
     asked = []
-    twice, _ = searched(config, tmp_path / "search", asked).problems
+    twice, _ = searched(config, tmp_path / "other", asked).problems
     assert (twice.tests, twice.found.total) == ("given", 3)
     assert asked and not any(ASKS_TESTS in r.messages[-1]["content"] for r in asked)
+
+
+def test_another_method_by_the_same_team_has_the_same_tests(config, tmp_path):
+    """Also where the agent would write others now."""
+    searched(config, tmp_path / "first", [])
+    asked = []
+    twice, _ = searched(config, tmp_path / "second", asked, like=[tmp_path / "first"]).problems
+    assert (twice.tests, twice.found.total) == ("generated", 2)
+    assert not any(ASKS_TESTS in r.messages[-1]["content"] for r in asked)
 
 
 def test_one_question_about_every_item():
