@@ -36,14 +36,20 @@ def learned(config) -> int:
     """Completions of each agent in one update."""
     if config.train.system in preference_checks.MADPO:
         return 2 * config.preference.batch
-    return (sum(nodes(config)) * config.train.group + lessons(config)) // config.train.minibatches
+    return (sum(nodes(config)) * config.train.group + remarks(config)) // config.train.minibatches
 
 
-def lessons(config) -> int:
-    """Lessons of each agent in one iteration, of every program but those of the last round."""
+def remarks(config) -> int:
+    """Completions of each agent in one iteration that are no programs: lessons, reflections, plans."""
+    return remarks_of_chain(config) * config.train.prompts * config.train.group
+
+
+def remarks_of_chain(config) -> int:
+    """The same in one chain of rounds, at most: of some programs no lesson is asked."""
     c = config.train
-    rounds = c.turns - (config.lessons.bank == "problem")
-    return rounds * c.prompts * c.group if c.protocol == "lessonl" and config.lessons.select != "none" else 0
+    if c.protocol == "lessonl" and config.lessons.select != "none":
+        return c.turns - (config.lessons.bank == "problem")  # those of the last round are for later problems
+    return {"reflexion": c.turns - 1, "mapcoder": config.search.plans}.get(c.protocol, 0)
 
 
 def answers_per_node(config) -> int:
@@ -84,7 +90,7 @@ def completions(config) -> int:
     if c.protocol == "tree":
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
     rounds = 2 if c.protocol == "discussion" else 1
-    learned = (rounds * sum(nodes(config)) * c.group + lessons(config)) * len(config.team.agents)
+    learned = (rounds * sum(nodes(config)) * c.group + remarks(config)) * len(config.team.agents)
     return learned + counterfactual_completions(config)
 
 

@@ -115,6 +115,8 @@ def _add_task(c: ConfigDict) -> None:
     # | played (of the game only: what all said, and what it paid)
     c.task.revealed_tests = 1  # first tests that feedback may tell of; 0: all; -n: the last n
     c.task.held_back = 0.0  # share of the tests that earn nothing, to see who learned the others by heart
+    c.task.tests = "given"  # of generation, for the search: given | generated (up to six for each problem,
+    # written by the first agent; the given ones then judge nothing but the end)
     c.task.column = ""  # of writing: where a row's text is; empty: as usual for the source
     c.task.bands = ""  # of the writing reward: tldr | arxiv | arxiv_later; empty: as the kind
     c.task.matching = "paper"  # of transition words: paper (parts of words count) | corrected

@@ -52,8 +52,8 @@ def programs(config) -> None:
     config.train.joint_mode = "aligned"
     config.train.turns = 4
     config.executor.cpu_seconds = 4.0  # a program thirty times slower than the given one is a wrong one
-    config.sampling.max_new_tokens = 256
-    config.sampling.temperature = 0.7  # LessonL has 0.2, and three models that differ
+    config.sampling.max_new_tokens = 160
+    config.sampling.temperature = 0.2
     config.sampling.max_prompt_tokens = 1024
     config.sampling.long_prompts = "truncate"
     config.sampling.stop = ("<|im_start|>",)

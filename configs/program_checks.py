@@ -5,6 +5,7 @@ from configs.common import ConfigDict, base_config, field
 from configs.programs import KINDS, METHODS
 
 CHOICES = {
+    "task.tests": ("given", "generated"),
     "lessons.select": ("full", "speed_only", "relevance_only", "random", "none", "dealt"),
     "lessons.factor": ("released", "cumulative", "off"),
     "lessons.bank": ("problem", "run"),
@@ -42,6 +43,15 @@ def searches(config) -> bool:
     return config.task.kind in KINDS and config.train.protocol in METHODS
 
 
+def check_training(config, name: str = "the config") -> None:
+    """ValueError, which calls the config ``name``, for what a search can do and a training cannot."""
+    if config.task.tests == "generated":
+        raise ValueError(
+            f"{name} cannot be trained: task.tests='generated': agents write tests in a search "
+            "(experiments.evaluate, experiments.ablate); training allows 'given'"
+        )
+
+
 def found(config: ConfigDict) -> list[str]:
     """One sentence per field that the task, protocol or system does not allow."""
     c, rounds = config.train, config.train.protocol in METHODS
@@ -52,6 +62,11 @@ def found(config: ConfigDict) -> list[str]:
         bad.append(
             f"train.protocol={c.protocol!r}: task.kind={config.task.kind!r} allows {allowed} "
             f"({', '.join(METHODS)})"
+        )
+    if config.task.tests == "generated" and not (rounds and config.task.kind == "generation"):
+        bad.append(
+            "task.tests='generated': needs task.kind='generation' and rounds of programs, they are "
+            f"{config.task.kind!r} and {c.protocol!r}"
         )
     if "lessonl" in (c.system, c.protocol) and c.system != c.protocol:
         bad.append(f"train.system={c.system!r}: goes with the same train.protocol, it is {c.protocol!r}")
@@ -82,7 +97,7 @@ def _rounds(config: ConfigDict) -> list[str]:
             bad.append(
                 "train.overlap=True: lessons.bank='run' shows what came of an iteration in the next one"
             )
-    elif own != base_config().lessons:
+    elif own.to_dict() != base_config().lessons.to_dict():  # a locked one equals no other
         bad.append(f"lessons: train.protocol={c.protocol!r} has none; leave them as they are by default")
     if c.protocol == "mapcoder" and c.turns % config.search.plans:
         bad.append(f"search.plans={config.search.plans}: must divide the train.turns={c.turns} programs")

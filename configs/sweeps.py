@@ -19,7 +19,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from configs import checks
+from configs import checks, program_checks
 from configs.common import ConfigDict, field
 
 LONGEST = 120  # characters of a folder's name
@@ -106,6 +106,7 @@ def _member(fields: dict, number: int, base: ConfigDict, fixed: Mapping) -> Memb
             kind = type(field(base, path)).__name__
             raise ValueError(f"{name}: {path}={value!r} must be of type {kind}") from None
     checks.validate(config, name)
+    program_checks.check_training(config, name)
     held = {path: field(config, path) for path in sorted(fields) if path != "seed"}
     return Member(held, config.seed, config)
 

@@ -4,9 +4,9 @@
     python -m experiments.ablate --config=configs/lessonl.py:scripted --workdir=runs/scripted
 
 Runs the members of `configs/ablation.py` one after the other and writes ablation.json, .md and .html when all
-are done. Stopped, it goes on within the round where it was. One program's time counts for all members
-(`timing.remember`), so that they differ by the programs that they wrote and not by noise; so does that of a
-program that is returned and measured again.
+are done. Stopped, it goes on within the round where it was. Members whose rounds begin alike share what they
+drew there, and one program's time counts for all members (`timing.remember`), also when it is returned and
+measured again: so they differ by what they do differently, and not by noise.
 """
 
 import pathlib
@@ -36,7 +36,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
             )
         checks.validate(own, f"the config of {name!r}")
     run_checks.ensure_writable(workdir)
-    results = []
+    results, folders = [], []
     with search.opened(config) as by:
         judge = tasks.build_judge(config, by.executor)
         for name, own in configs.items():
@@ -44,8 +44,8 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
             agents = ablation.agents_of(config, members[name])
             task = tasks.build_programs(own, by.executor, "eval", agents, judge)
             setup.check_prompts(own, by.team, task)
-            folder = pathlib.Path(workdir) / name.replace(" ", "_")
-            results.append(search.search(own, folder, by, task, name))
+            folders.append(pathlib.Path(workdir) / name.replace(" ", "_"))
+            results.append(search.search(own, folders[-1], by, task, name, like=folders[:-1]))
     return results
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from absl import app, flags
 
-from configs import checks, remote
+from configs import checks, program_checks, remote
 from experiments import built_models, cli, evaluate, remote_agents, setup, tasks
 from jaxmarl_llm import checkpoint, console, crossplay, files, run_checks, scores
 from jaxmarl_llm.crossplay import Table
@@ -128,6 +128,8 @@ def judged(config) -> dict:
     for name in ("source", "train_split"):  # of training
         del found["task"][name]
     found |= {path: checks.field(config, path) for path in JUDGED_BY}
+    if program_checks.searches(config):
+        found |= {name: config[name].to_dict() for name in ("timing", "lessons", "search")}
     if checks.asks_expert(config):
         found |= {f"expert.{name}": config.expert[name] for name in ("kind", "model", "max_tokens")}
     built = set(built_models.BUILDERS).intersection((config.model, *config.team.models))

@@ -19,7 +19,7 @@ import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from configs import checks
+from configs import checks, program_checks
 from experiments import cli, closing, export, protocols, remote_agents, setup, systems, tasks
 from jaxmarl_llm import counterfactuals, rollout, update
 from jaxmarl_llm.counterfactuals import Conversation
@@ -46,6 +46,7 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
       ValueError: for what a training would refuse before it starts: bad fields, data or models.
     """
     checks.validate(config)
+    program_checks.check_training(config)
     small = shrunk(config, problems, tokens)
     with contextlib.ExitStack() as stack:
         executor, level = _executor(small, stack)
@@ -187,6 +188,10 @@ def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack
     if (lesson_of := systems.from_forest(config)) is not None:  # others do not compare within groups
         lesson = lesson_of(forest)
         yield rewards.zero_signal(lesson.metrics(), len(set(lesson.groups.tolist())))
+    if config.task.kind == "optimisation":
+        for name in ("reward purity", "reward order"):
+            yield Result(name, "skipped", "rewards are measured times, never twice the same")
+        return
     # An executor of its own: that of the rollout would give back the reports that it knows.
     fresh, _ = _executor(config, stack)
     judge = tasks.build_task(config, fresh, "train", expert).judge

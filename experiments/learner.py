@@ -36,7 +36,7 @@ class Learner:
     @property
     def own_states(self) -> dict[int, update.TrainState]:
         """States of the models that the system trains beside the agents."""
-        return {} if self.system.models is None else dict(self.system.models.states)
+        return dict(self.system.models.states) if self.system.models is not None else {}
 
     def trainables(self) -> list:
         """Current parameters of every member of the team, None where frozen."""
@@ -86,9 +86,8 @@ class Learner:
         needed = sum(run_checks.needed_bytes(states, keep) for states in (self.states, self.own_states))
         run_checks.ensure_writable(folder, needed)
         self._checkpoints = stack.enter_context(Checkpointer(folder / "checkpoints", keep))
-        if (
-            models is not None
-        ):  # one more: they are saved first, so that what the agents resume at is among them
+        if models is not None:
+            # One more: they are saved first, so that what the agents resume at is among them.
             stack.enter_context(models.kept_in(folder / "system", keep + 1))
         start = 0
         if self._checkpoints.latest() is not None:

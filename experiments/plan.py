@@ -8,7 +8,7 @@ neither weights nor data are read. See docs/plan.md.
 from absl import app, flags
 from ml_collections import config_flags
 
-from configs import arithmetic, checks
+from configs import arithmetic, checks, program_checks
 from experiments import cli, planned
 from jaxmarl_llm import console
 from jaxmarl_llm.planning import chips, estimate, memory, search, tables
@@ -31,6 +31,7 @@ def main(argv) -> int:
         raise app.UsageError(f"unexpected arguments: {argv[1:]}")
     config = _CONFIG.value
     checks.validate(config)
+    program_checks.check_training(config)
     devices, name = planned.devices(_TOPOLOGY.value)
     settings = planned.settings(config)
     limit = _MEMORY.value * chips.GIB if _MEMORY.value else chips.memory_limit(devices[0])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from configs import arithmetic, remote
+from configs import arithmetic, programs, remote
 from experiments import setup, systems
 from jaxmarl_llm import evaluation, sharding
 from jaxmarl_llm.critics import TEAM, ValueLoss
@@ -109,6 +109,11 @@ def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None =
         return tuple(Call((a,), config.train.prompts * group**n, group) for n, a in every if a in agents)
     if config.train.protocol == "discussion":
         return Call(agents, nodes[0], group), Call(agents, nodes[0] * group, 1)
+    if (
+        config.train.protocol in programs.METHODS
+    ):  # what follows the first program or plan is asked for singly
+        rest = config.train.turns + arithmetic.remarks_of_chain(config) - 1
+        return Call(agents, nodes[0], group), *[Call(agents, nodes[0] * group, 1)] * rest
     samples = [group] + [later or group] * (len(nodes) - 1)
     return tuple(Call(agents, n, g) for n, g in zip(nodes, samples, strict=True))
 

@@ -100,7 +100,10 @@ def notes(workdir: pathlib.Path, config) -> list[str]:
     pairs = ({"mesh": mesh}, {"mesh": config.mesh.to_dict()}), (versions, here)
     found = [run_checks.differences(*pair, sides=("the run had", "here is")) for pair in pairs]
     effects = "sums may differ in their last digits, and then anything", "what is computed may differ"
-    return [f"{run_checks.listed(o)}: {effect}" for o, effect in zip(found, effects, strict=True) if o]
+    said = [f"{run_checks.listed(o)}: {effect}" for o, effect in zip(found, effects, strict=True) if o]
+    if config.task.kind == "optimisation":
+        said.append("programs are timed again: rewards differ as times do, and then anything")
+    return said
 
 
 @contextlib.contextmanager
@@ -113,9 +116,9 @@ def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
             if start and saved.is_dir():
                 (folder / kind).mkdir()
                 (folder / kind / str(start)).symlink_to(saved.absolute(), target_is_directory=True)
-        pairs = workdir / "system" / "pairs"
-        if pairs.is_dir():  # written to: what is done again finds them again
-            shutil.copytree(pairs, folder / "system" / "pairs")
+        for kind in ("pairs", "lessons"):  # may be written to: what is done again finds them again
+            if (workdir / "system" / kind).is_dir():
+                shutil.copytree(workdir / "system" / kind, folder / "system" / kind)
         yield folder
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from configs import arithmetic, checks
+from configs import arithmetic, checks, programs
 from experiments import cli, setup, systems, tasks
 from jaxmarl_llm import console, files, rescoring, transcripts
 from jaxmarl_llm.rescoring import Change
@@ -52,11 +52,12 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
         a ``train.system`` whose credit is not in a transcript.
     """
     own = setup.load_run(workdir)
+    recorded = _lesson(own)
     config = (config or own).copy_and_resolve_references()
     if reward is not None:
         config.task.reward = reward
     checks.validate(config)
-    recorded, wanted = (_lesson(c) for c in (own, config))
+    wanted = _lesson(config)
     steps = transcripts.steps(workdir)
     if not steps:
         raise ValueError(f"{workdir} has no transcripts (log.transcripts_every={own.log.transcripts_every})")
@@ -81,6 +82,11 @@ def _lesson(config):
     c, lesson = config.train, systems.from_forest(config)
     if lesson is None:
         raise ValueError(f"train.system={c.system!r}: its credit came of more than rewards")
+    if c.protocol in programs.METHODS:
+        raise ValueError(
+            f"train.protocol={c.protocol!r}: agents learn from what each one's program earned, and from what "
+            "was said between rounds; transcripts hold no such rewards"
+        )
     if c.system == "ccpo":
         raise ValueError("train.system='ccpo': what answers earn without a part is not in transcripts")
     if c.local_weight:

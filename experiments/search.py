@@ -2,7 +2,8 @@
 
 Not a command: `experiments.evaluate` makes one search, `experiments.ablate` several. The folder of a search
 holds ``config.json``, ``journal/<batch>/`` (what was said and measured, step by step; a search that was
-stopped goes on there) and ``results.json`` (see `jaxmarl_llm.search_results`).
+stopped goes on there; its ``tests/`` has what was said of tests, where an agent writes them) and
+``results.json`` (see `jaxmarl_llm.search_results`).
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.journal import Journal
 from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.lessons.relevance import Relevance
+from jaxmarl_llm.protocols.single import Single
 from jaxmarl_llm.report import search_page, search_tables
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.search_metrics import ItemResult
@@ -60,7 +62,7 @@ def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
         yield Searchers(team, trainables, executor, protocols.relevant(config, team), meta["step"])
 
 
-def search(config, folder, by: Searchers, task, method: str = "") -> SearchResult:
+def search(config, folder, by: Searchers, task, method: str = "", like: Sequence = ()) -> SearchResult:
     """Let a team search for the best program of every problem of the task, and measure these again.
 
     Args:
@@ -69,6 +71,7 @@ def search(config, folder, by: Searchers, task, method: str = "") -> SearchResul
       by: who searches; those of its agents that are the task's.
       task: see `jaxmarl_llm.tasks.program_task`.
       method: its name in tables; '' for that of the protocol.
+      like: folders of other searches by the same team; what began there in the same way is not done again.
 
     Raises:
       ValueError: if the folder holds another search, and what the task's judge raises.
@@ -80,14 +83,16 @@ def search(config, folder, by: Searchers, task, method: str = "") -> SearchResul
     problems, bank, cost = [], [], ledger.Ledger()
     for n, start in enumerate(range(0, len(task.items), size)):
         ids = range(start, min(start + size, len(task.items)))
-        journal = Journal(folder / "journal" / f"{n:04d}", functools.partial(known, task, ids))
+        place, taken = pathlib.Path("journal") / f"{n:04d}", functools.partial(known, task, ids)
+        journal = Journal(folder / place, [pathlib.Path(other) / place for other in like], taken)
         lasting = memory if protocols.remembers(config) else ()
-        protocol = protocols.rounds(config, task, by.relevance, 1, tuple(lasting), ends=True)
+        batch, asked = with_tests(config, by, task, ids, n, folder / place / "tests")
+        protocol = protocols.rounds(config, batch, by.relevance, 1, tuple(lasting), ends=True)
         key = jax.random.fold_in(setup.stream(config, "search"), n)
-        forest = talk(config, protocol, by, task, ids, key, journal)
-        found = search_results.item_results(forest, lambda *asked, j=journal: remeasured(task, j, *asked))
+        forest = talk(config, protocol, by, batch, ids, key, journal)
+        found = search_results.item_results(forest, lambda *best, j=journal: remeasured(task, j, *best))
         problems += found
-        cost += ledger.of(forest, [each.held_out for each in found])
+        cost += ledger.of(forest, [each.held_out for each in found]) + asked
         bank += banked(protocol, forest)
         if protocols.remembers(config):
             memory.add(forest)
@@ -124,6 +129,19 @@ def claim(folder: pathlib.Path, config, step: int) -> None:
             )
     if processes.first():
         files.atomic_write_text(path, json.dumps(own, indent=2) + "\n")
+
+
+def with_tests(config, by: Searchers, task, ids, batch: int, folder: pathlib.Path):
+    """The task as a batch of its problems is searched, with tests that the first agent writes now if
+    ``task.tests`` says so, and what these cost.
+    """
+    if config.task.tests == "given":
+        return task, ledger.Ledger()
+    protocol = Single(task.agents[0], task.test_prompt)
+    # Equal for all methods of an ablation: the same tests, as far as the agent is the same.
+    key = jax.random.fold_in(setup.stream(config, "tests"), batch)
+    forest = talk(config, protocol, by, task, ids, key, Journal(folder))
+    return task.tested({ids[turn.item]: turn.text for turn in forest.turns}), ledger.of(forest)
 
 
 def talk(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> Forest:
@@ -165,6 +183,8 @@ def line(batch: int, found: Sequence[ItemResult], done: int, of: int) -> str:
     right = sum(each.held_out.status == "ok" for each in found)
     best = max(found, key=lambda each: each.held_out.score)
     told = f"{right} of {len(found)} programs right, best {best.held_out.score:.2f} ({best.item})"
+    if missing := sum(each.tests == "fallback" for each in found):
+        told += f", {missing} searched by given tests as none were written"
     return f"batch {batch + 1}: {told}; {done} of {of} problems"
 
 

@@ -35,6 +35,7 @@ STREAMS = (
     "counterfactual",
     "preferences",
     "search",
+    "tests",
 )
 
 

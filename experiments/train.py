@@ -12,7 +12,7 @@ import time
 from absl import app, flags
 from ml_collections import config_flags
 
-from configs import arithmetic, checks
+from configs import arithmetic, checks, program_checks
 from experiments import cli, closing, joining, setup
 from experiments.ahead import Ahead
 from experiments.run import Run
@@ -73,6 +73,7 @@ def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
 def train(config, workdir: str) -> dict:
     """Run or resume the training in ``workdir``; returns the summary that is written there."""
     checks.validate(config)
+    program_checks.check_training(config)
     if finished := closing.finished(config, workdir):
         return finished
     with StopSignal() as stop, Run(config, workdir) as run, Ahead(functools.partial(draw, run)) as ahead:

@@ -13,7 +13,7 @@ import importlib
 import json
 import logging
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,16 @@ class Journal:
 
     Args:
       folder: of one rollout, created when something is kept; None keeps nothing.
-      taken: called with the name and the value of everything that is taken from there.
+      like: folders of other rollouts of the same team. What one of them was asked in the same step is taken
+        over: rollouts that begin alike are made once.
+      taken: called with the name and the value of everything that is taken from there, or from another one.
     """
 
-    def __init__(self, folder, taken: Callable[[str, Any], None] = lambda name, found: None):
+    def __init__(
+        self, folder, like: Sequence = (), taken: Callable[[str, Any], None] = lambda name, found: None
+    ):
         self._folder = None if folder is None else pathlib.Path(folder)
+        self._like = tuple(map(pathlib.Path, like))
         self._rollout, self._anew, self._taken = "", False, taken
 
     def begin(self, rollout: Any) -> None:
@@ -59,7 +64,10 @@ class Journal:
         if kept is not None:
             self._taken(name, kept[0])
             return kept[0]
-        found, self._anew = bring(), True
+        kept = processes.by_first(self._elsewhere)(name, digest(asked))
+        found, self._anew = bring() if kept is None else kept[0], True
+        if kept is not None:
+            self._taken(name, found)
         processes.by_first(self._write)(name, digest(asked), found)
         return found
 
@@ -84,6 +92,17 @@ class Journal:
         if not self._anew:
             raise ValueError(f"{path} answers other requests than this rollout's; {_ADVICE}")
         logging.warning("%s follows what turned out differently now, and is done again", path)
+        return None
+
+    def _elsewhere(self, name: str, asked: str) -> tuple[Any] | None:
+        """What another rollout brought for the same, in a tuple of one; None if there is none."""
+        for folder in self._like:
+            try:
+                kept = json.loads((folder / f"{name}.json").read_text("utf-8"))
+                if (kept["rollout"], kept["asked"]) == (self._rollout, asked):
+                    return (decode(kept["found"]),)
+            except (FileNotFoundError, *_DAMAGED):
+                continue
         return None
 
     def _write(self, name: str, asked: str, found: Any) -> None:

@@ -115,7 +115,7 @@ def of(forest: Forest, held_out: Sequence[Outcome] = ()) -> Ledger:
     usage: dict[tuple[str, str], Usage] = {}
     for turn in forest.turns:
         key = (turn.agent, "program" if turn.id in judged else "other")
-        usage[key] = usage.get(key, Usage()) + Usage(1, len(turn.prompt), len(turn.completion))
+        usage[key] = usage.get(key, Usage()) + Usage(1, *turn.tokens)
     outcomes = [
         getattr(joint.judgement, "outcomes", {}).get(forest.turns[i].agent) for i, joint in judged.items()
     ]

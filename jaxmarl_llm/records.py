@@ -33,6 +33,11 @@ def joint_actions(
     used = {turn.id: None if advantages is None else float(advantages[turn.id]) for turn in forest.turns}
     speeches = {turn.id: _speech(turn, prompts[turn.request], used[turn.id]) for turn in forest.turns}
 
+    judged = {i for joint in forest.joints for i in joint.turns}
+    for turn in forest.turns:
+        if turn.parent in judged and turn.id not in judged:
+            speeches[turn.parent] = dataclasses.replace(speeches[turn.parent], remark=speeches[turn.id])
+
     def said(j: int) -> dict[str, Speech]:
         own = {agent: speeches[t] for agent, t in zip(task.agents, forest.joints[j].turns, strict=True)}
         if marginals_NJ is None:

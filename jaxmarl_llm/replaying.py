@@ -19,6 +19,7 @@ COMPLETION: dict[str, Callable[[Speech], Any]] = {
     "texts": lambda speech: speech.completion,
     "token lengths": lambda speech: (speech.prompt_length, speech.completion_length, speech.finish_reason),
     "advantages": lambda speech: speech.advantage,
+    "remarks": lambda speech: speech.remark and dataclasses.asdict(speech.remark),
 }
 METRICS = "metrics"
 # Metrics that a clock, the machine or an earlier process has a part in.
@@ -52,7 +53,7 @@ def compare(
     cross: bool,
     tolerance: float = 0.0,
 ) -> list[Agreement]:
-    """An entry for every kind of `ANSWER` and of `COMPLETION`.
+    """An entry for every kind of `ANSWER` and of `COMPLETION`, remarks only where there are some.
 
     Args:
       recorded, again: all joint answers of an iteration, in order. One that only one side has is different,
@@ -76,7 +77,8 @@ def compare(
         for kind, read in kinds.items():
             values = [[(at, _read(read, old), _read(read, new)) for at, old, new in rows] for rows in places]
             found.append(agreement(kind, [_most_different(rows, tolerance) for rows in values], tolerance))
-    return found
+    speeches = [speech for action in (*recorded, *again) for speech in action.agents.values()]
+    return found if any(speech.remark for speech in speeches) else [p for p in found if p.kind != "remarks"]
 
 
 def _most_different(rows: list[tuple[str, Any, Any]], tolerance: float) -> tuple[str, Any, Any]:

@@ -46,6 +46,7 @@ class ItemResult:
       held_out: the same program, measured again.
       rounds: best score so far after each round.
       executed: programs executed so far after each round.
+      tests: where those came from that the search went by, see `tasks.generation_items`; '' without tests.
     """
 
     item: str
@@ -57,6 +58,7 @@ class ItemResult:
     held_out: Outcome
     rounds: tuple[float, ...]
     executed: tuple[int, ...]
+    tests: str = ""
 
     @property
     def searched(self) -> float:

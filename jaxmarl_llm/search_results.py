@@ -7,8 +7,8 @@ A results file is JSON: a list with a dict for each search, one of the baseline 
     measure              what scores are: 'speed-up' or 'tests'
     problems             for each: item, category, agent, round, turn, program, unchanged, searched and
                          held_out ({status, score, low, high, total, log}), rounds and executed (so far,
-                         by round); see `search_metrics.ItemResult`. unchanged: nothing was faster than the
-                         source, which stays (its score is 1)
+                         by round), tests; see `search_metrics.ItemResult`. unchanged: nothing was faster
+                         than the source, which stays (its score is 1)
     metrics              {'total' or a category: {name: {mean, low, high}}}, see `search_metrics`
     progress             by round: {executed, mean, low, high}, see `search_metrics.progress`
     against              {method, seed, metrics: {name: {mean, low, high, p}}} of the baseline on the same
@@ -112,6 +112,7 @@ def item_results(
             held_out=held_out.get(i, Outcome("no-program")),
             rounds=tuple(max(a.outcome.score for a in own if a.round <= t) for t in _rounds(own)),
             executed=tuple(sum(a.outcome.executions for a in own if a.round <= t) for t in _rounds(own)),
+            tests=getattr(item, "origin", ""),
         )
         results.append(result)
     return tuple(results)
@@ -184,7 +185,7 @@ def _against(result: SearchResult, baseline: SearchResult | None) -> dict[str, A
 
 
 def _item_json(result: ItemResult, measure: str) -> dict[str, Any]:
-    names = ("item", "category", "agent", "round", "turn", "rounds", "executed")
+    names = ("item", "category", "agent", "round", "turn", "rounds", "executed", "tests")
     return {name: getattr(result, name) for name in names} | {
         "program": result.found.program,
         "unchanged": measure == "speed-up" and result.searched <= 1,
@@ -232,7 +233,7 @@ def _item(row: Any, where: str) -> ItemResult:
         found, again = (Outcome(program=row["program"], **row[name]) for name in ("searched", "held_out"))
         names = ("item", "category", "agent", "round", "turn")
         by_round = (tuple(row["rounds"]), tuple(row["executed"]))
-        return ItemResult(*(row[name] for name in names), found, again, *by_round)
+        return ItemResult(*(row[name] for name in names), found, again, *by_round, row.get("tests", ""))
     except KeyError as error:
         raise ValueError(f"{where}: {error.args[0]} is missing") from error
     except (TypeError, ValueError) as error:

@@ -60,21 +60,22 @@ def speak(
 ) -> list[Turn]:
     """Answer one stack's requests as one batch, filled up to a `padded_size` between ``sizes``.
 
-    Some of its agents may not be asked, or less often than others: rows of the batch are then drawn for
-    nothing. Remote ones are asked as `ask` says.
+    Some of its agents may not be asked, or less often than others; all must be asked for the same number of
+    samples. Remote ones are asked as `ask` says.
     """
     if member.remote:
         return ask(member, asked, key, params)
     agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in asked))
     by_agent = {agent: [n for n in asked if n.request.agent == agent] for agent in agents}
-    count = max(map(len, by_agent.values()))
     samples = {n.request.samples for n in asked}
     if len(samples) != 1:
-        raise ValueError(f"agents {agents} must be asked for the same number of samples, not {samples}")
-    samples = samples.pop()
+        raise ValueError(
+            f"agents {agents} must be asked for the same number of samples, not {sorted(samples)}"
+        )
+    samples, most = samples.pop(), max(map(len, by_agent.values()))
     stack, trainable = member.stack.only(agents, trainable)
     shards = stack.layout.shards
-    size = -(-padded_size(count, *sizes) // shards) * shards
+    size = -(-padded_size(most, *sizes) // shards) * shards
     prompts = [[n.prompt for n in rows] + [rows[0].prompt] * (size - len(rows)) for rows in by_agent.values()]
     prompts_NBP, lengths_NB, shared = pad_team(prompts)
     inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)

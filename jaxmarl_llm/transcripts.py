@@ -23,6 +23,9 @@ class Speech:
     index in the group of this agent's samples, finish_reason is 'stop' or 'length', advantage is what the
     update used (None in evaluation). marginal is the joint answer's reward less that without this part (None
     where that is not known).
+
+    remark is what the agent said next that was no answer itself, None for nothing: in rounds of programs its
+    lesson about this program, its reflection on it, or (MapCoder) the plan of its next one.
     """
 
     prompt: str
@@ -33,6 +36,7 @@ class Speech:
     sample: int
     advantage: float | None = None
     marginal: float | None = None
+    remark: "Speech | None" = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,10 +104,15 @@ def _path(folder: Path, step: int) -> Path:
 
 
 def _action(record: dict) -> JointAction:
-    agents = {name: Speech(**speech) for name, speech in record["agents"].items()}
+    agents = {name: _speech(speech) for name, speech in record["agents"].items()}
     seen = tuple(map(tuple, record.get("interactions", ())))
     given = {"agents": agents, "failures": tuple(record["failures"]), "interactions": seen}
     return JointAction(**{**record, **given})
+
+
+def _speech(record: dict) -> Speech:
+    remark = record.get("remark")
+    return Speech(**record | {"remark": remark and _speech(remark)})
 
 
 def _plain(value):

@@ -121,12 +121,18 @@ def hostile_run(folder):
     metrics = [row | {part: 3.0, f"{bad}/entropy": 1.0, f"eval/verdict/{bad}": 1} for row in rows()]
     said = [
         JointAction(
-            0, f"{text}{n}", {f"poet{text}": Speech(text, text, 4, 12, text, 0, 0.5)}, {text: 1.0}, 1.0, text,
+            0, f"{text}{n}", {f"poet{text}": hostile_speech(text)}, {text: 1.0}, 1.0, text,
             (text, bad), 0, ((text, text, text, 3, 2, 1, True), (text, bad)),
         )
         for n, text in enumerate((*HOSTILE, bad))
     ]  # fmt: skip
     return write_run(folder, settings, metrics, spoken={0: said})
+
+
+def hostile_speech(text):
+    """A speech and the remark on it."""
+    remark = Speech(text, text, 4, 6, text, 0, 0.25)
+    return Speech(text, text, 4, 12, text, 0, 0.5, remark=remark)
 
 
 def groups(*folders):

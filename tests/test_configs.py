@@ -147,6 +147,8 @@ def test_choices(path):
             config.train.system = "lessonl" if value == "lessonl" else "magrpo"
             config.train.protocol = value
             config.search.plans = 1
+        if value == "generated":
+            config.task.kind, config.train.protocol = "generation", "repeated"
         config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
         config.task.centralised = value == "centralised"
         config.team.agents = ("team",) if value == "centralised" else config.team.agents

@@ -54,7 +54,7 @@ def scripted(monkeypatch):
     executor = types.SimpleNamespace(level=2, limits=Limits())
     monkeypatch.setattr(tasks, "build_executor", lambda config: contextlib.nullcontext(executor))
     monkeypatch.setattr(tasks, "build_task", lambda config, executor, *rest: CountingTask(WORDS))
-    monkeypatch.setattr(setup, "build_team", lambda config: tiny_team())
+    monkeypatch.setattr(setup, "build_team", lambda config, **_: tiny_team())
 
 
 def returns_of(aux, main, mode):
@@ -142,7 +142,7 @@ def test_what_is_written(tmp_path):
 
 
 def test_runs_that_do_not_go_together_are_refused(workdirs, tmp_path, monkeypatch):
-    monkeypatch.setattr(setup, "build_team", lambda config: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(setup, "build_team", lambda config, **_: pytest.fail("a model was loaded"))
     a = str(workdirs[0])
 
     def refusal(*folders, which="best"):

@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+from jaxmarl_llm.tasks.optimisation_items import CATEGORIES, KINDS, load_items, parse
+
 ROOT = pathlib.Path(__file__).parents[1]
 
 
@@ -15,6 +17,34 @@ def test_the_programs_of_the_executors_page_run():
     code = "\n".join(blocks) + "\nprint(timing.significant, timing.speedup > 1)\n"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "pass 2 2\nTrue True\n", done.stderr
+
+
+def test_the_problem_of_the_page_about_optimisation_is_one():
+    text = (ROOT / "docs/optimisation.md").read_text()
+    (item,) = parse(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1], "the page")
+    tests = {}
+    exec(item.tests_of(30), tests)
+    for source in (item.source, item.rewrites[0].source):
+        program = {}
+        exec(source, program)
+        for seed in range(5):
+            arguments = tests["inputs"](seed)
+            assert program[item.entry_point](*arguments) == tests["expected"](*arguments)
+
+
+def test_the_counts_of_the_page_about_optimisation_are_right():
+    text = (ROOT / "docs/optimisation.md").read_text()
+    items = {name: load_items(name) for name in ("python", "cpp")}
+    for category in CATEGORIES:
+        counts = [sum(item.category == category for item in own) for own in items.values()]
+        assert f"| {category} | {counts[0]} | {counts[1]} |" in text
+    rewrites = {name: [r.kind for item in own for r in item.rewrites] for name, own in items.items()}
+    assert f"{sum(map(len, items.values()))} problems" in text
+    assert f"{sum(map(len, rewrites.values()))} known rewrites" in text
+    python, cpp = ([len(own), *map(own.count, KINDS)] for own in rewrites.values())
+    told = "has {} ({} rewrites: {} faster, {} slower, {} wrong, {} that"
+    assert told.format(len(items["python"]), *python) in " ".join(text.split())
+    assert "{} ({}: {}, {}, {}, {})".format(len(items["cpp"]), *cpp) in " ".join(text.split())
 
 
 def test_links_between_pages_lead_somewhere():

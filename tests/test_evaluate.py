@@ -18,6 +18,8 @@ from jaxmarl_llm.executor import Limits
 
 CONFIG = config_dict.ConfigDict({
     "seed": 3,
+    "model": "tiny",
+    "team": {"agents": ("aux", "main"), "models": ()},
     "eval": {"samples": 2},
     "train": {"turns": 1, "protocol": "simultaneous"},
     "task": {"eval_source": "scripted"},
@@ -37,7 +39,7 @@ def scripted(monkeypatch):
     """The factories build a tiny team and a scripted task; everything else is what it is."""
     monkeypatch.setattr(tasks, "build_executor", lambda config: contextlib.nullcontext(EXECUTOR))
     monkeypatch.setattr(tasks, "build_task", lambda config, executor, *rest: CountingTask((3, 5, 4)))
-    monkeypatch.setattr(setup, "build_team", lambda config: tiny_team())
+    monkeypatch.setattr(setup, "build_team", lambda config, **_: tiny_team())
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +111,7 @@ def test_the_untrained_team_shown_and_written(tmp_path):
 
 
 def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, monkeypatch):
-    monkeypatch.setattr(setup, "build_team", lambda config: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(setup, "build_team", lambda config, **_: pytest.fail("a model was loaded"))
     with pytest.raises(ValueError, match=r"k within 1\.\.2.*k=3"):
         evaluate.evaluate_run(CONFIG, ks=(1, 3))
     with pytest.raises(ValueError, match=r"no checkpoint 7 in .*steps \[4\] and 'best'"):

@@ -59,7 +59,7 @@ def test_a_joint_answer():
 
 def test_search_and_held_out_tests():
     item = given(ITEM, 0.5)
-    assert code_tests.count_units(item.search) == 3 and item.test == ROW["test"] and not item.generated
+    assert code_tests.count_units(item.search) == 3 and item.test == ROW["test"] and item.origin == "given"
     assert given(item, 0.2) is item  # an item that has its search tests keeps them
     assert given(ITEM, 0.0).search == ROW["test"]
     with pytest.raises(ValueError, match="held_back is 1"):
@@ -94,7 +94,7 @@ def test_tests_of_a_model():
     ]  # fmt: skip
     assert asserts_in(ANSWER, "twice") == wanted  # six at most
     item = with_tests(ITEM, ANSWER)
-    assert item.generated and item.test == ROW["test"]
+    assert item.origin == "generated" and item.test == ROW["test"]
     assert item.search == "def check(candidate):\n" + "".join(f"    {line}\n" for line in wanted)
     assert code_tests.count_units(item.search, "twice") == 6
     assert GenerationTask([item], None, ("a",)).items == (item,)
@@ -103,7 +103,7 @@ def test_tests_of_a_model():
 def test_without_tests_of_a_model_the_given_ones_are_used_and_said(caplog):
     with caplog.at_level(logging.WARNING):
         item = with_tests(ITEM, "I cannot write tests.")
-    assert not item.generated and code_tests.count_units(item.search) == 3
+    assert item.origin == "fallback" and code_tests.count_units(item.search) == 3
     assert "t/1: no test in 'I cannot write tests.'" in caplog.text
 
 

@@ -76,12 +76,12 @@ class Rounds:
         ]
 
 
-def run(task, folder=None, key=KEY, stop=-1, temperature=1.0):
+def run(task, folder=None, key=KEY, stop=-1, temperature=1.0, like=()):
     team = tiny_team()
     options = dict(params=SamplingParams(3, temperature), max_prompt_tokens=64)
     trainables = [member.trainable for member in team.members]
     scorer = TaskScorer.of_team(task, team, "aligned")
-    kept = folder and Journal(folder)
+    kept = folder and Journal(folder, like)
     return rollout.run(
         Rounds(task, stop), team, trainables, scorer, [1, 0], key, journal=kept, **options
     )
@@ -215,3 +215,16 @@ def test_without_a_folder_nothing_is_kept(tmp_path):
     empty = journal.Journal(None)
     empty.begin("x")
     assert [empty.once("a", 1, lambda: 2), empty.once("a", 1, lambda: 3)] == [2, 3]
+
+
+def test_a_rollout_that_begins_like_another_takes_that_over(tmp_path, spoken):
+    first, task = run(Programs((1, 2)), tmp_path / "first"), Programs((1, 2))
+    spoken.clear()
+    like = [tmp_path / "missing", tmp_path / "first"]
+    assert_equal(run(task, tmp_path / "second", like=like), first)
+    assert not spoken and not task.judged
+    names = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in ("first", "second")]
+    assert names[0] == names[1]
+    # Another key: nothing is alike, and nothing is refused either.
+    other = run(task, tmp_path / "third", key=jax.random.key(4), like=like)
+    assert spoken == [0, 1, 2, 3] and other.turns[0].completion.tolist() != first.turns[0].completion.tolist()

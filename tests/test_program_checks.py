@@ -43,6 +43,8 @@ def test_rounds_of_programs_are_accepted():
         ),
         (rounds(**{"lessons.bank": "run", "train.overlap": True}), "overlap=True: lessons.bank='run' shows"),
         (rounds("reflexion", **{"lessons.shown": 2}), "lessons: train.protocol='reflexion' has none"),
+        (rounds(**{"task.tests": "generated"}), "task.tests='generated': needs task.kind='generation'"),
+        (rounds(**{"task.tests": "own"}), "task.tests='own': allowed are given, generated"),
         (rounds("mapcoder", **{"train.turns": 4}), "search.plans=3: must divide the train.turns=4 programs"),
     ],
 )
@@ -59,6 +61,20 @@ def test_the_arithmetic_of_rounds():
     assert arithmetic.completions(config) == 3 * (24 + 16)
     assert arithmetic.learned(config) == 24 + 16
     config.lessons.bank = "run"
-    assert arithmetic.lessons(config) == 24
+    assert arithmetic.remarks(config) == 24
     config.lessons.select = "none"
     assert arithmetic.completions(config) == 72
+    # In each of the 8 chains two reflections, on the first two programs of three; or its plans.
+    config.lessons.bank, config.train.protocol = "problem", "reflexion"
+    assert arithmetic.completions(config) == 3 * (24 + 16)
+    config.train.protocol, config.search.plans = "mapcoder", 1
+    assert arithmetic.completions(config) == 3 * (24 + 8)
+    config.train.protocol = "mixture"
+    assert arithmetic.completions(config) == 72
+
+
+def test_a_locked_config_is_as_good_as_another():
+    """The command line locks it, and a locked ConfigDict equals no other."""
+    config = rounds("repeated")
+    config.lock()
+    checks.validate(config)

@@ -19,8 +19,8 @@ PYTHON, C = optimisation_prompts.asked(ITEM), optimisation_prompts.asked(CPP)
 
 def said(messages):
     """The last message, which holds what differs between phases; all are chats that end with the user."""
-    roles = [message["role"] for message in messages]
-    assert roles in (["user"], ["system", "user", "assistant", "user"]), roles
+    roles = [message["role"] for message in messages if message["role"] != "system"]
+    assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
     return messages[-1]["content"]
 
 
@@ -35,11 +35,11 @@ BROKEN = Outcome("build-error", PROGRAM, log="l\n" * 6 + "7th\n8th")
 @pytest.mark.parametrize("asked, tag, code", [(PYTHON, "python", ITEM.source), (C, "cpp", CPP.source)])
 def test_the_first_prompt_and_its_example_have_one_form(asked, tag, code):
     messages = program_prompts.write(asked)
-    question, answer = messages[1]["content"], messages[2]["content"]
-    assert said(messages).endswith(f"```{tag}\n{code}```") and "of f." in said(messages)
+    question, answer = messages[0]["content"], messages[1]["content"]
+    assert f"```{tag}\n{code}```" in said(messages) and "of f," in said(messages)
     assert answer.startswith(f"```{tag}\n") and answer.endswith("\n```")
     # Question and example differ in the name and the code only.
-    assert question.split("```")[0].replace("largest_rise", "f") == said(messages).split("```")[0]
+    assert question.replace("largest_rise", "f").split("```")[::2] == said(messages).split("```")[::2]
 
 
 def test_no_example_is_a_problem():
@@ -49,7 +49,7 @@ def test_no_example_is_a_problem():
 
 
 def test_the_python_example_is_right_and_new():
-    _, question, answer = optimisation_prompts.example("python")
+    question, answer = optimisation_prompts.example("python")
     before, after = (program(m["content"], "largest_rise", "python") for m in (question, answer))
     assert not same_program(before, after)
     spaces = [{}, {}]
@@ -59,7 +59,7 @@ def test_the_python_example_is_right_and_new():
 
 
 def test_the_cpp_example_is_right(executor):
-    _, question, answer = optimisation_prompts.example("c++")
+    question, answer = optimisation_prompts.example("c++")
     texts = [program(m["content"], "largest_rise", "c++") for m in (question, answer)]
     tests = (
         "def check(candidate):\n    assert candidate([]) == 0\n    assert candidate([5, 4]) == 0\n"

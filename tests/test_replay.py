@@ -43,9 +43,9 @@ def counts(found):
 def test_completions_that_joint_answers_share_are_compared_once():
     cross = [action((g, h)) for g in range(2) for h in range(2)] * 2  # two nodes
     found = replaying.compare(cross, cross, per_node=4, cross=True)
-    assert {part.kind: part.of for part in found} == {
+    assert {part.kind: part.of for part in found} == {  # of completions: 2 nodes, 2 agents, 2 samples
         "items": 8, "rewards": 8, "verdicts": 8,
-        "prompts": 8, "texts": 8, "token lengths": 8, "advantages": 8,  # 2 nodes, 2 agents, 2 samples
+        "prompts": 8, "texts": 8, "token lengths": 8, "advantages": 8,
     }  # fmt: skip
     assert counts(found) == {}
     # The last answer has both agents' second samples, which other answers have too.
@@ -66,6 +66,7 @@ def test_every_kind_of_difference_is_told_apart():
     for kind, change in {
         "prompts": {"prompt": "tell"}, "texts": {"completion": "no"},
         "token lengths": {"finish_reason": "length"}, "advantages": {"advantage": None},
+        "remarks": {"remark": speech(prompt="why")},  # which the other side lacks
     }.items():  # fmt: skip
         new[1] = action(agents={"aux": speech(), "main": speech(**change)})
         assert counts(replaying.compare(old, new, 1, False)) == {kind: (3, 4)}

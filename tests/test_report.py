@@ -1,6 +1,7 @@
 """jaxmarl_llm/report and experiments/report.py: tables by hand, and a page that model output cannot break."""
 
 import base64
+import dataclasses
 import hashlib
 import html.parser
 import importlib.resources
@@ -17,6 +18,7 @@ import report_runs
 from report_runs import action, config, rows, write_evaluation, write_run
 
 from jaxmarl_llm.report import page, panels, runs, tables, transcript_data
+from jaxmarl_llm.transcripts import Speech
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -108,20 +110,29 @@ def test_fewer_steps_where_they_do_not_fit(tmp_path):
 
 
 def test_embedded_actions_can_be_put_together_again():
+    lesson = Speech("why?", "it rhymes", 2, 3, "stop", 0, 0.75)
     given = [action(2, "ode", 1 / 3, interactions=(("critic", "poet", "aux", 3, 2, 1, None),)),
              action(2, "ode", float("nan"), "fail", failures=("it does not rhyme",))]  # fmt: skip
+    told = dataclasses.replace(given[1].agents["critic"], remark=lesson)
+    given.append(dataclasses.replace(given[1], agents=given[1].agents | {"critic": told}))
     source = transcript_data.Source("a", "step 2", given)
     data = json.loads(transcript_data.to_json(transcript_data.embed([source])))
     texts, speeches = data["texts"], data["speeches"]
-    assert len(set(texts)) == len(texts) and len(speeches) == 2  # both actions say the same
-    first, second = data["sources"][0]["actions"]
+    assert len(set(texts)) == len(texts) and len(speeches) == 4  # two actions say the same
+    first, second, third = data["sources"][0]["actions"]
     assert (texts[first["item"]], first["total"], texts[first["verdict"]]) == ("ode", 0.333333, "pass")
     assert [[texts[name], value] for name, value in first["parts"]] == [["rhyme", 0.333333], ["metre", None]]
     assert [texts[i] for i in first["interactions"][0]] == ["critic", "poet", "aux", "3", "2", "1", "None"]
     assert second["total"] is None and [texts[i] for i in second["failures"]] == ["it does not rhyme"]
-    agent, prompt, completion, *numbers, finish, sample, advantage, marginal = speeches[second["speeches"][1]]
+    agent, prompt, completion, *numbers, finish, sample, advantage, marginal, remark = speeches[
+        third["speeches"][1]
+    ]
     assert [texts[agent], texts[prompt], texts[completion]] == ["critic", "judge the poem", "about roses"]
     assert (numbers, texts[finish], sample, advantage, marginal) == ([5, 9], "length", 1, -0.25, -0.125)
+    critic, prompt, completion, *_, advantage, _, last = speeches[remark]
+    assert [texts[i] for i in (critic, prompt, completion)] == ["critic", "why?", "it rhymes"]
+    assert (advantage, last) == (0.75, None)
+    assert speeches[second["speeches"][1]][-1] is None
 
 
 class Elements(html.parser.HTMLParser):

@@ -1,5 +1,7 @@
 """The report's page in a real browser: it shows what it should, and hostile transcripts do nothing in it."""
 
+import dataclasses
+
 import pytest
 import report_runs
 from chromium import PROGRAM, Chromium, Tab
@@ -188,6 +190,19 @@ def test_turns_can_be_told_apart_and_means_are_of_final_answers(browser, tmp_pat
     assert "4 joint actions, mean reward 2.5" in tab.run("document.querySelector('#list').innerText")
     change(tab, "source", "run:iteration 0")  # of one turn: nothing to choose
     assert tab.run("control('turns').hidden")
+
+
+def test_a_remark_is_shown_below_its_answer_and_found_by_its_text(browser, tmp_path):
+    said = action(0, "ode", 1.0)
+    remark = report_runs.hostile_speech("<b>shorter</b> lines")
+    agents = said.agents | {"poet": dataclasses.replace(said.agents["poet"], remark=remark)}
+    spoken = {0: [action(0, "ode", 0.0), dataclasses.replace(said, agents=agents)]}
+    tab = Tab(browser, page.write([write_run(tmp_path / "run", spoken=spoken)])[0].as_uri())
+    assert tab.run(f"{CARDS}.map(card => card.querySelectorAll('h5').length)") == [0, 1]
+    change(tab, "text", "Shorter")
+    assert rewards(tab) == ["reward 1"]
+    shown = tab.run(f"{CARDS}[0].innerText")
+    assert "then said" in shown and "<b>shorter</b> lines" in shown and "advantage +0.5" in shown
 
 
 def source_names(browser, pages) -> list[str]:

@@ -196,28 +196,32 @@ def test_what_the_task_raises_comes_through():
         run(tiny.Task(broken))
 
 
-def test_agents_of_a_stack_may_be_asked_less_often_than_others():
-    """What is drawn for those who were not asked is dropped, and changes nothing for the others."""
+@dataclasses.dataclass
+class Once:
+    """Everybody is asked on both items, but for the last ``less`` requests; nothing is judged."""
 
-    class Uneven(Twice):
-        def step(self, state):
-            asked = super().step(state)
-            return asked if not state.turns else asked[:3]
+    less: int = 0
+    samples: tuple[int, ...] = (1, 1, 1, 1)
 
-        def observe(self, state, turns):
-            return [node for node in super().observe(state, turns) if node.item == 0] if turns[0].turn else []
+    def step(self, state):
+        if state.turns:
+            return []
+        asked = [(i, agent) for i in (0, 1) for agent in tiny.AGENTS]
+        asked = [
+            SpeakRequest(a, i, ({"role": "user", "content": f"{a}{i}"},), g)
+            for (i, a), g in zip(asked, self.samples, strict=True)
+        ]
+        return asked[: len(asked) - self.less]
 
-    even, uneven = (run(tiny.Task(total), protocol=protocol) for protocol in (Twice(), Uneven()))
-    assert len(even.turns) == 4 + 8 and len(uneven.turns) == 4 + 6
-    for turn, same in zip(uneven.turns, even.turns, strict=False):
-        assert turn.text == same.text and turn.prompt.tolist() == same.prompt.tolist()
+    def observe(self, state, turns):
+        return []
 
 
-def test_samples_of_a_step_must_be_as_many():
-    class Unequal(Twice):
-        def step(self, state):
-            first, *others = super().step(state)
-            return [dataclasses.replace(first, samples=3), *others]
-
-    with pytest.raises(ValueError, match=r"agents \('a', 'b'\) must be asked for the same number of samples"):
-        run(tiny.Task(total), protocol=Unequal())
+def test_agents_of_a_stack_may_be_asked_unequally_often():
+    """Greedy answers do not depend on what else is asked."""
+    every, fewer = (run(tiny.Task(total), protocol=Once(less), last_greedy=True).turns for less in (0, 1))
+    assert [turn.agent for turn in fewer] == ["a", "b", "a"]
+    for turn, same in zip(fewer, every[:3], strict=True):
+        assert turn.completion.tolist() == same.completion.tolist() and turn.item == same.item
+    with pytest.raises(ValueError, match=r"agents \('a', 'b'\) must be asked for the same .* not \[1, 2\]"):
+        run(tiny.Task(total), protocol=Once(samples=(1, 1, 1, 2)))

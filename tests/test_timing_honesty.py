@@ -56,7 +56,7 @@ def executor():
         yield running
 
 
-def python(source, tests=TESTS, size=100_000, **fields):
+def python(source, tests=TESTS, size=150_000, **fields):
     return Program({"main": source}, "f", f"SIZE = {size}\n{tests}", **fields)
 
 
@@ -68,15 +68,15 @@ def finds_nothing(executor, baseline, candidate):
     return found
 
 
-def test_the_short_cut_would_be_seen(executor):
-    """What an attack gains if it works: half of the work left out is credited, with its answer accepted."""
-    tests = (
-        TESTS
-        + "\ndef accept(answer, x, m, n):\n    return answer in (expected(x, m, n), work(x, m, n // 2))\n"
-    )
-    half = WORK + "\ndef f(x, m, n):\n    return work(x, m, n // 2)\n"
-    found = executor.measure(python(REFERENCE, tests + WORK), python(half, tests + WORK), PLAN)
-    assert found.credited > 1.2, found
+def test_a_short_cut_would_be_seen(executor):
+    """The other side of what follows: a tenth of the work, where the tests accept what comes of it, pays."""
+    tests = f"""{TESTS}{WORK}
+def accept(answer, x, m, n):
+    return answer in (expected(x, m, n), work(x, m, n // 10))
+"""
+    tenth = WORK + "\ndef f(x, m, n):\n    return work(x, m, n // 10)\n"
+    found = executor.measure(python(REFERENCE, tests), python(tenth, tests), PLAN)
+    assert found.significant and found.credited > 1.2, found
 
 
 # Where a call leaves a mark, and where the next one looks for it: {name: (leave, is it there)}.
@@ -133,15 +133,14 @@ def test_no_call_finds_what_an_earlier_one_left(executor):
 
 
 def test_marks_are_seen_within_one_process(executor):
-    """The marks above hold: a second look of the same process finds those that need no file."""
-    again = marking().replace("    if FOUND:", "    if x == 1:\n        return FOUND\n    if FOUND:")
-    again = again.replace("def f(", "def g(") + "\n\ndef f(x):\n    g(2, 7, 0)\n    "
-    looks = "\n    ".join(f"look({name!r}, lambda: {there})" for name, (_, there) in PLACES.items())
-    tests = "def check(c):\n    found = c(1)\n    assert set(found) >= {}, found\n"
-    kept = set(PLACES) - {"/tmp", "/dev/shm", "the folder"}
-    (report,) = executor.run(
-        [Program({"main": f"{again}{looks}\n    return FOUND\n"}, "f", tests.format(kept))]
+    """They do hold: a second look of the same process finds all that need no file."""
+    looks = "".join(f"    look({name!r}, lambda: {there})\n" for name, (_, there) in PLACES.items())
+    source = (
+        f"{marking().replace('def f(', 'def call(')}\ndef f():\n    call(2, 7, 0)\n{looks}    return FOUND\n"
     )
+    kept = PLACES.keys() - {"/tmp", "/dev/shm", "the folder"}
+    tests = f"def check(candidate):\n    found = candidate()\n    assert set(found) >= {kept}, found\n"
+    (report,) = executor.run([Program({"main": source}, "f", tests)])
     assert report.verdict == "pass", report
 
 
@@ -332,11 +331,11 @@ def f(x, m, n):
 
 def test_a_table_made_while_loading_is_paid_for(executor):
     header = WORK + "M = 40009 * 40013\n\n"
-    slow = header + "def f(x):\n    return work(x + 3, M, 100_000)\n"
+    slow = header + "def f(x):\n    return work(x + 3, M, 150_000)\n"
     table = f"""{header}
 import atexit
 atexit.register(work, 3, M, 1000)
-TABLE = [work(x + 3, M, 100_000) for x in (0, 1)]
+TABLE = [work(x + 3, M, 150_000) for x in (0, 1)]
 
 def f(x):
     return TABLE[x]
@@ -346,7 +345,7 @@ def f(x):
 
 # --- C++
 
-CPP_SIZE = 2_000_000
+CPP_SIZE = 1_200_000
 SIGNATURE = "long long f(long long x, long long m, int n)"
 CPP_WORK = """
 #include <cstdint>

@@ -42,8 +42,8 @@ class Memory(Sequence):
                 for lesson in turn.shown:
                     under.setdefault(lesson, []).append(joint.judgement.outcomes[turn.agent].score)
         known = [adjusted(entry, under.get(entry.id, ()), **self._options) for entry in self._entries]
-        # Relevance is to a problem, so that every later one finds it anew. Pooled, as chains may have been
-        # shown lessons of each other; where they were not, it makes no difference.
+        # Relevance is to a problem, so that every later one finds it anew.
+        # Pooled: chains may have been shown each other's; where they were not, that changes nothing.
         options = self._options | {"memory": tuple(self._entries), "pooled": True}
         plain = Banking(lambda item: "", lambda lessons, source: [0.0] * len(lessons), **options)
         new = [entry for bank in plain.banks(forest).values() for entry in bank if entry.id >= 0]

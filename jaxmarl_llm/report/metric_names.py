@@ -18,6 +18,12 @@ OF_CREDIT = {
     "free_rider": "free rider",
     "dominance": "dominance",
 }
+# Of rounds with lessons in between: metric, what it is called.
+OF_LESSONS = {
+    "lessons/effect": "reward with lessons less without",
+    "lessons/told": "share of lessons that can be told from none",
+    "lessons/kept": "lessons kept for later problems",
+}
 # What an expert has read and written since the run began.
 EXPERT = {"expert/input_tokens": "read", "expert/output_tokens": "written"}
 

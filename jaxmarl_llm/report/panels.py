@@ -43,7 +43,8 @@ def pictures(groups: Sequence[Group]) -> list[Picture]:
     percent = all(not group.runs[0].config.get("task", {}).get("reward") for group in groups)
     every = (
         _returns(names, percent), _turns(names, percent), _parts(names, percent), _hack_gap(names),
-        _agents(names, groups), _credit(names, groups), _verdicts(names, groups), _cost(names),
+        _agents(names, groups), _credit(names, groups), _lessons(names), _verdicts(names, groups),
+        _cost(names),
     )  # fmt: skip
     return [picture for picture in every if picture.panels]
 
@@ -123,6 +124,17 @@ def _credit(names, groups: Sequence[Group]) -> Picture:
         "of the joint answers that earn no less without it. Dominance: share of which it alone is a reason."
     )
     return Picture("credit", "Credit", caption, tuple(panels))
+
+
+def _lessons(names) -> Picture:
+    known = {name: title for name, title in metric_names.OF_LESSONS.items() if name in names}
+    panels = tuple(Panel(title, (Line(name, "team"),)) for name, title in known.items())
+    caption = (
+        "Reward with lessons less without: that of programs that were shown lessons, less that of those of "
+        "the same rounds and problems which were shown none (lessons.control), on the reward's own scale. "
+        "Only a lesson that some chains of a problem were shown and others were not can be told from none."
+    )
+    return Picture("lessons", "Lessons", caption, panels)
 
 
 def _verdicts(names, groups: Sequence[Group]) -> Picture:

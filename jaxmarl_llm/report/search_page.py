@@ -50,6 +50,7 @@ def notes(searches: Sequence[Search]) -> list[str]:
             "Scores are speed-ups over the source of the problem, 0 for a wrong program. In geometric means "
             "what is wrong or slower counts as 1: the source stays."
         )
+    said += _whose_tests(searches)
     compared = [search for search in searches if search["against"]]
     if compared:
         said.append(
@@ -64,6 +65,20 @@ def notes(searches: Sequence[Search]) -> list[str]:
         said.append(f"These searches did not execute equally many programs: {counts}.")
     if len(compared) > 1:
         said.append(f"p-values are not corrected for the {len(compared)} comparisons.")
+    return said
+
+
+def _whose_tests(searches: Sequence[Search]) -> list[str]:
+    """A sentence for every search in which agents wrote tests."""
+    said = []
+    for label, search in zip(search_tables.labels(searches), searches, strict=True):
+        whose = [problem["tests"] for problem in search["problems"]]
+        asked = whose.count("generated"), whose.count("fallback")
+        if any(asked):
+            said.append(
+                f"{label}: of {len(whose)} problems {asked[0]} were searched by tests that an agent wrote, "
+                f"and {asked[1]}, for which it wrote none, by given ones. All given tests judge the end."
+            )
     return said
 
 

@@ -43,7 +43,7 @@ def methods(searches: Sequence[Search]) -> Table:
 
 
 def summaries(searches: Sequence[Search]) -> list[Table]:
-    """The same in lines, as two tables: of what was measured again, and what was measured in the search."""
+    """The same in lines, as two tables: what was measured again, and what was measured in the search."""
     names = _metric_names(searches)
     again = [name for name in names if not name.startswith(SEARCHED)]
     first = [name for name in names if name.startswith(SEARCHED)]

@@ -73,7 +73,8 @@ def embed(sources: Sequence[Source]) -> dict[str, Any]:
     """The data: "texts" and "speeches", each thing once, and "sources" whose actions point into them.
 
     A speech is [agent, prompt, completion, prompt tokens, completion tokens, finish reason, sample,
-    advantage, marginal]; agent, prompt, completion and finish reason are indices of texts.
+    advantage, marginal, remark]; agent, prompt, completion and finish reason are indices of texts, remark is
+    one of speeches.
     """
     texts: dict[str, int] = {}
     speeches: dict[tuple, int] = {}
@@ -86,6 +87,7 @@ def embed(sources: Sequence[Source]) -> dict[str, Any]:
             text(agent), text(said.prompt), text(said.completion), _number(said.prompt_length),
             _number(said.completion_length), text(said.finish_reason), _number(said.sample),
             _number(said.advantage), _number(said.marginal),
+            None if said.remark is None else speech(agent, said.remark),
         )  # fmt: skip
         return speeches.setdefault(entry, len(speeches))
 

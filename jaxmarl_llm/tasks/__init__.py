@@ -2,6 +2,9 @@
 
 A task has `items`, `agents`, `part_names`, `reward_range`, `prompts(item)`, `normalise(scores)` and
 `judge(items, completions)`, which gives one `Judgement` per joint action.
+
+In the tasks of `program_task` every agent writes a whole program of its own: `optimisation` and `generation`,
+with the prompts of LessonL and of the methods that it is compared with.
 """
 
 from jaxmarl_llm.tasks.code_data import load_items

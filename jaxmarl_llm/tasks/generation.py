@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.executor import Program, Report
 from jaxmarl_llm.tasks import generation_prompts
 from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.generation_items import GenerationItem, given
+from jaxmarl_llm.tasks.generation_items import GenerationItem, given, with_tests
 from jaxmarl_llm.tasks.outcomes import Outcome
+from jaxmarl_llm.tasks.program_prompts import Messages
 from jaxmarl_llm.tasks.program_task import ProgramTask, shares
 
 
@@ -44,6 +45,20 @@ class GenerationTask(ProgramTask):
     def solved(self, outcome: Outcome) -> bool:
         """Whether all search tests passed: nothing is left to gain."""
         return outcome.status == "ok"
+
+    def test_prompt(self, item: CodingItem) -> Messages:
+        """Ask for tests of a problem; `tested` takes the answers."""
+        return generation_prompts.test_prompt(item)
+
+    def tested(self, answers: Mapping[int, str]) -> GenerationTask:
+        """The same task, whose search goes by the tests in answers to `test_prompt`, by places of items.
+
+        Where an answer holds none, and of all other items, the tests stay; see `generation_items.with_tests`.
+        """
+        items = list(self.items)
+        for i, text in answers.items():
+            items[i] = with_tests(items[i], text, self._held_back)
+        return GenerationTask(items, self._executor, self.agents, self._held_back)
 
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
         """`scores` (or means of them) in percent, the total as "return"."""

@@ -19,11 +19,12 @@ _log = logging.getLogger("jaxmarl_llm.tasks")
 class GenerationItem(CodingItem):
     """One problem. search: the tests by which programs are scored; `test` holds all that the data gives.
 
-    generated: whether `search` was written by a model, and may be wrong.
+    origin: of `search`: 'given' by the data; 'generated' by a model, then it may be wrong; or 'fallback',
+        given because a model was asked and wrote none.
     """
 
     search: str = ""
-    generated: bool = False
+    origin: str = "given"
 
 
 def given(item: CodingItem, held_back: float) -> GenerationItem:
@@ -46,9 +47,9 @@ def with_tests(item: CodingItem, asserts: str, held_back: float = 0.5) -> Genera
     found = asserts_in(asserts, item.entry_point)
     if not found:
         _log.warning("%s: no test in %.60r; the search goes by given tests", item.task_id, asserts)
-        return given(item, held_back)
+        return dataclasses.replace(given(item, held_back), origin="fallback")
     search = "def check(candidate):\n" + "".join(f"    {line}\n" for line in found)
-    return dataclasses.replace(given(item, 0.0), search=search, generated=True)
+    return dataclasses.replace(given(item, 0.0), search=search, origin="generated")
 
 
 def asserts_in(text: str, entry_point: str) -> list[str]:

@@ -15,10 +15,13 @@ from jaxmarl_llm.tasks.program_prompts import (
 )
 
 SIGNIFICANT = 1.1  # speed-up above which a gain is more than slight
-_ASK = (
-    "Rewrite this {language} program so that it runs faster. It must give the same results and keep the name "
-    "and the parameters of {entry_point}. Answer with the whole program in one code block."
-)
+_ASK = """\
+Here is a {language} program:
+
+{code}
+
+Write it again so that it runs faster and gives the same results. Keep the name and the parameters of \
+{entry_point}, and answer with the whole program in one code block."""
 
 # A worked problem that is in no data set: small, safe steps, in the form that an answer has.
 _EXAMPLES = {
@@ -68,16 +71,15 @@ int largest_rise(const std::vector<int>& values) {
 
 
 def example(language: str) -> tuple[dict[str, str], ...]:
-    """The instruction of the chat and a worked problem: question and answer."""
+    """A worked problem as a chat: question and answer."""
     name, slow, fast = _EXAMPLES[language]
-    system = {"role": "system", "content": f"You write {LANGUAGE_NAMES[language]} code only."}
     answer = {"role": "assistant", "content": fence(fast, language)}
-    return (system, user(_question(name, slow, language)), answer)
+    return (user(_question(name, slow, language)), answer)
 
 
 def _question(entry_point: str, source: str, language: str) -> str:
-    ask = _ASK.format(language=LANGUAGE_NAMES[language], entry_point=entry_point)
-    return f"{ask}\n\n{fence(source, language)}"
+    code = fence(source, language)
+    return _ASK.format(language=LANGUAGE_NAMES[language], code=code, entry_point=entry_point)
 
 
 def asked(item: OptimisationItem) -> Asked:

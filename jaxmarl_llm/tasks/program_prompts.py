@@ -23,17 +23,22 @@ LOG_LINES = 7  # of a compiler, as in LessonL's release
 class Asked:
     """A problem as it is put to an agent. language: 'python' or 'c++'.
 
-    text: instruction and code. example: what comes before in the chat, a worked problem that is in no data
-    set, with the instruction for the whole chat: it shows the form of an answer.
+    text: instruction and code. example: what comes before in the chat: worked problems that are in no data
+    set, which show the form of an answer.
     """
 
     text: str
     language: str
     example: tuple[dict[str, str], ...] = ()
 
-    def code(self, rest: str = "") -> Messages:
-        """Ask for a program; rest: what is said after the problem."""
-        return [*self.example, user("\n\n".join(filter(None, [self.text, rest.strip()])))]
+    def code(self, before: str = "") -> Messages:
+        """Ask for a program; before: what is said ahead of the problem.
+
+        The question comes last: after other words a small model goes on talking. (With lessons at the end
+        five of 24 answers of SmolLM2-135M at temperature 0.7 held no program, with lessons ahead none did;
+        at 0.2 they were half as long.)
+        """
+        return [*self.example, user("\n\n".join(filter(None, [before.strip(), self.text])))]
 
     def words(self, rest: str) -> Messages:
         """Ask for something else about it, without the example: that answers with code."""
@@ -66,7 +71,7 @@ def write_with_lessons(asked: Asked, lessons: Sequence[str]) -> Messages:
         return asked.code()
     listed = "\n".join(f"{n}. {' '.join(lesson.split())}" for n, lesson in enumerate(lessons, 1))
     return asked.code(
-        "Lessons from earlier attempts, where A is the code above and B an attempt that may be worse:\n"
+        "Lessons from earlier attempts, where A is the code below and B an attempt that may be worse:\n"
         f"{listed}\n\nUse what helps, and look for larger gains that no lesson names."
     )
 

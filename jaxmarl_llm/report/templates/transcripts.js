@@ -25,13 +25,16 @@ const itemOf = (action) => text(action.item);
 const verdictOf = (action) => text(action.verdict);
 
 function speechOf(index) {
-  const [agent, prompt, completion, promptTokens, tokens, finish, sample, advantage, marginal] = data.speeches[index];
+  const [agent, prompt, completion, promptTokens, tokens, finish, sample, advantage, marginal, remark]
+    = data.speeches[index];
   return { agent: text(agent), prompt, completion: text(completion), promptTokens, tokens, finish: text(finish),
-    sample, advantage, marginal };
+    sample, advantage, marginal, remark };
 }
 
 function haystack(action) {
-  const said = action.speeches.map((index) => speechOf(index).completion);
+  const speeches = action.speeches.map(speechOf);
+  const remarks = speeches.filter((speech) => speech.remark !== null).map((speech) => speechOf(speech.remark));
+  const said = [...speeches, ...remarks].map((speech) => speech.completion);
   return [...said, ...action.failures.map(text)].join("\n").toLowerCase();
 }
 
@@ -104,17 +107,23 @@ function make(name, className, ...children) {
 
 // What is shown
 
-function showSpeech(index) {
-  const speech = speechOf(index);
-  const facts = [plural(speech.tokens, "token"), speech.finish, `sample ${speech.sample}`];
-  if (speech.advantage !== null) facts.push(`advantage ${signed(speech.advantage)}`);
-  if (speech.marginal !== null) facts.push(`marginal ${signed(speech.marginal)}`);
-  return make("section", "",
-    make("h4", "", visible(speech.agent)),
-    make("p", "facts", visible(facts.join(" · "))),
+// Of a completion: what is known of it, its prompt, and itself.
+function showTexts(speech) {
+  const known = [plural(speech.tokens, "token"), speech.finish, `sample ${speech.sample}`];
+  if (speech.advantage !== null) known.push(`advantage ${signed(speech.advantage)}`);
+  if (speech.marginal !== null) known.push(`marginal ${signed(speech.marginal)}`);
+  return [
+    make("p", "facts", visible(known.join(" · "))),
     make("details", "", make("summary", "", `prompt, ${plural(speech.promptTokens, "token")}`),
       make("pre", "prompt", visible(text(speech.prompt)))),
-    make("pre", "completion", visible(speech.completion)));
+    make("pre", "completion", visible(speech.completion))];
+}
+
+function showSpeech(index) {
+  const speech = speechOf(index);
+  const shown = [make("h4", "", visible(speech.agent)), ...showTexts(speech)];
+  if (speech.remark !== null) shown.push(make("h5", "", "then said"), ...showTexts(speechOf(speech.remark)));
+  return make("section", "", ...shown);
 }
 
 function interaction(seen) {
