@@ -15,7 +15,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs import ablation, checks, program_checks
-from experiments import cli, search, setup, tasks
+from experiments import cli, protocols, search, setup, tasks
 from jaxmarl_llm import run_checks, search_results
 
 
@@ -37,7 +37,8 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
         checks.validate(own, f"the config of {name!r}")
     run_checks.ensure_writable(workdir)
     results, folders = [], []
-    with search.opened(config) as by:
+    # What is opened serves all members: also those with lessons, whichever the config is.
+    with search.opened(next(filter(protocols.has_lessons, configs.values()), config)) as by:
         judge = tasks.build_judge(config, by.executor)
         for name, own in configs.items():
             print(f"\n{name}", flush=True)

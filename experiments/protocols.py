@@ -37,10 +37,14 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
     return Simultaneous(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
 
 
+def has_lessons(config) -> bool:
+    """Whether agents tell each other lessons."""
+    return config.train.protocol == "lessonl" and config.lessons.select != "none"
+
+
 def relevant(config, team: Team) -> relevance.Relevance | None:
     """How relevant lessons are, where there are any."""
-    shows = config.train.protocol == "lessonl" and config.lessons.select != "none"
-    return relevance.build(config.lessons.encoder, team) if shows else None
+    return relevance.build(config.lessons.encoder, team) if has_lessons(config) else None
 
 
 def rounds(
