@@ -24,7 +24,7 @@ NEEDS = {
 }
 
 # Files of minutes, the longest first: begun last, one process would be at them while the others have nothing.
-LONG = """methods_run notebooks resume turns_run processes plan sharding prompts train benchmarks_ours parity
+LONG = """methods_run programs_commands notebooks resume turns_run processes plan sharding prompts train benchmarks_ours parity
     lessonl_run ahead bad_inputs sweep"""
 
 
