@@ -24,8 +24,8 @@ NEEDS = {
 }
 
 # Files of minutes, the longest first: begun last, one process would be at them while the others have nothing.
-LONG = """methods_run programs_commands notebooks resume turns_run processes plan sharding prompts train benchmarks_ours parity
-    lessonl_run ahead bad_inputs sweep"""
+LONG = """methods_run programs_commands notebooks resume turns_run processes plan sharding prompts train
+    benchmarks_ours parity lessonl_run ahead bad_inputs sweep"""
 
 
 def pytest_addoption(parser):
