@@ -139,7 +139,7 @@ def test_the_bank_and_the_costs(found):
     row = dict(zip(search_tables.bank("m", found[1]).headers, search_tables.bank("m", found[1]).rows[0],
                    strict=True))  # fmt: skip
     assert row["its program"] == "ok 1.37" and row["factor"] == "0.97" and row["relevance"] == "0.41"
-    assert row["shown to, and what it led to"] == "b, round 1: wrong 0.00\na, round 1: ok 17.4"
+    assert row["shown to, and what it led to"] == "round 1: b wrong, a 17.4"
     costs = search_tables.costs(found)
     # Three rounds of two agents on three items; half a second each, three measured again.
     assert costs.rows[0][1] == "18" and costs.rows[0][4:9] == ("18", "0", "9.00", "3", "1.50")

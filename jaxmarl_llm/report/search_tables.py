@@ -142,13 +142,15 @@ def bank(label: str, search: Search) -> Table:
     headers += ("shown to, and what it led to",)
     rows = []
     for lesson in search["bank"]:
-        led = [
-            f"{a['agent']}, round {a['round']}: {a['status']} {number(a['score'])}" for a in lesson["led_to"]
-        ]
+        led: dict[int, list[str]] = {}
+        for a in lesson["led_to"]:
+            came = number(a["score"]) if a["status"] == "ok" else a["status"]
+            led.setdefault(a["round"], []).append(f"{a['agent']} {came}")
+        rounds = [f"round {n}: {', '.join(came)}" for n, came in led.items()]
         about = f"{lesson['status']} {number(lesson['score'])}"
         numbers = (number(lesson["factor"]), number(lesson["relevance"]))
         where = (lesson["item"], str(lesson["round"]), lesson["agent"], lesson["text"])
-        rows.append((*where, about, *numbers, "\n".join(led) or "nobody"))
+        rows.append((*where, about, *numbers, "\n".join(rounds) or "nobody"))
     return Table(f"Lessons of {label}", headers, tuple(rows))
 
 
