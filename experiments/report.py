@@ -5,20 +5,29 @@ Seeds of one config:   python -m experiments.report runs/a runs/b runs/c --out=r
 Compare checkpoints:   python -m experiments.evaluate --workdir=runs/a --step=best
                        python -m experiments.evaluate --config=configs/coding.py --out=runs/0.json
                        python -m experiments.report runs/a --evaluations=runs/0.json,runs/a/evaluation.json
+Searches for programs: python -m experiments.report runs/seed0/ablation.json runs/seed1/ablation.json
 
 Runs whose configs differ in the seed, and else in nothing that training depends on, are drawn as one curve
 with an interval; others beside each other.
 """
 
+import pathlib
+from collections.abc import Sequence
+
 from absl import app, flags
 
 from experiments import cli
-from jaxmarl_llm.report import page
+from jaxmarl_llm import search_results
+from jaxmarl_llm.report import page, search_page
 
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    flags.DEFINE_string("out", "", "HTML file to write; default: report.html in the first run folder.")
+    flags.DEFINE_string(
+        "out",
+        "",
+        "HTML file to write; default: report.html in the first run folder, or beside the first file.",
+    )
     flags.DEFINE_list("evaluations", [], "Files of experiments.evaluate, for the transcript browser.")
     flags.DEFINE_integer(
         "transcript_steps",
@@ -29,11 +38,27 @@ def define_flags() -> None:
     flags.FLAGS.set_gnu_getopt(True)  # flags may come after the folders
 
 
+def report_searches(paths: Sequence[str], out: str) -> pathlib.Path:
+    """Write one page about all searches of some results files, the first one the baseline; its path.
+
+    ValueError names a file that is none, or holds the same search as another.
+    """
+    results = [result for path in paths for result in search_results.read(pathlib.Path(path))]
+    names = [(result.method, result.seed) for result in results]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"{', '.join(paths)}: method {twice[0]!r} with seed {twice[1]} is there twice")
+    page_path = pathlib.Path(out or pathlib.Path(paths[0]).with_suffix(".html"))
+    return search_page.write(search_results.to_json(results), page_path, "Searches for programs")
+
+
 def main(argv):
     """Command line entry."""
     given, folders = flags.FLAGS, argv[1:]
     if not folders:
-        raise app.UsageError("give the folder of at least one run")
+        raise app.UsageError("give the folder of at least one run, or results files of searches")
+    if all(pathlib.Path(path).is_file() for path in folders):
+        print(f"written: {report_searches(folders, given.out)}")
+        return
     for path in page.write(folders, given.out, given.evaluations, given.transcript_steps):
         print(f"written: {path}")
 

@@ -204,7 +204,7 @@ def read(path: Path) -> list[SearchResult]:
     try:
         return from_json(json.loads(Path(path).read_text("utf-8")))
     except ValueError as error:  # also what is no JSON, or no UTF-8
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path} is no results file of searches: {error}") from error
 
 
 def from_json(data: Any) -> list[SearchResult]:

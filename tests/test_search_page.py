@@ -3,11 +3,13 @@
 import html
 import json
 import re
+from pathlib import Path
 
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
 from configs import ablation
+from experiments import report
 from jaxmarl_llm import console, ledger, search_results
 from jaxmarl_llm.report import search_page, search_tables
 from jaxmarl_llm.report.tables import number
@@ -196,3 +198,18 @@ def test_tests_passed_are_counted(found):
     generated = dict(found[0]["problems"][0], searched=outcome, held_out=outcome, unchanged=False)
     (row,) = search_tables.problems([dict(found[0], problems=[generated])]).rows
     assert row[1] == "3 of 7 [3.00, 3.00], wrong\nsearch: 3 of 7; a, round 0"
+
+
+def test_several_files_on_one_page(tmp_path):
+    """`experiments.report` with files of other seeds; the same search twice, and another file, are refused."""
+    paths = [str(tmp_path / f"{seed}.json") for seed in (0, 1)]
+    for seed, path in enumerate(paths):
+        search_results.write([search(Repeated, "repeated", {"a0": 2.4}, seed)], Path(path))
+    page = report.report_searches(paths, str(tmp_path / "both.html"))
+    assert page == tmp_path / "both.html" and "repeated, seed 1" in page.read_text()
+    assert report.report_searches(paths[:1], "") == tmp_path / "0.html"
+    with pytest.raises(ValueError, match="method 'repeated' with seed 0 is there twice"):
+        report.report_searches(paths[:1] * 2, "")
+    Path(paths[1]).write_text("{}")
+    with pytest.raises(ValueError, match="1.json is no results file of searches: "):
+        report.report_searches(paths, "")
