@@ -201,7 +201,7 @@ def test_tests_passed_are_counted(found):
 
 
 def test_several_files_on_one_page(tmp_path):
-    """`experiments.report` with files of other seeds; the same search twice, and another file, are refused."""
+    """`experiments.report` with files of other seeds; the same search twice and another file are not."""
     paths = [str(tmp_path / f"{seed}.json") for seed in (0, 1)]
     for seed, path in enumerate(paths):
         search_results.write([search(Repeated, "repeated", {"a0": 2.4}, seed)], Path(path))
