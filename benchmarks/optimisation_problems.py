@@ -68,6 +68,10 @@ def problem_row(item: OptimisationItem, found: list[tuple[Rewrite, Timing]]) -> 
         for rewrite, timing in found
         if not kept(rewrite, timing)
     ]
+    faster = [(rewrite, timing) for rewrite, timing in found if rewrite.kind == "faster"]
+    for (first, before), (second, after) in zip(faster, faster[1:], strict=False):
+        if after.low > before.high:  # the fastest comes first
+            doubts.append(f"{item.task_id}: {second.technique!r} beats {first.technique!r} before it")
     if not LEAST <= seconds <= MOST:
         doubts.append(f"{item.task_id}: the reference takes {seconds:.3f} s, not {LEAST:g} to {MOST:g} s")
     return [name, item.category, f"{seconds:.3f}", "; ".join(cells)], doubts

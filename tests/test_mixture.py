@@ -1,6 +1,7 @@
 """The synthetic author: what it recognises, how often it writes what, and that it follows lessons."""
 
 import collections
+import dataclasses
 import random
 import subprocess
 import sys
@@ -44,22 +45,22 @@ def drawn(prompt, number=4000, **options):
 
 def test_programs_come_as_often_as_the_weights_say():
     found = drawn(PROGRAM)
-    # faster ones share .10 + .05; the broken one is the program up to its last bracket
+    # the first of the faster ones is strong; the broken one is the program up to its last bracket
     broken = "def f(n):\n    return sum([i for i in range("
     expected = {SLOW: 0.4, broken: 0.1}
-    expected |= dict(zip((r.source for r in REWRITES), (0.075, 0.075, 0.25, 0.1), strict=True))
+    expected |= dict(zip((r.source for r in REWRITES), (0.01, 0.14, 0.25, 0.1), strict=True))
     assert set(found) == {fenced(source) for source in expected}
     for source, share in expected.items():
         # within four standard deviations of a binomial
         assert abs(found[fenced(source)] / 4000 - share) < 4 * (share * (1 - share) / 4000) ** 0.5
 
 
-def test_the_stronger_half_is_rarer_where_strengths_are_known():
-    strengths = {REWRITES[0].technique: 9.0, REWRITES[1].technique: 2.0}
-    shares = {draft.source: (draft.kind, weight) for draft, weight in pool(ITEM, strengths=strengths)}
-    assert shares[REWRITES[0].source] == ("strong", 0.05) and shares[REWRITES[1].source] == ("weak", 0.1)
-    alone = [kind.kind for kind, _ in pool(OTHER)]
-    assert alone == ["unchanged", "broken"]  # nothing else is known of it
+def test_weak_ones_share_and_what_is_missing_is_left_out():
+    third = Rewrite("faster", "Add in a loop.", "def f(n):\n    return 3\n")
+    item = dataclasses.replace(ITEM, rewrites=(*REWRITES, third))
+    shares = [(draft.kind, weight) for draft, weight in pool(item)]
+    assert shares[-3:] == [("strong", 0.01), ("weak", 0.07), ("weak", 0.07)]
+    assert [draft.kind for draft, _ in pool(OTHER)] == ["unchanged", "broken"]  # nothing else is known of it
 
 
 @pytest.mark.parametrize("rewrite", REWRITES)
@@ -76,23 +77,23 @@ def test_programs_without_a_rewrite_are_recognised_too():
     assert set(drawn(lesson_prompt(broken), 20, vague=0)) == {"End the program in the middle of a call."}
 
 
-def test_shown_lessons_are_adopted_unless_they_are_told_to_harm():
-    good, bad = REWRITES[0], REWRITES[2]
-    found = drawn(LESSONS.format(good.technique, bad.technique))
-    # adopted half of the time, each of the two alike: .25 + .5 of its share without lessons
-    assert abs(found[fenced(good.source)] / 4000 - (0.25 + 0.5 * 0.075)) < 0.03
-    assert abs(found[fenced(bad.source)] / 4000 - (0.25 + 0.5 * 0.25)) < 0.03
+def test_shown_lessons_are_built_on_unless_they_are_told_to_harm():
+    fast, weak, bad = REWRITES[:3]
+    # What is not told to harm counts as help, a wrong program too. A faster one is taken a step further.
+    assert set(drawn(LESSONS.format(weak.technique, "Try hard."), 50, adopt=1)) == {fenced(fast.source)}
+    assert set(drawn(LESSONS.format(fast.technique, "Try hard."), 50, adopt=1)) == {fenced(fast.source)}
     assert set(drawn(LESSONS.format(bad.technique, "Try hard."), 50, adopt=1)) == {fenced(bad.source)}
-    assert len(drawn(LESSONS.format("Try hard.", mixture.VAGUE[0]), 500, adopt=1)) == 6  # as without
+    assert len(drawn(LESSONS.format("Try hard.", mixture.VAGUE[0]), 1000, adopt=1)) == 6  # as without
     lesson = optimisation_prompts.lesson
-    told = lesson(good.technique, "ok", 1.05), lesson(bad.technique, "wrong", 0.0)
+    told = lesson(weak.technique, "ok", 1.05), lesson(bad.technique, "wrong", 0.0)
     found = drawn(LESSONS.format(*told))
-    # Half of the time the helpful one, never the harmful one: the others are drawn as often as 0.75 of all.
-    assert abs(found[fenced(good.source)] / 4000 - (0.5 + 0.5 * 0.075 / 0.75)) < 0.03
+    # Half of the time a step beyond the helpful one, never the harmful one: the rest is 0.75 of all.
+    assert abs(found[fenced(fast.source)] / 4000 - (0.5 + 0.5 * 0.01 / 0.75)) < 0.03
+    assert abs(found[fenced(weak.source)] / 4000 - 0.5 * 0.14 / 0.75) < 0.03
     assert fenced(bad.source) not in found and len(found) == 5
     for came in (("ok", 1.0), ("ok", 0.5), ("build-error", 0.0)):
-        told = lesson(good.technique, *came)
-        assert fenced(good.source) not in drawn(LESSONS.format(told, "Try hard."), 500)
+        told = lesson(weak.technique, *came)
+        assert fenced(weak.source) not in drawn(LESSONS.format(told, "Try hard."), 500)
 
 
 def test_the_prompts_of_the_task_are_understood():
@@ -112,7 +113,7 @@ def test_the_prompts_of_the_task_are_understood():
             assert mixture.find(task.items, asked) is item
             assert author.write(item, asked, rng) == rewrite.technique
             shown = said(task.write_with_lessons(item, [(rewrite.technique, "ok", 2.0)]))
-            assert author.write(item, shown, rng) == fenced(rewrite.source)
+            assert author.write(item, shown, rng) == fenced(mixture.further(item, rewrite).source)
 
 
 def test_what_is_asked_is_recognised():
@@ -130,9 +131,9 @@ def test_answers_follow_from_the_request_and_the_draw():
     def ask(seed, *requests):
         return [reply.text for reply in Scripted(Mixture([ITEM], seed)).ask(requests)]
 
-    first = ask(0, *[request(PROGRAM)] * 40)
-    assert len(set(first)) == 6 and first == ask(0, *[request(PROGRAM)] * 40)
-    assert first != ask(1, *[request(PROGRAM)] * 40) and first != ask(0, *[request(PROGRAM, "x")] * 40)
+    first = ask(0, *[request(PROGRAM)] * 400)
+    assert len(set(first)) == 6 and first == ask(0, *[request(PROGRAM)] * 400)
+    assert first != ask(1, *[request(PROGRAM)] * 400) and first != ask(0, *[request(PROGRAM, "x")] * 40)
     greedy = ask(0, *[request(PROGRAM, stream, 0.0) for stream in ("x", "y", "y")])
     assert len(set(greedy)) == 1
     with pytest.raises(ValueError, match="item 'i': no program of the author's problems is in the prompt"):

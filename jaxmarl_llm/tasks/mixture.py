@@ -1,9 +1,10 @@
 """A synthetic author of programs, to test what is made of lessons where there is something to learn.
 
 This is no language model and says nothing about any. It draws from the known rewrites of a problem, most of
-them useless or wrong. When lessons are shown to it, it often does what one of them says that is told to help,
-and it never does what one is told to have harmed. So which lessons are selected decides how fast its programs
-become, and a method that selects well can be told from one that does not, without a strong model.
+them useless or wrong, the fastest one the rarest. When lessons are shown to it, it often builds on one that
+is told to help: it takes the next faster rewrite than the one that the lesson is about, or the same if there
+is none. It never does what a lesson is told to have harmed. So which lessons are selected decides how fast
+its programs become, and a method that selects well can be told from one that does not, without a model.
 
 What is asked of it is recognised by what stands in the prompt: the problem by its program, a lesson that is
 wanted by the words Code A and Code B and a second program, lessons that are shown by the techniques in them.
@@ -18,10 +19,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxmarl_llm.tasks.optimisation_items import OptimisationItem
+from jaxmarl_llm.tasks.optimisation_items import OptimisationItem, Rewrite
 
-# How often each kind of program is written where no lesson is adopted; strong and weak: see `pool`.
-WEIGHTS = {"unchanged": 0.40, "wrong": 0.25, "broken": 0.10, "slower": 0.10, "weak": 0.10, "strong": 0.05}
+# How often each kind of program is written where no lesson is built on; strong is the fastest known rewrite,
+# weak the other faster ones together.
+WEIGHTS = {"unchanged": 0.40, "wrong": 0.25, "broken": 0.10, "slower": 0.10, "weak": 0.14, "strong": 0.01}
 VAGUE = (
     "Code B does the same work in another way.",
     "Details of the loop decide how long it takes.",
@@ -50,9 +52,8 @@ class Mixture:
       items: problems that it knows.
       seed: of what it draws, which else follows from the request alone.
       weights: by kind, not all 0; what a problem has no rewrites for is shared out among the rest.
-      adopt: how often (0..1) it does what a shown lesson says, if one is told to help.
+      adopt: how often (0..1) it builds on a shown lesson, if one is told to help.
       vague: how often (0..1) its lesson says nothing of use.
-      strengths: technique -> measured speed-up, see `pool`.
 
     Raises:
       ValueError: for items that are no optimisation problems, and numbers that cannot be.
@@ -66,7 +67,6 @@ class Mixture:
         weights: Mapping[str, float] = WEIGHTS,
         adopt: float = 0.5,
         vague: float = 0.2,
-        strengths: Mapping[str, float] | None = None,
     ):
         others = [type(item).__name__ for item in items if not isinstance(item, OptimisationItem)]
         if others or not items:
@@ -78,7 +78,7 @@ class Mixture:
             if not 0 <= share <= 1:
                 raise ValueError(f"{name}={share}: allowed is 0 to 1")
         self._items, self._seed, self._weights = tuple(items), seed, dict(weights)
-        self._adopt, self._vague, self._strengths = adopt, vague, dict(strengths or {})
+        self._adopt, self._vague = adopt, vague
 
     def __call__(self, request: Any, draw: int) -> str:
         """The text; ValueError if no problem that it knows stands in the messages."""
@@ -92,48 +92,41 @@ class Mixture:
 
     def write(self, item: OptimisationItem, text: str, rng: random.Random) -> str:
         """The answer to a prompt about this problem: a lesson, or a program in a fence."""
-        drafts = pool(item, self._weights, self._strengths)
+        drafts = pool(item, self._weights)
         own = second_program(item, text, [draft for draft, _ in drafts])
         if own and asks_for_lesson(text):
             return rng.choice(VAGUE) if rng.random() < self._vague else own.technique
         helpful, harmful = told(item, text)
         if helpful and rng.random() < self._adopt:
-            return _fenced(item, rng.choice(helpful).source)
+            return _fenced(item, further(item, rng.choice(helpful)).source)
         avoided = {rewrite.technique for rewrite in harmful}
         left = [(draft, weight) for draft, weight in drafts if draft.technique not in avoided]
         chosen = rng.choices([draft for draft, _ in left], [weight for _, weight in left])[0]
         return _fenced(item, chosen.source)
 
 
-def pool(
-    item: OptimisationItem,
-    weights: Mapping[str, float] = WEIGHTS,
-    strengths: Mapping[str, float] | None = None,
-) -> list[tuple[Draft, float]]:
+def pool(item: OptimisationItem, weights: Mapping[str, float] = WEIGHTS) -> list[tuple[Draft, float]]:
     """What may be written for a problem, with how often, relative to each other.
 
-    Faster rewrites are alike, together as often as ``weak`` and ``strong`` say, unless ``strengths``
-    (technique -> speed-up) knows them all: then the faster half of them is strong. A problem without a broken
-    rewrite has its own program, cut off.
+    A problem with one faster rewrite has no weak one; one without a broken rewrite has its own program, cut
+    off. What is missing is shared out among the rest.
     """
     kinds = {"unchanged": [Draft("unchanged", _UNCHANGED, item.source)]}
-    for kind in ("wrong", "broken", "slower", "faster"):
+    for kind in ("wrong", "broken", "slower"):
         rewrites = [rewrite for rewrite in item.rewrites if rewrite.kind == kind]
         kinds[kind] = [Draft(kind, rewrite.technique, rewrite.source) for rewrite in rewrites]
     kinds["broken"] = kinds["broken"] or [Draft("broken", _CUT_OFF, cut_off(item.source))]
-    faster, shares = kinds.pop("faster"), dict(weights)
-    known = strengths and all(draft.technique in strengths for draft in faster)
-    if known and len(faster) > 1:
-        faster.sort(key=lambda draft: strengths[draft.technique])
-        kinds["weak"], kinds["strong"] = faster[: -(len(faster) // 2)], faster[-(len(faster) // 2) :]
-    else:
-        kinds["weak"] = faster
-        shares["weak"] += shares["strong"]
-    return [
-        (dataclasses.replace(draft, kind=kind), shares[kind] / len(drafts))
-        for kind, drafts in kinds.items()
-        for draft in drafts
-    ]
+    for place, rewrite in enumerate(item.faster):
+        kind = "weak" if place else "strong"
+        kinds.setdefault(kind, []).append(Draft(kind, rewrite.technique, rewrite.source))
+    return [(draft, weights[kind] / len(drafts)) for kind, drafts in kinds.items() for draft in drafts]
+
+
+def further(item: OptimisationItem, rewrite: Rewrite) -> Rewrite:
+    """The next faster rewrite of the problem, or the same where there is none or it is not faster itself."""
+    if rewrite not in item.faster:
+        return rewrite
+    return item.faster[max(item.faster.index(rewrite) - 1, 0)]
 
 
 def cut_off(source: str) -> str:

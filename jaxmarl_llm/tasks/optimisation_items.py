@@ -37,7 +37,8 @@ class OptimisationItem:
     tests: Python text that defines ``inputs(seed)`` and ``accept(answer, *arguments)`` or
         ``expected(*arguments)``, in terms of the number SIZE.
     size: SIZE where programs are timed; the cost of the reference grows with it.
-    signature: of the C++ function, '' for Python. rewrites: known ones, for scripted agents and for tests.
+    signature: of the C++ function, '' for Python. rewrites: known ones, for scripted agents and for tests;
+        those that are faster from the fastest to the slowest.
     """
 
     task_id: str
@@ -50,6 +51,11 @@ class OptimisationItem:
     size: int
     signature: str = ""
     rewrites: tuple[Rewrite, ...] = ()
+
+    @property
+    def faster(self) -> tuple[Rewrite, ...]:
+        """The rewrites that are faster, the fastest first."""
+        return tuple(rewrite for rewrite in self.rewrites if rewrite.kind == "faster")
 
     def tests_of(self, size: int | None = None) -> str:
         """The tests with inputs of this size; None: as for timing."""
