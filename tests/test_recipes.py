@@ -94,7 +94,8 @@ def test_c3_compares_siblings_and_backs_up_the_mean_of_the_subtree():
 
 
 def test_every_system_has_a_config_that_is_valid():
-    assert set(system_configs.SYSTEMS) == set(checks.CHOICES["train.system"]) - {"magrpo"}
+    # LessonL has problems and protocol of its own: configs/lessonl.py.
+    assert set(system_configs.SYSTEMS) == set(checks.CHOICES["train.system"]) - {"magrpo", "lessonl"}
     for name in system_configs.SYSTEMS:
         for arg in (name, f"{name},smoke"):
             config = system_configs.get_config(arg)

@@ -245,7 +245,7 @@ def executor():
 
 
 def test_real_programs(executor):
-    item = dataclasses.replace(ITEM, size=400)
+    item = dataclasses.replace(ITEM, size=1200)
     short, other = FAST.replace("(values))", "(values[:-1]))"), "def g(v):\n    return []\n"
     longer = SLOW.replace("i + 1", "len(values)").replace("values[j]", "values[j] * (j <= i)")
     programs = [FAST, short, "def f(values:\n", other, longer]
