@@ -249,7 +249,7 @@ def test_real_programs(executor):
     short, other = FAST.replace("(values))", "(values[:-1]))"), "def g(v):\n    return []\n"
     longer = SLOW.replace("i + 1", "len(values)").replace("values[j]", "values[j] * (j <= i)")
     programs = [FAST, short, "def f(values:\n", other, longer]
-    judge = TimedJudge(executor, PLAN)
+    judge = TimedJudge(executor, PLAN, PLAN)
     fast, wrong, broken, absent, slow = judge.judge([item] * 5, programs)
     # n * n / 2 additions against n: what is left is the time of two processes. Noisy machines move it.
     assert fast.status == "ok" and 1.2 < fast.score <= 8 and fast.low <= fast.score <= fast.high

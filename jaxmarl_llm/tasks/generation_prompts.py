@@ -11,32 +11,16 @@ _TESTS = (
     "Write {most} different tests for this Python function, one to a line, each of the form\n"
     "assert {entry_point}(...) == ...\nAnswer with these lines only."
 )
-# A worked problem that is in no data set.
-_EXAMPLE = (
-    '''\
-def bill_with_tip(bill: float, rate: float) -> float:
-    """Return the bill plus the tip."""''',
-    """\
-def bill_with_tip(bill, rate):
-    return bill + bill * rate""",
-)
 MOST_TESTS = 6  # that one model writes for a problem, as in LessonL's release
 
 
 def asked(item: CodingItem) -> Asked:
-    """The problem as a task for an agent: write the function. No test is shown."""
-    return Asked(_question(item.prompt), "python", example())
+    """The problem as a task for an agent: write the function. No test is shown.
 
-
-def example() -> tuple[dict[str, str], ...]:
-    """The instruction of the chat and a worked problem: question and answer."""
-    problem, program = _EXAMPLE
-    answer = {"role": "assistant", "content": fence(program, "python")}
-    return ({"role": "system", "content": "You write Python code only."}, user(_question(problem)), answer)
-
-
-def _question(problem: str) -> str:
-    return f"{_ASK}\n\n{fence(problem, 'python')}"
+    There is no worked example: with one, or four, none of the default model's 48 answers to eight starter
+    problems was right at temperature 0.7; without, four were.
+    """
+    return Asked(f"{_ASK}\n\n{fence(item.prompt, 'python')}", "python")
 
 
 def lesson(text: str, status: str, score: float) -> str:
