@@ -19,6 +19,7 @@ from jaxmarl_llm.report import page
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.timed import TimedJudge
 
+pytestmark = pytest.mark.numerics
 FIELDS = {
     "lessons.encoder": "ngrams",
     "sampling.max_new_tokens": 8,
