@@ -61,6 +61,7 @@ def rounds(
         return ROUNDS[c.protocol](task, chains, c.turns, stop)
     own = config.lessons
     dealt = own.select == "dealt" and samples is None
+    relevance = None if dealt else relevance  # chance decides who sees what
     mode = "full" if own.select == "dealt" and not dealt else own.select
     options = dict(step=own.step, factor=own.factor, pooled=dealt, memory=memory)
     showing = Showing(own.shown, mode, own.control if dealt else 0)

@@ -17,8 +17,8 @@ RELEVANCE = {"a1": 0.1, "c1": 0.9, "b3": 0.2, "c3": 0.5, "a5": 0.4, "b5": 0.3}
 SCORES = {"a0": 1.05, "b0": 2.0, "c0": -1, "a2": 2.5, "b2": 1.5, "c2": 1.0, "a4": 2.6, "b4": -1, "c4": 2.1}
 
 
-def relevance(lessons, source):
-    assert source.startswith("source of ")
+def relevance(lessons, sources):
+    assert len(lessons) == len(sources) and all(source.startswith("source of ") for source in sources)
     return [RELEVANCE.get(text, 0.0) for text in lessons]
 
 

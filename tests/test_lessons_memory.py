@@ -13,7 +13,7 @@ SCORES = {"a0": 2.0, "b0": 1.5, "a2": 3.0, "b2": 1.0, "a4": 2.5, "b4": 1.0}
 def told(memory=(), chains=1, names=("p",), rounds=2, scores=SCORES):
     """The forest of some rounds of two agents, lessons after each. Programs a0, b0, lessons a1, b1, .."""
     task = ScriptedTask(scores=scores, items=items(*names))
-    banking = Banking(task.source, lambda lessons, source: [0.5] * len(lessons), memory=tuple(memory))
+    banking = Banking(task.source, lambda lessons, sources: [0.5] * len(lessons), memory=tuple(memory))
     return play(LessonL(task, chains, rounds, banking, Showing(9), lasting=True), task).forest
 
 
@@ -71,7 +71,7 @@ def test_factors_that_are_off_stay():
 def test_chains_that_share_a_bank():
     """A lesson is shown to other chains than its own, and all their programs count."""
     task = ScriptedTask(("a",), {"a0": 1.0, "a1": 4.0, "a4": 2.0, "a5": 3.0}, items=items("p"))
-    banking = Banking(task.source, lambda lessons, source: [0.5] * len(lessons), pooled=True)
+    banking = Banking(task.source, lambda lessons, sources: [0.5] * len(lessons), pooled=True)
     memory = Memory()
     memory.add(play(LessonL(task, 2, 2, banking, Showing(9)), task).forest)
     # a2 about a0 (1.0) and a3 about a1 (4.0) were shown to a4 (2.0) and a5 (3.0).

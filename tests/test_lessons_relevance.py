@@ -19,8 +19,8 @@ def test_cosine_by_hand_and_every_text_once():
 
     like = Relevance(encoder)
     # "aa" is (2, 2), "ab" (2, 1), "bbb" (3, 0): cosines 6 / (sqrt 8 sqrt 5) and 1 / sqrt 2.
-    assert like(["ab", "bbb"], "aa") == pytest.approx([0.948683, 0.707107], abs=1e-6)
-    assert like(["bbb", "aa"], "aa") == pytest.approx([0.707107, 1.0], abs=1e-6)
+    assert like(["ab", "bbb"], ["aa", "aa"]) == pytest.approx([0.948683, 0.707107], abs=1e-6)
+    assert like(["bbb", "aa"], ["aa", "aa"]) == pytest.approx([0.707107, 1.0], abs=1e-6)
     assert asked == [["aa", "ab", "bbb"]]
 
 
@@ -64,10 +64,10 @@ def too_few(texts):
 
 def test_encoders_by_name():
     team = scripted_team.tiny_team()
-    assert relevance.build("ngrams", team)(["a b"], "a b") == pytest.approx([1.0])
-    assert -1 <= relevance.build("policy", team)(["w3"], "w4")[0] <= 1
-    assert relevance.build(f"{__name__}.by_length", team)(["x"], "y") == pytest.approx([1.0])
+    assert relevance.build("ngrams", team)(["a b"], ["a b"]) == pytest.approx([1.0])
+    assert -1 <= relevance.build("policy", team)(["w3"], ["w4"])[0] <= 1
+    assert relevance.build(f"{__name__}.by_length", team)(["x"], ["y"]) == pytest.approx([1.0])
     with pytest.raises(ValueError, match=r"shape \(1, 2\) for 2 texts"):
-        relevance.build(f"{__name__}.too_few", team)(["x"], "y")
+        relevance.build(f"{__name__}.too_few", team)(["x"], ["y"])
     with pytest.raises(ValueError, match="lessons.encoder 'nowhere'"):
         relevance.build("nowhere", team)

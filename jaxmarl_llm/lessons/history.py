@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxmarl_llm.lessons.bank import Entry, adjusted
 
-Relevance = Callable[[Sequence[str], str], list[float]]
+Relevance = Callable[[Sequence[str], Sequence[str]], list[float]]
 Place = tuple[int, int]
 
 
@@ -33,7 +33,7 @@ class Banking:
 
     Attributes:
       source: item -> text that relevance is measured against.
-      relevance: (lessons, source) -> their relevance, see `lessons.relevance`.
+      relevance: (lessons, sources) -> the relevance of each pair, see `lessons.relevance`; None: all 0.
       step, factor: see `lessons.bank.adjusted`.
       pooled: all chains of an item share a bank; else each has its own.
       memory: lessons of earlier problems that every bank begins with, see `lessons.bank.kept`; it must not
@@ -41,7 +41,7 @@ class Banking:
     """
 
     source: Callable[[Any], str]
-    relevance: Relevance
+    relevance: Relevance | None
     step: float = 0.1
     factor: str = "released"
     pooled: bool = False
@@ -54,18 +54,27 @@ class Banking:
     def banks(self, said) -> dict[Place, list[Entry]]:
         """Every bank after all that was said, its lessons from the oldest to the newest."""
         places = dict.fromkeys(self.place(said, j) for j in range(len(said.joints)))
-        found = {place: {entry.id: entry for entry in self._remembered(said, place)} for place in places}
+        found = self._remembered(said, list(places))
         for round_ in sorted({joint.turn for joint in said.joints}):
             self._adjust(said, round_, found)
             self._append(said, round_, found)
         return {place: list(entries.values()) for place, entries in found.items()}
 
-    def _remembered(self, said, place: Place) -> list[Entry]:
-        """The memory, with its relevance to this problem."""
-        source = self.source(said.items[place[0]])
-        relevance = self.relevance([entry.text for entry in self.memory], source) if self.memory else []
-        pairs = zip(self.memory, relevance, strict=True)
-        return [dataclasses.replace(entry, relevance=q) for entry, q in pairs]
+    def _relevance(self, pairs: Sequence[tuple[str, Any]]) -> list[float]:
+        """Of lessons to items, all at once."""
+        if self.relevance is None or not pairs:
+            return [0.0] * len(pairs)
+        lessons, items = zip(*pairs, strict=True)
+        return self.relevance(lessons, [self.source(item) for item in items])
+
+    def _remembered(self, said, places: Sequence[Place]) -> dict[Place, dict[int, Entry]]:
+        """The memory, with its relevance to the problem of every bank."""
+        pairs = [(entry.text, said.items[item]) for item, _ in places for entry in self.memory]
+        relevance = iter(self._relevance(pairs))
+        return {
+            place: {entry.id: dataclasses.replace(entry, relevance=next(relevance)) for entry in self.memory}
+            for place in places
+        }
 
     def _adjust(self, said, round_: int, banks) -> None:
         """Re-weigh the lessons that were shown in a round by the programs that were written under them."""
@@ -83,9 +92,9 @@ class Banking:
     def _append(self, said, round_: int, banks) -> None:
         """Bank the lessons about a round's programs."""
         judged_in = {turn: j for j, joint in enumerate(said.joints) for turn in joint.turns}
-        for turn in said.turns:
-            if turn.turn != lesson_turn(round_):
-                continue
+        told = [turn for turn in said.turns if turn.turn == lesson_turn(round_)]
+        relevance = self._relevance([(turn.text.strip(), said.items[turn.item]) for turn in told])
+        for turn, q in zip(told, relevance, strict=True):
             program, item = said.turns[turn.parent], said.items[turn.item]
             joint = judged_in[program.id]
             outcome = said.joints[joint].judgement.outcomes[program.agent]
@@ -99,5 +108,5 @@ class Banking:
                 score=outcome.score,
                 program=outcome.program,
                 shown=program.shown,
-                relevance=self.relevance([turn.text.strip()], self.source(item))[0],
+                relevance=q,
             )

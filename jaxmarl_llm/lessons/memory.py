@@ -45,7 +45,7 @@ class Memory(Sequence):
         # Relevance is to a problem, so that every later one finds it anew.
         # Pooled: chains may have been shown each other's; where they were not, that changes nothing.
         options = self._options | {"memory": tuple(self._entries), "pooled": True}
-        plain = Banking(lambda item: "", lambda lessons, source: [0.0] * len(lessons), **options)
+        plain = Banking(str, None, **options)
         new = [entry for bank in plain.banks(forest).values() for entry in bank if entry.id >= 0]
         self._entries = kept([*known, *sorted(new, key=lambda entry: entry.id)], self._limit)
 

@@ -43,16 +43,20 @@ class PolicyEncoder:
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors (X, D) of X texts."""
-        found = [self._encode(texts[start : start + ROWS]) for start in range(0, len(texts), ROWS)]
-        return np.concatenate(found) if found else np.zeros((0, self._policy.config.d_model), np.float32)
-
-    def _encode(self, texts: Sequence[str]) -> np.ndarray:
         ids = [self._tokenizer.encode(text)[: self._max_tokens] or [self._tokenizer.pad_id] for text in texts]
+        found = np.zeros((len(texts), self._policy.config.d_model), np.float32)
+        by_length = sorted(range(len(texts)), key=lambda x: len(ids[x]))  # little is padded then
+        for start in range(0, len(texts), ROWS):
+            chosen = by_length[start : start + ROWS]
+            found[chosen] = self._encode([ids[x] for x in chosen])
+        return found
+
+    def _encode(self, ids: Sequence[list[int]]) -> np.ndarray:
         width = min(bucket(max(map(len, ids))), self._max_tokens)
         tokens_BL, lengths_B = np.zeros((ROWS, width), np.int32), np.ones(ROWS, np.int32)
         for b, own in enumerate(ids):
             tokens_BL[b, : len(own)], lengths_B[b] = own, len(own)
-        return np.asarray(_pooled(self._policy, self._variables, tokens_BL, lengths_B))[: len(texts)]
+        return np.asarray(_pooled(self._policy, self._variables, tokens_BL, lengths_B))[: len(ids)]
 
 
 @functools.partial(jax.jit, static_argnames="policy")
@@ -75,7 +79,7 @@ def ngrams(texts: Sequence[str]) -> np.ndarray:
 
 
 class Relevance:
-    """q(z) = cosine(encoder(lesson), encoder(source)), -1..1; every text is encoded once.
+    """q(z) = cosine(encoder(lesson), encoder(source)), -1..1; every text is encoded once, new ones together.
 
     Raises:
       ValueError: if the encoder gives no vector for each text.
@@ -84,9 +88,9 @@ class Relevance:
     def __init__(self, encoder: Encoder):
         self._encoder, self._known = encoder, {}
 
-    def __call__(self, lessons: Sequence[str], source: str) -> list[float]:
-        """Relevance of each lesson to a source."""
-        wanted = list(dict.fromkeys([source, *lessons]))
+    def __call__(self, lessons: Sequence[str], sources: Sequence[str]) -> list[float]:
+        """Relevance of each lesson to the source at its place."""
+        wanted = list(dict.fromkeys([*sources, *lessons]))
         if new := [text for text in wanted if text not in self._known]:
             vectors = np.asarray(self._encoder(new), np.float64)
             if vectors.ndim != 2 or len(vectors) != len(new) or not np.isfinite(vectors).all():
@@ -96,7 +100,8 @@ class Relevance:
                 )
             norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
             self._known |= dict(zip(new, vectors / norms, strict=True))
-        return [float(self._known[text] @ self._known[source]) for text in lessons]
+        pairs = zip(lessons, sources, strict=True)
+        return [float(self._known[text] @ self._known[source]) for text, source in pairs]
 
 
 def build(name: str, team: Team) -> Relevance:
