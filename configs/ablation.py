@@ -51,6 +51,7 @@ def config_of(config: ConfigDict, member: Member) -> ConfigDict:
     own.update_from_flattened_dict(dict(member.fields))
     if member.alone:
         own.train.turns = 1 if member.once else config.train.turns * len(config.team.agents)
+        own.search.problems *= len(config.team.agents)  # as many programs at a time as of a whole team
     return own
 
 
