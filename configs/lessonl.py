@@ -30,6 +30,7 @@ def get_config(arg=None):
         config.task.source = "starter"
         config.task.held_back = 0.5
         config.executor.cpu_seconds = 2.0
+        config.sampling.max_new_tokens = 96
     if options.cpp:
         config.task.source = "cpp"
     if options.scripted:
@@ -37,6 +38,11 @@ def get_config(arg=None):
         config.lessons.encoder = "ngrams"
     if options.train:
         training(config)
+    if options.train and options.generation:
+        config.task.eval_source = "starter[:24]"
+        config.train.grade_every = (
+            config.train.steps
+        )  # the easiest problems only: there are answers to compare
     if options.smoke:
         common.smoke(config)
         smoke(config)
@@ -70,6 +76,7 @@ def training(config) -> None:
     config.lessons.select = "dealt"
     config.lessons.control = 1
     config.train.steps = 60
+    config.sampling.temperature = 0.7  # chains that differ
     config.train.lr = 2e-4
     config.train.warmup = 2
     config.train.grad_clip = 1.0

@@ -84,6 +84,8 @@ def test_cpp_needs_a_signature():
         ('"f"', "3", r"^here, problem 1 \(double\): entry_point is 3; expected str$"),
         ("size = 9", "size = 9.5", r"^here, problem 1 \(double\): size is 9.5; expected int$"),
         ("size = 9", "size = 0", r"^here, problem 1 \(double\): size is 0; expected int$"),
+        ("size = 9", "size = true", r"^here, problem 1 \(double\): size is True; expected a number from 1$"),
+        ("size = 9", "size = -9", r"^here, problem 1 \(double\): size is -9; expected a number from 1$"),
         ("size = 9", "size = 9\nsizes = 8", r"^here, problem 1 \(double\): sizes is not a field of"),
         # A signature is for C++ only.
         ("size = 9", 'size = 9\nsignature = "f"', r"\(double\): signature is not a field of a problem$"),

@@ -117,6 +117,8 @@ def _item(data: dict, row: dict, where: str) -> OptimisationItem:
         kind = int if field == "size" else str
         if not isinstance(row.get(field), kind) or not row[field]:
             raise ValueError(f"{where}: {field} is {row.get(field)!r:.40}; expected {kind.__name__}")
+    if row["size"] is True or row["size"] < 1:
+        raise ValueError(f"{where}: size is {row['size']!r}; expected a number from 1")
     if unknown := row.keys() - {*required, "rewrite"}:
         raise ValueError(f"{where}: {', '.join(sorted(unknown))} is not a field of a problem")
     rewrites = tuple(_rewrite(given, where) for given in row.get("rewrite", []))
