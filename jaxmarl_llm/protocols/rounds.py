@@ -7,6 +7,7 @@ Turns are numbered so that programs and what is said between them never share a 
 are 2 t, what is said after them is 2 t + 1. ``Node.turn`` and ``Joint.turn`` are the round.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -96,3 +97,41 @@ def after(
                 parent = (last or {}).get(program.id, program.id)
                 asked.append(SpeakRequest(program.agent, program.item, tuple(messages), 1, index, parent, j))
     return asked
+
+
+@dataclasses.dataclass(frozen=True)
+class Rounds:
+    """Programs of every agent in every round; a method says what is asked for `after` one.
+
+    Attributes:
+      task: a task of programs.
+      samples: G, independent chains per item.
+      rounds: programs of every agent and chain.
+      stop_when_solved: a chain ends with the round in which a program solves the item. Chains then differ in
+        length; an evaluation needs all of them to the end.
+    """
+
+    task: Any
+    samples: int
+    rounds: int
+    stop_when_solved: bool = False
+
+    def __post_init__(self):
+        check(samples=self.samples, rounds=self.rounds)
+
+    def step(self, state: Episode) -> list[SpeakRequest]:
+        """All agents on all items; then what the method asks, until every round is done."""
+        if not state.turns:
+            return first_round(state, self.task, self.samples)
+        done = rounds_done(state)
+        if done == self.rounds:
+            return []
+        return self.later(state, done, going_on(state, self.task, self.stop_when_solved))
+
+    def later(self, state: Episode, done: int, chains: list[int]) -> list[SpeakRequest]:
+        """What is asked after ``done`` rounds; ``chains`` by the joint answers that they go on from."""
+        raise NotImplementedError
+
+    def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
+        """Programs are judged, what is said between them is not."""
+        return [] if turns[0].turn % 2 else programs_of_round(state, turns)

@@ -26,7 +26,7 @@ class MapCoder:
       samples: G, independent chains per item.
       plans: plans of every agent and chain.
       tries: programs per plan, so plans * tries rounds in all.
-      stop_when_solved: see `repeated.Repeated`.
+      stop_when_solved: see `rounds.Rounds`.
     """
 
     task: Any

@@ -4,51 +4,22 @@ Every agent is by itself: program, outcome, reflection, and the next program wit
 came of that, and its own reflection in the prompt. The outcome is that of the very program it stands beside.
 """
 
-import dataclasses
-from collections.abc import Sequence
-from typing import Any
-
-from jaxmarl_llm.forest import Node, SpeakRequest, Turn
+from jaxmarl_llm.forest import SpeakRequest, Turn
 from jaxmarl_llm.protocols import rounds
 from jaxmarl_llm.protocols.types import Episode
 
 
-@dataclasses.dataclass(frozen=True)
-class Reflexion:
+class Reflexion(rounds.Rounds):
     """Programs in turn with reflections on them, which are not judged; none after the last program.
 
     Where the task asks for no explanation of an outcome, the next program comes without a reflection.
-
-    Attributes:
-      task: a task of programs.
-      samples: G, independent chains per item.
-      rounds: programs of every agent and chain.
-      stop_when_solved: see `repeated.Repeated`.
     """
 
-    task: Any
-    samples: int
-    rounds: int
-    stop_when_solved: bool = False
-
-    def __post_init__(self):
-        rounds.check(samples=self.samples, rounds=self.rounds)
-
-    def step(self, state: Episode) -> list[SpeakRequest]:
-        """First programs; then reflections on them, and the programs after these."""
-        if not state.turns:
-            return rounds.first_round(state, self.task, self.samples)
-        done = rounds.rounds_done(state)
-        if done == self.rounds:
-            return []
-        chains = rounds.going_on(state, self.task, self.stop_when_solved)
+    def later(self, state: Episode, done: int, chains: list[int]) -> list[SpeakRequest]:
+        """Reflections on the last programs, then the programs after these."""
         number = 2 * done - 1
         said = {turn.parent: turn for turn in state.turns if turn.turn == number}
         return (not said and self._reflections(state, chains, number)) or self._programs(state, chains, said)
-
-    def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """Programs are judged, reflections are not."""
-        return [] if turns[0].turn % 2 else rounds.programs_of_round(state, turns)
 
     def _reflections(self, state: Episode, chains: list[int], number: int) -> list[SpeakRequest]:
         def ask(turn: Turn):
