@@ -58,15 +58,15 @@ def rounds(
     if c.protocol == "mapcoder":
         return MapCoder(task, chains, config.search.plans, c.turns // config.search.plans, stop)
     if c.protocol != "lessonl":
-        return ROUNDS[c.protocol](task, chains, c.turns, stop)
+        return ROUNDS[c.protocol](task, chains, c.turns, stop_when_solved=stop)
     own = config.lessons
     dealt = own.select == "dealt" and samples is None
     relevance = None if dealt else relevance  # chance decides who sees what
     mode = "full" if own.select == "dealt" and not dealt else own.select
     options = dict(step=own.step, factor=own.factor, pooled=dealt, memory=memory)
     showing = Showing(own.shown, mode, own.control if dealt else 0)
-    lasting = own.bank == "run"
-    return LessonL(task, chains, c.turns, Banking(task.source, relevance, **options), showing, lasting, stop)
+    banking, lasting = Banking(task.source, relevance, **options), own.bank == "run"
+    return LessonL(task, chains, c.turns, banking, showing, lasting, stop_when_solved=stop)
 
 
 def remembers(config) -> bool:

@@ -6,7 +6,7 @@ same (``items``, ``turns``, ``joints``), and both may be given.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jaxmarl_llm.lessons.bank import Entry, adjusted
@@ -25,6 +25,16 @@ def chain_of(said, joint: int) -> int:
     while said.joints[joint].follows is not None:
         joint = said.joints[joint].follows
     return said.turns[said.joints[joint].turns[0]].sample
+
+
+def scores_under(said) -> Iterator[tuple[int, int, float]]:
+    """For every program and every lesson that stood in its prompt: the program's joint answer, the lesson's
+    id, the program's score.
+    """
+    for j, joint in enumerate(said.joints):
+        for turn in (said.turns[i] for i in joint.turns):
+            score = joint.judgement.outcomes[turn.agent].score
+            yield from ((j, lesson, score) for lesson in turn.shown)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,12 +89,9 @@ class Banking:
     def _adjust(self, said, round_: int, banks) -> None:
         """Re-weigh the lessons that were shown in a round by the programs that were written under them."""
         under: dict[tuple[Place, int], list[float]] = {}
-        for j, joint in enumerate(said.joints):
-            if joint.turn == round_:
-                for turn in joint.turns:
-                    score = joint.judgement.outcomes[said.turns[turn].agent].score
-                    for lesson in said.turns[turn].shown:
-                        under.setdefault((self.place(said, j), lesson), []).append(score)
+        for j, lesson, score in scores_under(said):
+            if said.joints[j].turn == round_:
+                under.setdefault((self.place(said, j), lesson), []).append(score)
         for (place, lesson), scores in under.items():
             bank = banks[place]
             bank[lesson] = adjusted(bank[lesson], scores, step=self.step, factor=self.factor)

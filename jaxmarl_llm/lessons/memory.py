@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jaxmarl_llm import files, processes
 from jaxmarl_llm.lessons.bank import Entry, adjusted, kept
-from jaxmarl_llm.lessons.history import Banking
+from jaxmarl_llm.lessons.history import Banking, scores_under
 
 
 class Memory(Sequence):
@@ -37,10 +37,8 @@ class Memory(Sequence):
     def add(self, forest) -> None:
         """Re-weigh what was shown in a forest, by all programs written under it, and take in its lessons."""
         under: dict[int, list[float]] = {}
-        for joint in forest.joints:
-            for turn in (forest.turns[i] for i in joint.turns):
-                for lesson in turn.shown:
-                    under.setdefault(lesson, []).append(joint.judgement.outcomes[turn.agent].score)
+        for _, lesson, score in scores_under(forest):
+            under.setdefault(lesson, []).append(score)
         known = [adjusted(entry, under.get(entry.id, ()), **self._options) for entry in self._entries]
         # Relevance is to a problem, so that every later one finds it anew.
         # Pooled: chains may have been shown each other's; where they were not, that changes nothing.

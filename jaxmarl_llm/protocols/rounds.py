@@ -114,7 +114,7 @@ class Rounds:
     task: Any
     samples: int
     rounds: int
-    stop_when_solved: bool = False
+    stop_when_solved: bool = dataclasses.field(default=False, kw_only=True)
 
     def __post_init__(self):
         check(samples=self.samples, rounds=self.rounds)

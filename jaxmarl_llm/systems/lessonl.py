@@ -16,12 +16,11 @@ where r is a program's reward, such as its log speed-up (`credit.inclusion_contr
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from jaxmarl_llm import credit
-from jaxmarl_llm.forest import Forest, Node, SpeakRequest, Turn
+from jaxmarl_llm.forest import Forest, SpeakRequest, Turn
 from jaxmarl_llm.lessons.bank import Entry, deal, select
 from jaxmarl_llm.lessons.history import Banking, chain_of, lesson_turn
 from jaxmarl_llm.lessons.memory import Memory
@@ -50,32 +49,22 @@ class Showing:
 
 
 @dataclasses.dataclass(frozen=True)
-class LessonL:
+class LessonL(rounds.Rounds):
     """Rounds of programs, with lessons in between.
 
     All agents of a round speak at the same time, so one that solves the problem spares the others nothing in
     its own round.
 
     Attributes:
-      task: what it asks and how it judges, see `tasks.optimisation`.
-      samples: G, chains of rounds for each item.
-      rounds: T.
+      task, samples, rounds, stop_when_solved: see `protocols.rounds.Rounds`.
       banking, showing: how lessons become a bank, and which are shown.
       lasting: lessons are also asked for after the last round: where the bank outlives the problem. (The
         original always does, and uses them for nothing.)
-      stop_when_solved: a chain ends once one of its programs leaves nothing to gain.
     """
 
-    task: Any
-    samples: int
-    rounds: int
     banking: Banking
     showing: Showing = Showing()
     lasting: bool = False
-    stop_when_solved: bool = False
-
-    def __post_init__(self):
-        rounds.check(samples=self.samples, rounds=self.rounds)
 
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Programs from the problem alone; then lessons about them and programs under lessons, in turn."""
@@ -88,10 +77,6 @@ class LessonL:
             if asked := self._lessons(state, rounds.last_round(state) if self.lasting else left, done - 1):
                 return asked
         return self._programs(state, left, done)
-
-    def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """Programs are judged, lessons are not."""
-        return [] if turns[0].turn % 2 else rounds.programs_of_round(state, turns)
 
     def _lessons(self, state: Episode, chains: Sequence[int], round_: int) -> list[SpeakRequest]:
         """Every author is asked about its own program, unless nothing is asked about such an outcome."""
