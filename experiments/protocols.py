@@ -24,7 +24,8 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
     """
     c = config.train
     if c.protocol in programs.METHODS:
-        return rounds(config, task, relevant(config, team), samples, memory)
+        how = None if dealt(config, samples) else relevant(config, team)
+        return rounds(config, task, how, samples, memory)
     if c.protocol == "tree" and samples is None:
         return Tree(task.prompts, (c.group,) * len(config.team.agents))
     if c.protocol != "simultaneous":
@@ -40,6 +41,11 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
 def has_lessons(config) -> bool:
     """Whether agents tell each other lessons."""
     return config.train.protocol == "lessonl" and config.lessons.select != "none"
+
+
+def dealt(config, samples: int | None) -> bool:
+    """Whether chance decides who sees which lesson, as relevance and speed-ups do otherwise: in training."""
+    return config.lessons.select == "dealt" and samples is None
 
 
 def relevant(config, team: Team) -> relevance.Relevance | None:
@@ -60,11 +66,10 @@ def rounds(
     if c.protocol != "lessonl":
         return ROUNDS[c.protocol](task, chains, c.turns, stop_when_solved=stop)
     own = config.lessons
-    dealt = own.select == "dealt" and samples is None
-    relevance = None if dealt else relevance  # chance decides who sees what
-    mode = "full" if own.select == "dealt" and not dealt else own.select
-    options = dict(step=own.step, factor=own.factor, pooled=dealt, memory=memory)
-    showing = Showing(own.shown, mode, own.control if dealt else 0)
+    by_chance = dealt(config, samples)
+    mode = "full" if own.select == "dealt" and not by_chance else own.select
+    options = dict(step=own.step, factor=own.factor, pooled=by_chance, memory=memory)
+    showing = Showing(own.shown, mode, own.control if by_chance else 0)
     banking, lasting = Banking(task.source, relevance, **options), own.bank == "run"
     return LessonL(task, chains, c.turns, banking, showing, lasting, stop_when_solved=stop)
 
