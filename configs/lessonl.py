@@ -72,6 +72,7 @@ def training(config) -> None:
     config.train.group = 4
     config.lessons.select = "dealt"
     config.lessons.control = 1
+    config.train.prompts_per_microbatch = 4  # most prompts have one answer: a row of tokens for each
     config.train.steps = 60
     config.sampling.temperature = 0.7  # chains that differ
     config.train.lr = 2e-4
@@ -85,7 +86,8 @@ def learning(config) -> None:
     config.task.eval_source = "starter[:8]"
     config.sampling.max_new_tokens = 64
     config.lessons.shown = 2
-    config.train.prompts = 2
+    config.train.prompts = config.train.prompts_per_microbatch = 2
+    config.train.tokens_per_microbatch = 128
     config.train.steps = config.train.grade_every = 30
     config.train.lr = 5e-4
 
