@@ -1,10 +1,8 @@
 """Eight fake CPU devices and strict shapes, before anything imports JAX; the marks `torch`, `model` and
 `numerics`; two finished runs that several tests look at."""
 
-import gc
 import importlib.util
 import os
-import pathlib
 import types
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -14,6 +12,7 @@ if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")
 import jax  # noqa: E402  after the environment is set
 import pytest  # noqa: E402
 
+from jaxmarl_llm import host_memory  # noqa: E402
 from jaxmarl_llm.executor import available_level  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -65,13 +64,9 @@ def level(request):
 
 @pytest.fixture(autouse=True)
 def room_for_programs():
-    """Forgets compiled programs before they take all memory maps that Linux allows a process, 65530 by
-    default: XLA maps several regions for each, and crashes where it gets no more."""
+    """Forgets compiled programs before they take all memory maps that Linux allows a process."""
     yield
-    maps = pathlib.Path("/proc/self/maps")
-    if maps.exists() and len(maps.read_bytes().splitlines()) > 25_000:
-        jax.clear_caches()
-        gc.collect()
+    host_memory.make_room_for_programs(0.4)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,12 @@
-"""Freed memory that stays with the process, seen in what the kernel counts: pages handed out."""
+"""Freed memory that stays with the process, and room for programs, seen in what the kernel counts."""
 
+import pathlib
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxmarl_llm import host_memory
@@ -52,3 +56,28 @@ def test_elsewhere_nothing_is_done(monkeypatch):
     monkeypatch.setattr(host_memory.sys, "platform", "darwin")
     monkeypatch.setattr(host_memory.ctypes, "CDLL", lambda name: pytest.fail("was asked for a library"))
     assert not host_memory.keep()
+
+
+def test_programs_are_forgotten_where_they_take_many_maps():
+    maps = pathlib.Path("/proc/self/maps")
+    if not maps.exists():
+        pytest.skip("not Linux")
+
+    @jax.jit
+    def sort(x):
+        traced.append(x.shape)
+        return jnp.sort(jnp.tanh(x @ x.T), axis=0)
+
+    traced, given = [], [np.arange(n * n, dtype=np.float32).reshape(n, n) / n**2 for n in range(10, 40)]
+    first = [np.asarray(sort(x)) for x in given]
+    assert not host_memory.make_room_for_programs(1.0)  # there is room: what is compiled stays
+    sort(given[0])
+    assert len(traced) == 30
+    before = len(maps.read_text().splitlines())
+    assert host_memory.make_room_for_programs(0.0)
+    assert len(maps.read_text().splitlines()) < before - 30  # at least one for each program
+    again = [np.asarray(sort(x)) for x in given]
+    assert len(traced) == 60
+    np.testing.assert_array_equal(
+        np.concatenate([x.ravel() for x in first]), np.concatenate([x.ravel() for x in again])
+    )
