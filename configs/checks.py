@@ -11,7 +11,7 @@ CHOICES = {
     "team.mode": ("adapters", "full", "frozen"),
     "policy.remat": ("none", "dots", "full"),
     "policy.dtype": ("float32", "bfloat16", "float16"),
-    "task.kind": ("coding", "tldr", "arxiv", "game", *programs.KINDS),
+    "task.kind": ("coding", "tldr", "arxiv", "game", *programs.JUDGED_ALONE),
     "task.cooperation": ("paper", "observed"),
     "task.matching": ("paper", "corrected"),
     "task.bands": ("", "tldr", "arxiv", "arxiv_later"),

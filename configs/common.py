@@ -52,12 +52,13 @@ def base_config() -> ConfigDict:
     c = ConfigDict()
     c.seed = 0  # of every random stream: adapters, rollouts, evaluation, order of the problems
     c.model = "smollm2-135m-instruct"  # bundled name, local folder, .gguf file or hub id, or with random
-    # weights: random-tiny (two layers, the bundled tokenizer), game-tiny (the words of task.kind=game)
+    # weights: random-tiny (two layers, the bundled tokenizer), game-tiny (words of task.kind=game or lock)
     c.team = ConfigDict()
     c.team.agents = ("aux", "main")  # names, in the order of the task's roles; one works alone
     c.team.models = ()  # one model per agent for a heterogeneous team; empty: config.model for all
     # | expert:<name>: a model behind the endpoint of config.expert, which speaks and does not learn
     # | scripted:mixture: a script that draws from the known rewrites of an optimisation problem
+    # | scripted:follower: a script that does what the lessons about a lock say
     c.team.mode = "adapters"  # adapters (one shared base) | full (a copy per agent) | frozen
     c.team.rank = 16  # of the adapters; ignored in the other modes, as alpha and targets are
     c.team.alpha = 32.0  # the low-rank addition is scaled by alpha / rank
@@ -99,12 +100,12 @@ def _add_task(c: ConfigDict) -> None:
     c.task = ConfigDict()
     c.task.kind = "coding"  # coding | tldr (two summaries of a post) | arxiv (two parts of an introduction)
     # | game (matrix games in words, see docs/game.md) | optimisation | generation (every agent writes a whole
-    # program, which is to be fast or to pass tests, see docs/lessonl.md)
+    # program, which is to be fast or to pass tests, see docs/lessonl.md) | lock (a word to find)
     c.task.source = "starter"  # see below; a slice may follow: humaneval[33:133]
     # coding: starter | humaneval | path of a JSONL. Writing: sample_posts | sample_abstracts | path of a
     # JSONL | trl-lib/tldr | OpenMLRL/arXiv_abstract (the last two need the data extra).
     # Game: games (both kinds) | climbing | penalty. Optimisation: python | cpp | path of a TOML file.
-    # Generation: as coding.
+    # Generation: as coding. Lock: locks.
     c.task.train_split = "train"  # train | held_out | all
     c.task.eval_source = ""  # empty: the same as source
     c.task.eval_split = "held_out"  # train | held_out | all

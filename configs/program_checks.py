@@ -2,7 +2,7 @@
 
 from configs import credit_checks
 from configs.common import ConfigDict, base_config, field
-from configs.programs import KINDS, METHODS
+from configs.programs import JUDGED_ALONE, KINDS, METHODS
 
 CHOICES = {
     "task.tests": ("given", "generated"),
@@ -55,9 +55,13 @@ def check_training(config, name: str = "the config") -> None:
 def found(config: ConfigDict) -> list[str]:
     """One sentence per field that the task, protocol or system does not allow."""
     c, rounds = config.train, config.train.protocol in METHODS
-    programs = config.task.kind in KINDS
+    programs = config.task.kind in JUDGED_ALONE
     bad = _timing(config.timing)
-    if rounds != programs and (rounds or c.protocol != "simultaneous"):
+    if config.task.kind == "lock" and c.protocol not in ("simultaneous", "repeated", "lessonl"):
+        bad.append(
+            f"train.protocol={c.protocol!r}: task.kind='lock' allows simultaneous, repeated or lessonl"
+        )
+    elif rounds != programs and (rounds or c.protocol != "simultaneous"):
         allowed = "simultaneous or rounds of programs" if programs else "all but those"
         bad.append(
             f"train.protocol={c.protocol!r}: task.kind={config.task.kind!r} allows {allowed} "

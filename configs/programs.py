@@ -3,6 +3,8 @@
 from ml_collections import config_dict
 
 KINDS = ("optimisation", "generation")
+# Tasks in which every agent is judged by itself: programs, and words that may open a lock.
+JUDGED_ALONE = (*KINDS, "lock")
 # Protocols of such tasks: rounds in which every agent writes a program.
 METHODS = ("lessonl", "repeated", "reflexion", "mapcoder", "mixture")
 

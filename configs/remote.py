@@ -6,7 +6,7 @@ from configs import credit_checks, preference_checks
 
 EXPERT = "expert:"  # and a model's name at the endpoint of config.expert
 SCRIPTED = "scripted:"
-MIXTURE = "scripted:mixture"
+SCRIPTS = {"scripted:mixture": "optimisation", "scripted:follower": "lock"}  # and the task that it knows
 
 
 def names(config: Mapping) -> tuple[str, ...]:
@@ -32,8 +32,9 @@ def found(config) -> list[str]:
         where = f"the model {name!r} of agent {agent!r}"
         if name == EXPERT:
             bad.append(f"{where}: allowed is expert:<model's name at the endpoint of config.expert>")
-        elif name.startswith(SCRIPTED) and name != MIXTURE:
-            bad.append(f"{where}: the only script is {MIXTURE}")
+        elif name.startswith(SCRIPTED) and SCRIPTS.get(name) != config.task.kind:
+            known = " and ".join(f"{script} of task.kind={kind!r}" for script, kind in SCRIPTS.items())
+            bad.append(f"{where}: the scripts are {known}, it is {config.task.kind!r}")
         elif name.startswith(EXPERT) and config.expert.kind == "local":
             bad.append(
                 f"{where}: expert.kind='local' has no endpoint; give the model's name without {EXPERT}"

@@ -10,7 +10,7 @@ from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.protocols import discussion
 from jaxmarl_llm.protocols.hearing import quoted
-from jaxmarl_llm.tasks import game
+from jaxmarl_llm.tasks import game, lock
 from jaxmarl_llm.tasks.centralised import tagged
 
 
@@ -28,11 +28,14 @@ def random_model(config, seed: Sequence[int], on_host: bool = False) -> weights.
 
 
 def game_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
-    """A tiny policy over the words of `tasks.game`, for one agent each or one that is `task.centralised`."""
+    """A tiny policy over the words of `tasks.game`, for one agent each or one that is `task.centralised`;
+    or over those of `tasks.lock`.
+    """
     agents = game.AGENTS if config.task.centralised else tuple(config.team.agents)
     nothing = dict.fromkeys(agents, "")
+    words = [*game.texts(agents), tagged(nothing), quoted(nothing), discussion.AGAIN]
     return word_model.build(
-        [*game.texts(agents), tagged(nothing), quoted(nothing), discussion.AGAIN],
+        lock.texts() if config.task.kind == "lock" else words,
         game.habits(word_model.START, word_model.END, agents if config.task.centralised else ()),
         seed,
         compute_dtype=jnp.dtype(config.policy.dtype),

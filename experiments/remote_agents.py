@@ -9,6 +9,7 @@ from experiments import tasks
 from jaxmarl_llm import experts
 from jaxmarl_llm.experts import Expert, Spent
 from jaxmarl_llm.experts.scripted import Scripted
+from jaxmarl_llm.tasks.lock import Follower
 from jaxmarl_llm.tasks.mixture import Mixture
 
 
@@ -31,8 +32,9 @@ def build(
     found, spent = {}, spent or {}
     for name in dict.fromkeys(remote.agents(config).values()):
         before = Spent(**spent.get(name, {}))
-        if name == remote.MIXTURE:
-            found[name] = Scripted(Mixture(items, config.seed), before)
+        if name in remote.SCRIPTS:
+            follows = name == "scripted:follower"
+            found[name] = Scripted(Follower(config.seed) if follows else Mixture(items, config.seed), before)
             continue
         options = tasks.expert_options(config, workdir) | {"model": name.removeprefix(remote.EXPERT)}
         found[name] = experts.build(**options, spent=before, seed=config.seed)

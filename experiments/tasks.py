@@ -14,6 +14,7 @@ from jaxmarl_llm.tasks import (
     code_feedback,
     code_reward,
     game,
+    lock,
     optimisation_items,
     writing_items,
     writing_reward,
@@ -79,6 +80,8 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
     elif c.kind == "game":
         agents = game.AGENTS if c.centralised else tuple(config.team.agents)
         task = game.GameTask(game.load_items(source, part), agents)
+    elif c.kind == "lock":
+        task = lock.LockTask(lock.load_items(source, part), tuple(config.team.agents))
     elif c.kind in programs.KINDS:
         task = build_programs(config, executor, split, tuple(config.team.agents))
     else:

@@ -230,7 +230,7 @@ def test_two_models_of_different_kinds_learn_together(tmp_path, monkeypatch):
     "fields, message",
     [
         ({"team__models": ("game-tiny", "expert:")}, "the model 'expert:' of agent 'second': allowed is exp"),
-        ({"team__models": ("scripted:x", "game-tiny")}, "agent 'first': the only script is scripted:mixture"),
+        ({"team__models": ("scripted:x", "game-tiny")}, "agent 'first': the scripts are scripted:mixture of"),
         ({"expert__kind": "local"}, "agent 'second': expert.kind='local' has no endpoint"),
         ({"train__system": "iac"}, "train.system='iac': it reads what agents think, and .* agent 'second'"),
         ({"train__counterfactual": "reference"}, "train.counterfactual='reference': .* no untrained form"),
