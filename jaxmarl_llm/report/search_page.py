@@ -25,7 +25,7 @@ def write(searches: Sequence[Search], path: Path, title: str) -> Path:
         policy=page.policy(style),
         style=Markup(style),
         methods=search_tables.methods(searches),
-        against=search_tables.against(searches),
+        against=search_tables.against(searches, between="\n"),
         notes=notes(searches),
         categories=search_tables.by_category(searches),
         picture=_picture(searches),

@@ -85,15 +85,31 @@ def _models(models: Mapping[str, str]) -> str:
     return name if len(models) == 1 else f"{name} x {len(models)}"
 
 
-def against(searches: Sequence[Search]) -> Table | None:
-    """A row per search and number: its difference from the baseline; None if nothing is compared."""
+def against(searches: Sequence[Search], between: str = " ") -> Table | None:
+    """A row per search: its differences from the baseline with their p; None if nothing is compared.
+
+    What was measured in the search is left out: it favours whoever tries more that differs.
+    ``between``: what separates a difference from its interval and that from p.
+    """
+    compared = [(n, s["against"]) for n, s in zip(labels(searches), searches, strict=True) if s["against"]]
+    if not compared:
+        return None
+    every = dict.fromkeys(name for _, found in compared for name in found["metrics"])
+    names = [name for name in every if not name.startswith(SEARCHED)]
+    several = len({found["seed"] for _, found in compared}) > 1
     rows = []
-    for label, search in zip(labels(searches), searches, strict=True):
-        for name, found in search["against"].get("metrics", {}).items():
-            where = (label, str(search["against"]["seed"]), NAMES.get(name, name))
-            rows.append((*where, _difference(name, found), p_value(_nan(found["p"]))))
-    headers = ("method", "baseline's seed", "number", "difference", "p")
-    return Table(f"Against {searches[0]['method']}", headers, tuple(rows)) if rows else None
+    for label, found in compared:
+        seed = [str(found["seed"])] if several else []
+        rows.append((label, *seed, *(_compared(n, found["metrics"].get(n), between) for n in names)))
+    seed = ["baseline's seed"] if several else []
+    headers = ("method", *seed, *(NAMES.get(name, name) for name in names))
+    return Table(f"Against {searches[0]['method']}", headers, tuple(rows))
+
+
+def _compared(name: str, found: Mapping[str, Any] | None, between: str) -> str:
+    if found is None:
+        return NONE
+    return f"{_difference(name, found).replace(' ', between, 1)}{between}p {p_value(_nan(found['p']))}"
 
 
 def by_category(searches: Sequence[Search], intervals: bool = True) -> list[Table]:
