@@ -3,8 +3,10 @@
 Search:    python -m experiments.evaluate --config=configs/lessonl.py --out=runs/lessonl/evaluation.json
 Ablation:  python -m experiments.ablate --config=configs/lessonl.py --workdir=runs/ablation
 Training:  python -m experiments.train --config=configs/lessonl.py:train
-Result:    the ablation and the training have not been run to their ends yet
-Cost:      a search of the 52 Python problems about half an hour on four CPU cores, 4 GB; scripted a quarter
+Result:    the default model finds a right program for 25 % of the problems with lessons, 15 % without;
+           scripted authors, which know rewrites, get 4.9 times as fast with lessons, 2.5 without; programs
+           improve in :train,generation, what lessons are worth does not; with intervals in docs/lessonl.md
+Cost:      a search about 20 minutes on four CPU cores, 6 GB, scripted ten; :train,generation 20 to 30
 Variants (after a colon, joined by commas):
   scripted   three scripted agents that draw from known rewrites and follow lessons: signal without a model
   cpp        C++ problems in place of Python ones; needs g++ or clang++
