@@ -99,5 +99,5 @@ def test_what_it_allows(tmp_path):
         lock.load_items("locks[3:]", "all")
     with pytest.raises(ValueError, match="names that differ"):
         LockTask([LEFT], ("a", "a"))
-    with pytest.raises(ValueError, match="at least one lock"):
+    with pytest.raises(ValueError, match="items is empty"):
         LockTask([])

@@ -22,7 +22,7 @@ import itertools
 from collections.abc import Sequence
 
 from jaxmarl_llm.tasks import sources
-from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_given
 
 AGENTS = ("first", "second")
 WORDS = ("left", "middle", "right")
@@ -105,10 +105,7 @@ class GameTask:
 
     def __init__(self, items: Sequence[GameItem], agents: Sequence[str] = AGENTS):
         self.items, self.agents = tuple(items), tuple(agents)
-        if not self.agents or len(set(self.agents)) != len(self.agents):
-            raise ValueError(f"agents is {self.agents!r}; allowed: one or more names that differ")
-        if not self.items:
-            raise ValueError("items is empty; a game needs at least one")
+        check_given(self.items, self.agents)
 
     def prompts(self, item: GameItem) -> dict[str, list[dict[str, str]]]:
         """Chat messages [{role, content}, …] per agent. No agent sees what the others are told or answer."""

@@ -31,6 +31,14 @@ class Judgement:
         return {**self.parts, "total": self.total}
 
 
+def check_given(items: tuple, agents: tuple[str, ...]) -> None:
+    """ValueError unless there is an item, and an agent, and no two agents of the same name."""
+    if not agents or len(set(agents)) != len(agents):
+        raise ValueError(f"agents is {agents!r}; allowed: one or more names that differ")
+    if not items:
+        raise ValueError("items is empty; a task needs at least one")
+
+
 def check_batch(items, completions: dict[str, list[str]], agents: tuple[str, ...]) -> None:
     """ValueError unless there is one completion per agent and item, and no other agent."""
     if set(completions) != set(agents):

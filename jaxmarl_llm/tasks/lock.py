@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmarl_llm.tasks import sources
-from jaxmarl_llm.tasks.judgement import check_batch
+from jaxmarl_llm.tasks.judgement import check_batch, check_given
 from jaxmarl_llm.tasks.outcomes import Outcome, ProgramJudgement
 from jaxmarl_llm.tasks.program_prompts import Messages
 
@@ -68,10 +68,7 @@ class LockTask:
 
     def __init__(self, items: Sequence[LockItem], agents: Sequence[str] = AGENTS):
         self.items, self.agents = tuple(items), tuple(agents)
-        if not self.agents or len(set(self.agents)) != len(self.agents):
-            raise ValueError(f"agents is {self.agents!r}; allowed: one or more names that differ")
-        if not self.items:
-            raise ValueError("items is empty; a task needs at least one lock")
+        check_given(self.items, self.agents)
 
     def prompts(self, item: LockItem) -> dict[str, Messages]:
         """Chat messages [{role, content}, …] per agent, the same for all agents and locks."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmarl_llm.tasks import program_prompts
-from jaxmarl_llm.tasks.judgement import check_batch
+from jaxmarl_llm.tasks.judgement import check_batch, check_given
 from jaxmarl_llm.tasks.outcomes import STATUSES, Outcome, ProgramJudgement
 from jaxmarl_llm.tasks.program_prompts import Messages
 from jaxmarl_llm.tasks.program_text import program
@@ -25,10 +25,7 @@ class ProgramTask:
 
     def __init__(self, items: Sequence, agents: Sequence[str]):
         self.items, self.agents = tuple(items), tuple(agents)
-        if not self.agents or len(set(self.agents)) != len(self.agents):
-            raise ValueError(f"agents is {self.agents!r}; allowed: one or more names that differ")
-        if not self.items:
-            raise ValueError("items is empty; a task needs at least one problem")
+        check_given(self.items, self.agents)
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[ProgramJudgement]:
         """Judgements of J joint answers; answer j is to items[j] and holds completions[agent][j] of each.
