@@ -259,6 +259,7 @@ def smoke(c: ConfigDict) -> None:
     c.train.steps = 2
     c.train.decay = "constant"  # so that a larger train.steps goes on from here
     c.train.prompts = 2
+    c.train.prompts_per_microbatch = min(c.train.prompts_per_microbatch, 2)
     c.train.group = 2
     c.eval.every = 1
     c.eval.samples = 2

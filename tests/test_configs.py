@@ -11,7 +11,7 @@ import sys
 import pytest
 from ml_collections import config_dict
 
-from configs import checks, coding, common, programs, published, writing
+from configs import checks, coding, common, lessonl, programs, published, writing
 from jaxmarl_llm.tasks import sources
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -324,6 +324,18 @@ def test_writing_variants(arg):
     assert (config.task.source == {"tldr": "sample_posts", "arxiv": "sample_abstracts"}[kind]) == (
         arg in (None, "smoke") or "small" in arg
     )
+
+
+@pytest.mark.parametrize("smoke", ["", "smoke"])
+@pytest.mark.parametrize(
+    "arg", ["", "scripted", "cpp", "scripted,cpp", "generation", "train", "train,cpp", "train,generation"]
+)
+def test_lessonl_variants(arg, smoke):
+    config = lessonl.get_config(",".join(filter(None, (arg, smoke))) or None)
+    checks.validate(config)
+    assert (config.model == "random-tiny") == (smoke == "smoke")
+    assert config.task.kind == ("generation" if "generation" in arg else "optimisation")
+    assert (config.team.mode == "frozen") == ("train" not in arg)
 
 
 def test_writing_has_one_turn():
