@@ -6,6 +6,7 @@ Compare checkpoints:   python -m experiments.evaluate --workdir=runs/a --step=be
                        python -m experiments.evaluate --config=configs/coding.py --out=runs/0.json
                        python -m experiments.report runs/a --evaluations=runs/0.json,runs/a/evaluation.json
 Searches for programs: python -m experiments.report runs/seed0/ablation.json runs/seed1/ablation.json
+                       (means over the seeds; --baseline=full compares with another method than the first)
 
 Runs whose configs differ in the seed, and else in nothing that training depends on, are drawn as one curve
 with an interval; others beside each other.
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from absl import app, flags
 
 from experiments import cli
-from jaxmarl_llm import search_results
+from jaxmarl_llm import search_results, search_seeds
 from jaxmarl_llm.report import page, search_page
 
 
@@ -35,20 +36,27 @@ def define_flags() -> None:
         "Most iterations per run whose transcripts go into the page: first, last, evenly spread; 0: none.",
         lower_bound=0,
     )
+    flags.DEFINE_string("baseline", "", "Of searches: the method to compare with; default: the first one.")
     flags.FLAGS.set_gnu_getopt(True)  # flags may come after the folders
 
 
-def report_searches(paths: Sequence[str], out: str) -> pathlib.Path:
-    """Write one page about all searches of some results files, the first one the baseline; its path.
+def report_searches(paths: Sequence[str], out: str, baseline: str = "") -> pathlib.Path:
+    """Write one page about all searches of some results files; its path.
 
-    ValueError names a file that is none, or holds the same search as another.
+    ``baseline``: the method that others are compared with; '': the first one. ValueError names a file that is
+    none, or holds the same search as another, and a baseline that no file has.
     """
     results = [result for path in paths for result in search_results.read(pathlib.Path(path))]
     names = [(result.method, result.seed) for result in results]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"{', '.join(paths)}: method {twice[0]!r} with seed {twice[1]} is there twice")
+    methods = list(dict.fromkeys(result.method for result in results))
+    if baseline and baseline not in methods:
+        raise ValueError(f"--baseline={baseline!r}: {', '.join(paths)} have {', '.join(methods)}")
+    results.sort(key=lambda result: result.method != (baseline or methods[0]))  # the others keep their order
     page_path = pathlib.Path(out or pathlib.Path(paths[0]).with_suffix(".html"))
-    return search_page.write(search_results.to_json(results), page_path, "Searches for programs")
+    data, seeds = search_results.to_json(results), search_seeds.over_seeds(results)
+    return search_page.write(data, page_path, "Searches for programs", seeds)
 
 
 def main(argv):
@@ -57,7 +65,7 @@ def main(argv):
     if not folders:
         raise app.UsageError("give the folder of at least one run, or results files of searches")
     if all(pathlib.Path(path).is_file() for path in folders):
-        print(f"written: {report_searches(folders, given.out)}")
+        print(f"written: {report_searches(folders, given.out, given.baseline)}")
         return
     for path in page.write(folders, given.out, given.evaluations, given.transcript_steps):
         print(f"written: {path}")

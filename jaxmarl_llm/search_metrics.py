@@ -20,7 +20,7 @@ makes it too good.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -79,37 +79,48 @@ class Difference(NamedTuple):
 
 
 def values(results: Sequence[ItemResult], measure: str) -> dict[str, np.ndarray]:
-    """Each number of every problem, (B,) by name; of those in LOGARITHMIC the logarithm.
+    """Each number of every result, (R,) by name; of those in LOGARITHMIC the logarithm.
 
     ValueError for a measure that is not one of MEASURES.
     """
     if measure not in MEASURES:
         raise ValueError(f"measure={measure!r}; allowed: {', '.join(MEASURES)}")
     found, again = [r.found for r in results], [r.held_out for r in results]
-    right_B = np.array([100.0 * (o.status == "ok") for o in again])
-    compiled_B = np.array([100.0 * (o.status not in _NOT_RUN) for o in again])
+    right_R = np.array([100.0 * (o.status == "ok") for o in again])
+    compiled_R = np.array([100.0 * (o.status not in _NOT_RUN) for o in again])
     if measure == "tests":
         shares = {"tests": _passed(again), "searched_tests": _passed(found)}
-        return {"pass@1": right_B, "compiled": compiled_B} | shares
-    speed_B, searched_B = _speed(again), _speed(found)
+        return {"pass@1": right_R, "compiled": compiled_R} | shares
+    speed_R, searched_R = _speed(again), _speed(found)
     return {
-        "correct": right_B,
-        "compiled": compiled_B,
-        "above_2x": 100.0 * (speed_B >= 2),
-        "geomean": np.log(np.maximum(speed_B, 1)),
-        "mean": speed_B,
-        "searched_geomean": np.log(np.maximum(searched_B, 1)),
-        "searched_mean": searched_B,
+        "correct": right_R,
+        "compiled": compiled_R,
+        "above_2x": 100.0 * (speed_R >= 2),
+        "geomean": np.log(np.maximum(speed_R, 1)),
+        "mean": speed_R,
+        "searched_geomean": np.log(np.maximum(searched_R, 1)),
+        "searched_mean": searched_R,
     }
 
 
+def by_problem(results: Sequence[ItemResult], values_R: Sequence[float]) -> dict[str, float]:
+    """A number of every result by the name of the problem: the mean, where it has several seeds' results."""
+    found: dict[str, list[float]] = {}
+    for result, value in zip(results, values_R, strict=True):
+        found.setdefault(result.item, []).append(value)
+    return {item: float(np.mean(each)) for item, each in found.items()}
+
+
 def means(results: Sequence[ItemResult], measure: str) -> dict[str, dict[str, Interval]]:
-    """Mean of each number with its 95 % bootstrap interval over the problems, by category; all as TOTAL."""
+    """Mean of each number with its 95 % bootstrap interval over the problems, by category; all as TOTAL.
+
+    Where a problem has several results their mean counts: seeds are no further problems.
+    """
     named = {TOTAL: list(results)}
     for category in sorted({r.category for r in results} - {""}):
         named[category] = [r for r in results if r.category == category]
     return {
-        group: {name: _mean(name, each_B) for name, each_B in values(rows, measure).items()}
+        group: {name: _mean(name, by_problem(rows, each_R)) for name, each_R in values(rows, measure).items()}
         for group, rows in named.items()
     }
 
@@ -117,19 +128,17 @@ def means(results: Sequence[ItemResult], measure: str) -> dict[str, dict[str, In
 def differences(
     results: Sequence[ItemResult], baseline: Sequence[ItemResult], measure: str
 ) -> dict[str, Difference]:
-    """Each number against that of another search, problem by problem.
+    """Each number against that of another search, problem by problem, as in `means`.
 
     ValueError names the problems that only one of them has.
     """
-    ours, theirs = ({r.item: r for r in rows} for rows in (results, baseline))
-    if alone := sorted(ours.keys() ^ theirs.keys()):
+    if alone := sorted({r.item for r in results} ^ {r.item for r in baseline}):
         raise ValueError(f"two searches are compared on the same problems; only one has {', '.join(alone)}")
-    own = values(list(ours.values()), measure)
-    other = values([theirs[item] for item in ours], measure)
-    found = {}
-    for name, each_B in own.items():
-        differ_B = each_B - other[name]
-        found[name] = Difference(*_mean(name, differ_B), sign_flips(differ_B))
+    own, other, found = values(results, measure), values(baseline, measure), {}
+    for name, each_R in own.items():
+        theirs = by_problem(baseline, other[name])
+        differ = {item: value - theirs[item] for item, value in by_problem(results, each_R).items()}
+        found[name] = Difference(*_mean(name, differ), sign_flips(np.array(list(differ.values()))))
     return found
 
 
@@ -143,18 +152,21 @@ def progress(results: Sequence[ItemResult], measure: str) -> list[tuple[float, I
     for t in range(max((len(r.rounds) for r in results), default=0)):
         places = [min(t, len(r.rounds) - 1) for r in results]
         executed = float(np.mean([r.executed[place] for r, place in zip(results, places, strict=True)]))
-        best_B = np.array([r.rounds[place] for r, place in zip(results, places, strict=True)])
+        best = [r.rounds[place] for r, place in zip(results, places, strict=True)]
         if measure == "tests":
-            mean = interval(100.0 * best_B / np.array([max(r.found.total, 1) for r in results]))
+            shares = [100.0 * n / max(r.found.total, 1) for r, n in zip(results, best, strict=True)]
+            mean = _mean("searched_tests", by_problem(results, shares))
         else:
-            mean = _mean("searched_geomean", np.log(np.maximum(best_B, 1)))
+            mean = _mean("searched_geomean", by_problem(results, np.log(np.maximum(best, 1))))
         curve.append((executed, Interval(*map(float, mean))))
     return curve
 
 
-def _mean(name: str, values_B: np.ndarray) -> Interval:
-    """Mean with interval, back from logarithms where they are taken: exp keeps the order of resamples."""
-    found = interval(values_B)
+def _mean(name: str, of: Mapping[str, float]) -> Interval:
+    """Mean over problems with its interval, back from logarithms where they are taken: exp keeps the order of
+    resamples.
+    """
+    found = interval(np.array(list(of.values())))
     return Interval(*(float(np.exp(x) if name in LOGARITHMIC else x) for x in found))
 
 

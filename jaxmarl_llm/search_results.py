@@ -148,12 +148,13 @@ def _baseline(result: SearchResult, results: Sequence[SearchResult]) -> SearchRe
     """What a search is compared with."""
     if result.method == results[0].method:
         return None
-    asked = [each.method == results[0].method and _asked(each) == _asked(result) for each in results]
-    found = [each for each, same in zip(results, asked, strict=True) if same]
+    same = [each for each in results if asked(each) == asked(result)]
+    found = [each for each in same if each.method == results[0].method]
     return next((each for each in found if each.seed == result.seed), found[0] if found else None)
 
 
-def _asked(result: SearchResult) -> tuple[str, str, frozenset[str]]:
+def asked(result: SearchResult) -> tuple[str, str, frozenset[str]]:
+    """What was searched for: searches can be compared where this is the same."""
     return result.task, result.measure, frozenset(each.item for each in result.problems)
 
 

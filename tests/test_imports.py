@@ -19,7 +19,7 @@ LAYER = {
     "executor": 10, "tokenizer": 10, "byte_tokenizer": 10, "metrics": 10, "transcripts": 10, "plots": 10,
     "console": 10, "tensor_files": 10, "records": 12, "report": 12,
     "tasks": 15,  # tasks say what the executor is to run
-    "ledger": 16, "search_metrics": 16, "search_results": 17,
+    "ledger": 16, "search_metrics": 16, "search_results": 17, "search_seeds": 18,
     "cache": 18, "attention": 18, "choice": 18,
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "comlrl_compat": 25, "custom_loss": 25,
     "diagnostics": 25, "forest_metrics": 25, "marginals": 26,
@@ -47,7 +47,7 @@ EXECUTOR_LAYER = {
 USES_JAX = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
 WITHOUT_JAX = {
     "files", "dotted", "executor", "tasks", "metrics", "transcripts", "plots", "report", "console", "configs",
-    "ledger", "search_metrics", "search_results",
+    "ledger", "search_metrics", "search_results", "search_seeds",
 }  # fmt: skip
 CONFIGS_MAY_IMPORT = {"ml_collections", "configs", *sys.stdlib_module_names}
 

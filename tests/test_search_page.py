@@ -207,10 +207,18 @@ def test_several_files_on_one_page(tmp_path):
     """`experiments.report` with files of other seeds; the same search twice and another file are not."""
     paths = [str(tmp_path / f"{seed}.json") for seed in (0, 1)]
     for seed, path in enumerate(paths):
-        search_results.write([search(Repeated, "repeated", {"a0": 2.4}, seed)], Path(path))
+        first = search(Repeated, "repeated", {"a0": 2.4}, seed)
+        search_results.write([first, search(Mixture, "mixture", {"a3": 7.2}, seed)], Path(path))
     page = report.report_searches(paths, str(tmp_path / "both.html"))
-    assert page == tmp_path / "both.html" and "repeated, seed 1" in page.read_text()
-    assert report.report_searches(paths[:1], "") == tmp_path / "0.html"
+    text = page.read_text()
+    assert page == tmp_path / "both.html" and "repeated, seed 1" in text and "seed 0, 1, 3 problems" in text
+    assert "Against repeated" in text and "the mean over them counts" in text
+    text = report.report_searches(paths, str(tmp_path / "both.html"), "mixture").read_text()
+    assert "Against mixture" in text
+    with pytest.raises(ValueError, match="--baseline='full': .*1.json have repeated, mixture"):
+        report.report_searches(paths, "", "full")
+    alone = report.report_searches(paths[:1], "")
+    assert alone == tmp_path / "0.html" and "the mean over them counts" not in alone.read_text()
     with pytest.raises(ValueError, match="method 'repeated' with seed 0 is there twice"):
         report.report_searches(paths[:1] * 2, "")
     Path(paths[1]).write_text("{}")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
-from jaxmarl_llm import search_metrics, search_results
+from jaxmarl_llm import search_metrics, search_results, search_seeds
 from jaxmarl_llm.search_metrics import ItemResult
 from jaxmarl_llm.search_results import SearchResult
 from jaxmarl_llm.systems.reflexion import Reflexion
@@ -152,6 +152,38 @@ def test_progress_by_hand():
     rows = [result("p", 4, 4, rounds=(1, 4), total=4), result("q", 4, 2, rounds=(2, 2), total=4)]
     rows = [dataclasses.replace(row, executed=(1, 2)) for row in rows]
     assert [mean.mean for _, mean in search_metrics.progress(rows, "tests")] == [37.5, 75]
+
+
+def test_seeds_are_no_further_problems():
+    """p is 4x with one seed and 1x with the other, q is 1x with both: as if they were 2x and 1x."""
+    slow, two = (1.0, 1.0), (1, 2)
+    first = [result("p", 4.0, rounds=(1.0, 4.0), executed=two), result("q", 1.0, rounds=slow, executed=two)]
+    pooled = first + [result(item, 1.0, rounds=slow, executed=two) for item in "qp"]
+    geomean = search_metrics.means(pooled, "speed-up")["total"]["geomean"]
+    assert geomean.mean == pytest.approx(math.sqrt(2)) and geomean[1:] == pytest.approx((1, 2))
+    (_, first), (executed, last) = search_metrics.progress(pooled, "speed-up")
+    assert executed == 2 and first == (1, 1, 1) and last[1:] == pytest.approx((1, 2))
+    ones = [result("p", 1.0), result("q", 1.0)]
+    found = search_metrics.differences(pooled, ones, "speed-up")
+    assert found["geomean"].mean == pytest.approx(math.sqrt(2)) and found["geomean"].p == 1
+    assert found["mean"].mean == pytest.approx(0.75)  # p 2.5 and q 1 against 1 and 1
+
+
+def test_searches_over_their_seeds():
+    baseline, ours = two_searches()
+    assert search_seeds.over_seeds([baseline, ours]) == []
+    others = [dataclasses.replace(each, seed=1) for each in (ours, baseline)]
+    rows = search_seeds.over_seeds([baseline, ours, *others])
+    assert [(row["method"], row["seed"], row["problems"]) for row in rows] == [
+        ("single", "0, 1", ["p", "q", "r", "s"]), ("lessonl", "0, 1", ["p", "q", "r", "s"]),
+    ]  # fmt: skip
+    one = search_results.to_json([baseline, ours])  # equal seeds change nothing
+    for row, alone in zip(rows, one, strict=True):
+        assert row["metrics"] == alone["metrics"] and row["progress"] == alone["progress"]
+        assert row["against"].get("metrics") == alone["against"].get("metrics")
+    assert rows[0]["against"] == {} and rows[1]["against"]["seed"] == "0, 1"
+    elsewhere = dataclasses.replace(ours, task="c++")  # nothing there to compare with
+    assert search_seeds.over_seeds([baseline, elsewhere, others[1]])[1]["against"] == {}
 
 
 def test_another_measure():

@@ -16,19 +16,24 @@ from jaxmarl_llm.report.tables import number
 BEST = {"speed-up": "geometric mean of the best speed-ups", "tests": "tests that the best programs pass, %"}
 
 
-def write(searches: Sequence[Search], path: Path, title: str) -> Path:
-    """Write the page about the data of a results file (`search_results.to_json`), the baseline first."""
+def write(searches: Sequence[Search], path: Path, title: str, seeds: Sequence[Search] = ()) -> Path:
+    """Write the page about the data of a results file (`search_results.to_json`), the baseline first.
+
+    ``seeds``: the same over several seeds (`search_seeds.over_seeds`), if there are; then these are compared.
+    """
+    compared = seeds or searches
     style, names = page.source("report.css"), search_tables.labels(searches)
     with_lessons = [(n, search) for n, search in zip(names, searches, strict=True) if search["bank"]]
     text = page.ENVIRONMENT.get_template("search.html.jinja").render(
         title=title,
         policy=page.policy(style),
         style=Markup(style),
-        methods=search_tables.methods(searches),
-        against=search_tables.against(searches, between="\n"),
-        notes=notes(searches),
-        categories=search_tables.by_category(searches),
-        picture=_picture(searches),
+        methods=search_tables.methods(compared),
+        each=search_tables.methods(searches, "Each seed") if seeds else None,
+        against=search_tables.against(compared, between="\n"),
+        notes=notes(searches, seeds),
+        categories=search_tables.by_category(compared),
+        picture=_picture(compared),
         banks=[search_tables.bank(name, search) for name, search in with_lessons],
         ledgers=[search_tables.costs(searches), search_tables.agents(searches)],
         problems=search_tables.problems(searches),
@@ -38,7 +43,7 @@ def write(searches: Sequence[Search], path: Path, title: str) -> Path:
     return files.atomic_write_text(path, text.encode("utf-8", "replace").decode("utf-8"))
 
 
-def notes(searches: Sequence[Search]) -> list[str]:
+def notes(searches: Sequence[Search], seeds: Sequence[Search] = ()) -> list[str]:
     """What the numbers and brackets of the tables mean."""
     said = [
         "Of every problem the best program of the search counts, as it was measured again on held-out inputs "
@@ -51,18 +56,25 @@ def notes(searches: Sequence[Search]) -> list[str]:
             "what is wrong or slower counts as 1: the source stays."
         )
     said += _whose_tests(searches)
-    compared = [search for search in searches if search["against"]]
+    if seeds:
+        said.append(
+            "Of a method with several seeds the mean over them counts for every problem; intervals and p are "
+            "over problems."
+        )
+    compared = [search for search in seeds or searches if search["against"]]
     if compared:
         said.append(
             "Differences are means over the same problems, method less baseline, or the ratio of geometric "
             f"means. p is that of the two-sided sign-flip test over the problems (up to {EXACT} differences "
             f"exact, of more with {DRAWN:,} random flips)."
         )
-    executed = [search["ledger"].get("search", {}).get("programs") for search in searches]
-    if len(set(executed) - {None}) > 1:
-        pairs = zip(search_tables.labels(searches), executed, strict=True)
-        counts = ", ".join(f"{label} {count}" for label, count in pairs if count is not None)
-        said.append(f"These searches did not execute equally many programs: {counts}.")
+    executed: dict[str, set[int]] = {}
+    for search in searches:
+        if (count := search["ledger"].get("search", {}).get("programs")) is not None:
+            executed.setdefault(search["method"], set()).add(count)
+    if len(set().union(*executed.values())) > 1:
+        counts = (f"{method} {' or '.join(map(str, sorted(own)))}" for method, own in executed.items())
+        said.append(f"These searches did not execute equally many programs: {', '.join(counts)}.")
     if len(compared) > 1:
         said.append(f"p-values are not corrected for the {len(compared)} comparisons.")
     return said

@@ -34,12 +34,12 @@ def labels(searches: Sequence[Search]) -> list[str]:
     ]
 
 
-def methods(searches: Sequence[Search]) -> Table:
+def methods(searches: Sequence[Search], title: str = "Methods") -> Table:
     """A row per search: means over all problems, with their intervals under them.
 
     What is the same of all searches (task, models, seed, number of problems) stands in the title alone.
     """
-    return _methods("Methods", searches, _metric_names(searches), "\n")
+    return _methods(title, searches, _metric_names(searches), "\n")
 
 
 def summaries(searches: Sequence[Search]) -> list[Table]:
