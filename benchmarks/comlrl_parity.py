@@ -20,10 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import peers
-from jaxmarl_llm import agent_loss, comlrl_compat, hf, packing, policy_gradient, weights
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import weights
 from jaxmarl_llm.prompts import pad_prompts
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.team import Stack
+from jaxmarl_llm.update import agent_loss, comlrl_compat, packing, policy_gradient
+from jaxmarl_llm.weights import hf
 
 TOLERANCE = 1e-4
 

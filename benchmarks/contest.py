@@ -16,7 +16,8 @@ import jax
 from benchmarks import machine, ours, peers, rounds, tables
 from benchmarks.work import Work
 from experiments import setup
-from jaxmarl_llm import host_memory, model_files, weights
+from jaxmarl_llm import host_memory, weights
+from jaxmarl_llm.weights import model_files
 
 # The peer's system and whether it always fine-tunes all weights; in the order of a round.
 SYSTEMS = {"comlrl": ("comlrl", False), "comlrl-full": ("comlrl", True), "torch": ("torch", False)}

@@ -18,7 +18,8 @@ import numpy as np
 
 from benchmarks import machine, ours, rounds
 from benchmarks.tables import markdown
-from jaxmarl_llm import host_memory, model_files
+from jaxmarl_llm import host_memory
+from jaxmarl_llm.weights import model_files
 
 BASE = {"group": 4, "agents": 2, "new_tokens": 64, "prompt_tokens": 96}
 FEEDBACK = 64  # tokens that stand between an answer and the next

@@ -11,9 +11,10 @@ from ml_collections import config_dict
 
 from configs import checks, common
 from experiments import setup
-from jaxmarl_llm import packing, policy_gradient, sampling, update
+from jaxmarl_llm import sampling, update
 from jaxmarl_llm.prompts import pad_team
 from jaxmarl_llm.tokenizer import Tokenizer
+from jaxmarl_llm.update import packing, policy_gradient
 
 TEXT = (
     "You are the {agent} of two programmers who write one Python module together. The other one cannot see "

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from jaxmarl_llm import model_files
+from jaxmarl_llm.weights import model_files
 
 COMLRL = "comlrl-1.4.3"
 # Torch alone and first, so that the second call has no reason to bring another one.

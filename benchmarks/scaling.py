@@ -21,9 +21,11 @@ import numpy as np
 from benchmarks import machine, ours
 from benchmarks.tables import markdown
 from experiments import setup
-from jaxmarl_llm import model_files, packing, sampling
+from jaxmarl_llm import sampling
 from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.sharding import AXES
+from jaxmarl_llm.update import packing
+from jaxmarl_llm.weights import model_files
 
 FAKE = 8
 

@@ -16,7 +16,8 @@ from unittest import mock
 import jax
 
 from benchmarks import machine, rounds, short_runs, tables
-from jaxmarl_llm import host_memory, sampling
+from jaxmarl_llm import host_memory
+from jaxmarl_llm.sampling import loop
 
 STILL = 1e-12  # of AdamW's steps
 CORRECTED = {"importance_cap": 2.0}  # off-policy answers are weighed
@@ -43,7 +44,7 @@ def run(config, variant: str | None) -> rounds.Seconds:
     for section, fields in VARIANTS.get(variant, {}).items():
         config[section].update(fields)
     to_the_end = variant == "all rows to the end"
-    patch = mock.patch.object(sampling, "LEAST_ROWS", 10**9) if to_the_end else contextlib.nullcontext()
+    patch = mock.patch.object(loop, "LEAST_ROWS", 10**9) if to_the_end else contextlib.nullcontext()
     jax.clear_caches()  # of programs that another variant compiled, which are not told apart by constants
     with patch:
         return phases(short_runs.run(config))

@@ -16,7 +16,8 @@ from ml_collections import config_flags
 
 from configs import ablation, checks, program_checks
 from experiments import cli, protocols, search, setup, tasks
-from jaxmarl_llm import run_checks, search_results
+from jaxmarl_llm import run_checks
+from jaxmarl_llm.search import results as search_results
 
 
 def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:

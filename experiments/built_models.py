@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm import model_files, random_weights, weights, word_model
 from jaxmarl_llm import tokenizer as tokenizer_lib
+from jaxmarl_llm import weights
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.protocols import discussion
 from jaxmarl_llm.protocols.hearing import quoted
 from jaxmarl_llm.tasks import game, lock
 from jaxmarl_llm.tasks.centralised import tagged
+from jaxmarl_llm.weights import model_files, random_weights, word_model
 
 
 def random_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:

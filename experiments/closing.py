@@ -8,8 +8,9 @@ import time
 import jax
 
 from configs import arithmetic
-from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks, token_scores
+from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks
 from jaxmarl_llm.evaluation import Evaluations
+from jaxmarl_llm.update import token_scores
 
 PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "coherence")
 

@@ -18,8 +18,9 @@ from absl import app, flags
 
 from configs import checks, program_checks, remote
 from experiments import built_models, cli, evaluate, remote_agents, setup, tasks
-from jaxmarl_llm import checkpoint, console, crossplay, files, run_checks, scores
-from jaxmarl_llm.crossplay import Table
+from jaxmarl_llm import checkpoint, console, files, run_checks, scores
+from jaxmarl_llm.audit import crossplay
+from jaxmarl_llm.audit.crossplay import Table
 from jaxmarl_llm.team import Team
 
 # Besides what agents are and how they speak; "task" is there as a whole, see `judged`.

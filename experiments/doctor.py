@@ -21,13 +21,14 @@ from ml_collections import config_flags
 
 from configs import checks, program_checks
 from experiments import cli, closing, export, protocols, remote_agents, setup, systems, tasks
-from jaxmarl_llm import counterfactuals, rollout, update
-from jaxmarl_llm.counterfactuals import Conversation
+from jaxmarl_llm import rollout, update
 from jaxmarl_llm.doctor import Result, choices, exports, machine, rewards, texts, updates
 from jaxmarl_llm.doctor.result import failed
 from jaxmarl_llm.doctor.rewards import Caught
 from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.rollout import counterfactuals
+from jaxmarl_llm.rollout.counterfactuals import Conversation
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.team import Team
 

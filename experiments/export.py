@@ -10,8 +10,9 @@ import pathlib
 from absl import app, flags
 
 from experiments import cli, evaluate, setup
-from jaxmarl_llm import agent_axis, checkpoint, peft, run_checks, weights
+from jaxmarl_llm import agent_axis, checkpoint, run_checks, weights
 from jaxmarl_llm.team import REMOTE, Member
+from jaxmarl_llm.weights import peft
 
 FORMATS = ("merged", "adapter")
 

@@ -8,11 +8,12 @@ import jax
 
 from configs import arithmetic
 from experiments import setup, systems
-from jaxmarl_llm import batches, forest_metrics, packing, run_checks, update
+from jaxmarl_llm import forest_metrics, run_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.types import Lesson
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.update import batches, packing
 
 
 class Learner:

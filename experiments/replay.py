@@ -24,8 +24,9 @@ from configs import arithmetic, checks
 from experiments import cli, setup, train
 from experiments.ahead import Ahead
 from experiments.run import Run
-from jaxmarl_llm import checkpoint, console, metrics, replaying, run_checks, transcripts
-from jaxmarl_llm.replaying import Agreement
+from jaxmarl_llm import checkpoint, console, metrics, run_checks, transcripts
+from jaxmarl_llm.audit import replaying
+from jaxmarl_llm.audit.replaying import Agreement
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from absl import app, flags
 
 from experiments import cli
-from jaxmarl_llm import search_results, search_seeds
 from jaxmarl_llm.report import page, search_page
+from jaxmarl_llm.search import results as search_results
+from jaxmarl_llm.search import seeds as search_seeds
 
 
 def define_flags() -> None:

@@ -19,8 +19,9 @@ from ml_collections import config_flags
 
 from configs import arithmetic, checks, programs
 from experiments import cli, setup, systems, tasks
-from jaxmarl_llm import console, files, rescoring, transcripts
-from jaxmarl_llm.rescoring import Change
+from jaxmarl_llm import console, files, transcripts
+from jaxmarl_llm.audit import rescoring
+from jaxmarl_llm.audit.rescoring import Change
 
 SHOWN = 5  # changes of sign that are printed
 

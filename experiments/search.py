@@ -18,17 +18,19 @@ import jax
 
 from configs import programs
 from experiments import protocols, remote_agents, setup, tasks
-from jaxmarl_llm import checkpoint, console, files, ledger, processes, rollout, run_checks, search_results
+from jaxmarl_llm import checkpoint, console, files, processes, rollout, run_checks
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.journal import Journal
 from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.lessons.relevance import Relevance
 from jaxmarl_llm.protocols.single import Single
 from jaxmarl_llm.report import search_page, search_tables
+from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.scoring import TaskScorer
-from jaxmarl_llm.search_metrics import ItemResult
-from jaxmarl_llm.search_results import SearchResult
+from jaxmarl_llm.search import ledger
+from jaxmarl_llm.search import results as search_results
+from jaxmarl_llm.search.metrics import ItemResult
+from jaxmarl_llm.search.results import SearchResult
 from jaxmarl_llm.team import Team
 
 MEASURES = dict(zip(programs.KINDS, ("speed-up", "tests"), strict=True))

@@ -15,16 +15,10 @@ from ml_collections import config_dict
 from configs import arithmetic, checks, preference_checks, remote
 from configs.common import base_config
 from experiments import built_models, protocols
-from jaxmarl_llm import (
-    agent_loss,
-    custom_loss,
-    evaluation,
-    sharding,
-    update,
-    weights,
-)
+from jaxmarl_llm import evaluation, sharding, update, weights
 from jaxmarl_llm import team as team_lib
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.update import agent_loss, custom_loss
 
 STREAMS = (
     "adapters",

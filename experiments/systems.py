@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 
 from configs import arithmetic, preference_checks
 from experiments import protocols, setup
-from jaxmarl_llm import critics, turn_scores, update
+from jaxmarl_llm import critics, update
 from jaxmarl_llm.critics import Critics
+from jaxmarl_llm.critics.shared_heads import Heads
 from jaxmarl_llm.lessons.memory import Memory
-from jaxmarl_llm.preferences import Pool
-from jaxmarl_llm.reward_model import RewardModel
-from jaxmarl_llm.shared_heads import Heads
+from jaxmarl_llm.preferences import Pool, turn_scores
+from jaxmarl_llm.preferences.reward_model import RewardModel
 from jaxmarl_llm.systems import (
     actor_critic,
     at_grpo,

@@ -17,9 +17,10 @@ from experiments import cli, closing, joining, setup
 from experiments.ahead import Ahead
 from experiments.run import Run
 from experiments.stop_signal import StopSignal
-from jaxmarl_llm import console, counterfactuals, forest_metrics, processes, rollout
-from jaxmarl_llm.counterfactuals import Conversation
+from jaxmarl_llm import console, forest_metrics, processes, rollout
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.rollout import counterfactuals
+from jaxmarl_llm.rollout.counterfactuals import Conversation
 
 
 def draw(run: Run, step: int, trainables, timer) -> Forest:

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmarl_llm import forest_metrics, records, rollout, speech
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import forest_metrics, records, rollout
 from jaxmarl_llm.forest import SpeakRequest
 from jaxmarl_llm.prompts import bucket, common_start
 from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
+from jaxmarl_llm.rollout import speech
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scores import Evaluation
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.team import Team

@@ -1,17 +1,14 @@
-"""Prompts as padded arrays, and reading them once: what all prompts of an agent begin with is shared.
+"""Prompts as padded arrays, of a few sizes so that few programs are compiled.
 
-The prompts of an agent start alike (instructions, worked examples). `Shared` holds those tokens apart, they
-run through the model as a single row, and every prompt continues from their keys and values.
+The prompts of an agent start alike (instructions, worked examples). `Shared` holds those tokens apart; they
+run through the model as a single row, and every prompt continues from their keys and values (`prefill`).
 """
 
 import os
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import struct
-
-from jaxmarl_llm.cache import Block, Cache
 
 BUCKET = 32
 SHARE_STEP = 16  # shared beginnings are cut to multiples of this, so that few widths occur
@@ -88,33 +85,3 @@ def common_start(prompts: list[list[int]]) -> int:
     common = len(os.path.commonprefix([list(p) for p in prompts]))
     common = min(common, min(len(p) for p in prompts) - 1)
     return common // SHARE_STEP * SHARE_STEP
-
-
-def prompt_positions(lengths_B: jax.Array, width: int) -> jax.Array:
-    """Positions (B, P) of left-padded prompts: 0 at the first real token, negative on padding."""
-    return jnp.arange(width)[None, :] - (width - lengths_B)[:, None]
-
-
-def read_shared(policy, variables, tokens_C, length) -> Block:
-    """Keys and values of one agent's shared beginning, as a block of one row."""
-    slots_C = jnp.arange(tokens_C.shape[0])
-    positions_C = jnp.where(slots_C < length, slots_C, -1)
-    _, cache = policy.apply(variables, tokens_C[None], positions_C[None], method="hidden")
-    return cache.recent
-
-
-def read_prompts(policy, variables, prompts_BP, lengths_B, shared: Block | None = None):
-    """Features (B, D) of the last prompt token and the cache of the whole prompts, of one agent.
-
-    ``shared`` are the keys and values of what comes before ``prompts_BP`` in every row.
-    """
-    positions_BP = prompt_positions(lengths_B, prompts_BP.shape[1])
-    positions_BP = jnp.where(positions_BP >= 0, positions_BP + shared_length(shared), -1)
-    before = None if shared is None else Cache.after(shared)
-    hidden, cache = policy.apply(variables, prompts_BP, positions_BP, before, method="hidden")
-    return hidden[:, -1], cache
-
-
-def shared_length(shared: Block | None) -> jax.Array:
-    """Tokens of a shared beginning."""
-    return jnp.int32(0) if shared is None else shared.positions_BS.max() + 1

@@ -14,8 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from jaxmarl_llm.cache import Block, Cache
-from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.policy import Block, Cache, Policy
 
 AXES = ("agent", "data", "model")
 # End of a parameter's path -> what cuts its last axes: "heads", "kv_heads" and "model" the mesh axis model

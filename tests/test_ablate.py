@@ -7,7 +7,7 @@ import scripted_timing
 
 from configs import ablation, checks, coding, lessonl, program_checks
 from experiments import ablate, search
-from jaxmarl_llm import journal
+from jaxmarl_llm.rollout import journal
 
 PROGRAMS = 6  # three agents, two rounds
 VARIANTS = ("", "scripted", "scripted,cpp", "cpp", "generation", "smoke", "generation,smoke")

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_llm.attention import attend
+from jaxmarl_llm.policy.attention import attend
 
 R, L, Q, K, H = 12, 3, 4, 2, 8  # rows, tokens of the call, heads of queries and of keys, features of a head
 

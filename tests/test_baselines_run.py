@@ -5,14 +5,17 @@ import numpy as np
 import pytest
 from scripted_rounds import ScriptedTask
 
-from jaxmarl_llm import batches, forest_metrics, ledger, rollout, search_results
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import forest_metrics, rollout
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.search import ledger
+from jaxmarl_llm.search import results as search_results
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.mapcoder import MapCoder
 from jaxmarl_llm.systems.mixture import Mixture
 from jaxmarl_llm.systems.reflexion import Reflexion
 from jaxmarl_llm.systems.repeated import Repeated
+from jaxmarl_llm.update import batches
 from tests.test_rollout import built
 
 PROTOCOLS = {

@@ -6,8 +6,9 @@ import pytest
 
 from benchmarks import contest, cost_curves, host_time, ours, products, scaling, short_runs, variants
 from benchmarks.machine import Limits
-from jaxmarl_llm import policy_gradient, sampling
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.sampling import loop
+from jaxmarl_llm.update import policy_gradient
 
 SIZES = dict(group=3, prompt_tokens=21, new_tokens=4)
 
@@ -81,7 +82,7 @@ def test_variants_change_what_they_name(monkeypatch):
     seen = []
 
     def short(config):
-        seen.append((config.train.overlap, config.sampling.dtype, sampling.LEAST_ROWS > 10**6))
+        seen.append((config.train.overlap, config.sampling.dtype, loop.LEAST_ROWS > 10**6))
         return [{"seconds": 1.0, "seconds/sample": 1.0}]
 
     monkeypatch.setattr(variants.short_runs, "run", short)

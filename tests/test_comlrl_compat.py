@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm import comlrl_compat as compat
 from jaxmarl_llm.losses import policy_gradient
+from jaxmarl_llm.update import comlrl_compat as compat
 
 LENGTHS_R = np.array([2, 4, 1, 3, 2, 2, 1, 1, 1])  # nodes 0 (longest 4), 1 (longest 3), 2 (longest 1)
 GROUP_R = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])

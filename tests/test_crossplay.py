@@ -16,8 +16,10 @@ from scripted_team import CountingTask, tiny_team
 from configs import coding
 from experiments import crossplay as command
 from experiments import evaluate, setup, tasks
-from jaxmarl_llm import checkpoint, choice, crossplay, evaluation, update
+from jaxmarl_llm import checkpoint, evaluation, update
+from jaxmarl_llm.audit import crossplay
 from jaxmarl_llm.executor import Limits
+from jaxmarl_llm.sampling import choice
 
 WORDS = (3, 5, 4)
 SEEDS = {"a": 1, "b": 2}  # of the best parameters; the latest ones are those of 10 more

@@ -14,9 +14,9 @@ from test_update import PLAIN, assert_close, oracle_loss, sampled, step
 
 from configs import checks, coding
 from experiments import setup, train
-from jaxmarl_llm import custom_loss, losses
-from jaxmarl_llm.agent_loss import LossConfig
+from jaxmarl_llm import losses
 from jaxmarl_llm.losses import SumCount, aggregate
+from jaxmarl_llm.update import LossConfig, custom_loss
 from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("compiled_fast")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmarl_llm.diagnostics import diagnose
+from jaxmarl_llm.update.diagnostics import diagnose
 
 # Ratios by row, clip 0.2. Clipped by PPO: 1.5 with A > 0 and 0.5 with A < 0; not 0.5 with A > 0, nor 1.1.
 RATIO_BL = np.array([[1.5, 0.5, 1.1], [0.5, 1.5, 7.0], [9.0, 9.0, 9.0]])

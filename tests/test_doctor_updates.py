@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import pytest
 from scripted_team import CountingTask, tiny_team
 
-from jaxmarl_llm import agent_loss, losses, prompts, rollout, team
-from jaxmarl_llm.agent_loss import LossConfig
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import losses, rollout, team
 from jaxmarl_llm.doctor import choices, taps, updates
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.policy import prefill
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.update import LossConfig, agent_loss
 
 STATED = SamplingParams(8, temperature=1.3, top_k=40, top_p=0.95)
 PLAIN = SamplingParams(8, temperature=1.2)
@@ -129,12 +130,12 @@ def test_masks_that_are_off_by_one_fail(broken, shift, message):
 def test_trained_prompts_fail(broken):
     """The first token is predicted from the mean of the prompt's features, not from its last."""
     def read(policy, variables, tokens_BP, lengths_B, shared=None):
-        _, cache = prompts.read_prompts(policy, variables, tokens_BP, lengths_B, shared)
-        positions_BP = prompts.prompt_positions(lengths_B, tokens_BP.shape[1])
+        _, cache = prefill.prefill(policy, variables, tokens_BP, lengths_B, shared)
+        positions_BP = prefill.prompt_positions(lengths_B, tokens_BP.shape[1])
         every, _ = policy.apply(variables, tokens_BP, positions_BP, method="hidden")
         return every.mean(1), cache
 
-    found = broken(taps, "read_prompts", read)
+    found = broken(taps, "prefill", read)
     result = updates.trained_tokens(found)
     assert result.status == "fail" and "prompt or feedback tokens get gradient" in result.sentence
     assert updates.parity(found).status == "fail"

@@ -13,8 +13,9 @@ from ml_collections import config_dict
 from scripted_team import CountingTask, tiny_team
 
 from experiments import evaluate, setup, tasks
-from jaxmarl_llm import checkpoint, choice, evaluation, scores, transcripts, update
+from jaxmarl_llm import checkpoint, evaluation, scores, transcripts, update
 from jaxmarl_llm.executor import Limits
+from jaxmarl_llm.sampling import choice
 
 CONFIG = config_dict.ConfigDict({
     "seed": 3,

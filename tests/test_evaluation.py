@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scripted_team import CountingTask, tiny_team
 
-from jaxmarl_llm import choice, evaluation, sampling, scores
+from jaxmarl_llm import evaluation, sampling, scores
 from jaxmarl_llm.prompts import bucket
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.sampling import choice
 from jaxmarl_llm.scores import Evaluation
 from jaxmarl_llm.transcripts import JointAction, Speech
 

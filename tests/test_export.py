@@ -18,10 +18,11 @@ from transformers import PreTrainedTokenizerFast
 
 from configs import common
 from experiments import export, setup
-from jaxmarl_llm import adapters, peft, weights
+from jaxmarl_llm import adapters, weights
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.tokenizer import Tokenizer
+from jaxmarl_llm.weights import peft
 
 TOKENS = jnp.asarray([[5, 90, 11, 11, 3, 42]])
 ROOT = pathlib.Path(__file__).parents[1]

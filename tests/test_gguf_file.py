@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from tiny_models import TINY, VARIANTS, assert_same, random_params
 
-from jaxmarl_llm import hf, weights
-from jaxmarl_llm.rope import RopeConfig
+from jaxmarl_llm import weights
+from jaxmarl_llm.policy import RopeConfig
+from jaxmarl_llm.weights import hf
 
 
 def write_gguf(path, config, params, arch, quantise=False, **changes):

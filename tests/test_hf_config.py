@@ -6,8 +6,9 @@ import json
 import pytest
 from tiny_models import TINY, tiny_model
 
-from jaxmarl_llm import hf_config, weights
-from jaxmarl_llm.rope import RopeConfig
+from jaxmarl_llm import weights
+from jaxmarl_llm.policy import RopeConfig
+from jaxmarl_llm.weights import hf_config
 
 
 @pytest.fixture

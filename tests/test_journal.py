@@ -7,10 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm import journal, rollout, speech
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import rollout
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
-from jaxmarl_llm.journal import Journal, decode, encode
+from jaxmarl_llm.rollout import episode, journal, speech
+from jaxmarl_llm.rollout.journal import Journal, decode, encode
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.outcomes import Outcome, ProgramJudgement
@@ -106,7 +107,7 @@ def spoken(monkeypatch):
         seen.append(asked[0].request.turn)
         return speech.speak(member, trainable, asked, *rest)
 
-    monkeypatch.setattr(rollout, "speak", speak)
+    monkeypatch.setattr(episode, "speak", speak)
     return seen
 
 

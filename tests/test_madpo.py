@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_llm import adapters, batches, losses, turn_scores
-from jaxmarl_llm.agent_loss import LossConfig
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import adapters, losses
 from jaxmarl_llm.forest import Forest, Joint, Turn
-from jaxmarl_llm.preferences import Pool
+from jaxmarl_llm.preferences import Pool, turn_scores
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import madpo
 from jaxmarl_llm.systems.madpo import Madpo
 from jaxmarl_llm.team import Member, Team
+from jaxmarl_llm.update import LossConfig, batches
 from tests import tiny
 
 PROMPTS = {("a", 0): [7, 8], ("b", 0): [9], ("a", 1): [11, 12, 13], ("b", 1): [14, 15]}

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxmarl_llm import batches, credit
+from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples
 from jaxmarl_llm.prompts import bucket
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.update import batches
 from tests import tiny
 
 

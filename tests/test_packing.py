@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxmarl_llm import packing
-from jaxmarl_llm.packing import Batch, pack
+from jaxmarl_llm.update import Batch, packing
+from jaxmarl_llm.update.packing import pack
 
 # One agent, two prompts, four samples each of at most 3 tokens; 0 is padding.
 ANSWERS = [[1, 2], [3], [1, 2], [4, 5, 6], [7], [7], [8, 8], [9, 9]]

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_llm import model_files, weights
+from jaxmarl_llm import weights
+from jaxmarl_llm.weights import model_files
 
 SIZES = dict(
     vocab_size=97,

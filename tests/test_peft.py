@@ -8,7 +8,7 @@ import pytest
 import safetensors.numpy
 from tiny_models import TINY, assert_same, random_params
 
-from jaxmarl_llm import peft
+from jaxmarl_llm.weights import peft
 
 
 def random_adapter(config, rank=3, targets=(("attn", "q"), ("attn", "o"), ("down",))):

@@ -10,9 +10,10 @@ from smoke_runs import command
 
 from configs import coding
 from experiments import planned
-from jaxmarl_llm import hf_config, sampling, update
+from jaxmarl_llm import sampling, update
 from jaxmarl_llm.planning import chips, critics, estimate, job, memory, search, tables
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.weights import hf_config
 
 pytestmark = pytest.mark.numerics
 

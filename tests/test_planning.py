@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxmarl_llm import hf_config, prompts
 from jaxmarl_llm.planning import chips, memory, models, search, topology, work
-from jaxmarl_llm.policy import Policy, PolicyConfig
+from jaxmarl_llm.policy import Policy, PolicyConfig, prefill
+from jaxmarl_llm.weights import hf_config
 
 # Weights of a layer: q 4x4, k and v 4x2, o 4x4, gate and up 4x8, down 8x4: 144. Attention: 4 x 2 layers x 2
 # heads x 2 features = 32 operations per pair.
@@ -59,7 +59,7 @@ def test_reading_prompts_is_what_xla_counts_for_one_layer(kv_heads, width):
     params = jax.eval_shape(policy.init, jax.random.key(0), *[jnp.zeros((1, 1), jnp.int32)] * 2)
 
     def read(params, tokens_BP, lengths_B):
-        hidden_BD, cache = prompts.read_prompts(policy, params, tokens_BP, lengths_B)
+        hidden_BD, cache = prefill.prefill(policy, params, tokens_BP, lengths_B)
         return policy.apply(params, hidden_BD, method="logits"), cache
 
     counted = jax.jit(read).lower(params, *ints).compile().cost_analysis()["flops"]

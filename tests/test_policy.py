@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_llm.policy import Policy, PolicyConfig
-from jaxmarl_llm.rope import RopeConfig
+from jaxmarl_llm.policy import Policy, PolicyConfig, RopeConfig
 
 TINY = PolicyConfig(
     vocab_size=97, d_model=32, d_ff=48, n_layers=3, n_heads=4, n_kv_heads=2, head_dim=8, max_positions=128

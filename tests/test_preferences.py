@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxmarl_llm import batches, preferences
+from jaxmarl_llm import preferences
 from jaxmarl_llm.preferences import Pool
 from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.update import batches
 from tests import tiny
 from tests.test_magrpo import forest
 

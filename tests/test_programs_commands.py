@@ -13,9 +13,10 @@ import smoke_runs
 
 from configs import common, lessonl
 from experiments import crossplay, doctor, evaluate, export, planned, replay, rescore, setup, train
-from jaxmarl_llm import search_results, transcripts
+from jaxmarl_llm import transcripts
 from jaxmarl_llm.planning import job
 from jaxmarl_llm.report import page
+from jaxmarl_llm.search import results as search_results
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.timed import TimedJudge
 

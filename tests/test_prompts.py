@@ -7,10 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm import packing, prompts, sampling
-from jaxmarl_llm.agent_loss import LossConfig
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import sampling
+from jaxmarl_llm.policy import prefill
 from jaxmarl_llm.prompts import BUCKET, SHARE_STEP, bucket, pad_prompts, pad_team
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.update import LossConfig, packing
 from tests import tiny
 
 pytestmark = pytest.mark.numerics
@@ -36,7 +37,7 @@ def test_buckets():
 def test_prompts_are_padded_on_the_left():
     tokens_BP, lengths_B = pad_prompts([[5], [6, 7]], width=3)
     assert tokens_BP.tolist() == [[0, 0, 5], [0, 6, 7]] and lengths_B.tolist() == [1, 2]
-    assert prompts.prompt_positions(lengths_B, 3).tolist() == [[-2, -1, 0], [-1, 0, 1]]
+    assert prefill.prompt_positions(lengths_B, 3).tolist() == [[-2, -1, 0], [-1, 0, 1]]
     with pytest.raises(ValueError, match="prompt 1 is empty"):
         pad_prompts([[5], []])
 

@@ -4,12 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm import batches, rollout
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import rollout
 from jaxmarl_llm.protocols import Discussion, Pipeline, Tree
 from jaxmarl_llm.protocols.hearing import with_heard
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.update import batches
 from tests import tiny
 from tests.test_rollout import built, total
 

@@ -24,26 +24,18 @@ from experiments import (
     setup,
     train,
 )
-from jaxmarl_llm import (
-    checkpoint,
-    critics,
-    forest_metrics,
-    records,
-    rollout,
-    shared_heads,
-    team,
-    transcripts,
-    turn_scores,
-    word_model,
-)
+from jaxmarl_llm import checkpoint, critics, forest_metrics, records, rollout, team, transcripts
 from jaxmarl_llm.byte_tokenizer import END, ByteTokenizer
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm.critics import shared_heads
 from jaxmarl_llm.experts import Reply, Request
 from jaxmarl_llm.experts.cached import Cached
 from jaxmarl_llm.experts.scripted import Scripted
+from jaxmarl_llm.preferences import turn_scores
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.tasks import game
+from jaxmarl_llm.weights import word_model
 from tests.scripted_team import CountingTask, word_tokenizer
 
 LONG = "w\u0665 w7 " * 9  # an Arabic five, which int() reads: 7 x 9 bytes, where three tokens are asked for

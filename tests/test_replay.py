@@ -13,7 +13,8 @@ from method_runs import SMALL, TWO_TURNS
 
 from configs import coding
 from experiments import closing, replay, train
-from jaxmarl_llm import replaying, transcripts, update
+from jaxmarl_llm import transcripts, update
+from jaxmarl_llm.audit import replaying
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 RUNS = {

@@ -9,8 +9,8 @@ import smoke_runs
 from test_magrpo_turns import Tree
 
 from experiments import rescore
-from jaxmarl_llm import rescoring
-from jaxmarl_llm.rescoring import Change
+from jaxmarl_llm.audit import rescoring
+from jaxmarl_llm.audit.rescoring import Change
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.transcripts import JointAction, Speech

@@ -8,11 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm import host_memory, rollout, sampling, speech, team
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import host_memory, rollout, sampling, team
 from jaxmarl_llm.forest import Node, SpeakRequest
 from jaxmarl_llm.prompts import pad_prompts, pad_team
 from jaxmarl_llm.protocols import Discussion, Simultaneous
+from jaxmarl_llm.rollout import episode, speech
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scoring import TaskScorer
 from tests import test_journal, tiny
 
@@ -166,7 +167,7 @@ def test_steps_without_judgement_leave_the_sizes_as_they_were(monkeypatch):
         sizes.append(arguments[-1])
         return speech.speak(*arguments)
 
-    monkeypatch.setattr(rollout, "speak", speak)
+    monkeypatch.setattr(episode, "speak", speak)
     test_journal.run(test_journal.Programs((1, 2)))
     # 2 items; after the first step 2 x 2 joint answers have been judged, after the third as many
     assert sizes == [(2, 2), (2, 4), (2, 4), (2, 4)]

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_llm import choice, decode, sampling
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import sampling
 from jaxmarl_llm.prompts import BUCKET, Shared, pad_prompts
+from jaxmarl_llm.sampling import SamplingParams, choice, decode, loop
 from tests import tiny
 
 PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]
@@ -170,7 +170,7 @@ def test_rows_that_finish_early_are_left_behind(apart, monkeypatch):
     monkeypatch.setattr(decode, "keep", lambda *args: calls.append(args[2].shape) or keep(*args))
     small = generate(**options)
     assert calls == [(2, 16), (2, 4)]  # of 64 rows
-    monkeypatch.setattr(sampling, "LEAST_ROWS", 65)
+    monkeypatch.setattr(loop, "LEAST_ROWS", 65)
     sampling.generate.clear_cache()
     whole = generate(**options)
     assert len(calls) == 2 and len(set(whole.lengths_NR.ravel().tolist())) > 10

@@ -16,8 +16,10 @@ from scripted_timing import Stop
 
 from configs import lessonl
 from experiments import evaluate, search, tasks
-from jaxmarl_llm import rollout, search_results
+from jaxmarl_llm import rollout
 from jaxmarl_llm.executor import available_level
+from jaxmarl_llm.rollout import episode
+from jaxmarl_llm.search import results as search_results
 from jaxmarl_llm.tasks import optimisation_items
 
 PROBLEMS = "python[:2]"
@@ -49,7 +51,7 @@ def executor(monkeypatch):
 def seen(monkeypatch):
     """Forests, and the turn index of every batch of texts that somebody was asked for."""
     found = {"forests": [], "asked": []}
-    talk, speak = rollout.run, rollout.speak
+    talk, speak = rollout.run, episode.speak
 
     def ran(*args, **options):
         found["forests"].append(talk(*args, **options))
@@ -60,7 +62,7 @@ def seen(monkeypatch):
         return speak(member, trainable, asked, *rest)
 
     monkeypatch.setattr(rollout, "run", ran)
-    monkeypatch.setattr(rollout, "speak", spoke)
+    monkeypatch.setattr(episode, "speak", spoke)
     return found
 
 

@@ -7,12 +7,12 @@ from test_generation import ROW
 
 from configs import lessonl
 from experiments import protocols, search, setup, tasks, train
-from jaxmarl_llm import search_results
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.experts.scripted import Scripted
 from jaxmarl_llm.protocols.single import Single
 from jaxmarl_llm.protocols.types import Episode
 from jaxmarl_llm.report import search_page
+from jaxmarl_llm.search import results as search_results
 
 RIGHT, WRONG = "def {0}(n):\n    return {1} * n\n", "def {0}(n):\n    return 2\n"
 MODEL = "expert:anyone"

@@ -10,10 +10,12 @@ from scripted_rounds import ScriptedTask, items, play
 
 from configs import ablation
 from experiments import report
-from jaxmarl_llm import console, ledger, search_results
+from jaxmarl_llm import console
 from jaxmarl_llm.report import search_page, search_tables
 from jaxmarl_llm.report.tables import number
-from jaxmarl_llm.search_results import SearchResult
+from jaxmarl_llm.search import ledger
+from jaxmarl_llm.search import results as search_results
+from jaxmarl_llm.search.results import SearchResult
 from jaxmarl_llm.systems.mixture import Mixture
 from jaxmarl_llm.systems.repeated import Repeated
 

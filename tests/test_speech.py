@@ -4,8 +4,9 @@ import logging
 
 import pytest
 
-from jaxmarl_llm import prompts, speech
+from jaxmarl_llm import prompts
 from jaxmarl_llm.forest import SpeakRequest
+from jaxmarl_llm.rollout import speech
 from tests import tiny
 
 REQUEST = SpeakRequest("aux", 4, ({"role": "user", "content": "abcdef"},), samples=1)

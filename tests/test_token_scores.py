@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_llm import token_scores as module
-from jaxmarl_llm.choice import SamplingParams
-from jaxmarl_llm.token_scores import token_scores
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.update import token_scores as module
+from jaxmarl_llm.update.token_scores import token_scores
 from tests import tiny
 
 PLAIN = SamplingParams(1, temperature=0.7)

@@ -8,7 +8,8 @@ import pytest
 import regex
 from tiny_models import tiny_model
 
-from jaxmarl_llm import gguf_file, gguf_tokenizer, model_files, tokenizer, weights
+from jaxmarl_llm import tokenizer, weights
+from jaxmarl_llm.weights import gguf_file, gguf_tokenizer, model_files
 
 # GPT-2's split; SmolLM cuts digits off one by one before it.
 GPT2_SPLIT = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")

@@ -9,10 +9,10 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import comlrl_compat, losses, packing, sampling, update
-from jaxmarl_llm.agent_loss import LossConfig
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import losses, sampling, update
 from jaxmarl_llm.prompts import pad_prompts
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.update import LossConfig, comlrl_compat, packing
 from tests import tiny
 
 PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]

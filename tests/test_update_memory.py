@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm import adapters, packing, policy_gradient
-from jaxmarl_llm.agent_loss import LossConfig
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import adapters
 from jaxmarl_llm.policy import Policy, PolicyConfig
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.team import Stack
+from jaxmarl_llm.update import LossConfig, packing, policy_gradient
 
 pytestmark = pytest.mark.numerics
 

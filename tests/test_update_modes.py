@@ -9,10 +9,10 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import packing, update
-from jaxmarl_llm.agent_loss import LossConfig
-from jaxmarl_llm.choice import SamplingParams
+from jaxmarl_llm import update
 from jaxmarl_llm.prompts import pad_prompts
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.update import LossConfig, packing
 from tests import tiny
 
 PROMPTS = [[7, 8, 9], [1, 2]]

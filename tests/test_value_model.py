@@ -8,7 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import losses, update, value_model
+from jaxmarl_llm import losses, update
+from jaxmarl_llm.critics import value_model
 from tests import tiny
 
 TEXTS_NBK = [  # two models, three items, two texts each

@@ -11,8 +11,9 @@ import pytest
 import safetensors.numpy
 from tiny_models import TINY, VARIANTS, assert_same, random_params, tiny_model
 
-from jaxmarl_llm import hf, model_files, tensor_files, weights
+from jaxmarl_llm import weights
 from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.weights import hf, model_files, tensor_files
 
 IDS = np.random.default_rng(2).integers(0, 97, 40).tolist()
 

@@ -1,4 +1,4 @@
-"""jaxmarl_llm/word_model.py and random_weights.py: texts that come back, and answers of the right form."""
+"""weights/word_model.py and random_weights.py: texts that come back, and answers of the right form."""
 
 import jax
 import jax.numpy as jnp
@@ -7,10 +7,11 @@ import pytest
 
 from configs import game as game_config
 from experiments import setup, tasks
-from jaxmarl_llm import random_weights, tokenizer, weights, word_model
+from jaxmarl_llm import tokenizer, weights
 from jaxmarl_llm.protocols import Answer
 from jaxmarl_llm.protocols.hearing import with_heard
 from jaxmarl_llm.tasks import game
+from jaxmarl_llm.weights import random_weights, word_model
 
 TEXTS = ("Say left, or right.", "[a]\n\n[b]\n", "paid -10 of 11")
 HABITS = {word_model.START: ("left", "right"), "left": (word_model.END,), "right": (word_model.END,)}

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm import adapters, policy_gradient
+from jaxmarl_llm import adapters
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.team import Stack
+from jaxmarl_llm.update import policy_gradient
 from jaxmarl_llm.weights import LoadedModel
 
 V = 61

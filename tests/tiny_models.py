@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm import hf, weights
-from jaxmarl_llm.policy import Policy, PolicyConfig
-from jaxmarl_llm.rope import RopeConfig
+from jaxmarl_llm import weights
+from jaxmarl_llm.policy import Policy, PolicyConfig, RopeConfig
+from jaxmarl_llm.weights import hf
 
 TINY = PolicyConfig(
     vocab_size=97, d_model=32, d_ff=48, n_layers=2, n_heads=4, n_kv_heads=2, head_dim=8, max_positions=64

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm import adapters, agent_axis
-from jaxmarl_llm.choice import SamplingParams, truncate
 from jaxmarl_llm.doctor.result import check
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.prompts import bucket
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.choice import truncate
 from jaxmarl_llm.team import Member, Team
 
 FIELDS = ("temperature", "top_k", "top_p", "min_p")

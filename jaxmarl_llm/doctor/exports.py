@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm import adapters, peft, weights
+from jaxmarl_llm import adapters, weights
 from jaxmarl_llm.doctor.choices import agent_variables
 from jaxmarl_llm.doctor.result import check
 from jaxmarl_llm.team import Member
+from jaxmarl_llm.weights import peft
 
 NOISE = 0.02  # added to what learns, so that a lost adapter is seen
 TOLERANCE = 1e-3  # of the largest logit; both sides compute in float32

@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm.agent_loss import LossConfig, agent_loss
-from jaxmarl_llm.diagnostics import Diagnostics
-from jaxmarl_llm.packing import Packed, Rows
-from jaxmarl_llm.prompts import read_prompts, read_shared
+from jaxmarl_llm.policy.prefill import prefill, prefill_shared
+from jaxmarl_llm.update import LossConfig, Packed
+from jaxmarl_llm.update.agent_loss import agent_loss
+from jaxmarl_llm.update.diagnostics import Diagnostics
+from jaxmarl_llm.update.packing import Rows
 
 
 class Tapped:
@@ -90,8 +91,8 @@ def _one_agent(stack, config: LossConfig, reference, variables, shared, prompts,
 
     def read(policies, variables):
         begins, rest = policies
-        block = shared and read_shared(begins, variables, shared.tokens_NC, shared.lengths_N)
-        return read_prompts(rest, variables, *prompts, block)
+        block = shared and prefill_shared(begins, variables, shared.tokens_NC, shared.lengths_N)
+        return prefill(rest, variables, *prompts, block)
 
     begins = None if shared is None else Tapped(stack.policy, taps.shared[None])
     own = read((begins, Tapped(stack.policy, taps.prompts)), variables)

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 
-from jaxmarl_llm.agent_loss import LossConfig
-from jaxmarl_llm.batches import collate
-from jaxmarl_llm.diagnostics import Diagnostics
 from jaxmarl_llm.doctor.result import by_agent, check
 from jaxmarl_llm.doctor.taps import Look, looks
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.packing import Batch
 from jaxmarl_llm.team import Member
+from jaxmarl_llm.update import Batch, LossConfig
+from jaxmarl_llm.update.batches import collate
+from jaxmarl_llm.update.diagnostics import Diagnostics
 
 # Largest |ratio - 1| of any token, and KL(sampler || trainer) in nats per token, that rounding explains.
 TOLERANCES = {
@@ -131,7 +130,7 @@ def trained_tokens(found: Mapping[str, Examined], meant: str = "") -> tuple[str,
     if meant and bad:
         return "warn", f"with gradient: {shown}; {meant}"
     if bad:
-        return "fail", f"{'; '.join(bad)}: the loss masks other tokens than the sampler drew (agent_loss.py)"
+        return "fail", f"{'; '.join(bad)}: the loss masks other tokens than the sampler drew (update/)"
     return "ok", f"with gradient: {shown}"
 
 

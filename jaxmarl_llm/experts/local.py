@@ -7,11 +7,10 @@ import jax
 
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import weights
-from jaxmarl_llm.choice import SamplingParams
 from jaxmarl_llm.experts.limits import Account
 from jaxmarl_llm.experts.types import ExpertError, Reply, Request, Spent, describe
 from jaxmarl_llm.prompts import pad_prompts
-from jaxmarl_llm.sampling import generate
+from jaxmarl_llm.sampling import SamplingParams, generate
 from jaxmarl_llm.team import Member
 
 _NAME = "expert"

@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm import update, value_model
+from jaxmarl_llm import update
+from jaxmarl_llm.critics import value_model
 from jaxmarl_llm.planning import job as jobs
 from jaxmarl_llm.planning.job import Job
 from jaxmarl_llm.team import Stack

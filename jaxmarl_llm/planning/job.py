@@ -9,13 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm import adapters, update
-from jaxmarl_llm.agent_loss import LossConfig
 from jaxmarl_llm.critics import ValueLoss
-from jaxmarl_llm.packing import Batch, Packed
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.sharding import Layout
 from jaxmarl_llm.team import Stack
-from jaxmarl_llm.update import TrainState
+from jaxmarl_llm.update import Batch, LossConfig, Packed, TrainState
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,10 +8,10 @@ import re
 import jax
 
 from jaxmarl_llm import sampling, update
-from jaxmarl_llm.agent_loss import LossConfig
 from jaxmarl_llm.planning import critics
 from jaxmarl_llm.planning import job as jobs
 from jaxmarl_llm.planning.job import Call, Job
+from jaxmarl_llm.update import LossConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import json
 import pathlib
 
-from jaxmarl_llm import hf_config
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.weights import hf_config
 
 FIELDS = (
     "hidden_size",

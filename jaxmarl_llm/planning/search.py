@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from jaxmarl_llm.packing import ROW
 from jaxmarl_llm.policy import REMAT
+from jaxmarl_llm.update.packing import ROW
 
 
 class Settings(NamedTuple):

@@ -32,8 +32,8 @@ import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.critics import TEAM, Critics, Texts
+from jaxmarl_llm.critics.shared_heads import Heads
 from jaxmarl_llm.forest import Forest, Turn
-from jaxmarl_llm.shared_heads import Heads
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Lesson

@@ -18,9 +18,9 @@ it is about to score are among them.
 
 import dataclasses
 
-from jaxmarl_llm import reward_model
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.reward_model import RewardModel
+from jaxmarl_llm.preferences import reward_model
+from jaxmarl_llm.preferences.reward_model import RewardModel
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Lesson

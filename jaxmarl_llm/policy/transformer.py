@@ -1,0 +1,224 @@
+"""One decoder-only transformer for the Llama, Qwen2 and Qwen3 families, with an explicit key/value cache.
+
+Parameters are the Linen variables ``{"params": ...}``; layers are stacked on a leading axis and scanned. A
+second collection ``"lora"`` may hold low-rank adapters of the same tree (see `adapters`); without it the
+plain model runs.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxmarl_llm.policy import rope as rope_lib
+from jaxmarl_llm.policy.attention import attend
+from jaxmarl_llm.policy.cache import Cache, visibility
+
+# What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and
+# activations: little work for most of the memory); whole layers.
+REMAT = ("none", "dots", "full")
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyConfig:
+    """Architecture of one decoder. All sizes in units (features, heads, layers, tokens)."""
+
+    vocab_size: int
+    d_model: int
+    d_ff: int
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    max_positions: int
+    rope: rope_lib.RopeConfig = rope_lib.RopeConfig()
+    norm_eps: float = 1e-5
+    tie_embeddings: bool = True
+    qkv_bias: bool = False
+    qk_norm: bool = False
+
+    def __post_init__(self):
+        if self.n_heads % self.n_kv_heads:
+            raise ValueError(f"n_heads={self.n_heads} is not a multiple of n_kv_heads={self.n_kv_heads}")
+
+
+def _aligned(vector, like):
+    """A vector over the last axis of ``like``, given its rank: implicit rank promotion is not relied on."""
+    return vector.reshape((1,) * (like.ndim - 1) + vector.shape)
+
+
+class Dense(nn.Module):
+    """Linear map with an optional low-rank addition: y = x W + b + (x A) B."""
+
+    features: int
+    use_bias: bool = False
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        kernel = self.param("kernel", nn.initializers.normal(0.02), (x.shape[-1], self.features))
+        # One axis of rows: over several, the gradient's product would begin with a transpose of them all.
+        x_RD = x.reshape(-1, x.shape[-1])
+        y_RE = jnp.dot(x_RD, kernel.astype(self.dtype))
+        if self.use_bias:
+            bias = self.param("bias", nn.initializers.zeros, (self.features,))
+            y_RE = y_RE + _aligned(bias.astype(self.dtype), y_RE)
+        if self.has_variable("lora", "a"):
+            a, b = self.get_variable("lora", "a"), self.get_variable("lora", "b")
+            y_RE = y_RE + jnp.dot(jnp.dot(x_RD, a.astype(self.dtype)), b.astype(self.dtype))
+        return y_RE.reshape(*x.shape[:-1], self.features)
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square normalisation (arXiv 1910.07467), computed in float32."""
+
+    eps: float
+
+    @nn.compact
+    def __call__(self, x):
+        scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
+        x32 = x.astype(jnp.float32)
+        x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + self.eps)
+        return (x32 * _aligned(scale.astype(jnp.float32), x)).astype(x.dtype)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with rotary positions."""
+
+    config: PolicyConfig
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x_BLD, blocks, rotary, visible):
+        c = self.config
+        batch, length, _ = x_BLD.shape
+
+        def project(name, heads):
+            flat = Dense(heads * c.head_dim, c.qkv_bias, self.dtype, name=name)(x_BLD)
+            return flat.reshape(batch, length, heads, c.head_dim)
+
+        q, k, v = project("q", c.n_heads), project("k", c.n_kv_heads), project("v", c.n_kv_heads)
+        if c.qk_norm:
+            q, k = RMSNorm(c.norm_eps, name="q_norm")(q), RMSNorm(c.norm_eps, name="k_norm")(k)
+        q, k = rope_lib.rotate(q, *rotary), rope_lib.rotate(k, *rotary)
+        out = attend(q, (k, v), blocks, visible)
+        return Dense(c.d_model, dtype=self.dtype, name="o")(out), (k, v)
+
+
+class Layer(nn.Module):
+    """Pre-norm transformer layer with a gated SiLU feed-forward."""
+
+    config: PolicyConfig
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x_BLD, blocks, rotary, visible):
+        c = self.config
+        h = RMSNorm(c.norm_eps, name="attn_norm")(x_BLD)
+        out, kv = Attention(c, self.dtype, name="attn")(h, blocks, rotary, visible)
+        x_BLD = x_BLD + out
+        h = RMSNorm(c.norm_eps, name="mlp_norm")(x_BLD)
+        gate = Dense(c.d_ff, dtype=self.dtype, name="gate")(h)
+        up = Dense(c.d_ff, dtype=self.dtype, name="up")(h)
+        return x_BLD + Dense(c.d_model, dtype=self.dtype, name="down")(nn.silu(gate) * up), kv
+
+
+class Policy(nn.Module):
+    """A causal language model.
+
+    ``policy.apply(params, tokens_BL, positions_BL, cache=None) -> (logits_BLV, cache)``. Without a cache the
+    returned one holds this call's keys and values. Logits are float32 whatever the compute dtype.
+
+    With ``apart`` every layer has variables of its own (``layers_0``, ..), its part of the cache too (see
+    `Cache.apart`), and ``remat`` is not applied: for reading one token at a time, see `decode`.
+
+    ``fetch(name, params)`` is applied to the parameters of a layer, the embedding and the head where they are
+    used; it may say where they are to lie there, not what they are.
+    """
+
+    config: PolicyConfig
+    dtype: jnp.dtype = jnp.float32
+    remat: str = "dots"
+    apart: bool = False
+    fetch: Callable | None = None
+
+    def setup(self):
+        c = self.config
+        if self.remat not in REMAT:
+            raise ValueError(f"policy.remat={self.remat!r} is not one of {REMAT}")
+        self.embed = nn.Embed(c.vocab_size, c.d_model, embedding_init=nn.initializers.normal(0.02))
+        layer = self._fetching(Layer, "layers")
+        self.layers = (
+            [layer(c, self.dtype) for _ in range(c.n_layers)] if self.apart else self._stacked(layer)
+        )
+        self.final_norm = RMSNorm(c.norm_eps)
+        if not c.tie_embeddings:
+            self.head = self._fetching(Dense, "head")(c.vocab_size, dtype=self.dtype)
+
+    def _fetching(self, module: type, name: str) -> type:
+        """The module with its parameters taken through ``fetch``."""
+        if self.fetch is None:
+            return module
+
+        def fetch(variables):
+            return {collection: self.fetch(name, tree) for collection, tree in variables.items()}
+
+        return nn.map_variables(module, ("params", "lora"), fetch)
+
+    def _table(self) -> jax.Array:
+        table = self.embed.embedding
+        return table if self.fetch is None else self.fetch("embed", {"embedding": table})["embedding"]
+
+    def _stacked(self, layer: type) -> nn.Module:
+        """All layers as one scan."""
+        if self.remat != "none":
+            save = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+            layer = nn.remat(layer, prevent_cse=False, policy=save if self.remat == "dots" else None)
+        stack = nn.scan(
+            layer,
+            variable_axes={"params": 0, "lora": 0},
+            split_rngs={"params": True},
+            in_axes=(0, nn.broadcast, nn.broadcast),
+            length=self.config.n_layers,
+        )
+        return stack(self.config, self.dtype)
+
+    def __call__(self, tokens_BL, positions_BL, cache: Cache | None = None):
+        hidden_BLD, cache = self.hidden(tokens_BL, positions_BL, cache)
+        return self.logits(hidden_BLD), cache
+
+    def hidden(self, tokens_BL, positions_BL, cache: Cache | None = None, segments_BL=None):
+        """Final normalised features (B, L, D) and the cache; `logits` maps features to the vocabulary.
+
+        ``segments_BL`` as in `cache.visibility`.
+        """
+        cache = (cache or Cache.after()).settled()
+        hidden_BLD, kv = self.read(tokens_BL, positions_BL, cache, segments_BL)
+        return hidden_BLD, cache.extend(*kv, positions_BL)
+
+    def read(self, tokens_BL, positions_BL, cache: Cache, segments_BL=None):
+        """The features of `hidden`, and the call's own keys and values, (Y, B, L, K, H) each.
+
+        The cache is `Cache.settled`. With ``apart`` these are tuples of Y arrays.
+        """
+        rotary = rope_lib.tables(self.config.rope, self.config.head_dim, positions_BL)
+        x_BLD = jnp.take(self._table(), tokens_BL, axis=0).astype(self.dtype)
+        blocks = tuple((block.k_YBKHS, block.v_YBKSH) for block in cache.blocks)
+        visible = visibility(positions_BL, cache, segments_BL)
+        if not self.apart:
+            x_BLD, kv = self.layers(x_BLD, blocks, rotary, visible)
+            return self.final_norm(x_BLD), kv
+        kv_Y = []
+        for y, layer in enumerate(self.layers):
+            x_BLD, kv = layer(x_BLD, tuple((k[y], v[y]) for k, v in blocks), rotary, visible)
+            kv_Y.append(kv)
+        return self.final_norm(x_BLD), tuple(zip(*kv_Y, strict=True))
+
+    def logits(self, hidden_BLD):
+        """Vocabulary logits (B, L, V), float32."""
+        if self.config.tie_embeddings:
+            table = self._table().astype(self.dtype)
+            return jnp.einsum("...d,vd->...v", hidden_BLD, table).astype(jnp.float32)
+        return self.head(hidden_BLD).astype(jnp.float32)

@@ -1,0 +1,184 @@
+"""Runs a protocol with a team, a task and a scorer; returns the iteration as a `Forest`."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_llm import host_memory
+from jaxmarl_llm.forest import Forest, Joint, Node, Turn
+from jaxmarl_llm.prompts import padded_size
+from jaxmarl_llm.protocols import Episode, Protocol, item_name
+from jaxmarl_llm.rollout.journal import Journal
+from jaxmarl_llm.rollout.speech import Numbered, encode_prompt, speak
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.team import Team
+
+Timer = Callable[[str], Any]
+
+
+def run(
+    protocol: Protocol,
+    team: Team,
+    trainables: Sequence[Any],
+    scorer: TaskScorer,
+    item_ids: Sequence[int],
+    key: jax.Array,
+    *,
+    params: SamplingParams,
+    max_prompt_tokens: int,
+    long_prompts: str = "error",
+    last_greedy: bool = False,
+    journal: Journal | None = None,
+    timer: Timer = lambda phase: contextlib.nullcontext(),
+) -> Forest:
+    """Let the team talk about some items and judge every joint answer.
+
+    All requests of one step of the protocol are sampled as one batch per stack, and all answers that it
+    completes are judged in one call.
+
+    Args:
+      protocol: who speaks when.
+      team, trainables: the agents, and the current parameters of each member of the team.
+      scorer: the task with its judge, and how answers are combined; keep it from call to call, it holds a
+        compiled program.
+      item_ids: indices into the task's items.
+      key: random key of this iteration.
+      params: how tokens are drawn.
+      max_prompt_tokens, long_prompts: see `speech.encode_prompt`.
+      last_greedy: the last sample of each request takes the most likely tokens, and what continues it does.
+      journal: keeps what every step brings; what it holds of this rollout is not sampled or judged again.
+      timer: context manager that measures the phases "sample" and "score".
+
+    Returns:
+      The forest; ``Turn.item`` and ``Joint.item`` index its ``items``.
+
+    Raises:
+      whatever the task's judge raises, and ValueError for prompts that are too long, or if the journal is
+      another rollout's.
+    """
+    items = tuple(scorer.task.items[i] for i in item_ids)
+    state = Episode(items, np.random.default_rng(np.asarray(jax.random.key_data(key))))
+    journal = journal or Journal(None)
+    journal.begin((_identity(scorer, items, key), tuple(map(int, item_ids)), repr(params), last_greedy))
+    level, n_nodes, answered = 0, 0, 0
+    while requests := protocol.step(state):
+        host_memory.make_room_for_programs()  # every width of prompts is one
+        # Every answer that was judged last may be handed on; fewer are padded, so that shapes are few.
+        sizes = (len(items), max(len(items), answered))
+        asked = _encode(state, team, requests, max_prompt_tokens, long_prompts, last_greedy)
+        level_key = jax.random.fold_in(key, level)
+        draw = functools.partial(_sample, team, trainables, asked, level_key, params, sizes, timer)
+        new = journal.once(f"{level:04d}_turns", requests, draw)
+        state.requests += requests
+        state.turns += new
+        nodes = protocol.observe(state, new)
+        if nodes:
+            said = [[state.turns[i].text for ids in node.turns.values() for i in ids] for node in nodes]
+            judge = functools.partial(_judge, state, nodes, n_nodes, scorer, item_ids, params, sizes, timer)
+            joints = journal.once(f"{level:04d}_joints", (nodes, said), judge)
+            state.joints += joints
+            answered = len(joints)
+        level, n_nodes = level + 1, n_nodes + len(nodes)
+    return Forest(items, tuple(state.turns), tuple(state.joints))
+
+
+def _identity(scorer: TaskScorer, items, key: jax.Array) -> tuple:
+    """What makes two rollouts the same: the items, the random key, and how answers are combined."""
+    drawn = np.asarray(jax.random.key_data(key)), str(jax.random.key_impl(key))
+    return tuple(map(item_name, items)), drawn, scorer.agents, scorer.combinations(2)
+
+
+def _sample(
+    team: Team,
+    trainables,
+    asked: Sequence[Numbered],
+    key: jax.Array,
+    params: SamplingParams,
+    sizes,
+    timer: Timer,
+) -> list[Turn]:
+    """Answers to the requests of one step, in their order, each stack's as one batch."""
+    new: list[Turn] = []
+    for i, (member, trainable) in enumerate(zip(team.members, trainables, strict=True)):
+        mine = [n for n in asked if n.request.agent in member.stack.agents]
+        if mine:
+            with timer("sample"):
+                new += speak(member, trainable, mine, jax.random.fold_in(key, i), params, sizes)
+    return sorted(new, key=lambda turn: turn.id)
+
+
+def _encode(
+    state: Episode, team: Team, requests, limit: int, on_long: str, last_greedy: bool
+) -> list[Numbered]:
+    """New requests with their numbers, the ids of their turns, and their prompts as tokens."""
+    asked, first_id = [], len(state.turns)
+    for number, request in enumerate(requests, start=len(state.requests)):
+        name = item_name(state.items[request.item])
+        member = team[request.agent]
+        # What a model behind an endpoint takes is not known here.
+        ids = encode_prompt(member.tokenizer, request, None if member.remote else limit, on_long, name)
+        greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
+        asked.append(Numbered(number, first_id, request, ids, greedy, name))
+        first_id += request.samples
+    return asked
+
+
+def _judge(
+    state: Episode,
+    nodes: Sequence[Node],
+    first_node: int,
+    scorer: TaskScorer,
+    item_ids: Sequence[int],
+    params: SamplingParams,
+    sizes: tuple[int, int],
+    timer: Timer,
+) -> list[Joint]:
+    """Score the joint answers of some nodes through the bridge, in one call of one shape.
+
+    An agent that a node lacks has said nothing.
+    """
+    samples = {len(ids) for node in nodes for ids in node.turns.values()}
+    if len(samples) != 1:
+        raise ValueError(f"the agents have different numbers of answers, {sorted(samples)}")
+    samples, rows = samples.pop(), padded_size(len(nodes), *sizes)
+    widths = _widths(state, nodes, scorer.agents, params.max_new_tokens)
+    tokens = {agent: np.zeros((rows, samples, width), np.int32) for agent, width in widths.items()}
+    lengths = {agent: np.zeros((rows, samples), np.int32) for agent in scorer.agents}
+    items_P = np.full(rows, -1, np.int32)  # what only fills up is not judged
+    for p, node in enumerate(nodes):
+        items_P[p] = item_ids[node.item]
+        for agent, ids in node.turns.items():
+            for g, turn in enumerate(state.turns[i] for i in ids):
+                tokens[agent][p, g, : len(turn.completion)] = turn.completion
+                lengths[agent][p, g] = len(turn.completion)
+    with timer("score"):
+        judgements = iter(scorer.judge(tokens, lengths, items_P))
+    return [
+        Joint(
+            node.item,
+            tuple(
+                node.turns[a][g] for a, g in zip(scorer.agents, combination, strict=True) if a in node.turns
+            ),
+            next(judgements),
+            node=first_node + p,
+            turn=node.turn,
+            follows=node.follows,
+            heard=tuple(ids[combination[0]] for ids in node.heard),
+        )
+        for p, node in enumerate(nodes)
+        for combination in scorer.combinations(samples)
+    ]
+
+
+def _widths(state: Episode, nodes: Sequence[Node], agents: Sequence[str], least: int) -> dict[str, int]:
+    """Room for each agent's completions: ``least`` tokens, doubled for texts that come as bytes."""
+    found = dict.fromkeys(agents, least)
+    for turn in (state.turns[i] for node in nodes for ids in node.turns.values() for i in ids):
+        while found[turn.agent] < len(turn.completion):
+            found[turn.agent] *= 2
+    return found

@@ -1,0 +1,117 @@
+"""Reading prompts and then one token after the other, for all agents of a stack in one program.
+
+Of each token's cost most is reading weights and cache. Where the sampler holds layers apart (`Policy.apart`),
+they are split before the first token; else the scan over layers would copy each layer out of the stacked
+arrays again at every token. An embedding that is the map to the vocabulary too is turned around for
+it once, which the product would else do at every token. A sampler of another dtype than the policy's gets a
+copy of the weights in it.
+"""
+
+import dataclasses
+import functools
+import operator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm.policy import Cache
+from jaxmarl_llm.policy.cache import agent_axes
+from jaxmarl_llm.policy.prefill import prefill, prefill_shared
+from jaxmarl_llm.prompts import Shared
+from jaxmarl_llm.sharding import Layout
+
+
+class Reader(NamedTuple):
+    """What reads tokens: the sampler with the variables of all agents and their ``vmap`` axes, and where."""
+
+    sampler: Any
+    variables: Any
+    axes: Any
+    layout: Layout
+
+
+def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, slots: int):
+    """Read the prompts, once for all ``samples`` rows of each.
+
+    Args:
+      stack, base, trainable: as in `sampling.generate`.
+      prompts: left-padded tokens (N, B, P) and lengths (N, B).
+      shared: what stands before them, if anything.
+      samples: rows per prompt.
+      slots: room for new tokens of each row.
+
+    Returns:
+      Logits (N, R, V) of the first token, the `Cache` of all agents, and the `Reader` of what follows.
+    """
+    sampler, layout = stack.sampler or stack.policy, stack.layout
+    variables, axes = stack.bind(base, trainable)
+    if sampler.dtype != stack.policy.dtype:
+        variables = jax.tree.map(lambda x: x.astype(sampler.dtype), variables)
+    whole = sampler.clone(apart=False)
+    prefixes = 1 if shared is None else 2
+    read = functools.partial(_read, whole, samples, slots)
+    read = jax.vmap(read, in_axes=(axes, 0, 0, 0), out_axes=(0, agent_axes(prefixes)))
+    logits_NRV, cache = read(variables, *layout.split(prompts, "agent", "rows"), shared)
+    if sampler.apart:
+        split = functools.partial(_apart, sampler.config)
+        n_agents = prompts[0].shape[0]
+        variables = jax.vmap(split, in_axes=(axes,), out_axes=axes, axis_size=n_agents)(variables)
+        sampler = sampler.clone(config=dataclasses.replace(sampler.config, tie_embeddings=False))
+        cache = cache.apart()
+    reader = Reader(sampler, variables, axes, layout)
+    return *_laid_out(layout, logits_NRV, cache), reader
+
+
+def forward(reader: Reader, tokens_NR, positions_NR, cache: Cache):
+    """Logits (N, R, V) after one more token per row, and the cache with it as the newest."""
+    sampler, variables, axes, layout = reader
+    cache = layout.cache(cache.settled())
+    cache_axes = agent_axes(len(cache.prefixes), sampler.apart)
+    one = functools.partial(_forward, sampler)
+    cache_axes, layer_axis = cache_axes.replace(newest=None), cache_axes.recent.k_YBKHS
+    one = jax.vmap(one, in_axes=(axes, 0, 0, cache_axes), out_axes=(0, (layer_axis, layer_axis)))
+    logits_NRV, kv = one(variables, tokens_NR, positions_NR, cache)
+    return _laid_out(layout, logits_NRV, cache.extend(*kv, positions_NR[:, :, None]))
+
+
+def _laid_out(layout: Layout, logits_NRV, cache: Cache):
+    # Whole rows of logits: tokens are drawn alike, to the last digit of what is done to the logits.
+    return layout.split(logits_NRV, "agent", "rows"), layout.cache(cache)
+
+
+def keep(reader: Reader, cache: Cache, rows_NR) -> Cache:
+    """The cache of some rows of every agent."""
+    axes = agent_axes(len(cache.prefixes), reader.sampler.apart)
+    return jax.vmap(Cache.keep, in_axes=(axes, 0), out_axes=axes)(cache, rows_NR)
+
+
+def _read(policy, samples: int, slots: int, variables, tokens_BP, lengths_B, shared: Shared | None):
+    """One agent's logits of the first token, (R, V), and a cache with ``slots`` free slots per row."""
+    block = shared and prefill_shared(policy, variables, shared.tokens_NC, shared.lengths_N)
+    hidden_BD, cache = prefill(policy, variables, tokens_BP, lengths_B, block)
+    logits_BV = policy.apply(variables, hidden_BD, method="logits")
+    return jnp.repeat(logits_BV, samples, axis=0), cache.fan_out(samples, slots)
+
+
+def _forward(policy, variables, tokens_R, positions_R, cache: Cache):
+    """One agent's logits (R, V) after one more token per row, and the token's keys and values."""
+    inputs = (tokens_R[:, None], positions_R[:, None], cache)
+    hidden, kv = policy.apply(variables, *inputs, method="read")
+    return policy.apply(variables, hidden[:, 0], method="logits"), kv
+
+
+def _apart(config, variables):
+    """Variables of a policy as its clone with ``apart=True`` and a head of its own names them."""
+
+    def split(tree):
+        layers = {
+            f"layers_{y}": jax.tree.map(operator.itemgetter(y), tree["layers"])
+            for y in range(config.n_layers)
+        }
+        return {name: value for name, value in tree.items() if name != "layers"} | layers
+
+    found = {collection: split(tree) for collection, tree in variables.items()}
+    if config.tie_embeddings:
+        found["params"]["head"] = {"kernel": found["params"]["embed"]["embedding"].T}
+    return found

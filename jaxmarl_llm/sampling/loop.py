@@ -1,0 +1,167 @@
+"""Prefill and decode for all agents of a stack in one program, with behaviour log-probabilities.
+
+The decode loop runs outside the ``vmap`` over agents: inside it, a batched predicate would make XLA keep and
+select between two copies of the cache at every step.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxmarl_llm.prompts import Shared
+from jaxmarl_llm.sampling import decode
+from jaxmarl_llm.sampling.choice import SamplingParams, draw
+
+# Most rows end long before the last. Where an agent has at least LEAST_ROWS, the loop goes on with a share
+# of them as soon as the others have finished, and again.
+LEAST_ROWS = 16
+SHARE = 4
+
+
+@struct.dataclass
+class Samples:
+    """Completions of one stack; row r = b * G + g.
+
+    Attributes:
+      tokens_NRL: completion tokens; beyond the length their value means nothing.
+      lengths_NR: tokens of each completion, its EOS counted.
+      logprobs_NRL: log-probability of each token under the distribution it was drawn from (greedy:
+        temperature 1).
+      finished_NR: True where an EOS ended the completion, False where it was cut off.
+    """
+
+    tokens_NRL: jax.Array
+    lengths_NR: jax.Array
+    logprobs_NRL: jax.Array
+    finished_NR: jax.Array
+
+    @classmethod
+    def empty(cls, agents: int, rows: int, limit: int) -> "Samples":
+        """Nothing drawn yet, with room for ``limit`` tokens."""
+        tokens_NRL = jnp.zeros((agents, rows, limit), jnp.int32)
+        lengths_NR = jnp.zeros((agents, rows), jnp.int32)
+        return cls(tokens_NRL, lengths_NR, jnp.zeros(tokens_NRL.shape), jnp.zeros(lengths_NR.shape, bool))
+
+    def add(self, t, tokens_NR, logprobs_NR, stops: tuple[tuple[int, ...], ...]) -> "Samples":
+        """With column t filled in; rows that now end with one of the stop sequences are finished."""
+        tokens_NRL = self.tokens_NRL.at[:, :, t].set(tokens_NR)
+        return Samples(
+            tokens_NRL,
+            jnp.where(self.finished_NR, self.lengths_NR, t + 1),
+            self.logprobs_NRL.at[:, :, t].set(logprobs_NR),
+            self.finished_NR | _ended(tokens_NRL, t, stops),
+        )
+
+
+def _row_keys(key, agents: int, rows: int):
+    fold = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+    return jax.vmap(lambda k: fold(k, jnp.arange(rows)))(fold(key, jnp.arange(agents)))
+
+
+class _Rows(NamedTuple):
+    """Of every row: tokens of the prompt, random key, and whether it takes the most likely tokens."""
+
+    before_NR: jax.Array
+    keys_NR: jax.Array
+    greedy_NR: jax.Array | None
+
+
+def _draw(params: SamplingParams, rows: _Rows, logits_NRV, t):
+    """Token t of every row and its log-probability, (N, R) each."""
+    keys_NR = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(0, None)), in_axes=(0, None))(rows.keys_NR, t)
+    draw_R = functools.partial(draw, params=params)
+    return jax.vmap(lambda keys, logits, greedy: draw_R(keys, logits, greedy_R=greedy))(
+        keys_NR, logits_NRV, rows.greedy_NR
+    )
+
+
+def _go_on(reader, params: SamplingParams, stops, rows: _Rows, t, drawn: Samples, cache) -> Samples:
+    """Draw from column t on, until all rows are finished or full."""
+    n_rows, limit = drawn.lengths_NR.shape[1], drawn.tokens_NRL.shape[2]
+    together = reader.layout.shards == 1  # what devices share out would have to be dealt out again
+    left = n_rows // SHARE if together and n_rows >= LEAST_ROWS else 0
+
+    def step(carry):
+        t, drawn, cache = carry
+        positions_NR = rows.before_NR + t - 1
+        logits_NRV, cache = decode.forward(reader, drawn.tokens_NRL[:, :, t - 1], positions_NR, cache)
+        return t + 1, drawn.add(t, *_draw(params, rows, logits_NRV, t), stops), cache
+
+    def worth_it(carry):
+        return (carry[0] < limit) & ((~carry[1].finished_NR).sum(1).max() > left)
+
+    t, drawn, cache = jax.lax.while_loop(worth_it, step, (t, drawn, cache))
+    if not left:
+        return drawn
+    kept_NR = jnp.argsort(drawn.finished_NR, axis=1, stable=True)[:, :left]  # the unfinished come first
+    take = jax.vmap(lambda x_R, kept_R: x_R[kept_R])
+    some, kept = jax.tree.map(lambda x_NR: take(x_NR, kept_NR), (rows, drawn))
+    ended = _go_on(reader, params, stops, some, t, kept, decode.keep(reader, cache, kept_NR))
+    put = jax.vmap(lambda x_R, kept_R, new_R: x_R.at[kept_R].set(new_R))
+    return jax.tree.map(lambda x_NR, new_NR: put(x_NR, kept_NR, new_NR), drawn, ended)
+
+
+def _last_rows(asked_NB, samples: int):
+    """Rows (N, R) that are the last sample of a prompt where ``asked_NB`` is True."""
+    last_R = jnp.arange(asked_NB.shape[1] * samples) % samples == samples - 1
+    return jnp.repeat(asked_NB, samples, axis=1) & last_R[None]
+
+
+def _ended(tokens_NRL, t, stops: tuple[tuple[int, ...], ...]):
+    """Rows (N, R) whose tokens up to and including column t end with one of the sequences."""
+    ended_NR = jnp.zeros(tokens_NRL.shape[:2], bool)
+    for length in sorted({len(stop) for stop in stops}):
+        stops_ML = jnp.array([stop for stop in stops if len(stop) == length], jnp.int32)
+        last_NRL = jax.lax.dynamic_slice_in_dim(tokens_NRL, jnp.maximum(t - length + 1, 0), length, axis=2)
+        hit_NRM = (last_NRL[:, :, None] == stops_ML[None, None]).all(-1)
+        ended_NR |= hit_NRM.any(-1) & (t >= length - 1)
+    return ended_NR
+
+
+@functools.partial(jax.jit, static_argnames=("stack", "samples", "params"))
+def generate(
+    stack,
+    base,
+    trainable,
+    prompts_NBP,
+    lengths_NB,
+    key,
+    *,
+    samples: int,
+    params: SamplingParams,
+    shared: Shared | None = None,
+    greedy_NB: jax.Array | None = None,
+) -> Samples:
+    """Draw ``samples`` completions for every prompt of every agent of a stack.
+
+    Args:
+      stack: the static description (`team.Stack`).
+      base, trainable: its parameters.
+      prompts_NBP, lengths_NB: left-padded prompt tokens and their lengths.
+      key: random key; agent n, row r, token t uses fold_in of the three, so neither the other rows nor the
+        device count matter.
+      samples: G.
+      params: how to draw.
+      shared: what stands before ``prompts_NBP`` in every prompt of an agent, if anything.
+      greedy_NB: prompts whose last sample takes the most likely token every time; None: no prompt.
+
+    Returns:
+      `Samples` with R = B * G rows per agent.
+    """
+    n_agents, n_prompts, _ = prompts_NBP.shape
+    rows, limit = n_prompts * samples, params.max_new_tokens
+    stops = (*((eos,) for eos in stack.eos_ids), *(s for s in stack.stops if len(s) <= limit))
+    before_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
+    rows_NR = _Rows(
+        jnp.repeat(before_NB, samples, axis=1),
+        _row_keys(key, n_agents, rows),
+        None if greedy_NB is None else _last_rows(greedy_NB, samples),
+    )
+    prompts = (prompts_NBP, lengths_NB)
+    logits_NRV, cache, reader = decode.begin(stack, base, trainable, prompts, shared, samples, limit)
+    first = _draw(params, rows_NR, logits_NRV, 0)
+    drawn = Samples.empty(n_agents, rows, limit).add(0, *first, stops)
+    return stack.layout.whole(_go_on(reader, params, stops, rows_NR, jnp.int32(1), drawn, cache))

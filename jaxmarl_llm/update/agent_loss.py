@@ -1,0 +1,190 @@
+"""The loss of one agent on some rows of completions: what `policy_gradient` takes the gradient of.
+
+The samples attend to the prompts exactly as they do in the sampler, so that log-probabilities agree.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_llm import losses
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.update import comlrl_compat, custom_loss, diagnostics, packing
+from jaxmarl_llm.update.packing import Batch, Packed, Rows
+from jaxmarl_llm.update.token_scores import token_scores
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+    """Options of the policy-gradient loss; the defaults are MAGRPO's (arXiv 2508.04652).
+
+    Attributes:
+      sampling: how the tokens were drawn; temperature and truncation are applied to the trainer's logits too.
+      clip, dual_clip: PPO's epsilon, or (low, high), and the bound for negative advantages; None: none.
+      ratio_level, aggregation: see `losses.policy_gradient`. A row is one turn here, so that "turn" would be
+        "sequence_normalised"; the budget of "constant" is the longest completion allowed.
+      drop_truncated: completions that were cut off are not read and count nowhere (`losses.drop_truncated`).
+      importance_cap: greatest weight policy / sampler of a token, or None for no such weights.
+      kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off).
+      entropy_coef: weight of an entropy bonus, exact, over the sampling distribution (0 switches it off).
+      comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
+      custom: a function that takes the place of all of the above but sampling and drop_truncated, and is
+        divided by what it counts itself, see `custom_loss`; None: none.
+      prompts_per_microbatch, tokens_per_microbatch: prompts, and of their completions tokens of each agent,
+        that are held in memory together.
+    """
+
+    sampling: SamplingParams
+    clip: losses.Clip | None = None
+    dual_clip: float | None = None
+    ratio_level: str = "token"
+    aggregation: str = "sequence"
+    drop_truncated: bool = False
+    importance_cap: float | None = None
+    kl_coef: float = 0.0
+    kl_kind: str = "k3"
+    entropy_coef: float = 0.0
+    comlrl_compat: bool = False
+    custom: Callable | None = None
+    prompts_per_microbatch: int = 1
+    tokens_per_microbatch: int = 512
+
+    @property
+    def division(self) -> dict:
+        """What the loss is divided by, as arguments of `losses.aggregate`."""
+        return {"aggregation": self.aggregation, "token_budget": self.sampling.max_new_tokens}
+
+    @property
+    def own_count(self) -> bool:
+        """Whether the loss says itself what it is divided by, having seen every completion."""
+        return self.comlrl_compat or self.custom is not None
+
+    @property
+    def reads_reference(self) -> bool:
+        """Whether the reference policy's log-probabilities are needed."""
+        return self.kl_coef > 0 or self._asks("ref_logprobs_BL")
+
+    @property
+    def entropy_learns(self) -> bool:
+        """Whether a gradient flows through the entropy."""
+        return self.entropy_coef > 0 or self._asks("entropy_BL")
+
+    def _asks(self, name: str) -> bool:
+        return self.custom is not None and name in custom_loss.asks(self.custom)
+
+    def pack(self, batch: Batch, shards: int = 1) -> Packed:
+        """The batch as `gradients` reads it; without what cannot, or must not, change this loss."""
+        if self.drop_truncated:
+            batch = _without_truncated(batch)
+        return packing.pack(
+            batch,
+            prompts_per_microbatch=self.prompts_per_microbatch,
+            tokens_per_microbatch=self.tokens_per_microbatch,
+            silent=bool(self.kl_coef or self.entropy_coef or self.own_count),
+            whole=self.comlrl_compat,
+            shards=shards,
+        )
+
+
+def _without_truncated(batch: Batch) -> Batch:
+    """The batch with length 0, which is no completion, where one was cut off."""
+    if batch.finished_NR is None:
+        raise ValueError(
+            "drop_truncated=True: finished_NR of the batch is None; it must say of every completion"
+        )
+    return batch.replace(lengths_NR=np.where(batch.finished_NR, batch.lengths_NR, 0))
+
+
+def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows):
+    """Sums of one agent: loss to descend, (SumCount, KL SumCount, Diagnostics).
+
+    ``reference`` is the reference policy; ``read`` are the prompts as the policy and the reference read them.
+    """
+
+    def scores(variables, read, sampling, entropy_learns=False, learns=stack.mode == "full"):
+        learning = {"head_learns": learns, "entropy_learns": entropy_learns}
+        return completion_scores(stack.policy, variables, read, rows, sampling, **learning)
+
+    lengths_R, advantages_R = rows.lengths_MS.reshape(-1), rows.advantages_MS.reshape(-1)
+    behaviour_RL = rows.logprobs_MSL.reshape(-1, rows.logprobs_MSL.shape[-1])
+    mask_RL = losses.length_mask(lengths_R, behaviour_RL.shape[1])
+    logprobs_RL, entropy_RL = scores(variables, read[0], config.sampling, config.entropy_learns)
+    ref_RL = None
+    if config.reads_reference:
+        ref_RL, _ = scores(reference, read[1], config.sampling, learns=False)
+        ref_RL = jax.lax.stop_gradient(ref_RL)
+    if config.comlrl_compat:
+        raw_RL, _ = scores(variables, read[0], SamplingParams(config.sampling.max_new_tokens))
+        group_R = jnp.where(lengths_R > 0, jnp.repeat(rows.prompt_M, rows.lengths_MS.shape[1]), -1)
+        n_groups = read[0][0].shape[0]
+        pg = comlrl_compat.policy_gradient(raw_RL, advantages_R, lengths_R, group_R, num_groups=n_groups)
+    else:
+        pg = _policy_loss(config, logprobs_RL, advantages_R, mask_RL, (behaviour_RL, ref_RL, entropy_RL))
+    kl = losses.SumCount(jnp.float32(0), jnp.float32(0))
+    if config.kl_coef:
+        kl = losses.kl_loss(logprobs_RL, ref_RL, mask_RL, kind=config.kl_kind, **config.division)
+    bonus = losses.aggregate(entropy_RL, mask_RL, **config.division)
+    seen = diagnostics.diagnose(
+        logprobs_RL,
+        behaviour_RL,
+        advantages_R,
+        mask_RL,
+        clip=config.clip,
+        dual_clip=config.dual_clip,
+        ratio_level=config.ratio_level,
+        entropy_BL=jax.lax.stop_gradient(entropy_RL),
+    )
+    return pg.sum + config.kl_coef * kl.sum - config.entropy_coef * bonus.sum, (pg, kl, seen)
+
+
+def _policy_loss(config: LossConfig, logprobs_RL, advantages_R, mask_RL, given) -> losses.SumCount:
+    """The policy-gradient loss of some completions; ``given`` are the arrays of `custom_loss.GIVEN`."""
+    if config.custom is not None:
+        named = dict(zip(custom_loss.GIVEN, given, strict=True))
+        return custom_loss.apply(config.custom, logprobs_RL, advantages_R, mask_RL, named)
+    return losses.policy_gradient(
+        logprobs_RL,
+        advantages_R,
+        mask_RL,
+        behaviour_logprobs_BL=given[0],
+        clip=config.clip,
+        dual_clip=config.dual_clip,
+        ratio_level=config.ratio_level,
+        importance_cap=config.importance_cap,
+        **config.division,
+    )
+
+
+def completion_scores(policy, variables, read, rows: Rows, sampling, **learning) -> list[jax.Array]:
+    """Log-probabilities and entropies of each slot's tokens, (M * S, L), under the sampling distribution.
+
+    ``read`` are the prompts as these ``variables`` read them; ``learning`` as in `token_scores`.
+    """
+    features_MWD = _features(policy, variables, read, rows)
+    features_TD, tokens_T = features_MWD.reshape(-1, features_MWD.shape[-1]), rows.tokens_MW.reshape(-1)
+    found = token_scores(policy, variables, features_TD, tokens_T, sampling, **learning)
+    return [_by_slot(x_T.reshape(rows.tokens_MW.shape), rows) for x_T in found]
+
+
+def _features(policy, variables, read, rows: Rows) -> jax.Array:
+    """Features (M, W, D) that predict each token of some rows; ``read`` is what `prefill` returned."""
+    last_BD, cache = read
+    prompt_M = rows.prompt_M
+    lengths_B = cache.recent.positions_BS[:, -1] + 1
+    positions_MW = jnp.where(rows.offsets_MW < 0, -1, lengths_B[prompt_M][:, None] + rows.offsets_MW)
+    first_MW = rows.offsets_MW == 0
+    segments_MW = jnp.cumsum(first_MW, axis=1)
+    inputs = (rows.tokens_MW, positions_MW, cache.take(prompt_M), segments_MW)
+    hidden_MWD, _ = policy.apply(variables, *inputs, method="hidden")
+    return jnp.where(first_MW[..., None], last_BD[prompt_M][:, None], jnp.roll(hidden_MWD, 1, axis=1))
+
+
+def _by_slot(x_MW, rows: Rows) -> jax.Array:
+    """Values of each slot's tokens, (M * S, L), from those of the rows' tokens."""
+    length = rows.logprobs_MSL.shape[-1]
+    columns_MSL = rows.starts_MS[..., None] + jnp.arange(length)[None, None]
+    columns_MX = jnp.minimum(columns_MSL, x_MW.shape[1] - 1).reshape(x_MW.shape[0], -1)
+    return jnp.take_along_axis(x_MW, columns_MX, axis=1).reshape(-1, length)

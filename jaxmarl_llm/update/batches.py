@@ -1,0 +1,54 @@
+"""A forest's turns as arrays to learn from."""
+
+import numpy as np
+
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.prompts import pad_team, padded_size
+from jaxmarl_llm.team import Stack
+from jaxmarl_llm.update.packing import Batch
+
+
+def collate(
+    forest: Forest, advantages_R: np.ndarray, stack: Stack, max_new_tokens: int, pad_id: int = 0
+) -> tuple[Batch, ...]:
+    """A stack's turns as batches: one per turn index, and per set of agents that spoke equally often in it.
+
+    Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. Where fewer answers
+    were handed on than could have been, groups of length 0 fill up to a `padded_size`.
+    """
+    batches, most = [], len(forest.items)
+    for index in sorted({turn.turn for turn in forest.turns}):
+        said = {agent: [] for agent in stack.agents}
+        for turn in forest.turns:
+            if turn.turn == index and turn.agent in said:
+                said[turn.agent].append(turn)
+        alike: dict[tuple, list[str]] = {}
+        for agent, turns in said.items():
+            if turns:
+                alike.setdefault((len(turns), sum(t.sample == 0 for t in turns)), []).append(agent)
+        for (n_turns, n_prompts), agents in alike.items():
+            size = padded_size(n_prompts, len(forest.items), most)
+            shape = (size, n_turns // n_prompts, max_new_tokens)
+            batch = _collate([said[agent] for agent in agents], advantages_R, shape, pad_id)
+            batches.append(batch if len(agents) == len(said) else batch.replace(agents=tuple(agents)))
+        most = max(len(forest.items), sum(joint.turn == index for joint in forest.joints))
+    return tuple(batches)
+
+
+def _collate(said, advantages_R: np.ndarray, shape: tuple[int, int, int], pad_id: int) -> Batch:
+    """Turns of N agents as arrays, shape = (B, G, L); row b * G + g is sample g of the b-th prompt."""
+    size, samples, max_new_tokens = shape
+    prompts = [[t.prompt for t in turns if t.sample == 0] for turns in said]
+    prompts_NBP, lengths_NB, shared = pad_team([own + own[:1] * (size - len(own)) for own in prompts])
+    shape_NRL = (len(said), size * samples, max_new_tokens)
+    tokens_NRL, logprobs_NRL = np.full(shape_NRL, pad_id, np.int32), np.zeros(shape_NRL, np.float32)
+    lengths_NR, advantages_NR = np.zeros(shape_NRL[:2], np.int32), np.zeros(shape_NRL[:2], np.float32)
+    finished_NR = np.zeros(shape_NRL[:2], bool)
+    for n, turns in enumerate(said):
+        for r, turn in enumerate(turns):
+            end = len(turn.completion)
+            tokens_NRL[n, r, :end], logprobs_NRL[n, r, :end] = turn.completion, turn.logprobs
+            lengths_NR[n, r], advantages_NR[n, r] = end, advantages_R[turn.id]
+            finished_NR[n, r] = turn.finished
+    said_NR = lengths_NR, logprobs_NRL, advantages_NR
+    return Batch(prompts_NBP, lengths_NB, tokens_NRL, *said_NR, shared, finished_NR)

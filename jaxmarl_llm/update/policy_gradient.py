@@ -1,0 +1,206 @@
+"""The gradient of the policy-gradient loss for every agent of a stack, micro-batch by micro-batch.
+
+What completions have in common is read once, and its gradient, summed over them, goes back once: what all
+prompts of an agent begin with, then every prompt, then the completions, packed (see `packing`).
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm import losses
+from jaxmarl_llm.policy import Block, Cache
+from jaxmarl_llm.policy.prefill import prefill, prefill_shared
+from jaxmarl_llm.prompts import Shared
+from jaxmarl_llm.update.agent_loss import LossConfig, agent_loss
+from jaxmarl_llm.update.diagnostics import Diagnostics
+from jaxmarl_llm.update.packing import Packed
+
+
+def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
+    """Gradient of the mean loss per agent (leading axis N) and the merged (SumCount, KL, Diagnostics).
+
+    Micro-batches add sums and counts and divide once, so their number does not change the result. The
+    diagnostics are over the completions that the model reads (see `packing.pack`).
+
+    Args:
+      stack, config: static.
+      base, trainable: parameters of the stack.
+      packed: from `LossConfig.pack` of the same config.
+
+    Raises:
+      ValueError: if a KL term, or a loss of the user's that asks for it, has no reference policy.
+    """
+    if config.reads_reference and base is None:
+        needs = f"kl_coef={config.kl_coef}" if config.kl_coef else "a loss that names ref_logprobs_BL"
+        raise ValueError(f"{needs} needs a reference: build the team with keep_reference")
+    fixed = _Fixed(stack, config, base)
+
+    def read(trainable):
+        return _read_shared(stack, *stack.bind(base, trainable), packed.shared)
+
+    shared, back_to_shared = _vjp(read, trainable)
+    shared_ref = None
+    if config.reads_reference:
+        shared_ref = _read_shared(stack, *stack.bind_reference(base), packed.shared)
+    begin = functools.partial(_begin_prompts, fixed, trainable, shared, shared_ref)
+    of_rows = functools.partial(_of_rows, fixed, trainable)
+    prompts = stack.layout.split((packed.prompts_XNDBP, packed.prompt_lengths_XNDB), None, "agent", "rows")
+    rows = stack.layout.split(packed.rows, None, None, "agent", "rows")
+    used_X = (packed.rows.lengths_MS > 0).any((2, 3, 4, 5)).sum(1)
+
+    def learn(x, found):
+        prompts_NDBP, rows_Z = _at(x, (prompts, rows))
+        return _add_prompts(found, begin(prompts_NDBP), of_rows, rows_Z, used_X[x])
+
+    def sums(prompts_NDBP, rows_Z):
+        return of_rows(*begin(prompts_NDBP)[0], _at(0, rows_Z))[1]
+
+    floats = jax.tree.map(jnp.zeros_like, (trainable, _floats(shared)))
+    nothing = floats, _zeros_like(sums, *_at(0, (prompts, rows)))
+    # Those with something to learn come first.
+    (grads, through), (pg, kl, seen) = jax.lax.fori_loop(0, (used_X > 0).sum(), learn, nothing)
+    grads = jax.tree.map(jnp.add, grads, *back_to_shared(through))
+    if not config.own_count:  # all completions count, also those that were left out
+        pg = pg.replace(count=_count(packed, config.division))
+    divisor_N = jnp.maximum(pg.count, 1.0)
+    grads = jax.tree.map(lambda g: g / divisor_N.reshape(-1, *[1] * (g.ndim - 1)), grads)
+    return grads, (pg, kl, seen)
+
+
+class _Fixed(NamedTuple):
+    """What is the same for all micro-batches of a gradient: the arguments of `gradients`."""
+
+    stack: Any
+    config: LossConfig
+    base: Any
+
+
+def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
+    """Some prompts as the policy and the reference read them, and what pulls a gradient back through that."""
+    stack, config, base = fixed
+
+    def read(trainable, floats):
+        return _read_prompts(stack, *stack.bind(base, trainable), _with_floats(shared, floats), prompts)
+
+    own, back = _vjp(read, trainable, _floats(shared))
+    if not config.reads_reference:
+        return (own, own), back
+    return (own, _read_prompts(stack, *stack.bind_reference(base), shared_ref, prompts)), back
+
+
+def _add_prompts(found, begun, of_rows, rows, used):
+    """What was ``found`` (see `_add`) with that of some prompts, in the same arrays.
+
+    ``begun`` is what `_begin_prompts` returned; ``rows`` are Z micro-batches, of which the first ``used``
+    hold something.
+    """
+    reads, back = begun
+    (grads, through), sums = found
+
+    def learn(z, found):
+        return _add(found, of_rows(*reads, _at(z, rows)))
+
+    nothing = jax.tree.map(jnp.zeros_like, _floats(reads[0]))
+    (grads, of_reads), sums = jax.lax.fori_loop(0, used, learn, ((grads, nothing), sums))
+    return jax.tree.map(jnp.add, (grads, through), back(of_reads)), sums
+
+
+def _of_rows(fixed: _Fixed, trainable, read, read_ref, rows):
+    """Gradient to the parameters and to the floats of ``read``, and the sums, of one micro-batch."""
+    stack, config, base = fixed
+    reference, _ = stack.bind_reference(base)
+
+    def loss(trainable, floats):
+        variables, axes = stack.bind(base, trainable)
+        reads = (_with_floats(read, floats), read_ref)
+        per_shard = _over_shards(functools.partial(agent_loss, stack, config), (None, None, 0, 0))
+        sums_ND, aux = jax.vmap(per_shard, in_axes=(axes, None, 0, 0))(variables, reference, reads, rows)
+        return sums_ND.sum(), aux
+
+    grads, (pg, kl, seen) = jax.grad(loss, argnums=(0, 1), has_aux=True)(trainable, _floats(read))
+    pg, kl = jax.tree.map(lambda x_ND: x_ND.sum(1), (pg, kl))
+    own, of_reads = grads
+    return (stack.layout.constrain(own), of_reads), (pg, kl, jax.vmap(Diagnostics.merge_all)(seen))
+
+
+def _count(packed: Packed, division: dict) -> jax.Array:
+    """What each agent's loss is divided by, (N,)."""
+
+    def one(lengths_R):
+        mask_RL = losses.length_mask(lengths_R, packed.rows.logprobs_MSL.shape[-1])
+        return losses.aggregate(jnp.zeros(mask_RL.shape), mask_RL, **division).count
+
+    return jax.vmap(one)(packed.lengths_NR)
+
+
+def _read_shared(stack, variables, axes, shared: Shared | None) -> Block | None:
+    """Keys and values of every agent's shared beginning, leading axis N."""
+    if shared is None:
+        return None
+    read = functools.partial(prefill_shared, stack.policy)
+    return jax.vmap(read, in_axes=(axes, 0, 0))(variables, shared.tokens_NC, shared.lengths_N)
+
+
+def _read_prompts(stack, variables, axes, shared: Block | None, prompts) -> tuple[jax.Array, Cache]:
+    """`prefill` of every agent and shard, leading axes N, D; ``prompts`` are tokens and lengths."""
+    read = _over_shards(functools.partial(prefill, stack.policy), (None, 0, 0, None))
+    return jax.vmap(read, in_axes=(axes, 0, 0, 0))(variables, *prompts, shared)
+
+
+def _over_shards(function, in_axes: tuple):
+    """``function`` of each shard: a `jax.vmap`, without the mapped program where there is only one."""
+
+    def of_all(*inputs):
+        mapped = [x for x, axis in zip(inputs, in_axes, strict=True) if axis == 0]
+        if jax.tree.leaves(mapped)[0].shape[0] > 1:
+            return jax.vmap(function, in_axes)(*inputs)
+        pairs = zip(inputs, in_axes, strict=True)
+        one = [jax.tree.map(lambda leaf: leaf.squeeze(0), x) if axis == 0 else x for x, axis in pairs]
+        return jax.tree.map(lambda leaf: leaf[None], function(*one))
+
+    return of_all
+
+
+def _at(i, tree):
+    """Element i of the leading axis."""
+    return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), tree)
+
+
+def _zeros_like(function, *inputs):
+    """Zeros in the shape of a function's value."""
+    return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, *inputs))
+
+
+def _add(left, right):
+    """The sum of two results (gradients, (SumCount, KL SumCount, Diagnostics))."""
+    (grads, (pg, kl, seen)), (more, (pg_more, kl_more, seen_more)) = left, right
+    return jax.tree.map(jnp.add, grads, more), (pg + pg_more, kl + kl_more, seen.merge(seen_more))
+
+
+def _is_float(x) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.inexact)
+
+
+def _floats(tree) -> list[jax.Array]:
+    """The leaves that have a gradient."""
+    return [x for x in jax.tree.leaves(tree) if _is_float(x)]
+
+
+def _with_floats(tree, floats):
+    """The tree with other leaves where it has floats."""
+    rest = iter(floats)
+    return jax.tree.map(lambda x: next(rest) if _is_float(x) else x, tree)
+
+
+def _vjp(function, *inputs):
+    """A function's value, and what pulls gradients of the value's `_floats` back to the inputs."""
+
+    def both(*inputs):
+        value = function(*inputs)
+        return _floats(value), value
+
+    _, pull_back, value = jax.vjp(both, *inputs, has_aux=True)
+    return value, pull_back

@@ -1,0 +1,133 @@
+"""One optimizer step for every agent of a stack."""
+
+import functools
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from jaxmarl_llm.sharding import ONE_DEVICE, Layout
+from jaxmarl_llm.update.agent_loss import LossConfig
+from jaxmarl_llm.update.packing import Packed
+from jaxmarl_llm.update.policy_gradient import gradients
+
+
+@struct.dataclass
+class TrainState:
+    """What learning changes, parameters and optimizer state with agent axis N; ``step`` counts updates."""
+
+    step: jax.Array
+    trainable: Any
+    opt_state: Any
+
+
+def make_optimizer(
+    *,
+    lr: float,
+    steps: int,
+    warmup: int = 0,
+    decay: str = "constant",
+    weight_decay: float = 0.0,
+    grad_clip: float = 1.0,
+) -> optax.GradientTransformation:
+    """AdamW with a warm-up, an optional linear or cosine decay over ``steps``, and clipping by global norm.
+
+    The transformation is for one agent; `train_step` maps it over the agent axis, so clipping is per agent.
+    """
+    shapes = {
+        "constant": lambda: optax.constant_schedule(lr),
+        "linear": lambda: optax.linear_schedule(lr, 0.0, max(steps - warmup, 1)),
+        "cosine": lambda: optax.cosine_decay_schedule(lr, max(steps - warmup, 1)),
+    }
+    if decay not in shapes:
+        raise ValueError(f"train.decay={decay!r} is not one of {tuple(shapes)}")
+    schedule = optax.join_schedules(
+        [optax.linear_schedule(lr / max(warmup, 1), lr, warmup), shapes[decay]()], [warmup]
+    )
+    clip = optax.clip_by_global_norm(grad_clip) if grad_clip > 0 else optax.identity()
+    return optax.chain(clip, optax.adamw(schedule, weight_decay=weight_decay))
+
+
+def init_state(
+    trainable: Any, optimizer: optax.GradientTransformation, layout: Layout = ONE_DEVICE
+) -> TrainState:
+    """A fresh state; ``trainable`` has a leading agent axis and lies as ``layout`` says, as the rest will."""
+    opt_state = layout.make(jax.vmap(optimizer.init), trainable)
+    return TrainState(layout.make(lambda: jnp.int32(0)), trainable, opt_state)
+
+
+@functools.partial(jax.jit, static_argnames=("stack", "config", "optimizer"), donate_argnames=("state",))
+def train_step(
+    stack,
+    config: LossConfig,
+    optimizer,
+    base,
+    state: TrainState,
+    batches: tuple[Packed, ...],
+    more: Any = None,
+):
+    """One update of every agent of the stack, by the sum of the mean losses of all batches.
+
+    Args:
+      stack, config, optimizer: static.
+      base: frozen variables of the stack.
+      state: donated.
+      batches: from `LossConfig.pack`; one per turn of the conversation, or several of different agents.
+      more: a gradient to add to that of the batches, of a loss of the same parameters that is none of
+        theirs; clipped together with it. The metric ``loss`` does not have that loss in it.
+
+    Returns:
+      The new state and a dict of metrics, each of shape (N,).
+    """
+    grads, losses_N, kl, seen = _sum_over(
+        [_gradients(stack, config, base, state.trainable, batch) for batch in batches]
+    )
+    if more is not None:
+        grads = jax.tree.map(jnp.add, grads, more)
+    new, metrics, updates = descend(optimizer, state, grads, losses_N)
+    metrics |= seen.values()
+    if config.custom is not None:
+        del metrics["clip_fraction"]  # what it clips is its own affair
+    metrics["update_norm"] = jax.vmap(optax.tree.norm)(updates)
+    if config.kl_coef:
+        metrics["kl"] = kl.mean()
+    return stack.layout.constrain(new), stack.layout.whole(metrics)
+
+
+def descend(optimizer, state: TrainState, grads, losses_N):
+    """The state one optimizer step on, the metrics ``loss`` and ``grad_norm`` (N,), and the step itself.
+
+    What is not finite leaves everything as it was, so that the state before it can be saved.
+    """
+    updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
+    trainable = optax.apply_updates(state.trainable, updates)
+    metrics = {"loss": losses_N, "grad_norm": jax.vmap(optax.tree.norm)(grads)}
+    well = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
+    new = TrainState(state.step + 1, trainable, opt_state)
+    new = jax.tree.map(lambda after, before: jnp.where(well, after, before), new, state)
+    return new, metrics, updates
+
+
+def _gradients(stack, config: LossConfig, base, trainable, batch: Packed):
+    """`gradients` for all agents of the stack, 0 for those that are not in the batch."""
+    if batch.agents is None:
+        return gradients(stack, config, base, trainable, batch)
+    index = jnp.array([stack.agents.index(agent) for agent in batch.agents])
+    part, theirs = stack.only(batch.agents, trainable)
+    found = gradients(part, config, base, theirs, batch)
+
+    def among_all(x):
+        return jnp.zeros((len(stack.agents), *x.shape[1:]), x.dtype).at[index].set(x)
+
+    return jax.tree.map(among_all, found)
+
+
+def _sum_over(found):
+    """Sums over several results of `gradients`: gradients, mean losses (N,); the rest is merged."""
+    grads = jax.tree.map(lambda *parts: functools.reduce(jnp.add, parts), *[grads for grads, _ in found])
+    pgs, kls, seen = zip(*[aux for _, aux in found], strict=True)
+    merged = functools.reduce(lambda a, b: a.merge(b), seen)
+    return grads, sum(pg.mean() for pg in pgs), functools.reduce(operator.add, kls), merged

