@@ -1,5 +1,6 @@
 """Numbers of an iteration that follow from its forest: reward parts, and what each agent's groups told it."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,13 +48,13 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
     out = {}
     groups_R = np.where(np.isnan(returns_R), -1, groups_R)
     returns_R = np.nan_to_num(returns_R)
+    of_groups = functools.partial(credit.on_host, num_groups=max(int(groups_R.max()) + 1, 1))
     for agent in dict.fromkeys(turn.agent for turn in forest.turns):
         turns = [turn for turn in forest.turns if turn.agent == agent]
         ids = [turn.id for turn in turns]
-        number = {"num_groups": max(int(groups_R.max()) + 1, 1)}
         row = {
-            "advantage_spread": credit.advantage_spread(advantages_R[ids], groups_R[ids], **number),
-            "zero_signal": credit.zero_signal_share(returns_R[ids], groups_R[ids], **number),
+            "advantage_spread": of_groups(credit.advantage_spread, advantages_R[ids], groups_R[ids]),
+            "zero_signal": of_groups(credit.zero_signal_share, returns_R[ids], groups_R[ids]),
             "completion_length": np.mean([turn.tokens[1] for turn in turns]),
             "truncated": np.mean([not turn.finished for turn in turns]),
         }

@@ -16,7 +16,6 @@ DIGITS = 5  # of credit: what ties but for the rounding of a mean ties
 _cross_counterfactuals = jax.jit(credit.cross_counterfactuals)
 _free_rider_rate = jax.jit(credit.free_rider_rate)
 _dominance_rate = jax.jit(credit.dominance_rate)
-_advantage = jax.jit(credit.group_advantage, static_argnames=("num_groups", "baseline"))
 _rank_correlations = jax.jit(jax.vmap(credit.rank_correlation))
 
 
@@ -66,11 +65,12 @@ def over_answers(forest: Forest, values_M: np.ndarray, reduce: str = "mean") -> 
     a turn without any other has NaN.
     """
     _, turn_M = forest.memberships()
-    known_M, number = np.where(np.isnan(values_M), -1, turn_M), {"num_groups": len(forest.turns)}
-    value_R = np.asarray(credit.segment_mean(np.nan_to_num(values_M), known_M, **number))
+    known_M, size = np.where(np.isnan(values_M), -1, turn_M), len(forest.turns)
+    options = {"num_groups": size, "length": size}
+    value_R = credit.on_host(credit.segment_mean, np.nan_to_num(values_M), known_M, **options)
     if reduce == "sum":
-        value_R = value_R * np.asarray(credit.segment_count(turn_M, **number))
-    return np.where(np.asarray(credit.segment_count(known_M, **number)) > 0, value_R, np.nan)
+        value_R = value_R * credit.on_host(credit.segment_count, turn_M, **options)
+    return np.where(credit.on_host(credit.segment_count, known_M, **options) > 0, value_R, np.nan)
 
 
 def replayed(forest: Forest) -> np.ndarray | None:
@@ -87,8 +87,8 @@ def replayed(forest: Forest) -> np.ndarray | None:
     mean_R = over_answers(forest, forest.totals()[joint_M])
     request_R = np.where(np.isnan(mean_R), -1, [turn.request for turn in forest.turns])
     counts = np.bincount(request_R[request_R >= 0], minlength=len(forest.turns))
-    options = {"num_groups": len(forest.turns), "baseline": "leave_one_out"}
-    worth_R = np.asarray(_advantage(np.nan_to_num(mean_R), request_R, **options))
+    options = {"num_groups": len(forest.turns), "baseline": "leave_one_out", "length": len(forest.turns)}
+    worth_R = credit.on_host(credit.group_advantage, np.nan_to_num(mean_R), request_R, **options)
     return np.where((request_R >= 0) & (counts[request_R] > 1), worth_R, np.nan)
 
 

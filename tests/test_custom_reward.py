@@ -93,6 +93,16 @@ def test_range_and_normalise():
     assert task(reward).normalise(scores) == {"a": 0.5, "return": 50.0}  # (3 + 1) / 8
 
 
+@pytest.mark.parametrize("given", [(1, 1), (3, 1), 5.0, (0, float("inf")), ("a", "b"), (1, 2, 3)])
+def test_a_range_that_is_none(given):
+    def reward(completions, **columns):
+        return [0.0]
+
+    reward.reward_range = given
+    with pytest.raises(ValueError, match=r"reward.reward_range=.* allowed: two finite numbers, \(lowest"):
+        task(reward)
+
+
 def test_wrong_completions():
     with pytest.raises(ValueError, match="agent 'main' gave 2 completions for 3 items"):
         task(lengths).judge(ITEMS, {**ANSWERS, "main": ["", ""]})

@@ -1,5 +1,6 @@
 """MAGRPO in two turns: returns of trees and chains, weights, and batches, by hand."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -150,6 +151,13 @@ def test_a_batch_per_turn():
     assert second.advantages_NR.tolist() == [[4, 5, 8, 9], [6, 7, 10, 11]]  # node after node
     assert second.lengths_NR.tolist() == [[2, 3, 2, 3]] * 2
     assert second.prompt_lengths_NB.tolist() == [[4, 4]] * 2
+
+
+def test_groups_of_different_sizes_in_one_turn_are_refused():
+    turns = [dataclasses.replace(turn, request=0 if turn.id < 3 else 1) for turn in TREE.turns[:4]]
+    turns = [dataclasses.replace(turn, agent="a", turn=0) for turn in turns]
+    with pytest.raises(ValueError, match="agent 'a' was asked for different numbers .* turn 0: 3, 1"):
+        batches.collate(Forest(("x",), tuple(turns), ()), np.ones(4), tiny.stack(), max_new_tokens=8)
 
 
 def test_batches_have_the_size_of_the_full_tree_where_nodes_ended_early():

@@ -108,6 +108,16 @@ def test_bfloat16_compute_keeps_float32_parameters_and_logits(tiny):
     assert 0 < error < 0.1
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_logits_of_a_bfloat16_policy_are_not_rounded_to_it(tied, tiny):
+    _, _, tokens_BL, positions_BL = tiny
+    policy = Policy(dataclasses.replace(TINY, tie_embeddings=tied), dtype=jnp.bfloat16)
+    params = policy.init(jax.random.key(0), tokens_BL, positions_BL)
+    logits_BLV, _ = policy.apply(params, tokens_BL, positions_BL)
+    # The last 16 bits of a float32 are those that bfloat16 lacks.
+    assert (np.asarray(logits_BLV).view(np.uint32) & 0xFFFF != 0).mean() > 0.9
+
+
 def test_adapters_add_a_low_rank_product(tiny):
     policy, params, tokens_BL, positions_BL = tiny
     rng = np.random.default_rng(5)

@@ -8,6 +8,7 @@ import pytest
 
 from jaxmarl_llm.forest import Joint, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols import Episode, Simultaneous
+from jaxmarl_llm.protocols.types import names_item
 
 NONE = np.zeros(0)
 
@@ -83,9 +84,20 @@ def dies_by_name(answers):
     raise KeyError(f"item {answers[0].item!r}")
 
 
+def dies_in_passing(answers):
+    raise KeyError("index")  # which has an x, but not as a word
+
+
+@pytest.mark.parametrize("name, told", [("7", False), ("'7'", True), ("17", False), ("mbpp/7", True)])
+def test_a_number_names_an_item_in_quotes_only(name, told):
+    item = "mbpp/7" if "/" in name else "7"
+    assert names_item(f"column {name} of 12", item) == told
+
+
 @pytest.mark.parametrize("bad, kind, message", [
     (dies, RuntimeError, r"the feedback raised on x \(LookupError: no such file\)"),
     (dies_by_name, KeyError, "item 'x'"),
+    (dies_in_passing, RuntimeError, r"the feedback raised on x \(KeyError: 'index'\)"),
     (lambda answers: None, RuntimeError, "the feedback raised on x"),
     (lambda answers: feedback(answers)[:1], ValueError, r"said 1 things about 2 answers to \['x'\]"),
     (lambda answers: [{"aux": "again"}] * 2, ValueError, "the feedback on x has no text for main"),

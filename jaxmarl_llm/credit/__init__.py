@@ -1,7 +1,8 @@
 """Credit: from rewards of joint actions to one advantage per sample, or per token.
 
 Everything here is a pure function of values and integer group keys, float32 inside, and jit-able with
-static sizes; `group_keys` and `keys_by` alone run on the host. Padding is marked by a key out of range, a
+static sizes; `group_keys` and `keys_by` alone run on the host. `on_host` calls the others from
+there without a compilation for every number of rows. Padding is marked by a key out of range, a
 length or a NaN reward, as each function says: it gets 0, and what it holds reaches no other row.
 
 To a loss an advantage is a constant. What is smooth here can be differentiated all the same, and no NaN comes
@@ -28,6 +29,7 @@ from jaxmarl_llm.credit.groups import (
     normalise_per_agent,
     row_groups,
 )
+from jaxmarl_llm.credit.host import on_host
 from jaxmarl_llm.credit.inclusion import inclusion_contrast
 from jaxmarl_llm.credit.joint import (
     REDUCTIONS,
@@ -86,6 +88,7 @@ __all__ = [
     "inclusion_contrast",
     "keys_by",
     "normalise_per_agent",
+    "on_host",
     "rank_correlation",
     "rewards_at_end",
     "row_groups",

@@ -50,24 +50,30 @@ def _aligned(vector, like):
 
 
 class Dense(nn.Module):
-    """Linear map with an optional low-rank addition: y = x W + b + (x A) B."""
+    """Linear map with an optional low-rank addition: y = x W + b + (x A) B.
+
+    Products are of numbers in ``dtype``; ``out_dtype``, by default the same, is that of their sums.
+    """
 
     features: int
     use_bias: bool = False
     dtype: jnp.dtype = jnp.float32
+    out_dtype: jnp.dtype | None = None
 
     @nn.compact
     def __call__(self, x):
         kernel = self.param("kernel", nn.initializers.normal(0.02), (x.shape[-1], self.features))
         # One axis of rows: over several, the gradient's product would begin with a transpose of them all.
         x_RD = x.reshape(-1, x.shape[-1])
-        y_RE = jnp.dot(x_RD, kernel.astype(self.dtype))
+        out = self.out_dtype or self.dtype
+        y_RE = jnp.dot(x_RD, kernel.astype(self.dtype), preferred_element_type=out)
         if self.use_bias:
             bias = self.param("bias", nn.initializers.zeros, (self.features,))
-            y_RE = y_RE + _aligned(bias.astype(self.dtype), y_RE)
+            y_RE = y_RE + _aligned(bias.astype(out), y_RE)
         if self.has_variable("lora", "a"):
             a, b = self.get_variable("lora", "a"), self.get_variable("lora", "b")
-            y_RE = y_RE + jnp.dot(jnp.dot(x_RD, a.astype(self.dtype)), b.astype(self.dtype))
+            low = jnp.dot(x_RD, a.astype(self.dtype))
+            y_RE = y_RE + jnp.dot(low, b.astype(self.dtype), preferred_element_type=out)
         return y_RE.reshape(*x.shape[:-1], self.features)
 
 
@@ -129,7 +135,8 @@ class Policy(nn.Module):
     """A causal language model.
 
     ``policy.apply(params, tokens_BL, positions_BL, cache=None) -> (logits_BLV, cache)``. Without a cache the
-    returned one holds this call's keys and values. Logits are float32 whatever the compute dtype.
+    returned one holds this call's keys and values. Logits are float32 whatever the compute dtype, their sums
+    too: rounded to bfloat16, the greatest of 49,152 is often one of several.
 
     With ``apart`` every layer has variables of its own (``layers_0``, ..), its part of the cache too (see
     `Cache.apart`), and ``remat`` is not applied: for reading one token at a time, see `decode`.
@@ -155,7 +162,7 @@ class Policy(nn.Module):
         )
         self.final_norm = RMSNorm(c.norm_eps)
         if not c.tie_embeddings:
-            self.head = self._fetching(Dense, "head")(c.vocab_size, dtype=self.dtype)
+            self.head = self._fetching(Dense, "head")(c.vocab_size, dtype=self.dtype, out_dtype=jnp.float32)
 
     def _fetching(self, module: type, name: str) -> type:
         """The module with its parameters taken through ``fetch``."""
@@ -220,5 +227,5 @@ class Policy(nn.Module):
         """Vocabulary logits (B, L, V), float32."""
         if self.config.tie_embeddings:
             table = self._table().astype(self.dtype)
-            return jnp.einsum("...d,vd->...v", hidden_BLD, table).astype(jnp.float32)
-        return self.head(hidden_BLD).astype(jnp.float32)
+            return jnp.einsum("...d,vd->...v", hidden_BLD, table, preferred_element_type=jnp.float32)
+        return self.head(hidden_BLD)

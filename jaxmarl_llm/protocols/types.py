@@ -5,6 +5,7 @@ one batch; lists in turn give order. An empty list ends the episode.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 from typing import Protocol as Interface
@@ -64,7 +65,7 @@ def tell(feedback: Feedback, answers: Sequence[Answer]) -> list[dict[str, str]]:
     try:
         told = list(feedback(answers))
     except Exception as error:
-        if any(name in str(error) for name in names):
+        if any(names_item(str(error), name) for name in names):
             raise
         reason = f"{type(error).__name__}: {error}"
         raise RuntimeError(f"the feedback raised on {', '.join(names)} ({reason})") from error
@@ -75,6 +76,12 @@ def tell(feedback: Feedback, answers: Sequence[Answer]) -> list[dict[str, str]]:
         if silent:
             raise ValueError(f"the feedback on {item_name(answer.item)} has no text for {', '.join(silent)}")
     return told
+
+
+def names_item(text: str, name: str) -> bool:
+    """Whether a text speaks of an item: a number alone could be anything's, unless it is in quotes."""
+    found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
+    return repr(name) in text or (found is not None and not name.isdigit())
 
 
 def everybody(state: Episode, prompts: Prompts, samples: int) -> list[SpeakRequest]:

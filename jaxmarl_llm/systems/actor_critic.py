@@ -174,8 +174,9 @@ def _compared(forest: Forest, values_R: np.ndarray) -> np.ndarray:
         for turn in forest.turns
     ]
     groups_R, number = credit.group_keys(places)
-    found_R = credit.group_advantage(values_R, np.where(np.isnan(values_R), -1, groups_R), num_groups=number)
-    return np.asarray(found_R)
+    groups_R = np.where(np.isnan(values_R), -1, groups_R)
+    options = {"num_groups": number, "length": len(values_R)}
+    return credit.on_host(credit.group_advantage, values_R, groups_R, **options)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -185,8 +186,9 @@ def _mean(values: Sequence[float]) -> float:
 def _mean_by(values_M, keys_M, number: int) -> np.ndarray:
     """Mean of the numbers of each key, NaN where there is none."""
     keys_M = np.where(np.isnan(values_M), -1, keys_M)
-    means = np.asarray(credit.segment_mean(np.nan_to_num(values_M), keys_M, num_groups=number))
-    return np.where(np.asarray(credit.segment_count(keys_M, num_groups=number)) > 0, means, np.nan)
+    options = {"num_groups": number, "length": number}
+    means = credit.on_host(credit.segment_mean, np.nan_to_num(values_M), keys_M, **options)
+    return np.where(credit.on_host(credit.segment_count, keys_M, **options) > 0, means, np.nan)
 
 
 def _known(means: np.ndarray) -> dict[int, float]:
@@ -232,7 +234,8 @@ class ActorCritic:
         if self.config.normalise:
             agent_R, number = credit.group_keys([turn.agent for turn in forest.turns])
             agent_R = np.where(np.isnan(returns_R), -1, agent_R)  # no reward: no part in it, advantage 0
-            advantages_R = credit.normalise_per_agent(advantages_R, agent_R, num_agents=number, centre=True)
+            options = {"num_agents": number, "centre": True, "length": len(agent_R)}
+            advantages_R = credit.on_host(credit.normalise_per_agent, advantages_R, agent_R, **options)
         return Lesson(forest, np.asarray(advantages_R), returns_R, groups_R, (read, values, targets))
 
     def learn(self, lesson: Lesson) -> dict[str, float]:

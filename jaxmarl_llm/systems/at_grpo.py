@@ -23,7 +23,7 @@ from jaxmarl_llm.systems.types import Lesson
 
 def lesson(forest: Forest, config: CreditConfig) -> Lesson:
     """Advantages of every turn among the samples that answer the same prompt."""
-    own = dataclasses.replace(config, discount=0.0, normalise=True, chain=False)
+    own = dataclasses.replace(config, discount=0.0, normalise=True, chain=False, backup="mean")
     returns_R = magrpo.returns(forest, own) + config.local_weight * local_rewards(forest)
     groups_R, _ = credit.keys_by(
         "environment_agent_turn",
@@ -41,5 +41,5 @@ def local_rewards(forest: Forest) -> np.ndarray:
         forest.joints[j].judgement.local.get(forest.turns[t].agent, 0.0)
         for j, t in zip(joint_M.tolist(), turn_M.tolist(), strict=True)
     ]
-    local_M = np.array(local_M, np.float32)
-    return np.asarray(credit.segment_mean(local_M, turn_M, num_groups=len(forest.turns)))
+    size = len(forest.turns)
+    return credit.on_host(credit.segment_mean, np.float32(local_M), turn_M, num_groups=size, length=size)

@@ -159,7 +159,8 @@ def _contrasts(forest: Forest, lessons: Sequence[int], later) -> tuple[np.ndarra
     shown_J = [set(forest.turns[joint.turns[0]].shown) for joint in later]
     shown_JZ = np.array([[z in shown for z in lessons] + [bool(shown)] for shown in shown_J])
     # A lesson is compared within its item only: there it was known.
-    found_Z = np.asarray(credit.inclusion_contrast(value_J, shown_JZ, group_J, num_groups=number))
+    options = {"num_groups": number, "length": len(lessons) + 1}
+    found_Z = credit.on_host(credit.inclusion_contrast, np.float32(value_J), shown_JZ, group_J, **options)
     return found_Z[:-1], found_Z[-1]
 
 

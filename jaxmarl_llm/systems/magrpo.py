@@ -64,11 +64,12 @@ def joint_returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.n
     if config.chain:
         own_J, before_J = node_J, np.where(before_J < 0, -1, node_J[before_J])
     turns = 1 + max((joint.turn for joint in forest.joints), default=0)
-    number = {"turns": turns, "num_keys": max(len(own_J), 1), "discount": config.discount}
+    options = {"turns": turns, "discount": config.discount, "backup": config.backup}
     rewards_J = forest.totals()
     if config.backup != "last":  # there the answers of a node that ended early are last ones like others
         rewards_J = rewards_J + _left_out(forest, turns, config.discount)
-    return np.asarray(credit.backed_up_returns(rewards_J, own_J, before_J, **number, backup=config.backup))
+    columns, size = (rewards_J, own_J, before_J), len(own_J)
+    return credit.on_host(credit.backed_up_returns, *columns, num_keys=max(size, 1), length=size, **options)
 
 
 def _left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
@@ -123,19 +124,22 @@ def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Lesson
     ValueError for turn weights that are not as many as the turns.
     """
     per_agent = config.normalise and config.normalise_by == "agent"
-    advantages_R = credit.group_advantage(
+    advantages_R = credit.on_host(
+        credit.group_advantage,
         returns_R,
         np.where(np.isnan(returns_R), -1, groups_R),  # no sample: no part in the group, advantage 0
         num_groups=int(groups_R.max()) + 1,
+        length=len(returns_R),
         baseline=config.baseline,
         normalise=config.normalise and not per_agent,
     )
     if per_agent:
         agent_R, num_agents = credit.group_keys([turn.agent for turn in forest.turns])
         agent_R = np.where(np.isnan(returns_R), -1, agent_R)
-        advantages_R = credit.normalise_per_agent(advantages_R, agent_R, num_agents=num_agents)
+        columns, options = (advantages_R, agent_R), {"num_agents": num_agents, "length": len(agent_R)}
+        advantages_R = credit.on_host(credit.normalise_per_agent, *columns, **options)
     weights_R = _turn_weights(forest, config.turn_weights)
-    return Lesson(forest, np.asarray(advantages_R) * weights_R, returns_R, groups_R)
+    return Lesson(forest, advantages_R * weights_R, returns_R, groups_R)
 
 
 def _turn_weights(forest: Forest, weights: tuple[float, ...]) -> np.ndarray:

@@ -85,11 +85,12 @@ class CodingTask:
         held_back = [self._tests(item)[1] for item in items]
         more = [_testing(draft, tests) for draft, tests in zip(drafts, held_back, strict=True)]
         reports = self._run([draft.program for draft in drafts] + more)
-        judgements = [self._judgement(draft, report) for draft, report in zip(drafts, reports, strict=False)]
-        for judgement, tests, report in zip(judgements, held_back, reports[len(items) :], strict=True):
-            if tests is not None:
-                judgement.parts["tests_held_back"] = code_reward.pass_ratio(report)
-        return judgements
+        own, kept = reports[: len(items)], reports[len(items) :]
+        judgements = [self._judgement(draft, report) for draft, report in zip(drafts, own, strict=True)]
+        return [
+            judgement if tests is None else _with_held_back(judgement, report)
+            for judgement, tests, report in zip(judgements, held_back, kept, strict=True)
+        ]
 
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
         """What each agent is told about judged answers (item, completions) before its next try.
@@ -148,6 +149,12 @@ class CodingTask:
 def _testing(draft: Draft, tests: str | None) -> Program | None:
     """A draft's program with other tests; None if there is no program, or no tests."""
     return dataclasses.replace(draft.program, tests=tests) if draft.program and tests else None
+
+
+def _with_held_back(judgement: Judgement, report: Report) -> Judgement:
+    """The judgement with what the tests that were held back said, as one more part."""
+    part = {"tests_held_back": code_reward.pass_ratio(report)}
+    return dataclasses.replace(judgement, parts=judgement.parts | part)
 
 
 def _source(program: Program) -> str:

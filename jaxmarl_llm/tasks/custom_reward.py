@@ -28,6 +28,7 @@ class CustomRewardTask:
 
     `reward_range` is (lowest, highest) if the function has an attribute of that name, else None; with a
     range, `normalise` maps the total onto 0..100 ("return"), without one "return" is the total itself.
+    ValueError for a range that is none.
     """
 
     part_names: tuple[str, ...] = ()
@@ -36,7 +37,7 @@ class CustomRewardTask:
         self.items, self.agents, self.prompts = task.items, task.agents, task.prompts
         self._reward = reward
         self.feedback = getattr(task, "feedback", None)
-        self.reward_range = getattr(reward, "reward_range", None)
+        self.reward_range = _reward_range(reward)
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
@@ -81,6 +82,18 @@ class CustomRewardTask:
         except Exception:
             return True
         return False
+
+
+def _reward_range(reward: Callable) -> tuple[float, float] | None:
+    """The function's ``reward_range``, None if it has none; ValueError unless it is (lowest, highest)."""
+    given = getattr(reward, "reward_range", None)
+    if given is None:
+        return None
+    numbers = isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(x, Real) for x in given)
+    if not numbers or not all(map(math.isfinite, given)) or not given[0] < given[1]:
+        name = getattr(reward, "__qualname__", repr(reward))
+        raise ValueError(f"{name}.reward_range={given!r}; allowed: two finite numbers, (lowest, highest)")
+    return float(given[0]), float(given[1])
 
 
 def _names(items: Sequence) -> str:

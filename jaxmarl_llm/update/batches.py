@@ -1,5 +1,7 @@
 """A forest's turns as arrays to learn from."""
 
+import collections
+
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
@@ -15,6 +17,9 @@ def collate(
 
     Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. Where fewer answers
     were handed on than could have been, groups of length 0 fill up to a `padded_size`.
+
+    Raises:
+      ValueError: if an agent was asked for different numbers of samples within one turn index.
     """
     batches, most = [], len(forest.items)
     for index in sorted({turn.turn for turn in forest.turns}):
@@ -24,8 +29,14 @@ def collate(
                 said[turn.agent].append(turn)
         alike: dict[tuple, list[str]] = {}
         for agent, turns in said.items():
+            counts = collections.Counter(turn.request for turn in turns)
+            if len(set(counts.values())) > 1:
+                raise ValueError(
+                    f"agent {agent!r} was asked for different numbers of samples in turn {index}: "
+                    f"{', '.join(map(str, counts.values()))}; its groups must be of one size"
+                )
             if turns:
-                alike.setdefault((len(turns), sum(t.sample == 0 for t in turns)), []).append(agent)
+                alike.setdefault((len(turns), len(counts)), []).append(agent)
         for (n_turns, n_prompts), agents in alike.items():
             size = padded_size(n_prompts, len(forest.items), most)
             shape = (size, n_turns // n_prompts, max_new_tokens)

@@ -1,0 +1,52 @@
+"""Credit from the host: programs for rounded sizes, as an iteration never has equally many turns."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+SIZES = ("num_groups", "num_keys", "num_agents")
+
+
+def on_host(function: Callable, *arrays, length: int | None = None, **options) -> np.ndarray:
+    """``function(*arrays, **options)`` of this package, compiled once for sizes up to the same power of two.
+
+    How many turns an iteration has depends on what was said; a program for each number, or worse, one for
+    each operation, would be compiled again and again. Every axis is filled up to a power of two, integers
+    with -1, which as a key marks what is no sample, others with 0; sizes among the options likewise.
+
+    >>> from jaxmarl_llm.credit.groups import group_advantage
+    >>> on_host(group_advantage, [1.0, 3.0, 8.0], [0, 0, 0], num_groups=1, length=3).tolist()
+    [-3.0, -1.0, 4.0]
+
+    Args:
+      function: of arrays whose rows have integer keys; rows with the key -1 must count nowhere.
+      arrays: what it takes, NumPy arrays or lists.
+      length: rows of the result that are kept; None for a result without an axis.
+      options: static; those of `SIZES` are rounded up.
+
+    Returns:
+      The result as a NumPy array.
+    """
+    filled = [_filled(np.asarray(array)) for array in arrays]
+    sizes = {name: _power(value) for name, value in options.items() if name in SIZES}
+    found = np.asarray(_program(function, frozenset((options | sizes).items()))(*filled))
+    return found if length is None else found[:length]
+
+
+@functools.cache
+def _program(function: Callable, options: frozenset) -> Callable:
+    return jax.jit(functools.partial(function, **dict(options)))
+
+
+def _filled(array: np.ndarray) -> np.ndarray:
+    """The array with every axis filled up to a power of two."""
+    fill = -1 if np.issubdtype(array.dtype, np.signedinteger) else 0
+    missing = [(0, _power(size) - size) for size in array.shape]
+    return np.pad(array, missing, constant_values=fill)
+
+
+def _power(size: int) -> int:
+    """The smallest power of two that is no less; 1 for 0."""
+    return 1 << max(size - 1, 0).bit_length()
