@@ -1,9 +1,13 @@
-"""The programs in the documentation run."""
+"""The programs in the documentation run, and its links lead somewhere."""
 
 import pathlib
 import re
 import subprocess
 import sys
+
+import nbformat
+import pytest
+import smoke_runs
 
 from jaxmarl_llm.tasks.optimisation_items import CATEGORIES, KINDS, load_items, parse
 
@@ -47,7 +51,77 @@ def test_the_counts_of_the_page_about_optimisation_are_right():
     assert "{} ({}: {}, {}, {}, {})".format(len(items["cpp"]), *cpp) in " ".join(text.split())
 
 
+def _pages() -> dict[pathlib.Path, str]:
+    """The text of every page, and of the Markdown cells of every notebook."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+    found = {path: path.read_text() for path in pages}
+    for path in ROOT.glob("notebooks/*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        found[path] = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    return found
+
+
+def _slugs(text: str) -> set[str]:
+    """What GitHub calls the headings of a page in links: lower case, dashes for spaces, no punctuation."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def _broken(path: pathlib.Path, text: str, pages: dict[pathlib.Path, str]) -> list[str]:
+    """Links of a page to files or headings that are not there; those to other sites are not followed."""
+    found = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"\w+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        other = (path.parent / name).resolve() if name else path
+        if not other.exists() or (anchor and anchor not in _slugs(pages.get(other, ""))):
+            found.append(f"{path.name} links to {target}")
+    return found
+
+
 def test_links_between_pages_lead_somewhere():
-    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    pages = _pages()
+    assert [line for path, text in pages.items() for line in _broken(path, text, pages)] == []
+
+
+def test_broken_links_are_found():
+    page, other = ROOT / "docs/game.md", ROOT / "README.md"
+    pages = {page: "# A `b`, c-d\n```\n# no heading\n```\n", other: "## Two *words*\n"}
+    good = "[x](#a-b-c-d) [x](../README.md#two-words) [x](../README.md) [x](https://x.org/a#b)"
+    assert _broken(page, good, pages) == []
+    bad = ("#no-heading", "../README.md#one-word", "../gone", "gone.md#a")
+    assert _broken(page, " ".join(f"[x]({target})" for target in bad), pages) == [
+        f"game.md links to {target}" for target in bad
+    ]
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs/README.md").read_text()
+    for path in ROOT.glob("docs/*.md"):
+        assert path.name == "README.md" or f"]({path.name})" in index, f"{path.name} is not in docs/README.md"
+
+
+def test_the_python_of_the_readme_runs():
+    block, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", block], cwd=ROOT, capture_output=True, text=True)
+    # Advantages 1.5 - 6.5, 6.5 - 1.5, 3 - 5, 5 - 3; the ratio exp(0.1) is within 1 +- 0.2; of 3, 2, 3 and 1
+    # tokens: - exp(0.1) (3 * -5 + 2 * 5 + 3 * -2 + 1 * 2) / 4 = 2.4866.
+    assert done.stdout.startswith("[-5.0, 5.0, -2.0, 2.0] 2.4866"), done.stdout + done.stderr
+
+
+@pytest.mark.model
+def test_the_evaluation_of_the_readme_runs(smoke_run):
+    _, block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert block.count("runs/first") == 2
+    code = block.replace("runs/first", str(smoke_run.folder))
+    done = smoke_runs.run([sys.executable, "-c", code], smoke_run.cache)
+    assert done.stdout == "0.0 0.0\n", done.stderr  # random models write no Python
+
+
+def test_make_alone_lists_its_targets():
+    done = subprocess.run(["make", "-C", str(ROOT), "--no-print-directory"], capture_output=True, text=True)
+    text = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: help (.*)", text, re.MULTILINE)[1].split()
+    assert re.findall(r"^make (\w+)  ", done.stdout, re.MULTILINE) == phony, done.stderr

@@ -1,0 +1,76 @@
+"""The tables of the pages name everything that there is: metrics, parts for recipes, files."""
+
+import pathlib
+import re
+
+import pytest
+
+from jaxmarl_llm import credit, losses, metrics
+from jaxmarl_llm.executor.types import VERDICTS
+
+ROOT = pathlib.Path(__file__).parents[1]
+# What the names in angle brackets of docs/metrics.md stand for in a run of configs/coding.py:smoke.
+STANDS_FOR = {
+    "agent": "aux|main",
+    "part": "structure|syntax|tests|cooperation",
+    "verdict": "|".join((*VERDICTS, "no-main", "syntax")),
+}
+
+
+def first_cells(text: str) -> list[str]:
+    """The names in code of the first column of all tables."""
+    cells = (line.split("|")[1] for line in text.splitlines() if line.startswith("| "))
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+
+def pattern(name: str) -> str:
+    """A name of the page as a regular expression; what stands for nothing in the run matches nothing."""
+    literal, *pairs = re.split(r"<(\w+)>", name)
+    choices = (f"({STANDS_FOR.get(word, '(?!)')})" for word in pairs[::2])
+    return re.escape(literal) + "".join(map("".join, zip(choices, map(re.escape, pairs[1::2]), strict=True)))
+
+
+def test_patterns_of_metric_names():
+    assert re.fullmatch(pattern("<agent>/entropy"), "aux/entropy")
+    assert not re.fullmatch(pattern("<agent>/entropy"), "entropy/aux")
+    assert not re.fullmatch(pattern("train/<part>"), "train/return")
+    assert not re.fullmatch(pattern("<critic>/critic_loss"), "aux/critic_loss")
+    assert first_cells("| `a`, `b/<c>` | `d` |\n|---|---|\n") == ["a", "b/<c>"]
+
+
+@pytest.mark.model
+def test_every_metric_of_a_run_is_explained(smoke_run):
+    explained = "|".join(map(pattern, first_cells((ROOT / "docs/metrics.md").read_text())))
+    names = {name for row in metrics.read_metrics(smoke_run.folder) for name in row} - {"step"}
+    twins = {re.sub(r"^eval_executor/", "executor/", name) for name in names}
+    assert len(twins) > 80
+    assert [name for name in sorted(twins) if not re.fullmatch(explained, name)] == []
+
+
+@pytest.mark.parametrize("package", (credit, losses), ids=lambda package: package.__name__)
+def test_every_part_for_recipes_has_a_row(package):
+    listed = first_cells((ROOT / "docs/parts.md").read_text())
+    assert set(package.__all__) <= set(listed)
+    assert set(listed) <= {*credit.__all__, *losses.__all__}
+    assert len(listed) == len(set(listed))
+
+
+def test_the_code_map_has_every_module():
+    text = (ROOT / "README.md").read_text()
+    named = re.findall(r"^\| (`.*?`) \|", text[text.index("## Code map") :], re.MULTILINE)
+    listed = set()
+    for cell in named:
+        folder = ""
+        for path in re.findall(r"`([^`]+)`", cell):
+            if "/" in path[:-1]:
+                folder = path[: path.index("/") + 1]
+            listed.add(path if "/" in path[:-1] or path.rstrip("/") in ROOT_FOLDERS else folder + path)
+    modules = {f"jaxmarl_llm/{path.name}" for path in ROOT.glob("jaxmarl_llm/*.py")}
+    folders = {f"jaxmarl_llm/{path.parent.name}/" for path in ROOT.glob("jaxmarl_llm/*/__init__.py")}
+    commands = {f"experiments/{path.name}" for path in ROOT.glob("experiments/*.py")}
+    ours = {*modules, *folders, *commands, *(f"{name}/" for name in ROOT_FOLDERS)}
+    ours -= {"jaxmarl_llm/__init__.py", "experiments/__init__.py"}
+    assert listed == ours
+
+
+ROOT_FOLDERS = ("configs", "tests", "benchmarks", "notebooks", "docs")
