@@ -74,3 +74,10 @@ def test_the_code_map_has_every_module():
 
 
 ROOT_FOLDERS = ("configs", "tests", "benchmarks", "notebooks", "docs")
+
+
+def test_the_citation_is_of_this_version():
+    cited = dict(re.findall(r"^([a-z-]+): (.+)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
+    project = dict(re.findall(r'^(\w+) = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])
+    assert project["name"] in cited["title"]
