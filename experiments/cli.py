@@ -9,12 +9,15 @@ from collections.abc import Callable
 from absl import app, flags, logging
 
 from jaxmarl_llm import host_memory
+from jaxmarl_llm.dotted import UserCodeError
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.experts import ExpertError
 
-# Raised by our own `raise` statements for input, disk, numbers and what the machine lacks; anything else is a
-# bug.
-EXPECTED = (ValueError, OSError, ImportError, FloatingPointError, ExecutorRefused, ExpertError)
+# Raised by our own `raise` statements for input, disk, numbers, functions of the user's own and what the
+# machine lacks; anything else is a bug.
+EXPECTED = (
+    ValueError, OSError, ImportError, FloatingPointError, ExecutorRefused, ExpertError, UserCodeError,
+)  # fmt: skip
 OWN = ("configs", "experiments", "jaxmarl_llm", "config_config", "__main__")  # the fourth: --config's file
 
 
@@ -77,6 +80,8 @@ def stated(error: BaseException) -> bool:
 
 
 def complain(error) -> int:
-    """Print an error as one sentence; the exit code."""
+    """Print an error as one sentence, and where a function of the user's own raised; the exit code."""
     print(f"error: {error}", file=sys.stderr)
+    if isinstance(error, UserCodeError):
+        print("".join(error.user_frames()), end="", file=sys.stderr)
     return 1

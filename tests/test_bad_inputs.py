@@ -15,6 +15,8 @@ from experiments import cli, tasks, train
 from jaxmarl_llm import checkpoint, rollout, sampling, update, weights
 from jaxmarl_llm.executor import Limits
 from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.tasks import CodingTask, CustomRewardTask
+from jaxmarl_llm.tasks.code_items import CodingItem
 
 pytestmark = pytest.mark.model  # for its tokenizer
 ROW = {"task_id": "t/1", "prompt": "def f(x):\n", "entry_point": "f",
@@ -210,3 +212,15 @@ def test_bugs_keep_their_traceback(capsys):
     assert capsys.readouterr().err == ""
     assert cli.plainly(main)([lambda: common.parse_arg("frag", flag=True)]) == 1
     assert capsys.readouterr().err == "error: unknown config option 'frag'; known are: flag\n"
+
+
+def test_a_function_of_the_users_own_is_told_with_its_frames(capsys):
+    def reward(completions, **columns):
+        raise ArithmeticError("boom")
+
+    item = CodingItem("t/1", ROW["prompt"], "f", ROW["test"], ("x",))
+    task = CustomRewardTask(CodingTask([item], None), reward)
+    assert cli.plainly(lambda argv: task.judge([item], {"aux": [""], "main": [""]}))([]) == 1
+    first, *frames = capsys.readouterr().err.splitlines()
+    assert first == "error: the reward raised on task_id t/1 (ArithmeticError: boom)"
+    assert len(frames) == 2 and frames[0].startswith(f'  File "{__file__}", line ')
