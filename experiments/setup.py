@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from configs import arithmetic, checks, preference_checks, remote
+from configs import arithmetic, checks, loss_checks, preference_checks, remote
 from configs.common import base_config
 from experiments import built_models, protocols
 from jaxmarl_llm import evaluation, sharding, update, weights
@@ -146,7 +146,7 @@ def loss_config(config) -> agent_loss.LossConfig:
 def _custom_loss(config):
     """The function that ``train.loss`` names."""
     function = custom_loss.resolve(config.train.loss)
-    if checks.off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.asks(function):
+    if loss_checks.off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.asks(function):
         raise ValueError(
             f"train.loss {config.train.loss!r} does not name behaviour_logprobs_BL: with train.overlap, or "
             "sampling.dtype other than policy.dtype, it must correct for the sampler's being another policy"
