@@ -1,6 +1,7 @@
 """What every config shares: the text after the colon, and all fields with their defaults. No JAX in here."""
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 
 from ml_collections import config_dict
 
@@ -14,6 +15,30 @@ def field(config: Mapping, path: str):
     for name in path.split("."):
         config = config[name]
     return config
+
+
+def leaves(config: Mapping, prefix: str = "") -> Iterator[str]:
+    """Dotted names of all fields that are no sections."""
+    for name, value in config.items():
+        if isinstance(value, ConfigDict):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def no_such_field(path: str, known: Iterable[str]) -> str:
+    """A sentence about a dotted name that no field has, with those that may be meant.
+
+    Fields with the same last name come first, then those that are spelled like the whole or its last name.
+    """
+    known, last = list(known), path.rpartition(".")[2]
+    lasts: dict[str, list[str]] = {}
+    for name in known:
+        lasts.setdefault(name.rpartition(".")[2], []).append(name)
+    meant = lasts.get(last) or difflib.get_close_matches(path, known, 1, 0.8)
+    meant = meant or [name for like in difflib.get_close_matches(last, lasts, 1, 0.7) for name in lasts[like]]
+    meant = meant or difflib.get_close_matches(path, known, 1)
+    return f"there is no config field {path!r}" + (f"; did you mean {' or '.join(meant)}?" if meant else "")
 
 
 def parse_arg(arg: str | None, **defaults):

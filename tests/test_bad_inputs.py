@@ -10,9 +10,9 @@ import smoke_runs
 from test_export import tiny_tokenizer
 from tiny_models import VARIANTS, random_params
 
-from configs import coding, common
+from configs import coding, common, team_checks
 from experiments import cli, tasks, train
-from jaxmarl_llm import checkpoint, rollout, sampling, update, weights
+from jaxmarl_llm import checkpoint, metrics, rollout, sampling, update, weights
 from jaxmarl_llm.executor import Limits
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.tasks import CodingTask, CustomRewardTask
@@ -176,7 +176,8 @@ def test_context_of_a_loaded_model(tmp_path):
 
 
 @pytest.mark.parametrize("fields, message", [
-    ({"train.stepz": 3}, "error: no config field 'stepz'. Did you mean \"steps\" instead of \"stepz\"?\n"),
+    ({"train.stepz": 3}, "error: there is no config field 'train.stepz'; did you mean train.steps?\n"),
+    ({"seed.x": 3}, "error: there is no config field 'seed.x'; did you mean seed?\n"),
     ({"train.steps": "many"}, "error: flag --config.train.steps=many: invalid literal for int()"),
     ({"task.source": "nowhere.jsonl"}, "error: nowhere.jsonl: cannot be read"),
 ])  # fmt: skip
@@ -188,13 +189,57 @@ def test_command_line_says_one_sentence(tmp_path, compiled, fields, message):
     assert not smoke_runs.files(folder)
 
 
-def test_options_after_the_colon(monkeypatch, capsys):
+def test_options_after_the_colon():
     with pytest.raises(ValueError, match="unknown config option 'smokey'; known are: smoke, small, he_1turn"):
         coding.get_config("smokey")
+
+
+@pytest.mark.parametrize("given, message", [
+    (["--config=nowhere.py:smoke"], "--config=nowhere.py: there is no such file"),
+    (["--config", "nowhere.py"], "--config=nowhere.py: there is no such file"),
+    (["--config"], "--config names no file; give --config=configs/coding.py (others: ls configs)"),
+    (["--config", "--workdir=x"], "--config names no file; give --config="),
+    (["--config="], "--config names no file; give --config="),
+    (["--config=folder"], "--config=folder: is a folder; give --config=configs/coding.py (others: "),
+    (["--config=page.md"], "--config=page.md: is no Python file; give --config="),
+    (["--config=broken.py:x"], "--config=broken.py: SyntaxError in line 2: "),
+    (["--config=empty.py"], "--config=empty.py: defines no get_config(); configs/coding.py shows one"),
+])  # fmt: skip
+def test_files_that_are_no_config(tmp_path, monkeypatch, capsys, given, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name, text in (("page.md", "# A page"), ("broken.py", "x = 1\ndef get_config(:\n"), ("empty.py", "")):
+        (tmp_path / name).write_text(text)
     with pytest.raises(SystemExit) as caught:
-        cli.parse(["train", "--config=configs/nowhere.py:smoke"])
+        cli.parse(["train", *given])
     assert caught.value.code == 1
-    assert capsys.readouterr().err == "error: --config=configs/nowhere.py: there is no such file\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {message}")
+
+
+def test_usage_is_one_line(capsys):
+    def main(argv):
+        cli.refuse_arguments(argv)
+
+    assert cli.plainly(main)(["train", "more"]) == 1
+    assert capsys.readouterr().err == "error: unexpected arguments ['more']; see --help\n"
+
+
+def test_a_command_without_its_config_and_its_help(tmp_path, compiled):
+    done = smoke_runs.run(smoke_runs.command("train", "--workdir", tmp_path), compiled)
+    assert done.returncode == 1
+    assert done.stderr == "error: give --config=configs/coding.py (others: ls configs)\n"
+    helped = smoke_runs.run(smoke_runs.command("train", "--help"), compiled)
+    text = " ".join(helped.stdout.split())
+    for part in ("--coordinator:", "--processes:", "configs/coding.py:smoke", "--config.train.lr=1e-4"):
+        assert part in text
+
+
+def test_no_agent_may_be_named_like_the_metrics_of_a_run(learning_run):
+    """Of a run; `team_checks.RESERVED` keeps agents from being named so."""
+    names = {name for row in metrics.read_metrics(learning_run.folder) for name in row if "/" in name}
+    begins = {name.partition("/")[0] for name in names}
+    assert begins - {"aux", "main"} <= set(team_checks.RESERVED) and "train" in begins
 
 
 def test_bugs_keep_their_traceback(capsys):

@@ -61,6 +61,16 @@ def test_bad_options(text, message):
         common.parse_arg(text, flag=False, rank=4)
 
 
+@pytest.mark.parametrize("path, meant", [
+    ("train.stepz", "train.steps"), ("train.seed", "seed"), ("lr", "critic.lr or train.lr"),
+    ("eval.stes", "train.steps"), ("train.normalize", "train.normalise"), ("task.soruce", "task.source"),
+])  # fmt: skip
+def test_a_field_that_is_not_there_names_those_that_may_be_meant(path, meant):
+    sentence = common.no_such_field(path, common.leaves(common.base_config()))
+    assert sentence == f"there is no config field {path!r}; did you mean {meant}?"
+    assert common.no_such_field("zzzz", ["seed"]) == "there is no config field 'zzzz'"
+
+
 def test_a_file_without_options_says_so():
     with pytest.raises(ValueError, match="^unknown config option 'smoke'; this file has no options$"):
         common.parse_arg("smoke")
