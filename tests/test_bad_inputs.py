@@ -61,12 +61,15 @@ def as_if_started(folder, config):
     (dict(train__lr=float("nan")), r"train\.lr=nan: allowed is 0 to any larger number"),
     (dict(task__reward="no_such_module:reward"), r"reward 'no_such_module:reward': cannot import 'no_such_m"),
     (dict(task__reward="smoke_runs:letters"), "'smoke_runs' has no 'letters'; it has .*'distinct_letters'"),
-    (dict(task__source="strater"), "source is 'strater'; allowed: 'starter', 'humaneval' or the path"),
+    (dict(task__source="strater"),
+     "^task.source='strater', task.train_split='train': source is 'strater'; allowed: 'starter', 'human"),
+    (dict(task__eval_source="nope"),
+     "^task.eval_source='nope', task.eval_split='held_out': source is 'nope'; allowed: 'starter'"),
     (dict(task__eval_source="starter[500:]"), r"source 'starter\[500:\]', split 'held_out' holds no prob"),
     (dict(sampling__max_prompt_tokens=100), "prompt of agent 'aux' for starter/.* tokens, the limit is 100"),
     (dict(sampling__max_prompt_tokens=2041),
      "max_prompt_tokens .* max_new_tokens = 2049 is more than the context of 'random-tiny', 2048 tokens"),
-    (dict(team__targets=("q", "w")), "targets"),
+    (dict(team__targets=("q", "w")), r"team\.targets=\('q', 'w'\): allowed are one or more of q, k, v, o"),
 ])  # fmt: skip
 def test_fields(unfinished, fields, message):
     folder, _ = unfinished
@@ -104,7 +107,7 @@ def other_family(model):
 
 
 @pytest.mark.parametrize("damage, message", [
-    (missing, "no model '.*/model': not .*a folder, a .gguf file or a hub id"),
+    (missing, "^model: no model '.*/model': not .*a folder, a .gguf file or a hub id"),
     (truncated, "model.safetensors is damaged or truncated"),
     (other_family, "config.json: model family GPT2LMHeadModel is not supported; supported are Llama"),
 ])  # fmt: skip
@@ -179,7 +182,7 @@ def test_context_of_a_loaded_model(tmp_path):
     ({"train.stepz": 3}, "error: there is no config field 'train.stepz'; did you mean train.steps?\n"),
     ({"seed.x": 3}, "error: there is no config field 'seed.x'; did you mean seed?\n"),
     ({"train.steps": "many"}, "error: flag --config.train.steps=many: invalid literal for int()"),
-    ({"task.source": "nowhere.jsonl"}, "error: nowhere.jsonl: cannot be read"),
+    ({"task.source": "nowhere.jsonl"}, "error: task.source='nowhere.jsonl', task.train_split='train': no"),
 ])  # fmt: skip
 def test_command_line_says_one_sentence(tmp_path, compiled, fields, message):
     folder = tmp_path / "run"
