@@ -2,16 +2,27 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from configs import credit_checks, preference_checks, program_checks, programs, remote
+from configs import (
+    credit_checks,
+    loss_checks,
+    preference_checks,
+    program_checks,
+    programs,
+    remote,
+    team_checks,
+    unread_checks,
+)
 from configs.common import ConfigDict, base_config, field
 
 CHOICES = {
     "team.mode": ("adapters", "full", "frozen"),
     "policy.remat": ("none", "dots", "full"),
-    "policy.dtype": ("float32", "bfloat16", "float16"),
+    "policy.dtype": loss_checks.DTYPES,
     "task.kind": ("coding", "tldr", "arxiv", "game", *programs.JUDGED_ALONE),
+    "task.train_split": ("train", "held_out", "all"),
+    "task.eval_split": ("train", "held_out", "all"),
     "task.cooperation": ("paper", "observed"),
     "task.matching": ("paper", "corrected"),
     "task.bands": ("", "tldr", "arxiv", "arxiv_later"),
@@ -37,14 +48,10 @@ CHOICES = {
     "preference.replay": ("current", "nearest", "all", "decay"),
     **program_checks.CHOICES,
 }
-# What only the built-in losses read.
-OF_BUILT_IN_LOSS = (
-    "clip", "clip_high", "dual_clip", "ratio_level", "aggregation", "importance_cap", "kl_coef", "kl_kind",
-    "entropy_coef", "comlrl_compat",
-)  # fmt: skip
-# field: (smallest, largest or None)
+# field: (smallest, largest or None); of a number that is not finite none
 RANGES = {
-    "seed": (0, None),
+    "seed": (0, 2**32 - 1),  # random keys are made of 32 bits of it
+    "team.alpha": (1e-6, None),
     "team.rank": (1, None),
     "mesh.agent": (1, None),
     "mesh.data": (1, None),
@@ -122,7 +129,11 @@ def validate(config: ConfigDict, name: str = "the config") -> None:
     Raises:
       ValueError: one sentence per bad field with its value and what is allowed; it calls the config ``name``.
     """
-    bad = _wrong_types(config, base_config()) or [*_outside(config), *_contradictions(config)]
+    bad = _wrong_types(config, base_config())
+    if not bad:
+        bad = [*_outside(config), *_contradictions(config)]
+        told = {line.partition("=")[0] for line in bad}
+        bad += [line for line in unread_checks.found(config) if line.partition("=")[0] not in told]
     if bad:
         raise ValueError(f"{name} cannot be used:\n  " + "\n  ".join(bad))
 
@@ -148,7 +159,7 @@ def _outside(config: Mapping) -> list[str]:
     for path, allowed in CHOICES.items():
         own = path == "train.system" and credit_checks.is_dotted(config.train.system)
         if field(config, path) not in allowed and not own:
-            bad.append(f"{path}={field(config, path)!r}: allowed are {', '.join(allowed)}")
+            bad.append(f"{path}={field(config, path)!r}: allowed are {words(allowed)}")
     for path, (low, high) in RANGES.items():
         value = field(config, path)
         if path == "train.group" and config.train.system in credit_checks.CRITICS:
@@ -156,77 +167,21 @@ def _outside(config: Mapping) -> list[str]:
         if not math.isfinite(value) or value < low or (high is not None and value > high):
             end = "any larger number" if high is None else high
             bad.append(f"{path}={value!r}: allowed is {low} to {end}")
-    if config.train.comlrl_compat and config.task.cooperation != "paper":
-        bad.append(f"task.cooperation={config.task.cooperation!r}: train.comlrl_compat allows paper only")
-    for name in ("kl_coef", "entropy_coef"):
-        if config.train.comlrl_compat and config.train[name]:
-            bad.append(f"train.{name}={config.train[name]}: train.comlrl_compat has none, allowed is 0")
-    if config.train.importance_cap and (config.train.clip or config.train.comlrl_compat):
-        bad.append(
-            f"train.importance_cap={config.train.importance_cap}: train.clip and train.comlrl_compat have "
-            "ratios of their own or none, allowed is 0"
-        )
-    bad += _clips(config.train) + _own_loss(config.train)
-    corrected = config.train.importance_cap or config.train.clip or config.train.loss
-    if config.train.overlap and not corrected:
-        bad.append(
-            "train.overlap=True: answers come from the policy before an update; correct for it with "
-            "train.importance_cap, for example 2, or train.clip"
-        )
-    if config.train.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:
-        bad.append("train.overlap=True: two programs at once need a device alone; allowed with mesh 1, 1, 1")
-    if _mismatch(config) and not corrected and config.train.system not in preference_checks.MADPO:
-        bad.append(
-            f"sampling.dtype={config.sampling.dtype!r}: the sampler differs from the policy of "
-            f"policy.dtype={config.policy.dtype!r}; correct for it with train.importance_cap, for example 2"
-        )
     if config.sampling.temperature == 0:
         bad.append("sampling.temperature=0: training needs samples that differ; allowed: any number above 0")
     return bad
 
 
-def _clips(c: ConfigDict) -> list[str]:
-    """Options of the loss that others make meaningless."""
-    bad = []
-    for name in ("clip_high", "dual_clip"):
-        if c[name] and not c.clip:
-            bad.append(f"train.{name}={c[name]}: train.clip is 0, so nothing is clipped, allowed is 0")
-    if 0 < c.dual_clip <= 1:
-        bad.append(f"train.dual_clip={c.dual_clip}: allowed is 0, or any number above 1")
-    if c.drop_truncated and c.comlrl_compat:
-        bad.append("train.drop_truncated=True: train.comlrl_compat trains all completions, allowed is False")
-    return bad
-
-
-def _own_loss(c: ConfigDict) -> list[str]:
-    """Options of the loss that a loss of the user's does not read."""
-    base = base_config().train if c.loss else c
-    return [
-        f"train.{name}={c[name]!r}: train.loss={c.loss!r} takes its place, allowed is {base[name]!r}"
-        for name in OF_BUILT_IN_LOSS
-        if c[name] != base[name]
-    ]
-
-
-def off_policy(config: ConfigDict) -> bool:
-    """Whether completions are drawn by another policy than the one that is trained on them."""
-    return config.train.overlap or _mismatch(config)
-
-
-def _mismatch(config: ConfigDict) -> bool:
-    """Whether completions are drawn by a policy of another dtype than the one that is trained."""
-    dtype = config.sampling.dtype
-    return dtype in CHOICES["policy.dtype"] and dtype != config.policy.dtype
+def words(choices: Iterable[str]) -> str:
+    """Choices as messages show them: ``'', float32, bfloat16``."""
+    return ", ".join(choice or "''" for choice in choices)
 
 
 def _contradictions(config: ConfigDict) -> list[str]:
     """Fields that do not go together."""
     bad, c = [], config.train
-    agents, models = config.team.agents, config.team.models
-    if len(set(agents)) != len(agents) or not agents:
-        bad.append(f"team.agents={agents!r}: allowed are one or more different names")
-    if models and len(models) != len(agents):
-        bad.append(f"team.models={models!r}: allowed is one model per agent ({len(agents)}), or none")
+    if not all(type(text) is str and text for text in config.sampling.stop):
+        bad.append(f"sampling.stop={tuple(config.sampling.stop)!r}: allowed are texts that are not empty")
     if c.minibatches < 1 or c.prompts_per_microbatch < 1:
         return bad  # said already
     if c.prompts % c.minibatches:
@@ -247,13 +202,11 @@ def _contradictions(config: ConfigDict) -> list[str]:
     if asks_expert(config) and not config.expert.model:
         bad.append("expert.model='': task.feedback='expert_edits' asks an expert; give its name")
     bad += _between_turns(config)
-    if config.task.centralised and len(agents) != 1:
-        bad.append(f"team.agents={agents!r}: task.centralised allows one, who writes all roles")
     if c.turn_weights and len(c.turn_weights) != c.turns:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
-    others = (credit_checks, preference_checks, program_checks, remote)
+    others = (team_checks, loss_checks, credit_checks, preference_checks, program_checks, remote)
     return bad + [sentence for module in others for sentence in module.found(config)]
 
 

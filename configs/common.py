@@ -1,6 +1,7 @@
 """What every config shares: the text after the colon, and all fields with their defaults. No JAX in here."""
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 
 from ml_collections import config_dict
 
@@ -14,6 +15,30 @@ def field(config: Mapping, path: str):
     for name in path.split("."):
         config = config[name]
     return config
+
+
+def leaves(config: Mapping, prefix: str = "") -> Iterator[str]:
+    """Dotted names of all fields that are no sections."""
+    for name, value in config.items():
+        if isinstance(value, ConfigDict):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def no_such_field(path: str, known: Iterable[str]) -> str:
+    """A sentence about a dotted name that no field has, with those that may be meant.
+
+    Fields with the same last name come first, then those that are spelled like the whole or its last name.
+    """
+    known, last = list(known), path.rpartition(".")[2]
+    lasts: dict[str, list[str]] = {}
+    for name in known:
+        lasts.setdefault(name.rpartition(".")[2], []).append(name)
+    meant = lasts.get(last) or difflib.get_close_matches(path, known, 1, 0.8)
+    meant = meant or [name for like in difflib.get_close_matches(last, lasts, 1, 0.7) for name in lasts[like]]
+    meant = meant or difflib.get_close_matches(path, known, 1)
+    return f"there is no config field {path!r}" + (f"; did you mean {' or '.join(meant)}?" if meant else "")
 
 
 def parse_arg(arg: str | None, **defaults):
@@ -33,7 +58,8 @@ def parse_arg(arg: str | None, **defaults):
     for piece in filter(None, (arg or "").split(",")):
         name, _, text = piece.partition("=")
         if name not in defaults:
-            raise ValueError(f"unknown config option {name!r}; known are: {', '.join(defaults)}")
+            known = f"known are: {', '.join(defaults)}" if defaults else "this file has no options"
+            raise ValueError(f"unknown config option {name!r}; {known}")
         kind = type(defaults[name])
         if kind is bool:
             if text.lower() not in ("", "true", "false", "1", "0"):
@@ -50,11 +76,12 @@ def parse_arg(arg: str | None, **defaults):
 def base_config() -> ConfigDict:
     """All fields, with MAGRPO's settings (arXiv 2508.04652); each config file changes what it needs."""
     c = ConfigDict()
-    c.seed = 0  # of every random stream: adapters, rollouts, evaluation, order of the problems
+    c.seed = 0  # of every random stream: adapters, rollouts, evaluation, order of the problems; below 2**32
     c.model = "smollm2-135m-instruct"  # bundled name, local folder, .gguf file or hub id, or with random
     # weights: random-tiny (two layers, the bundled tokenizer), game-tiny (words of task.kind=game or lock)
     c.team = ConfigDict()
-    c.team.agents = ("aux", "main")  # names, in the order of the task's roles; one works alone
+    c.team.agents = ("aux", "main")  # names, in the order of the task's roles; one works alone. Letters,
+    # digits and _, and none that other metrics begin with, such as train
     c.team.models = ()  # one model per agent for a heterogeneous team; empty: config.model for all
     # | expert:<name>: a model behind the endpoint of config.expert, which speaks and does not learn
     # | scripted:mixture: a script that draws from the known rewrites of an optimisation problem
@@ -173,7 +200,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.normalise_by = "group"  # of a group's returns | agent: of its advantages in the iteration
     c.train.loss = ""  # dotted name of a loss of your own, see docs/losses.md; empty: as the fields below say
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
-    c.train.clip_high = 0.0  # the same above 1, DAPO's clip-higher; 0: as train.clip
+    c.train.clip_high = 0.0  # the same above 1, at least clip (DAPO's clip-higher); 0: as train.clip
     c.train.dual_clip = 0.0  # greatest ratio that still learns from a negative advantage, such as 3; 0: any
     c.train.ratio_level = "token"  # token | sequence_normalised (geometric mean: GSPO) | sequence (product)
     c.train.aggregation = "sequence"  # sequence (sum over tokens) | token | sequence_mean | constant
@@ -192,7 +219,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.tokens_per_microbatch = 512  # tokens of an agent's completions whose activations are
     c.train.comlrl_compat = False  # CoMLRL 1.4.3's loss with its quirks, for comparison only
     c.train.lr = 2e-5  # of AdamW, after the warm-up
-    c.train.warmup = 0  # updates
+    c.train.warmup = 0  # updates, of all that train.steps make
     c.train.decay = "constant"  # constant | linear | cosine, over the updates after the warm-up
     c.train.weight_decay = 0.0  # AdamW's, per unit of learning rate
     c.train.grad_clip = 1.0  # global norm per agent; 0: off
@@ -257,6 +284,7 @@ def smoke(c: ConfigDict) -> None:
     c.team.rank = 2
     c.sampling.max_new_tokens = 16
     c.train.steps = 2
+    c.train.warmup = 0  # longer than the training it would be refused
     c.train.decay = "constant"  # so that a larger train.steps goes on from here
     c.train.prompts = 2
     c.train.prompts_per_microbatch = min(c.train.prompts_per_microbatch, 2)

@@ -10,6 +10,7 @@ CHOICES = {
     "lessons.factor": ("released", "cumulative", "off"),
     "lessons.bank": ("problem", "run"),
 }
+ENCODERS = ("policy", "ngrams")
 RANGES = {
     "timing.min_pairs": (7, 999),
     "timing.max_pairs": (7, 999),
@@ -45,6 +46,10 @@ def searches(config) -> bool:
 
 def check_training(config, name: str = "the config") -> None:
     """ValueError, which calls the config ``name``, for what a search can do and a training cannot."""
+    if config.team.mode == "frozen":
+        raise ValueError(
+            f"{name} cannot be trained: team.mode='frozen': no agent learns; allowed are adapters and full"
+        )
     if config.task.tests == "generated":
         raise ValueError(
             f"{name} cannot be trained: task.tests='generated': agents write tests in a search "
@@ -57,6 +62,10 @@ def found(config: ConfigDict) -> list[str]:
     c, rounds = config.train, config.train.protocol in METHODS
     programs = config.task.kind in JUDGED_ALONE
     bad = _timing(config.timing)
+    encoder = config.lessons.encoder
+    if encoder not in ENCODERS and not credit_checks.is_dotted(encoder):
+        allowed = f"{', '.join(ENCODERS)}, or the dotted name of a function"
+        bad.append(f"lessons.encoder={encoder!r}: allowed are {allowed}")
     if config.task.kind == "lock" and c.protocol not in ("simultaneous", "repeated", "lessonl"):
         bad.append(
             f"train.protocol={c.protocol!r}: task.kind='lock' allows simultaneous, repeated or lessonl"

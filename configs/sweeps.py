@@ -12,7 +12,6 @@ in nothing but the seed are one setting. The setting that is added first is the 
 """
 
 import dataclasses
-import difflib
 import hashlib
 import importlib.util
 import json
@@ -20,7 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from configs import checks, program_checks
-from configs.common import ConfigDict, field
+from configs.common import ConfigDict, field, leaves, no_such_field
 
 LONGEST = 120  # characters of a folder's name
 
@@ -92,12 +91,10 @@ def collect(sweep: Callable, base: ConfigDict, fixed: Mapping | None = None) -> 
 def _member(fields: dict, number: int, base: ConfigDict, fixed: Mapping) -> Member:
     name = f"member {number} of the sweep ({_words(fields) or 'as configured'})"
     config = base.copy_and_resolve_references()
-    known = list(_leaves(base))
+    known = list(leaves(base))
     for path, value in fields.items():
         if path not in known:
-            near = difflib.get_close_matches(str(path), known, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"{name}: there is no config field {path!r}{meant}")
+            raise ValueError(f"{name}: {no_such_field(str(path), known)}")
         if path in fixed:
             raise ValueError(f"{name}: --config.{path}={fixed[path]} on the command line contradicts it")
         try:
@@ -151,12 +148,3 @@ def as_flags(fields: Mapping) -> list[str]:
 
 def _words(fields: Mapping) -> str:
     return ", ".join(f"{path}={value}" for path, value in sorted(fields.items()))
-
-
-def _leaves(config: Mapping, prefix: str = ""):
-    """Dotted names of all fields that are no sections."""
-    for name, value in config.items():
-        if isinstance(value, ConfigDict):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"

@@ -11,8 +11,7 @@ measured again: so they differ by what they do differently, and not by noise.
 
 import pathlib
 
-from absl import app, flags
-from ml_collections import config_flags
+from absl import flags
 
 from configs import ablation, checks, program_checks
 from experiments import cli, protocols, search, setup, tasks
@@ -53,8 +52,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
 
 def main(argv):
     """Command line entry."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    cli.refuse_arguments(argv)
     given = flags.FLAGS
     workdir = pathlib.Path(given.workdir or setup.new_workdir())
     results = ablate(given.config, workdir, given.members)
@@ -65,8 +63,7 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    config_flags.DEFINE_config_file("config", lock_config=True)
-    flags.mark_flag_as_required("config")
+    cli.define_config()
     flags.DEFINE_string("workdir", "", "Folder with a folder per member; empty: a new one under runs/.")
     flags.DEFINE_list("members", [], "Only these, the baseline first; empty: all of configs/ablation.py.")
     cli.run(main)

@@ -1,21 +1,51 @@
 """Starting a command: an error about the input becomes one sentence, a bug stays a traceback."""
 
+import ast
 import linecache
 import pathlib
+import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from absl import app, flags, logging
+from ml_collections import config_flags
 
+from configs.common import base_config, leaves, no_such_field
 from jaxmarl_llm import host_memory
+from jaxmarl_llm.dotted import UserCodeError
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.experts import ExpertError
 
-# Raised by our own `raise` statements for input, disk, numbers and what the machine lacks; anything else is a
-# bug.
-EXPECTED = (ValueError, OSError, ImportError, FloatingPointError, ExecutorRefused, ExpertError)
+# Raised by our own `raise` statements for input, disk, numbers, functions of the user's own and what the
+# machine lacks; anything else is a bug.
+EXPECTED = (
+    ValueError, OSError, ImportError, FloatingPointError, ExecutorRefused, ExpertError, UserCodeError,
+)  # fmt: skip
 OWN = ("configs", "experiments", "jaxmarl_llm", "config_config", "__main__")  # the fourth: --config's file
+
+
+GIVE_CONFIG = "give --config=configs/coding.py (others: ls configs)"
+flags.disclaim_key_flags()  # those that are defined here belong to the command, and to its --help
+
+
+def define_config(required: bool = True, help_text: str = "Config file") -> None:
+    """Define ``--config``, a Python file with `get_config`, and ``--config.<field>`` that changes a field."""
+    config_flags.DEFINE_config_file(
+        "config",
+        help_string=f"{help_text}, such as configs/coding.py, or a variant of it, such as "
+        "configs/coding.py:smoke. --config.<field>=<value> changes a field, such as --config.train.lr=1e-4; "
+        "configs/common.py explains them all.",
+        lock_config=True,
+    )
+    if required:
+        flags.register_validator("config", lambda config: config is not None, GIVE_CONFIG)
+
+
+def refuse_arguments(argv: Sequence[str]) -> None:
+    """UsageError for what is left of a command line after its flags."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}")
 
 
 def run(main: Callable) -> None:
@@ -33,6 +63,8 @@ def plainly(main: Callable) -> Callable:
     def wrapped(argv):
         try:
             return main(argv)
+        except app.UsageError as error:
+            return complain(f"{error}; see --help")
         except EXPECTED as error:
             if not stated(error):
                 raise
@@ -43,11 +75,8 @@ def plainly(main: Callable) -> Callable:
 
 def parse(argv: list[str]) -> list[str]:
     """Parse the flags; one that is wrong ends the process with a sentence and exit code 1."""
-    for name, value in zip(argv, [*argv[1:], ""], strict=True):
-        flag, given, text = name.lstrip("-").partition("=")
-        path = pathlib.Path((text if given else value).split(":")[0])
-        if flag == "config" and name.startswith("-") and not path.is_file():
-            sys.exit(complain(f"--config={path}: there is no such file"))
+    if wrong := _wrong_file(argv):
+        sys.exit(complain(wrong))
     # Messages go to what sys.stderr is at that time: a progress bar prints what comes there above itself.
     flags.FLAGS.set_default("logtostderr", True)
     try:
@@ -59,13 +88,57 @@ def parse(argv: list[str]) -> list[str]:
         first = error
         while first.__context__ is not None:  # what a config file raised, before its traceback became text
             first = first.__context__
-        sys.exit(complain(first if isinstance(first, EXPECTED) and stated(first) else error))
-    except (AttributeError, KeyError) as error:  # of ml_collections: the field, and what is like it
-        if any(frame.f_code.co_name == "get_config" for frame, _ in traceback.walk_tb(error.__traceback__)):
+        if isinstance(first, EXPECTED) and stated(first):
+            sys.exit(complain(first))
+        sys.exit(complain(str(error).removeprefix("flag --config=None: ")))
+    except (AttributeError, KeyError, TypeError) as error:  # of ml_collections
+        path = _unknown_field(argv)
+        if path is None or _in_get_config(error):
             raise  # a bug in a config file
-        while error.args and isinstance(error.args[0], BaseException):
-            error = error.args[0]
-        sys.exit(complain(f"no config field {'. '.join(str(error.args[0]).splitlines())}"))
+        sys.exit(complain(no_such_field(path, leaves(base_config()))))
+
+
+def _wrong_file(argv: Sequence[str]) -> str:
+    """What is wrong with the file of ``--config``, or an empty text."""
+    for flag, following in zip(argv, [*argv[1:], ""], strict=True):
+        found = re.fullmatch("--?config(?:=(.*))?", flag, re.DOTALL)
+        if not found:
+            continue
+        text = following if found[1] is None else found[1]
+        name = text.split(":")[0]
+        path = pathlib.Path(name)
+        if not name or name.startswith("-"):
+            return f"--config names no file; {GIVE_CONFIG}"
+        if path.is_dir():
+            return f"--config={name}: is a folder; {GIVE_CONFIG}"
+        if not path.is_file():
+            return f"--config={name}: there is no such file"
+        if path.suffix != ".py":
+            return f"--config={name}: is no Python file; {GIVE_CONFIG}"
+        source = path.read_bytes()
+        try:
+            ast.parse(source)
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None) or 1
+            return f"--config={name}: SyntaxError in line {line}: {getattr(error, 'msg', error)}"
+        if b"get_config" not in source:
+            return f"--config={name}: defines no get_config(); configs/coding.py shows one"
+    return ""
+
+
+def _unknown_field(argv: Sequence[str]) -> str | None:
+    """The dotted name in the first ``--config.<name>`` that is no field, nor a section; None if all are."""
+    known = list(leaves(base_config()))
+    for flag in argv:
+        found = re.match(r"--?(?:no)?config\.([^=]+)", flag)
+        if found and found[1] not in known and not any(name.startswith(f"{found[1]}.") for name in known):
+            return found[1]
+    return None
+
+
+def _in_get_config(error: BaseException) -> bool:
+    """Whether an error comes out of a config file's `get_config`."""
+    return any(frame.f_code.co_name == "get_config" for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def stated(error: BaseException) -> bool:
@@ -77,6 +150,8 @@ def stated(error: BaseException) -> bool:
 
 
 def complain(error) -> int:
-    """Print an error as one sentence; the exit code."""
+    """Print an error as one sentence, and where a function of the user's own raised; the exit code."""
     print(f"error: {error}", file=sys.stderr)
+    if isinstance(error, UserCodeError):
+        print("".join(error.user_frames()), end="", file=sys.stderr)
     return 1

@@ -13,7 +13,7 @@ import sys
 
 import matplotlib
 import numpy as np
-from absl import app, flags
+from absl import flags
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -164,8 +164,7 @@ def _check_budget(task: str, unit: str, name: str, seed: int, found: dict) -> No
 
 def main(argv):
     """Command line entry."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    cli.refuse_arguments(argv)
     task, unit = flags.FLAGS.task, flags.FLAGS.unit
     workdir = pathlib.Path(flags.FLAGS.workdir) / f"{task}_{unit}"
     have = json.loads(pathlib.Path(flags.FLAGS.have).read_text()) if flags.FLAGS.have else {}

@@ -14,7 +14,7 @@ import math
 import pathlib
 from collections.abc import Callable, Sequence
 
-from absl import app, flags
+from absl import flags
 
 from configs import checks, program_checks, remote
 from experiments import built_models, cli, evaluate, remote_agents, setup, tasks
@@ -198,7 +198,7 @@ def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
     flags.DEFINE_list("workdirs", None, "Run folders, with commas between them.", required=True)
     kinds = [checkpoint.BEST, checkpoint.LATEST]
-    flags.DEFINE_enum("checkpoint", checkpoint.BEST, kinds, "Which one of each run.")
+    flags.DEFINE_enum("step", checkpoint.BEST, kinds, "Checkpoint of each run.")
     flags.DEFINE_integer(
         "samples", 0, "Answers per problem; 0: as the first run's config says.", lower_bound=0
     )
@@ -207,11 +207,10 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    cli.refuse_arguments(argv)
     given = flags.FLAGS
     tell = functools.partial(print, flush=True)
-    found = play(given.workdirs, given.checkpoint, given.samples, tell)
+    found = play(given.workdirs, given.step, given.samples, tell)
     for title, headers, rows, said in as_tables(found):
         console.table(rows, headers, f"\n{title}")
         print(said)

@@ -16,8 +16,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from absl import app, flags
-from ml_collections import config_flags
+from absl import flags
 
 from configs import checks, program_checks
 from experiments import cli, closing, export, protocols, remote_agents, setup, systems, tasks
@@ -232,8 +231,7 @@ def _trainables(team: Team) -> list:
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    config_flags.DEFINE_config_file("config", lock_config=True)
-    flags.mark_flag_as_required("config")
+    cli.define_config()
     flags.DEFINE_integer("problems", 2, "Most problems that the team answers.", lower_bound=1)
     flags.DEFINE_integer("tokens", 64, "Most tokens of a completion.", lower_bound=2)
     flags.DEFINE_bool("json", False, "Print one JSON list instead of lines.")
@@ -241,8 +239,7 @@ def define_flags() -> None:
 
 def main(argv) -> int:
     """Print the checks; 1 if one of them fails."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    cli.refuse_arguments(argv)
     given, begun, results = flags.FLAGS, time.perf_counter(), []
     for result in examine(given.config, given.problems, given.tokens):
         results.append(result)

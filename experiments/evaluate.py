@@ -2,8 +2,7 @@
 
 A trained team:     python -m experiments.evaluate --workdir=runs/x --step=best --samples=8 --k=1,3,5
 The untrained team: python -m experiments.evaluate --config=configs/coding.py
-Other data:         python -m experiments.evaluate --workdir=runs/x --config=configs/coding.py \
-                        --config.task.eval_source=humaneval
+Other data:         add --config=configs/coding.py --config.task.eval_source=humaneval to the first
 
 With --workdir and --config the agents come from the run and everything else from the config.
 
@@ -16,7 +15,6 @@ import math
 import pathlib
 
 from absl import app, flags
-from ml_collections import config_flags
 
 from configs import checks, program_checks
 from experiments import cli, remote_agents, search, setup, tasks
@@ -168,7 +166,7 @@ def parse_ks(texts) -> tuple[int, ...]:
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    config_flags.DEFINE_config_file("config", None, "Config file; default: that of the run in --workdir.")
+    cli.define_config(False, "Config file, by default that of the run in --workdir")
     flags.DEFINE_string("workdir", "", "Run folder to take the trained agents from.")
     flags.DEFINE_string("step", checkpoint.BEST, "Checkpoint of the run: best, latest or a step.")
     flags.DEFINE_integer("samples", 0, "Answers per problem; 0: as the config says.", lower_bound=0)
@@ -178,8 +176,7 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    cli.refuse_arguments(argv)
     given = flags.FLAGS
     if given.config is None and not given.workdir:
         raise app.UsageError("give --workdir=<run folder>, --config=<config file>, or both")

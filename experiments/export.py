@@ -7,7 +7,7 @@ Command: python -m experiments.export --workdir=runs/x --agent=main --out=models
 
 import pathlib
 
-from absl import app, flags
+from absl import flags
 
 from experiments import cli, evaluate, setup
 from jaxmarl_llm import agent_axis, checkpoint, run_checks, weights
@@ -76,14 +76,13 @@ def define_flags() -> None:
     flags.DEFINE_string("workdir", None, "Run folder.", required=True)
     flags.DEFINE_string("agent", None, "Name of the agent.", required=True)
     flags.DEFINE_string("out", None, "Folder to create.", required=True)
-    flags.DEFINE_string("format", "merged", "merged (a whole model) or adapter (PEFT).")
+    flags.DEFINE_enum("format", "merged", FORMATS, "A whole model (merged), or its adapters alone (PEFT).")
     flags.DEFINE_string("step", checkpoint.BEST, "Checkpoint of the run: best, latest or a step.")
 
 
 def main(argv):
     """Command line entry."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    cli.refuse_arguments(argv)
     given = flags.FLAGS
     which = evaluate.parse_step(given.step)
     step = export(given.workdir, given.agent, given.out, given.format, which)

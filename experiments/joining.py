@@ -12,6 +12,8 @@ from absl import app, flags
 from experiments import cli
 from jaxmarl_llm import processes
 
+flags.disclaim_key_flags()  # those that are defined here belong to the command, and to its --help
+
 
 def define_flags() -> None:
     """The command line."""

@@ -5,37 +5,33 @@ the update ahead of time for that slice, without --topology for the devices that
 neither weights nor data are read. See docs/plan.md.
 """
 
-from absl import app, flags
-from ml_collections import config_flags
+from absl import flags
 
 from configs import arithmetic, checks, program_checks
 from experiments import cli, planned
 from jaxmarl_llm import console
 from jaxmarl_llm.planning import chips, estimate, memory, search, tables
 
-_CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
-_TOPOLOGY = flags.DEFINE_string(
-    "topology", "", "TPU slice such as v5e:4x4; empty: the devices that are here."
-)
-_MEMORY = flags.DEFINE_float(
-    "memory_gib", None, "Memory of a device; without it what is known of the device."
-)
-_TRIES = flags.DEFINE_integer(
-    "tries", 12, "Most settings to compile in search of some that fit; 0: no search."
-)
+
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    cli.define_config()
+    flags.DEFINE_string("topology", "", "TPU slice such as v5e:4x4; empty: the devices that are here.")
+    flags.DEFINE_float("memory_gib", None, "Memory of a device; without it what is known of the device.")
+    flags.DEFINE_integer("tries", 12, "Most settings to compile in search of some that fit; 0: no search.")
 
 
 def main(argv) -> int:
     """Print the plan; 0 if everything fits, 2 if not."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}")
-    config = _CONFIG.value
+    cli.refuse_arguments(argv)
+    given = flags.FLAGS
+    config = given.config
     checks.validate(config)
     program_checks.check_training(config)
-    devices, name = planned.devices(_TOPOLOGY.value)
+    devices, name = planned.devices(given.topology)
     settings = planned.settings(config)
-    limit = _MEMORY.value * chips.GIB if _MEMORY.value else chips.memory_limit(devices[0])
-    measure, promising = planned.measuring(config, devices, limit, _TRIES.value)
+    limit = given.memory_gib * chips.GIB if given.memory_gib else chips.memory_limit(devices[0])
+    measure, promising = planned.measuring(config, devices, limit, given.tries)
     if planned.chooses_mesh(config, len(devices)):
         settings = planned.choose_mesh(config, devices, promising)
         print(f"mesh: chosen for {len(devices)} devices: {planned.flags(planned.settings(config), settings)}")
@@ -45,9 +41,9 @@ def main(argv) -> int:
         print(f"it fits on {name}" if limit else f"how much memory a device of {name} has is not known")
         return 0
     print(f"it does not fit on {name}")
-    if _TRIES.value:
+    if given.tries:
         found = search.nearest(settings, planned.limits(config), measure, promising)
-        show_found(settings, found)
+        show_found(settings, found, given.tries)
     return 2
 
 
@@ -79,7 +75,7 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
             console.table(tables.time_rows(estimate.phases(job), chip, used), tables.TIME_HEADERS, title="")
 
 
-def show_found(start: search.Settings, found: list[search.Found]) -> None:
+def show_found(start: search.Settings, found: list[search.Found], tries: int) -> None:
     """Print settings that fit, as flags, with the memory that the fullest program takes."""
     rows = [
         (planned.flags(start, settings), max(memory.fullest(programs)) / chips.GIB)
@@ -88,8 +84,9 @@ def show_found(start: search.Settings, found: list[search.Found]) -> None:
     if rows:
         console.table(rows, ("compiled, and fits", "GiB per device"), title="")
     else:
-        print(f"nothing near it was found to fit in {_TRIES.value} tries")
+        print(f"nothing near it was found to fit in {tries} tries")
 
 
 if __name__ == "__main__":
+    define_flags()
     cli.run(main)

@@ -18,7 +18,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 
-from absl import app, flags
+from absl import flags
 
 from configs import arithmetic, checks
 from experiments import cli, setup, train
@@ -171,8 +171,7 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    cli.refuse_arguments(argv)
     given = flags.FLAGS
     found = replay(given.workdir, given.step, given.tolerance)
     show(found)

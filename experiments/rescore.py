@@ -14,8 +14,7 @@ import json
 import math
 
 import numpy as np
-from absl import app, flags
-from ml_collections import config_flags
+from absl import flags
 
 from configs import arithmetic, checks, programs
 from experiments import cli, setup, systems, tasks
@@ -128,13 +127,12 @@ def define_flags() -> None:
     flags.DEFINE_string("workdir", None, "Run folder.", required=True)
     flags.DEFINE_string("reward", None, "Dotted name of a reward function; empty: the task's own reward.")
     flags.DEFINE_string("out", "", "File to write, a JSON line per completion.")
-    config_flags.DEFINE_config_file("config", None, "Task and credit to use; without it the run's.")
+    cli.define_config(False, "Config file with task and credit, by default that of the run")
 
 
 def main(argv):
     """Command line entry."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    cli.refuse_arguments(argv)
     given = flags.FLAGS
     if given.config is None and given.reward is None:
         raise ValueError("--reward or --config is needed: what to judge the answers with")

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from configs import arithmetic, checks, preference_checks, remote
+from configs import arithmetic, checks, loss_checks, preference_checks, remote
 from configs.common import base_config
 from experiments import built_models, protocols
 from jaxmarl_llm import evaluation, sharding, update, weights
@@ -71,14 +71,21 @@ def layout(config, devices=None) -> sharding.Layout:
 
 
 def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
-    """A model of the team by name, with float32 parameters, NumPy arrays if ``on_host``."""
+    """A model of the team by name, with float32 parameters, NumPy arrays if ``on_host``.
+
+    ValueError, naming the config's field, for one that cannot be loaded or has no tokenizer.
+    """
     if name in built_models.BUILDERS:
         seed = (config.seed, STREAMS.index("random_model"))
         return built_models.BUILDERS[name](config, seed, on_host)
     dtype, remat = jnp.dtype(config.policy.dtype), config.policy.remat
-    model = weights.load(name, compute_dtype=dtype, remat=remat, on_host=on_host)
+    field = "team.models" if config.team.models else "model"
+    try:
+        model = weights.load(name, compute_dtype=dtype, remat=remat, on_host=on_host)
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from error
     if model.tokenizer is None:
-        raise ValueError(f"model {name!r} has no tokenizer files; an agent needs one")
+        raise ValueError(f"{field}: {name!r} has no tokenizer files; an agent needs one")
     return model
 
 
@@ -146,7 +153,7 @@ def loss_config(config) -> agent_loss.LossConfig:
 def _custom_loss(config):
     """The function that ``train.loss`` names."""
     function = custom_loss.resolve(config.train.loss)
-    if checks.off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.asks(function):
+    if loss_checks.off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.asks(function):
         raise ValueError(
             f"train.loss {config.train.loss!r} does not name behaviour_logprobs_BL: with train.overlap, or "
             "sampling.dtype other than policy.dtype, it must correct for the sampler's being another policy"

@@ -18,8 +18,7 @@ import pathlib
 import sys
 from collections.abc import Mapping, Sequence
 
-from absl import app, flags
-from ml_collections import config_flags
+from absl import flags
 
 from configs import sweeps
 from configs.sweeps import Member
@@ -129,8 +128,7 @@ def places(parallel: int, devices: Sequence[str]) -> list[dict[str, str]]:
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    config_flags.DEFINE_config_file("config", lock_config=True)
-    flags.mark_flag_as_required("config")
+    cli.define_config()
     flags.DEFINE_string("workdir", None, "Folder with a run folder per member.", required=True)
     flags.DEFINE_integer("parallel", 1, "Members that run at a time.", lower_bound=1)
     flags.DEFINE_list("devices", [], "GPUs, by number, that run one member each.")
@@ -139,8 +137,7 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    cli.refuse_arguments(argv)
     given, flag = flags.FLAGS, flags.FLAGS["config"]
     config, fixed = flag.config_filename, flag.override_values
     found = sweeps.collect(sweeps.load(config.partition(":")[0]), given.config, fixed)

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import pathlib
+from collections.abc import Iterator
 
 from configs import checks, programs
 from jaxmarl_llm import experts
@@ -72,7 +73,31 @@ def expert_options(config, workdir="") -> dict:
 
 
 def build_task(config, executor: Executor | None, split: str, expert=None):
-    """The training task (``split="train"``) or the held-out one (``split="eval"``)."""
+    """The training task (``split="train"``) or the held-out one (``split="eval"``).
+
+    ValueError, naming the config's fields, for problems that cannot be read and a reward that is none.
+    """
+    c = config.task
+    with _naming(config, split):
+        task = _own_task(config, executor, split, expert)
+    task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
+    return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
+
+
+@contextlib.contextmanager
+def _naming(config, split: str) -> Iterator[None]:
+    """Put the fields that say where problems come from in front of what is wrong with these."""
+    try:
+        yield
+    except ValueError as error:
+        given = split == "eval" and config.task.eval_source
+        source, part = "eval_source" if given else "source", f"{split}_split"
+        where = f"task.{source}={config.task[source]!r}, task.{part}={config.task[part]!r}"
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _own_task(config, executor: Executor | None, split: str, expert):
+    """The task as it judges by itself, with a role for each agent."""
     c = config.task
     source, part = _source(config, split)
     if c.kind == "coding":
@@ -86,8 +111,7 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
         task = build_programs(config, executor, split, tuple(config.team.agents))
     else:
         task = _writing(config, source, part)
-    task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
-    return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
+    return task
 
 
 def _source(config, split: str) -> tuple[str, str]:

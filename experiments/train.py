@@ -9,8 +9,7 @@ import math
 import pathlib
 import time
 
-from absl import app, flags
-from ml_collections import config_flags
+from absl import flags
 
 from configs import arithmetic, checks, program_checks
 from experiments import cli, closing, joining, setup
@@ -100,16 +99,14 @@ def train(config, workdir: str) -> dict:
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    config_flags.DEFINE_config_file("config", lock_config=True)
-    flags.mark_flag_as_required("config")
+    cli.define_config()
     flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder under runs/.")
     joining.define_flags()
 
 
 def main(argv):
     """Command line entry."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected arguments {argv[1:]}")
+    cli.refuse_arguments(argv)
     given = flags.FLAGS
     with joining.joined():
         workdir = pathlib.Path(given.workdir or processes.by_first(setup.new_workdir)())

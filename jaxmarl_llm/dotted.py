@@ -1,7 +1,38 @@
 """Functions of the user's own, which a config names."""
 
 import importlib
+import pathlib
+import sysconfig
+import traceback
 from collections.abc import Callable
+
+_OURS = pathlib.Path(__file__).parent
+_LIBRARIES = tuple(pathlib.Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib", "platlib"))
+
+
+class UserCodeError(RuntimeError):
+    """A function of the user's own raised; the message says which and on what, the cause is its error."""
+
+    def user_frames(self) -> list[str]:
+        """Where the cause was raised, as a traceback prints it, without what is ours or a library's."""
+        if self.__cause__ is None:
+            return []
+        frames = traceback.extract_tb(self.__cause__.__traceback__)
+        return traceback.format_list([frame for frame in frames if _is_users(frame.filename)])
+
+
+def reason(error: BaseException) -> str:
+    """An error in a line: its type, and the first line of its message if it has one."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _is_users(filename: str) -> bool:
+    """Whether a file is neither of this package nor of a library."""
+    if filename.startswith("<"):
+        return False
+    path = pathlib.Path(filename).absolute()
+    return not any(path.is_relative_to(place) for place in (_OURS, *_LIBRARIES))
 
 
 def resolve(name: str, what: str) -> Callable:

@@ -10,11 +10,13 @@ import smoke_runs
 from test_export import tiny_tokenizer
 from tiny_models import VARIANTS, random_params
 
-from configs import coding, common
+from configs import coding, common, team_checks
 from experiments import cli, tasks, train
-from jaxmarl_llm import checkpoint, rollout, sampling, update, weights
+from jaxmarl_llm import checkpoint, metrics, rollout, sampling, update, weights
 from jaxmarl_llm.executor import Limits
 from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.tasks import CodingTask, CustomRewardTask
+from jaxmarl_llm.tasks.code_items import CodingItem
 
 pytestmark = pytest.mark.model  # for its tokenizer
 ROW = {"task_id": "t/1", "prompt": "def f(x):\n", "entry_point": "f",
@@ -59,12 +61,15 @@ def as_if_started(folder, config):
     (dict(train__lr=float("nan")), r"train\.lr=nan: allowed is 0 to any larger number"),
     (dict(task__reward="no_such_module:reward"), r"reward 'no_such_module:reward': cannot import 'no_such_m"),
     (dict(task__reward="smoke_runs:letters"), "'smoke_runs' has no 'letters'; it has .*'distinct_letters'"),
-    (dict(task__source="strater"), "source is 'strater'; allowed: 'starter', 'humaneval' or the path"),
+    (dict(task__source="strater"),
+     "^task.source='strater', task.train_split='train': source is 'strater'; allowed: 'starter', 'human"),
+    (dict(task__eval_source="nope"),
+     "^task.eval_source='nope', task.eval_split='held_out': source is 'nope'; allowed: 'starter'"),
     (dict(task__eval_source="starter[500:]"), r"source 'starter\[500:\]', split 'held_out' holds no prob"),
     (dict(sampling__max_prompt_tokens=100), "prompt of agent 'aux' for starter/.* tokens, the limit is 100"),
     (dict(sampling__max_prompt_tokens=2041),
      "max_prompt_tokens .* max_new_tokens = 2049 is more than the context of 'random-tiny', 2048 tokens"),
-    (dict(team__targets=("q", "w")), "targets"),
+    (dict(team__targets=("q", "w")), r"team\.targets=\('q', 'w'\): allowed are one or more of q, k, v, o"),
 ])  # fmt: skip
 def test_fields(unfinished, fields, message):
     folder, _ = unfinished
@@ -102,7 +107,7 @@ def other_family(model):
 
 
 @pytest.mark.parametrize("damage, message", [
-    (missing, "no model '.*/model': not .*a folder, a .gguf file or a hub id"),
+    (missing, "^model: no model '.*/model': not .*a folder, a .gguf file or a hub id"),
     (truncated, "model.safetensors is damaged or truncated"),
     (other_family, "config.json: model family GPT2LMHeadModel is not supported; supported are Llama"),
 ])  # fmt: skip
@@ -174,9 +179,10 @@ def test_context_of_a_loaded_model(tmp_path):
 
 
 @pytest.mark.parametrize("fields, message", [
-    ({"train.stepz": 3}, "error: no config field 'stepz'. Did you mean \"steps\" instead of \"stepz\"?\n"),
+    ({"train.stepz": 3}, "error: there is no config field 'train.stepz'; did you mean train.steps?\n"),
+    ({"seed.x": 3}, "error: there is no config field 'seed.x'; did you mean seed?\n"),
     ({"train.steps": "many"}, "error: flag --config.train.steps=many: invalid literal for int()"),
-    ({"task.source": "nowhere.jsonl"}, "error: nowhere.jsonl: cannot be read"),
+    ({"task.source": "nowhere.jsonl"}, "error: task.source='nowhere.jsonl', task.train_split='train': no"),
 ])  # fmt: skip
 def test_command_line_says_one_sentence(tmp_path, compiled, fields, message):
     folder = tmp_path / "run"
@@ -186,13 +192,57 @@ def test_command_line_says_one_sentence(tmp_path, compiled, fields, message):
     assert not smoke_runs.files(folder)
 
 
-def test_options_after_the_colon(monkeypatch, capsys):
+def test_options_after_the_colon():
     with pytest.raises(ValueError, match="unknown config option 'smokey'; known are: smoke, small, he_1turn"):
         coding.get_config("smokey")
+
+
+@pytest.mark.parametrize("given, message", [
+    (["--config=nowhere.py:smoke"], "--config=nowhere.py: there is no such file"),
+    (["--config", "nowhere.py"], "--config=nowhere.py: there is no such file"),
+    (["--config"], "--config names no file; give --config=configs/coding.py (others: ls configs)"),
+    (["--config", "--workdir=x"], "--config names no file; give --config="),
+    (["--config="], "--config names no file; give --config="),
+    (["--config=folder"], "--config=folder: is a folder; give --config=configs/coding.py (others: "),
+    (["--config=page.md"], "--config=page.md: is no Python file; give --config="),
+    (["--config=broken.py:x"], "--config=broken.py: SyntaxError in line 2: "),
+    (["--config=empty.py"], "--config=empty.py: defines no get_config(); configs/coding.py shows one"),
+])  # fmt: skip
+def test_files_that_are_no_config(tmp_path, monkeypatch, capsys, given, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name, text in (("page.md", "# A page"), ("broken.py", "x = 1\ndef get_config(:\n"), ("empty.py", "")):
+        (tmp_path / name).write_text(text)
     with pytest.raises(SystemExit) as caught:
-        cli.parse(["train", "--config=configs/nowhere.py:smoke"])
+        cli.parse(["train", *given])
     assert caught.value.code == 1
-    assert capsys.readouterr().err == "error: --config=configs/nowhere.py: there is no such file\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {message}")
+
+
+def test_usage_is_one_line(capsys):
+    def main(argv):
+        cli.refuse_arguments(argv)
+
+    assert cli.plainly(main)(["train", "more"]) == 1
+    assert capsys.readouterr().err == "error: unexpected arguments ['more']; see --help\n"
+
+
+def test_a_command_without_its_config_and_its_help(tmp_path, compiled):
+    done = smoke_runs.run(smoke_runs.command("train", "--workdir", tmp_path), compiled)
+    assert done.returncode == 1
+    assert done.stderr == "error: give --config=configs/coding.py (others: ls configs)\n"
+    helped = smoke_runs.run(smoke_runs.command("train", "--help"), compiled)
+    text = " ".join(helped.stdout.split())
+    for part in ("--coordinator:", "--processes:", "configs/coding.py:smoke", "--config.train.lr=1e-4"):
+        assert part in text
+
+
+def test_no_agent_may_be_named_like_the_metrics_of_a_run(learning_run):
+    """Of a run; `team_checks.RESERVED` keeps agents from being named so."""
+    names = {name for row in metrics.read_metrics(learning_run.folder) for name in row if "/" in name}
+    begins = {name.partition("/")[0] for name in names}
+    assert begins - {"aux", "main"} <= set(team_checks.RESERVED) and "train" in begins
 
 
 def test_bugs_keep_their_traceback(capsys):
@@ -210,3 +260,15 @@ def test_bugs_keep_their_traceback(capsys):
     assert capsys.readouterr().err == ""
     assert cli.plainly(main)([lambda: common.parse_arg("frag", flag=True)]) == 1
     assert capsys.readouterr().err == "error: unknown config option 'frag'; known are: flag\n"
+
+
+def test_a_function_of_the_users_own_is_told_with_its_frames(capsys):
+    def reward(completions, **columns):
+        raise ArithmeticError("boom")
+
+    item = CodingItem("t/1", ROW["prompt"], "f", ROW["test"], ("x",))
+    task = CustomRewardTask(CodingTask([item], None), reward)
+    assert cli.plainly(lambda argv: task.judge([item], {"aux": [""], "main": [""]}))([]) == 1
+    first, *frames = capsys.readouterr().err.splitlines()
+    assert first == "error: the reward raised on task_id t/1 (ArithmeticError: boom)"
+    assert len(frames) == 2 and frames[0].startswith(f'  File "{__file__}", line ')

@@ -22,6 +22,7 @@ def test_a_good_row(tmp_path):
     assert (item.task_id, item.entry_point, item.params, item.prelude) == ("a", "f", ("x", "y"), "")
     assert (item.canonical_solution, item.grade) == ("    return x\n", 2)
     assert (item.prompt, item.test) == (ROW["prompt"], ROW["test"])
+    assert item.columns == {"something": "else"} and isinstance(hash(item), int)
 
 
 def test_mbpp_numbers_its_tasks(tmp_path):
@@ -46,11 +47,12 @@ def test_all_bad_rows_are_reported_at_once(tmp_path):
         {**ROW, "prompt": "def f(x"},  # line 11
         {**ROW, "task_id": "good"},  # line 12
         {**ROW, "task_id": "late", "grade": "hard", "canonical_solution": None},  # line 13
+        {**ROW, "task_id": "taken", "params": 1, "completions": []},  # line 14
     )
     with pytest.raises(ValueError) as caught:
         load_jsonl(path)
     first, *lines = str(caught.value).split("\n")
-    assert first == f"{path}: 11 bad row(s)"
+    assert first == f"{path}: 12 bad row(s)"
     expected = {
         2: "invalid JSON", 4: "a JSON list, expected an object", 5: "no field 'test'",
         6: "field 'prompt' is empty; field 'entry_point' is 3, expected text", 7: "test does not parse",
@@ -58,6 +60,7 @@ def test_all_bad_rows_are_reported_at_once(tmp_path):
         10: "prompt has no 'def f('", 11: "the signature of 'f' in the prompt does not parse",
         12: "task_id 'good' was already used in line 1",
         13: "field 'canonical_solution' is None, expected text; field 'grade' is 'hard', expected a whole",
+        14: "field 'completions' has a name that is taken, rename it; field 'params' has a name",
     }
     assert len(lines) == len(expected)
     for line, (number, complaint) in zip(lines, expected.items(), strict=True):

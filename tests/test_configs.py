@@ -11,7 +11,17 @@ import sys
 import pytest
 from ml_collections import config_dict
 
-from configs import checks, coding, common, lessonl, programs, published, writing
+from configs import (
+    checks,
+    coding,
+    common,
+    lessonl,
+    program_checks,
+    programs,
+    published,
+    unread_checks,
+    writing,
+)
 from jaxmarl_llm.tasks import sources
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -49,6 +59,21 @@ def test_options_are_typed(text, wanted):
 def test_bad_options(text, message):
     with pytest.raises(ValueError, match=message):
         common.parse_arg(text, flag=False, rank=4)
+
+
+@pytest.mark.parametrize("path, meant", [
+    ("train.stepz", "train.steps"), ("train.seed", "seed"), ("lr", "critic.lr or train.lr"),
+    ("eval.stes", "train.steps"), ("train.normalize", "train.normalise"), ("task.soruce", "task.source"),
+])  # fmt: skip
+def test_a_field_that_is_not_there_names_those_that_may_be_meant(path, meant):
+    sentence = common.no_such_field(path, common.leaves(common.base_config()))
+    assert sentence == f"there is no config field {path!r}; did you mean {meant}?"
+    assert common.no_such_field("zzzz", ["seed"]) == "there is no config field 'zzzz'"
+
+
+def test_a_file_without_options_says_so():
+    with pytest.raises(ValueError, match="^unknown config option 'smoke'; this file has no options$"):
+        common.parse_arg("smoke")
 
 
 @pytest.mark.parametrize("arg", [None, *VARIANTS, *COMBINED])
@@ -133,13 +158,25 @@ def complaints(config):
     return [line.strip() for line in lines]
 
 
+# What makes a choice one that is read.
+READ_WITH = {
+    "train.hand_on": {"train.turns": 2}, "train.backup": {"train.turns": 2},
+    "train.reduce": {"train.joint_mode": "cross"}, "train.ratio_level": {"train.clip": 0.2},
+    "train.kl_kind": {"train.kl_coef": 0.1}, "critic.form": {"train.system": "iac"},
+    "task.bands": {"task.kind": "tldr"}, "task.matching": {"task.kind": "tldr"},
+    "preference.selection": {"train.system": "madpo_iter"},
+    "preference.replay": {"train.system": "madpo_iter"},
+    "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("path", checks.CHOICES)
 def test_choices(path):
     for value in checks.CHOICES[path]:
         config = changed(path, value)
+        config.update_from_flattened_dict(READ_WITH.get(path, {}))
         config.train.importance_cap = 2.0 * (path == "sampling.dtype")  # a sampler of its own asks for it
         config.train.normalise = value == "agent"
-        config.train.turns = 2 if path == "train.backup" else 1
         needed = {"c3": "tree", "solo": "pipeline"}
         config.train.protocol = needed.get(value, config.train.protocol)
         if config.train.protocol in programs.METHODS or value == "lessonl":
@@ -153,7 +190,7 @@ def test_choices(path):
         config.task.centralised = value == "centralised"
         config.team.agents = ("team",) if value == "centralised" else config.team.agents
         checks.validate(config)
-    allowed = ", ".join(checks.CHOICES[path])
+    allowed = ", ".join(choice or "''" for choice in checks.CHOICES[path])
     assert complaints(changed(path, "both")) == [f"{path}='both': allowed are {allowed}"]
 
 
@@ -162,13 +199,20 @@ def test_ranges(path):
     low, high = checks.RANGES[path]
     real = isinstance(common.field(common.base_config(), path), float)
     below = low - 1e-3 if real else low - 1
-    above = {None: [], 3: [4], 999: [1000]}.get(high, [1.5])
+    above = {None: [], 3: [4], 999: [1000], 2**32 - 1: [2**70]}.get(high, [1.5])
     for value in [below, *above, *([math.nan, math.inf] if real else [])]:
         end = "any larger number" if high is None else high
         assert complaints(changed(path, value))[0] == f"{path}={value!r}: allowed is {low} to {end}"
     for value in filter(None, (low, high)):  # 0 of the temperature has a check of its own
-        bad = [line for line in _quiet_complaints(changed(path, value)) if line.startswith(f"{path}=")]
-        assert bad == []
+        config = changed(path, value)
+        config.update_from_flattened_dict(READ_WITH.get(path, {}))
+        assert [line for line in _quiet_complaints(config) if line.startswith(f"{path}=")] == []
+
+
+def test_every_fraction_has_a_range():
+    """Of a number that is not finite none allows anything (`test_ranges`)."""
+    base = common.base_config()
+    assert {path for path in flat(base) if isinstance(common.field(base, path), float)} <= set(checks.RANGES)
 
 
 def _quiet_complaints(config):
@@ -199,6 +243,23 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
 @pytest.mark.parametrize("fields, message", [
     ({"team.agents": ()}, r"team.agents=\(\): allowed are one or more different names"),
     ({"team.agents": ("a", "a")}, r"team.agents=\('a', 'a'\): allowed are"),
+    ({"team.agents": ("('main'",)}, r"team.agents=.*: \"\('main'\" is not allowed: names are made"),
+    ({"team.agents": ("a", "")}, r"team.agents=\('a', ''\): '' is not allowed: names are made of letters"),
+    ({"team.agents": ("a/b",)}, r"team.agents=\('a/b',\): 'a/b' is not allowed"),
+    ({"team.agents": ("ä",)}, "team.agents=.*: 'ä' is not allowed"),
+    ({"team.agents": (1, 2)}, r"team.agents=\(1, 2\): 1 is not allowed"),
+    ({"team.agents": ("aux", "train")}, "team.agents=.*: 'train' is what other metrics begin with, choose"),
+    ({"sampling.stop": (3,)}, r"sampling.stop=\(3,\): allowed are texts that are not empty"),
+    ({"sampling.stop": ("\n", "")}, r"sampling.stop=\('\\n', ''\): allowed are texts that are not empty"),
+    ({"model": ""}, "model='': allowed are bundled names, folders, .gguf files and hub ids"),
+    ({"team.models": ("", "x")}, r"team.models=\('', 'x'\): allowed are bundled names"),
+    ({"team.targets": ()}, r"team.targets=\(\): allowed are one or more of q, k, v, o, gate, up, down"),
+    ({"team.agents": ("a", "b", "c")}, "team.agents=.*: task.kind='coding' has two roles, allowed are 1 or"),
+    ({"lessons.encoder": "foo"}, "lessons.encoder='foo': allowed are policy, ngrams, or the dotted name"),
+    ({"train.warmup": 101}, "train.warmup=101: allowed is 0 to 100, the updates of train.steps=100"),
+    ({"train.system": "madpo", "train.warmup": 91}, "train.warmup=91: allowed is 0 to 90, the updates"),
+    ({"train.clip": 0.2, "train.clip_high": 0.1},
+     "train.clip_high=0.1: allowed is 0, or any number from train.clip=0.2"),
     ({"team.models": ("x",)}, r"team.models=\('x',\): allowed is one model per agent \(2\), or none"),
     ({"train.minibatches": 3}, "train.minibatches=3: must divide train.prompts=4"),
     ({"train.minibatches": 0}, "train.minibatches=0: allowed is 1"),
@@ -291,6 +352,77 @@ def flat(config, prefix=""):
             yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
+
+
+# A value of each that nothing reads in the base config, and what makes it read.
+UNREAD = {
+    "critic.form": ("q", {"train.system": "maac"}),
+    "critic.shared": (True, {"train.system": "iac"}),
+    "preference.selection": ("random", {"train.system": "marlhf"}),
+    "preference.replay": ("current", {"train.system": "marlhf_iter"}),
+    "train.kl_kind": ("k1", {"train.kl_coef": 0.1}),
+    "train.ratio_level": ("sequence", {"train.clip": 0.2}),
+    "train.reduce": ("sum", {"train.joint_mode": "cross"}),
+    "train.hand_on": ("best", {"train.turns": 2}),
+    "train.discount": (0.5, {"train.turns": 2}),
+    "train.stop_above": (1.0, {"train.turns": 2}),
+    "task.cooperation": ("observed", {"task.kind": "coding"}),
+    "task.held_back": (0.5, {"task.kind": "generation"}),
+    "task.bands": ("arxiv_later", {"task.kind": "arxiv"}),
+    "task.matching": ("corrected", {"task.kind": "tldr"}),
+    "task.column": ("post", {"task.kind": "tldr"}),
+    "mesh.fsdp": (True, {"mesh.data": 2}),
+}
+
+
+@pytest.mark.parametrize("path", unread_checks.READ)
+def test_what_nothing_reads_is_refused(path):
+    value, read = UNREAD[path]
+    config = changed(path, value)
+    if path.startswith(("task.cooperation", "task.held")):
+        config.task.kind = "tldr"
+    (line,) = complaints(config)
+    default = common.field(common.base_config(), path)
+    assert line.startswith(f"{path}={value!r}: ") and line.endswith(f", allowed is {default!r}")
+    config.update_from_flattened_dict(read)
+    checks.validate(config)
+
+
+def test_a_system_of_ones_own_reads_what_it_likes():
+    config = changed("train.reduce", "sum")
+    config.train.update(system="my_module.lesson", discount=0.5)
+    checks.validate(config)
+
+
+def test_a_team_that_learns_nothing_is_not_trained():
+    config = changed("team.mode", "frozen")
+    checks.validate(config)  # it may search, and be evaluated
+    with pytest.raises(ValueError, match="cannot be trained: team.mode=.frozen.: no agent learns; "):
+        program_checks.check_training(config)
+
+
+def variants():
+    """(file, text after the colon) of every option of every config file, alone and with smoke."""
+    for path in sorted((ROOT / "configs").glob("*.py")):
+        module = importlib.import_module(f"configs.{path.stem}")
+        if not hasattr(module, "get_config") or path.stem == "compare":  # which has a test of its own
+            continue
+        text = " ".join(module.__doc__.partition("Variants")[2].split())
+        names = [name for name in re.findall(r"[a-z]\w+", text) if name in path.read_text()]
+        for name in dict.fromkeys(["", *names]):
+            yield from ((path.stem, name), (path.stem, f"{name},smoke"))
+
+
+def test_every_config_file_and_option_can_be_used():
+    used = 0
+    for stem, arg in variants():
+        try:
+            config = importlib.import_module(f"configs.{stem}").get_config(arg.strip(",") or None)
+        except ValueError:  # a word that is no option, or one that needs another
+            continue
+        checks.validate(config)
+        used += 1
+    assert used > 60
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.stem)

@@ -14,7 +14,7 @@ from test_update import PLAIN, assert_close, oracle_loss, sampled, step
 
 from configs import checks, coding
 from experiments import setup, train
-from jaxmarl_llm import losses
+from jaxmarl_llm import dotted, losses
 from jaxmarl_llm.losses import SumCount, aggregate
 from jaxmarl_llm.update import LossConfig, custom_loss
 from tests import tiny
@@ -237,3 +237,13 @@ def test_a_run_with_a_loss_of_ones_own(my_losses, tmp_path):
     for row, other in zip(rows, wanted, strict=True):
         assert row == {k: v for k, v in other.items() if not k.endswith("clip_fraction")}
     assert own.step == 2 and rows[0]["main/update_norm"] > 0
+
+
+def test_one_that_raises_in_a_run_says_where():
+    def short_only(logprobs_BL, advantages_B, mask_BL):
+        raise LookupError("no row is that long")
+
+    with pytest.raises(dotted.UserCodeError, match=r"^train.loss raised on .*7\) \(LookupError: no row") as e:
+        custom_loss.apply(short_only, jnp.zeros((2, 7)), jnp.zeros(2), jnp.ones((2, 7), bool), {})
+    (frame,) = e.value.user_frames()
+    assert "in short_only" in frame

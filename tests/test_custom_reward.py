@@ -1,12 +1,14 @@
 """User rewards by dotted name, and the task that uses them."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 
 from jaxmarl_llm.tasks import CodingTask, CustomRewardTask, resolve_reward
-from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.code_items import CodingItem, load_jsonl
+from jaxmarl_llm.tasks.custom_reward import RewardError
 
 ITEMS = [CodingItem(f"t/{k}", f"def f{k}(x):\n", f"f{k}", "def check(candidate):\n    assert 1", ("x",))
          for k in range(3)]
@@ -54,9 +56,55 @@ def test_a_reward_that_raises_names_the_item():
             raise KeyError("oops")
         return lengths(completions)
 
-    with pytest.raises(RuntimeError, match=r"task_id t/1 \(KeyError: 'oops'\)") as caught:
+    message = r"^the reward raised on task_id t/1 \(KeyError: 'oops'\); the columns are task_id, prompt, "
+    with pytest.raises(RewardError, match=message) as caught:
         task(reward).judge(ITEMS, ANSWERS)
     assert isinstance(caught.value.__cause__, KeyError)
+    (frame,) = caught.value.user_frames()
+    assert __file__ in frame and "in reward" in frame and 'raise KeyError("oops")' in frame
+
+
+def test_frames_of_libraries_are_left_out():
+    def reward(completions, **columns):
+        return np.linalg.inv(np.zeros((2, 2)))
+
+    with pytest.raises(RewardError, match="LinAlgError: Singular matrix") as caught:
+        task(reward).judge(ITEMS, ANSWERS)
+    (frame,) = caught.value.user_frames()
+    assert "np.linalg.inv(" in frame
+
+
+def test_a_reward_asks_for_what_there_is():
+    def asks(completions, topic, **columns):
+        return [0.0]
+
+    def takes_nothing(completions):
+        return [0.0]
+
+    message = r"^task.reward: .*asks\(completions, topic, \*\*columns\) .* task_id, .*\(missing .*'topic'"
+    with pytest.raises(ValueError, match=message):
+        task(asks)
+    with pytest.raises(ValueError, match=r"unexpected keyword argument 'task_id'\); name those that it"):
+        task(takes_nothing)
+    task(max)  # whose signature nobody knows
+
+
+def test_what_else_a_row_holds_reaches_the_reward(tmp_path):
+    row = {"task_id": "a", "prompt": "def f(x):\n", "entry_point": "f", "test": ITEMS[0].test}
+    rows = [row | {"topic": "sums", "weight": 2}, row | {"task_id": "b", "topic": "lists"}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    items, seen = load_jsonl(tmp_path / "rows.jsonl"), {}
+
+    def reward(completions, topic, weight, **columns):
+        seen.update(columns, topic=topic, weight=weight)
+        return [0.0] * len(topic)
+
+    own = CustomRewardTask(CodingTask(items, None), reward)
+    own.judge(items[::-1], {"aux": ["", ""], "main": ["", ""]})
+    assert (seen["topic"], seen["weight"]) == (["lists", "sums"], [None, 2])
+    assert seen["task_id"] == ["b", "a"] and "columns" not in seen
+    own.judge(items[1:], {"aux": [""], "main": [""]})  # all columns, even where none of the rows has one
+    assert seen["weight"] == [None]
 
 
 def test_a_reward_that_raises_on_the_batch_only_names_all_items():
@@ -64,7 +112,7 @@ def test_a_reward_that_raises_on_the_batch_only_names_all_items():
         assert len(completions["aux"]) == 1, "one at a time"
         return [0.0]
 
-    with pytest.raises(RuntimeError, match="one of t/0, t/1, t/2 .*one at a time"):
+    with pytest.raises(RewardError, match="one of t/0, t/1, t/2 .*one at a time"):
         task(reward).judge(ITEMS, ANSWERS)
 
 

@@ -10,7 +10,7 @@ from method_runs import SMALL
 
 from configs import checks, coding
 from experiments import closing, systems, train
-from jaxmarl_llm import transcripts
+from jaxmarl_llm import dotted, transcripts
 from jaxmarl_llm.systems import custom
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from tests.test_magrpo import forest
@@ -74,6 +74,15 @@ def test_what_it_must_return(written, body, text):
     name = written(f"{HEAD}{body}\n")
     with pytest.raises(ValueError, match=f"train.system '{name}'.*{text}"):
         custom.resolve(name)(MADE, CreditConfig())
+
+
+def test_one_that_raises_says_where(written):
+    name = written(f"{HEAD}    return len(forest.turns) / 0\n")
+    message = rf"^train.system '{name}' raised on a forest of 6 turns \(ZeroDivisionError: division by "
+    with pytest.raises(dotted.UserCodeError, match=message) as caught:
+        custom.resolve(name)(MADE, CreditConfig())
+    (frame,) = caught.value.user_frames()
+    assert re.search(r"own_.*\.py\", line 5, in lesson", frame)
 
 
 def test_what_a_config_may_name():

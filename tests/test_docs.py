@@ -1,5 +1,6 @@
 """The programs in the documentation run, and its links lead somewhere."""
 
+import dataclasses
 import pathlib
 import re
 import subprocess
@@ -9,7 +10,10 @@ import nbformat
 import pytest
 import smoke_runs
 
+from jaxmarl_llm.tasks import CodingTask, CustomRewardTask
+from jaxmarl_llm.tasks.code_items import CodingItem
 from jaxmarl_llm.tasks.optimisation_items import CATEGORIES, KINDS, load_items, parse
+from jaxmarl_llm.tasks.writing_items import WritingItem
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -79,6 +83,24 @@ def _broken(path: pathlib.Path, text: str, pages: dict[pathlib.Path, str]) -> li
         if not other.exists() or (anchor and anchor not in _slugs(pages.get(other, ""))):
             found.append(f"{path.name} links to {target}")
     return found
+
+
+def test_the_columns_that_the_pages_name_are_those_of_the_items():
+    for page, item in (("coding", CodingItem), ("writing", WritingItem)):
+        section = (ROOT / f"docs/{page}.md").read_text().split("eward of your own")[-1].split("any other")[0]
+        rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+        told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+        fields = {field.name for field in dataclasses.fields(item)} - {"columns"}
+        assert len(told) == len(fields) and set(told) == fields
+
+
+def test_the_reward_of_the_page_about_coding_judges():
+    defined = {}
+    exec(re.search(r"```python\n(.*?)```", (ROOT / "docs/coding.md").read_text(), re.DOTALL)[1], defined)
+    item = CodingItem("t", "def f():\n", "f", "", (), columns={"topic": "sum"})
+    task = CustomRewardTask(CodingTask([item], None), defined["my_reward"])
+    (judgement,) = task.judge([item], {"aux": [""], "main": ["return sum(x)"]})
+    assert task.normalise(judgement.scores) == {"return": 100.0}
 
 
 def test_links_between_pages_lead_somewhere():

@@ -62,7 +62,7 @@ def test_a_reward_that_raises_stops_nothing_else(compiled):
     with smoke_runs.programs_kept(compiled):
         found = examined(task__reward="test_doctor:raises")
     assert found["reward scale"].status == "fail"
-    assert found["reward scale"].sentence.startswith("RuntimeError: the reward raised on task_id")
+    assert found["reward scale"].sentence.startswith("RewardError: the reward raised on task_id")
     assert "reward purity" not in found
     assert all(found[name].status == "ok" for name in OF_POLICY)
 

@@ -54,7 +54,7 @@ def test_a_folders_name_is_for_its_fields_only():
 @pytest.mark.parametrize("fields", [
     {"train.lr": 1e-7, "train.normalise": True, "seed": 5, "model": "Qwen/Qwen3-0.6B"},
     {"team.agents": ("one",), "train.turn_weights": (1.5,), "sampling.stop": ("\n\n", "it's", "<|end|>")},
-    {"sampling.stop": (), "task.feedback": "plain", "train.stop_above": -0.5},
+    {"sampling.stop": (), "task.feedback": "plain", "train.turns": 2, "train.stop_above": -0.5},
 ])  # fmt: skip
 def test_a_members_flags_give_its_config(fields, monkeypatch):
     """Read back as `experiments.train` reads them."""

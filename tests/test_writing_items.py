@@ -31,7 +31,7 @@ def test_good_rows(tmp_path):
         {"task_id": 7, "text": ["One sentence.", "Another."]},
     )
     assert load_jsonl(path) == [
-        WritingItem("p/1", "My neighbour\ndrums.", "Drums"),
+        WritingItem("p/1", "My neighbour\ndrums.", "Drums", {"more": 1}),
         WritingItem("rows/3", "Only a text."),  # by its line
         WritingItem("7", "One sentence. Another."),
     ]

@@ -20,12 +20,20 @@ FIELD = "train.system"
 
 
 def resolve(name: str) -> Callable[[Forest, CreditConfig], Lesson]:
-    """The lesson that ``train.system`` names, checked at every call; ValueError if there is none."""
+    """The lesson that ``train.system`` names, checked at every call; ValueError if there is none.
+
+    What it gives raises `UserCodeError` where the function raises, ValueError where it returns no `Lesson`.
+    """
     return functools.partial(_checked, dotted.resolve(name, FIELD), name)
 
 
 def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig) -> Lesson:
-    found, turns = function(forest, config), len(forest.turns)
+    turns = len(forest.turns)
+    try:
+        found = function(forest, config)
+    except Exception as error:
+        sentence = f"{FIELD} {name!r} raised on a forest of {turns} turns ({dotted.reason(error)})"
+        raise dotted.UserCodeError(sentence) from error
     if not isinstance(found, Lesson):
         raise ValueError(f"{FIELD} {name!r} returned a {type(found).__name__}; expected a Lesson")
     if len(found.forest.turns) != turns:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 import re
+from collections.abc import Mapping
 
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.code_text import function_node, parse
 
 _FIELDS = ("task_id", "prompt", "test", "entry_point")
+_OPTIONAL = ("canonical_solution", "grade")
+_MADE = ("params", "prelude", "columns")  # of the prompt: a column of that name would hide what is read there
 _IMPORT = re.compile(r"(?:import|from)\s+\w")
 
 
@@ -20,6 +23,7 @@ class CodingItem:
     prompt: signature and docstring, after imports and helpers if any. test: defines `check(candidate)`.
     params: the entry point's parameter names ('*args' with its star). prelude: what precedes the entry point
     in the prompt. canonical_solution: as the data gives it, or ''. grade: difficulty, 0 if the data has none.
+    columns: what else its row holds, by name; a reward of the user's own gets it.
     """
 
     task_id: str
@@ -30,11 +34,13 @@ class CodingItem:
     prelude: str = ""
     canonical_solution: str = ""
     grade: int = 0
+    columns: Mapping[str, object] = dataclasses.field(default_factory=dict, hash=False)
 
 
 def load_jsonl(path) -> list[CodingItem]:
     """Items of a JSONL file in the CoopHumanEval / MBPP schema: task_id, prompt, test, entry_point (and, if
-    there, canonical_solution and grade). One ValueError lists all bad rows with their line numbers."""
+    there, canonical_solution and grade); other fields become `columns`. One ValueError lists all bad rows
+    with their line numbers."""
     return parse_lines(sources.read_text(path), str(path))
 
 
@@ -70,6 +76,7 @@ def item_from_row(row: dict) -> CodingItem:
         prelude=prelude,
         canonical_solution=row.get("canonical_solution", ""),
         grade=row.get("grade", 0),
+        columns=sources.other_columns(row, (*_FIELDS, *_OPTIONAL)),
     )
 
 
@@ -122,7 +129,7 @@ def _field_complaints(row: dict) -> list[str]:
             complaints.append(f"field {field!r} is empty")
     if not isinstance(row.get("grade", 0), int):
         complaints.append(f"field 'grade' is {row['grade']!r:.40}, expected a whole number")
-    return complaints
+    return complaints + sources.column_complaints(row, _MADE)
 
 
 def _content_complaints(row: dict) -> list[str]:

@@ -2,14 +2,15 @@
 
     def reward(completions: dict[str, list[str]], **columns) -> list[float | None] | list[dict[str, float]]
 
-completions[agent][j] is agent's text in joint action j. The items' fields arrive as keyword arguments, each
-a list with one entry per joint action. None means that the reward does not apply to that action; a dict
-names the reward's parts.
+completions[agent][j] is agent's text in joint action j. The columns of the data arrive as keyword arguments,
+each a list with one entry per joint action: the items' fields, and what else the rows of a file held (None in
+rows that lack it). None means that the reward does not apply to that action; a dict names the reward's parts.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
@@ -17,10 +18,16 @@ from numbers import Real
 from jaxmarl_llm import dotted
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
 
+FIELD = "task.reward"
+
+
+class RewardError(dotted.UserCodeError):
+    """The user's reward raised; the message names the item."""
+
 
 def resolve_reward(name: str) -> Callable:
     """The reward at 'package.module:function' or 'package.module.function'; ValueError if there is none."""
-    return dotted.resolve(name, "reward")
+    return dotted.resolve(name, FIELD)
 
 
 class CustomRewardTask:
@@ -28,7 +35,7 @@ class CustomRewardTask:
 
     `reward_range` is (lowest, highest) if the function has an attribute of that name, else None; with a
     range, `normalise` maps the total onto 0..100 ("return"), without one "return" is the total itself.
-    ValueError for a range that is none.
+    ValueError for a range that is none, and for a function that does not take the columns of the items.
     """
 
     part_names: tuple[str, ...] = ()
@@ -38,11 +45,13 @@ class CustomRewardTask:
         self._reward = reward
         self.feedback = getattr(task, "feedback", None)
         self.reward_range = _reward_range(reward)
+        self._columns = _column_names(self.items)
+        _check_signature(reward, self._columns)
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
 
-        Errors: RuntimeError with the item's task_id if the reward raises; ValueError if it returns something
+        Errors: RewardError with the item's task_id if the reward raises; ValueError if it returns something
         that is not one finite number, dict of finite numbers or None per action.
         """
         check_batch(items, completions, self.agents)
@@ -68,20 +77,54 @@ class CustomRewardTask:
 
     def _call(self, items, completions):
         try:
-            return self._reward(completions, **_columns(items))
+            return self._reward(completions, **self._values(items))
         except Exception as error:
             culprits = (item.task_id for j, item in enumerate(items) if self._raises(item, completions, j))
             where = next(culprits, f"one of {_names(items)}")
-            reason = f"{type(error).__name__}: {error}"
-            raise RuntimeError(f"the reward raised on task_id {where} ({reason})") from error
+            known = ""
+            if isinstance(error, KeyError) and error.args and error.args[0] not in self._columns:
+                known = f"; the columns are {', '.join(self._columns)}"
+            message = f"the reward raised on task_id {where} ({dotted.reason(error)}){known}"
+            raise RewardError(message) from error
 
     def _raises(self, item, completions, j: int) -> bool:
         """Whether the reward raises on joint action j alone: finds the item to blame in a failed batch."""
         try:
-            self._reward({agent: [texts[j]] for agent, texts in completions.items()}, **_columns([item]))
+            self._reward({agent: [texts[j]] for agent, texts in completions.items()}, **self._values([item]))
         except Exception:
             return True
         return False
+
+    def _values(self, items: Sequence) -> dict[str, list]:
+        """The columns of these items, a list each."""
+        return {name: [_value(item, name) for item in items] for name in self._columns}
+
+
+def _column_names(items: Sequence) -> tuple[str, ...]:
+    """Names of all columns: the fields of the items, and what else their rows held."""
+    fields = [field.name for item in items[:1] for field in dataclasses.fields(item)]
+    more = (name for item in items for name in getattr(item, "columns", ()))
+    return tuple(dict.fromkeys([*(name for name in fields if name != "columns"), *more]))
+
+
+def _value(item, name: str):
+    return getattr(item, name) if hasattr(item, name) else item.columns.get(name)
+
+
+def _check_signature(reward: Callable, columns: Sequence[str]) -> None:
+    """ValueError for a function that asks for a column that is not there, or does not take one that is."""
+    try:
+        signature = inspect.signature(reward)
+    except (TypeError, ValueError):  # of some functions written in C
+        return
+    try:
+        signature.bind({}, **dict.fromkeys(columns, []))
+    except TypeError as error:
+        name = getattr(reward, "__qualname__", repr(reward))
+        raise ValueError(
+            f"{FIELD}: {name}{signature} cannot be called with the completions and the columns "
+            f"{', '.join(columns)} ({error}); name those that it reads, and take the others as **columns"
+        ) from error
 
 
 def _reward_range(reward: Callable) -> tuple[float, float] | None:
@@ -98,11 +141,6 @@ def _reward_range(reward: Callable) -> tuple[float, float] | None:
 
 def _names(items: Sequence) -> str:
     return ", ".join(dict.fromkeys(str(item.task_id) for item in items))
-
-
-def _columns(items: Sequence) -> dict[str, list]:
-    names = [field.name for field in dataclasses.fields(items[0])]
-    return {name: [getattr(item, name) for item in items] for name in names}
 
 
 def _judgement(value, item) -> Judgement:

@@ -7,7 +7,7 @@ import json
 import pathlib
 import re
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 SPLITS = ("train", "held_out", "all")
 _SOURCE = re.compile(r"(?P<name>.+?)(?:\[(?P<start>-?\d*):(?P<stop>-?\d*)\])?")
@@ -39,6 +39,20 @@ def every_fourth(items: Sequence[T], split: str, group: Callable[[T], object] = 
         if split == "all" or held_out == (split == "held_out"):
             chosen.append(item)
     return chosen
+
+
+def other_columns(row: Mapping[str, T], known: Sequence[str]) -> dict[str, T]:
+    """What a row holds beside the `known` fields, by name."""
+    return {name: value for name, value in row.items() if name not in known}
+
+
+def column_complaints(row: Mapping, made: Sequence[str]) -> list[str]:
+    """Fields of a row whose names a reward could not tell from what it gets already.
+
+    made: fields of the item that are no fields of a row.
+    """
+    taken = [name for name in ("completions", *made) if name in row]
+    return [f"field {name!r} has a name that is taken, rename it" for name in taken]
 
 
 def read_text(path) -> str:

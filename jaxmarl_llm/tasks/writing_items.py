@@ -7,6 +7,7 @@ import importlib
 import importlib.resources
 import pathlib
 import typing
+from collections.abc import Mapping
 
 from jaxmarl_llm.tasks import sources
 
@@ -15,11 +16,15 @@ SAMPLES = {"sample_posts": "posts.jsonl", "sample_abstracts": "abstracts.jsonl"}
 
 @dataclasses.dataclass(frozen=True)
 class WritingItem:
-    """One text to write about: a post or an abstract. title: '' if the data has none."""
+    """One text to write about: a post or an abstract. title: '' if the data has none.
+
+    columns: what else its row holds, by name; a reward of the user's own gets it.
+    """
 
     task_id: str
     text: str
     title: str = ""
+    columns: Mapping[str, object] = dataclasses.field(default_factory=dict, hash=False)
 
 
 class HubSet(typing.NamedTuple):
@@ -75,7 +80,7 @@ def load_sample(name: str, column: str = "text") -> list[WritingItem]:
 
 
 def load_jsonl(path, column: str = "text") -> list[WritingItem]:
-    """Items of a JSONL file with the text in `column` and, if there, task_id and title.
+    """Items of a JSONL file with the text in `column` and, if there, task_id and title; others are `columns`.
 
     A row without task_id is called by its file and line. One ValueError lists all bad rows with their line
     numbers, or names the column and those that are there if no row has it.
@@ -159,11 +164,12 @@ def _complaints(row: dict, column: str) -> list[str]:
         complaints.append(f"field 'task_id' is {row['task_id']!r:.40}, expected text")
     if not isinstance(row.get("title", ""), str):
         complaints.append(f"field 'title' is {row['title']!r:.40}, expected text")
-    return complaints
+    return complaints + sources.column_complaints(row, ("columns",))
 
 
 def _item(row: dict, column: str) -> WritingItem:
     """The item of a row without complaints. A list of sentences is joined (arXiv data may come so)."""
     text = row[column]
     text = " ".join(text) if isinstance(text, list) else text
-    return WritingItem(str(row["task_id"]), text.strip(), row.get("title", ""))
+    more = sources.other_columns(row, ("task_id", "title", "text", column))
+    return WritingItem(str(row["task_id"]), text.strip(), row.get("title", ""), more)

@@ -47,11 +47,18 @@ def apply(function: Callable, logprobs_BL, advantages_B, mask_BL, given: Mapping
       advantages_B: one per row.
       mask_BL: the tokens to train.
       given: arrays [B, L] by name, at least those that the function `asks` for.
+
+    Raises:
+      UserCodeError: if the function raises when it is traced; its cause is the function's error.
     """
     keep = functools.partial(jnp.where, mask_BL)
     wanted = {name: keep(given[name], 0.0) for name in asks(function)}
     advantages_B = jnp.where(mask_BL.any(-1), advantages_B, 0.0)
-    return function(keep(logprobs_BL, 0.0), advantages_B, mask_BL, **wanted)
+    try:
+        return function(keep(logprobs_BL, 0.0), advantages_B, mask_BL, **wanted)
+    except Exception as error:
+        sentence = f"{FIELD} raised on logprobs_BL {logprobs_BL.shape} ({dotted.reason(error)})"
+        raise dotted.UserCodeError(sentence) from error
 
 
 def resolve(name: str) -> Callable:
@@ -101,7 +108,7 @@ def _check_gradient(name: str, function: Callable, rows, shapes_BL) -> None:
 
 
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return dotted.reason(error.__cause__ if isinstance(error, dotted.UserCodeError) else error)
 
 
 def _kind(value) -> str:
