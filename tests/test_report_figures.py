@@ -91,7 +91,8 @@ def test_credit_has_a_picture_of_its_own(tmp_path):
     effects = {agent: f"{agent}/main_effect" for agent in ("poet", "critic")}
     effects |= {"combination": "credit/interaction"}
     assert shown == {
-        "signs that agree": {"team": "credit/sign_agreement"}, "fidelity": {"team": "credit/fidelity"},
+        "signs that agree": {"all agents": "credit/sign_agreement"},
+        "fidelity": {"all agents": "credit/fidelity"},
         "variance explained": effects, "marginal": {"poet": "poet/marginal"},
         "free rider": {"poet": "poet/free_rider"}, "dominance": {"poet": "poet/dominance"},
     }  # fmt: skip
@@ -192,10 +193,18 @@ def test_axes_have_their_units_once(seeds):
     assert [axes.get_ylabel() for axes in agents.axes[:2]] == ["tokens", "nats per token"]
 
 
+def test_times_are_on_a_logarithmic_scale(seeds):
+    """The first iteration compiles and takes many times as long as the others."""
+    groups = report_runs.groups(*seeds)
+    picture = {p.name: p for p in panels.pictures(groups)}["cost"]
+    scales = {axes.get_title(): axes.get_yscale() for axes in figures.draw(picture, groups).axes}
+    assert scales == {"time": "log", "speed": "linear", "executions": "linear"}
+
+
 def test_a_line_without_a_name_has_no_legend(tmp_path):
     metrics = [{"step": s, "train/return": 1.0, "lessons/effect": s / 4} for s in range(3)]
     groups = report_runs.groups(write_run(tmp_path / "x", metrics=metrics))
     picture = {p.name: p for p in panels.pictures(groups)}["lessons"]
     figure = figures.draw(picture, groups)
-    assert not figure.legends and figure.axes[0].get_ylabel() == "reward with less without"
+    assert not figure.legends and figure.axes[0].get_ylabel() == "reward with lessons less without"
     assert figures.in_words(picture, groups) == "what lessons are worth: 0 at 0, 0.25 at 2."

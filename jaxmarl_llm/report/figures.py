@@ -62,7 +62,7 @@ def draw(picture: Picture, groups: Sequence[Group]) -> Figure:
             _draw_line(axes, *line, singles=len(groups) <= FEW)
         _finish(axes, panel, labels=not alike)
         if not picture.shared:
-            axes.legend(legend.values(), legend, fontsize=7)
+            axes.legend(legend.values(), legend, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
     for axes in found[number:]:
         axes.set_axis_off()
     for axes in found[max(number - columns, 0) : number]:  # those with nothing below them
@@ -164,6 +164,8 @@ def _finish(axes: Axes, panel: Panel, labels: bool) -> None:
         axes.set(xlabel="iteration", ylabel=panel.unit)
     if panel.percent and low > -20 and high < 120:
         axes.set_ylim(-2, 102)
+    if panel.log:
+        axes.set_yscale("log", nonpositive="mask")
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 

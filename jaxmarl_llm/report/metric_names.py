@@ -25,7 +25,7 @@ OF_TEAM_CREDIT = {
 }
 # Of rounds with lessons in between: metric, what it is called, its unit.
 OF_LESSONS = {
-    "lessons/effect": ("what lessons are worth", "reward with less without"),
+    "lessons/effect": ("what lessons are worth", "reward with lessons less without"),
     "lessons/told": ("lessons that can be told from none", "share of lessons"),
     "lessons/kept": ("lessons kept for later problems", "number"),
 }

@@ -15,7 +15,8 @@ TITLE = 30  # characters of a line of a panel's title where it is one of several
 class Panel:
     """Axes with some metrics; of one group only if that is given.
 
-    unit: label of the y axis. percent: the scale is 0..100. A line without a label is not in the legend.
+    unit: label of the y axis. percent: the scale is 0..100. log: it is logarithmic. A line without a label is
+    not in the legend.
     """
 
     title: str
@@ -23,6 +24,7 @@ class Panel:
     unit: str = ""
     percent: bool = False
     group: Group | None = None
+    log: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +137,7 @@ def _agents(names, groups: Sequence[Group]) -> Picture:
 def _credit(names, groups: Sequence[Group]) -> Picture:
     agents = metric_names.agents(groups)
     panels = [
-        Panel(title, (Line(name, "team", len(agents)),), unit)
+        Panel(title, (Line(name, "all agents", len(agents)),), unit)
         for name, (title, unit) in metric_names.OF_TEAM_CREDIT.items()
         if name in names
     ]
@@ -192,7 +194,7 @@ def _verdicts(names, groups: Sequence[Group]) -> Picture:
 def _cost(names) -> Picture:
     programs = [Line("executor/programs", "programs"), Line("executor/runs", "executed, not known before", 1)]
     panels = [
-        Panel("time", (Line("seconds", "iteration"), *metric_names.phases(names)), "seconds"),
+        Panel("time", (Line("seconds", "iteration"), *metric_names.phases(names)), "seconds", log=True),
         Panel("speed", (Line("tokens_per_s", "completion tokens"),), "tokens per second"),
         Panel("executions", tuple(programs), "number"),
         Panel("expert, so far", metric_names.of_expert(names), "tokens"),
@@ -201,5 +203,8 @@ def _cost(names) -> Picture:
     panels = tuple(
         dataclasses.replace(panel, lines=lines) for panel, lines in zip(panels, known, strict=True) if lines
     )
-    caption = "Per iteration. A phase inside another (sample and score are in rollout) counts in both."
+    caption = (
+        "Per iteration, the first of which compiles. A phase inside another (sample and score are in "
+        "rollout) counts in both."
+    )
     return Picture("cost", "Cost", caption, panels, shared=False)
