@@ -95,8 +95,9 @@ def draw(
 
 def _all_means(tables: Mapping[str, Sequence[Table]]) -> np.ndarray:
     """The means of all teams in one row, without those that are not known."""
-    every = [cell.mean for column in tables.values() for each in column for row in each.means_RR for cell in row]
-    return np.array([mean for mean in every if np.isfinite(mean)])
+    rows = [row for column in tables.values() for each in column for row in each.means_RR]
+    every = np.array([cell.mean for row in rows for cell in row])
+    return every[np.isfinite(every)]
 
 
 def _panel(axes, each: Table, mode: str, labels: tuple[str, str], names: Sequence[str], scale: Normalize):
