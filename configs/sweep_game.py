@@ -12,40 +12,44 @@ from configs.game import get_config  # noqa: F401  what --config reads
 
 SEEDS = range(10)
 PAIRS = {"preference.pairs": 8, "preference.batch": 48}  # all pairs of an iteration in one update
-# What a trainer changes of the config: a line each.
-TRAINERS = (
-    {"train.system": "magrpo"},
-    {"train.system": "mareinforce"},
-    {"train.system": "marloo"},
-    {"train.system": "maremax"},
-    {"train.system": "magrpo", "train.normalise": True},
-    {"train.system": "dr_mas"},
-    {"train.system": "magrpo", "train.joint_mode": "cross", "train.group": 4},
-    {"train.system": "ccpo", "train.counterfactual": "sample", "train.group": 5},
-    {"train.system": "c3", "train.protocol": "tree", "train.group": 4},
-    {"train.system": "at_grpo", "train.turns": 2, "train.hand_on": "best", "train.group": 8},
+# What a trainer is called and what it changes of the config.
+TRAINERS = {
+    "MAGRPO": {"train.system": "magrpo"},
+    "MAREINFORCE": {"train.system": "mareinforce"},
+    "MARLOO": {"train.system": "marloo"},
+    "MAReMax": {"train.system": "maremax"},
+    "MAGRPO, normalised": {"train.system": "magrpo", "train.normalise": True},
+    "Dr. MAS": {"train.system": "dr_mas"},
+    "MAGRPO, cross": {"train.system": "magrpo", "train.joint_mode": "cross", "train.group": 4},
+    "CCPO, another sample": {"train.system": "ccpo", "train.counterfactual": "sample", "train.group": 5},
+    "C3": {"train.system": "c3", "train.protocol": "tree", "train.group": 4},
+    "AT-GRPO, two turns": {
+        "train.system": "at_grpo", "train.turns": 2, "train.hand_on": "best", "train.group": 8,
+    },
     # A tag and a word for each role, and the end: five tokens.
-    {
+    "centralised MAGRPO": {
         "train.system": "centralised", "task.centralised": True, "team.agents": ("team",),
         "sampling.max_new_tokens": 5,
     },
-    {"train.system": "iac"},
-    {"train.system": "iac", "critic.shared": True},
-    {"train.system": "iac", "critic.form": "q", "critic.lr": 1e-2},
-    {"train.system": "maac"},
-    {"train.system": "maac", "critic.form": "q", "critic.lr": 1e-2},
-    {"train.system": "madpo", **PAIRS},
-    {"train.system": "madpo_iter", "preference.replay": "current", **PAIRS},
-    {"train.system": "marlhf", "preference.model_lr": 3e-3, "preference.model_updates": 200, **PAIRS},
-    {
+    "IAC": {"train.system": "iac"},
+    "IAC, head on the agent's body": {"train.system": "iac", "critic.shared": True},
+    "IAC, Q form": {"train.system": "iac", "critic.form": "q", "critic.lr": 1e-2},
+    "MAAC": {"train.system": "maac"},
+    "MAAC, Q form": {"train.system": "maac", "critic.form": "q", "critic.lr": 1e-2},
+    "MADPO": {"train.system": "madpo", **PAIRS},
+    "MADPOIter": {"train.system": "madpo_iter", "preference.replay": "current", **PAIRS},
+    "MARLHF": {
+        "train.system": "marlhf", "preference.model_lr": 3e-3, "preference.model_updates": 200, **PAIRS,
+    },
+    "MARLHFIter": {
         "train.system": "marlhf_iter", "preference.replay": "nearest", "preference.model_lr": 1e-2,
         "preference.model_updates": 16, **PAIRS,
     },
-)  # fmt: skip
+}  # fmt: skip
 
 
 def sweep(add):
     """A member per trainer and seed."""
-    for fields in TRAINERS:
+    for name, fields in TRAINERS.items():
         for seed in SEEDS:
-            add(fields | {"seed": seed})
+            add(fields | {"seed": seed}, name=name)

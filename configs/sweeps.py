@@ -8,7 +8,8 @@ A config file may define
                 add({"train.lr": lr, "seed": seed})
 
 where `add` takes the fields, by dotted name, in which a member differs from `get_config`. Members that differ
-in nothing but the seed are one setting. The setting that is added first is the baseline.
+in nothing but the seed are one setting. The setting that is added first is the baseline. Tables and pictures
+call a setting by its fields, or by a short name: ``add({"train.lr": lr, "seed": seed}, name="fast")``.
 """
 
 import dataclasses
@@ -26,16 +27,17 @@ LONGEST = 120  # characters of a folder's name
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """One run of a sweep: the fields that it sets besides the seed, its seed, and its whole config."""
+    """One run of a sweep: the fields that it sets besides the seed, its seed, its config, a short name."""
 
     fields: dict
     seed: int
     config: ConfigDict
+    short: str = ""
 
     @property
     def setting(self) -> str:
-        """Its fields in words, the same for all seeds: ``train.group=4, train.lr=0.001``."""
-        return _words(self.fields) or "as configured"
+        """Its short name, else its fields: ``train.group=4, train.lr=0.001``; the same for all seeds."""
+        return self.short or _words(self.fields) or "as configured"
 
     @property
     def name(self) -> str:
@@ -74,12 +76,13 @@ def collect(sweep: Callable, base: ConfigDict, fixed: Mapping | None = None) -> 
 
     Raises:
       ValueError: naming the member, for a field that does not exist, is fixed, or has a value that the config
-        cannot hold or `checks.validate` refuses; for two members that are the same; if there is none.
+        cannot hold or `checks.validate` refuses; for two members that are the same; for two names of one
+        setting or one name of two; if there is no member.
     """
     members: list[Member] = []
 
-    def add(fields: Mapping | None = None) -> None:
-        members.append(_member(dict(fields or {}), len(members) + 1, base, fixed or {}))
+    def add(fields: Mapping | None = None, name: str = "") -> None:
+        members.append(_member(dict(fields or {}), name, len(members) + 1, base, fixed or {}))
 
     sweep(add)
     if not members:
@@ -88,8 +91,10 @@ def collect(sweep: Callable, base: ConfigDict, fixed: Mapping | None = None) -> 
     return members
 
 
-def _member(fields: dict, number: int, base: ConfigDict, fixed: Mapping) -> Member:
+def _member(fields: dict, short: str, number: int, base: ConfigDict, fixed: Mapping) -> Member:
     name = f"member {number} of the sweep ({_words(fields) or 'as configured'})"
+    if not isinstance(short, str) or not short.isprintable():
+        raise ValueError(f"{name}: name={short!r} must be a line of text")
     config = base.copy_and_resolve_references()
     known = list(leaves(base))
     for path, value in fields.items():
@@ -105,12 +110,13 @@ def _member(fields: dict, number: int, base: ConfigDict, fixed: Mapping) -> Memb
     checks.validate(config, name)
     program_checks.check_training(config, name)
     held = {path: field(config, path) for path in sorted(fields) if path != "seed"}
-    return Member(held, config.seed, config)
+    return Member(held, config.seed, config, short)
 
 
 def _refuse_twice(members: Sequence[Member]) -> None:
-    """ValueError for members with one config, and for a setting that goes by two names."""
+    """ValueError for members with one config, a setting under two names, and two settings under one name."""
     first: dict[str, tuple[int, Member]] = {}
+    named: dict[str, tuple[int, str]] = {}
     seeds: dict[tuple[str, int], int] = {}
     for number, member in enumerate(members, 1):
         text = json.dumps(member.config.to_dict() | {"seed": None}, sort_keys=True)
@@ -123,6 +129,10 @@ def _refuse_twice(members: Sequence[Member]) -> None:
                 f"members {other} and {number} of the sweep are one setting under two names: "
                 f"{mate.setting!r} and {member.setting!r}"
             )
+        earlier, config = named.setdefault(member.setting, (number, text))
+        if config != text:
+            both = f"members {earlier} and {number} of the sweep"
+            raise ValueError(f"{both} are two settings under one name: {member.setting!r}")
 
 
 def folder_name(fields: Mapping) -> str:

@@ -14,8 +14,11 @@ import sys
 import matplotlib
 import numpy as np
 from absl import flags
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from configs import compare
 from experiments import cli
@@ -39,6 +42,10 @@ FASTEST = {
     "tokens_per_s": max,
     "minutes": min,
 }
+
+# Scores in the picture, and what their axes are called.
+DRAWN = {"return": "held-out return (0..100), sampled", "pass@1": "held-out pass@1 (%), sampled"}
+COLORS, DOT = {"trained": plots.TRAIN, "untrained": "#8A8A8A"}, plots.SAMPLED
 
 
 def command(task: str, unit: str, name: str, seed: int, folder: pathlib.Path) -> list[str]:
@@ -113,18 +120,41 @@ def _cost(name: str, known) -> str:
     return _mean(known, digits=0)
 
 
-def draw(results: dict[str, dict[str, dict]], path: pathlib.Path) -> None:
-    """Bars of the mean sampled return, a dot for each run."""
-    with matplotlib.rc_context(plots.STYLE):
-        figure = Figure(figsize=(8, 0.5 * len(results) + 1.2), dpi=150, layout="constrained")
-        axes = figure.add_subplot()
-        for y, by_seed in enumerate(reversed(results.values())):
-            returns = [run["scores"]["return"] for run in by_seed.values()]
-            axes.barh(y, np.mean(returns), color=plots.TRAIN, alpha=0.5)
-            axes.plot(returns, [y] * len(returns), "o", color=plots.SAMPLED)
-        axes.set_yticks(range(len(results)), list(reversed(results)))
-        axes.set_xlabel("held-out return (0..100), sampled")
-        FigureCanvasAgg(figure).print_png(str(path))
+def draw(task: str, results: dict[str, dict[str, dict]]) -> Figure:
+    """Bars of the mean of each score of `DRAWN` that there is, in a panel each; dots are seeds."""
+    runs = [run for by_seed in results.values() for run in by_seed.values()]
+    drawn = {name: label for name, label in DRAWN.items() if any(name in run["scores"] for run in runs)}
+    figure = Figure(
+        figsize=(4.2 * len(drawn) + 1.6, 0.42 * len(results) + 1.4), dpi=130, layout="constrained"
+    )
+    grid = figure.subplots(1, len(drawn), squeeze=False, sharey=True)[0]
+    for axes, (score, label) in zip(grid, drawn.items(), strict=True):
+        _draw_bars(axes, task, results, score)
+        axes.set(xlabel=label)
+        axes.grid(axis="y", visible=False)
+    names = [_drawn_name(task, name) for name in reversed(results)]
+    grid[0].set_yticks(range(len(results)), names)
+    handles = [Patch(color=color, alpha=0.5, label=label) for label, color in COLORS.items()]
+    handles.append(Line2D([], [], linestyle="none", marker="o", markersize=5, color=DOT, label="dots: seeds"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=9)
+    return figure
+
+
+def _draw_bars(axes: Axes, task: str, results: dict[str, dict[str, dict]], score: str) -> None:
+    for y, (name, by_seed) in enumerate(reversed(results.items())):
+        known = [run["scores"][score] for run in by_seed.values() if run["scores"].get(score) is not None]
+        if not known:
+            continue
+        trained = compare.MEMBERS[task][name].trained
+        axes.barh(y, np.mean(known), color=COLORS["trained" if trained else "untrained"], alpha=0.5)
+        if trained:  # one that is not is a single evaluation, and the bar is that
+            axes.plot(known, [y] * len(known), "o", color=DOT, markersize=5)
+
+
+def _drawn_name(task: str, name: str) -> str:
+    """The method, and whether it is one agent: returns of one and of two are shares of different sums."""
+    agents = compare.get_config(f"task={task},member={name}").team.agents
+    return f"{name} (one agent)" if len(agents) == 1 else name
 
 
 def compare_all(task: str, unit: str, workdir: pathlib.Path, have: dict) -> dict[str, dict[str, dict]]:
@@ -174,7 +204,8 @@ def main(argv):
     title = f"{task}, {budget}; in brackets 95 % intervals over the runs; speed of the fastest"
     console.table(rows, headers, title)
     files.atomic_write_text(workdir / "compare.md", console.markdown(rows, headers, title))
-    draw(results, workdir / "compare.png")
+    with matplotlib.rc_context(plots.STYLE):
+        FigureCanvasAgg(draw(task, results)).print_png(str(workdir / "compare.png"))
     print(f"compare.md, compare.json and compare.png are in {workdir}")
 
 

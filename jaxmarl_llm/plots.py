@@ -111,14 +111,20 @@ def _draw_train(axes: Axes, rows: Sequence[Mapping], name: str, window: int) -> 
 def _draw_eval(
     axes: Axes, rows: Sequence[Mapping], name: str, color: str, marker: str, label: str, interval: str = ""
 ) -> None:
+    """A line with its band; of two evaluations points with bars, as nothing is known in between."""
     steps, values = series(rows, name)
     if not steps.size:
         return
-    axes.plot(steps, values, color=color, marker=marker, markersize=5, linewidth=1.4, label=label, zorder=3)
+    few = len(steps) <= 2
+    style = {"linestyle": "none" if few else "-", "linewidth": 1.4, "marker": marker, "markersize": 5}
+    axes.plot(steps, values, color=color, label=label, zorder=3, **style)
     both = [row for row in rows if row.get(f"{name}_low") is not None and row.get(f"{name}_high") is not None]
     if interval and both:
         (steps, low), (_, high) = series(both, f"{name}_low"), series(both, f"{name}_high")
-        axes.fill_between(steps, low, high, color=color, alpha=0.15, linewidth=0, label=interval)
+        if few:
+            axes.vlines(steps, low, high, color=color, linewidth=1.2, label=interval)
+        else:
+            axes.fill_between(steps, low, high, color=color, alpha=0.15, linewidth=0, label=interval)
 
 
 def _finish(axes: Axes, title: str, ylabel: str) -> None:

@@ -1,6 +1,7 @@
 """Methods side by side: budgets by hand, what is run and what is not run again, the table."""
 
 import json
+import pathlib
 import types
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from configs import arithmetic, checks, compare
 from experiments import compare as command
 from jaxmarl_llm import console
+
+ROOT = pathlib.Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("task, name", [(t, name) for t in compare.MEMBERS for name in compare.MEMBERS[t]])
@@ -135,8 +138,34 @@ def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypat
     page = console.markdown(rows, headers, "coding, at most 10 tokens in training")
     assert page.startswith("coding, at most 10 tokens in training\n\n| method | runs |")
     assert page.endswith("| new | 1 | 30.0 | 5.0 |  | 15 | 40 | 0.375 |  |  |  |\n")
-    command.draw(results, tmp_path / "x.png")
-    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("task, labels", [("coding", ["return", "pass@1"]), ("writing", ["return"])])
+def test_the_picture_has_all_seeds_and_tells_trained_from_untrained(task, labels):
+    results = json.loads((ROOT / f"docs/compare_{task}_tokens.json").read_text())
+    figure = command.draw(task, results)
+    assert [axes.get_xlabel().split()[1] for axes in figure.axes] == labels
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "trained", "untrained", "dots: seeds",
+    ]  # fmt: skip
+    for axes, score in zip(figure.axes, labels, strict=True):
+        bars = dict(zip(reversed(results), axes.patches, strict=True))
+        for name, by_seed in results.items():
+            mean = sum(run["scores"][score] for run in by_seed.values()) / len(by_seed)
+            assert bars[name].get_width() == pytest.approx(mean)
+        blue = {name for name, bar in bars.items() if bar.get_facecolor()[2] > bar.get_facecolor()[0]}
+        assert blue == {name for name, by_seed in results.items() if len(by_seed) == 3}
+        dots = [line.get_xdata().tolist() for line in axes.lines]
+        runs = [list(by_seed.values()) for by_seed in results.values() if len(by_seed) == 3]
+        assert dots == [[run["scores"][score] for run in each] for each in reversed(runs)]
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names[-1] == "single (one agent)" and "concat" in names
+
+
+def test_a_file_with_all_members_is_redrawn_and_nothing_is_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(command.subprocess, "run", lambda argv: pytest.fail(f"run: {argv}"))
+    have = json.loads((ROOT / "docs/compare_coding_tokens.json").read_text())
+    assert command.compare_all("coding", "tokens", tmp_path, have) == have
 
 
 def test_a_run_with_another_budget_is_refused(tmp_path, monkeypatch):

@@ -101,7 +101,7 @@ def test_who_is_in_a_team():
     three = ("x", "y", "z")
     assert crossplay.exchanged(three) == three
     assert crossplay.teams(2, three, "y") == [[(0, 0, 0), (0, 1, 0)], [(1, 0, 1), (1, 1, 1)]]
-    assert crossplay.corner(three, "y") == ("x, z of", "y of")
+    assert crossplay.corner(three, "y") == ("run of agents x, z", "run of agent y")
 
 
 def test_the_gap_by_hand():
@@ -136,7 +136,7 @@ def test_what_is_written(tmp_path):
     assert data["sampled"][0]["gap"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
     assert data["greedy"][2]["returns"] == [[[None] * 2] * 2] * 2
     lines = (tmp_path / "crossplay.md").read_text().splitlines()
-    assert "| x, z of \\ y of | a | b |" in lines
+    assert "| run of agents x, z \\ run of agent y | a | b |" in lines
     assert "| a | 0.5 [0.0, 1.0] | 2.5 [2.0, 3.0] |" in lines
     assert "own partners 3.5, those of other runs 3.5; gap 0.0 [0.0, 0.0], p 1" in lines
     picture = image.imread(tmp_path / "crossplay.png")

@@ -51,7 +51,7 @@ def test_other_ways_to_play(tmp_path, monkeypatch, fields, answers):
 def test_every_trainer_is_given_the_same_number_of_judged_answers():
     found = sweeps.collect(sweep_game.sweep, game_config.get_config())
     assert len(found) == 10 * len(sweep_game.TRAINERS)
-    assert found[0].setting == "train.system=magrpo"
+    assert found[0].setting == "MAGRPO"
     for member in found:
         c = member.config
         judged = arithmetic.joint_answers(c) + arithmetic.counterfactual_answers(c)
@@ -64,9 +64,9 @@ def test_two_trainers_in_one_table(tmp_path):
     base = config({"train.steps": 1, "eval.before": False, "eval.samples": 4})
 
     def adding(add):
-        for fields in sweep_game.TRAINERS[:2]:
+        for name, fields in list(sweep_game.TRAINERS.items())[:2]:
             for seed in (0, 1):
-                add(fields | {"seed": seed})
+                add(fields | {"seed": seed}, name=name)
 
     found = sweeps.collect(adding, base)
     for member in found:
@@ -74,7 +74,7 @@ def test_two_trainers_in_one_table(tmp_path):
     read = sweep.results(tmp_path, found, {})
     sweep.show(tmp_path, read, "configs/sweep_game.py", {})
     settings = json.loads((tmp_path / "sweep.json").read_text())["settings"]
-    assert [s["setting"] for s in settings] == ["train.system=magrpo", "train.system=mareinforce"]
+    assert [s["setting"] for s in settings] == ["MAGRPO", "MAREINFORCE"]
     assert settings[1]["against_baseline"]["return"]["problems"] == 6
     # The seed makes the model too: the same seed begins alike, another one does not.
     first = [smoke_runs.rows(tmp_path / member.folder)[0]["train/return"] for member in found]

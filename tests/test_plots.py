@@ -68,3 +68,13 @@ def test_what_is_missing_is_left_out(tmp_path):
     with pytest.raises(ValueError, match="nothing to draw"):
         learning_curve([{"step": 0, "train/return": None}], tmp_path / "b.png")
     assert not (tmp_path / "b.png").exists()
+
+
+def test_two_evaluations_are_points_with_bars():
+    rows = [row for row in run_rows() if "eval/return" not in row or row["step"] != 20]
+    main = draw(rows, "", (), 5).axes[0]
+    lines = {line.get_label(): line for line in main.lines}
+    for label in ("held-out, sampled", "held-out, greedy"):
+        assert lines[label].get_linestyle() == "None" and len(lines[label].get_xdata()) == 2
+    bars = main.collections[0].get_segments()
+    assert [bar.tolist() for bar in bars] == [[[0, 20], [0, 32]], [[40, 60], [40, 72]]]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import report_runs
+from matplotlib.collections import LineCollection
 from report_runs import rows, write_run
 from scipy import stats
 
@@ -90,7 +91,8 @@ def test_credit_has_a_picture_of_its_own(tmp_path):
     effects = {agent: f"{agent}/main_effect" for agent in ("poet", "critic")}
     effects |= {"combination": "credit/interaction"}
     assert shown == {
-        "signs that agree": {"team": "credit/sign_agreement"}, "fidelity": {"team": "credit/fidelity"},
+        "signs that agree": {"all agents": "credit/sign_agreement"},
+        "fidelity": {"all agents": "credit/fidelity"},
         "variance explained": effects, "marginal": {"poet": "poet/marginal"},
         "free rider": {"poet": "poet/free_rider"}, "dominance": {"poet": "poet/dominance"},
     }  # fmt: skip
@@ -123,6 +125,10 @@ def test_lines_are_means_and_bands_intervals(seeds):
     # training 30, 31, 32 and 36, 37, 38; running means of up to five: 30, 30.5, 31 and 36, 36.5, 37
     assert thick[figures.COLORS[0]] == [[0, 33], [1, 33.5], [2, 34]]
     assert thick[figures.COLORS[1]] == [[0, 23], [3, 63]]  # 20 and 26, 60 and 66
+    sampled = [line for line in axes.lines if line.get_color() == figures.COLORS[1]]
+    assert [line.get_linestyle() for line in sampled] == ["None"]  # nothing is known between two evaluations
+    bars = [c for c in axes.collections if isinstance(c, LineCollection)][0].get_segments()
+    assert [bar.tolist() for bar in bars] == [[[0, 20], [0, 26]], [[3, 60], [3, 66]]]
     band = axes.collections[0].get_paths()[0].vertices.tolist()
     assert all(corner in band for corner in ([0, 30], [0, 36], [2, 31], [2, 37]))
     assert figures.in_words(picture, groups).startswith("return, training: 33 at 0, 34 at 2. ")
@@ -146,5 +152,59 @@ def test_single_runs_are_drawn_of_few_groups_only(seeds, number):
     axes, *_ = figures.draw(picture, groups).axes
     lines = len(picture.panels[0].lines)
     thin = [line for line in axes.lines if line.get_linewidth() < 1]
-    assert len(thin) == (2 * number * lines if number == figures.FEW else 0)
+    assert len(thin) == (2 * number if number == figures.FEW else 0)  # of training; of two evaluations none
     assert len(axes.lines) - len(thin) == number * lines
+
+
+def test_evaluations_in_between_make_a_line(tmp_path):
+    more = [*rows(), {"step": 1, "eval/return": 30.0, "eval_greedy/return": 31.0}]
+    groups = report_runs.groups(write_run(tmp_path / "x", metrics=sorted(more, key=lambda row: row["step"])))
+    picture = {p.name: p for p in panels.pictures(groups)}["return"]
+    figure = figures.draw(picture, groups)
+    drawn = {line.get_marker(): line for line in figure.axes[0].lines}
+    assert drawn["o"].get_xydata().tolist() == [[0, 20], [1, 30], [3, 60]]
+    assert drawn["o"].get_linestyle() == "-" and drawn["s"].get_linestyle() == "-"
+    markers = [handle.get_marker() for handle in figure.legends[0].legend_handles]
+    assert markers == ["", "o", "s"]  # training, sampled and greedy are told apart
+
+
+def test_a_panel_that_never_changes_is_told_and_not_drawn(tmp_path):
+    """zero_signal is 0.25 and ratio0 1 in every row that `report_runs` writes."""
+    groups = report_runs.groups(write_run(tmp_path / "x"))
+    agents = {p.name: p for p in panels.pictures(groups)}["agents"]
+    assert [panel.title for panel in agents.panels] == ["completion_length", "entropy"]
+    assert agents.caption.endswith("it is the same in every iteration: zero_signal (0.25), ratio0 (1).")
+    once = report_runs.groups(write_run(tmp_path / "y", metrics=rows()[:2]))  # one iteration
+    agents = {p.name: p for p in panels.pictures(once)}["agents"]
+    assert len(agents.panels) == 4 and "Not drawn" not in agents.caption
+
+
+def test_axes_have_their_units_once(seeds):
+    (group,) = report_runs.groups(*seeds)
+    groups = [Group(f"setting {i}", group.runs) for i in range(5)]
+    found = {p.name: p for p in panels.pictures(groups)}
+    figure = figures.draw(panels.for_each(found["return"], groups), groups)
+    assert figure.get_supylabel() == "return (0..100)" and figure.get_supxlabel() == "iteration"
+    shown = figure.axes[:5]
+    assert not any(axes.get_ylabel() or axes.get_xlabel() for axes in shown)
+    assert len({axes.get_ylim() for axes in shown}) == 1
+    agents = figures.draw(found["agents"], groups)
+    assert agents.get_supylabel() == ""
+    assert [axes.get_ylabel() for axes in agents.axes[:2]] == ["tokens", "nats per token"]
+
+
+def test_times_are_on_a_logarithmic_scale(seeds):
+    """The first iteration compiles and takes many times as long as the others."""
+    groups = report_runs.groups(*seeds)
+    picture = {p.name: p for p in panels.pictures(groups)}["cost"]
+    scales = {axes.get_title(): axes.get_yscale() for axes in figures.draw(picture, groups).axes}
+    assert scales == {"time": "log", "speed": "linear", "executions": "linear"}
+
+
+def test_a_line_without_a_name_has_no_legend(tmp_path):
+    metrics = [{"step": s, "train/return": 1.0, "lessons/effect": s / 4} for s in range(3)]
+    groups = report_runs.groups(write_run(tmp_path / "x", metrics=metrics))
+    picture = {p.name: p for p in panels.pictures(groups)}["lessons"]
+    figure = figures.draw(picture, groups)
+    assert not figure.legends and figure.axes[0].get_ylabel() == "reward with lessons less without"
+    assert figures.in_words(picture, groups) == "what lessons are worth: 0 at 0, 0.25 at 2."

@@ -144,8 +144,10 @@ def test_the_page(found, tmp_path):
     for cell in ("lr=1 (baseline)", "30.0 [17.6, 42.4]", "+2.00 [-0.48, 4.48]", "0.074", "fewer than 2 "):
         assert cell in text
     assert "&lt;b&gt;disk&lt;/b&gt;" in text and "<b>" not in text
-    assert text.count('<source media') == text.count("<img") == 1  # all settings in one picture
-    words = re.search(r"<summary>In words</summary><p>(.*?)</p>", text)[1]
+    # final returns, and the curves of all settings in one picture
+    assert text.count('<source media') == text.count("<img") == 2
+    ranks, words = re.findall(r"<summary>In words</summary><p>(.*?)</p>", text)
+    assert ranks == "Sampled, best first. lr=3: 40. lr=2: 32. lr=1, the baseline: 30."
     # lr=1: held-out returns end at 60 and a shift of 100 / 40, 120 / 40, 140 / 40, in the mean 63
     assert "return, held-out, sampled, lr=1: 23 at 0, 63 at 3" in words
     assert "p-values are not corrected for the 2 comparisons" in text
@@ -175,6 +177,7 @@ def test_many_settings_have_a_panel_each(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(figures, "png", lambda picture, *args, **rest: drawn.append(picture) or b"")
     text = sweep_page.write(found, tmp_path / "many.html", "many").read_text()
+    assert "thin lines single seeds" not in text and "Where held-out problems were answered before" in text
     assert "<p>A panel per setting: " in text
     assert [panel.group.label for panel in drawn[0].panels] == names
     title = drawn[0].panels[1].title  # lines of 30

@@ -102,6 +102,32 @@ def test_the_command_line_and_the_sweep_must_not_set_the_same_field():
     assert member.setting == "as configured"
 
 
+def named(*added):
+    return sweeps.collect(lambda add: [add(fields, **name) for fields, name in added], BASE)
+
+
+def test_short_names_change_what_a_setting_is_called_and_nothing_else():
+    fields = [{"train.lr": 0.5, "seed": seed} for seed in (0, 1)]
+    found = named((fields[0], {"name": "fast"}), (fields[1], {"name": "fast"}), ({}, {}))
+    assert [member.setting for member in found] == ["fast", "fast", "as configured"]
+    assert found[1].name == "fast, seed 1"
+    assert [member.folder for member in found] == [member.folder for member in members(*fields, {})]
+
+
+@pytest.mark.parametrize("added, message", [
+    ([({"train.lr": 0.5}, {"name": "fast"}), ({"train.lr": 0.5, "seed": 1}, {"name": "slow"})],
+     "members 1 and 2 of the sweep are one setting under two names: 'fast' and 'slow'"),
+    ([({"train.lr": 0.5}, {"name": "fast"}), ({}, {}), ({"train.lr": 0.25}, {"name": "fast"})],
+     "members 1 and 3 of the sweep are two settings under one name: 'fast'"),
+    ([({"train.lr": 0.5}, {"name": "train.lr=0.25"}), ({"train.lr": 0.25}, {})], "settings under one name"),
+    ([({"train.lr": 0.5}, {"name": "a\nb"})], r"member 1 of the sweep \(.*=0.5\): name='a\\nb' must be"),
+    ([({}, {"name": 3})], "name=3 must be a line of text"),
+])  # fmt: skip
+def test_short_names_that_are_refused(added, message):
+    with pytest.raises(ValueError, match=message):
+        named(*added)
+
+
 def test_a_file_without_a_sweep(tmp_path):
     with pytest.raises(ValueError, match=r"configs/coding.py defines no sweep\(add\)"):
         sweeps.load("configs/coding.py")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from jaxmarl_llm import plots, scores
@@ -62,15 +63,15 @@ def table(agent: str, returns_RRB) -> Table:
 
 
 def corner(agents: Sequence[str], agent: str) -> tuple[str, str]:
-    """What the rows and the columns of a table are: ("aux of", "main of")."""
+    """What the rows and the columns of a table are: ("run of agent aux", "run of agent main")."""
     others = [name for name in agents if name != agent]
-    return f"{', '.join(others)} of", f"{agent} of"
+    return f"run of agent{'s' if len(others) > 1 else ''} {', '.join(others)}", f"run of agent {agent}"
 
 
 def draw(
     tables: Mapping[str, Sequence[Table]], agents: Sequence[str], names: Sequence[str], path: pathlib.Path
 ) -> None:
-    """Heat maps as a PNG: a row of them for each mode (sampled, greedy), a column for each table.
+    """Heat maps as a PNG: a column for each mode (sampled, greedy), a row for each table, one colour scale.
 
     Args:
       tables: by mode.
@@ -78,22 +79,31 @@ def draw(
       names: of the runs.
       path: the picture; its folder is there.
     """
-    width = len(next(iter(tables.values())))
+    height, known = len(next(iter(tables.values()))), _all_means(tables)
+    scale = Normalize(known.min(), known.max()) if known.size else Normalize(0, 1)
     side = 1.6 + 0.9 * len(names)
     with matplotlib.rc_context({**plots.STYLE, "axes.grid": False}):
-        size = (side * width + 0.8, (side - 0.2) * len(tables))
-        figure = Figure(figsize=size, dpi=150, layout="constrained")
-        grid = figure.subplots(len(tables), width, squeeze=False)
-        for panels, (mode, row) in zip(grid, tables.items(), strict=True):
-            for axes, each in zip(panels, row, strict=True):
-                _panel(axes, each, mode, corner(agents, each.agent), names)
+        size = (side * len(tables) + 1.2, (side - 0.2) * height)
+        figure = Figure(figsize=size, dpi=130, layout="constrained")
+        grid = figure.subplots(height, len(tables), squeeze=False)
+        for panels, (mode, column) in zip(grid.T, tables.items(), strict=True):
+            for axes, each in zip(panels, column, strict=True):
+                image = _panel(axes, each, mode, corner(agents, each.agent), names, scale)
+        figure.colorbar(image, ax=grid, label="held-out return", shrink=0.8)
         FigureCanvasAgg(figure).print_png(str(path))
 
 
-def _panel(axes, each: Table, mode: str, labels: tuple[str, str], names: Sequence[str]) -> None:
-    """One table, its numbers in the cells."""
+def _all_means(tables: Mapping[str, Sequence[Table]]) -> np.ndarray:
+    """The means of all teams in one row, without those that are not known."""
+    rows = [row for column in tables.values() for each in column for row in each.means_RR]
+    every = np.array([cell.mean for row in rows for cell in row])
+    return every[np.isfinite(every)]
+
+
+def _panel(axes, each: Table, mode: str, labels: tuple[str, str], names: Sequence[str], scale: Normalize):
+    """One table, its numbers in the cells, colours by ``scale``; returns the image."""
     means_RR = np.array([[cell.mean for cell in row] for row in each.means_RR])
-    image = axes.imshow(means_RR, cmap="viridis")
+    image = axes.imshow(means_RR, cmap="viridis", norm=scale)
     for (row, column), mean in np.ndenumerate(means_RR):
         bright = image.norm(mean) > 0.6  # a dark number on it can be read
         weight = "bold" if row == column else "normal"
@@ -104,3 +114,4 @@ def _panel(axes, each: Table, mode: str, labels: tuple[str, str], names: Sequenc
     axes.set(title=f"held-out return, {mode}", ylabel=labels[0], xlabel=labels[1])
     for spine in axes.spines.values():
         spine.set_visible(False)
+    return image

@@ -18,12 +18,13 @@ from jaxmarl_llm import plots
 from jaxmarl_llm.report.grouping import Group
 from jaxmarl_llm.report.metric_names import Line, is_evaluated
 from jaxmarl_llm.report.panels import Panel, Picture
-from jaxmarl_llm.report.statistics import Curve, curve, interval
+from jaxmarl_llm.report.statistics import Curve, Interval, curve, interval
 
 WINDOW = 5  # iterations of the running mean of what is measured in training
 LONGEST = 60  # characters of a line of text in a picture
 FEW = 4  # groups of runs; of more, single runs would hide the means
 COLORS = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A", "#A0522D")
+MARKERS = {"eval/": "o", "eval_greedy/": "s"}  # of what is measured on held-out items
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 3)), (0, (3, 5)))
 DARK = {
     "figure.facecolor": "#191d22", "axes.facecolor": "#191d22", "text.color": "#e4e7eb",
@@ -53,22 +54,33 @@ def draw(picture: Picture, groups: Sequence[Group]) -> Figure:
     rows = -(-number // columns)
     height = 4.2 if rows == columns == 1 else 2.7 * rows + 0.4
     figure = Figure(figsize=(10, height), dpi=110, layout="constrained")
-    found = figure.subplots(rows, columns, squeeze=False).ravel()
+    alike = number > 1 and len({(panel.unit, panel.lines) for panel in picture.panels}) == 1
+    found = figure.subplots(rows, columns, squeeze=False, sharex=alike, sharey=alike).ravel()
     legends = [_handles(panel, groups) for panel in picture.panels]
     for axes, panel, legend in zip(found, picture.panels, legends, strict=False):
         for line in _drawn_lines(panel, groups):
-            _draw_line(axes, *line, singles=bool(panel.group) or len(groups) <= FEW)
-        _finish(axes, panel)
+            _draw_line(axes, *line, singles=len(groups) <= FEW)
+        _finish(axes, panel, labels=not alike)
         if not picture.shared:
-            axes.legend(legend.values(), legend, fontsize=7)
+            axes.legend(legend.values(), legend, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
     for axes in found[number:]:
         axes.set_axis_off()
+    for axes in found[max(number - columns, 0) : number]:  # those with nothing below them
+        axes.tick_params(labelbottom=True)
+    if alike:
+        figure.supxlabel("iteration", fontsize="medium")
+        figure.supylabel(picture.panels[0].unit, fontsize="medium")
     if picture.shared:
-        union = {label: handle for legend in legends for label, handle in legend.items()}
-        across = max(1, 100 // (8 + max(map(len, union))))
-        place = {"loc": "outside upper center", "ncols": min(across, len(union)), "fontsize": 9}
-        figure.legend(union.values(), union, **place)
+        _legend(figure, {label: handle for legend in legends for label, handle in legend.items()})
     return figure
+
+
+def _legend(figure: Figure, handles: dict[str, Line2D]) -> None:
+    """One legend above all panels; none if no line has a label."""
+    if handles:
+        across = max(1, 100 // (8 + max(map(len, handles))))
+        place = {"loc": "outside upper center", "ncols": min(across, len(handles)), "fontsize": 9}
+        figure.legend(handles.values(), handles, **place)
 
 
 def _drawn_lines(panel: Panel, groups: Sequence[Group]) -> Iterator[tuple[Group, Line, str, object]]:
@@ -90,42 +102,70 @@ def _curve(group: Group, line: Line) -> Curve:
 
 
 def _draw_line(axes: Axes, group: Group, line: Line, color: str, dashes, singles: bool) -> None:
-    evaluated = is_evaluated(line.metric)
+    """Mean, interval, and single runs; of two evaluations only their points: nothing is known in between."""
     steps_T, values_ST = _curve(group, line)
     if not steps_T.size:
         return
-    if len(group.runs) == 1 and not evaluated:
+    if _few_points(line, steps_T):
+        _draw_points(axes, steps_T, interval(values_ST), color, _marker(line))
+        return
+    if len(group.runs) == 1 and not is_evaluated(line.metric):
         axes.plot(*plots.series(group.rows[0], line.metric), ".", color=color, alpha=0.3, markersize=3)
     for values_T in values_ST if singles and len(group.runs) > 1 else ():
         axes.plot(steps_T, values_T, color=color, linestyle=dashes, linewidth=0.6, alpha=0.4)
     mean_T, low_T, high_T = interval(values_ST)
     if not np.isnan(low_T).all():
         axes.fill_between(steps_T, low_T, high_T, color=color, alpha=0.18, linewidth=0)
-    marker = {"marker": "o", "markersize": 3.5} if evaluated else {}
-    axes.plot(steps_T, mean_T, color=color, linestyle=dashes, linewidth=1.6, zorder=3, **marker)
+    style = {"linestyle": dashes, "linewidth": 1.6, "marker": _marker(line), "markersize": 3.5}
+    axes.plot(steps_T, mean_T, color=color, zorder=3, **style)
+
+
+def _few_points(line: Line, steps_T: np.ndarray) -> bool:
+    return is_evaluated(line.metric) and len(steps_T) <= 2
+
+
+def _draw_points(axes: Axes, steps_T: np.ndarray, found: Interval, color: str, marker: str) -> None:
+    """Means as points, their intervals as bars. Not clipped: they stand at the ends of the x axis."""
+    if not np.isnan(found.low).all():
+        axes.vlines(steps_T, found.low, found.high, color=color, linewidth=1.2, clip_on=False)
+    style = {"linestyle": "none", "marker": marker, "markersize": 5, "clip_on": False}
+    axes.plot(steps_T, found.mean, color=color, zorder=4, **style)
+
+
+def _marker(line: Line | None) -> str:
+    metric = line.metric if line else ""
+    return next((marker for start, marker in MARKERS.items() if metric.startswith(start)), "")
 
 
 def _handles(panel: Panel, groups: Sequence[Group]) -> dict[str, Line2D]:
     """What the legend shows, by label: the metrics, and the groups if there are several."""
     shown = [panel.group] if panel.group else groups
     if len(shown) == 1:
-        styles = {line.label: (color, dashes) for _, line, color, dashes in _drawn_lines(panel, shown)}
+        styles = {
+            line.label: ("none" if _few_points(line, _curve(group, line).steps_T) else dashes, color, line)
+            for group, line, color, dashes in _drawn_lines(panel, shown)
+        }
     else:
-        styles = {group.label: (COLORS[g % len(COLORS)], "-") for g, group in enumerate(shown)}
+        styles = {group.label: ("-", COLORS[g % len(COLORS)], None) for g, group in enumerate(shown)}
         if len(panel.lines) > 1:
-            styles |= {line.label: ("#8A8A8A", _dashes(line.style, 0)) for line in panel.lines}
+            styles |= {line.label: (_dashes(line.style, 0), "#8A8A8A", line) for line in panel.lines}
     return {
-        plain(label): Line2D([], [], color=color, linestyle=dashes)
-        for label, (color, dashes) in styles.items()
+        plain(label): Line2D([], [], color=color, linestyle=dashes, marker=_marker(line), markersize=4)
+        for label, (dashes, color, line) in styles.items()
+        if label
     }
 
 
-def _finish(axes: Axes, panel: Panel) -> None:
+def _finish(axes: Axes, panel: Panel, labels: bool) -> None:
+    """Title, axes and, unless the figure has them, their labels."""
     low, high = axes.get_ylim()
     axes.set_title(plain(panel.title), fontsize=8 if panel.group else None)  # settings are long
-    axes.set(xlabel="iteration", ylabel=panel.unit)
+    if labels:
+        axes.set(xlabel="iteration", ylabel=panel.unit)
     if panel.percent and low > -20 and high < 120:
         axes.set_ylim(-2, 102)
+    if panel.log:
+        axes.set_yscale("log", nonpositive="mask")
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
@@ -145,6 +185,7 @@ def in_words(picture: Picture, groups: Sequence[Group]) -> str:
             steps_T, values_ST = _curve(group, line)
             if steps_T.size:
                 mean_T = interval(values_ST).mean
-                where = f"{panel.title}, {line.label}" + (f", {group.label}" if len(shown) > 1 else "")
+                parts = (panel.title, line.label, group.label if len(shown) > 1 else "")
+                where = ", ".join(filter(None, parts))
                 said.append(f"{where}: {mean_T[0]:.3g} at {steps_T[0]}, {mean_T[-1]:.3g} at {steps_T[-1]}")
     return ". ".join(said).replace("\n", ", ") + "."

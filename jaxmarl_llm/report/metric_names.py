@@ -11,18 +11,32 @@ from jaxmarl_llm.report.grouping import Group
 
 # Whose metrics: of the rollouts, of held-out items.
 KINDS = (("train/", "training"), ("eval/", "held-out, sampled"), ("eval_greedy/", "held-out, greedy"))
-# Of each agent, what belongs to credit: metric, what it is called.
+# Of each agent, what belongs to credit: metric, what it is called, its unit.
 OF_CREDIT = {
-    "main_effect": "variance explained",
-    "marginal": "marginal",
-    "free_rider": "free rider",
-    "dominance": "dominance",
+    "main_effect": ("variance explained", "share of variance"),
+    "marginal": ("marginal", "reward"),
+    "free_rider": ("free rider", "share of answers"),
+    "dominance": ("dominance", "share of answers"),
 }
-# Of rounds with lessons in between: metric, what it is called.
+# The same of all agents together.
+OF_TEAM_CREDIT = {
+    "credit/sign_agreement": ("signs that agree", "share of pairs"),
+    "credit/fidelity": ("fidelity", "rank correlation"),
+}
+# Of rounds with lessons in between: metric, what it is called, its unit.
 OF_LESSONS = {
-    "lessons/effect": "reward with lessons less without",
-    "lessons/told": "share of lessons that can be told from none",
-    "lessons/kept": "lessons kept for later problems",
+    "lessons/effect": ("what lessons are worth", "reward with lessons less without"),
+    "lessons/told": ("lessons that can be told from none", "share of lessons"),
+    "lessons/kept": ("lessons kept for later problems", "number"),
+}
+# Units of what is measured of each agent; what is not here has none, or is not known.
+OF_AGENTS = {
+    "approx_kl": "nats",
+    "clip_fraction": "share of ratios",
+    "completion_length": "tokens",
+    "entropy": "nats per token",
+    "zero_signal": "share of groups",
+    "truncated": "share of completions",
 }
 # What an expert has read and written since the run began.
 EXPERT = {"expert/input_tokens": "read", "expert/output_tokens": "written"}
@@ -113,3 +127,11 @@ def given(group: Group, names: Sequence[str]) -> list[str]:
     """Those metrics that are not 0 in every row of the group."""
     rows = [row for run in group.runs for row in run.rows]
     return [name for name in names if any(row.get(name) for row in rows)]
+
+
+def constant(groups: Sequence[Group], names: Sequence[str]) -> float | None:
+    """The one value that these metrics have in all rows, of two iterations or more; None if they change."""
+    rows = [row for group in groups for run in group.runs for row in run.rows]
+    found = {(row["step"], row[name]) for row in rows for name in names if row.get(name) is not None}
+    steps, values = {step for step, _ in found}, {value for _, value in found}
+    return float(values.pop()) if len(values) == 1 and len(steps) > 1 else None

@@ -113,13 +113,12 @@ def policy(style: str, script: str = "") -> str:
 
 def image(picture: Picture, groups: Sequence[Group], light: bytes) -> dict[str, str]:
     """What a template needs of a picture; the dark one is drawn here, as it goes nowhere else."""
-    dark = figures.png(picture, groups, dark=True)
-    light_uri, dark_uri = (f"data:image/png;base64,{base64.b64encode(png).decode()}" for png in (light, dark))
-    return {
-        "name": picture.name,
-        "title": picture.title,
-        "caption": picture.caption,
-        "words": figures.in_words(picture, groups),
-        "light": light_uri,
-        "dark": dark_uri,
-    }
+    said = {"name": picture.name, "title": picture.title, "caption": picture.caption}
+    said["words"] = figures.in_words(picture, groups)
+    return said | uris(light, figures.png(picture, groups, dark=True))
+
+
+def uris(light: bytes, dark: bytes) -> dict[str, str]:
+    """Both versions of a picture as what stands in the page in place of a file's name."""
+    drawn = {"light": light, "dark": dark}
+    return {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in drawn.items()}

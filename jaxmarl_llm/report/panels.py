@@ -13,13 +13,18 @@ TITLE = 30  # characters of a line of a panel's title where it is one of several
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """Axes with some metrics; of one group only if that is given. percent: the scale is 0..100."""
+    """Axes with some metrics; of one group only if that is given.
+
+    unit: label of the y axis. percent: the scale is 0..100. log: it is logarithmic. A line without a label is
+    not in the legend.
+    """
 
     title: str
     lines: tuple[Line, ...]
     unit: str = ""
     percent: bool = False
     group: Group | None = None
+    log: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +48,26 @@ def pictures(groups: Sequence[Group]) -> list[Picture]:
     percent = all(not group.runs[0].config.get("task", {}).get("reward") for group in groups)
     every = (
         _returns(names, percent), _turns(names, percent), _parts(names, percent), _hack_gap(names),
-        _agents(names, groups), _credit(names, groups), _lessons(names), _verdicts(names, groups),
+        _agents(names, groups), _credit(names, groups), _lessons(names, groups), _verdicts(names, groups),
         _cost(names),
     )  # fmt: skip
     return [picture for picture in every if picture.panels]
+
+
+def without_constant(picture: Picture, groups: Sequence[Group]) -> Picture:
+    """The picture without the panels whose lines never change; the caption says what they would have shown.
+
+    A picture of nothing else, and of a single iteration, stays as it is.
+    """
+    metrics = ([line.metric for line in panel.lines] for panel in picture.panels)
+    values = [metric_names.constant(groups, names) for names in metrics]
+    found = list(zip(picture.panels, values, strict=True))
+    kept = tuple(panel for panel, value in found if value is None)
+    if len(kept) in (0, len(found)):
+        return picture
+    said = ", ".join(f"{panel.title} ({value:.3g})" for panel, value in found if value is not None)
+    caption = f"{picture.caption} Not drawn, as it is the same in every iteration: {said}."
+    return dataclasses.replace(picture, panels=kept, caption=caption)
 
 
 def for_each(picture: Picture, groups: Sequence[Group]) -> Picture:
@@ -59,16 +80,21 @@ def for_each(picture: Picture, groups: Sequence[Group]) -> Picture:
 
 def _returns(names, percent: bool) -> Picture:
     lines = metric_names.kinds(names, "return")
-    panels = (Panel("return", lines, "return (0..100)" if percent else "return", percent),) if lines else ()
+    panels = (Panel("return", lines, _return_unit(percent), percent),) if lines else ()
     caption = "Training return and, where it was measured, return on held-out items, sampled and greedy."
     return Picture("return", "Learning curves", caption, panels)
+
+
+def _return_unit(percent: bool) -> str:
+    return "return (0..100)" if percent else "return"
 
 
 def _turns(names, percent: bool) -> Picture:
     turns = metric_names.turns(names)
     lines = {f"turn {t}": metric_names.kinds(names, f"return_turn{t}", f"turn{t}/return") for t in turns}
     lines["mean of the turns"] = metric_names.kinds(names, "return_turns")
-    panels = tuple(Panel(title, each, "", percent) for title, each in lines.items() if each)
+    unit = _return_unit(percent)
+    panels = tuple(Panel(title, each, unit, percent) for title, each in lines.items() if each)
     caption = (
         "Return of all answers of a turn; the return above is that of the final answers. The mean of the "
         "turns is what MAGRPO's paper calls the return of several turns."
@@ -78,14 +104,15 @@ def _turns(names, percent: bool) -> Picture:
 
 def _parts(names, percent: bool) -> Picture:
     parts = metric_names.parts(names)
-    panels = tuple(Panel(part, metric_names.kinds(names, part), "", percent) for part in parts)
+    unit = "part (0..100)" if percent else "part of the reward"
+    panels = tuple(Panel(part, metric_names.kinds(names, part), unit, percent) for part in parts)
     scale = "on the 0..100 scale" if percent else "on the reward's own scale"
     return Picture("parts", "Reward parts", f"What the return is made of, {scale}.", panels)
 
 
 def _hack_gap(names) -> Picture:
     lines = metric_names.kinds(names, "hack_gap")
-    panels = (Panel("hack gap", lines),) if lines else ()
+    panels = (Panel("hack gap", lines, "judged less held back"),) if lines else ()
     caption = (
         "Score on what the reward judges, less the score on what is held back from it. A gap that grows "
         "means that reward is gained without solving the task better."
@@ -96,25 +123,29 @@ def _hack_gap(names) -> Picture:
 def _agents(names, groups: Sequence[Group]) -> Picture:
     agents = metric_names.agents(groups)
     metrics = metric_names.of_agents(names, agents)
-    panels = tuple(Panel(metric, metric_names.by_agent(names, agents, metric)) for metric in metrics)
+    panels = tuple(
+        Panel(metric, metric_names.by_agent(names, agents, metric), metric_names.OF_AGENTS.get(metric, ""))
+        for metric in metrics
+    )
     caption = (
         "zero_signal and truncated are shares (0..1) of groups without any difference in return and of "
         "completions cut off at the length limit; lengths are in tokens; ratio0 must be 1."
     )
-    return Picture("agents", "Per agent", caption, panels)
+    return without_constant(Picture("agents", "Per agent", caption, panels), groups)
 
 
 def _credit(names, groups: Sequence[Group]) -> Picture:
     agents = metric_names.agents(groups)
-    of_all = {"credit/sign_agreement": "signs that agree", "credit/fidelity": "fidelity"}
     panels = [
-        Panel(title, (Line(name, "team", len(agents)),)) for name, title in of_all.items() if name in names
+        Panel(title, (Line(name, "all agents", len(agents)),), unit)
+        for name, (title, unit) in metric_names.OF_TEAM_CREDIT.items()
+        if name in names
     ]
-    for metric, title in metric_names.OF_CREDIT.items():
+    for metric, (title, unit) in metric_names.OF_CREDIT.items():
         lines = metric_names.by_agent(names, agents, metric)
         if metric == "main_effect" and "credit/interaction" in names:
             lines += (Line("credit/interaction", "combination", len(agents) + 1),)
-        panels += [Panel(title, lines)] if lines else []
+        panels += [Panel(title, lines, unit)] if lines else []
     caption = (
         "Signs that agree: of the pairs of agents with an advantage in a joint answer, the share that is "
         "told the same. Fidelity: rank correlation of advantages with what the completions were worth, as "
@@ -123,18 +154,18 @@ def _credit(names, groups: Sequence[Group]) -> Picture:
         "their combination does. Marginal: mean reward less that without the agent's part. Free rider: share "
         "of the joint answers that earn no less without it. Dominance: share of which it alone is a reason."
     )
-    return Picture("credit", "Credit", caption, tuple(panels))
+    return without_constant(Picture("credit", "Credit", caption, tuple(panels)), groups)
 
 
-def _lessons(names) -> Picture:
-    known = {name: title for name, title in metric_names.OF_LESSONS.items() if name in names}
-    panels = tuple(Panel(title, (Line(name, "team"),)) for name, title in known.items())
+def _lessons(names, groups: Sequence[Group]) -> Picture:
+    known = {name: about for name, about in metric_names.OF_LESSONS.items() if name in names}
+    panels = tuple(Panel(title, (Line(name, ""),), unit) for name, (title, unit) in known.items())
     caption = (
         "Reward with lessons less without: that of programs that were shown lessons, less that of those of "
         "the same rounds and problems which were shown none (lessons.control), on the reward's own scale. "
         "Only a lesson that some chains of a problem were shown and others were not can be told from none."
     )
-    return Picture("lessons", "Lessons", caption, panels)
+    return without_constant(Picture("lessons", "Lessons", caption, panels), groups)
 
 
 def _verdicts(names, groups: Sequence[Group]) -> Picture:
@@ -163,8 +194,8 @@ def _verdicts(names, groups: Sequence[Group]) -> Picture:
 def _cost(names) -> Picture:
     programs = [Line("executor/programs", "programs"), Line("executor/runs", "executed, not known before", 1)]
     panels = [
-        Panel("time", (Line("seconds", "iteration"), *metric_names.phases(names)), "seconds"),
-        Panel("tokens per second", (Line("tokens_per_s", "completion tokens"),)),
+        Panel("time", (Line("seconds", "iteration"), *metric_names.phases(names)), "seconds", log=True),
+        Panel("speed", (Line("tokens_per_s", "completion tokens"),), "tokens per second"),
         Panel("executions", tuple(programs), "number"),
         Panel("expert, so far", metric_names.of_expert(names), "tokens"),
     ]
@@ -172,5 +203,8 @@ def _cost(names) -> Picture:
     panels = tuple(
         dataclasses.replace(panel, lines=lines) for panel, lines in zip(panels, known, strict=True) if lines
     )
-    caption = "Per iteration. A phase inside another (sample and score are in rollout) counts in both."
+    caption = (
+        "Per iteration, the first of which compiles. A phase inside another (sample and score are in "
+        "rollout) counts in both."
+    )
     return Picture("cost", "Cost", caption, panels, shared=False)

@@ -1,4 +1,4 @@
-"""The tables of a sweep, and its page with learning curves: of many settings in a panel each."""
+"""The tables of a sweep, and its page: with final returns, and learning curves, of many in a panel each."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,13 +6,14 @@ from pathlib import Path
 from markupsafe import Markup
 
 from jaxmarl_llm import files, metrics
-from jaxmarl_llm.report import figures, page, panels
+from jaxmarl_llm.report import figures, page, panels, ranking
 from jaxmarl_llm.report.grouping import Group
 from jaxmarl_llm.report.runs import read_run
 from jaxmarl_llm.report.settings import (
     FINISHED,
     SCORES,
     MemberResult,
+    as_json,
     by_setting,
     compare,
     mean,
@@ -111,6 +112,7 @@ def write(members: Sequence[MemberResult], path: Path, title: str) -> Path:
         style=Markup(style),
         tables=tables(members),
         notes=notes(members),
+        rankings=_ranking(as_json(members)),
         pictures=drawn,
         window=figures.WINDOW,
         many=many,
@@ -120,6 +122,19 @@ def write(members: Sequence[MemberResult], path: Path, title: str) -> Path:
     )
     # Values of fields may hold half a surrogate pair, which no file in UTF-8 can.
     return files.atomic_write_text(path, text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def _ranking(settings: Sequence[dict]) -> list[dict[str, str]]:
+    """The picture of final returns, as a template needs it; none where there is nothing to compare."""
+    if len(ranking.ranked(settings)) < 2:
+        return []
+    light, dark = (figures.on_ground(lambda: ranking.draw(settings), dark) for dark in (False, True))
+    caption = (
+        "Mean final returns, best first, with 95 % t-intervals over the seeds. The baseline is in bold, the "
+        "dashed line is its sampled mean."
+    )
+    said = {"name": "ranking", "title": "Final returns", "caption": caption}
+    return [said | {"words": ranking.in_words(settings)} | page.uris(light, dark)]
 
 
 def curves(members: Sequence[MemberResult]) -> tuple[list[Group], list[str]]:

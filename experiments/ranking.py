@@ -1,0 +1,36 @@
+"""Draw the settings of a sweep with their final returns and intervals, best first, as a PNG.
+
+  python -m experiments.ranking runs/game/sweep.json --out=ranking.png
+
+The picture is also on the page of the sweep; this makes a file of it, from nothing but sweep.json.
+"""
+
+import pathlib
+
+from absl import app, flags
+
+from experiments import cli
+from jaxmarl_llm.report import figures, ranking
+
+
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    flags.DEFINE_string("out", "", "Picture to write; default: ranking.png beside the file.")
+    flags.FLAGS.set_gnu_getopt(True)  # flags may come after the file
+
+
+def main(argv):
+    """Command line entry."""
+    if len(argv) != 2:
+        raise app.UsageError("give the sweep.json of one sweep")
+    source = pathlib.Path(argv[1])
+    settings = ranking.read(source)
+    out = pathlib.Path(flags.FLAGS.out or source.with_name("ranking.png"))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_bytes(figures.on_ground(lambda: ranking.draw(settings), dark=False))
+    print(f"written: {out}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)
