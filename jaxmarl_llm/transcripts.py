@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxmarl_llm.files import atomic_write_text
+from jaxmarl_llm.files import atomic_write_text, read_json_lines
 
 FOLDER_NAME = "transcripts"
 
@@ -80,14 +80,14 @@ class TranscriptWriter:
 def read(folder, step: int) -> list[JointAction]:
     """The joint actions of a step of the run in `folder`.
 
-    Raises ValueError naming the steps that exist if this one does not.
+    Raises ValueError naming the steps that exist if this one does not, or the file and line that is damaged.
     """
     path = _path(Path(folder), step)
     if not path.exists():
         known = steps(folder)
         held = f"{len(known)} steps from {known[0]} to {known[-1]}" if known else "none"
         raise ValueError(f"no transcript of step {step} in {path.parent}; there are: {held}")
-    return [_action(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    return read_json_lines(path, _action)
 
 
 def steps(folder) -> list[int]:

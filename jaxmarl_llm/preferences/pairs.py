@@ -185,11 +185,11 @@ class Pool:
         """Nothing: pairs are written as they are found."""
 
     def restore(self, step: int) -> None:
-        """Take over the pairs of the first ``step`` iterations."""
+        """Take over the pairs of the first ``step`` iterations. ValueError names a file that is damaged."""
         self.done, self._shards = step, {}
         for path in sorted(self._folder.glob("*.jsonl")):
             if int(path.stem) < step:
-                self._shards[int(path.stem)] = list(map(_pair_of, path.read_text("utf-8").splitlines()))
+                self._shards[int(path.stem)] = files.read_json_lines(path, _pair_of)
         self._forget()
 
     def _forget(self) -> None:
@@ -222,9 +222,8 @@ def _line(pair: Pair) -> str:
     return json.dumps(told | {"winner": side(pair.winner), "loser": side(pair.loser)}) + "\n"
 
 
-def _pair_of(line: str) -> Pair:
-    """The pair of a line; its log-probabilities are 0."""
-    told = json.loads(line)
+def _pair_of(told: dict[str, Any]) -> Pair:
+    """The pair of a line's JSON object; its log-probabilities are 0."""
     sides = []
     for name in ("winner", "loser"):
         said = []
