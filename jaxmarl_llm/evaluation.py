@@ -17,6 +17,7 @@ from jaxmarl_llm.rollout import speech
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scores import Evaluation
 from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 
 ROWS_PER_BATCH = 96
@@ -44,7 +45,7 @@ class Evaluations(NamedTuple):
 def evaluate(
     team: Team,
     trainables: Sequence[Any],
-    task: Any,
+    task: Task,
     item_ids: Sequence[int],
     key: jax.Array,
     *,
@@ -109,7 +110,7 @@ def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
 
 
 def _evaluation(
-    task, item_ids: Sequence[int], turns_TB: list[list], tokens_B: list[tuple[int, ...]], of_item: slice
+    task: Task, item_ids: Sequence[int], turns_TB: list[list], tokens_B: list[tuple[int, ...]], of_item: slice
 ) -> Evaluation:
     """Of all answers to an item, turn by turn, those in a slice."""
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
@@ -142,7 +143,7 @@ def plan_batches(widths_MB: np.ndarray, limit: int) -> list[tuple[int, list[int]
     return [(real, batch + batch[:1] * (longest - len(batch))) for real, batch in batches]
 
 
-def _prompt_widths(team: Team, task, item_ids, max_prompt_tokens: int, long_prompts: str) -> np.ndarray:
+def _prompt_widths(team: Team, task: Task, item_ids, max_prompt_tokens: int, long_prompts: str) -> np.ndarray:
     """Padded prompt length (M, B) of every item for each stack of our own, the longest of its agents.
 
     Only what follows the beginning that all prompts of an agent share: the rest is not padded with them.
@@ -162,7 +163,7 @@ def _prompt_widths(team: Team, task, item_ids, max_prompt_tokens: int, long_prom
     return np.array(widths, np.int64).reshape(len(members), len(item_ids))
 
 
-def _check(task, item_ids: Sequence[int], samples: int, rows_per_batch: int) -> None:
+def _check(task: Task, item_ids: Sequence[int], samples: int, rows_per_batch: int) -> None:
     """ValueError for arguments of `evaluate` that cannot be used."""
     if not len(item_ids):
         raise ValueError("item_ids is empty; an evaluation needs at least one item")

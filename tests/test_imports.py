@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[1]
 LAYER = {
     "types": 0, "files": 0, "host_memory": 0, "dotted": 0, "forest": 5,
     "executor": 10, "tokenizer": 10, "byte_tokenizer": 10, "metrics": 10, "transcripts": 10, "plots": 10,
-    "console": 10, "records": 12, "report": 12,
+    "console": 10, "report": 12,
     "tasks": 15,  # tasks say what the executor is to run
-    "search": 16,
+    "search": 16, "records": 16,
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "forest_metrics": 25, "marginals": 26,
     "prompts": 28, "sharding": 28, "weights": 30, "sampling": 30,
     "team": 40, "protocols": 40, "processes": 40,

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 ZERO = 1e-6  # an advantage of no more than this is none
@@ -103,7 +104,7 @@ def _place(action: JointAction) -> tuple:
     return action.item, action.turn, action.follows
 
 
-def judged_again(forest: Forest, task: Any) -> Forest:
+def judged_again(forest: Forest, task: Task) -> Forest:
     """The forest with the task's judgements of the same texts, all in one call."""
     said = {agent: [] for agent in task.agents}
     for joint in forest.joints:

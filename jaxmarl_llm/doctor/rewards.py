@@ -8,6 +8,7 @@ import numpy as np
 from jaxmarl_llm.doctor.result import by_agent, check
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.types import Task
 
 SILENT = 0.8  # share of groups without signal from which on most of an iteration is wasted
 JUDGED = 32  # joint answers that are judged again
@@ -21,7 +22,7 @@ class Caught:
     So what does not depend on the reward can be looked at all the same.
     """
 
-    def __init__(self, task: Any):
+    def __init__(self, task: Task):
         self._task, self.error = task, None
 
     def __getattr__(self, name: str):
@@ -100,7 +101,7 @@ def order(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge
 
 
 @check("reward scale")
-def scale(forest: Forest, task: Any) -> tuple[str, str]:
+def scale(forest: Forest, task: Task) -> tuple[str, str]:
     """Least, greatest and mean reward, their spread, the share that has none, and what never differs."""
     totals_J = forest.totals().astype(np.float64)
     known_J = totals_J[~np.isnan(totals_J)]

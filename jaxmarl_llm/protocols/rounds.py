@@ -9,11 +9,11 @@ are 2 t, what is said after them is 2 t + 1. ``Node.turn`` and ``Joint.turn`` ar
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.types import Episode, everybody
 from jaxmarl_llm.tasks.outcomes import Outcome
+from jaxmarl_llm.tasks.types import RoundsTask, Task
 
 Ask = Callable[[Turn], Sequence[dict[str, str]] | None]
 
@@ -25,7 +25,7 @@ def check(**numbers: int) -> None:
             raise ValueError(f"{name}={value}; allowed: 1 or more")
 
 
-def first_round(state: Episode, task: Any, samples: int) -> list[SpeakRequest]:
+def first_round(state: Episode, task: Task, samples: int) -> list[SpeakRequest]:
     """All agents are asked for a first program, ``samples`` chains of every item."""
     return everybody(state, task.prompts, samples)
 
@@ -60,7 +60,7 @@ def rounds_done(state: Episode) -> int:
     return 1 + max((joint.turn for joint in state.joints), default=-1)
 
 
-def going_on(state: Episode, task: Any, stop_when_solved: bool) -> list[int]:
+def going_on(state: Episode, task: RoundsTask, stop_when_solved: bool) -> list[int]:
     """The chains of `last_round` with a next one: all, or those where no program solves the item."""
 
     def solved(j: int) -> bool:
@@ -111,7 +111,7 @@ class Rounds:
         length; an evaluation needs all of them to the end.
     """
 
-    task: Any
+    task: RoundsTask
     samples: int
     rounds: int
     stop_when_solved: bool = dataclasses.field(default=False, kw_only=True)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+from jaxmarl_llm.tasks.types import Task
 
 
 class CentralisedTask:
@@ -21,7 +22,7 @@ class CentralisedTask:
       agent: name of the one that plays them.
     """
 
-    def __init__(self, task, agent: str = "team"):
+    def __init__(self, task: Task, agent: str = "team"):
         if len(task.agents) < 2:
             raise ValueError(f"agents of the task are {task.agents!r}; a centralised task needs two or more")
         self.items, self.normalise, self.reward_range = task.items, task.normalise, task.reward_range
