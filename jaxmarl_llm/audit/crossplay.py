@@ -9,25 +9,28 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from jaxmarl_llm import plots, scores
-from jaxmarl_llm.report import significance
-from jaxmarl_llm.scores import Estimate
+from jaxmarl_llm import plots
+from jaxmarl_llm.statistics import significance
+from jaxmarl_llm.statistics.bootstrap import Interval, interval
 
 
 class Table(NamedTuple):
     """R x R teams: agent ``agent`` is from the run of the column, all others from that of the row.
 
-    returns_RRB: return of each team on each of B items. means_RR: `scores.estimate` of each team. own, mixed:
-    of the mean over the diagonal and over everything else; gap: of their difference, item by item, and p, its
-    `significance.sign_flips`.
+    Attributes:
+      returns_RRB: return of each team on each of B items.
+      means_RR: mean over the items of each team, with its interval (`bootstrap.interval`).
+      own, mixed: mean over the diagonal and over everything else, likewise.
+      gap: their difference, item by item, likewise.
+      p: of the gap, by `significance.sign_flips`.
     """
 
     agent: str
     returns_RRB: np.ndarray
-    means_RR: list[list[Estimate]]
-    own: Estimate
-    mixed: Estimate
-    gap: Estimate
+    means_RR: list[list[Interval]]
+    own: Interval
+    mixed: Interval
+    gap: Interval
     p: float
 
 
@@ -55,9 +58,9 @@ def table(agent: str, returns_RRB) -> Table:
     same_RR = np.eye(len(returns_RRB), dtype=bool)
     own_B, mixed_B = returns_RRB[same_RR].mean(axis=0), returns_RRB[~same_RR].mean(axis=0)
     gap_B = own_B - mixed_B
-    means_RR = [[scores.estimate(values_B) for values_B in row] for row in returns_RRB]
+    means_RR = [[interval(values_B) for values_B in row] for row in returns_RRB]
     known_B = ~np.isnan(gap_B)
-    sides = (scores.estimate(values_B[known_B]) for values_B in (own_B, mixed_B, gap_B))
+    sides = (interval(values_B[known_B]) for values_B in (own_B, mixed_B, gap_B))
     return Table(agent, returns_RRB, means_RR, *sides, significance.sign_flips(gap_B[known_B]))
 
 

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from jaxmarl_llm import files
 from jaxmarl_llm.report import figures, page, search_tables
 from jaxmarl_llm.report.search_tables import Search
-from jaxmarl_llm.report.significance import DRAWN, EXACT
 from jaxmarl_llm.report.tables import number
+from jaxmarl_llm.statistics.significance import DRAWN, EXACT
 
 BEST = {"speed-up": "geometric mean of the best speed-ups", "tests": "tests that the best programs pass, %"}
 

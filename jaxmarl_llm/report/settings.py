@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmarl_llm.files import read_json
-from jaxmarl_llm.report.significance import paired_t, sign_flips, t_interval
-from jaxmarl_llm.report.statistics import Interval, interval
+from jaxmarl_llm.statistics.bootstrap import Interval, interval
+from jaxmarl_llm.statistics.significance import paired_t, sign_flips, t_interval
 
 SCORES = {"return": "sampled", "return_greedy": "greedy"}  # of a summary, and what tables call them
 FINISHED = "finished"

@@ -18,9 +18,9 @@ from jaxmarl_llm.report.settings import (
     mean,
     minutes,
 )
-from jaxmarl_llm.report.significance import DRAWN, EXACT
-from jaxmarl_llm.report.statistics import Interval
 from jaxmarl_llm.report.tables import NONE, Table, ends, number, signed
+from jaxmarl_llm.statistics.bootstrap import Interval
+from jaxmarl_llm.statistics.significance import DRAWN, EXACT
 
 
 def tables(members: Sequence[MemberResult]) -> list[Table]:
