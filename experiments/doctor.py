@@ -20,8 +20,8 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs import checks, program_checks
-from experiments import cli, closing, export, protocols, remote_agents, setup, systems, tasks
-from jaxmarl_llm import rollout, update
+from experiments import cli, closing, export, protocols, remote_agents, setup, systems, talking, tasks
+from jaxmarl_llm import update
 from jaxmarl_llm.doctor import Result, choices, exports, machine, rewards, texts, updates
 from jaxmarl_llm.doctor.result import failed
 from jaxmarl_llm.doctor.rewards import Caught
@@ -88,7 +88,7 @@ def draw(config, team: Team, task: Any) -> Forest:
     scorer = TaskScorer.of_team(task, team, config.train.joint_mode)
     protocol, trainables = protocols.build(config, task, team), _trainables(team)
     talk = functools.partial(
-        rollout.run,
+        talking.talk,
         team=team,
         scorer=scorer,
         item_ids=setup.batch_ids(config, task.items, 0),

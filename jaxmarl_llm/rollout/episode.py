@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmarl_llm import host_memory
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
 from jaxmarl_llm.prompts import padded_size
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
@@ -67,7 +66,6 @@ def run(
     journal.begin((_identity(scorer, items, key), tuple(map(int, item_ids)), repr(params), last_greedy))
     level, n_nodes, answered = 0, 0, 0
     while requests := protocol.step(state):
-        host_memory.make_room_for_programs()  # every width of prompts is one
         # Every answer that was judged last may be handed on; fewer are padded, so that shapes are few.
         sizes = (len(items), max(len(items), answered))
         asked = _encode(state, team, requests, max_prompt_tokens, long_prompts, last_greedy)

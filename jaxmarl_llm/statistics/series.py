@@ -1,4 +1,4 @@
-"""Metrics along training steps: rows of a metrics.jsonl, running means of them, and curves of several runs."""
+"""Metrics along training steps: rows of a metrics.jsonl, their running means, and curves of several runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
