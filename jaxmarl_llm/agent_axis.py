@@ -1,4 +1,4 @@
-"""One agent out of trees whose leaves carry a leading agent axis N, and back into them, on any mesh."""
+"""Take one agent out of trees whose leaves have a leading agent axis N, and put it back, on any mesh."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""How good a team is: its judged joint answers to some items, sampled and greedy."""
+"""Evaluate a team: judge its joint answers to some items, sampled and greedy."""
 
 import functools
 import math
@@ -24,7 +24,7 @@ ROWS_PER_BATCH = 96
 
 
 class Evaluations(NamedTuple):
-    """The same items, answered by samples and by the most likely tokens (one answer per item).
+    """Two evaluations of the same items: by samples, and by the most likely tokens (one answer per item).
 
     ``seconds`` is what all of it took.
     """
@@ -105,14 +105,14 @@ def evaluate(
 
 
 def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
-    """Those of each item, ``number`` in a row, without the items that only fill a batch up."""
+    """Group values by item, ``number`` each, and leave out the items that only fill a batch up."""
     return [tuple(values[b * number : (b + 1) * number]) for b in range(real)]
 
 
 def _evaluation(
     task: Task, item_ids: Sequence[int], turns_TB: list[list], tokens_B: list[tuple[int, ...]], of_item: slice
 ) -> Evaluation:
-    """Of all answers to an item, turn by turn, those in a slice."""
+    """Build the evaluation of a slice of the answers to each item, of every turn."""
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
     *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
     tokens = tuple(row[of_item] for row in tokens_B)

@@ -64,7 +64,7 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
 
 
 def credit_metrics(forest: Forest, advantages_R) -> dict[str, float]:
-    """What credit looks like by joint answer: `credit.sign_agreement` and `credit.variance_shares`.
+    """Summarise credit by joint answer: `credit.sign_agreement` and `credit.variance_shares`.
 
     ``credit/sign_agreement``, unless no two agents have an advantage in one joint answer: how often those of
     its parts have the same sign. With ``cross`` joint answers also the share of the variance of a node's

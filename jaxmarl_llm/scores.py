@@ -1,4 +1,4 @@
-"""What an evaluation found: judged joint answers, their means with intervals, and pass@k."""
+"""Results of an evaluation: judged joint answers, their means with intervals, and pass@k."""
 
 import collections
 import dataclasses
@@ -36,12 +36,14 @@ class Evaluation:
 
     @property
     def actions(self) -> list[JointAction]:
-        """All final answers in a row, samples of one item together."""
+        """The final answers in a row, samples of one item together."""
         return [action for row in self.actions_BG for action in row]
 
     @property
     def all_actions(self) -> list[JointAction]:
-        """Those of earlier turns first; ``follows`` is the place in this list of the answer before."""
+        """The answers of all turns, earlier ones first; ``follows`` is the place in this list of the answer
+        before.
+        """
         turns = [[a for row in actions for a in row] for actions in (*self.earlier_TBG, self.actions_BG)]
         number = len(self.actions)
         return [
@@ -94,7 +96,7 @@ class Evaluation:
         return float(np.mean([action.agents[agent].finish_reason == "length" for action in self.actions]))
 
     def verdicts(self) -> dict[str, int]:
-        """How often each verdict was given, the most frequent first."""
+        """Count each verdict, the most frequent first."""
         return dict(collections.Counter(action.verdict for action in self.actions).most_common())
 
     def summary(self) -> dict[str, float]:

@@ -34,7 +34,7 @@ class TaskScorer:
 
     @classmethod
     def of_team(cls, task: Task, team: Any, joint_mode: str) -> "TaskScorer":
-        """With the tokenizers of a team."""
+        """Build a scorer with the tokenizers of a team."""
         return cls(task, {agent: team[agent].tokenizer for agent in task.agents}, joint_mode)
 
     def combinations(self, samples: int) -> list[tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""What the agents said to each other: one record per joint action, all agents together, one file per step.
+"""Transcripts: one record per joint action, all agents together, one file per step.
 
 `transcripts/step_00012.jsonl` holds the joint actions of step 12. A file appears complete or not at all.
 """
@@ -17,7 +17,7 @@ FOLDER_NAME = "transcripts"
 
 @dataclasses.dataclass(frozen=True)
 class Speech:
-    """What one agent was asked and answered.
+    """The prompt and the answer of one agent.
 
     prompt and completion are texts as the model saw and wrote them; the lengths are in tokens. sample is the
     index in the group of this agent's samples, finish_reason is 'stop' or 'length', advantage is what the
@@ -116,7 +116,7 @@ def _speech(record: dict) -> Speech:
 
 
 def _plain(value):
-    """The same tree in JSON's own types; NumPy and JAX scalars become numbers, non-finite ones None."""
+    """Convert a tree to JSON's own types; NumPy and JAX scalars become numbers, non-finite ones None."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

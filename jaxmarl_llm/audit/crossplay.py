@@ -40,7 +40,7 @@ def exchanged(agents: Sequence[str]) -> tuple[str, ...]:
 
 
 def teams(runs: int, agents: Sequence[str], agent: str) -> list[list[tuple[int, ...]]]:
-    """For every row and column of a `Table` the runs that the team's agents come from, in their order."""
+    """List for each row and column of a `Table` the runs that the team's agents come from, in order."""
     return [
         [tuple(column if name == agent else row for name in agents) for column in range(runs)]
         for row in range(runs)
@@ -48,7 +48,7 @@ def teams(runs: int, agents: Sequence[str], agent: str) -> list[list[tuple[int, 
 
 
 def table(agent: str, returns_RRB) -> Table:
-    """What the returns of exchanged agents say; R is at least 2.
+    """Build the `Table` of the returns of teams with one agent exchanged; R is at least 2.
 
     If a return is what the agents of the row and that of the column bring along, plus something where they
     are of one run, the gap is that something: every run is in as many mixed teams as any other, on both
@@ -65,7 +65,7 @@ def table(agent: str, returns_RRB) -> Table:
 
 
 def corner(agents: Sequence[str], agent: str) -> tuple[str, str]:
-    """What the rows and the columns of a table are: ("aux of", "main of")."""
+    """Name the rows and the columns of a table: ("aux of", "main of")."""
     others = [name for name in agents if name != agent]
     return f"{', '.join(others)} of", f"{agent} of"
 
@@ -94,7 +94,7 @@ def draw(
 
 
 def _panel(axes, each: Table, mode: str, labels: tuple[str, str], names: Sequence[str]) -> None:
-    """One table, its numbers in the cells."""
+    """Draw one table with its numbers in the cells."""
     means_RR = np.array([[cell.mean for cell in row] for row in each.means_RR])
     image = axes.imshow(means_RR, cmap="viridis")
     for (row, column), mean in np.ndenumerate(means_RR):

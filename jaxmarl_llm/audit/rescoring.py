@@ -118,7 +118,7 @@ def judged_again(forest: Forest, task: Task) -> Forest:
 
 
 def changes(step: int, forest: Forest, before_R: np.ndarray, after_R: np.ndarray) -> list[Change]:
-    """One entry per completion, in turn order."""
+    """Return one `Change` per completion, in turn order."""
     names = [str(item.task_id) for item in forest.items]
     pairs = zip(forest.turns, before_R.tolist(), after_R.tolist(), strict=True)
     return [Change(step, names[t.item], t.agent, t.turn, t.sample, old, new) for t, old, new in pairs]

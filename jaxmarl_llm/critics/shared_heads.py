@@ -89,7 +89,9 @@ class Heads(ValueModels):
         return of_bodies, of_heads, metrics
 
     def learn(self, of_heads: Learned, metrics: dict[str, float]) -> dict[str, float]:
-        """One step of every head; ``metrics`` and those of `Critics.learn`, the norm being of the head."""
+        """Update every head once; returns ``metrics`` and those of `Critics.learn`, the norm being of the
+        head.
+        """
         for i, (grads, losses_N) in of_heads.items():
             member = self.team.members[i]
             self.states[i], found = _step(member.stack, self._optimizer, self.states[i], grads, losses_N)

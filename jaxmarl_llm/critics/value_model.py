@@ -106,7 +106,7 @@ _STATIC = ("stack", "loss", "optimizer", "rows")
 def train_step(
     stack, loss: Loss, optimizer, base, state: TrainState, texts: Texts, targets: Any, *, rows: int = 1
 ) -> tuple[TrainState, dict[str, jax.Array]]:
-    """One update of every model by the mean of a loss of its numbers.
+    """Update every model once by the mean of a loss of its numbers.
 
     Args:
       stack, optimizer: static; the optimizer is for one model.
@@ -136,7 +136,17 @@ def gradients(stack, loss: Loss, base, params: dict, texts: Texts, targets: Any,
 
 
 def _sums(stack, loss: Loss, base, params, parts):
-    """Sums over micro-batches: the gradient of the loss's sum, and the `SumCount` (N,)."""
+    """Add up a loss and its gradient over micro-batches.
+
+    Args:
+      stack, loss: as in `train_step`.
+      base: frozen variables of the stack.
+      params: parameters from `with_head`, leading axis N.
+      parts: (texts, targets) of all micro-batches, leaves (micro-batches, N, rows, ..).
+
+    Returns:
+      The gradient of the loss's sum, like ``params``, and the loss as a `SumCount` (N,).
+    """
 
     def of_part(params, part):
         texts, targets = part

@@ -136,7 +136,7 @@ def _logits(policy, variables, tokens_L, first, limit: int):
 
 
 def agent_variables(member: Member, trainable, agent: str) -> dict:
-    """One agent's variables as training uses them: adapters beside the base, not merged into it."""
+    """Build one agent's variables as training uses them: adapters beside the base, not merged into it."""
     if member.stack.mode == "frozen":
         return member.base
     own = agent_axis.take(trainable, member.stack.agents.index(agent))

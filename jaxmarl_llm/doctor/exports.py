@@ -61,7 +61,7 @@ def round_trip(
 
 
 def trained(member: Member, trainable: Any, agent: str) -> Member:
-    """One agent alone, as if it had learned something: noise is added to its parameters."""
+    """Take one agent alone, as if it had learned something: noise is added to its parameters."""
     stack, own = member.stack.only((agent,), trainable)
     random = np.random.default_rng(0)
 

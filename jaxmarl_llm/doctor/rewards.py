@@ -59,7 +59,7 @@ def zero_signal(metrics: Mapping[str, float], groups: int) -> tuple[str, str]:
 
 @check("reward purity")
 def purity(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge) -> tuple[str, str]:
-    """The same joint answers judged again give the same parts and totals.
+    """Check that the same joint answers judged again get the same parts and totals.
 
     Args:
       forest: with the judgements of the first time.
@@ -81,7 +81,7 @@ def purity(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judg
 
 @check("reward order")
 def order(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge) -> tuple[str, str]:
-    """A joint answer's reward does not depend on its place in the batch, nor on what else is in it.
+    """Check that a joint answer's reward depends neither on its place in the batch nor on what else is in it.
 
     Arguments as of `purity`.
     """
@@ -139,7 +139,7 @@ def judged(
 
 
 def joint_texts(forest: Forest) -> dict[str, list[str]]:
-    """What each agent said in every joint answer."""
+    """Return what each agent said in every joint answer."""
     said: dict[str, list[str]] = {}
     for joint in forest.joints:
         for turn in (forest.turns[i] for i in joint.turns):

@@ -1,4 +1,4 @@
-"""What every API shares: the key, requests in parallel, and the limits. A subclass speaks one API."""
+"""The base of all API experts: the key, requests in parallel, and the limits. A subclass speaks one API."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ def pairs_of(forest: Forest, random: np.random.Generator, *, most: int = 0, sele
     """Pairs of joint answers to the same item with different rewards, item by item.
 
     Args:
-      forest: of one turn; an item needs a ``task_id``. Answers without a reward are left out.
-      random: of ``selection="random"``.
-      most: pairs to keep of an item; 0: all.
-      selection: which, if there are more: the greatest ``gap``, or ``random`` ones.
+      forest: a forest of one turn; an item needs a ``task_id``. Answers without a reward are left out.
+      random: generator that ``selection="random"`` draws from.
+      most: number of pairs to keep per item; 0 keeps all.
+      selection: which pairs to keep if there are more: those of the greatest ``gap``, or ``random`` ones.
 
     Raises:
       ValueError: for another selection.
@@ -92,7 +92,7 @@ def forest_of(pairs: Sequence[Pair], room: int = 0) -> Forest:
 
 
 def masses(replay: str, ages: Sequence[int], sizes: Sequence[int], *, last: int, decay: float) -> np.ndarray:
-    """How likely a pair of each iteration is, relative to others, float64: one number per iteration.
+    """Compute how likely a pair of each iteration is drawn, relative to others: float64, one per iteration.
 
         current   only those of this iteration            (CoMLRL 1.4.3's replay of online preferences)
         nearest   all pairs of the ``last`` iterations alike
@@ -182,7 +182,7 @@ class Pool:
         yield
 
     def save(self, step: int) -> None:
-        """Nothing: pairs are written as they are found."""
+        """Do nothing: pairs are written as they are found."""
 
     def restore(self, step: int) -> None:
         """Take over the pairs of the first ``step`` iterations. ValueError names a file that is damaged."""

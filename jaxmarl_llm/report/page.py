@@ -102,7 +102,9 @@ def source(name: str) -> str:
 
 
 def policy(style: str, script: str = "") -> str:
-    """What the browser allows a page: its style, its script, pictures in it, and no connection at all."""
+    """Return what a browser may allow the page: its style, its script, its pictures, and no connection at
+    all.
+    """
 
     def by_hash(kind: str, text: str) -> str:
         return f"{kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'; "
@@ -112,7 +114,7 @@ def policy(style: str, script: str = "") -> str:
 
 
 def image(picture: Picture, groups: Sequence[Group], light: bytes) -> dict[str, str]:
-    """What a template needs of a picture; the dark one is drawn here, as it goes nowhere else."""
+    """Return a picture as a template needs it; the dark one is drawn here, as it goes nowhere else."""
     dark = figures.png(picture, groups, dark=True)
     light_uri, dark_uri = (f"data:image/png;base64,{base64.b64encode(png).decode()}" for png in (light, dark))
     return {

@@ -15,7 +15,7 @@ VERDICTS = ("executor/verdict/", "eval/verdict/", "eval_greedy/verdict/")
 
 @dataclasses.dataclass(frozen=True)
 class RunData:
-    """What a run folder says. ``name`` is short and unlike those of the other runs of a report.
+    """The contents of a run folder. ``name`` is short and unlike those of the other runs of a report.
 
     rows are those of metrics.jsonl; summary is {} for a run that has measured nothing yet, and has no "after"
     before the run's end.

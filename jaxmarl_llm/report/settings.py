@@ -1,4 +1,4 @@
-"""What a sweep found: members by setting, means over their seeds, each setting against the baseline."""
+"""Results of a sweep: members by setting, means over their seeds, each setting against the baseline."""
 
 import dataclasses
 import math
@@ -80,7 +80,7 @@ def by_setting(members: Sequence[MemberResult]) -> dict[str, list[MemberResult]]
 
 
 def known(members: Sequence[MemberResult], score: str) -> dict[int, MemberResult]:
-    """Those that have the score, by seed."""
+    """Return the members that have the score, by seed."""
     return {member.seed: member for member in members if member.score(score) is not None}
 
 

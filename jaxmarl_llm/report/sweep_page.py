@@ -41,7 +41,7 @@ def tables(members: Sequence[MemberResult]) -> list[Table]:
 
 
 def notes(members: Sequence[MemberResult]) -> list[str]:
-    """What the brackets and p-values of the tables mean."""
+    """Explain the brackets and p-values of the tables."""
     others = len(by_setting(members)) - 1
     said = ["Final returns on held-out problems. In brackets: 95 % t-intervals over the seeds."]
     if others:

@@ -19,7 +19,7 @@ LIMIT = 10_000_000  # characters of JSON; pictures come on top
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What can be chosen in the browser: the joint actions of one step of a run, or of an evaluation.
+    """A choice in the browser: the joint actions of one step of a run, or of an evaluation.
 
     ``name`` is that of the run or evaluation, ``part`` the iteration or mode.
     """

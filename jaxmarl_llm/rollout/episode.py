@@ -86,7 +86,7 @@ def run(
 
 
 def _identity(scorer: TaskScorer, items, key: jax.Array) -> tuple:
-    """What makes two rollouts the same: the items, the random key, and how answers are combined."""
+    """Return what makes two rollouts the same: items, random key, and how answers are combined."""
     drawn = np.asarray(jax.random.key_data(key)), str(jax.random.key_impl(key))
     return tuple(map(item_name, items)), drawn, scorer.agents, scorer.combinations(2)
 

@@ -152,7 +152,7 @@ def _turn(asked: Numbered, g: int, drawn: sampling.Samples, n: int, row: int, te
 
 
 def _asked_for(asked: Numbered, g: int) -> dict:
-    """What sample g of a request has of it."""
+    """Return the fields of a `Turn` that sample g of a request takes from it."""
     request = asked.request
     return dict(
         id=asked.first_id + g,

@@ -91,7 +91,7 @@ def parse_edits(text: str, agents: tuple[str, ...]) -> dict[str, str] | None:
 
 
 def _part(item: CodingItem, agent: str, function: str, completion: str) -> str:
-    """What an agent was to write and wrote: its function, or all that there is where that is missing."""
+    """Return what an agent was to write and wrote: its function, or the whole text where that is missing."""
     purpose = f", a helper of {item.entry_point}" if function == HELPER else ""
     code = extract_function(completion, function) or clean(completion).strip()[:_LONGEST] or _NOTHING
     return PART.format(agent=agent, function=function, purpose=purpose, code=code)

@@ -1,4 +1,4 @@
-"""What the rest of the package needs of a task: the extension points, as interfaces. A task inherits nothing.
+"""Interfaces of tasks: what the rest of the package needs of one. A task need not inherit from them.
 
 Protocols here are `typing.Protocol`, not those of `jaxmarl_llm.protocols`.
 """
@@ -34,7 +34,7 @@ class Task(Protocol):
         """Chat messages [{role, content}, …] per agent, all agents in order."""
 
     def judge(self, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[Judgement]:
-        """One judgement per joint answer, in order; answer j is to items[j], with completions[agent][j].
+        """Judge joint answers, in order; answer j is to items[j], with completions[agent][j].
 
         A judgement depends on nothing but its own answer. Raises ValueError for a missing agent or a wrong
         count; other errors name the item's ``task_id``.
@@ -63,7 +63,7 @@ class RoundsTask(Task, Protocol):
     gate: float | None
 
     def judge(self, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[ProgramJudgement]:
-        """As in `Task`, with the outcome of every agent's own answer."""
+        """Judge as a `Task` does, with the outcome of every agent's own answer."""
 
     def solved(self, outcome: Outcome) -> bool:
         """Whether an outcome leaves nothing to improve."""

@@ -163,7 +163,7 @@ def pack(
 
 
 def _places(prompts: int, per_shard: int, shards: int) -> np.ndarray:
-    """Which prompts, in the order of `_order`, are read together in which shard, (X, D, B); or none.
+    """Deal prompts, in the order of `_order`, to calls and shards, (X, D, B); -1 stands for none.
 
     Neighbours are in different shards, so that all have something to learn while there is something.
     """

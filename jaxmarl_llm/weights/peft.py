@@ -1,4 +1,5 @@
-"""One agent's adapters as a PEFT folder (``adapter_config.json``, ``adapter_model.safetensors``) and back.
+"""Write one agent's adapters as a PEFT folder (``adapter_config.json``, ``adapter_model.safetensors``), and
+read.
 
 PEFT stores, per layer and linear map, ``lora_A`` as [rank, in] and ``lora_B`` as [out, rank]; the effective
 weight is W + (alpha / rank) B A (arXiv 2106.09685).
