@@ -97,8 +97,9 @@ def evaluate(
         actions = records.joint_actions(step, forest, task, tokenizers)
         for t, index in enumerate(sorted({joint.turn for joint in forest.joints})):
             of_turn = [a for a, joint in zip(actions, forest.joints, strict=True) if joint.turn == index]
-            turns_TB += [[]] * (t == len(turns_TB))
-            turns_TB[t] = turns_TB[t] + _by_item(of_turn, drawn, real)
+            if t == len(turns_TB):
+                turns_TB.append([])
+            turns_TB[t] += _by_item(of_turn, drawn, real)
         tokens_B += _by_item(forest_metrics.last_answer_tokens(forest), drawn, real)
     found = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
     return Evaluations(found(slice(samples)), found(slice(samples, None)), time.perf_counter() - started)

@@ -112,7 +112,7 @@ def _action(record: dict) -> JointAction:
 
 def _speech(record: dict) -> Speech:
     remark = record.get("remark")
-    return Speech(**record | {"remark": remark and _speech(remark)})
+    return Speech(**record | {"remark": None if remark is None else _speech(remark)})
 
 
 def _plain(value):

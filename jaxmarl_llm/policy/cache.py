@@ -72,7 +72,9 @@ class Cache:
     def map_blocks(self, of) -> "Cache":
         """The cache with ``of`` every block in its place."""
         prefixes = tuple(of(block) for block in self.prefixes)
-        return Cache(self.recent and of(self.recent), self.index, prefixes, self.newest and of(self.newest))
+        recent = None if self.recent is None else of(self.recent)
+        newest = None if self.newest is None else of(self.newest)
+        return Cache(recent, self.index, prefixes, newest)
 
     def fan_out(self, samples: int, slots: int | None) -> "Cache":
         """Turn the recent block into one more prefix, shared by ``samples`` rows each.

@@ -129,7 +129,7 @@ class _Asked:
 
 def reference_answers(forest: Forest, scorer: TaskScorer, again: Conversation) -> dict[str, list[str]]:
     """Return for each agent and joint answer what the untrained agent says to the item, decoded greedily."""
-    off = [tree and jax.tree.map(_zeros_like, tree) for tree in again.trainables]
+    off = [None if tree is None else jax.tree.map(_zeros_like, tree) for tree in again.trainables]
     asked = _Asked(scorer.task.prompts)
     drawn = again.talk(asked, trainables=off, key=again.key, last_greedy=True)
     texts = {(turn.agent, turn.item): turn.text for turn in drawn.turns}

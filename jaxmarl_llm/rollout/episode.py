@@ -12,7 +12,7 @@ from jaxmarl_llm.forest import Forest, Joint, Node, Turn
 from jaxmarl_llm.prompts import padded_size
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.rollout.journal import Journal
-from jaxmarl_llm.rollout.speech import Numbered, encode_prompt, speak
+from jaxmarl_llm.rollout.speech import PendingRequest, encode_prompt, speak
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.team import Team
@@ -94,7 +94,7 @@ def _identity(scorer: TaskScorer, items, key: jax.Array) -> tuple:
 def _sample(
     team: Team,
     trainables,
-    asked: Sequence[Numbered],
+    asked: Sequence[PendingRequest],
     key: jax.Array,
     params: SamplingParams,
     sizes,
@@ -112,7 +112,7 @@ def _sample(
 
 def _encode(
     state: Episode, team: Team, requests, limit: int, on_long: str, last_greedy: bool
-) -> list[Numbered]:
+) -> list[PendingRequest]:
     """New requests with their numbers, the ids of their turns, and their prompts as tokens."""
     asked, first_id = [], len(state.turns)
     for number, request in enumerate(requests, start=len(state.requests)):
@@ -121,7 +121,7 @@ def _encode(
         # What a model behind an endpoint takes is not known here.
         ids = encode_prompt(member.tokenizer, request, None if member.remote else limit, on_long, name)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
-        asked.append(Numbered(number, first_id, request, ids, greedy, name))
+        asked.append(PendingRequest(number, first_id, request, ids, greedy, name))
         first_id += request.samples
     return asked
 

@@ -88,7 +88,9 @@ def keep(reader: Reader, cache: Cache, rows_NR) -> Cache:
 
 def _read(policy, samples: int, slots: int, variables, tokens_BP, lengths_B, shared: Shared | None):
     """Compute an agent's logits of the first token, (R, V), and a cache with ``slots`` free slots per row."""
-    block = shared and prefill_shared(policy, variables, shared.tokens_NC, shared.lengths_N)
+    block = None
+    if shared is not None:
+        block = prefill_shared(policy, variables, shared.tokens_NC, shared.lengths_N)
     hidden_BD, cache = prefill(policy, variables, tokens_BP, lengths_B, block)
     logits_BV = policy.apply(variables, hidden_BD, method="logits")
     return jnp.repeat(logits_BV, samples, axis=0), cache.fan_out(samples, slots)

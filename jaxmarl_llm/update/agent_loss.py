@@ -83,8 +83,8 @@ class LossConfig:
             batch,
             prompts_per_microbatch=self.prompts_per_microbatch,
             tokens_per_microbatch=self.tokens_per_microbatch,
-            silent=bool(self.kl_coef or self.entropy_coef or self.own_count),
-            whole=self.comlrl_compat,
+            keep_zero_advantage=bool(self.kl_coef or self.entropy_coef or self.own_count),
+            padded=self.comlrl_compat,
             shards=shards,
         )
 
