@@ -196,7 +196,7 @@ def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack
     # An executor of its own: that of the rollout would give back the reports that it knows.
     fresh, _ = _executor(config, stack)
     judge = tasks.build_task(config, fresh, "train", expert).judge
-    said = rewards.joint_texts(forest)
+    said = forest.joint_texts()
     yield rewards.purity(forest, said, judge)
     yield rewards.order(forest, said, judge)
 

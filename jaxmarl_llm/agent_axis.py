@@ -13,6 +13,11 @@ def take(tree, n: int):
     return jax.tree.map(lambda x: np.asarray(x)[n, ...] if x.is_fully_addressable else x[n], tree)
 
 
+def along(x_N, leaf):
+    """Reshape one number per agent, (N,), so that it broadcasts against a leaf (N, ..)."""
+    return x_N.reshape(-1, *[1] * (leaf.ndim - 1))
+
+
 def one_like(tree):
     """Shapes, dtypes and shardings of one agent's part of a stacked tree; the mesh axis of N is given up."""
 

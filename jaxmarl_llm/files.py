@@ -29,6 +29,11 @@ def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
     return path
 
 
+def safe_text(text: str) -> str:
+    """The text with "?" for half surrogates, which JSON and models can bring and UTF-8 cannot hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def read_json(path: str | os.PathLike, kind: type = dict) -> Any:
     """Reads a JSON file (UTF-8) that holds one value of type ``kind``: dict, list, str, ...
 

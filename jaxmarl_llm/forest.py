@@ -121,6 +121,14 @@ class Forest:
     joints: tuple[Joint, ...]
     counterfactuals: np.ndarray | None = None
 
+    def joint_texts(self) -> dict[str, list[str]]:
+        """What each agent said in every joint answer: {agent: [J texts]}."""
+        said: dict[str, list[str]] = {}
+        for joint in self.joints:
+            for turn in (self.turns[i] for i in joint.turns):
+                said.setdefault(turn.agent, []).append(turn.text)
+        return said
+
     def totals(self) -> np.ndarray:
         """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""
         totals = [joint.judgement.total for joint in self.joints]

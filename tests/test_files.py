@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from jaxmarl_llm.files import atomic_write_text, read_json, read_json_lines
+from jaxmarl_llm.files import atomic_write_text, read_json, read_json_lines, safe_text
 
 
 def test_writes_and_replaces_with_ordinary_permissions(tmp_path):
@@ -61,3 +61,7 @@ def test_json_lines_name_the_line(tmp_path):
             read_json_lines(path, lambda row: row["x"])
     with pytest.raises(ValueError, match=r"none\.jsonl: cannot be read"):
         read_json_lines(tmp_path / "none.jsonl", dict)
+
+
+def test_half_surrogates_become_question_marks():
+    assert safe_text("a\ud800é♞") == "a?é♞"

@@ -106,10 +106,7 @@ def _place(action: JointAction) -> tuple:
 
 def judged_again(forest: Forest, task: Task) -> Forest:
     """The forest with the task's judgements of the same texts, all in one call."""
-    said = {agent: [] for agent in task.agents}
-    for joint in forest.joints:
-        for turn in (forest.turns[i] for i in joint.turns):
-            said[turn.agent].append(turn.text)
+    said = {agent: [] for agent in task.agents} | forest.joint_texts()
     found = task.judge([forest.items[joint.item] for joint in forest.joints], said)
     pairs = zip(forest.joints, found, strict=True)
     return dataclasses.replace(

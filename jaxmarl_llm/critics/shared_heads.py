@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxmarl_llm import update
+from jaxmarl_llm import agent_axis, update
 from jaxmarl_llm.critics import value_model
 from jaxmarl_llm.critics.critics import Texts, ValueModels, by_critic
 from jaxmarl_llm.team import Member, Team
@@ -107,7 +107,7 @@ def _weighed(stack, grads, losses_N, coef):
     """The bodies' gradients times ``coef``, or NaN where an agent's gradient or loss is not finite."""
     well_N = jnp.isfinite(jax.vmap(optax.tree.norm)(grads) + losses_N)
     weight_N = jnp.where(well_N, coef, jnp.nan)
-    weighed = jax.tree.map(lambda g: weight_N.reshape(-1, *[1] * (g.ndim - 1)) * g, grads["body"])
+    weighed = jax.tree.map(lambda g: agent_axis.along(weight_N, g) * g, grads["body"])
     return stack.layout.constrain(weighed)
 
 

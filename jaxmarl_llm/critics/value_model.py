@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_llm import agent_axis
 from jaxmarl_llm.losses import SumCount
 from jaxmarl_llm.policy.prefill import prefill
 from jaxmarl_llm.prompts import pad_prompts, padded_size
@@ -131,7 +132,7 @@ def gradients(stack, loss: Loss, base, params: dict, texts: Texts, targets: Any,
     parts = _micro_batches(stack, (texts, targets), rows)
     grads, total = _sums(stack, loss, base, params, parts)
     divisor_N = jnp.maximum(total.count, 1.0)
-    grads = jax.tree.map(lambda g: g / divisor_N.reshape(-1, *[1] * (g.ndim - 1)), grads)
+    grads = jax.tree.map(lambda g: g / agent_axis.along(divisor_N, g), grads)
     return stack.layout.constrain(grads), stack.layout.whole(total.mean())
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxmarl_llm.doctor.result import by_agent, check
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.scores import spread
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.types import Task
 
@@ -66,7 +67,7 @@ def purity(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judg
       completions: of all its joint answers, by agent.
       judge: the task's ``judge(items, completions)``; best with an executor that has not seen them.
     """
-    chosen = spread(len(forest.joints))
+    chosen = spread(len(forest.joints), JUDGED)
     again = judged(forest, completions, judge, chosen)
     before = [forest.joints[j].judgement.scores for j in chosen]
     bad = [j for j, one, two in zip(chosen, before, again, strict=True) if not same(one, two)]
@@ -85,7 +86,7 @@ def order(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge
 
     Arguments as of `purity`.
     """
-    chosen = spread(len(forest.joints))
+    chosen = spread(len(forest.joints), JUDGED)
     before = {j: forest.joints[j].judgement.scores for j in chosen}
     backwards = dict(zip(chosen[::-1], judged(forest, completions, judge, chosen[::-1]), strict=True))
     alone = {j: judged(forest, completions, judge, [j])[0] for j in chosen[:2]}
@@ -136,20 +137,6 @@ def judged(
     items = [forest.items[forest.joints[j].item] for j in chosen]
     said = {agent: [texts[j] for j in chosen] for agent, texts in completions.items()}
     return [judgement.scores for judgement in judge(items, said)]
-
-
-def joint_texts(forest: Forest) -> dict[str, list[str]]:
-    """Return what each agent said in every joint answer."""
-    said: dict[str, list[str]] = {}
-    for joint in forest.joints:
-        for turn in (forest.turns[i] for i in joint.turns):
-            said.setdefault(turn.agent, []).append(turn.text)
-    return said
-
-
-def spread(number: int, most: int = JUDGED) -> list[int]:
-    """At most ``most`` of the indices below ``number``, evenly spread."""
-    return [i * number // min(number, most) for i in range(min(number, most))]
 
 
 def same(one: Mapping[str, float | None], two: Mapping[str, float | None]) -> bool:

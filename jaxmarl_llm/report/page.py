@@ -93,7 +93,7 @@ def render(
         data=Markup(data),
     )
     # Names and configs may hold half a surrogate pair, which no file in UTF-8 can.
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return files.safe_text(text)
 
 
 def source(name: str) -> str:

@@ -40,7 +40,7 @@ def write(searches: Sequence[Search], path: Path, title: str, seeds: Sequence[Se
         programs=list(zip(names, searches, strict=True)),
     )
     # What models write may hold half a surrogate pair, which no file in UTF-8 can.
-    return files.atomic_write_text(path, text.encode("utf-8", "replace").decode("utf-8"))
+    return files.atomic_write_text(path, files.safe_text(text))
 
 
 def notes(searches: Sequence[Search], seeds: Sequence[Search] = ()) -> list[str]:

@@ -119,7 +119,7 @@ def write(members: Sequence[MemberResult], path: Path, title: str) -> Path:
         members=_members(members),
     )
     # Values of fields may hold half a surrogate pair, which no file in UTF-8 can.
-    return files.atomic_write_text(path, text.encode("utf-8", "replace").decode("utf-8"))
+    return files.atomic_write_text(path, files.safe_text(text))
 
 
 def curves(members: Sequence[MemberResult]) -> tuple[list[Group], list[str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from jaxmarl_llm import files
 from jaxmarl_llm.tasks.code_items import CodingItem
 from jaxmarl_llm.tasks.code_reward import HELPER
 from jaxmarl_llm.tasks.code_text import clean, extract_function
@@ -107,4 +108,4 @@ def _object(text: str, start: int) -> dict:
 
 def _plain(code: str) -> str:
     """Code without fences, and without the half surrogates that JSON allows and tokenizers refuse."""
-    return clean(code).strip().encode("utf-8", "replace").decode("utf-8")
+    return files.safe_text(clean(code).strip())

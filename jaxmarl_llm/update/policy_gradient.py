@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm import losses
+from jaxmarl_llm import agent_axis, losses
 from jaxmarl_llm.policy import Block, Cache
 from jaxmarl_llm.policy.prefill import prefill, prefill_shared
 from jaxmarl_llm.prompts import Shared
@@ -66,7 +66,7 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
     if not config.own_count:  # all completions count, also those that were left out
         pg = pg.replace(count=_count(packed, config.division))
     divisor_N = jnp.maximum(pg.count, 1.0)
-    grads = jax.tree.map(lambda g: g / divisor_N.reshape(-1, *[1] * (g.ndim - 1)), grads)
+    grads = jax.tree.map(lambda g: g / agent_axis.along(divisor_N, g), grads)
     return grads, (pg, kl, seen)
 
 
