@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.tables import markdown
 from jaxmarl_llm import metrics, plots
+from jaxmarl_llm.statistics.series import running_mean, series
 
 COLUMNS = ("return", "return_greedy", "tests", "cooperation", "pass@1")
 
@@ -62,9 +63,9 @@ def draw(folders: list[pathlib.Path], path: pathlib.Path) -> None:
     train, held_out = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
     for folder, color in zip(folders, colors, strict=False):
         summary, rows = load(folder), metrics.read_metrics(folder)
-        steps, values = plots.series(rows, "train/return")
+        steps, values = series(rows, "train/return")
         train.plot(steps, values, ".", color=color, alpha=0.35, markersize=4)
-        train.plot(steps, plots.running_mean(values, 5), color=color, label=f"seed {summary['seed']}")
+        train.plot(steps, running_mean(values, 5), color=color, label=f"seed {summary['seed']}")
         for name, style in (("return", "o-"), ("return_greedy", "s:")):
             held_out.plot([0, 1], [summary[when][name] for when in ("before", "after")], style, color=color)
     train.set(title="training return, mean of 5 iterations", xlabel="iteration", ylabel="return (0..100)")

@@ -23,7 +23,7 @@ from matplotlib.patches import Patch
 from configs import compare
 from experiments import cli
 from jaxmarl_llm import console, files, metrics, plots
-from jaxmarl_llm.report import statistics
+from jaxmarl_llm.statistics import bootstrap
 
 # Of the numbers of an evaluation those that are no scores of their own.
 SKIPPED = ("step", "return_low", "return_high", "return_greedy", "return_deciding")
@@ -110,7 +110,7 @@ def _mean(values, digits: int = 1) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return ""
-    mean, low, high = (f"{float(end):.{digits}f}" for end in statistics.interval(known))
+    mean, low, high = (f"{float(end):.{digits}f}" for end in bootstrap.interval(known))
     return mean if len(known) == 1 else f"{mean} [{low}, {high}]"
 
 

@@ -18,9 +18,10 @@ from absl import flags
 
 from configs import checks, program_checks, remote
 from experiments import built_models, cli, evaluate, remote_agents, setup, tasks
-from jaxmarl_llm import checkpoint, console, files, run_checks, scores
+from jaxmarl_llm import checkpoint, console, files, run_checks
 from jaxmarl_llm.audit import crossplay
 from jaxmarl_llm.audit.crossplay import Table
+from jaxmarl_llm.statistics.bootstrap import interval
 from jaxmarl_llm.team import Team
 
 # Besides what agents are and how they speak; "task" is there as a whole, see `judged`.
@@ -77,7 +78,7 @@ def play(
             found = setup.evaluate(config, mixed, learned, task, range(len(task.items)), samples)
             returns[lineup] = {mode: getattr(found, mode).scores()["return"] for mode in evaluate.MODES}
             who = ", ".join(f"{agent} of {names[run]}" for agent, run in zip(agents, lineup, strict=True))
-            means = ", ".join(f"{scores.estimate(x).mean:.1f} {mode}" for mode, x in returns[lineup].items())
+            means = ", ".join(f"{interval(x).mean:.1f} {mode}" for mode, x in returns[lineup].items())
             tell(f"[{number}/{len(lineups)}] {who}: return {means}")
         about = {"workdirs": [str(workdir) for workdir in workdirs], "checkpoint": which, "steps": steps}
         about |= {"seed": config.seed, "problems": len(task.items), "samples": samples}

@@ -19,8 +19,8 @@ import numpy as np
 from absl import flags
 
 from configs import checks, program_checks
-from experiments import cli, closing, export, protocols, remote_agents, setup, systems, tasks
-from jaxmarl_llm import rollout, update
+from experiments import cli, closing, export, protocols, remote_agents, setup, systems, talking, tasks
+from jaxmarl_llm import update
 from jaxmarl_llm.doctor import Result, choices, exports, machine, rewards, texts, updates
 from jaxmarl_llm.doctor.result import failed
 from jaxmarl_llm.doctor.rewards import Caught
@@ -87,7 +87,7 @@ def draw(config, team: Team, task: Any) -> Forest:
     scorer = TaskScorer.of_team(task, team, config.train.joint_mode)
     protocol, trainables = protocols.build(config, task, team), _trainables(team)
     talk = functools.partial(
-        rollout.run,
+        talking.talk,
         team=team,
         scorer=scorer,
         item_ids=setup.batch_ids(config, task.items, 0),
@@ -195,7 +195,7 @@ def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack
     # An executor of its own: that of the rollout would give back the reports that it knows.
     fresh, _ = _executor(config, stack)
     judge = tasks.build_task(config, fresh, "train", expert).judge
-    said = rewards.joint_texts(forest)
+    said = forest.joint_texts()
     yield rewards.purity(forest, said, judge)
     yield rewards.order(forest, said, judge)
 

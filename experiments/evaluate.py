@@ -19,6 +19,7 @@ from absl import app, flags
 from configs import checks, program_checks
 from experiments import cli, remote_agents, search, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, scores
+from jaxmarl_llm.statistics import bootstrap
 from jaxmarl_llm.transcripts import TranscriptWriter
 
 MODES = ("sampled", "greedy")
@@ -80,7 +81,7 @@ def describe(found: scores.Evaluation, ks) -> dict:
     samples = len(found.actions_BG[0])
     values = found.scores()
     values |= {f"pass@{k}": 100 * found.pass_rates(k) for k in ks if found.tested and k <= samples}
-    means = {name: scores.estimate(per_item)._asdict() for name, per_item in values.items()}
+    means = {name: bootstrap.interval(per_item)._asdict() for name, per_item in values.items()}
     return {
         "samples": samples,
         **({"answer_tokens": found.answer_tokens()} if found.tokens_BG else {}),

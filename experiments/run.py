@@ -24,6 +24,7 @@ from jaxmarl_llm import (
 from jaxmarl_llm.experts import Spent
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.statistics import bootstrap
 from jaxmarl_llm.systems.types import Lesson
 from jaxmarl_llm.transcripts import TranscriptWriter
 
@@ -223,7 +224,7 @@ class Run:
             closing.write_held_out(self.books, found, step)
         if set(items) > set(self._deciding):
             returns = dict(zip(items, found.sampled.scores()["return"], strict=True))
-            values["eval/return_deciding"] = scores.estimate([returns[i] for i in self._deciding]).mean
+            values["eval/return_deciding"] = bootstrap.interval([returns[i] for i in self._deciding]).mean
         self.log(step, values | self.executor_metrics("eval_executor") | self.timer.collect())
         return values
 

@@ -17,8 +17,8 @@ from typing import Any
 import jax
 
 from configs import programs
-from experiments import protocols, remote_agents, setup, tasks
-from jaxmarl_llm import checkpoint, console, files, processes, rollout, run_checks
+from experiments import protocols, remote_agents, setup, talking, tasks
+from jaxmarl_llm import checkpoint, console, files, processes, run_checks
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.lessons.memory import Memory
@@ -155,7 +155,7 @@ def talk(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> F
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
     )
-    return rollout.run(protocol, by.team, by.trainables, scorer, list(ids), key, journal=journal, **options)
+    return talking.talk(protocol, by.team, by.trainables, scorer, list(ids), key, journal=journal, **options)
 
 
 def known(task, ids, name: str, found) -> None:

@@ -1,6 +1,5 @@
 """From a config to objects. Below this file nothing knows the ConfigDict."""
 
-import functools
 import json
 import logging
 import math
@@ -14,7 +13,7 @@ from ml_collections import config_dict
 
 from configs import arithmetic, checks, loss_checks, preference_checks, remote
 from configs.common import base_config
-from experiments import built_models, protocols
+from experiments import built_models, protocols, talking
 from jaxmarl_llm import evaluation, sharding, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm.sampling import SamplingParams
@@ -173,7 +172,7 @@ def evaluate(
         stream(config, "eval"),
         params=sampling_params(config),
         samples=samples,
-        protocol=functools.partial(protocols.build, config, task, team),
+        protocol=lambda drawn: talking.WithRoom(protocols.build(config, task, team, drawn)),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         step=step,

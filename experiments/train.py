@@ -12,11 +12,11 @@ import time
 from absl import flags
 
 from configs import arithmetic, checks, program_checks
-from experiments import cli, closing, joining, setup
+from experiments import cli, closing, joining, setup, talking
 from experiments.ahead import Ahead
 from experiments.run import Run
 from experiments.stop_signal import StopSignal
-from jaxmarl_llm import console, forest_metrics, processes, rollout
+from jaxmarl_llm import console, forest_metrics, processes
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.rollout import counterfactuals
 from jaxmarl_llm.rollout.counterfactuals import Conversation
@@ -26,7 +26,7 @@ def draw(run: Run, step: int, trainables, timer) -> Forest:
     """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
     config = run.config
     talk = functools.partial(
-        rollout.run,
+        talking.talk,
         team=run.team,
         scorer=run.scorer,
         item_ids=setup.batch_ids(config, run.task.items, step),

@@ -1,4 +1,4 @@
-"""One agent out of trees whose leaves carry a leading agent axis N, and back into them, on any mesh."""
+"""Take one agent out of trees whose leaves have a leading agent axis N, and put it back, on any mesh."""
 
 import functools
 
@@ -11,6 +11,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 def take(tree, n: int):
     """Agent n of a stacked tree: on the host if this process sees it all, else as global arrays."""
     return jax.tree.map(lambda x: np.asarray(x)[n, ...] if x.is_fully_addressable else x[n], tree)
+
+
+def along(x_N, leaf):
+    """Reshape one number per agent, (N,), so that it broadcasts against a leaf (N, ..)."""
+    return x_N.reshape(-1, *[1] * (leaf.ndim - 1))
 
 
 def one_like(tree):

@@ -14,7 +14,7 @@ END = 256
 
 @dataclasses.dataclass(frozen=True)
 class ByteTokenizer:
-    """As much of `tokenizer.Tokenizer` as agents need that do not learn; ids 0 to 255 are the bytes."""
+    """The part of `tokenizer.Tokenizer` that agents need that do not learn; ids 0 to 255 are the bytes."""
 
     eos_ids: tuple[int, ...] = (END,)
     pad_id: int = END
@@ -35,7 +35,7 @@ class ByteTokenizer:
         return bytes(i for i in map(int, ids) if i < END).decode("utf-8", "replace")
 
     def show(self, ids: Sequence[int]) -> str:
-        """As `decode`: there is no markup."""
+        """Return what `decode` returns: there is no markup."""
         return self.decode(ids)
 
     def decode_completions(self, tokens_RL, lengths_R) -> list[str]:

@@ -152,7 +152,10 @@ class Checkpointer:
 
     @contextlib.contextmanager
     def _reporting(self, place: pathlib.Path):
-        """Make one OSError of a failed save, and drop the manager, which would report it again for ever."""
+        """Turn a failed save into one OSError, and drop the manager, which would report it again for ever.
+
+        Errors that are not about files (a device out of memory, a mistake in a program) stay what they are.
+        """
         try:
             yield
         except Exception as error:
@@ -160,6 +163,8 @@ class Checkpointer:
             with contextlib.suppress(Exception):
                 if broken is not None:
                     broken.close()
+            if not _about_files(error):
+                raise
             reason = f"{_first_line(error)} (complete are steps {saved_steps(self.folder)})"
             raise OSError(f"a checkpoint in {place} could not be written: {reason}") from error
 
@@ -213,6 +218,8 @@ def _read(folder, which, like: dict[str, Any]):
         with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
             return reader.restore(path, args=args)
     except Exception as error:
+        if not _about_files(error):
+            raise
         raise ValueError(f"the checkpoint {path} cannot be read: {_first_line(error)}") from error
 
 
@@ -237,6 +244,13 @@ def versions() -> dict[str, str]:
 def _meta(step: int, team: Team, meta: dict) -> dict:
     own = {"step": step, "agents": describe_team(team), "versions": versions()}
     return json.loads(json.dumps({**meta, **own}))
+
+
+def _about_files(error: BaseException | None) -> bool:
+    """Whether an error of Orbax says that files cannot be written, or are missing or damaged."""
+    if type(error) is Exception:  # so Orbax wraps what fails while it reads an array
+        error = error.__cause__
+    return isinstance(error, OSError | ValueError | KeyError)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""What a run shows while it works: a progress bar in a terminal, plain lines elsewhere, closing tables."""
+"""Show a run while it works: a progress bar in a terminal, plain lines elsewhere, closing tables."""
 
 import os
 import sys

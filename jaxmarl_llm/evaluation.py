@@ -1,4 +1,4 @@
-"""How good a team is: its judged joint answers to some items, sampled and greedy."""
+"""Evaluate a team: judge its joint answers to some items, sampled and greedy."""
 
 import functools
 import math
@@ -17,13 +17,14 @@ from jaxmarl_llm.rollout import speech
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scores import Evaluation
 from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 
 ROWS_PER_BATCH = 96
 
 
 class Evaluations(NamedTuple):
-    """The same items, answered by samples and by the most likely tokens (one answer per item).
+    """Two evaluations of the same items: by samples, and by the most likely tokens (one answer per item).
 
     ``seconds`` is what all of it took.
     """
@@ -44,7 +45,7 @@ class Evaluations(NamedTuple):
 def evaluate(
     team: Team,
     trainables: Sequence[Any],
-    task: Any,
+    task: Task,
     item_ids: Sequence[int],
     key: jax.Array,
     *,
@@ -96,22 +97,23 @@ def evaluate(
         actions = records.joint_actions(step, forest, task, tokenizers)
         for t, index in enumerate(sorted({joint.turn for joint in forest.joints})):
             of_turn = [a for a, joint in zip(actions, forest.joints, strict=True) if joint.turn == index]
-            turns_TB += [[]] * (t == len(turns_TB))
-            turns_TB[t] = turns_TB[t] + _by_item(of_turn, drawn, real)
+            if t == len(turns_TB):
+                turns_TB.append([])
+            turns_TB[t] += _by_item(of_turn, drawn, real)
         tokens_B += _by_item(forest_metrics.last_answer_tokens(forest), drawn, real)
     found = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
     return Evaluations(found(slice(samples)), found(slice(samples, None)), time.perf_counter() - started)
 
 
 def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
-    """Those of each item, ``number`` in a row, without the items that only fill a batch up."""
+    """Group values by item, ``number`` each, and leave out the items that only fill a batch up."""
     return [tuple(values[b * number : (b + 1) * number]) for b in range(real)]
 
 
 def _evaluation(
-    task, item_ids: Sequence[int], turns_TB: list[list], tokens_B: list[tuple[int, ...]], of_item: slice
+    task: Task, item_ids: Sequence[int], turns_TB: list[list], tokens_B: list[tuple[int, ...]], of_item: slice
 ) -> Evaluation:
-    """Of all answers to an item, turn by turn, those in a slice."""
+    """Build the evaluation of a slice of the answers to each item, of every turn."""
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
     *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
     tokens = tuple(row[of_item] for row in tokens_B)
@@ -142,7 +144,7 @@ def plan_batches(widths_MB: np.ndarray, limit: int) -> list[tuple[int, list[int]
     return [(real, batch + batch[:1] * (longest - len(batch))) for real, batch in batches]
 
 
-def _prompt_widths(team: Team, task, item_ids, max_prompt_tokens: int, long_prompts: str) -> np.ndarray:
+def _prompt_widths(team: Team, task: Task, item_ids, max_prompt_tokens: int, long_prompts: str) -> np.ndarray:
     """Padded prompt length (M, B) of every item for each stack of our own, the longest of its agents.
 
     Only what follows the beginning that all prompts of an agent share: the rest is not padded with them.
@@ -162,7 +164,7 @@ def _prompt_widths(team: Team, task, item_ids, max_prompt_tokens: int, long_prom
     return np.array(widths, np.int64).reshape(len(members), len(item_ids))
 
 
-def _check(task, item_ids: Sequence[int], samples: int, rows_per_batch: int) -> None:
+def _check(task: Task, item_ids: Sequence[int], samples: int, rows_per_batch: int) -> None:
     """ValueError for arguments of `evaluate` that cannot be used."""
     if not len(item_ids):
         raise ValueError("item_ids is empty; an evaluation needs at least one item")

@@ -1,7 +1,10 @@
-"""Writing files so that a reader, or a run that is resumed, never finds half of one."""
+"""Write files whole or not at all, and read JSON files with errors that name the file."""
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
@@ -24,3 +27,46 @@ def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return path
+
+
+def safe_text(text: str) -> str:
+    """The text with "?" for half surrogates, which JSON and models can bring and UTF-8 cannot hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def read_json(path: str | os.PathLike, kind: type = dict) -> Any:
+    """Reads a JSON file (UTF-8) that holds one value of type ``kind``: dict, list, str, ...
+
+    Raises ValueError naming the file if it is missing, cannot be read, is not JSON or holds another type.
+    """
+    path = Path(path)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except (ValueError, RecursionError) as error:  # of JSON or UTF-8
+        raise ValueError(f"{path}: not JSON ({error})") from error
+    if not isinstance(found, kind):
+        raise ValueError(f"{path}: holds a JSON {type(found).__name__}, expected a {kind.__name__}")
+    return found
+
+
+def read_json_lines(path: str | os.PathLike, make: Callable[[dict], Any]) -> list:
+    """Reads a file with one JSON object per line, and returns what ``make`` builds from each.
+
+    Raises ValueError naming the file, and the line (from 1) that is not JSON, or that ``make`` cannot use:
+    its KeyError, TypeError, AttributeError and ValueError are taken to be about the line.
+    """
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: cannot be read ({error})") from error
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(make(json.loads(line)))
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{path}, line {number}: cannot be read ({reason})") from error
+    return found

@@ -1,4 +1,4 @@
-"""What an iteration produced: utterances (`Turn`) and judged joint answers (`Joint`), together a `Forest`.
+"""The product of an iteration: utterances (`Turn`) and judged joint answers (`Joint`), together a `Forest`.
 
 Chains, group samples and trees are all parent pointers. Everything after the rollout (credit, batches,
 metrics, transcripts) is a function of the forest, so it can be tested with scripted ones. NumPy only.
@@ -121,13 +121,21 @@ class Forest:
     joints: tuple[Joint, ...]
     counterfactuals: np.ndarray | None = None
 
+    def joint_texts(self) -> dict[str, list[str]]:
+        """What each agent said in every joint answer: {agent: [J texts]}."""
+        said: dict[str, list[str]] = {}
+        for joint in self.joints:
+            for turn in (self.turns[i] for i in joint.turns):
+                said.setdefault(turn.agent, []).append(turn.text)
+        return said
+
     def totals(self) -> np.ndarray:
         """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""
         totals = [joint.judgement.total for joint in self.joints]
         return np.array([np.nan if total is None else total for total in totals], np.float32)
 
     def nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """For every joint answer the number of its node, and of the one it follows (-1: none), int32 (J,)."""
+        """Number every joint answer's node, and the joint answer it follows (-1: none), int32 (J,) each."""
         own_J = np.array([joint.node for joint in self.joints], np.int32)
         before = [-1 if joint.follows is None else joint.follows for joint in self.joints]
         return own_J, np.array(before, np.int32)

@@ -9,13 +9,14 @@ import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, Joint
+from jaxmarl_llm.tasks.types import Task
 
 # One program each: operation by operation, the first iteration would compile dozens.
 _sign_agreement = jax.jit(credit.sign_agreement)
 _variance_shares = jax.jit(credit.variance_shares)
 
 
-def reward_metrics(forest: Forest, task: Any) -> dict[str, float]:
+def reward_metrics(forest: Forest, task: Task) -> dict[str, float]:
     """Mean reward parts and return over the joint answers that have them, 0..100, keyed ``train/<part>``.
 
     In many turns these are of the final answers, whose node nothing follows; ``train/turn<t>/<part>``, from
@@ -29,7 +30,7 @@ def reward_metrics(forest: Forest, task: Any) -> dict[str, float]:
     return found
 
 
-def _means(prefix: str, joints: Sequence[Joint], task: Any) -> dict[str, float]:
+def _means(prefix: str, joints: Sequence[Joint], task: Task) -> dict[str, float]:
     # Each on the 0..100 scale first: what compares two parts (hack_gap) is over the answers that have both.
     scores = [joint.judgement.scores for joint in joints if joint.judgement.total is not None]
     rows = [task.normalise(row) for row in scores]
@@ -63,7 +64,7 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
 
 
 def credit_metrics(forest: Forest, advantages_R) -> dict[str, float]:
-    """What credit looks like by joint answer: `credit.sign_agreement` and `credit.variance_shares`.
+    """Summarise credit by joint answer: `credit.sign_agreement` and `credit.variance_shares`.
 
     ``credit/sign_agreement``, unless no two agents have an advantage in one joint answer: how often those of
     its parts have the same sign. With ``cross`` joint answers also the share of the variance of a node's

@@ -1,4 +1,4 @@
-"""What becomes of the host's memory between programs.
+"""Keep the host's memory between programs, and make room for compiled ones.
 
 A program's arrays on a CPU come from ``malloc``, which gives large ones back to the system as soon as they
 are freed. The next program asks for the same again, and the system hands it out page by page, each filled

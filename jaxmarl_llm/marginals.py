@@ -1,4 +1,4 @@
-"""What each agent's part in a joint answer was worth: the reward less that without it.
+"""Marginal contributions: the reward of a joint answer less the reward without an agent's part.
 
 Rewards without a part come with the forest (`counterfactuals`), or follow from the others where all
 combinations of the agents' samples were judged.
@@ -74,7 +74,7 @@ def over_answers(forest: Forest, values_M: np.ndarray, reduce: str = "mean") -> 
 
 
 def replayed(forest: Forest) -> np.ndarray | None:
-    """What every turn of a tree of conversations is worth, float32 (turns,); None of another forest.
+    """Compute the worth of every turn of a tree of conversations, float32 (turns,); None for another forest.
 
     The mean reward of the answers that go through it, less that of its siblings: the same agent after the
     same answer (C3, arXiv 2603.06859). NaN where no reward applies to it or to any sibling.
@@ -93,7 +93,7 @@ def replayed(forest: Forest) -> np.ndarray | None:
 
 
 def metrics(forest: Forest, groups_R: np.ndarray, advantages_R: np.ndarray) -> dict[str, float]:
-    """What the marginals say, as far as they are known, and how well the advantages rank like them.
+    """Summarise the marginals, as far as they are known, and how well the advantages rank like them.
 
     ``<agent>/free_rider`` and ``<agent>/dominance`` (`credit.free_rider_rate`, `credit.dominance_rate`);
     ``<agent>/marginal``, the mean, where the answers without a part were judged (over an agent's own other

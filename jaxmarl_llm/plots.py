@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from jaxmarl_llm.statistics.series import running_mean, series
 
 PARTS = ("structure", "syntax", "tests", "cooperation", "style", "coherence")
 # Blue, orange and green of the Okabe-Ito palette: told apart with any colour vision, and in grey.
@@ -77,21 +78,6 @@ def draw(rows: Sequence[Mapping], title: str, parts: Sequence[str], window: int)
         _draw_eval(axes, rows, f"eval_greedy/{part}", GREEDY, "s", "held-out, greedy")
         _finish(axes, part, "part (0..100)" if column == 0 else "")
     return figure
-
-
-def running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean of each value and the up to window - 1 values before it; as long as `values`."""
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(ends - window, 0)
-    return (sums[ends] - sums[starts]) / (ends - starts)
-
-
-def series(rows: Sequence[Mapping], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and values of the rows that have the metric; nulls (values that were not finite) are left out."""
-    pairs = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
-    steps, values = zip(*pairs, strict=True) if pairs else ((), ())
-    return np.asarray(steps, dtype=int), np.asarray(values, dtype=float)
 
 
 def _draw_train(axes: Axes, rows: Sequence[Mapping], name: str, window: int) -> None:

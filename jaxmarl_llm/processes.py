@@ -51,12 +51,12 @@ def first() -> bool:
 
 
 def own_folder(folder: pathlib.Path) -> pathlib.Path:
-    """Where this process writes what each writes for itself: the first in the folder, others within it."""
+    """Return the folder of what a process writes for itself: the first's is ``folder``, others' lie in it."""
     return folder if first() else folder / f"process{jax.process_index()}"
 
 
 def gather(thing: Any) -> list:
-    """What every process passes, in their order; anything that pickles. All must call it."""
+    """Return what every process passes, in their order; anything that pickles. All must call it."""
     if not several():
         return [thing]
     data = np.frombuffer(pickle.dumps(thing), np.uint8)

@@ -16,7 +16,7 @@ SHARE_STEP = 16  # shared beginnings are cut to multiples of this, so that few w
 
 @struct.dataclass
 class Shared:
-    """What all prompts of an agent begin with: tokens (N, C), padded on the right, and lengths (N,)."""
+    """The common beginning of an agent's prompts: tokens (N, C), padded on the right, and lengths (N,)."""
 
     tokens_NC: jax.Array
     lengths_N: jax.Array

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_llm.forest import Forest, Turn
+from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 
 def joint_actions(
     step: int,
     forest: Forest,
-    task: Any,
+    task: Task,
     tokenizers: Mapping[str, Any],
     advantages: Sequence[float] | None = None,
     marginals_NJ: np.ndarray | None = None,

@@ -30,7 +30,9 @@ MAY_CHANGE = (
 
 
 def describe_team(team: Team) -> dict[str, dict]:
-    """What a checkpoint must agree on to fit, by agent: model, architecture, mode, adapters. JSON data."""
+    """Describe what a checkpoint must agree on to fit, by agent: model, architecture, mode, adapters. JSON
+    data.
+    """
     found = {}
     for member in team.members:
         stack = member.stack

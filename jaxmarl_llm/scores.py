@@ -1,25 +1,17 @@
-"""What an evaluation found: judged joint answers, their means with intervals, and pass@k."""
+"""Results of an evaluation: judged joint answers, their means with intervals, and pass@k."""
 
 import collections
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
+from jaxmarl_llm.statistics.bootstrap import interval
 from jaxmarl_llm.transcripts import JointAction
 
 PASS = "pass"
 UNTESTED = ("judged", "not-applicable")  # verdicts of rewards that run no tests: passing has no meaning there
-
-
-class Estimate(NamedTuple):
-    """A mean over items and the ends of its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +36,14 @@ class Evaluation:
 
     @property
     def actions(self) -> list[JointAction]:
-        """All final answers in a row, samples of one item together."""
+        """The final answers in a row, samples of one item together."""
         return [action for row in self.actions_BG for action in row]
 
     @property
     def all_actions(self) -> list[JointAction]:
-        """Those of earlier turns first; ``follows`` is the place in this list of the answer before."""
+        """The answers of all turns, earlier ones first; ``follows`` is the place in this list of the answer
+        before.
+        """
         turns = [[a for row in actions for a in row] for actions in (*self.earlier_TBG, self.actions_BG)]
         number = len(self.actions)
         return [
@@ -102,7 +96,7 @@ class Evaluation:
         return float(np.mean([action.agents[agent].finish_reason == "length" for action in self.actions]))
 
     def verdicts(self) -> dict[str, int]:
-        """How often each verdict was given, the most frequent first."""
+        """Count each verdict, the most frequent first."""
         return dict(collections.Counter(action.verdict for action in self.actions).most_common())
 
     def summary(self) -> dict[str, float]:
@@ -114,8 +108,8 @@ class Evaluation:
         "tokens/answer", what an answer took with everything before it, where that is known.
         """
         scores = self.scores()
-        numbers = {name: estimate(values).mean for name, values in scores.items()}
-        _, numbers["return_low"], numbers["return_high"] = estimate(scores["return"])
+        numbers = {name: float(interval(values).mean) for name, values in scores.items()}
+        _, numbers["return_low"], numbers["return_high"] = map(float, interval(scores["return"]))
         if self.tested:
             numbers["pass@1"] = 100 * self.pass_at_k(1)
         for agent in self.agents:
@@ -150,21 +144,6 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
     if not 1 <= k <= samples:
         raise ValueError(f"pass@k needs k within 1..{samples}, the samples per item, got k={k}")
     return 1 - math.comb(samples - passed, k) / math.comb(samples, k)
-
-
-def estimate(values_B: np.ndarray, resamples: int = 2000, seed: int = 0) -> Estimate:
-    """Mean over items and its 95 % bootstrap interval (percentiles of means of items drawn with replacement).
-
-    Items, not answers, are resampled: answers to one item resemble each other. NaN entries are left out; if
-    nothing is left all three are NaN. A single item gives an interval without width.
-    """
-    values = np.asarray(values_B, np.float64)
-    values = values[~np.isnan(values)]
-    if not len(values):
-        return Estimate(math.nan, math.nan, math.nan)
-    drawn = np.random.default_rng(seed).integers(len(values), size=(resamples, len(values)))
-    low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
-    return Estimate(float(values.mean()), float(low), float(high))
 
 
 def spread(total: int, number: int) -> list[int]:

@@ -10,13 +10,15 @@ import numpy as np
 from jaxmarl_llm import processes
 from jaxmarl_llm.bridge import Bridge
 from jaxmarl_llm.forest import joint_samples
+from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.types import Task
 
 
 class TaskScorer:
     """Scores every joint answer of a batch with a task, in one call.
 
     Args:
-      task: has ``items``, ``agents`` and ``judge(items, completions) -> judgements`` with a ``total`` each.
+      task: the items and their judge.
       tokenizers: agent -> tokenizer.
       joint_mode: ``aligned`` or ``cross``; see `forest.joint_samples`.
 
@@ -24,15 +26,15 @@ class TaskScorer:
     last call.
     """
 
-    def __init__(self, task: Any, tokenizers: dict[str, Any], joint_mode: str):
+    def __init__(self, task: Task, tokenizers: dict[str, Any], joint_mode: str):
         self.task, self.agents = task, tuple(task.agents)
         self._tokenizers, self._mode = {agent: tokenizers[agent] for agent in task.agents}, joint_mode
-        self.judgements: Sequence[Any] = ()
+        self.judgements: Sequence[Judgement] = ()
         self._bridge = Bridge(self, self.shape)
 
     @classmethod
-    def of_team(cls, task: Any, team: Any, joint_mode: str) -> "TaskScorer":
-        """With the tokenizers of a team."""
+    def of_team(cls, task: Task, team: Any, joint_mode: str) -> "TaskScorer":
+        """Build a scorer with the tokenizers of a team."""
         return cls(task, {agent: team[agent].tokenizer for agent in task.agents}, joint_mode)
 
     def combinations(self, samples: int) -> list[tuple[int, ...]]:
@@ -43,7 +45,7 @@ class TaskScorer:
         """Shape (B, J) of the rewards for B prompts of G samples."""
         return prompts, len(self.combinations(samples))
 
-    def judge(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> Sequence[Any]:
+    def judge(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> Sequence[Judgement]:
         """Judgements of all joint answers through the bridge, those of one prompt together.
 
         Each process judges its share of the prompts, and learns of the others' judgements.
@@ -62,7 +64,7 @@ class TaskScorer:
         self.judgements = [shares[process][place] for process, place in places]
         return self.judgements
 
-    def judge_texts(self, items: Sequence[Any], completions: dict[str, list[str]]) -> list[Any]:
+    def judge_texts(self, items: Sequence[Any], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of joint answers that are given as texts, in order; the task judges them in one call.
 
         Each process judges its share, and learns of the others' judgements.

@@ -1,4 +1,4 @@
-"""Where arrays lie when a run has several devices: one mesh with the axes agent, data and model.
+"""Place arrays on several devices: one mesh with the axes agent, data and model.
 
 The rules stand outside of the model, by the paths of parameters. Arrays are cut by the compiler (GSPMD): a
 `Layout` says what lies where at the borders of the programs, the programs themselves are those of one device.
@@ -55,7 +55,7 @@ def make_mesh(
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How the arrays of one stack lie on a mesh; static, hashable. Without a mesh it changes nothing.
+    """The placement of one stack's arrays on a mesh; static, hashable. Without a mesh it changes nothing.
 
     An axis of an array that does not divide by the devices that are to cut it stays whole on each of them.
 
@@ -94,7 +94,7 @@ class Layout:
         return 1 if self.mesh is None else math.prod(self.mesh.shape[axis] for axis in self.rows)
 
     def spec(self, path: str, shape: tuple[int, ...], agents: bool) -> PartitionSpec:
-        """What cuts each axis of a parameter, or of a statistic of its shape; see `RULES`.
+        """Return what cuts each axis of a parameter, or of a statistic of its shape; see `RULES`.
 
         Args:
           path: e.g. ``params/layers/attn/q/kernel``; only its end counts.
@@ -144,11 +144,11 @@ class Layout:
         return jax.jit(function, out_shardings=shardings)(*inputs)
 
     def constrain(self, tree, agents: bool = True):
-        """In a jitted function: parameters, gradients or optimizer state laid out as `shardings` says."""
+        """Lay out parameters, gradients or optimizer state as `shardings` says; in a jitted function."""
         return self._constrain(tree, lambda tree: self.shardings(tree, agents))
 
     def split(self, tree, *axes: str | None):
-        """In a jitted function: arrays whose first axes are cut, by names: agent, rows, kv_heads or None."""
+        """Cut the first axes of arrays, by names (agent, rows, kv_heads or None); in a jitted function."""
 
         def one(x):
             return NamedSharding(
@@ -158,11 +158,11 @@ class Layout:
         return self._constrain(tree, lambda tree: jax.tree.map(one, tree))
 
     def whole(self, tree):
-        """In a jitted function: arrays that every device holds whole, so that every process can read them."""
+        """Put arrays whole on every device, so that every process can read them; in a jitted function."""
         return self.split(tree)
 
     def cache(self, cache: Cache) -> Cache:
-        """In a jitted function: a cache of all agents, axes as in `cache.agent_axes`, cut as its rows."""
+        """Cut a cache of all agents, axes as in `cache.agent_axes`, by its rows; in a jitted function."""
 
         def block(b: Block) -> Block:
             layers = () if isinstance(b.k_YBKHS, tuple) else (None,)  # see `Cache.apart`

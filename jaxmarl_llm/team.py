@@ -98,7 +98,7 @@ class Member:
         return self.stack.mode == REMOTE
 
     def agent_variables(self, agent: str) -> dict:
-        """One agent's plain policy variables, adapters merged in."""
+        """Build one agent's plain policy variables, adapters merged in."""
         index = self.stack.agents.index(agent)
         if self.stack.mode == "frozen":
             return self.base
@@ -108,7 +108,7 @@ class Member:
 
 @dataclasses.dataclass
 class Team:
-    """All stacks of a run; ``team[agent]`` is the `Member` that holds the agent."""
+    """The stacks of a run; ``team[agent]`` is the `Member` that holds the agent."""
 
     members: tuple[Member, ...]
 
@@ -139,7 +139,7 @@ class Team:
 
 
 def _copies(params: Any, agents: int, layout: Layout) -> Any:
-    """The same tree for every agent, with a leading agent axis."""
+    """Copy a tree for every agent, with a leading agent axis."""
     if layout.mesh is not None:
         return layout.place(params, copies=agents)
     return jax.tree.map(lambda x: jnp.stack([x] * agents), params)

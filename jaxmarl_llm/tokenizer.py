@@ -10,6 +10,8 @@ import jinja2
 import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from jaxmarl_llm import files
+
 _FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 _PROBE = "qzxj"
 
@@ -103,7 +105,7 @@ def load(folder) -> Tokenizer | None:
     """The tokenizer of a Hugging Face folder, or None if there are no tokenizer files.
 
     ``tokenizer.json`` is taken literally, whatever class the folder names. ValueError if no ending id is
-    known.
+    known, or naming a file that is damaged.
     """
     folder = pathlib.Path(folder)
     if not any((folder / name).exists() for name in _FILES):
@@ -128,12 +130,16 @@ def write_eos(folder, eos_ids: Sequence[int], bos_id: int | None, pad_id: int | 
     path.write_text(json.dumps({k: v for k, v in fields.items() if v is not None}, indent=2) + "\n")
 
 
-def _stated_eos(folder: pathlib.Path) -> list[int]:
+def _stated_eos(folder: pathlib.Path) -> list[int | None]:
+    """Ending ids of the generation and model configs; None where one names none."""
     found = []
     for name in ("generation_config.json", "config.json"):
         path = folder / name
-        value = json.loads(path.read_text()).get("eos_token_id") if path.exists() else None
-        found += value if isinstance(value, list) else [value]
+        value = files.read_json(path).get("eos_token_id") if path.exists() else None
+        values = value if isinstance(value, list) else [value]
+        if not all(id_ is None or type(id_) is int for id_ in values):
+            raise ValueError(f"{path}: eos_token_id is {value!r}, expected an id or a list of ids")
+        found += values
     return found
 
 
@@ -154,5 +160,5 @@ def _chat_end(hf) -> int | None:
 def _portable(folder: pathlib.Path) -> None:
     """Name the tokenizer class by the name that transformers 4 and 5 both know."""
     path = folder / "tokenizer_config.json"
-    config = json.loads(path.read_text())
+    config = files.read_json(path)
     path.write_text(json.dumps(config | {"tokenizer_class": "PreTrainedTokenizerFast"}, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""What the agents said to each other: one record per joint action, all agents together, one file per step.
+"""Transcripts: one record per joint action, all agents together, one file per step.
 
 `transcripts/step_00012.jsonl` holds the joint actions of step 12. A file appears complete or not at all.
 """
@@ -10,14 +10,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxmarl_llm.files import atomic_write_text
+from jaxmarl_llm.files import atomic_write_text, read_json_lines
 
 FOLDER_NAME = "transcripts"
 
 
 @dataclasses.dataclass(frozen=True)
 class Speech:
-    """What one agent was asked and answered.
+    """The prompt and the answer of one agent.
 
     prompt and completion are texts as the model saw and wrote them; the lengths are in tokens. sample is the
     index in the group of this agent's samples, finish_reason is 'stop' or 'length', advantage is what the
@@ -80,14 +80,14 @@ class TranscriptWriter:
 def read(folder, step: int) -> list[JointAction]:
     """The joint actions of a step of the run in `folder`.
 
-    Raises ValueError naming the steps that exist if this one does not.
+    Raises ValueError naming the steps that exist if this one does not, or the file and line that is damaged.
     """
     path = _path(Path(folder), step)
     if not path.exists():
         known = steps(folder)
         held = f"{len(known)} steps from {known[0]} to {known[-1]}" if known else "none"
         raise ValueError(f"no transcript of step {step} in {path.parent}; there are: {held}")
-    return [_action(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    return read_json_lines(path, _action)
 
 
 def steps(folder) -> list[int]:
@@ -112,11 +112,11 @@ def _action(record: dict) -> JointAction:
 
 def _speech(record: dict) -> Speech:
     remark = record.get("remark")
-    return Speech(**record | {"remark": remark and _speech(remark)})
+    return Speech(**record | {"remark": None if remark is None else _speech(remark)})
 
 
 def _plain(value):
-    """The same tree in JSON's own types; NumPy and JAX scalars become numbers, non-finite ones None."""
+    """Convert a tree to JSON's own types; NumPy and JAX scalars become numbers, non-finite ones None."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,6 +1,7 @@
 """checkpoint.py when something goes wrong: a kill, a full disk, damaged files, wrong arguments."""
 
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,6 +120,46 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     largest.write_bytes(largest.read_bytes()[:100])
     done = run_apart(DAMAGED, tmp_path)
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("damage", ["_METADATA", "manifest.ocdbt", "meta/metadata", "agent_main"])
+def test_every_kind_of_damage_is_named(tmp_path, damage):
+    """A file that is cut off, and the folder of an agent that is gone."""
+    ours = make_team()
+    with Checkpointer(tmp_path) as saver:
+        saver.save(1, trained(ours), ours, {})
+    place = tmp_path / "1" / "agent_main"
+    if damage == "agent_main":
+        shutil.rmtree(place)
+    else:
+        path = tmp_path / "1" / damage if "/" in damage else place / damage
+        path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(ValueError, match=f"the checkpoint {tmp_path}/1 cannot be read"):
+        checkpoint.restore_team(tmp_path, 1, ours)
+
+
+OTHER_ERRORS = [jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: no memory"), TypeError("no such argument")]
+
+
+@pytest.mark.parametrize("error", OTHER_ERRORS)
+def test_errors_that_are_not_about_files_stay_what_they_are(tmp_path, monkeypatch, error):
+    """A device out of memory is no full disk; after it saving goes on."""
+
+    def fails(*args, **options):
+        raise error
+
+    ours, states = make_team(), trained(make_team())
+    with Checkpointer(tmp_path) as saver:
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint.ocp.CheckpointManager, "save", fails)
+            with pytest.raises(type(error), match=str(error)):
+                saver.save(1, states, ours, {})
+        saver.save(1, states, ours, {})
+        assert saver.latest() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.ocp.Checkpointer, "restore", fails)
+        with pytest.raises(type(error), match=str(error)):
+            checkpoint.restore_team(tmp_path, 1, ours)
 
 
 def test_metadata_must_be_json(tmp_path):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from jaxmarl_llm import scores
 from jaxmarl_llm.doctor import rewards
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.tasks.judgement import Judgement
@@ -43,7 +44,7 @@ def totals(*values):
 
 
 def again(check, judge, forest):
-    return check(forest, rewards.joint_texts(forest), judge)
+    return check(forest, forest.joint_texts(), judge)
 
 
 def test_a_pure_reward():
@@ -51,7 +52,7 @@ def test_a_pure_reward():
     assert again(rewards.purity, length, forest) == (
         "reward purity", "ok", "4 joint answers judged twice: equal parts and totals")  # fmt: skip
     assert again(rewards.order, length, forest).status == "ok"
-    assert rewards.joint_texts(forest) == dict.fromkeys(("aux", "main"), ["a", "bbb", "cc", "dddd"])
+    assert forest.joint_texts() == dict.fromkeys(("aux", "main"), ["a", "bbb", "cc", "dddd"])
 
 
 def test_a_reward_with_randomness_fails():
@@ -95,8 +96,8 @@ def test_a_reward_by_place_depends_on_the_order():
 
 
 def test_no_more_than_some_are_judged_again():
-    assert rewards.spread(3) == [0, 1, 2]
-    assert rewards.spread(64, 4) == [0, 16, 32, 48]
+    assert scores.spread(3, 32) == [0, 1, 2]
+    assert scores.spread(64, 4) == [0, 16, 32, 48]
     judged = []
 
     def counting(items, completions):

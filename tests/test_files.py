@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from jaxmarl_llm.files import atomic_write_text
+from jaxmarl_llm.files import atomic_write_text, read_json, read_json_lines, safe_text
 
 
 def test_writes_and_replaces_with_ordinary_permissions(tmp_path):
@@ -29,3 +29,39 @@ def test_failure_before_the_end_keeps_the_old_file(tmp_path, monkeypatch):
         atomic_write_text(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_reads_json_of_the_type_asked_for(tmp_path):
+    path = atomic_write_text(tmp_path / "a.json", '{"é": [1]}')
+    assert read_json(path) == {"é": [1]}
+    assert read_json(atomic_write_text(tmp_path / "b.json", "[1]"), list) == [1]
+
+
+@pytest.mark.parametrize("content, complaint", [
+    (b"{", r"a\.json: not JSON"),
+    (b"\xff", r"a\.json: not JSON .*utf-8"),
+    (b"[" * 100_000, r"a\.json: not JSON"),
+    (b"[1]", r"a\.json: holds a JSON list, expected a dict"),
+    (None, r"a\.json: cannot be read .No such file"),
+])  # fmt: skip
+def test_json_errors_name_the_file(tmp_path, content, complaint):
+    path = tmp_path / "a.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=complaint):
+        read_json(path)
+
+
+def test_json_lines_name_the_line(tmp_path):
+    path = atomic_write_text(tmp_path / "a.jsonl", '{"x": 1}\n{"x": 2}\n')
+    assert read_json_lines(path, lambda row: row["x"]) == [1, 2]
+    for second, reason in (('{"y": 2}', "KeyError: 'x'"), ("[]", "TypeError"), ("{", "JSONDecodeError")):
+        atomic_write_text(path, '{"x": 1}\n' + second + "\n")
+        with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: cannot be read .{reason}"):
+            read_json_lines(path, lambda row: row["x"])
+    with pytest.raises(ValueError, match=r"none\.jsonl: cannot be read"):
+        read_json_lines(tmp_path / "none.jsonl", dict)
+
+
+def test_half_surrogates_become_question_marks():
+    assert safe_text("a\ud800é♞") == "a?é♞"

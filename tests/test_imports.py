@@ -15,11 +15,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 LAYER = {
-    "types": 0, "files": 0, "host_memory": 0, "dotted": 0, "forest": 5,
+    "types": 0, "files": 0, "statistics": 0, "host_memory": 0, "dotted": 0, "forest": 5,
     "executor": 10, "tokenizer": 10, "byte_tokenizer": 10, "metrics": 10, "transcripts": 10, "plots": 10,
-    "console": 10, "records": 12, "report": 12,
+    "console": 10, "report": 12,
     "tasks": 15,  # tasks say what the executor is to run
-    "search": 16,
+    "search": 16, "records": 16,
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "forest_metrics": 25, "marginals": 26,
     "prompts": 28, "sharding": 28, "weights": 30, "sampling": 30,
     "team": 40, "protocols": 40, "processes": 40,
@@ -38,8 +38,8 @@ EXECUTOR_LAYER = {
 }
 USES_JAX = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
 WITHOUT_JAX = {
-    "files", "dotted", "executor", "tasks", "metrics", "transcripts", "plots", "report", "console", "configs",
-    "ledger", "search_metrics", "search_results", "search_seeds",
+    "files", "dotted", "executor", "tasks", "statistics", "metrics", "transcripts", "plots", "report",
+    "search", "console", "configs",
 }  # fmt: skip
 CONFIGS_MAY_IMPORT = {"ml_collections", "configs", *sys.stdlib_module_names}
 
@@ -180,6 +180,13 @@ def test_parts_without_jax_import_without_jax():
     assert "jaxmarl_llm.metrics" in names
     code = (f"import importlib, sys\nfor name in {names!r}:\n    importlib.import_module(name)\n"
             f"    assert not {USES_JAX!r} & set(sys.modules), name + ' brings in JAX'\n")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["jaxmarl_llm.search.results", "jaxmarl_llm.scores"])
+def test_numbers_do_not_bring_in_pictures(name):
+    code = f"import sys, {name}\nassert 'matplotlib' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

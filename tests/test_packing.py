@@ -10,7 +10,7 @@ from jaxmarl_llm.update.packing import pack
 
 # One agent, two prompts, four samples each of at most 3 tokens; 0 is padding.
 ANSWERS = [[1, 2], [3], [1, 2], [4, 5, 6], [7], [7], [8, 8], [9, 9]]
-ONE = {"prompts_per_microbatch": 1, "tokens_per_microbatch": 6, "silent": False}
+ONE = {"prompts_per_microbatch": 1, "tokens_per_microbatch": 6, "keep_zero_advantage": False}
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def test_every_completion_has_one_slot_with_its_own_numbers():
     for prompts in (1, 2, 4):
         for tokens in (1, 6, 13, 100):
             sizes = {"prompts_per_microbatch": prompts, "tokens_per_microbatch": tokens}
-            rows = pack(whole, **sizes, silent=False).rows
+            rows = pack(whole, **sizes, keep_zero_advantage=False).rows
             found = {}
             for at in np.argwhere(rows.lengths_MS > 0):
                 row, start, length = tuple(at[:-1]), rows.starts_MS[tuple(at)], rows.lengths_MS[tuple(at)]
@@ -74,7 +74,7 @@ def test_every_completion_has_one_slot_with_its_own_numbers():
 
 
 def test_rows_belong_to_their_prompts():
-    rows = pack(batch(), prompts_per_microbatch=2, tokens_per_microbatch=24, silent=False).rows
+    rows = pack(batch(), prompts_per_microbatch=2, tokens_per_microbatch=24, keep_zero_advantage=False).rows
     assert rows.tokens_MW.shape == (1, 1, 1, 1, 4, 6)
     assert rows.prompt_M[0, 0, 0, 0].tolist() == [0, 1, 0, 0]  # the last two are empty
 
@@ -83,7 +83,7 @@ def test_a_group_without_signal_is_left_out():
     packed = pack(batch((0, 0, 0, 0, 5, 6, 7, 8)), **ONE)
     assert packed.prompts_XNDBP.tolist() == [[[[[2, 3]]]], [[[[0, 1]]]]]
     assert packed.rows.lengths_MS[1].max() == 0 and packed.lengths_NR.shape == (1, 8)
-    kept = pack(batch((0, 0, 0, 0, 5, 6, 7, 8)), **{**ONE, "silent": True})
+    kept = pack(batch((0, 0, 0, 0, 5, 6, 7, 8)), **{**ONE, "keep_zero_advantage": True})
     assert kept.prompts_XNDBP.tolist() == [[[[[0, 1]]]], [[[[2, 3]]]]]
 
 
@@ -93,7 +93,7 @@ def test_without_any_signal_the_first_group_stays():
 
 
 def test_whole_completions_keep_their_padding():
-    rows = pack(batch(), **{**ONE, "silent": True}, whole=True).rows
+    rows = pack(batch(), **{**ONE, "keep_zero_advantage": True}, padded=True).rows
     assert rows.tokens_MW.shape == (2, 1, 1, 1, 2, 6)
     assert rows.tokens_MW[0, 0, 0, 0].tolist() == [[4, 5, 6, 1, 2, 0], [1, 2, 0, 3, 0, 0]]
     assert rows.lengths_MS[0, 0, 0, 0].tolist() == [[3, 2, 0, 0], [2, 1, 0, 0]]
@@ -111,7 +111,7 @@ def test_many_different_completions_fill_the_rows_there_are():
 
 def test_prompts_must_divide():
     with pytest.raises(ValueError, match="prompts_per_microbatch=3 does not divide 2 prompts"):
-        pack(batch(), prompts_per_microbatch=3, tokens_per_microbatch=6, silent=False)
+        pack(batch(), prompts_per_microbatch=3, tokens_per_microbatch=6, keep_zero_advantage=False)
 
 
 def test_shards_have_prompts_of_their_own():

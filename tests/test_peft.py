@@ -57,3 +57,7 @@ def test_peft_refusals(tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"use_dora": True}))
     with pytest.raises(ValueError, match="use_dora=True"):
         peft.load_adapter(tmp_path / "a", TINY)
+    for content, complaint in (("{", "not JSON"), ("[1]", "holds a JSON list, expected a dict")):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=rf"a/adapter_config\.json: {complaint}"):
+            peft.load_adapter(tmp_path / "a", TINY)

@@ -1,10 +1,9 @@
 """plots.py: the picture exists, its axes are labelled, its curves are the rows."""
 
-import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from jaxmarl_llm.plots import PARTS, draw, learning_curve, running_mean
+from jaxmarl_llm.plots import PARTS, draw, learning_curve
 
 
 def run_rows() -> list[dict]:
@@ -21,12 +20,6 @@ def run_rows() -> list[dict]:
                 held_out |= {f"eval/{part}": 15.0 + step, f"eval_greedy/{part}": 25.0 + step}
             rows.append(held_out)
     return rows
-
-
-def test_running_mean_by_hand():
-    # windows of up to 3: [1], [1,2], [1,2,6], [2,6,4], [6,4,5]
-    np.testing.assert_allclose(running_mean(np.array([1.0, 2, 6, 4, 5]), 3), [1, 1.5, 3, 4, 5])
-    assert running_mean(np.array([]), 3).shape == (0,)
 
 
 def test_picture_is_written_and_not_blank(tmp_path):

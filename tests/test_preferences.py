@@ -156,6 +156,10 @@ def test_files_give_back_what_was_found(tmp_path, replay, pairs):
             assert (a.agent, a.text, a.finished) == (b.agent, b.text, b.finished)
             np.testing.assert_array_equal(a.prompt, b.prompt)
             np.testing.assert_array_equal(a.completion, b.completion)
+    damaged = tmp_path / "pairs" / "000001.jsonl"
+    damaged.write_text(damaged.read_text() + '{"item": "p0"}\n')
+    with again.kept_in(tmp_path), pytest.raises(ValueError, match=r"pairs/000001\.jsonl, line 4: cannot be"):
+        again.restore(2)
     first = json.loads((tmp_path / "pairs" / "000000.jsonl").read_text().splitlines()[0])
     assert (first["item"], first["rewards"], first["prompts"]) == ("p0", [2, 1], {"a": [1, 2], "b": [1, 2]})
     # sample 0 over sample 1, as `tests.test_magrpo.forest` makes them

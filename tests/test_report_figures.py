@@ -1,63 +1,17 @@
-"""report/statistics.py and the pictures: intervals by hand, lines that are the data."""
+"""The pictures of a report: lines that are the data."""
 
-import numpy as np
 import pytest
 import report_runs
 from matplotlib.collections import LineCollection
 from report_runs import rows, write_run
-from scipy import stats
 
-from jaxmarl_llm.report import figures, metric_names, page, panels, statistics
+from jaxmarl_llm.report import figures, metric_names, page, panels
 from jaxmarl_llm.report.grouping import Group
 
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory):
     return report_runs.two_seeds(tmp_path_factory.mktemp("seeds"))
-
-
-@pytest.mark.parametrize("values, mean, low, high", [
-    ([5.0], 5, np.nan, np.nan),  # nothing is known of other seeds
-    ([1.0, 3.0], 2, 1, 3),  # means 1, 2, 2, 3: each of the ends has a quarter of the chance
-    # 27 resamples: 000 and 666 have 1/27 = 3.7 % each, more than the 2.5 % that are cut off at an end
-    ([0.0, 3.0, 6.0], 3, 0, 6),
-    # 256 resamples: the number of 4s is binomial (4, 1/4): none 31.6 %, up to two 94.9 %, up to three 99.6 %
-    ([0.0, 0.0, 0.0, 4.0], 1, 0, 3),
-])  # fmt: skip
-def test_intervals_by_hand(values, mean, low, high):
-    np.testing.assert_allclose(statistics.interval(values), [mean, low, high])
-
-
-def test_intervals_of_many_runs_are_scipys():
-    values = np.random.default_rng(5).normal(50, 10, 12)
-    ours = statistics.interval(values)
-    other = stats.bootstrap((values,), np.mean, n_resamples=20000, method="percentile", random_state=1)
-    ends = other.confidence_interval
-    np.testing.assert_allclose(ours[1:], [ends.low, ends.high], atol=0.6)  # the interval is 11 wide
-    assert ours.mean == pytest.approx(values.mean())
-
-
-def test_columns_are_computed_from_the_runs_that_have_a_value():
-    values_ST = [[1, np.nan, np.nan], [3, 7, np.nan], [np.nan, 9, np.nan]]
-    # column 0: runs 1 and 3; column 1: 7 and 9; column 2: nothing
-    expected = [[2, 8, np.nan], [1, 7, np.nan], [3, 9, np.nan]]
-    np.testing.assert_allclose(statistics.interval(values_ST), expected)
-
-
-def test_resampling_weights_are_all_resamples():
-    # the shares of both runs in 00, 01, 10, 11
-    assert statistics.resampling_weights(2).tolist() == [[1, 0], [0.5, 0.5], [0.5, 0.5], [0, 1]]
-    assert statistics.resampling_weights(4).shape == (256, 4)
-    np.testing.assert_allclose(statistics.resampling_weights(9).sum(axis=1), 1)
-
-
-def test_curves_are_put_on_common_steps():
-    first = [{"step": 0, "x": 1}, {"step": 1, "x": 3}, {"step": 2, "x": 8}]
-    second = [{"step": 1, "x": 5}, {"step": 4, "x": None}, {"step": 2, "y": 1}]
-    steps_T, values_ST = statistics.curve([first, second], "x", window=2)
-    assert steps_T.tolist() == [0, 1, 2]
-    # running means of two: 1, (1 + 3) / 2, (3 + 8) / 2
-    np.testing.assert_array_equal(values_ST, [[1, 2, 5.5], [np.nan, 5, np.nan]])
 
 
 def test_names_come_from_the_data(seeds):

@@ -23,14 +23,14 @@ def test_a_run_is_read_as_it_was_written(tmp_path):
 
 @pytest.mark.parametrize("name, text, complaint", [
     ("config.json", None, "x has no config.json"),
-    ("config.json", "{", r"config\.json is not JSON"),
-    ("config.json", "[1]", r"config\.json holds a list, expected a JSON object"),
+    ("config.json", "{", r"config\.json: not JSON"),
+    ("config.json", "[1]", r"config\.json: holds a JSON list, expected a dict"),
     ("config.json", "{}", r"run folder .*x: its config\.json has no 'seed'"),
     ("metrics.jsonl", None, r"run folder .*x has no metrics\.jsonl"),
     ("metrics.jsonl", "", r"run folder .*x: its metrics\.jsonl holds no rows yet"),
     ("metrics.jsonl", "{]\n", r"metrics\.jsonl, line 1: not JSON"),
     ("metrics.jsonl", '{"step": 4, "train/return": "high"}\n', "step 4: train/return is 'high'"),
-    ("summary.json", "no", r"summary\.json is not JSON"),
+    ("summary.json", "no", r"summary\.json: not JSON"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_run_folder_is_named(tmp_path, name, text, complaint):
     folder = write_run(tmp_path / "x")
@@ -70,7 +70,7 @@ def test_an_evaluation_is_read_with_its_answers(tmp_path):
     assert found.report["step"] == 3 and found.actions["greedy"] == report_runs.actions(3)
     transcript = tmp_path / "evaluation" / "greedy" / "transcripts" / "step_00003.jsonl"
     transcript.write_text('{"step": 3}\n')
-    with pytest.raises(ValueError, match="the transcript of step 3 in .*greedy cannot be read .KeyError"):
+    with pytest.raises(ValueError, match="greedy.*step_00003.jsonl, line 1: cannot be read .KeyError"):
         runs.read_evaluations([path])
     transcript.unlink()
     with pytest.raises(ValueError, match="no transcript of step 3"):

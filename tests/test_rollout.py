@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm import host_memory, rollout, sampling, team
+from jaxmarl_llm import rollout, sampling, team
 from jaxmarl_llm.forest import Node, SpeakRequest
 from jaxmarl_llm.prompts import pad_prompts, pad_team
 from jaxmarl_llm.protocols import Discussion, Simultaneous
@@ -176,22 +176,6 @@ def test_steps_without_judgement_leave_the_sizes_as_they_were(monkeypatch):
 def test_a_prompt_that_is_too_long_is_an_error_with_the_items_id():
     with pytest.raises(ValueError, match="for item zzz has .* tokens, the limit is 1; raise"):
         run(tiny.Task(total), max_prompt_tokens=1)
-
-
-def test_there_is_room_for_programs_before_every_step(monkeypatch):
-    """Without it a long run crashes; the answers are the same where everything is compiled anew each time."""
-    task, forgotten = tiny.Task(total), []
-    talk = functools.partial(run, task, protocol=Discussion(task.prompts, 2), max_prompt_tokens=256)
-    kept = talk()
-
-    def all_of_them():
-        jax.clear_caches()
-        forgotten.append(True)
-
-    monkeypatch.setattr(host_memory, "make_room_for_programs", all_of_them)
-    anew = talk()
-    assert len(forgotten) == 2  # one agent has its turn, then the other
-    test_journal.assert_equal(kept, anew)
 
 
 def test_the_phases_are_timed():

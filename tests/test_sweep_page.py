@@ -122,6 +122,13 @@ def test_without_a_result_nothing_is_compared(tmp_path):
     assert "No member has measured anything yet." in page and "<img" not in page
 
 
+def test_a_damaged_summary_is_named(tmp_path):
+    kept = member(tmp_path, "lr=1", 0, [1.0, 2.0, 3.0, 4.0])
+    (kept.folder / "summary.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"seed0/summary\.json: holds a JSON list, expected a dict"):
+        settings.read_member("lr=1", 0, kept.folder, "finished")
+
+
 def test_json(found):
     told = json.loads(json.dumps(settings.as_json(found), allow_nan=False))
     assert [(each["setting"], each["baseline"]) for each in told] == [

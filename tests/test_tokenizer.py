@@ -249,6 +249,21 @@ def test_damaged_and_absent_tokenizers(tmp_path):
         tokenizer.load(tmp_path)
 
 
+@pytest.mark.parametrize("content, complaint", [
+    ("{", r"generation_config\.json: not JSON"),
+    ("[2]", r"generation_config\.json: holds a JSON list, expected a dict"),
+    ('{"eos_token_id": "</s>"}', r"generation_config\.json: eos_token_id is '</s>', expected an id"),
+    ('{"eos_token_id": [2, "x"]}', r"generation_config\.json: eos_token_id is \[2, 'x'\]"),
+])  # fmt: skip
+def test_a_damaged_generation_config_is_named(tmp_path, content, complaint):
+    tokens, types = letters_vocab()
+    file = write_vocab_gguf(tmp_path / "v.gguf", "gpt2", "gpt-2", tokens, types, merges=["a b"], eos=260)
+    tokenizer.Tokenizer(gguf_tokenizer.build(file), (260,)).save(tmp_path)
+    (tmp_path / "generation_config.json").write_text(content)
+    with pytest.raises(ValueError, match=complaint):
+        tokenizer.load(tmp_path)
+
+
 @pytest.mark.model
 def test_loading_refuses_a_tokenizer_of_another_model(default, tmp_path):
     weights.save(tiny_model(), tmp_path / "m")

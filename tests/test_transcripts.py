@@ -62,6 +62,14 @@ def test_steps_and_missing_step(tmp_path):
         read(tmp_path, 3)
 
 
+@pytest.mark.parametrize("line", ["{", "[]", '{"agents": {}}', '{"agents": {"a": {}}, "failures": []}'])
+def test_a_damaged_record_is_named(tmp_path, line):
+    path = TranscriptWriter(tmp_path).write(12, [ACTION])
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(ValueError, match=r"transcripts/step_00012\.jsonl, line 2: cannot be read"):
+        read(tmp_path, 12)
+
+
 def test_record_of_another_step_is_refused(tmp_path):
     with pytest.raises(ValueError, match="item 'starter/7' says step 12, the file is for step 13"):
         TranscriptWriter(tmp_path).write(13, [ACTION])

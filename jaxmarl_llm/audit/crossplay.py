@@ -10,25 +10,28 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from jaxmarl_llm import plots, scores
-from jaxmarl_llm.report import significance
-from jaxmarl_llm.scores import Estimate
+from jaxmarl_llm import plots
+from jaxmarl_llm.statistics import significance
+from jaxmarl_llm.statistics.bootstrap import Interval, interval
 
 
 class Table(NamedTuple):
     """R x R teams: agent ``agent`` is from the run of the column, all others from that of the row.
 
-    returns_RRB: return of each team on each of B items. means_RR: `scores.estimate` of each team. own, mixed:
-    of the mean over the diagonal and over everything else; gap: of their difference, item by item, and p, its
-    `significance.sign_flips`.
+    Attributes:
+      returns_RRB: return of each team on each of B items.
+      means_RR: mean over the items of each team, with its interval (`bootstrap.interval`).
+      own, mixed: mean over the diagonal and over everything else, likewise.
+      gap: their difference, item by item, likewise.
+      p: of the gap, by `significance.sign_flips`.
     """
 
     agent: str
     returns_RRB: np.ndarray
-    means_RR: list[list[Estimate]]
-    own: Estimate
-    mixed: Estimate
-    gap: Estimate
+    means_RR: list[list[Interval]]
+    own: Interval
+    mixed: Interval
+    gap: Interval
     p: float
 
 
@@ -38,7 +41,7 @@ def exchanged(agents: Sequence[str]) -> tuple[str, ...]:
 
 
 def teams(runs: int, agents: Sequence[str], agent: str) -> list[list[tuple[int, ...]]]:
-    """For every row and column of a `Table` the runs that the team's agents come from, in their order."""
+    """List for each row and column of a `Table` the runs that the team's agents come from, in order."""
     return [
         [tuple(column if name == agent else row for name in agents) for column in range(runs)]
         for row in range(runs)
@@ -46,7 +49,7 @@ def teams(runs: int, agents: Sequence[str], agent: str) -> list[list[tuple[int, 
 
 
 def table(agent: str, returns_RRB) -> Table:
-    """What the returns of exchanged agents say; R is at least 2.
+    """Build the `Table` of the returns of teams with one agent exchanged; R is at least 2.
 
     If a return is what the agents of the row and that of the column bring along, plus something where they
     are of one run, the gap is that something: every run is in as many mixed teams as any other, on both
@@ -56,14 +59,14 @@ def table(agent: str, returns_RRB) -> Table:
     same_RR = np.eye(len(returns_RRB), dtype=bool)
     own_B, mixed_B = returns_RRB[same_RR].mean(axis=0), returns_RRB[~same_RR].mean(axis=0)
     gap_B = own_B - mixed_B
-    means_RR = [[scores.estimate(values_B) for values_B in row] for row in returns_RRB]
+    means_RR = [[interval(values_B) for values_B in row] for row in returns_RRB]
     known_B = ~np.isnan(gap_B)
-    sides = (scores.estimate(values_B[known_B]) for values_B in (own_B, mixed_B, gap_B))
+    sides = (interval(values_B[known_B]) for values_B in (own_B, mixed_B, gap_B))
     return Table(agent, returns_RRB, means_RR, *sides, significance.sign_flips(gap_B[known_B]))
 
 
 def corner(agents: Sequence[str], agent: str) -> tuple[str, str]:
-    """What the rows and the columns of a table are: ("run of agent aux", "run of agent main")."""
+    """Name the rows and the columns of a table: ("run of agent aux", "run of agent main")."""
     others = [name for name in agents if name != agent]
     return f"run of agent{'s' if len(others) > 1 else ''} {', '.join(others)}", f"run of agent {agent}"
 
@@ -94,14 +97,14 @@ def draw(
 
 
 def _all_means(tables: Mapping[str, Sequence[Table]]) -> np.ndarray:
-    """The means of all teams in one row, without those that are not known."""
+    """Collect the means of all teams in one row, without those that are not known."""
     rows = [row for column in tables.values() for each in column for row in each.means_RR]
     every = np.array([cell.mean for row in rows for cell in row])
     return every[np.isfinite(every)]
 
 
 def _panel(axes, each: Table, mode: str, labels: tuple[str, str], names: Sequence[str], scale: Normalize):
-    """One table, its numbers in the cells, colours by ``scale``; returns the image."""
+    """Draw one table, its numbers in the cells, colours by ``scale``; return the image."""
     means_RR = np.array([[cell.mean for cell in row] for row in each.means_RR])
     image = axes.imshow(means_RR, cmap="viridis", norm=scale)
     for (row, column), mean in np.ndenumerate(means_RR):

@@ -38,7 +38,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """How many things of a kind agree, and the first that does not."""
+    """The count of things of a kind that agree, and the first that does not."""
 
     kind: str
     agree: int
@@ -82,7 +82,7 @@ def compare(
 
 
 def _most_different(rows: list[tuple[str, Any, Any]], tolerance: float) -> tuple[str, Any, Any]:
-    """Of the places where one thing is recorded the first at which it differs, or just the first."""
+    """Pick the first of the places where a thing is recorded at which it differs, or just the first."""
     return next((row for row in rows if not same(*row[1:], tolerance)), rows[0])
 
 
@@ -94,7 +94,7 @@ def compare_metrics(recorded: Mapping, again: Mapping, tolerance: float = 0.0) -
 
 
 def agreement(kind: str, rows: Iterable[tuple[str, Any, Any]], tolerance: float) -> Agreement:
-    """Of rows (where, recorded, again) those whose two sides are the same."""
+    """Count the rows (where, recorded, again) whose two sides are the same."""
     rows = list(rows)
     different = [Difference(*row) for row in rows if not same(*row[1:], tolerance)]
     return Agreement(kind, len(rows) - len(different), len(rows), different[0] if different else None)

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 ZERO = 1e-6  # an advantage of no more than this is none
@@ -103,12 +104,9 @@ def _place(action: JointAction) -> tuple:
     return action.item, action.turn, action.follows
 
 
-def judged_again(forest: Forest, task: Any) -> Forest:
+def judged_again(forest: Forest, task: Task) -> Forest:
     """The forest with the task's judgements of the same texts, all in one call."""
-    said = {agent: [] for agent in task.agents}
-    for joint in forest.joints:
-        for turn in (forest.turns[i] for i in joint.turns):
-            said[turn.agent].append(turn.text)
+    said = {agent: [] for agent in task.agents} | forest.joint_texts()
     found = task.judge([forest.items[joint.item] for joint in forest.joints], said)
     pairs = zip(forest.joints, found, strict=True)
     return dataclasses.replace(
@@ -117,7 +115,7 @@ def judged_again(forest: Forest, task: Any) -> Forest:
 
 
 def changes(step: int, forest: Forest, before_R: np.ndarray, after_R: np.ndarray) -> list[Change]:
-    """One entry per completion, in turn order."""
+    """Return one `Change` per completion, in turn order."""
     names = [str(item.task_id) for item in forest.items]
     pairs = zip(forest.turns, before_R.tolist(), after_R.tolist(), strict=True)
     return [Change(step, names[t.item], t.agent, t.turn, t.sample, old, new) for t, old, new in pairs]

@@ -1,4 +1,4 @@
-"""What one can see of credit: is there a signal, who earned it, and do agents pull the same way?
+"""Diagnostics of credit: is there a signal, who earned it, and do agents pull the same way?
 
 Nothing here is trained on. Shares are 0..1. What cannot be said, a share of nothing, is NaN, and so is what
 is put in for rows and joint answers that are none: it is left out of every share.
@@ -145,7 +145,7 @@ def rank_correlation(x_R, y_R, group_R=None, *, num_groups: int = 1) -> jax.Arra
 
 
 def credit_fidelity(credit_R, truth_R, group_R=None, *, num_groups: int = 1) -> jax.Array:
-    """How well credit ranks samples as replay does: the mean `rank_correlation` of the groups that have one.
+    """Measure how well credit ranks samples as replay does: the mean `rank_correlation` over the groups.
 
     The truth is what a sample is worth when everything before it is held fixed and what follows is drawn
     again many times; C3 (arXiv 2603.06859) reports this correlation. Without keys all samples are one group,

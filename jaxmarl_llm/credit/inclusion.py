@@ -1,4 +1,4 @@
-"""What something is worth that some samples have and others lack: a lesson in a prompt, say."""
+"""Estimate the worth of something that some samples have and others lack: a lesson in a prompt, say."""
 
 import jax
 import jax.numpy as jnp

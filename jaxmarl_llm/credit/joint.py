@@ -55,7 +55,7 @@ def cross_credit(rewards_BGG, *, reduce: str = "mean") -> jax.Array:
 
 
 class Decomposition(NamedTuple):
-    """What `decompose_rewards` finds; ``interaction`` has the shape of the rewards."""
+    """The result of `decompose_rewards`; ``interaction`` has the shape of the rewards."""
 
     mean_B: jax.Array
     main_NBG: jax.Array
@@ -101,7 +101,7 @@ def decompose_rewards(rewards_BGG) -> Decomposition:
 
 
 def sums_of_squares(parts: Decomposition) -> tuple[jax.Array, jax.Array]:
-    """Of every item, over its G^N joint answers: (main effects [N, B], interaction [B]).
+    """Sum squares over every item's G^N joint answers: main effects [N, B] and interaction [B].
 
         SS_n[b] = G^(N-1) sum_k main_n[b, k]^2        SS_int[b] = sum_g interaction[b, g]^2
 

@@ -39,7 +39,9 @@ def check_rows(values_R, group_R, num_groups: int) -> tuple[jax.Array, jax.Array
 
 
 def to_rows(stat_J: jax.Array, group_R: jax.Array) -> jax.Array:
-    """Each row's statistic: [J], keys from `check_rows` [R] -> [R]; 0 for rows that are no sample."""
+    """Give each row its segment's statistic: [J], keys from `check_rows` [R] -> [R]; 0 for rows that are no
+    sample.
+    """
     return stat_J.at[group_R].get(mode="fill", fill_value=0.0)
 
 

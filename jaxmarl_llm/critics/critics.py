@@ -69,7 +69,7 @@ def build(
 
 
 def _parameters(stack: Stack, rank: int, targets: tuple[str, ...], key: jax.Array, base, trainable) -> dict:
-    """Of a stack of critics, all at first as the model of the agents, whose parameters are given."""
+    """Build the parameters of a stack of critics, which begin as copies of the agents' model."""
     critics = len(stack.agents)
     if stack.mode == "adapters":
         body = adapters.init(key, base, agents=critics, rank=rank, targets=targets)
@@ -98,7 +98,7 @@ class ValueModels:
             member.trainable = jax.eval_shape(lambda tree: tree, member.trainable)
 
     def values(self, texts: Texts) -> dict[int, float]:
-        """What the models say of each text, by its number."""
+        """Return the critic's number for each text, by the text's number."""
         found = {}
         for i, member in enumerate(self.team.members):
             numbers, padded = self._pad(member, texts)
@@ -109,7 +109,9 @@ class ValueModels:
         return found
 
     def kept_in(self, folder, keep: int) -> Checkpointer:
-        """Where `save` and `restore` keep the states, the last ``keep`` steps of them; to be closed."""
+        """Set where `save` and `restore` keep the states, the last ``keep`` steps of them, until it is
+        closed.
+        """
         self._checkpoints = Checkpointer(folder, keep)
         return self._checkpoints
 
@@ -148,7 +150,7 @@ class Critics(ValueModels):
     """Critics whose parameters are all their own, from `build`; see `ValueModels`."""
 
     def learn(self, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float]) -> dict[str, float]:
-        """One update of every critic towards the targets; metrics by critic.
+        """Update every critic once towards the targets; returns metrics by critic.
 
         Args:
           texts: as they were read.

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxmarl_llm import update
+from jaxmarl_llm import agent_axis, update
 from jaxmarl_llm.critics import value_model
 from jaxmarl_llm.critics.critics import Texts, ValueModels, by_critic
 from jaxmarl_llm.team import Member, Team
@@ -89,7 +89,9 @@ class Heads(ValueModels):
         return of_bodies, of_heads, metrics
 
     def learn(self, of_heads: Learned, metrics: dict[str, float]) -> dict[str, float]:
-        """One step of every head; ``metrics`` and those of `Critics.learn`, the norm being of the head."""
+        """Update every head once; returns ``metrics`` and those of `Critics.learn`, the norm being of the
+        head.
+        """
         for i, (grads, losses_N) in of_heads.items():
             member = self.team.members[i]
             self.states[i], found = _step(member.stack, self._optimizer, self.states[i], grads, losses_N)
@@ -105,7 +107,7 @@ def _weighed(stack, grads, losses_N, coef):
     """The bodies' gradients times ``coef``, or NaN where an agent's gradient or loss is not finite."""
     well_N = jnp.isfinite(jax.vmap(optax.tree.norm)(grads) + losses_N)
     weight_N = jnp.where(well_N, coef, jnp.nan)
-    weighed = jax.tree.map(lambda g: weight_N.reshape(-1, *[1] * (g.ndim - 1)) * g, grads["body"])
+    weighed = jax.tree.map(lambda g: agent_axis.along(weight_N, g) * g, grads["body"])
     return stack.layout.constrain(weighed)
 
 

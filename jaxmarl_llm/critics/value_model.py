@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxmarl_llm import agent_axis
 from jaxmarl_llm.losses import SumCount
 from jaxmarl_llm.policy.prefill import prefill
 from jaxmarl_llm.prompts import pad_prompts, padded_size
@@ -106,7 +107,7 @@ _STATIC = ("stack", "loss", "optimizer", "rows")
 def train_step(
     stack, loss: Loss, optimizer, base, state: TrainState, texts: Texts, targets: Any, *, rows: int = 1
 ) -> tuple[TrainState, dict[str, jax.Array]]:
-    """One update of every model by the mean of a loss of its numbers.
+    """Update every model once by the mean of a loss of its numbers.
 
     Args:
       stack, optimizer: static; the optimizer is for one model.
@@ -131,12 +132,22 @@ def gradients(stack, loss: Loss, base, params: dict, texts: Texts, targets: Any,
     parts = _micro_batches(stack, (texts, targets), rows)
     grads, total = _sums(stack, loss, base, params, parts)
     divisor_N = jnp.maximum(total.count, 1.0)
-    grads = jax.tree.map(lambda g: g / divisor_N.reshape(-1, *[1] * (g.ndim - 1)), grads)
+    grads = jax.tree.map(lambda g: g / agent_axis.along(divisor_N, g), grads)
     return stack.layout.constrain(grads), stack.layout.whole(total.mean())
 
 
 def _sums(stack, loss: Loss, base, params, parts):
-    """Sums over micro-batches: the gradient of the loss's sum, and the `SumCount` (N,)."""
+    """Add up a loss and its gradient over micro-batches.
+
+    Args:
+      stack, loss: as in `train_step`.
+      base: frozen variables of the stack.
+      params: parameters from `with_head`, leading axis N.
+      parts: (texts, targets) of all micro-batches, leaves (micro-batches, N, rows, ..).
+
+    Returns:
+      The gradient of the loss's sum, like ``params``, and the loss as a `SumCount` (N,).
+    """
 
     def of_part(params, part):
         texts, targets = part

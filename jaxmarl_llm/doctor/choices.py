@@ -121,7 +121,7 @@ def completion_logits(member: Member, trainable, turn: Turn) -> np.ndarray:
     tokens_L = np.zeros(bucket(len(ids)), np.int32)
     tokens_L[: len(ids)] = ids  # what follows is not seen by what comes before
     limit = bucket(len(turn.completion))
-    variables = agent_variables(member, trainable, turn.agent)
+    variables = unmerged_variables(member, trainable, turn.agent)
     found = _logits(member.stack.policy, variables, tokens_L, np.int32(start - 1), limit)
     return np.asarray(found)[: len(turn.completion)]
 
@@ -135,8 +135,8 @@ def _logits(policy, variables, tokens_L, first, limit: int):
     return policy.apply(variables, some_LD, method="logits")
 
 
-def agent_variables(member: Member, trainable, agent: str) -> dict:
-    """One agent's variables as training uses them: adapters beside the base, not merged into it."""
+def unmerged_variables(member: Member, trainable, agent: str) -> dict:
+    """Build one agent's variables as training uses them: adapters beside the base, not merged into it."""
     if member.stack.mode == "frozen":
         return member.base
     own = agent_axis.take(trainable, member.stack.agents.index(agent))

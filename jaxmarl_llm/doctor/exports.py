@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm import adapters, weights
-from jaxmarl_llm.doctor.choices import agent_variables
+from jaxmarl_llm.doctor.choices import unmerged_variables
 from jaxmarl_llm.doctor.result import check
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.weights import peft
@@ -39,7 +39,7 @@ def round_trip(
         return "skipped", f"{agent} does not learn; what would be exported is its base model"
     moved = trained(member, trainable, agent)
     policy = member.stack.policy.clone(dtype=jnp.float32, remat="none", fetch=None)
-    wanted = _logits(policy, agent_variables(moved, moved.trainable, agent), tokens_L)
+    wanted = _logits(policy, unmerged_variables(moved, moved.trainable, agent), tokens_L)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         needed, free = _size(moved, agent), shutil.disk_usage(folder).free
@@ -61,7 +61,7 @@ def round_trip(
 
 
 def trained(member: Member, trainable: Any, agent: str) -> Member:
-    """One agent alone, as if it had learned something: noise is added to its parameters."""
+    """Take one agent alone, as if it had learned something: noise is added to its parameters."""
     stack, own = member.stack.only((agent,), trainable)
     random = np.random.default_rng(0)
 
@@ -92,5 +92,5 @@ def _logits(policy, variables, tokens_L: np.ndarray) -> np.ndarray:
 
 def _size(member: Member, agent: str) -> int:
     """Bytes of the merged model."""
-    variables = agent_variables(member, member.trainable, agent)
+    variables = unmerged_variables(member, member.trainable, agent)
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(variables))

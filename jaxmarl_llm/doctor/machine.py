@@ -15,7 +15,7 @@ FULL = 0.8  # share of the memory from which on what is counted, from below, is 
 
 @check("executor level")
 def executor_level(level: int | None, reason: str = "", refusal: Exception | None = None) -> tuple[str, str]:
-    """How strongly programs are isolated.
+    """Report how strongly programs are isolated.
 
     Args:
       level: of the executor; None if the task runs no programs.
@@ -38,7 +38,7 @@ def executor_level(level: int | None, reason: str = "", refusal: Exception | Non
 
 @check("memory")
 def memory(parts: Mapping[str, float], used_mb: float, there_mb: float | None) -> tuple[str, str]:
-    """What training will hold, against what there is.
+    """Compare the memory that training will hold with what there is.
 
     Args:
       parts: MB of one device by what they are for, as far as they can be counted.

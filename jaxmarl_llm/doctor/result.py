@@ -1,4 +1,4 @@
-"""What a check found: its name, a status and one sentence. A check that raises has failed."""
+"""Results of checks: a name, a status and one sentence each. A check that raises has failed."""
 
 import functools
 from collections.abc import Callable

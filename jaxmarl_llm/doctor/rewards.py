@@ -7,7 +7,9 @@ import numpy as np
 
 from jaxmarl_llm.doctor.result import by_agent, check
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.scores import spread
 from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.types import Task
 
 SILENT = 0.8  # share of groups without signal from which on most of an iteration is wasted
 JUDGED = 32  # joint answers that are judged again
@@ -21,7 +23,7 @@ class Caught:
     So what does not depend on the reward can be looked at all the same.
     """
 
-    def __init__(self, task: Any):
+    def __init__(self, task: Task):
         self._task, self.error = task, None
 
     def __getattr__(self, name: str):
@@ -58,14 +60,14 @@ def zero_signal(metrics: Mapping[str, float], groups: int) -> tuple[str, str]:
 
 @check("reward purity")
 def purity(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge) -> tuple[str, str]:
-    """The same joint answers judged again give the same parts and totals.
+    """Check that the same joint answers judged again get the same parts and totals.
 
     Args:
       forest: with the judgements of the first time.
       completions: of all its joint answers, by agent.
       judge: the task's ``judge(items, completions)``; best with an executor that has not seen them.
     """
-    chosen = spread(len(forest.joints))
+    chosen = spread(len(forest.joints), JUDGED)
     again = judged(forest, completions, judge, chosen)
     before = [forest.joints[j].judgement.scores for j in chosen]
     bad = [j for j, one, two in zip(chosen, before, again, strict=True) if not same(one, two)]
@@ -80,11 +82,11 @@ def purity(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judg
 
 @check("reward order")
 def order(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge) -> tuple[str, str]:
-    """A joint answer's reward does not depend on its place in the batch, nor on what else is in it.
+    """Check that a joint answer's reward depends neither on its place in the batch nor on what else is in it.
 
     Arguments as of `purity`.
     """
-    chosen = spread(len(forest.joints))
+    chosen = spread(len(forest.joints), JUDGED)
     before = {j: forest.joints[j].judgement.scores for j in chosen}
     backwards = dict(zip(chosen[::-1], judged(forest, completions, judge, chosen[::-1]), strict=True))
     alone = {j: judged(forest, completions, judge, [j])[0] for j in chosen[:2]}
@@ -100,7 +102,7 @@ def order(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge
 
 
 @check("reward scale")
-def scale(forest: Forest, task: Any) -> tuple[str, str]:
+def scale(forest: Forest, task: Task) -> tuple[str, str]:
     """Least, greatest and mean reward, their spread, the share that has none, and what never differs."""
     totals_J = forest.totals().astype(np.float64)
     known_J = totals_J[~np.isnan(totals_J)]
@@ -135,20 +137,6 @@ def judged(
     items = [forest.items[forest.joints[j].item] for j in chosen]
     said = {agent: [texts[j] for j in chosen] for agent, texts in completions.items()}
     return [judgement.scores for judgement in judge(items, said)]
-
-
-def joint_texts(forest: Forest) -> dict[str, list[str]]:
-    """What each agent said in every joint answer."""
-    said: dict[str, list[str]] = {}
-    for joint in forest.joints:
-        for turn in (forest.turns[i] for i in joint.turns):
-            said.setdefault(turn.agent, []).append(turn.text)
-    return said
-
-
-def spread(number: int, most: int = JUDGED) -> list[int]:
-    """At most ``most`` of the indices below ``number``, evenly spread."""
-    return [i * number // min(number, most) for i in range(min(number, most))]
 
 
 def same(one: Mapping[str, float | None], two: Mapping[str, float | None]) -> bool:

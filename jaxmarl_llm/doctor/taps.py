@@ -1,4 +1,4 @@
-"""Which tokens the loss reaches, measured on the packed batch that the update reads.
+"""Measure which tokens the loss reaches, on the packed batch that the update reads.
 
 The last layer's features at a token do nothing but predict the token after it. So the gradient of the loss to
 these features is not 0 exactly where the next token is trained. `Tapped` adds zeros to the features, and the
@@ -45,7 +45,9 @@ class Taps(NamedTuple):
 
 
 class Look(NamedTuple):
-    """One micro-batch: its rows, the norm of the gradient at every token, and the loss's own diagnostics."""
+    """The findings on one micro-batch: its rows, the gradient's norm at every token, and the loss's
+    diagnostics.
+    """
 
     rows: Rows
     norms: Taps

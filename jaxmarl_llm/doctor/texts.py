@@ -50,7 +50,7 @@ def _squeezed(text: str) -> str:
 def prompt_lengths(
     lengths: Mapping[str, Sequence[int]], limit: int, long_prompts: str = "error"
 ) -> tuple[str, str]:
-    """All prompts within ``sampling.max_prompt_tokens``.
+    """Check that all prompts are within ``sampling.max_prompt_tokens``.
 
     Args:
       lengths: tokens of every prompt, by agent.

@@ -26,7 +26,7 @@ UNSURE = -1e-3  # log-probability below which a token must get gradient; to sure
 
 @dataclasses.dataclass
 class Trained:
-    """What one agent's loss was seen to reach: numbers of positions of each kind, and of those with gradient.
+    """Positions that one agent's loss reached: how many there are of each kind, and how many have a gradient.
 
     endings are the last tokens of completions that an EOS ended; first tokens of completions are predicted by
     the end of their prompt, and count with it: ``contexts`` are all other positions of prompts.
@@ -40,7 +40,7 @@ class Trained:
 
 @dataclasses.dataclass
 class Examined:
-    """What `examine` measured of one agent."""
+    """The measurements of `examine` for one agent."""
 
     diagnostics: Diagnostics | None = None
     trained: Trained = dataclasses.field(default_factory=Trained)
@@ -141,7 +141,7 @@ def _named(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _faults(seen: Trained) -> list[str]:
-    """What is wrong with what one agent's loss reaches."""
+    """List what is wrong with the positions that one agent's loss reaches."""
     found = []
     for name, (got, of) in (("completion tokens", seen.tokens), ("EOS tokens", seen.endings)):
         if got < of:
@@ -185,7 +185,7 @@ def _count(seen: Trained, look: Look, n: int, eos_ids: Sequence[int]) -> None:
 
 
 def _with_endings(batch: Batch, eos_id: int) -> Batch:
-    """With an EOS in place of the last token of each agent's first completion, as if it had been likely."""
+    """Put an EOS in place of the last token of each agent's first completion, as if it had been likely."""
     tokens_NRL, logprobs_NRL = batch.tokens_NRL.copy(), batch.logprobs_NRL.copy()
     for n, lengths_R in enumerate(batch.lengths_NR):
         r = int((lengths_R > 0).argmax())

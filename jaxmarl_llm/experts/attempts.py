@@ -1,4 +1,4 @@
-"""One attempt at a remote call and its repetitions; failures as texts without the key.
+"""Attempt a remote call and repeat it; failures become texts without the key.
 
 The SDKs speak the protocol, one attempt at a time. Their own retries are off: rate limit and token budget
 must count every attempt, and status 200 with garbage deserves another attempt too. Their time limit starts
@@ -126,7 +126,7 @@ def _status_failure(error) -> Failure:
 
 
 def _message(error) -> str:
-    """What the body of an error response says."""
+    """Return the message in the body of an error response."""
     body = error.body
     body = body.get("error", body) if isinstance(body, dict) else body
     said = body.get("message") if isinstance(body, dict) else body

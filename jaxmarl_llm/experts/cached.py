@@ -39,7 +39,7 @@ class Cached:
 
     @property
     def spent(self) -> Spent:
-        """What the source has spent, and how many answers cost nothing."""
+        """The source's spending, and how many answers cost nothing."""
         spent = self._source.spent
         return dataclasses.replace(spent, cached=spent.cached + self._n_cached)
 
@@ -100,7 +100,7 @@ class Cached:
         return keys
 
     def _content(self, request: Request) -> dict:
-        """What makes two requests the same; the item's name does not."""
+        """Return the content that makes two requests the same; the item's name is no part of it."""
         asked = {"messages": list(request.messages), "max_tokens": request.max_tokens}
         temperature = None if request.temperature is None else float(request.temperature)
         content = self._source.identity | asked | {"temperature": temperature}

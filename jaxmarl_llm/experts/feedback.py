@@ -1,4 +1,4 @@
-"""What an expert suggests, as feedback between turns (guided learning, arXiv 2508.04652)."""
+"""Feedback between turns from an expert's suggestions (guided learning, arXiv 2508.04652)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ class ExpertEdits:
         self._expert, self._agents, self._max_tokens = expert, tuple(agents), max_tokens
 
     def request(self, item, completions: dict[str, str]) -> Request:
-        """What the expert is asked about a joint answer to a coding item."""
+        """Build the question to the expert about a joint answer to a coding item."""
         messages = request_messages(item, completions, self._agents)
         return Request(tuple(messages), str(item.task_id), self._max_tokens)
 
     def __call__(self, answers: Sequence) -> list[dict[str, str]]:
-        """For every judged answer what each agent is told; all are asked at once. See `protocols.Feedback`.
+        """Return what each agent is told for every judged answer; all are asked at once. See
+        `protocols.Feedback`.
 
         Raises ExpertError, which names the item.
         """

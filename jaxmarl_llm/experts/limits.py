@@ -1,4 +1,4 @@
-"""How fast and how much an expert may be asked: a rate limit and a token budget.
+"""Limits on how fast and how much an expert may be asked: a request rate and a token budget.
 
 Plain accounting that never waits itself; several threads may share it.
 """
@@ -24,7 +24,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def estimate_prompt(request: Request) -> int:
-    """The same for the whole chat of a request."""
+    """Estimate the tokens of the whole chat of a request."""
     return sum(_MESSAGE_TOKENS + estimate_tokens(message["content"]) for message in request.messages)
 
 
@@ -65,7 +65,7 @@ class Account:
 
     @property
     def spent(self) -> Spent:
-        """What has been settled."""
+        """The spending that has been settled."""
         with self._lock:
             return self._spent
 

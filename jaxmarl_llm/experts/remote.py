@@ -1,4 +1,4 @@
-"""What every API shares: the key, requests in parallel, and the limits. A subclass speaks one API."""
+"""The base of all API experts: the key, requests in parallel, and the limits. A subclass speaks one API."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from jaxmarl_llm import files
 from jaxmarl_llm.experts.attempts import Failure, Garbage, attempt, hide, persist, read_key
 from jaxmarl_llm.experts.limits import Account, OverBudget, RateLimit, estimate_prompt, estimate_tokens
 from jaxmarl_llm.experts.types import ExpertError, Reply, Request, Spent, describe
@@ -207,7 +208,7 @@ def make_reply(request: Request, text: Any, stop: Any, *, cut: str, usage: tuple
     """
     if not isinstance(text, str) or not text.strip():
         raise Garbage(f"an answer without text (stop reason {stop!r})")
-    text = text.encode("utf-8", "replace").decode("utf-8")  # half surrogates, which JSON allows
+    text = files.safe_text(text)
     estimates = estimate_prompt(request), estimate_tokens(text)
     counts = (n if type(n) is int and n >= 0 else other for n, other in zip(usage, estimates, strict=True))
     return Reply(text, *counts, finished=stop != cut)

@@ -27,11 +27,11 @@ class Scripted:
 
     @property
     def spent(self) -> Spent:
-        """What has been asked, in estimated tokens."""
+        """The tokens asked for so far, estimated."""
         return self._spent
 
     def check(self, examples: Sequence[Request] = ()) -> None:
-        """Nothing: it is always there."""
+        """Do nothing: it is always there."""
 
     def ask(self, requests: Sequence[Request]) -> list[Reply]:
         """The answers, in order."""

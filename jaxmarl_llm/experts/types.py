@@ -1,4 +1,4 @@
-"""What an expert is asked, what it answers, what that cost, and how it fails."""
+"""Types of experts: requests, replies, their cost, and errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Reply:
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
-    """What answers have cost so far.
+    """The cost of the answers so far.
 
     Attributes:
       requests: sent to the expert, repetitions after a failure counted.
@@ -90,11 +90,11 @@ class Spent:
 
 
 class Expert(Protocol):
-    """What the rest of the framework needs of an expert."""
+    """The interface of an expert that the rest of the framework uses."""
 
     @property
     def spent(self) -> Spent:
-        """What its answers have cost."""
+        """The cost of its answers so far."""
 
     def check(self, examples: Sequence[Request] = ()) -> None:
         """Find out before training whether it can be asked, and asked such questions as the examples.
@@ -111,7 +111,7 @@ class Expert(Protocol):
 
 
 class Source(Protocol):
-    """Where new answers come from: an API or a model on this machine.
+    """The source of new answers: an API or a model on this machine.
 
     ``identity`` is its kind, base_url and model: what makes two experts the same.
     """
@@ -120,13 +120,13 @@ class Source(Protocol):
 
     @property
     def spent(self) -> Spent:
-        """What its answers have cost."""
+        """The cost of its answers so far."""
 
     def refusal(self, request: Request) -> str | None:
         """Why it cannot be asked this, known without asking; None if it can."""
 
     def check(self) -> None:
-        """As `Expert.check`, without examples."""
+        """Check as `Expert.check` does, without examples."""
 
     def answer(self, requests: Sequence[Request], arrived: Callable[[int, Reply], None]) -> None:
         """Call ``arrived(index, reply)`` for every request, in any order, from any one thread.

@@ -1,4 +1,4 @@
-"""What the losses refuse, in words that name the argument, its value and what is allowed."""
+"""Checks of the losses' arguments; errors name the argument, its value and what is allowed."""
 
 import jax
 import numpy as np

@@ -124,7 +124,7 @@ def _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, import
 
 
 def _surrogate(found: Units, clip: Clip, dual_clip: float | None) -> jax.Array:
-    """What PPO raises, per unit; 0 where there is no token."""
+    """Compute PPO's surrogate objective per unit; 0 where there is no token."""
     ratio_BU, advantages_BU = jnp.exp(found.log_ratio_BU), found.advantages_BU
     clamped_BU = jnp.clip(ratio_BU, *clip_range(clip))
     scores_BU = jnp.minimum(ratio_BU * advantages_BU, clamped_BU * advantages_BU)

@@ -30,7 +30,7 @@ Clip = float | tuple[float, float]
 
 
 class Units(NamedTuple):
-    """What has one importance ratio each, [..., U]: log pi/mu, advantage, and whether there is any token."""
+    """Units with one importance ratio each, [..., U]: log pi/mu, advantage, whether there is any token."""
 
     log_ratio_BU: jax.Array
     advantages_BU: jax.Array
@@ -107,7 +107,7 @@ def constant_advantages(advantages_B, mask_BL: jax.Array) -> jax.Array:
 
 
 def unit_values_at_tokens(values_BU, mask_BL, level: str, turns_BL=None) -> jax.Array:
-    """What each token is worth when its unit is worth `values_BU`: [..., U] -> [..., L]; any where masked.
+    """Give each token the value of its unit: `values_BU` [..., U] -> [..., L]; masked tokens get any value.
 
     The value of a geometric mean stands for every token of the unit, that of `sequence`, a product, for all
     of them together, so each has its share. Then a ratio near 1 has the same gradient at every level.

@@ -44,7 +44,7 @@ def turn_sums(values_BL, turns_BL, num_turns: int) -> jax.Array:
 
 
 def from_turns(values_BT, turns_BL) -> jax.Array:
-    """Each token's value of its turn: [..., T], ids [..., L] -> [..., L]; any of them outside the turns.
+    """Give each token the value of its turn: [..., T], ids [..., L] -> [..., L]; any value outside the turns.
 
     >>> from_turns(jnp.array([[5.0, 7.0]]), [[0, 1, 1]]).tolist()
     [[5.0, 7.0, 7.0]]

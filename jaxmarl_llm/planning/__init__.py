@@ -1,1 +1,1 @@
-"""What a run needs of hardware that is not at hand: compiled ahead of time, and computed from the model."""
+"""Plan runs for hardware that is not at hand: compile ahead of time, and compute needs from the model."""

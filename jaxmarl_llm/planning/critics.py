@@ -1,4 +1,4 @@
-"""What the critics of a stack hold, and their update, as shapes."""
+"""The critics' parameters, optimizer state and update of a stack, as shapes."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ def stack(job: Job) -> Stack:
 
 
 def state(job: Job) -> TrainState | None:
-    """What the critics learn, and its optimizer's state; None without critics."""
+    """Return what the critics learn with its optimizer's state, as shapes; None without critics."""
     if job.critics is None:
         return None
     own = dataclasses.replace(job, stack=stack(job))

@@ -1,4 +1,4 @@
-"""How long the phases of an iteration take at best: work and traffic against a chip's published rates."""
+"""Estimate the least time of an iteration's phases: work and traffic against a chip's published rates."""
 
 import dataclasses
 
@@ -65,7 +65,7 @@ def model(job: Job) -> work.Model:
 
 @dataclasses.dataclass(frozen=True)
 class _Share:
-    """What one device holds and does of a call.
+    """One device's share of the arrays and the work of a call.
 
     Attributes:
       agents, copies: agents, and different bases among them.
@@ -168,7 +168,7 @@ def _update(job: Job, batch: Call, first: bool) -> Phase:
 
 
 def _read(job: Job, batch: Call, packed) -> work.Update:
-    """What one agent's shard of a packed batch holds, padding included."""
+    """Count what one agent's shard of a packed batch holds, padding included."""
     groups, _, _, prompts = packed.prompts_XNDBP.shape[:4]
     _, micro, _, _, rows, width = packed.rows.tokens_MW.shape
     return work.Update(

@@ -1,4 +1,4 @@
-"""What one stack of agents does in an iteration, and the arguments of its programs as shapes."""
+"""The work of one stack of agents in an iteration, with the arguments of its programs as shapes."""
 
 import dataclasses
 import functools
@@ -102,7 +102,7 @@ def parameters(job: Job) -> tuple[Any, Any]:
 
 
 def arrays(job: Job) -> tuple[Any, TrainState | None]:
-    """The same with the optimizer's state."""
+    """Return the parameters with the optimizer's state, as shapes."""
     base, trainable = parameters(job)
     if trainable is None:
         return base, None
@@ -150,7 +150,7 @@ class Cuts(NamedTuple):
 
 
 def cuts(layout: Layout, agents: int) -> Cuts:
-    """How a layout cuts the arrays of ``agents`` agents."""
+    """Return how a layout cuts the arrays of ``agents`` agents."""
     if layout.mesh is None:
         return Cuts(1, 1, 1)
     layout = layout.of(agents)

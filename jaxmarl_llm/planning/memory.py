@@ -1,4 +1,4 @@
-"""What the programs of a stack take of every device's memory, as their compiler says."""
+"""Memory of every device that the programs of a stack take, as their compiler says."""
 
 import dataclasses
 import functools

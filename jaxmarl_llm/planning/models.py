@@ -1,6 +1,5 @@
 """Published architectures by hub id, so that a plan needs neither weights nor the hub."""
 
-import json
 import pathlib
 
 from jaxmarl_llm.policy import PolicyConfig
@@ -54,10 +53,7 @@ def policy_config(name: str) -> PolicyConfig:
     path = pathlib.Path(name).expanduser()
     path = path / "config.json" if path.is_dir() else path
     if path.is_file() and path.suffix == ".json":
-        try:
-            return hf_config.policy_config(json.loads(path.read_text()))
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        return hf_config.read_policy_config(path)
     if name == "random-tiny":
         return TINY
     plain = BUNDLED.get(name, name).removesuffix("-Instruct").removesuffix("-Base")

@@ -9,7 +9,7 @@ from jaxmarl_llm.update.packing import ROW
 
 
 class Settings(NamedTuple):
-    """What a plan may change; the fields are those of a config."""
+    """The settings that a plan may change; the fields are those of a config."""
 
     mode: str
     remat: str
@@ -86,7 +86,7 @@ def _on_meshes(start: Settings, limits: Limits, measure: Measure, promising) -> 
 
 
 def lighter(start: Settings) -> Iterator[Settings]:
-    """The same mesh and mode with less in memory, step by step; the last is the least."""
+    """List settings of the same mesh and mode with less in memory, step by step; the last takes the least."""
     remats = REMAT[REMAT.index(start.remat) :]
     tokens = [start.tokens]
     while tokens[-1] > ROW:

@@ -30,7 +30,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """What is trained of an architecture.
+    """An architecture with the numbers of parameters that are trained.
 
     Attributes:
       config: its sizes.
@@ -102,7 +102,7 @@ def decode(model: Model, rows: int, width: int, tokens: int) -> Work:
 
 @dataclasses.dataclass(frozen=True)
 class Update:
-    """What an update reads.
+    """The sizes of what an update reads.
 
     Attributes:
       prompts, width: prompts and their tokens.

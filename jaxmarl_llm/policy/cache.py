@@ -25,7 +25,7 @@ class Block:
 
 @struct.dataclass
 class Cache:
-    """What earlier tokens left behind.
+    """Keys and values of earlier tokens.
 
     ``recent`` grows with the rows themselves. ``prefixes``, the earliest first, are read only and may have
     fewer rows: with G rows of the batch to each of its own, row r reads row r // G of a prefix, so that all
@@ -72,7 +72,9 @@ class Cache:
     def map_blocks(self, of) -> "Cache":
         """The cache with ``of`` every block in its place."""
         prefixes = tuple(of(block) for block in self.prefixes)
-        return Cache(self.recent and of(self.recent), self.index, prefixes, self.newest and of(self.newest))
+        recent = None if self.recent is None else of(self.recent)
+        newest = None if self.newest is None else of(self.newest)
+        return Cache(recent, self.index, prefixes, newest)
 
     def fan_out(self, samples: int, slots: int | None) -> "Cache":
         """Turn the recent block into one more prefix, shared by ``samples`` rows each.
@@ -122,8 +124,10 @@ class Cache:
         return self.replace(recent=recent, index=index, newest=None)
 
     def apart(self) -> "Cache":
-        """The same with each layer's keys and values as arrays of their own: a loop that adds tokens to them
-        does not take them out of, and put them back into, one array of all layers at every token.
+        """Return the cache with each layer's keys and values as arrays of their own.
+
+        A loop that adds tokens to it then does not take them out of, and put them back into, one array of all
+        layers at every token.
         """
 
         def split(block: Block) -> Block:
@@ -133,7 +137,7 @@ class Cache:
 
 
 def agent_axes(prefixes: int, apart: bool = False) -> Cache:
-    """Where ``vmap`` over agents finds the agent axis of a cache with so many prefixes.
+    """Return the ``vmap`` axes over agents of a cache with so many prefixes.
 
     Keys and values have it behind the layers (if these are not `Cache.apart`): the scan over layers would
     otherwise move whole caches at every token. The write index stays one scalar: batched, the cache update
@@ -145,7 +149,7 @@ def agent_axes(prefixes: int, apart: bool = False) -> Cache:
 
 
 def visibility(positions_BL, cache: Cache, segments_BL=None) -> tuple[jax.Array, ...]:
-    """Who sees whom: masks (rows, queries, keys) for each block of the cache, then for the call's own tokens.
+    """Compute the masks (rows, queries, keys) of each block of the cache, then of the call's own tokens.
 
     The queries of the rows that share a row of a prefix stand one after the other. With ``segments_BL`` own
     tokens see only those of the same number.

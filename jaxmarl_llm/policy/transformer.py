@@ -179,7 +179,7 @@ class Policy(nn.Module):
         return table if self.fetch is None else self.fetch("embed", {"embedding": table})["embedding"]
 
     def _stacked(self, layer: type) -> nn.Module:
-        """All layers as one scan."""
+        """Build all layers as one scan."""
         if self.remat != "none":
             save = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
             layer = nn.remat(layer, prevent_cse=False, policy=save if self.remat == "dots" else None)

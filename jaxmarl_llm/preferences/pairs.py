@@ -36,10 +36,10 @@ def pairs_of(forest: Forest, random: np.random.Generator, *, most: int = 0, sele
     """Pairs of joint answers to the same item with different rewards, item by item.
 
     Args:
-      forest: of one turn; an item needs a ``task_id``. Answers without a reward are left out.
-      random: of ``selection="random"``.
-      most: pairs to keep of an item; 0: all.
-      selection: which, if there are more: the greatest ``gap``, or ``random`` ones.
+      forest: a forest of one turn; an item needs a ``task_id``. Answers without a reward are left out.
+      random: generator that ``selection="random"`` draws from.
+      most: number of pairs to keep per item; 0 keeps all.
+      selection: which pairs to keep if there are more: those of the greatest ``gap``, or ``random`` ones.
 
     Raises:
       ValueError: for another selection.
@@ -92,7 +92,7 @@ def forest_of(pairs: Sequence[Pair], room: int = 0) -> Forest:
 
 
 def masses(replay: str, ages: Sequence[int], sizes: Sequence[int], *, last: int, decay: float) -> np.ndarray:
-    """How likely a pair of each iteration is, relative to others, float64: one number per iteration.
+    """Compute how likely a pair of each iteration is drawn, relative to others: float64, one per iteration.
 
         current   only those of this iteration            (CoMLRL 1.4.3's replay of online preferences)
         nearest   all pairs of the ``last`` iterations alike
@@ -182,14 +182,14 @@ class Pool:
         yield
 
     def save(self, step: int) -> None:
-        """Nothing: pairs are written as they are found."""
+        """Do nothing: pairs are written as they are found."""
 
     def restore(self, step: int) -> None:
-        """Take over the pairs of the first ``step`` iterations."""
+        """Take over the pairs of the first ``step`` iterations. ValueError names a file that is damaged."""
         self.done, self._shards = step, {}
         for path in sorted(self._folder.glob("*.jsonl")):
             if int(path.stem) < step:
-                self._shards[int(path.stem)] = list(map(_pair_of, path.read_text("utf-8").splitlines()))
+                self._shards[int(path.stem)] = files.read_json_lines(path, _pair_of)
         self._forget()
 
     def _forget(self) -> None:
@@ -222,9 +222,8 @@ def _line(pair: Pair) -> str:
     return json.dumps(told | {"winner": side(pair.winner), "loser": side(pair.loser)}) + "\n"
 
 
-def _pair_of(line: str) -> Pair:
-    """The pair of a line; its log-probabilities are 0."""
-    told = json.loads(line)
+def _pair_of(told: dict[str, Any]) -> Pair:
+    """The pair of a line's JSON object; its log-probabilities are 0."""
     sides = []
     for name in ("winner", "loser"):
         said = []

@@ -34,12 +34,12 @@ class RewardModel:
     """A critic of joint answers with the pairs that it learns from; what a `systems.types.System` keeps.
 
     Args:
-      critics: one of all agents, see `critics.build`; whose parameters it begins with, at every `fit`.
-      optimizer: that of the critic.
-      pool: of pairs.
-      batch: pairs of an update.
-      updates: of a fit.
-      rows: pairs of a micro-batch.
+      critics: one critic of all agents, see `critics.build`; every `fit` begins with its first parameters.
+      optimizer: the critic's optimizer.
+      pool: the pairs to learn from.
+      batch: number of pairs in an update.
+      updates: number of updates in a fit.
+      rows: number of pairs in a micro-batch.
     """
 
     def __init__(self, critics: Critics, optimizer, pool: Pool, *, batch: int, updates: int, rows: int = 4):
@@ -49,7 +49,7 @@ class RewardModel:
 
     @property
     def states(self) -> Mapping[int, TrainState]:
-        """Of the critic."""
+        """Parameters and optimizer states of the critic, by position in its team."""
         return self._critics.states
 
     def fit(self) -> dict[str, float]:
@@ -83,7 +83,7 @@ class RewardModel:
 
     @contextlib.contextmanager
     def kept_in(self, folder, keep: int) -> Iterator[None]:
-        """Where `save` and `restore` keep the model, and its pool the pairs."""
+        """Set where `save` and `restore` keep the model, and its pool the pairs."""
         with self._critics.kept_in(folder, keep), self.pool.kept_in(folder):
             yield
 
@@ -98,7 +98,7 @@ class RewardModel:
 
 
 def agreement(forest: Forest, scores_J: np.ndarray) -> dict[str, float]:
-    """How well scores rank joint answers to one item as their rewards do.
+    """Measure how well scores rank joint answers to one item as their rewards do.
 
     Returns:
       ``reward_model/accuracy``, the share of pairs with different rewards whose scores are in the same order,

@@ -86,7 +86,19 @@ def of_batch(
 
 
 def _one(policy, sampling: SamplingParams, variables, shared, prompt_P, length, tokens_GL, lengths_G):
-    """Of one agent's completions of one prompt, (G, L): a row each."""
+    """Score one agent's completions of one prompt, each packed into a row of its own.
+
+    Args:
+      policy: the agent's policy, static.
+      sampling: temperature and truncation, static.
+      variables: the agent's variables.
+      shared: keys and values of the prompts' shared beginning, or None.
+      prompt_P, length: the prompt's tokens after that, left-padded (1, P), and their number (1,).
+      tokens_GL, lengths_G: the completions.
+
+    Returns:
+      Log-probabilities in nats, float32 (G, L).
+    """
     read = prefill(policy, variables, prompt_P, length, shared)
     samples, width = tokens_GL.shape
     there_GL = jnp.arange(width)[None] < lengths_G[:, None]

@@ -1,4 +1,4 @@
-"""Who speaks when, and sees what: one file per protocol."""
+"""Protocols say who speaks when and sees what: one file each."""
 
 from jaxmarl_llm.protocols.discussion import Discussion
 from jaxmarl_llm.protocols.pipeline import Pipeline

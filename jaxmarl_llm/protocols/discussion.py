@@ -25,7 +25,7 @@ class Discussion:
     samples: int
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """All agents on all items, then all again after each sample."""
+        """Ask all agents about all items, then all again after each sample."""
         if not state.turns:
             return everybody(state, self.prompts, self.samples)
         if any(turn.turn for turn in state.turns):
@@ -53,7 +53,7 @@ class Discussion:
         return nodes
 
     def _first_round(self, state: Episode) -> list[tuple[Turn, ...]]:
-        """What was said together: sample g of every agent, item by item."""
+        """Return what was said together: sample g of every agent, item by item."""
         together = []
         for i, item in enumerate(state.items):
             said = [[t for t in state.turns if (t.item, t.agent) == (i, a)] for a in self.prompts(item)]

@@ -1,10 +1,10 @@
-"""How an agent is told what others said."""
+"""Tell an agent what others said."""
 
 from collections.abc import Mapping, Sequence
 
 
 def quoted(said: Mapping[str, str]) -> str:
-    """What others said, under their names."""
+    """Quote what others said, under their names."""
     return "\n\n".join(f"{agent} wrote:\n{text.strip()}" for agent, text in said.items())
 
 

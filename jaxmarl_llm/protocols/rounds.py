@@ -9,11 +9,11 @@ are 2 t, what is said after them is 2 t + 1. ``Node.turn`` and ``Joint.turn`` ar
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.types import Episode, everybody
 from jaxmarl_llm.tasks.outcomes import Outcome
+from jaxmarl_llm.tasks.types import RoundsTask, Task
 
 Ask = Callable[[Turn], Sequence[dict[str, str]] | None]
 
@@ -25,8 +25,8 @@ def check(**numbers: int) -> None:
             raise ValueError(f"{name}={value}; allowed: 1 or more")
 
 
-def first_round(state: Episode, task: Any, samples: int) -> list[SpeakRequest]:
-    """All agents are asked for a first program, ``samples`` chains of every item."""
+def first_round(state: Episode, task: Task, samples: int) -> list[SpeakRequest]:
+    """Ask all agents for a first program, ``samples`` chains of every item."""
     return everybody(state, task.prompts, samples)
 
 
@@ -56,11 +56,11 @@ def last_round(state: Episode) -> list[int]:
 
 
 def rounds_done(state: Episode) -> int:
-    """How many rounds have been judged."""
+    """Count the rounds that have been judged."""
     return 1 + max((joint.turn for joint in state.joints), default=-1)
 
 
-def going_on(state: Episode, task: Any, stop_when_solved: bool) -> list[int]:
+def going_on(state: Episode, task: RoundsTask, stop_when_solved: bool) -> list[int]:
     """The chains of `last_round` with a next one: all, or those where no program solves the item."""
 
     def solved(j: int) -> bool:
@@ -70,7 +70,7 @@ def going_on(state: Episode, task: Any, stop_when_solved: bool) -> list[int]:
 
 
 def outcome_of(state: Episode, turn: int) -> Outcome:
-    """What came of the program that a turn wrote, by the turn's id. ValueError if it was not judged."""
+    """Return the outcome of the program of a turn, by the turn's id. ValueError if it was not judged."""
     for joint in reversed(state.joints):
         if turn in joint.turns:
             return joint.judgement.outcomes[state.turns[turn].agent]
@@ -111,7 +111,7 @@ class Rounds:
         length; an evaluation needs all of them to the end.
     """
 
-    task: Any
+    task: RoundsTask
     samples: int
     rounds: int
     stop_when_solved: bool = dataclasses.field(default=False, kw_only=True)
@@ -120,7 +120,7 @@ class Rounds:
         check(samples=self.samples, rounds=self.rounds)
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """All agents on all items; then what the method asks, until every round is done."""
+        """Ask all agents about all items; then what the method asks, until every round is done."""
         if not state.turns:
             return first_round(state, self.task, self.samples)
         done = rounds_done(state)
@@ -129,7 +129,7 @@ class Rounds:
         return self.later(state, done, going_on(state, self.task, self.stop_when_solved))
 
     def later(self, state: Episode, done: int, chains: list[int]) -> list[SpeakRequest]:
-        """What is asked after ``done`` rounds; ``chains`` by the joint answers that they go on from."""
+        """Return the requests after ``done`` rounds; ``chains`` are the joint answers that they continue."""
         raise NotImplementedError
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:

@@ -47,7 +47,7 @@ class Simultaneous:
             raise ValueError(f"hand_on={self.hand_on!r} is not one of {HAND_ON}")
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """All agents on all items; then, turn by turn, on every joint answer that is handed on."""
+        """Ask all agents about all items; then, turn by turn, about every joint answer that is handed on."""
         if not state.turns:
             return everybody(state, self.prompts, self.samples)
         if state.turns[-1].turn + 1 == self.turns:
@@ -58,7 +58,7 @@ class Simultaneous:
         return [request for j, texts in pairs for request in self._again(state, j, texts)]
 
     def observe(self, state: Episode, turns) -> list[Node]:
-        """One node for each item, or joint answer, that everybody has spoken on."""
+        """Return one node for each item, or joint answer, that everybody has spoken on."""
         found: dict[tuple, dict[str, list[int]]] = {}
         for turn in turns:
             place = (turn.item, state.requests[turn.request].follows)

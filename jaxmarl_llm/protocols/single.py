@@ -1,4 +1,4 @@
-"""One question to one agent about every item, whose answers nobody judges: what rounds may begin with."""
+"""Ask one agent a question about every item that nobody judges: rounds may begin with one."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -25,5 +25,5 @@ class Single:
         return [SpeakRequest(self.agent, i, tuple(self.ask(item)), 1) for i, item in enumerate(state.items)]
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """Nothing is judged."""
+        """Return no node: nothing is judged."""
         return []

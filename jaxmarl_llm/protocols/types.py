@@ -1,4 +1,4 @@
-"""What a protocol is, and the state of the conversation it steers.
+"""The interface of protocols, and the state of the conversation they steer.
 
 A protocol turns the items and what has been said so far into requests. Requests of one list are sampled as
 one batch; lists in turn give order. An empty list ends the episode.
@@ -51,12 +51,12 @@ class Episode:
 
 
 def item_name(item: Any) -> str:
-    """What errors call an item: its ``task_id``."""
+    """Name an item as errors do: by its ``task_id``."""
     return str(getattr(item, "task_id", item))
 
 
 def tell(feedback: Feedback, answers: Sequence[Answer]) -> list[dict[str, str]]:
-    """What the feedback says of judged answers, in order, as {agent: text} each.
+    """Ask the feedback about judged answers; returns an {agent: text} for each, in order.
 
     Raises what the feedback raises if that names an item, else RuntimeError with the items that it was asked
     about; ValueError unless there is a text for every agent of every answer.
@@ -85,7 +85,7 @@ def names_item(text: str, name: str) -> bool:
 
 
 def everybody(state: Episode, prompts: Prompts, samples: int) -> list[SpeakRequest]:
-    """All agents are asked on all items, for ``samples`` completions each: a first round."""
+    """Ask all agents about all items, for ``samples`` completions each: a first round."""
     return [
         SpeakRequest(agent, i, tuple(messages), samples)
         for i, item in enumerate(state.items)
@@ -94,10 +94,12 @@ def everybody(state: Episode, prompts: Prompts, samples: int) -> list[SpeakReque
 
 
 class Protocol(Interface):
-    """What the rollout needs of a protocol."""
+    """The interface that the rollout needs of a protocol."""
 
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests to answer next; an empty list when everything has been said."""
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """What the last answers, which ``state`` holds by now, complete: it is judged next."""
+        """Return the nodes that the last answers, which ``state`` holds by now, complete: they are judged
+        next.
+        """

@@ -18,7 +18,8 @@ from jaxmarl_llm import plots
 from jaxmarl_llm.report.grouping import Group
 from jaxmarl_llm.report.metric_names import Line, is_evaluated
 from jaxmarl_llm.report.panels import Panel, Picture
-from jaxmarl_llm.report.statistics import Curve, Interval, curve, interval
+from jaxmarl_llm.statistics.bootstrap import Interval, interval
+from jaxmarl_llm.statistics.series import Curve, curve, series
 
 WINDOW = 5  # iterations of the running mean of what is measured in training
 LONGEST = 60  # characters of a line of text in a picture
@@ -110,7 +111,7 @@ def _draw_line(axes: Axes, group: Group, line: Line, color: str, dashes, singles
         _draw_points(axes, steps_T, interval(values_ST), color, _marker(line))
         return
     if len(group.runs) == 1 and not is_evaluated(line.metric):
-        axes.plot(*plots.series(group.rows[0], line.metric), ".", color=color, alpha=0.3, markersize=3)
+        axes.plot(*series(group.rows[0], line.metric), ".", color=color, alpha=0.3, markersize=3)
     for values_T in values_ST if singles and len(group.runs) > 1 else ():
         axes.plot(steps_T, values_T, color=color, linestyle=dashes, linewidth=0.6, alpha=0.4)
     mean_T, low_T, high_T = interval(values_ST)

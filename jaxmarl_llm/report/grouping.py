@@ -1,4 +1,4 @@
-"""Which runs make one curve: those whose configs differ in the seed, and else in nothing that counts."""
+"""Group runs into curves: those whose configs differ in the seed, and else in nothing that counts."""
 
 import dataclasses
 import json
@@ -57,7 +57,7 @@ def _what_counts(config: dict) -> dict[str, Any]:
 
 
 def labels_of(grouped: Sequence[Sequence[RunData]]) -> list[str]:
-    """For each group the fields that not all share, "train.lr=0.1, train.group=4"; for many, a run's name."""
+    """Label groups by the fields that not all share, "train.lr=0.1, train.group=4"; many by a run's name."""
     if len(grouped) == 1:
         return ["all runs"]
     flat = [_what_counts(mates[0].config) for mates in grouped]

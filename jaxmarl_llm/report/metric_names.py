@@ -1,4 +1,4 @@
-"""Which metrics runs have, and what their names say: reward parts, agents, phases.
+"""Find which metrics runs have, and what their names say: reward parts, agents, phases.
 
 Nothing is known of the task beforehand: a part is what stands beside the return.
 """
@@ -105,7 +105,7 @@ def agents(groups: Sequence[Group]) -> list[str]:
 
 
 def of_agents(names: Sequence[str], known: Sequence[str]) -> list[str]:
-    """What is measured of agents: "grad_norm" if there is "<agent>/grad_norm"; credit apart."""
+    """List what is measured of agents: "grad_norm" if there is "<agent>/grad_norm"; credit apart."""
     starts = [f"{agent}/" for agent in known]
     found = (name.removeprefix(start) for name in names for start in starts if name.startswith(start))
     return [metric for metric in dict.fromkeys(found) if metric not in OF_CREDIT]
@@ -124,7 +124,7 @@ def phases(names: Sequence[str]) -> list[Line]:
 
 
 def given(group: Group, names: Sequence[str]) -> list[str]:
-    """Those metrics that are not 0 in every row of the group."""
+    """List the metrics that are not 0 in every row of the group."""
     rows = [row for run in group.runs for row in run.rows]
     return [name for name in names if any(row.get(name) for row in rows)]
 

@@ -93,7 +93,7 @@ def render(
         data=Markup(data),
     )
     # Names and configs may hold half a surrogate pair, which no file in UTF-8 can.
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return files.safe_text(text)
 
 
 def source(name: str) -> str:
@@ -102,7 +102,9 @@ def source(name: str) -> str:
 
 
 def policy(style: str, script: str = "") -> str:
-    """What the browser allows a page: its style, its script, pictures in it, and no connection at all."""
+    """Return what a browser may allow the page: its style, its script, its pictures, and no connection at
+    all.
+    """
 
     def by_hash(kind: str, text: str) -> str:
         return f"{kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'; "
@@ -112,13 +114,13 @@ def policy(style: str, script: str = "") -> str:
 
 
 def image(picture: Picture, groups: Sequence[Group], light: bytes) -> dict[str, str]:
-    """What a template needs of a picture; the dark one is drawn here, as it goes nowhere else."""
+    """Return a picture as a template needs it; the dark one is drawn here, as it goes nowhere else."""
     said = {"name": picture.name, "title": picture.title, "caption": picture.caption}
     said["words"] = figures.in_words(picture, groups)
     return said | uris(light, figures.png(picture, groups, dark=True))
 
 
 def uris(light: bytes, dark: bytes) -> dict[str, str]:
-    """Both versions of a picture as what stands in the page in place of a file's name."""
+    """Return both versions of a picture as what stands in the page in place of a file's name."""
     drawn = {"light": light, "dark": dark}
     return {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in drawn.items()}

@@ -1,12 +1,12 @@
 """Run folders, and what `experiments.evaluate` wrote, as plain data."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxmarl_llm import metrics, transcripts
+from jaxmarl_llm.files import read_json
 from jaxmarl_llm.transcripts import JointAction
 
 MODES = ("sampled", "greedy")
@@ -15,7 +15,7 @@ VERDICTS = ("executor/verdict/", "eval/verdict/", "eval_greedy/verdict/")
 
 @dataclasses.dataclass(frozen=True)
 class RunData:
-    """What a run folder says. ``name`` is short and unlike those of the other runs of a report.
+    """The contents of a run folder. ``name`` is short and unlike those of the other runs of a report.
 
     rows are those of metrics.jsonl; summary is {} for a run that has measured nothing yet, and has no "after"
     before the run's end.
@@ -123,17 +123,8 @@ def read_evaluation(path, name: str = "") -> EvaluationData:
     modes = [mode for mode in MODES if isinstance(report.get(mode), dict)]
     if not modes or not isinstance(report.get("step"), int):
         raise ValueError(f"{path} is no file of experiments.evaluate: it needs 'step', 'sampled' or 'greedy'")
-    actions = {mode: read_actions(path.with_suffix("") / mode, report["step"]) for mode in modes}
+    actions = {mode: transcripts.read(path.with_suffix("") / mode, report["step"]) for mode in modes}
     return EvaluationData(path, name or path.stem, report, actions)
-
-
-def read_actions(folder, step: int) -> list[JointAction]:
-    """`transcripts.read`, with a ValueError that names the folder and step for records it cannot read."""
-    try:
-        return transcripts.read(folder, step)
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"the transcript of step {step} in {folder} cannot be read ({reason})") from error
 
 
 def short_names(paths: Sequence[Path], parts: int = 1) -> list[str]:
@@ -152,13 +143,7 @@ def _refuse_twice(paths: Sequence[Path]) -> None:
 def _read_object(path: Path) -> dict:
     if not path.is_file():
         raise ValueError(f"{path.parent} has no {path.name}")
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # of JSON or UTF-8
-        raise ValueError(f"{path} is not JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} holds a {type(found).__name__}, expected a JSON object")
-    return found
+    return read_json(path)
 
 
 def _check_numbers(folder: Path, rows: Sequence[dict]) -> None:

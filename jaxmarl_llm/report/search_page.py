@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from jaxmarl_llm import files
 from jaxmarl_llm.report import figures, page, search_tables
 from jaxmarl_llm.report.search_tables import Search
-from jaxmarl_llm.report.significance import DRAWN, EXACT
 from jaxmarl_llm.report.tables import number
+from jaxmarl_llm.statistics.significance import DRAWN, EXACT
 
 BEST = {"speed-up": "geometric mean of the best speed-ups", "tests": "tests that the best programs pass, %"}
 
@@ -40,7 +40,7 @@ def write(searches: Sequence[Search], path: Path, title: str, seeds: Sequence[Se
         programs=list(zip(names, searches, strict=True)),
     )
     # What models write may hold half a surrogate pair, which no file in UTF-8 can.
-    return files.atomic_write_text(path, text.encode("utf-8", "replace").decode("utf-8"))
+    return files.atomic_write_text(path, files.safe_text(text))
 
 
 def notes(searches: Sequence[Search], seeds: Sequence[Search] = ()) -> list[str]:

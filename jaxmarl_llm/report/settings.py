@@ -1,7 +1,6 @@
-"""What a sweep found: members by setting, means over their seeds, each setting against the baseline."""
+"""Results of a sweep: members by setting, means over their seeds, each setting against the baseline."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmarl_llm.report.significance import paired_t, sign_flips, t_interval
-from jaxmarl_llm.report.statistics import Interval, interval
+from jaxmarl_llm.files import read_json
+from jaxmarl_llm.statistics.bootstrap import Interval, interval
+from jaxmarl_llm.statistics.significance import paired_t, sign_flips, t_interval
 
 SCORES = {"return": "sampled", "return_greedy": "greedy"}  # of a summary, and what tables call them
 FINISHED = "finished"
@@ -62,12 +62,12 @@ class Comparison(NamedTuple):
 
 
 def read_member(setting: str, seed: int, folder: Path, state: str, reason: str = "") -> MemberResult:
-    """A member with what its folder holds, if it is finished."""
+    """A member with what its folder holds, if it is finished. ValueError names a file that is damaged."""
     if state != FINISHED:
         return MemberResult(setting, seed, folder, state, reason)
     held_out = folder / "held_out.json"
-    found = json.loads(held_out.read_text()) if held_out.is_file() else {}
-    summary = json.loads((folder / "summary.json").read_text())
+    found = read_json(held_out) if held_out.is_file() else {}
+    summary = read_json(folder / "summary.json")
     return MemberResult(setting, seed, folder, state, reason, summary, found)
 
 
@@ -80,7 +80,7 @@ def by_setting(members: Sequence[MemberResult]) -> dict[str, list[MemberResult]]
 
 
 def known(members: Sequence[MemberResult], score: str) -> dict[int, MemberResult]:
-    """Those that have the score, by seed."""
+    """Return the members that have the score, by seed."""
     return {member.seed: member for member in members if member.score(score) is not None}
 
 

@@ -19,9 +19,9 @@ from jaxmarl_llm.report.settings import (
     mean,
     minutes,
 )
-from jaxmarl_llm.report.significance import DRAWN, EXACT
-from jaxmarl_llm.report.statistics import Interval
 from jaxmarl_llm.report.tables import NONE, Table, ends, number, signed
+from jaxmarl_llm.statistics.bootstrap import Interval
+from jaxmarl_llm.statistics.significance import DRAWN, EXACT
 
 
 def tables(members: Sequence[MemberResult]) -> list[Table]:
@@ -42,7 +42,7 @@ def tables(members: Sequence[MemberResult]) -> list[Table]:
 
 
 def notes(members: Sequence[MemberResult]) -> list[str]:
-    """What the brackets and p-values of the tables mean."""
+    """Explain the brackets and p-values of the tables."""
     others = len(by_setting(members)) - 1
     said = ["Final returns on held-out problems. In brackets: 95 % t-intervals over the seeds."]
     if others:
@@ -121,7 +121,7 @@ def write(members: Sequence[MemberResult], path: Path, title: str) -> Path:
         members=_members(members),
     )
     # Values of fields may hold half a surrogate pair, which no file in UTF-8 can.
-    return files.atomic_write_text(path, text.encode("utf-8", "replace").decode("utf-8"))
+    return files.atomic_write_text(path, files.safe_text(text))
 
 
 def _ranking(settings: Sequence[dict]) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxmarl_llm.report import metric_names
 from jaxmarl_llm.report.grouping import Group, flatten
 from jaxmarl_llm.report.runs import EvaluationData, RunData
-from jaxmarl_llm.report.statistics import interval
+from jaxmarl_llm.statistics.bootstrap import interval
 
 NONE = "–"
 FIRST = ("return", "return_greedy", "pass@1", "hack_gap")

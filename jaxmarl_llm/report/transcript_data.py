@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxmarl_llm import transcripts
-from jaxmarl_llm.report.runs import EvaluationData, RunData, read_actions
+from jaxmarl_llm.report.runs import EvaluationData, RunData
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 LIMIT = 10_000_000  # characters of JSON; pictures come on top
@@ -19,7 +19,7 @@ LIMIT = 10_000_000  # characters of JSON; pictures come on top
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What can be chosen in the browser: the joint actions of one step of a run, or of an evaluation.
+    """A choice in the browser: the joint actions of one step of a run, or of an evaluation.
 
     ``name`` is that of the run or evaluation, ``part`` the iteration or mode.
     """
@@ -49,7 +49,7 @@ def collect(
     held = {run.name: transcripts.steps(run.folder) for run in runs}
     number = min(number, max(map(len, held.values()), default=0))
     chosen = {name: choose(steps, number) for name, steps in held.items()}
-    read = {(run.name, step): read_actions(run.folder, step) for run in runs for step in chosen[run.name]}
+    read = {(run.name, step): transcripts.read(run.folder, step) for run in runs for step in chosen[run.name]}
     whole = [Source(e.name, mode, actions) for e in evaluations for mode, actions in e.actions.items()]
     while True:
         steps = [(name, step) for name in chosen for step in chosen[name]]

@@ -1,4 +1,4 @@
-"""What joint answers would have earned without an agent: its part replaced, and the answer judged again.
+"""Judge joint answers without an agent: its part is replaced, and the answer judged again.
 
     C_n,j = R(joint answer j with another part for agent n's)
 
@@ -36,7 +36,7 @@ Talk = Callable[..., Forest]
 
 @dataclasses.dataclass(frozen=True)
 class Conversation:
-    """How the rollout went, for those counterfactuals that let agents speak again.
+    """The rollout's arguments, for those counterfactuals that let agents speak again.
 
     Attributes:
       talk: ``talk(protocol, trainables=.., key=.., last_greedy=..)``, a `rollout.run` on the same items.
@@ -98,7 +98,7 @@ def replaced_rewards(
 
 
 def next_samples(forest: Forest, agents: Sequence[str]) -> dict[str, list[str]]:
-    """For every agent and joint answer the text of the next sample of its group, cyclically."""
+    """Return for every agent and joint answer the text of the next sample of its group, cyclically."""
     groups: dict[tuple, list[int]] = {}
     for joint in forest.joints:
         for n, turn in enumerate(joint.turns):
@@ -128,8 +128,8 @@ class _Asked:
 
 
 def reference_answers(forest: Forest, scorer: TaskScorer, again: Conversation) -> dict[str, list[str]]:
-    """For every agent and joint answer what the agent would say to the item untrained, by greedy decoding."""
-    off = [tree and jax.tree.map(_zeros_like, tree) for tree in again.trainables]
+    """Return for each agent and joint answer what the untrained agent says to the item, decoded greedily."""
+    off = [None if tree is None else jax.tree.map(_zeros_like, tree) for tree in again.trainables]
     asked = _Asked(scorer.task.prompts)
     drawn = again.talk(asked, trainables=off, key=again.key, last_greedy=True)
     texts = {(turn.agent, turn.item): turn.text for turn in drawn.turns}
@@ -141,7 +141,7 @@ def _zeros_like(x: jax.Array) -> jax.Array:
 
 
 def solo_rewards(forest: Forest, scorer: TaskScorer, again: Conversation) -> dict[str, np.ndarray]:
-    """By agent that was heard: mean reward of the same conversations held without it, (J,) by node."""
+    """Return by agent that was heard the mean reward of the conversations held without it, (J,) by node."""
     if any(joint.follows is not None for joint in forest.joints):
         raise ValueError("counterfactual='solo': there are several turns, whose nodes nothing else shares")
     node_J, found = forest.nodes()[0], {}

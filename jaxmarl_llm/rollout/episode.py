@@ -8,12 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmarl_llm import host_memory
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
 from jaxmarl_llm.prompts import padded_size
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.rollout.journal import Journal
-from jaxmarl_llm.rollout.speech import Numbered, encode_prompt, speak
+from jaxmarl_llm.rollout.speech import PendingRequest, encode_prompt, speak
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.team import Team
@@ -67,7 +66,6 @@ def run(
     journal.begin((_identity(scorer, items, key), tuple(map(int, item_ids)), repr(params), last_greedy))
     level, n_nodes, answered = 0, 0, 0
     while requests := protocol.step(state):
-        host_memory.make_room_for_programs()  # every width of prompts is one
         # Every answer that was judged last may be handed on; fewer are padded, so that shapes are few.
         sizes = (len(items), max(len(items), answered))
         asked = _encode(state, team, requests, max_prompt_tokens, long_prompts, last_greedy)
@@ -88,7 +86,7 @@ def run(
 
 
 def _identity(scorer: TaskScorer, items, key: jax.Array) -> tuple:
-    """What makes two rollouts the same: the items, the random key, and how answers are combined."""
+    """Return what makes two rollouts the same: items, random key, and how answers are combined."""
     drawn = np.asarray(jax.random.key_data(key)), str(jax.random.key_impl(key))
     return tuple(map(item_name, items)), drawn, scorer.agents, scorer.combinations(2)
 
@@ -96,7 +94,7 @@ def _identity(scorer: TaskScorer, items, key: jax.Array) -> tuple:
 def _sample(
     team: Team,
     trainables,
-    asked: Sequence[Numbered],
+    asked: Sequence[PendingRequest],
     key: jax.Array,
     params: SamplingParams,
     sizes,
@@ -114,7 +112,7 @@ def _sample(
 
 def _encode(
     state: Episode, team: Team, requests, limit: int, on_long: str, last_greedy: bool
-) -> list[Numbered]:
+) -> list[PendingRequest]:
     """New requests with their numbers, the ids of their turns, and their prompts as tokens."""
     asked, first_id = [], len(state.turns)
     for number, request in enumerate(requests, start=len(state.requests)):
@@ -123,7 +121,7 @@ def _encode(
         # What a model behind an endpoint takes is not known here.
         ids = encode_prompt(member.tokenizer, request, None if member.remote else limit, on_long, name)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
-        asked.append(Numbered(number, first_id, request, ids, greedy, name))
+        asked.append(PendingRequest(number, first_id, request, ids, greedy, name))
         first_id += request.samples
     return asked
 

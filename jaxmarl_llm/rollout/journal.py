@@ -1,4 +1,4 @@
-"""What a rollout brought, step by step on disk: one that was broken off goes on where it was.
+"""Keep a rollout on disk step by step, so that one that was broken off goes on where it was.
 
 Every step of a rollout leaves two files in the journal's folder, ``<step>_turns.json`` when its answers have
 been drawn and ``<step>_joints.json`` when they have been judged, so that a kill loses at most what was under
@@ -49,7 +49,7 @@ class Journal:
         self._rollout, self._anew = digest(rollout), False
 
     def once(self, name: str, asked: Any, bring: Callable[[], Any]) -> Any:
-        """What ``bring`` returns, or returned when it was first asked for this under this name.
+        """Return what ``bring`` returns, or returned when it was first asked for this under this name.
 
         A file that cannot be read counts as none, with a warning. So does one that answers something else if
         anything before it had to be brought anew, since that may have turned out differently.
@@ -75,7 +75,7 @@ class Journal:
         return self._folder / f"{name}.json"
 
     def _read(self, name: str, asked: str) -> tuple[Any] | None:
-        """What the file holds, in a tuple of one; None if it counts as absent."""
+        """Read what the file holds, in a tuple of one; None if it counts as absent."""
         path = self._path(name)
         try:
             kept = json.loads(path.read_text("utf-8"))
@@ -95,7 +95,7 @@ class Journal:
         return None
 
     def _elsewhere(self, name: str, asked: str) -> tuple[Any] | None:
-        """What another rollout brought for the same, in a tuple of one; None if there is none."""
+        """Find what another rollout brought for the same, in a tuple of one; None if there is none."""
         for folder in self._like:
             try:
                 kept = json.loads((folder / f"{name}.json").read_text("utf-8"))

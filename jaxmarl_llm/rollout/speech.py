@@ -15,7 +15,7 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.team import Member
 
 
-class Numbered(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request with its number, the id of its first turn, and its prompt as token ids.
 
     With ``greedy`` its last sample takes the most likely tokens. Errors call its item ``item``.
@@ -53,7 +53,7 @@ def encode_prompt(
 def speak(
     member: Member,
     trainable,
-    asked: Sequence[Numbered],
+    asked: Sequence[PendingRequest],
     key: jax.Array,
     params: SamplingParams,
     sizes: tuple[int, int],
@@ -90,7 +90,7 @@ def speak(
     return turns
 
 
-def _greedy(asked_NB: list[list[Numbered]], size: int) -> np.ndarray | None:
+def _greedy(asked_NB: list[list[PendingRequest]], size: int) -> np.ndarray | None:
     """Requests whose last sample is greedy, (N, size); None if none is."""
     greedy_NB = np.zeros((len(asked_NB), size), bool)
     for n, rows in enumerate(asked_NB):
@@ -98,7 +98,9 @@ def _greedy(asked_NB: list[list[Numbered]], size: int) -> np.ndarray | None:
     return greedy_NB if greedy_NB.any() else None
 
 
-def ask(member: Member, asked: Sequence[Numbered], key: jax.Array, params: SamplingParams) -> list[Turn]:
+def ask(
+    member: Member, asked: Sequence[PendingRequest], key: jax.Array, params: SamplingParams
+) -> list[Turn]:
     """Answers of an expert to the requests of its agents, each asked once for every sample.
 
     The random key decides which of its possible answers these are (`Request.stream`): a rollout that is
@@ -125,7 +127,7 @@ def ask(member: Member, asked: Sequence[Numbered], key: jax.Array, params: Sampl
     return [_told(n, g, reply, member.tokenizer) for (n, g), reply in zip(wanted, replies, strict=True)]
 
 
-def _told(asked: Numbered, g: int, reply: Reply, tokenizer) -> Turn:
+def _told(asked: PendingRequest, g: int, reply: Reply, tokenizer) -> Turn:
     """Sample g of a request as an expert answered it."""
     ending = list(tokenizer.eos_ids[:1]) if reply.finished else []
     completion = np.array(tokenizer.encode(reply.text) + ending, np.int32)
@@ -139,7 +141,9 @@ def _told(asked: Numbered, g: int, reply: Reply, tokenizer) -> Turn:
     )
 
 
-def _turn(asked: Numbered, g: int, drawn: sampling.Samples, n: int, row: int, texts: Sequence[str]) -> Turn:
+def _turn(
+    asked: PendingRequest, g: int, drawn: sampling.Samples, n: int, row: int, texts: Sequence[str]
+) -> Turn:
     """Sample g of a request, which is in row ``row`` of agent n."""
     length = int(drawn.lengths_NR[n, row])
     return Turn(
@@ -151,8 +155,8 @@ def _turn(asked: Numbered, g: int, drawn: sampling.Samples, n: int, row: int, te
     )
 
 
-def _asked_for(asked: Numbered, g: int) -> dict:
-    """What sample g of a request has of it."""
+def _asked_for(asked: PendingRequest, g: int) -> dict:
+    """Return the fields of a `Turn` that sample g of a request takes from it."""
     request = asked.request
     return dict(
         id=asked.first_id + g,

@@ -1,4 +1,4 @@
-"""How one token is chosen from logits: temperature, truncation, and the draw itself."""
+"""Choose one token from logits: temperature, truncation, and the draw itself."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 @dataclasses.dataclass(frozen=True)
 class SamplingParams:
-    """How tokens are drawn. Truncation is applied by the trainer too, see `truncate`.
+    """Options of drawing tokens. Truncation is applied by the trainer too, see `truncate`.
 
     Attributes:
       max_new_tokens: longest completion, in tokens, EOS included.
@@ -96,7 +96,8 @@ def _least_kept(order_RV: jax.Array, weights_RV: jax.Array, needed: float) -> ja
 
 
 def categorical(key: jax.Array, logits_V: jax.Array, chunk: int = 256) -> jax.Array:
-    """One token by inverting the cumulative distribution, over chunks of the vocabulary, then inside one.
+    """Draw one token by inverting the cumulative distribution, over chunks of the vocabulary, then inside
+    one.
 
     It costs one uniform number and one pass, where the Gumbel trick draws one number per vocabulary entry.
     """

@@ -23,7 +23,7 @@ from jaxmarl_llm.sharding import Layout
 
 
 class Reader(NamedTuple):
-    """What reads tokens: the sampler with the variables of all agents and their ``vmap`` axes, and where."""
+    """The sampler's model: the variables of all agents, their ``vmap`` axes, and where they lie."""
 
     sampler: Any
     variables: Any
@@ -87,15 +87,17 @@ def keep(reader: Reader, cache: Cache, rows_NR) -> Cache:
 
 
 def _read(policy, samples: int, slots: int, variables, tokens_BP, lengths_B, shared: Shared | None):
-    """One agent's logits of the first token, (R, V), and a cache with ``slots`` free slots per row."""
-    block = shared and prefill_shared(policy, variables, shared.tokens_NC, shared.lengths_N)
+    """Compute an agent's logits of the first token, (R, V), and a cache with ``slots`` free slots per row."""
+    block = None
+    if shared is not None:
+        block = prefill_shared(policy, variables, shared.tokens_NC, shared.lengths_N)
     hidden_BD, cache = prefill(policy, variables, tokens_BP, lengths_B, block)
     logits_BV = policy.apply(variables, hidden_BD, method="logits")
     return jnp.repeat(logits_BV, samples, axis=0), cache.fan_out(samples, slots)
 
 
 def _forward(policy, variables, tokens_R, positions_R, cache: Cache):
-    """One agent's logits (R, V) after one more token per row, and the token's keys and values."""
+    """Compute one agent's logits (R, V) after one more token per row, and the token's keys and values."""
     inputs = (tokens_R[:, None], positions_R[:, None], cache)
     hidden, kv = policy.apply(variables, *inputs, method="read")
     return policy.apply(variables, hidden[:, 0], method="logits"), kv

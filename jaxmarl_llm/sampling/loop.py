@@ -40,13 +40,13 @@ class Samples:
 
     @classmethod
     def empty(cls, agents: int, rows: int, limit: int) -> "Samples":
-        """Nothing drawn yet, with room for ``limit`` tokens."""
+        """Return samples with nothing drawn yet and room for ``limit`` tokens."""
         tokens_NRL = jnp.zeros((agents, rows, limit), jnp.int32)
         lengths_NR = jnp.zeros((agents, rows), jnp.int32)
         return cls(tokens_NRL, lengths_NR, jnp.zeros(tokens_NRL.shape), jnp.zeros(lengths_NR.shape, bool))
 
     def add(self, t, tokens_NR, logprobs_NR, stops: tuple[tuple[int, ...], ...]) -> "Samples":
-        """With column t filled in; rows that now end with one of the stop sequences are finished."""
+        """Fill in column t; rows that now end with one of the stop sequences are finished."""
         tokens_NRL = self.tokens_NRL.at[:, :, t].set(tokens_NR)
         return Samples(
             tokens_NRL,
@@ -62,7 +62,9 @@ def _row_keys(key, agents: int, rows: int):
 
 
 class _Rows(NamedTuple):
-    """Of every row: tokens of the prompt, random key, and whether it takes the most likely tokens."""
+    """Constants of every row: prompt length in tokens, random key, and whether it takes the most likely
+    tokens.
+    """
 
     before_NR: jax.Array
     keys_NR: jax.Array
@@ -79,7 +81,21 @@ def _draw(params: SamplingParams, rows: _Rows, logits_NRV, t):
 
 
 def _go_on(reader, params: SamplingParams, stops, rows: _Rows, t, drawn: Samples, cache) -> Samples:
-    """Draw from column t on, until all rows are finished or full."""
+    """Draw from column t on, until all rows are finished or full.
+
+    Args:
+      reader: `decode.Reader` of the stack.
+      params: how to draw.
+      stops: token sequences that end a completion.
+      rows: constants of the rows, (N, R) each.
+      t: first column to draw, int32.
+      drawn: completions (N, R, L) filled up to column t - 1.
+      cache: keys and values of everything before column t - 1, leading axes (N, R).
+
+    Returns:
+      ``drawn``, filled up. Once most rows have finished, the function calls itself with the R / SHARE rows
+      that go on.
+    """
     n_rows, limit = drawn.lengths_NR.shape[1], drawn.tokens_NRL.shape[2]
     together = reader.layout.shards == 1  # what devices share out would have to be dealt out again
     left = n_rows // SHARE if together and n_rows >= LEAST_ROWS else 0

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxmarl_llm.report.significance import sign_flips
-from jaxmarl_llm.report.statistics import Interval, interval
+from jaxmarl_llm.statistics.bootstrap import Interval, interval
+from jaxmarl_llm.statistics.significance import sign_flips
 from jaxmarl_llm.tasks.outcomes import Outcome
 
 MEASURES = ("speed-up", "tests")

@@ -43,7 +43,7 @@ Found = tuple[np.ndarray, dict[int, float]]
 
 
 def requests(forest: Forest) -> Texts:
-    """What the critics of IAC read, V form: by agent and number of the request, the prompt's tokens (P',)."""
+    """Return what the critics of IAC read, V form: by agent and number of the request, the prompt (P',)."""
     found: dict[str, dict[int, np.ndarray]] = {}
     for turn in forest.turns:
         found.setdefault(turn.agent, {}).setdefault(turn.request, turn.prompt)
@@ -51,8 +51,8 @@ def requests(forest: Forest) -> Texts:
 
 
 def nodes(forest: Forest) -> Texts:
-    """What the critic of MAAC reads, V form: by number of the node, the prompts of all turns that led to its
-    answers, one after the other.
+    """Return what the critic of MAAC reads, V form: by number of the node, the prompts of all turns that led
+    to its answers, one after the other.
     """
     found: dict[int, np.ndarray] = {}
     for joint in forest.joints:
@@ -63,7 +63,7 @@ def nodes(forest: Forest) -> Texts:
 
 
 def replies(forest: Forest) -> Texts:
-    """What the critics of IAC read, Q form: by agent and id of the turn, prompt and completion."""
+    """Return what the critics of IAC read, Q form: by agent and id of the turn, prompt and completion."""
     found: dict[str, dict[int, np.ndarray]] = {}
     for turn in forest.turns:
         found.setdefault(turn.agent, {})[turn.id] = _said(turn)
@@ -71,8 +71,8 @@ def replies(forest: Forest) -> Texts:
 
 
 def joint_replies(forest: Forest) -> Texts:
-    """What the critic of MAAC reads, Q form: by index of the joint answer, prompt and completion of all turns
-    that it comes from, one after the other.
+    """Return what the critic of MAAC reads, Q form: by index of the joint answer, prompt and completion of
+    all turns that it comes from, one after the other.
     """
     every = enumerate(forest.joints)
     return {
@@ -197,7 +197,7 @@ def _known(means: np.ndarray) -> dict[int, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What the critics read of a forest, what follows from their values, and whether one reads for all."""
+    """A recipe: what critics read of a forest, what their values lead to, and whether one reads for all."""
 
     read: Callable[[Forest], Texts]
     credit: Callable[[Forest, Values, float], Found]
@@ -226,7 +226,9 @@ class ActorCritic:
     config: CreditConfig
 
     def lesson(self, forest: Forest) -> Lesson:
-        """What the agents learn; its notes are what was read, the values, and what they should have been."""
+        """Return what the agents learn; its notes are what was read, the values, and what they should have
+        been.
+        """
         read = self.recipe.read(forest)
         values = self.models.values(read)
         advantages_R, targets = self.recipe.credit(forest, values, self.config.discount)
@@ -245,13 +247,13 @@ class ActorCritic:
 
 @dataclasses.dataclass(frozen=True)
 class SharedActorCritic(ActorCritic):
-    """The same with heads on the agents' own bodies, which make one step by L_actor + ``coef`` * L_value."""
+    """Actor-critic with heads on the agents' own bodies, which learn from L_actor + ``coef`` * L_value."""
 
     models: Heads
     coef: float = dataclasses.field(kw_only=True)
 
     def lesson(self, forest: Forest) -> Lesson:
-        """What the agents learn; its notes are the gradients of the heads and their metrics."""
+        """Return what the agents learn; its notes are the gradients of the heads and their metrics."""
         lesson = super().lesson(forest)
         of_bodies, *of_heads = self.models.gradients(*lesson.notes, self.coef)
         return dataclasses.replace(lesson, notes=of_heads, gradients=of_bodies)

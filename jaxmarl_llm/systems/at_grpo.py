@@ -35,7 +35,7 @@ def lesson(forest: Forest, config: CreditConfig) -> Lesson:
 
 
 def local_rewards(forest: Forest) -> np.ndarray:
-    """What each turn earned by itself, float32 (turns,): its mean over joint answers, 0 where unknown."""
+    """Return each turn's own reward, float32 (turns,): its mean over joint answers, 0 where unknown."""
     joint_M, turn_M = forest.memberships()
     local_M = [
         forest.joints[j].judgement.local.get(forest.turns[t].agent, 0.0)

@@ -56,7 +56,7 @@ class Madpo:
     collect: int = 0
 
     def lesson(self, forest: Forest | None) -> Lesson:
-        """What the agents learn from pairs of the pool, after those of the forest have come to it.
+        """Add the forest's pairs to the pool, and return what the agents learn from the pool's.
 
         ValueError if nothing is drawn any more and there is no pair.
         """
@@ -71,7 +71,7 @@ class Madpo:
         return self._prefer(preferences.forest_of(pairs, self.batch))
 
     def learn(self, lesson: Lesson) -> dict[str, float]:
-        """Nothing is left to learn: the metrics of the loss, and the pairs of the pool."""
+        """Return the metrics of the loss and of the pool; nothing is left to learn."""
         self.models.done += 1
         return {"preference/pairs": float(self.models.size)} | (lesson.notes or {})
 

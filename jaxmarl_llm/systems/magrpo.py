@@ -27,7 +27,7 @@ NORMALISE_BY = ("group", "agent")
 
 @dataclasses.dataclass(frozen=True)
 class CreditConfig:
-    """How returns become advantages; the defaults are the paper's.
+    """Options of turning returns into advantages; the defaults are the paper's.
 
     Attributes:
       baseline, normalise: see `credit.group_advantage`.
@@ -73,7 +73,7 @@ def joint_returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.n
 
 
 def _left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
-    """What the turns count that a node left out by ending early, float32 (J,): its mean reward, each of them.
+    """Return what the turns count that a node left out by ending early, float32 (J,): its mean reward each.
 
     All answers of a node get the same. Without it, what led to the node would earn less than what led to a
     worse one that went on, as rewards add up over the turns.
@@ -108,7 +108,7 @@ def advantages(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndar
 
 
 def lesson(forest: Forest, config: CreditConfig = CreditConfig()) -> Lesson:
-    """What the agents learn from a forest: group-relative advantages of its `returns` in its `groups`."""
+    """Teach the agents by group-relative advantages of the forest's `returns` in its `groups`."""
     return compare(forest, returns(forest, config), groups(forest), config)
 
 

@@ -1,4 +1,4 @@
-"""What a system is: from the forest of an iteration to what every agent learns from it."""
+"""The interface of systems, which turn an iteration's forest into what every agent learns from it."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from jaxmarl_llm.update import TrainState
 
 @dataclasses.dataclass(frozen=True)
 class Lesson:
-    """What the agents are to learn: ``advantages`` of the turns of ``forest``, and what they come of.
+    """The lesson of an iteration: ``advantages`` of the turns of ``forest``, and where they come from.
 
     Attributes:
       forest: the turns; arrays are indexed by their ids.
@@ -38,7 +38,7 @@ class Lesson:
     numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
-        """What credit looks like, by agent and by joint answer."""
+        """Summarise credit by agent and by joint answer."""
         of_agents = forest_metrics.agent_metrics(self.forest, self.returns, self.groups, self.advantages)
         of_answers = forest_metrics.credit_metrics(self.forest, self.advantages)
         worth = marginals.metrics(self.forest, self.groups, self.advantages)
@@ -46,14 +46,14 @@ class Lesson:
 
 
 class Models(Interface):
-    """What a system keeps beside the agents, saved with the run: models that it trains (critics, a reward
-    model; ``states`` are theirs), pairs of answers that it has collected.
+    """Models and data that a system keeps beside the agents, saved with the run: models it trains (critics, a
+    reward model; ``states`` are theirs), pairs of answers that it has collected.
     """
 
     states: Mapping[int, TrainState]
 
     def kept_in(self, folder, keep: int) -> AbstractContextManager:
-        """Where `save` and `restore` keep the states, the last ``keep`` steps of them; to be closed."""
+        """Keep states of the last ``keep`` steps in ``folder`` (`save`, `restore`), until it is closed."""
 
     def save(self, step: int) -> None:
         """Write the states after ``step`` iterations, to the end."""
@@ -63,12 +63,14 @@ class Models(Interface):
 
 
 class System(Interface):
-    """How a team learns. ``models`` are the system's own, None where credit follows from the forest alone."""
+    """A way for a team to learn. ``models`` are the system's own, None where credit follows from the forest
+    alone.
+    """
 
     models: Models | None
 
     def lesson(self, forest: Forest | None) -> Lesson:
-        """What the agents learn from an iteration; the forest is None where none was to be drawn."""
+        """Return what the agents learn from an iteration; the forest is None where none was to be drawn."""
 
     def learn(self, lesson: Lesson) -> dict[str, float]:
         """Let the models learn, after the agents have; metrics."""
@@ -82,5 +84,5 @@ class FromForest:
     models: None = None
 
     def learn(self, lesson: Lesson) -> dict[str, float]:
-        """Nothing."""
+        """Do nothing: there are no models."""
         return {}

@@ -1,7 +1,6 @@
 """Tasks: items, prompts per role, and the judge of a joint answer. No JAX here.
 
-A task has `items`, `agents`, `part_names`, `reward_range`, `prompts(item)`, `normalise(scores)` and
-`judge(items, completions)`, which gives one `Judgement` per joint action.
+`types.Task` says what a task must have. Its `judge(items, completions)` gives a `Judgement` per joint answer.
 
 In the tasks of `program_task` every agent writes a whole program of its own: `optimisation` and `generation`,
 with the prompts of LessonL and of the methods that it is compared with.
@@ -12,5 +11,14 @@ from jaxmarl_llm.tasks.code_items import CodingItem
 from jaxmarl_llm.tasks.coding import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
 from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.types import Task
 
-__all__ = ["CodingItem", "CodingTask", "CustomRewardTask", "Judgement", "load_items", "resolve_reward"]
+__all__ = [
+    "CodingItem",
+    "CodingTask",
+    "CustomRewardTask",
+    "Judgement",
+    "Task",
+    "load_items",
+    "resolve_reward",
+]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+from jaxmarl_llm.tasks.types import Task
 
 
 class CentralisedTask:
@@ -21,7 +22,7 @@ class CentralisedTask:
       agent: name of the one that plays them.
     """
 
-    def __init__(self, task, agent: str = "team"):
+    def __init__(self, task: Task, agent: str = "team"):
         if len(task.agents) < 2:
             raise ValueError(f"agents of the task are {task.agents!r}; a centralised task needs two or more")
         self.items, self.normalise, self.reward_range = task.items, task.normalise, task.reward_range
@@ -39,7 +40,7 @@ class CentralisedTask:
         return self._task.judge(items, {role: [texts[role] for texts in said] for role in self.roles})
 
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
-        """What every role is told, under its tag."""
+        """Return what every role is told, under its tag."""
         roles = self.roles
         apart = [
             dataclasses.replace(a, completions=split(a.completions[self.agents[0]], roles)) for a in answers
@@ -48,7 +49,7 @@ class CentralisedTask:
 
 
 def merge(prompts: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str]]:
-    """One chat from those of all roles: message by message, every role's under its tag.
+    """Merge the chats of all roles into one: message by message, every role's under its tag.
 
     Of system messages the first role's stays. ValueError if the chats do not alternate alike.
     """
@@ -69,7 +70,7 @@ def tagged(texts: Mapping[str, str]) -> str:
 
 
 def split(text: str, roles: Sequence[str]) -> dict[str, str]:
-    """What stands under each role's tag, the last one if it occurs twice; '' where there is none."""
+    """Return what stands under each role's tag, the last one if it occurs twice; '' where there is none."""
     pieces = re.split(rf"^\[({'|'.join(map(re.escape, roles))})\][ \t]*$", text, flags=re.MULTILINE)
     found = dict(zip(pieces[1::2], pieces[2::2], strict=True))
     return {role: found.get(role, "").strip("\n") for role in roles}

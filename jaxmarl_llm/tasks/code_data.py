@@ -1,4 +1,4 @@
-"""Where coding problems come from: the starter set, HumanEval, JSONL files; and which are held out."""
+"""Load coding problems: the starter set, HumanEval, JSONL files; and say which are held out."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from jaxmarl_llm import files
 from jaxmarl_llm.tasks.code_items import CodingItem
 from jaxmarl_llm.tasks.code_reward import HELPER
 from jaxmarl_llm.tasks.code_text import clean, extract_function
@@ -91,7 +92,7 @@ def parse_edits(text: str, agents: tuple[str, ...]) -> dict[str, str] | None:
 
 
 def _part(item: CodingItem, agent: str, function: str, completion: str) -> str:
-    """What an agent was to write and wrote: its function, or all that there is where that is missing."""
+    """Return what an agent was to write and wrote: its function, or the whole text where that is missing."""
     purpose = f", a helper of {item.entry_point}" if function == HELPER else ""
     code = extract_function(completion, function) or clean(completion).strip()[:_LONGEST] or _NOTHING
     return PART.format(agent=agent, function=function, purpose=purpose, code=code)
@@ -107,4 +108,4 @@ def _object(text: str, start: int) -> dict:
 
 def _plain(code: str) -> str:
     """Code without fences, and without the half surrogates that JSON allows and tokenizers refuse."""
-    return clean(code).strip().encode("utf-8", "replace").decode("utf-8")
+    return files.safe_text(clean(code).strip())

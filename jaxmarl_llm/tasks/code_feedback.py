@@ -1,4 +1,4 @@
-"""What each agent is told about a joint answer before it tries again. Pure: a report in, short texts out.
+"""Tell each agent about a joint answer before it tries again. Pure: a report in, short texts out.
 
 The modes are those of MAGRPO's multi-turn coding (arXiv:2508.04652; OpenMLRL/LLM_Collab_Code_Generation):
 
@@ -168,7 +168,7 @@ def _describe(answer: _Answer, part: _Part) -> str:
 
 
 def _place(source: str) -> str:
-    """Where and how the parser stopped; '' where it names no line."""
+    """Say where and how the parser stopped; '' where it names no line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -185,7 +185,7 @@ def _place(source: str) -> str:
 
 
 def _usage(main: _Part) -> str:
-    """How main, which parses, treats the helper: by its text alone, whether the helper is there or not."""
+    """Say how main, which parses, treats the helper: by its text alone, whether there is a helper or not."""
     if not code_usage.calls_function(main.source, HELPER):
         return f"does not call {HELPER}. Use its result."
     if code_usage.is_thin_wrapper(main.source, HELPER):

@@ -1,4 +1,4 @@
-"""What the coding agents are told: an instruction and one worked example each, short for a 135M model.
+"""Prompts of the coding agents: an instruction and one worked example each, short for a 135M model.
 
 Problems that state two steps have prompts of their own, see `step_prompts`.
 """

@@ -112,7 +112,8 @@ def cooperation(main_source: str, *, compat: bool = False) -> float:
 
 
 def observed_cooperation(main_source: str, report: Report, agents: tuple[str, ...] = TEAM) -> float:
-    """The same by what happened: main called aux in the tests, and what aux returned made a difference.
+    """Judge cooperation by what happened: main called aux in the tests, and what aux returned made a
+    difference.
 
     Where the executor could not try the latter, the text decides it.
     """

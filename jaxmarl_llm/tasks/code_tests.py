@@ -18,7 +18,7 @@ HIDDEN = "if 'hidden':"  # the first line of what is left of a unit that was not
 
 
 def count_units(test: str, entry_point: str = "") -> int:
-    """How many units count in `test`, which is the `total` of an executor's report; 1 or more.
+    """Count the units of `test`, which is the `total` of an executor's report; 1 or more.
 
     entry_point: matters where the tests call the function by its own name and not as check()'s parameter.
     Errors: ValueError for text that does not parse or defines no check(candidate).

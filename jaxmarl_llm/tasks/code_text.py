@@ -1,4 +1,4 @@
-"""From what a model wrote to the function that it meant: text in, text out, and never an exception."""
+"""Find the function that a model meant in what it wrote: text in, text out, and never an exception."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _whole_definition(lines: list[str]) -> str:
 
 
 def longest_parsable(lines: list[str]) -> int:
-    """How many of the first `lines` parse, at most; 0 if none do."""
+    """Count how many of the first `lines` parse, at most; 0 if none do."""
     end = len(lines)
     while end > 0:
         tree, error_line = _parse("\n".join(lines[:end]))

@@ -1,4 +1,4 @@
-"""How a main function uses the helper that its partner wrote, judged from the syntax tree."""
+"""Judge from the syntax tree how a main function uses the helper that its partner wrote."""
 
 from __future__ import annotations
 

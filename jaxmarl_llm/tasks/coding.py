@@ -93,7 +93,7 @@ class CodingTask:
         ]
 
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
-        """What each agent is told about judged answers (item, completions) before its next try.
+        """Return what each agent is told about judged answers (item, completions) before its next try.
 
         The tests that it speaks of run once more, on their own: the reward's other tests stay unknown.
         """

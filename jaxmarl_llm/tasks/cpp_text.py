@@ -1,4 +1,4 @@
-"""Where C++ begins and ends in a text, and its tokens: by regular expressions, for no parser is at hand."""
+"""Find C++ in a text, and its tokens: by regular expressions, for no parser is at hand."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def whole(text: str, entry_point: str, fence: bool) -> str:
 
 
 def loose(text: str) -> str:
-    """From the first line that looks like code on; '' where none does."""
+    """Return the text from the first line that looks like code on; '' where none does."""
     start = _first_code(text, fallback=len(text))
     return text[start:]
 
@@ -107,7 +107,9 @@ def _closing(hidden: str, position: int) -> int:
 
 
 def _boundaries(hidden: str, position: int):
-    """Where further definitions, declarations and directives end behind `position`, outside of all braces."""
+    """Find where further definitions, declarations and directives end behind `position`, outside of all
+    braces.
+    """
     depth = 0
     for match in re.compile(r"[{};]|^[ \t]*#[^\n]*", re.MULTILINE).finditer(hidden, position):
         if match[0] in "{}":

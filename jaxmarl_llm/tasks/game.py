@@ -68,7 +68,7 @@ def load_items(source: str, split: str) -> list[GameItem]:
 
 
 def payoff(game: str, actions: Sequence[int]) -> int:
-    """What a joint action pays in the units of the matrices above, for any number of agents.
+    """Return what a joint action pays in the units of the matrices above, for any number of agents.
 
     climbing: 11 if all play 0, -30 if some play 0 and some 1, 0 if some but not all play 0 and none 1.
     Without any 0: 7 if all play 1, 5 if all play 2, else 6 if those who play 1 all come before those who play
@@ -132,7 +132,7 @@ class GameTask:
         return {"return" if name == "total" else name: 100.0 * value for name, value in scores.items()}
 
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
-        """What each agent is told about judged answers before it tries again: what all said, what it paid."""
+        """Tell each agent about judged answers before it tries again: what all said, what it paid."""
         return [self._told(answer.item, answer.completions) for answer in answers]
 
     def _told(self, item: GameItem, completions: dict[str, str]) -> dict[str, str]:
@@ -179,7 +179,7 @@ def texts(agents: Sequence[str]) -> list[str]:
 
 
 def habits(start: str, end: str, roles: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Which words may follow which in an answer, from ``start`` to ``end``: an action, and no more.
+    """Return which words may follow which in an answer, from ``start`` to ``end``: an action, and no more.
 
     roles: of one who writes for all (`centralised`): there each action is under its role's tag.
     """

@@ -1,4 +1,4 @@
-"""How a joint answer was judged: what every task hands to the rollout and to the transcripts."""
+"""Judgements of joint answers: what every task hands to the rollout and to the transcripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loaders of items share: names with slices, splits, and the lines of JSONL files."""
+"""Parts that the loaders of items share: names with slices, splits, and the lines of JSONL files."""
 
 from __future__ import annotations
 

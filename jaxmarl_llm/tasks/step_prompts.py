@@ -26,7 +26,7 @@ _TWO_STEPS = re.compile(r"(?P<context>(?:.*?[.] )?)First (?P<first>.*?)[.] Then 
 
 
 class Steps(typing.NamedTuple):
-    """What a docstring says: context ('' or sentences with a space behind), first and second step."""
+    """A docstring in parts: context ('' or sentences with a space behind), first and second step."""
 
     context: str
     first: str

@@ -1,4 +1,4 @@
-"""What the writing agents are told: an instruction and worked examples each, short for a 135M model.
+"""Prompts of the writing agents: an instruction and worked examples each, short for a 135M model.
 
 The agents of a team are asked about the same text, and neither sees what the other writes. The examples are
 in no data set; all prompts share them, so that they are read once per batch. Their answers show the form: how
@@ -24,7 +24,7 @@ class Example(typing.NamedTuple):
 
 
 class Kind(typing.NamedTuple):
-    """How one kind of text is asked about: system message, what it is called, request per role, examples."""
+    """The wording for one kind of text: system message, what it is called, request per role, examples."""
 
     system: str
     label: str

@@ -40,7 +40,7 @@ Band = tuple[float, float, float, float]
 
 @dataclasses.dataclass(frozen=True)
 class Bands:
-    """What a data set's reward asks for.
+    """The limits that a data set's reward asks for.
 
     words: least and most words of either text, both allowed.
     ratio: band of the ratio of characters: (lower end, plateau from, plateau to, upper end).
@@ -109,7 +109,7 @@ def score(first: str, second: str, bands: Bands, matching: str = "paper") -> dic
 
 
 def mark(first: str, second: str, bands: Bands, matching: str = "paper") -> Marks:
-    """The same as `score`, with the reason where the count ended early."""
+    """Score as `score` does, with the reason where the count ended early."""
     check_matching(matching)
     parts = dict.fromkeys(PART_NAMES, 0.0)
     counts = [len(text.split()) for text in (first, second)]

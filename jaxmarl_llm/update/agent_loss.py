@@ -54,7 +54,7 @@ class LossConfig:
 
     @property
     def division(self) -> dict:
-        """What the loss is divided by, as arguments of `losses.aggregate`."""
+        """The divisor of the loss, as arguments of `losses.aggregate`."""
         return {"aggregation": self.aggregation, "token_budget": self.sampling.max_new_tokens}
 
     @property
@@ -83,8 +83,8 @@ class LossConfig:
             batch,
             prompts_per_microbatch=self.prompts_per_microbatch,
             tokens_per_microbatch=self.tokens_per_microbatch,
-            silent=bool(self.kl_coef or self.entropy_coef or self.own_count),
-            whole=self.comlrl_compat,
+            keep_zero_advantage=bool(self.kl_coef or self.entropy_coef or self.own_count),
+            padded=self.comlrl_compat,
             shards=shards,
         )
 
@@ -99,9 +99,19 @@ def _without_truncated(batch: Batch) -> Batch:
 
 
 def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows):
-    """Sums of one agent: loss to descend, (SumCount, KL SumCount, Diagnostics).
+    """Compute the sums of one agent's loss over the completions in some rows.
 
-    ``reference`` is the reference policy; ``read`` are the prompts as the policy and the reference read them.
+    Args:
+      stack: `team.Stack`, static.
+      config: options of the loss, static.
+      variables: the agent's policy variables.
+      reference: variables of the reference policy, read only if ``config.reads_reference``.
+      read: the B prompts as the policy and as the reference read them, each (features (B, D) of the last
+        token, cache), as `prefill` returns them.
+      rows: M rows of W packed tokens, each with S slots of completions of up to L tokens.
+
+    Returns:
+      The sum to descend, a scalar, and (policy-gradient SumCount, KL SumCount, Diagnostics).
     """
 
     def scores(variables, read, sampling, entropy_learns=False, learns=stack.mode == "full"):
@@ -159,9 +169,18 @@ def _policy_loss(config: LossConfig, logprobs_RL, advantages_R, mask_RL, given) 
 
 
 def completion_scores(policy, variables, read, rows: Rows, sampling, **learning) -> list[jax.Array]:
-    """Log-probabilities and entropies of each slot's tokens, (M * S, L), under the sampling distribution.
+    """Score the tokens of completions under the distribution that they are sampled from.
 
-    ``read`` are the prompts as these ``variables`` read them; ``learning`` as in `token_scores`.
+    Args:
+      policy: the agent's `Policy`, static.
+      variables: its variables.
+      read: the prompts as these variables read them: (features (B, D) of the last token, cache).
+      rows: M rows of W packed tokens with S slots each.
+      sampling: temperature and truncation.
+      learning: ``head_learns`` and ``entropy_learns`` of `token_scores`.
+
+    Returns:
+      Log-probabilities and entropies in nats, float32 (M * S, L) each; beyond a completion they mean nothing.
     """
     features_MWD = _features(policy, variables, read, rows)
     features_TD, tokens_T = features_MWD.reshape(-1, features_MWD.shape[-1]), rows.tokens_MW.reshape(-1)

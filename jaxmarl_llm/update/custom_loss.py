@@ -29,7 +29,7 @@ FIELD = "train.loss"
 
 
 def asks(function: Callable) -> tuple[str, ...]:
-    """Those of `GIVEN` that a loss names in its signature.
+    """Return the names of `GIVEN` that a loss has in its signature.
 
     >>> asks(lambda logprobs_BL, advantages_B, mask_BL, *, entropy_BL: None)
     ('entropy_BL',)
@@ -112,7 +112,7 @@ def _reason(error: Exception) -> str:
 
 
 def _kind(value) -> str:
-    """What a value is, in words."""
+    """Say in words what a value is."""
     if hasattr(value, "shape"):
         return f"{value.dtype} of shape {value.shape}"
     return f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""What to look at besides the loss: importance ratios, clipping, drift from the sampler, entropy.
+"""Diagnostics of an update: importance ratios, clipping, drift from the sampler, entropy.
 
 Pure, over unmasked tokens only, not meant to be differentiated. `Diagnostics` of micro-batches merge exactly.
 """
@@ -28,7 +28,7 @@ class Diagnostics:
     entropy: SumCount
 
     def merge(self, other: "Diagnostics") -> "Diagnostics":
-        """Of both batches together: sums and counts are added, of the deviations the larger one stays."""
+        """Merge with another batch: sums and counts are added, the larger deviation is kept."""
         return Diagnostics(
             ratio=self.ratio + other.ratio,
             ratio_max_deviation=jnp.maximum(self.ratio_max_deviation, other.ratio_max_deviation),
@@ -38,7 +38,7 @@ class Diagnostics:
         )
 
     def merge_all(self) -> "Diagnostics":
-        """Of all batches along the first axis together."""
+        """Merge all batches along the first axis into one."""
         merged = jax.tree.map(lambda x: x.sum(0), self)
         return merged.replace(ratio_max_deviation=self.ratio_max_deviation.max(0))
 

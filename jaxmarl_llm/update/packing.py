@@ -117,8 +117,8 @@ def pack(
     *,
     prompts_per_microbatch: int,
     tokens_per_microbatch: int,
-    silent: bool,
-    whole: bool = False,
+    keep_zero_advantage: bool,
+    padded: bool = False,
     shards: int = 1,
 ) -> Packed:
     """Lay the completions of a batch out for the update. The shapes follow from those of the batch alone.
@@ -127,9 +127,9 @@ def pack(
       batch: arrays that the host can read.
       prompts_per_microbatch: prompts of a shard whose keys and values are held in memory together.
       tokens_per_microbatch: tokens of an agent's completions in a shard that are; at least a row.
-      silent: keep groups whose advantages are all 0. Otherwise an agent that has no other keeps its first, so
-        that there is something to diagnose.
-      whole: every completion apart and with its padding, all rows of a prompt in one micro-batch.
+      keep_zero_advantage: keep groups whose advantages are all 0. Otherwise an agent that has no other
+        keeps its first, so that there is something to diagnose.
+      padded: every completion apart and with its padding, all rows of a prompt in one micro-batch.
       shards: D. If they do not divide the prompts, some read a prompt again and learn nothing from it.
 
     Raises:
@@ -141,8 +141,8 @@ def pack(
         raise ValueError(
             f"prompts_per_microbatch={prompts_per_microbatch} does not divide {n_prompts} prompts"
         )
-    orders = [_order(batch, n, silent) for n in range(n_agents)]
-    layout = _layout(batch, prompts_per_microbatch, tokens_per_microbatch, whole)
+    orders = [_order(batch, n, keep_zero_advantage) for n in range(n_agents)]
+    layout = _layout(batch, prompts_per_microbatch, tokens_per_microbatch, padded)
     rows, places_XDB = [], _places(n_prompts, prompts_per_microbatch, shards)
     for places_DB in places_XDB:
         filled = [[_fill(batch, n, order[at[at < count]], layout) for at in places_DB]
@@ -163,7 +163,7 @@ def pack(
 
 
 def _places(prompts: int, per_shard: int, shards: int) -> np.ndarray:
-    """Which prompts, in the order of `_order`, are read together in which shard, (X, D, B); or none.
+    """Deal prompts, in the order of `_order`, to calls and shards, (X, D, B); -1 stands for none.
 
     Neighbours are in different shards, so that all have something to learn while there is something.
     """
@@ -183,25 +183,25 @@ class _Layout(NamedTuple):
     width: int
     slots: int
     length: int
-    whole: bool
+    padded: bool
 
 
-def _layout(batch: Batch, prompts: int, tokens: int, whole: bool) -> _Layout:
+def _layout(batch: Batch, prompts: int, tokens: int, padded: bool) -> _Layout:
     """Sizes that hold whatever ``prompts`` groups of completions need."""
     length, samples = batch.tokens_NRL.shape[2], batch.lengths_NR.shape[1] // batch.prompts_NBP.shape[1]
     per_row = -(-ROW // length)
     width = per_row * length
     # A row is left only when the next completion does not fit, so all of a prompt but its last hold per_row.
     needed = prompts * -(-samples // per_row)
-    rows = needed if whole else min(max(tokens // width, 1), needed)
-    return _Layout(-(-needed // rows), rows, width, samples, length, whole)
+    rows = needed if padded else min(max(tokens // width, 1), needed)
+    return _Layout(-(-needed // rows), rows, width, samples, length, padded)
 
 
-def _order(batch: Batch, n: int, silent: bool) -> tuple[np.ndarray, int]:
+def _order(batch: Batch, n: int, keep_zero_advantage: bool) -> tuple[np.ndarray, int]:
     """Agent n's prompts (B,), those to learn from first, and how many those are."""
     shape_BG = (batch.prompts_NBP.shape[1], -1)
     there_BG = batch.lengths_NR[n].reshape(shape_BG) > 0
-    taught_B = (there_BG & (silent | (batch.advantages_NR[n].reshape(shape_BG) != 0))).any(1)
+    taught_B = (there_BG & (keep_zero_advantage | (batch.advantages_NR[n].reshape(shape_BG) != 0))).any(1)
     if not taught_B.any():
         taught_B[there_BG.any(1).argmax()] = True
     return np.argsort(~taught_B, kind="stable"), int(taught_B.sum())
@@ -216,7 +216,7 @@ def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
     for b, prompt in enumerate(prompts):
         opened = used
         for copies in _different(batch, n, prompt, layout):
-            extent = layout.length if layout.whole else int(batch.lengths_NR[n, copies[0]])
+            extent = layout.length if layout.padded else int(batch.lengths_NR[n, copies[0]])
             fits = (ends[opened:used] + extent <= layout.width) & (
                 slots[opened:used] + len(copies) <= layout.slots
             )
@@ -243,5 +243,5 @@ def _different(batch: Batch, n: int, prompt: int, layout: _Layout) -> list[list[
     samples, found = layout.slots, {}
     for r in range(prompt * samples, (prompt + 1) * samples):
         if length := int(batch.lengths_NR[n, r]):
-            found.setdefault(r if layout.whole else batch.tokens_NRL[n, r, :length].tobytes(), []).append(r)
+            found.setdefault(r if layout.padded else batch.tokens_NRL[n, r, :length].tobytes(), []).append(r)
     return sorted(found.values(), key=lambda copies: -batch.lengths_NR[n, copies[0]])

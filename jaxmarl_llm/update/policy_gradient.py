@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm import losses
+from jaxmarl_llm import agent_axis, losses
 from jaxmarl_llm.policy import Block, Cache
 from jaxmarl_llm.policy.prefill import prefill, prefill_shared
 from jaxmarl_llm.prompts import Shared
@@ -66,12 +66,12 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
     if not config.own_count:  # all completions count, also those that were left out
         pg = pg.replace(count=_count(packed, config.division))
     divisor_N = jnp.maximum(pg.count, 1.0)
-    grads = jax.tree.map(lambda g: g / divisor_N.reshape(-1, *[1] * (g.ndim - 1)), grads)
+    grads = jax.tree.map(lambda g: g / agent_axis.along(divisor_N, g), grads)
     return grads, (pg, kl, seen)
 
 
 class _Fixed(NamedTuple):
-    """What is the same for all micro-batches of a gradient: the arguments of `gradients`."""
+    """The arguments of `gradients` that are the same for all micro-batches."""
 
     stack: Any
     config: LossConfig
@@ -79,7 +79,19 @@ class _Fixed(NamedTuple):
 
 
 def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
-    """Some prompts as the policy and the reference read them, and what pulls a gradient back through that."""
+    """Read some prompts as the policy and as the reference do.
+
+    Args:
+      fixed: the arguments of `gradients`.
+      trainable: what learns, leading axis N.
+      shared, shared_ref: the agents' shared beginnings under policy and reference, or None.
+      prompts: tokens (N, D, B, P) and lengths (N, D, B), for D shards.
+
+    Returns:
+      The two readings (features (N, D, B, F) and cache; the policy's twice without a reference), and the
+      function that pulls gradients of the policy's reading back to ``trainable`` and to the floats of
+      ``shared``.
+    """
     stack, config, base = fixed
 
     def read(trainable, floats):
@@ -92,10 +104,14 @@ def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
 
 
 def _add_prompts(found, begun, of_rows, rows, used):
-    """What was ``found`` (see `_add`) with that of some prompts, in the same arrays.
+    """Add the gradients and sums of some prompts' completions to those found so far, in the same arrays.
 
-    ``begun`` is what `_begin_prompts` returned; ``rows`` are Z micro-batches, of which the first ``used``
-    hold something.
+    Args:
+      found: ((gradient of the parameters, gradient of the shared beginnings' floats), sums), see `_add`.
+      begun: readings of the prompts and their pull-back, from `_begin_prompts`.
+      of_rows: `_of_rows` with its first two arguments bound.
+      rows: Z micro-batches of completions, leading axes (Z, N, D).
+      used: number of micro-batches, from the first, that hold completions.
     """
     reads, back = begun
     (grads, through), sums = found
@@ -109,7 +125,18 @@ def _add_prompts(found, begun, of_rows, rows, used):
 
 
 def _of_rows(fixed: _Fixed, trainable, read, read_ref, rows):
-    """Gradient to the parameters and to the floats of ``read``, and the sums, of one micro-batch."""
+    """Compute gradients and sums of one micro-batch.
+
+    Args:
+      fixed: the arguments of `gradients`.
+      trainable: what learns, leading axis N.
+      read, read_ref: the prompts as policy and reference read them, leading axes (N, D).
+      rows: packed completions, leading axes (N, D).
+
+    Returns:
+      The gradients (of the parameters, of the floats of ``read``), and the sums (SumCount (N,), KL SumCount
+      (N,), Diagnostics (N,)), added up over the shards.
+    """
     stack, config, base = fixed
     reference, _ = stack.bind_reference(base)
 
@@ -127,7 +154,7 @@ def _of_rows(fixed: _Fixed, trainable, read, read_ref, rows):
 
 
 def _count(packed: Packed, division: dict) -> jax.Array:
-    """What each agent's loss is divided by, (N,)."""
+    """Compute the divisor of each agent's loss, (N,)."""
 
     def one(lengths_R):
         mask_RL = losses.length_mask(lengths_R, packed.rows.logprobs_MSL.shape[-1])

@@ -17,7 +17,7 @@ from jaxmarl_llm.update.policy_gradient import gradients
 
 @struct.dataclass
 class TrainState:
-    """What learning changes, parameters and optimizer state with agent axis N; ``step`` counts updates."""
+    """The state of learning: parameters and optimizer state with agent axis N; ``step`` counts updates."""
 
     step: jax.Array
     trainable: Any
@@ -69,7 +69,7 @@ def train_step(
     batches: tuple[Packed, ...],
     more: Any = None,
 ):
-    """One update of every agent of the stack, by the sum of the mean losses of all batches.
+    """Update every agent of the stack once, by the sum of the mean losses of all batches.
 
     Args:
       stack, config, optimizer: static.

@@ -1,7 +1,9 @@
 """Hugging Face ``config.json`` <-> `PolicyConfig`, for the Llama, Qwen2 and Qwen3 families."""
 
 import math
+import pathlib
 
+from jaxmarl_llm import files
 from jaxmarl_llm.policy import PolicyConfig, RopeConfig
 
 # architecture -> model_type
@@ -39,6 +41,15 @@ def policy_config(raw: dict) -> PolicyConfig:
         qkv_bias=family == "qwen2",
         qk_norm=family == "qwen3",
     )
+
+
+def read_policy_config(path: pathlib.Path) -> PolicyConfig:
+    """The policy of a ``config.json``. ValueError names the file and what is wrong with it."""
+    raw = files.read_json(path)
+    try:
+        return policy_config(raw)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _family(raw: dict) -> str:

@@ -74,9 +74,6 @@ def save(model: LoadedModel, folder) -> None:
 
 def _config(folder: pathlib.Path) -> PolicyConfig:
     path = folder / "config.json"
-    try:
-        return hf_config.policy_config(json.loads(path.read_text()))
-    except FileNotFoundError:
-        raise ValueError(f"{folder} is not a model folder: it has no {path.name}") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    if not path.exists():
+        raise ValueError(f"{folder} is not a model folder: it has no {path.name}")
+    return hf_config.read_policy_config(path)

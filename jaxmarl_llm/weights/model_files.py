@@ -1,4 +1,4 @@
-"""Where a model's files are: bundled wheel, local folder, GGUF (converted once into a cache), or the hub."""
+"""Find a model's files: bundled wheel, local folder, GGUF (converted once into a cache), or the hub."""
 
 import contextlib
 import hashlib

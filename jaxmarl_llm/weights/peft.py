@@ -1,4 +1,5 @@
-"""One agent's adapters as a PEFT folder (``adapter_config.json``, ``adapter_model.safetensors``) and back.
+"""Write one agent's adapters as a PEFT folder (``adapter_config.json``, ``adapter_model.safetensors``), and
+read.
 
 PEFT stores, per layer and linear map, ``lora_A`` as [rank, in] and ``lora_B`` as [out, rank]; the effective
 weight is W + (alpha / rank) B A (arXiv 2106.09685).
@@ -11,6 +12,7 @@ import pathlib
 import numpy as np
 from flax import traverse_util
 
+from jaxmarl_llm import files
 from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.weights import hf, model_files, tensor_files
 
@@ -140,12 +142,9 @@ def load_adapter(folder, config: PolicyConfig, dtype=np.float32) -> Adapter:
 
 
 def _read_settings(folder: pathlib.Path) -> dict:
-    try:
-        settings = json.loads((folder / _CONFIG).read_text())
-    except FileNotFoundError:
-        raise ValueError(f"{folder} is not a PEFT folder: it has no {_CONFIG}") from None
-    except ValueError as error:
-        raise ValueError(f"{folder / _CONFIG} is not valid JSON: {error}") from error
+    if not (folder / _CONFIG).exists():
+        raise ValueError(f"{folder} is not a PEFT folder: it has no {_CONFIG}")
+    settings = files.read_json(folder / _CONFIG)
     if settings.get("peft_type") != "LORA":
         raise ValueError(
             f"{folder}: peft_type {settings.get('peft_type')!r} is not supported; supported is 'LORA'"

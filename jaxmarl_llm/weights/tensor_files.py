@@ -9,6 +9,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from jaxmarl_llm import files
+
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD_BYTES = 4 * 2**30
 
@@ -56,11 +58,10 @@ def open_folder(folder: pathlib.Path) -> FolderTensors:
     index = folder / _INDEX
     if not index.exists():
         raise ValueError(f"{folder} has neither {_SINGLE} nor {_INDEX} (other weight formats are not read)")
-    try:
-        names = json.loads(index.read_text())["weight_map"].values()
-    except (ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"{index} is not a safetensors index: {error}") from error
-    return FolderTensors([folder / name for name in sorted(set(names))])
+    names = files.read_json(index).get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise ValueError(f"{index} is not a safetensors index: it has no 'weight_map' of file names")
+    return FolderTensors([folder / name for name in sorted(set(names.values()))])
 
 
 def write(folder: pathlib.Path, tensors: Mapping, shapes: Mapping, shard_bytes: int = SHARD_BYTES) -> None:

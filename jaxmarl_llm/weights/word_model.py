@@ -95,7 +95,7 @@ def build(
 
 
 def _spread(name: str, shape: tuple[int, ...]) -> float:
-    """Of the embedding 1; layers add little to it, so that what the head expects of a word is still seen."""
+    """Return a parameter's spread: 1 for the embedding; layers add little, so that the head sees the word."""
     if name.endswith("/embedding"):
         return 1.0
     small = name.endswith(("/o/kernel", "/down/kernel", "/head/kernel"))

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy import special
 
-from jaxmarl_llm.report.statistics import Interval
+from jaxmarl_llm.statistics.bootstrap import Interval
 
 EXACT = 14  # differences whose 2**14 sign flips are all gone through; of more, DRAWN random ones
 DRAWN = 10_000

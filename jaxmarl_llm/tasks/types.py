@@ -1,0 +1,104 @@
+"""Interfaces of tasks: what the rest of the package needs of one. A task need not inherit from them.
+
+Protocols here are `typing.Protocol`, not those of `jaxmarl_llm.protocols`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.outcomes import Outcome, ProgramJudgement
+from jaxmarl_llm.tasks.program_prompts import Messages
+
+
+@runtime_checkable
+class Task(Protocol):
+    """Items, what the agents are asked about them, and the judge of their joint answers.
+
+    Attributes:
+      items: the problems, each with a ``task_id``; its ``grade`` (difficulty, an integer), if it has one,
+        splits the results of an evaluation. The fields of dataclasses are the columns of custom rewards.
+      agents: names, in the order of the joint answers.
+      part_names: the named parts of the reward, () if they are not known beforehand.
+      reward_range: lowest and highest total, None if not known.
+
+    A task that can be tried in several turns is a `FeedbackTask`.
+    """
+
+    items: Sequence[Any]
+    agents: tuple[str, ...]
+    part_names: tuple[str, ...]
+    reward_range: tuple[float, float] | None
+
+    def prompts(self, item: Any) -> dict[str, Messages]:
+        """Chat messages [{role, content}, …] per agent, all agents in order."""
+
+    def judge(self, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[Judgement]:
+        """Judge joint answers, in order; answer j is to items[j], with completions[agent][j].
+
+        A judgement depends on nothing but its own answer. Raises ValueError for a missing agent or a wrong
+        count; other errors name the item's ``task_id``.
+        """
+
+    def normalise(self, scores: Mapping[str, float]) -> dict[str, float]:
+        """`Judgement.scores`, or means of them, on the 0..100 scale, the total as "return"."""
+
+
+@runtime_checkable
+class FeedbackTask(Task, Protocol):
+    """A task that says what the agents are told before another try."""
+
+    def feedback(self, answers: Sequence[Any]) -> list[dict[str, str]]:
+        """{agent: text} for each judged joint answer (`protocols.types.Answer`), in order."""
+
+
+@runtime_checkable
+class RoundsTask(Task, Protocol):
+    """A task whose agents each write a whole answer of their own: what rounds with lessons need.
+
+    Attributes:
+      gate: least score from which a lesson may be chosen for its benefit, None for any.
+    """
+
+    gate: float | None
+
+    def judge(self, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[ProgramJudgement]:
+        """Judge as a `Task` does, with the outcome of every agent's own answer."""
+
+    def solved(self, outcome: Outcome) -> bool:
+        """Whether an outcome leaves nothing to improve."""
+
+    def source(self, item: Any) -> str:
+        """The text of an item that the relevance of lessons is measured against."""
+
+    def write_with_lessons(self, item: Any, lessons: Sequence[tuple[str, str, float]]) -> Messages:
+        """Ask for an answer with lessons (text, status and score of their answers) at hand."""
+
+    def explain(self, item: Any, outcome: Outcome) -> Messages | None:
+        """Ask for a lesson from an outcome; None where none is wanted."""
+
+
+@runtime_checkable
+class ProgramTask(RoundsTask, Protocol):
+    """A task of programs with the prompts of all methods; `program_task.ProgramTask` is a base for one."""
+
+    def know(self, items: Sequence[Any], outcomes: Sequence[Outcome], held_out: bool = False) -> None:
+        """Take outcomes[j] of items[j], ``held_out`` of `remeasure`, for judged before."""
+
+    def remeasure(self, items: Sequence[Any], programs: Sequence[str]) -> list[Outcome]:
+        """Outcomes of programs on what was held out of their judging."""
+
+    def improve(self, item: Any, outcome: Outcome, reflection: str) -> Messages:
+        """Ask for the next program after one's last and one's thoughts on it ('': none)."""
+
+    def recall(self, item: Any) -> Messages:
+        """Ask for a technique and a plan."""
+
+    def follow(self, item: Any, plan: str) -> Messages:
+        """Ask for the program by a plan."""
+
+    def repair(self, item: Any, plan: str, outcome: Outcome) -> Messages:
+        """Ask for one's own program once more; plan, program and what came of it are shown."""
+
+    def aggregate(self, item: Any, outcomes: Sequence[Outcome]) -> Messages:
+        """Ask for one program out of others'."""

@@ -1,0 +1,49 @@
+"""tasks/types.py: every task of the package is one, and the interfaces tell what is missing."""
+
+import test_generation
+import test_lock
+import test_optimisation
+import test_writing
+
+from jaxmarl_llm.tasks import CustomRewardTask, Task
+from jaxmarl_llm.tasks.centralised import CentralisedTask
+from jaxmarl_llm.tasks.coding import CodingTask
+from jaxmarl_llm.tasks.game import GameTask, load_items
+from jaxmarl_llm.tasks.generation import GenerationTask
+from jaxmarl_llm.tasks.lock import LockTask
+from jaxmarl_llm.tasks.optimisation import OptimisationTask
+from jaxmarl_llm.tasks.types import FeedbackTask, ProgramTask, RoundsTask
+from jaxmarl_llm.tasks.writing import WritingTask
+
+GAME = GameTask(load_items("games", "all"))
+CODING = CodingTask([test_generation.ITEM], None)
+WRITING = WritingTask([test_writing.POST])
+LOCK = LockTask([test_lock.LEFT])
+PROGRAMS = (
+    GenerationTask([test_generation.ITEM], None, ("a",)),
+    OptimisationTask(test_optimisation.ITEMS, test_optimisation.Judge(), ("a",)),
+)
+
+
+def test_every_task_has_what_the_interface_names():
+    centralised, custom = CentralisedTask(CODING), CustomRewardTask(WRITING, lambda completions, **_: [])
+    for task in (GAME, CODING, WRITING, LOCK, centralised, custom, *PROGRAMS):
+        assert isinstance(task, Task), type(task).__name__
+    assert all(isinstance(task, FeedbackTask) for task in (GAME, CODING, centralised))
+    assert all(isinstance(task, RoundsTask) for task in (LOCK, *PROGRAMS))
+    assert all(isinstance(task, ProgramTask) for task in PROGRAMS)
+
+
+def test_what_is_missing_is_noticed():
+    class Unfinished:
+        items, agents, part_names, reward_range = (), (), (), None
+
+        def prompts(self, item):
+            return {}
+
+        def judge(self, items, completions):
+            return []
+
+    assert not isinstance(Unfinished(), Task)  # no `normalise`
+    assert not isinstance(WRITING, FeedbackTask) and not isinstance(GAME, RoundsTask)
+    assert not isinstance(LOCK, ProgramTask)
