@@ -24,7 +24,8 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
     """
     c = config.train
     if c.protocol in programs.METHODS:
-        how = None if dealt(config, samples) else relevant(config, team)
+        # Chance decides about the problem's own lessons, relevance about those of earlier ones.
+        how = None if dealt(config, samples) and not remembers(config) else relevant(config, team)
         return rounds(config, task, how, samples, memory)
     if c.protocol == "tree" and samples is None:
         return Tree(task.prompts, (c.group,) * len(config.team.agents))

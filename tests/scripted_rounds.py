@@ -74,9 +74,12 @@ class ScriptedTask:
     def source(self, item):
         return item.source
 
-    def write_with_lessons(self, item, lessons):
-        shown = "; ".join(f"{text} ({status} {score:g})" for text, status, score in lessons)
-        return asked(f"write {item.task_id} with [{shown}]")
+    def write_with_lessons(self, item, lessons, others=()):
+        own, rest = (
+            "; ".join(f"{text} ({status} {score:g})" for text, status, score in some)
+            for some in (lessons, others)
+        )
+        return asked(f"write {item.task_id} with [{own}]" + (f" and of others [{rest}]" if rest else ""))
 
     def explain(self, item, outcome):
         return None if self.solved(outcome) else asked(f"explain {item.task_id}: {told(outcome)}")

@@ -167,13 +167,15 @@ def test_lessons_of_a_problem_are_offered_to_the_next(executor, seen, tmp_path):
     assert all(i >= 0 for forest in apart for turn in forest.turns for i in turn.shown)
     first, second = together
     assert {turn.turn for turn in first.turns} == set(range(2 * ROUNDS))  # a lesson after the last round
-    # Of the nine lessons the newest five, from -1 on, stand before those of the problem itself.
+    # Of the nine lessons the newest five, from -1 on, stand in the first prompts, then behind own ones.
     said = [turn.text for turn in first.turns if turn.turn % 2]
     bank = json.loads(text_of(tmp_path / "together"))[0]["bank"]
     assert len(said) == 9 and len(bank) == 18
     own = [turn.id for turn in second.turns if turn.turn == 1]
-    shown = [turn.shown for turn in second.turns if turn.turn == 2]
-    assert shown == [(-1, -2, -3, -4, -5, *own)] * AGENTS
+    shown = {t: [turn.shown for turn in second.turns if turn.turn == t] for t in (0, 2)}
+    (order,) = set(shown[0])
+    assert sorted(order) == [-5, -4, -3, -2, -1] and len(shown[0]) == AGENTS
+    assert shown[2] == [(*own, *order)] * AGENTS
 
 
 def test_a_process_that_is_killed_goes_on(executor, tmp_path, compiled):

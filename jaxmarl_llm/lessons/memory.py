@@ -7,8 +7,8 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from jaxmarl_llm import files, processes
-from jaxmarl_llm.lessons.bank import Entry, adjusted, kept
-from jaxmarl_llm.lessons.history import Banking, scores_under
+from jaxmarl_llm.lessons.bank import Entry, kept
+from jaxmarl_llm.lessons.history import Banking
 
 
 class Memory(Sequence):
@@ -35,17 +35,12 @@ class Memory(Sequence):
         return self._entries[place]
 
     def add(self, forest) -> None:
-        """Re-weigh what was shown in a forest, by all programs written under it, and take in its lessons."""
-        under: dict[int, list[float]] = {}
-        for _, lesson, score in scores_under(forest):
-            under.setdefault(lesson, []).append(score)
-        known = [adjusted(entry, under.get(entry.id, ()), **self._options) for entry in self._entries]
+        """Take in the lessons of a forest, weighed by the programs that were written under them."""
         # Relevance is to a problem, so that every later one finds it anew.
         # Pooled: chains may have been shown each other's; where they were not, that changes nothing.
-        options = self._options | {"memory": tuple(self._entries), "pooled": True}
-        plain = Banking(str, None, **options)
-        new = [entry for bank in plain.banks(forest).values() for entry in bank if entry.id >= 0]
-        self._entries = kept([*known, *sorted(new, key=lambda entry: entry.id)], self._limit)
+        banks = Banking(str, None, pooled=True, **self._options).banks(forest)
+        new = sorted((entry for bank in banks.values() for entry in bank), key=lambda entry: entry.id)
+        self._entries = kept([*self._entries, *new], self._limit)
 
     @contextlib.contextmanager
     def kept_in(self, folder, keep: int) -> Iterator[None]:

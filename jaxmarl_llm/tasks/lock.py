@@ -74,9 +74,17 @@ class LockTask:
         """Chat messages [{role, content}, …] per agent, the same for all agents and locks."""
         return dict.fromkeys(self.agents, _message(_ASK))
 
-    def write_with_lessons(self, item: LockItem, lessons: Sequence[tuple[str, str, float]]) -> Messages:
-        """LessonL: ask for a word with lessons (text, status, score) at hand; their texts are shown."""
-        return _message(f"{_TOLD}{', '.join(text for text, _, _ in lessons)}. {_ASK}")
+    def write_with_lessons(
+        self,
+        item: LockItem,
+        lessons: Sequence[tuple[str, str, float]],
+        others: Sequence[tuple[str, str, float]] = (),
+    ) -> Messages:
+        """LessonL: ask for a word with lessons (text, status, score) at hand; their texts are shown.
+
+        Nobody can tell locks apart, and so those about ``others`` stand with the rest.
+        """
+        return _message(f"{_TOLD}{', '.join(text for text, _, _ in (*lessons, *others))}. {_ASK}")
 
     def explain(self, item: LockItem, outcome: Outcome) -> Messages:
         """LessonL: ask who has tried for a lesson. What it tried itself helps nobody, and is not repeated."""

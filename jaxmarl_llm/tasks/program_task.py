@@ -53,10 +53,15 @@ class ProgramTask:
         """Chat messages [{role, content}, …] per agent: all are asked the same."""
         return {agent: program_prompts.write(self._says.asked(item)) for agent in self.agents}
 
-    def write_with_lessons(self, item, lessons: Sequence[tuple[str, str, float]]) -> Messages:
-        """LessonL: ask for a program with lessons (text, status, score of their programs) at hand."""
-        said = [self._says.lesson(*lesson) for lesson in lessons]
-        return program_prompts.write_with_lessons(self._says.asked(item), said)
+    def write_with_lessons(
+        self, item, lessons: Sequence[tuple[str, str, float]], others: Sequence[tuple[str, str, float]] = ()
+    ) -> Messages:
+        """LessonL: ask for a program with lessons (text, status, score of their programs) at hand.
+
+        others: lessons about other items.
+        """
+        said, remembered = ([self._says.lesson(*each) for each in some] for some in (lessons, others))
+        return program_prompts.write_with_lessons(self._says.asked(item), said, remembered)
 
     def explain(self, item, outcome: Outcome) -> Messages | None:
         """LessonL: ask for a lesson from an outcome; None where none is wanted."""
