@@ -19,7 +19,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs import checks, program_checks
-from experiments import cli, remote_agents, search, setup, tasks
+from experiments import cli, protocols, remote_agents, search, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, scores
 from jaxmarl_llm.transcripts import TranscriptWriter
 
@@ -56,7 +56,8 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         setup.check_prompts(config, team, task)
         learned = [member.trainable for member in team.members]
         items = range(len(task.items))
-        found = setup.evaluate(config, team, learned, task, items, samples, step)
+        lessons = protocols.saved_lessons(config, workdir, step) if workdir else ()
+        found = setup.evaluate(config, team, learned, task, items, samples, step, lessons)
         isolation = tasks.isolation(executor)
     results = {mode: getattr(found, mode) for mode in MODES}
     about = {

@@ -1,9 +1,15 @@
 """From a config to who speaks when: in training, in an evaluation, and in a search for programs."""
 
+import pathlib
+from collections.abc import Sequence
+
 from configs import checks, programs
 from jaxmarl_llm import processes
+from jaxmarl_llm.lessons import memory as lessons
 from jaxmarl_llm.lessons import relevance
+from jaxmarl_llm.lessons.bank import Entry
 from jaxmarl_llm.lessons.history import Banking
+from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree
 from jaxmarl_llm.systems.lessonl import LessonL, Showing
 from jaxmarl_llm.systems.mapcoder import MapCoder
@@ -78,3 +84,14 @@ def rounds(
 def remembers(config) -> bool:
     """Whether lessons outlive their problem."""
     return config.train.protocol == "lessonl" and config.lessons.bank == "run"
+
+
+def memory(config, entries: Sequence[Entry] = ()) -> Memory:
+    """The bank of a whole run, as it begins."""
+    own = config.lessons
+    return Memory(own.keep, step=own.step, factor=own.factor, entries=entries)
+
+
+def saved_lessons(config, workdir, step: int) -> tuple[Entry, ...]:
+    """Lessons of the run in ``workdir`` after ``step`` iterations; () if the config has no use for any."""
+    return tuple(lessons.saved(pathlib.Path(workdir) / "system", step)) if remembers(config) else ()

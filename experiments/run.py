@@ -5,7 +5,7 @@ import dataclasses
 import json
 import math
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import jax
 
@@ -23,6 +23,7 @@ from jaxmarl_llm import (
 )
 from jaxmarl_llm.experts import Spent
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.lessons.bank import Entry
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.systems.types import Lesson
 from jaxmarl_llm.transcripts import TranscriptWriter
@@ -78,8 +79,7 @@ class Run:
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
         self.learner = Learner(config, self.team)
         self.start = self.learner.open(self.folder, stack)
-        memory = self.learner.system.models if protocols.remembers(config) else ()
-        self.protocol = protocols.build(config, self.task, self.team, memory=memory)
+        self.protocol = protocols.build(config, self.task, self.team, memory=self._memory())
         if self.start > config.train.steps:
             raise ValueError(
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
@@ -95,6 +95,10 @@ class Run:
             metrics.MetricsWriter(self.books, resume_step=self.start, **options)
         )
         self._transcripts = TranscriptWriter(self.books)
+
+    def _memory(self) -> Sequence[Entry]:
+        """Lessons of earlier problems, as they come to be."""
+        return self.learner.system.models if protocols.remembers(self.config) else ()
 
     def _check_isolation(self, now: dict) -> dict:
         """How programs are run, with the level that the run began with; ValueError if that was higher."""
@@ -216,7 +220,8 @@ class Run:
         """
         with self.timer("evaluate"):
             trained, samples = self.learner.trainables(), self.config.eval.samples
-            found = setup.evaluate(self.config, self.team, trained, self.eval_task, items, samples)
+            options = dict(memory=self._memory())
+            found = setup.evaluate(self.config, self.team, trained, self.eval_task, items, samples, **options)
         values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary())
         values |= {f"eval/speed/{name}": value for name, value in found.speed().items()}
         if len(items) == len(self.eval_task.items):

@@ -155,9 +155,12 @@ def _custom_loss(config):
 
 
 def evaluate(
-    config, team: team_lib.Team, trainables, task, items, samples: int, step: int = 0
+    config, team: team_lib.Team, trainables, task, items, samples: int, step: int = 0, memory=()
 ) -> evaluation.Evaluations:
-    """`evaluation.evaluate` with the run's sampling settings and protocol; equal seeds draw alike."""
+    """`evaluation.evaluate` with the run's sampling settings and protocol; equal seeds draw alike.
+
+    ``memory``: lessons of earlier problems, see `protocols.build`.
+    """
     return evaluation.evaluate(
         team,
         trainables,
@@ -166,7 +169,7 @@ def evaluate(
         stream(config, "eval"),
         params=sampling_params(config),
         samples=samples,
-        protocol=functools.partial(protocols.build, config, task, team),
+        protocol=functools.partial(protocols.build, config, task, team, memory=memory),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         step=step,

@@ -10,6 +10,8 @@ from jaxmarl_llm import files, processes
 from jaxmarl_llm.lessons.bank import Entry, kept
 from jaxmarl_llm.lessons.history import Banking
 
+_FOLDER, _BEST = "lessons", "best"
+
 
 class Memory(Sequence):
     """The lessons of a run so far, numbered -1, -2, .. from the oldest (`lessons.bank.kept`).
@@ -19,13 +21,16 @@ class Memory(Sequence):
     Args:
       limit: the newest so many are kept; 0: all.
       step, factor: see `lessons.bank.adjusted`.
+      entries: what it begins with, such as the lessons of another run (`saved`).
     """
 
     states: Mapping = {}
 
-    def __init__(self, limit: int = 0, *, step: float = 0.1, factor: str = "released"):
+    def __init__(
+        self, limit: int = 0, *, step: float = 0.1, factor: str = "released", entries: Sequence[Entry] = ()
+    ):
         self._limit, self._options = limit, dict(step=step, factor=factor)
-        self._entries: list[Entry] = []
+        self._entries = kept(entries, limit)
         self._folder, self._most = None, 0
 
     def __len__(self) -> int:
@@ -45,25 +50,49 @@ class Memory(Sequence):
     @contextlib.contextmanager
     def kept_in(self, folder, keep: int) -> Iterator[None]:
         """Save to ``folder``/lessons, a file for each save, the last ``keep`` of them."""
-        self._folder, self._most = pathlib.Path(folder) / "lessons", keep
+        self._folder, self._most = pathlib.Path(folder) / _FOLDER, keep
         yield
 
     def save(self, step: int) -> None:
         """Write all lessons as they are after ``step`` iterations, a JSON line each."""
-        if not processes.first():
-            return
-        lines = [json.dumps(dataclasses.asdict(entry)) + "\n" for entry in self._entries]
-        files.atomic_write_text(self._path(step), "".join(lines))
-        for old in sorted(self._folder.glob("*.jsonl"))[: -self._most]:
-            old.unlink()
+        self._write(self._folder, step, self._most)
+
+    def save_best(self, step: int) -> None:
+        """The same for the best state of the agents so far; the last two, as the agents' is written later."""
+        self._write(self._folder / _BEST, step, 2)
 
     def restore(self, step: int) -> None:
         """Take over what was saved after ``step`` iterations. ValueError if there is no such file."""
-        path = self._path(step)
-        if not path.is_file():
-            raise ValueError(f"{path} is missing: the lessons of the run after {step} iterations")
-        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        self._entries = [Entry(**row | {"shown": tuple(row["shown"])}) for row in rows]
+        self._entries = _read(self._folder / _name(step), step)
 
-    def _path(self, step: int) -> pathlib.Path:
-        return self._folder / f"{step:06d}.jsonl"
+    def _write(self, folder: pathlib.Path, step: int, most: int) -> None:
+        if not processes.first():
+            return
+        lines = [json.dumps(dataclasses.asdict(entry)) + "\n" for entry in self._entries]
+        files.atomic_write_text(folder / _name(step), "".join(lines))
+        for old in sorted(folder.glob("*.jsonl"))[:-most]:
+            old.unlink()
+
+
+def saved(folder, step: int) -> list[Entry]:
+    """The lessons that a `Memory` kept in ``folder`` after ``step`` iterations; [] if none was kept there.
+
+    Raises:
+      ValueError: if one was kept there, but not after so many.
+    """
+    own = pathlib.Path(folder) / _FOLDER
+    if not own.is_dir():
+        return []
+    best = own / _BEST / _name(step)
+    return _read(best if best.is_file() else own / _name(step), step)
+
+
+def _name(step: int) -> str:
+    return f"{step:06d}.jsonl"
+
+
+def _read(path: pathlib.Path, step: int) -> list[Entry]:
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: the lessons of the run after {step} iterations")
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [Entry(**row | {"shown": tuple(row["shown"])}) for row in rows]

@@ -60,6 +60,10 @@ class GenerationTask(ProgramTask):
             items[i] = with_tests(items[i], text, self._held_back)
         return GenerationTask(items, self._executor, self.agents, self._held_back)
 
+    def of_agents(self, agents: Sequence[str]) -> GenerationTask:
+        """The same task for other agents."""
+        return GenerationTask(self.items, self._executor, agents, self._held_back)
+
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
         """`scores` (or means of them) in percent, the total as "return"."""
         return {"return" if name == "total" else name: 100.0 * value for name, value in scores.items()}
