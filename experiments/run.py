@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import jax
 
-from experiments import closing, protocols, remote_agents, setup, tasks
+from experiments import closing, journals, protocols, remote_agents, setup, tasks
 from experiments.learner import Learner
 from jaxmarl_llm import (
     checkpoint,
@@ -55,6 +55,7 @@ class Run:
 
     def __exit__(self, *exception) -> None:
         self._stack.close()
+        journals.forget(self.folder)
 
     def _open(self, stack: contextlib.ExitStack) -> None:
         config = self.config

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 from configs import programs
-from experiments import protocols, remote_agents, setup, tasks
+from experiments import journals, protocols, remote_agents, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, processes, rollout, run_checks
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.forest import Forest
@@ -91,7 +91,7 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
     problems, bank, cost = [], [], ledger.Ledger()
     for n, start in enumerate(range(0, len(task.items), size)):
         ids = range(start, min(start + size, len(task.items)))
-        place, taken = pathlib.Path("journal") / f"{n:04d}", functools.partial(known, task, ids)
+        place, taken = pathlib.Path("journal") / f"{n:04d}", functools.partial(journals.known, task, ids)
         places = [pathlib.Path(each) / place for each in (folder, *like)]
         journal = Journal(places[0], places[1:], taken)
         lasting = memory if protocols.remembers(config) else ()
@@ -172,13 +172,6 @@ def talk(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> F
         long_prompts=config.sampling.long_prompts,
     )
     return rollout.run(protocol, by.team, by.trainables, scorer, list(ids), key, journal=journal, **options)
-
-
-def known(task, ids, name: str, found) -> None:
-    """Tell the task what an earlier process had judged, so that equal programs count as known now as well."""
-    if name.endswith("_joints"):
-        pairs = [(task.items[ids[j.item]], o) for j in found for o in j.judgement.outcomes.values()]
-        task.know(*map(list, zip(*pairs, strict=True)))
 
 
 def remeasured(task, journal: Journal, items: Sequence, texts: Sequence[str]) -> list:

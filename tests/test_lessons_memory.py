@@ -3,6 +3,7 @@
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
+from jaxmarl_llm.lessons import memory as lessons
 from jaxmarl_llm.lessons.history import Banking
 from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.systems.lessonl import LessonL, Showing
@@ -112,4 +113,17 @@ def test_saved_and_restored(tmp_path):
         assert list(other) == list(memory) and len(other) == 8
         both = [each.add(told(each, names=("r",))) or rows(each) for each in (memory, other)]
         assert both[0] == both[1]
+        for step in (12, 14, 15):
+            other.save_best(step)
+    assert lessons.saved(tmp_path, 15) == list(other)
+    assert lessons.saved(tmp_path, 12)[:4] == list(other)[:4]
+    assert sorted(path.name for path in (tmp_path / "lessons" / "best").iterdir()) == [
+        "000014.jsonl", "000015.jsonl"
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="000013.jsonl is missing"):
+        lessons.saved(tmp_path, 13)
+    assert lessons.saved(tmp_path / "nothing", 3) == []
+    # A bank that begins with them has the newest, numbered anew.
+    assert [entry.id for entry in Memory(2, entries=other)] == [-1, -2]
+    assert Memory(2, entries=other)[1].text == other[-1].text
     assert len((tmp_path / "lessons" / "000012.jsonl").read_text().splitlines()) == 8

@@ -15,7 +15,8 @@ from jaxmarl_llm.tasks.program_text import program
 class ProgramTask:
     """Items, prompts of all phases, and the judge of joint answers that are one program of each agent.
 
-    A task adds `part_names`, `reward_range`, `gate`, `remeasure`, `solved`, `normalise`, and:
+    A task adds `part_names`, `reward_range`, `gate`, `remeasure`, `solved`, `normalise`, `source(item)` (the
+    code that agents are shown), and:
       _says: a module of prompts with `asked(item)`, `lesson(text, status, score)`, `result(item, outcome)`
         and `explain(item, outcome)`.
       _outcomes(items, programs) -> one `Outcome` each; _reward(outcome); _parts(outcomes); _passes(outcome).
@@ -34,7 +35,9 @@ class ProgramTask:
         """
         check_batch(items, completions, self.agents)
         rows = [(item, completions[agent][j]) for j, item in enumerate(items) for agent in self.agents]
-        programs = [program(text, item.entry_point, language(item)) for item, text in rows]
+        programs = [
+            program(text, item.entry_point, language(item), self.source(item)) for item, text in rows
+        ]
         outcomes = self._outcomes([item for item, _ in rows], programs)
         step = len(self.agents)
         return [self._judgement(outcomes[j : j + step]) for j in range(0, len(outcomes), step)]
