@@ -5,23 +5,35 @@ folder. A run that was killed goes on from its last checkpoint with the answers 
 as far as they go, so that it loses what was under way and nothing else.
 """
 
-import functools
 import pathlib
 import shutil
+from collections.abc import Callable, Sequence
 
 from configs import programs
 from jaxmarl_llm import checkpoint, processes
+from jaxmarl_llm.forest import Turn
 from jaxmarl_llm.rollout.journal import Journal
 
 FOLDER = "journal"
 
 
-def of_iteration(config, folder: pathlib.Path, task, ids, step: int) -> Journal | None:
-    """The journal of an iteration about some items; None for protocols that have no rounds of programs."""
+def of_iteration(
+    config, folder: pathlib.Path, task, ids, step: int, count: Callable[[Sequence[Turn]], None]
+) -> Journal | None:
+    """The journal of an iteration about some items; None for protocols that have no rounds of programs.
+
+    ``count`` is told of all answers that are taken from there.
+    """
     if config.train.protocol not in programs.METHODS:
         return None
     forget(folder)
-    taken = functools.partial(known, task, ids) if config.task.kind in programs.KINDS else _nothing
+
+    def taken(name: str, found) -> None:
+        if name.endswith("_turns"):
+            count(found)
+        elif config.task.kind in programs.KINDS:  # other tasks remember no outcomes
+            known(task, ids, name, found)
+
     return Journal(folder / FOLDER / f"{step:06d}", taken=taken)
 
 
@@ -39,7 +51,3 @@ def known(task, ids, name: str, found) -> None:
     if name.endswith("_joints"):
         pairs = [(task.items[ids[j.item]], o) for j in found for o in j.judgement.outcomes.values()]
         task.know(*map(list, zip(*pairs, strict=True)))
-
-
-def _nothing(name: str, found) -> None:
-    """For tasks that remember no outcomes."""

@@ -76,7 +76,8 @@ def rounds(
     by_chance = dealt(config, samples)
     mode = "full" if own.select == "dealt" and not by_chance else own.select
     options = dict(step=own.step, factor=own.factor, pooled=by_chance, memory=memory)
-    showing = Showing(own.shown, mode, own.control if by_chance else 0)
+    gate = own.gate if config.task.kind == "optimisation" else 0.0  # it is a speed-up
+    showing = Showing(own.shown, mode, own.control if by_chance else 0, gate)
     banking, lasting = Banking(task.source, relevance, **options), own.bank == "run"
     return LessonL(task, chains, c.turns, banking, showing, lasting, stop_when_solved=stop)
 

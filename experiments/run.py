@@ -24,6 +24,7 @@ from jaxmarl_llm import (
 from jaxmarl_llm.experts import Spent
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.lessons.bank import Entry
+from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.systems.types import Lesson
 from jaxmarl_llm.transcripts import TranscriptWriter
@@ -75,6 +76,7 @@ class Run:
             self._saved_meta().get("speakers", {}),
         )
         self.team = setup.build_team(config, speakers=self._speakers)
+        self._account = remote_agents.Account(self._speakers, self.team)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
         self._deciding = scores.spread(len(self.eval_task.items), config.eval.problems)
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
@@ -113,6 +115,10 @@ class Run:
         """What the latest checkpoint says of the run; {} if there is none."""
         place = self.folder / "checkpoints"
         return checkpoint.read_meta(place) if checkpoint.saved_steps(place) else {}
+
+    def journal(self, ids: Sequence[int], step: int) -> Journal | None:
+        """Where the rounds of an iteration about these items are kept, see `journals`."""
+        return journals.of_iteration(self.config, self.folder, self.task, ids, step, self._account.take)
 
     def key(self, stream: str, step: int) -> jax.Array:
         """Random key of a named stream at an iteration."""
@@ -156,7 +162,7 @@ class Run:
 
     def expert_metrics(self) -> dict[str, float]:
         """What was paid for since the run began: the expert, keyed ``expert/<name>``, and remote ones."""
-        found = remote_agents.metrics(self._speakers)
+        found = self._account.metrics()
         if self._expert is None:
             return found
         spent = dataclasses.asdict(self._expert.spent)
@@ -211,7 +217,7 @@ class Run:
         """Checkpoint after ``step`` iterations."""
         meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self._isolation}
         meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
-        meta |= {"speakers": remote_agents.metadata(self._speakers)} if self._speakers else {}
+        meta |= {"speakers": self._account.metadata()} if self._speakers else {}
         self.learner.save(step, meta)
 
     def evaluate_on(self, items, step: int) -> dict[str, float]:

@@ -114,7 +114,8 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
         models,
         MEASURES[config.task.kind],
     )
-    result = SearchResult(*about, tuple(problems), cost.as_dict(), tuple(bank))
+    prices = {name: tuple(numbers) for name, *numbers in config.search.prices}
+    result = SearchResult(*about, tuple(problems), cost.as_dict(models, prices or None), tuple(bank))
     search_results.write([result], folder / RESULTS)
     return result
 

@@ -13,7 +13,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs import arithmetic, checks, program_checks
-from experiments import cli, closing, joining, journals, setup
+from experiments import cli, closing, joining, setup
 from experiments.ahead import Ahead
 from experiments.run import Run
 from experiments.stop_signal import StopSignal
@@ -37,8 +37,8 @@ def draw(run: Run, step: int, trainables, timer) -> Forest:
         long_prompts=config.sampling.long_prompts,
         timer=timer,
     )
-    journal = journals.of_iteration(config, run.folder, run.task, ids, step)
-    forest = talk(run.protocol, trainables=trainables, key=run.key("rollout", step), journal=journal)
+    key, journal = run.key("rollout", step), run.journal(ids, step)
+    forest = talk(run.protocol, trainables=trainables, key=key, journal=journal)
     if not config.train.counterfactual:
         return forest
     again = Conversation(talk, run.protocol, trainables, run.key("counterfactual", step))

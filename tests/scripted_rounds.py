@@ -35,7 +35,7 @@ class ScriptedTask:
 
     agents: tuple[str, ...] = ("a", "b")
     scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    gate: float | None = 1.1
+    least: float = 1.1  # of a good program
     enough: float = np.inf
     items: tuple = items("p", "q")
     judged: list = dataclasses.field(default_factory=list)
@@ -70,6 +70,9 @@ class ScriptedTask:
 
     def solved(self, outcome):
         return outcome.score >= self.enough
+
+    def good(self, outcome):
+        return outcome.status == "ok" and outcome.score >= self.least
 
     def source(self, item):
         return item.source

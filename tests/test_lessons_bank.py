@@ -85,7 +85,7 @@ def test_the_gate_is_on_score_times_factor():
     slow = [entry(n, 1.0, relevance=n) for n in range(6)]
     assert ids(select(slow, 4)) == [5, 4, 3, 2]
     # Without a gate (programs judged by tests passed) the best count, however bad.
-    assert ids(select(slow, 4, gate=None)) == [0, 1, 5, 4]
+    assert ids(select(slow, 4, gate=0)) == [0, 1, 5, 4]
 
 
 def test_what_is_remembered_goes_by_relevance():

@@ -42,10 +42,17 @@ def test_rounds_of_programs_are_accepted():
             "lessons.control=4: must leave some of the train.group=4 chains",
         ),
         (rounds(**{"lessons.bank": "run", "train.overlap": True}), "overlap=True: lessons.bank='run' shows"),
-        (rounds("reflexion", **{"lessons.shown": 2}), "lessons: train.protocol='reflexion' has none"),
+        (
+            rounds("reflexion", **{"lessons.shown": 2}),
+            "lessons.shown=2: train.protocol='reflexion' has no lessons, leave it at 4",
+        ),
+        (rounds(**{"lessons.gate": -1.0}), "lessons.gate=-1.0: allowed is 0 to any larger number"),
+        (rounds(**{"search.prices": (("x", 1),)}), r"search.prices: \('x', 1\) is not allowed, only \(model"),
+        (rounds(**{"search.prices": (("x", 1, -2),)}), r"search.prices: \('x', 1, -2\) is not allowed"),
+        (rounds(**{"search.prices": (("x", 1, 2),)}), "search.prices: there is none for 'smollm2-135m-instr"),
         (rounds(**{"task.tests": "generated"}), "task.tests='generated': needs task.kind='generation'"),
         (rounds(**{"task.tests": "own"}), "task.tests='own': allowed are given, generated"),
-        (rounds("mapcoder", **{"train.turns": 4}), "search.plans=3: must divide the train.turns=4 programs"),
+        (rounds("mapcoder", **{"train.turns": 5}), "search.plans=2: must divide the train.turns=5 programs"),
     ],
 )
 def test_refusals(config, message):

@@ -77,7 +77,8 @@ def test_a_killed_training_goes_on_within_its_round(config, asked, monkeypatch, 
     with monkeypatch.context() as patched:
         patched.setattr("experiments.closing.finish", lambda run: run.save(run.done))
         train.train(config, killed)
-        assert set(asked) == {3} and len(asked) == 2  # lessons of the last round, of both agents
+        # Only lessons of the last round were missing, of both agents.
+        assert set(asked) == {3} and len(asked) == 2
         asked.clear()
         train.train(config, whole)
     assert len(asked) == 4 * STEPS * 2

@@ -83,7 +83,7 @@ def select(
     number: int,
     mode: str = "full",
     *,
-    gate: float | None = 1.1,
+    gate: float = 1.1,
     random: np.random.Generator | None = None,
 ) -> list[Entry]:
     """The lessons to show, k = ``number`` of them at most.
@@ -108,7 +108,7 @@ def select(
     only where some program got no lesson: the release then gates the few there are with ``speed_only``.
 
     Args:
-      gate: least s f of a lesson that is shown for its benefit; None: any.
+      gate: least s f of a lesson that is shown for its benefit; 0: any.
       random: of mode ``random``.
 
     Raises:
@@ -125,7 +125,7 @@ def select(
         chosen = []
     else:
         by_benefit = sorted(own, key=lambda entry: -entry.benefit)
-        useful = [entry for entry in by_benefit if gate is None or entry.benefit >= gate]
+        useful = [entry for entry in by_benefit if entry.benefit >= gate]
         most = {"full": math.ceil(number / 2), "speed_only": number, "relevance_only": 0}[mode]
         chosen = useful[:most]
     if mode == "speed_only":

@@ -21,7 +21,7 @@ NAMES = {
     "searched_tests": "tests passed in the search, %",
 }
 SEARCHED = "searched_"
-BY_CATEGORY = ("geomean", "correct", "pass@1", "tests")
+BY_CATEGORY = ("geomean", "above_2x", "correct", "pass@1", "tests")
 
 
 def labels(searches: Sequence[Search]) -> list[str]:

@@ -43,11 +43,13 @@ class Showing:
         remembered lessons the k most relevant are dealt with the item's own.
       control: chains of an item, the last ones, that see none after the first round. In that round, before
         any lesson of its own, all chains of an item see the same remembered ones.
+      gate: least s f of a lesson that is shown for its benefit.
     """
 
     number: int = 4
     mode: str = "full"
     control: int = 0
+    gate: float = 1.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +88,7 @@ class LessonL(rounds.Rounds):
         if not len(self.banking.memory):
             return asked
         number, mode = self.showing.number, self.showing.mode
-        options = dict(gate=self.task.gate, random=state.random)
+        options = dict(gate=self.showing.gate, random=state.random)
         known = self.banking.remembered(state.items, range(len(state.items)))
         first = "relevance_only" if mode == "dealt" else mode
         shown = {i: select(entries, number, first, **options) for i, entries in known.items()}
@@ -151,7 +153,7 @@ class LessonL(rounds.Rounds):
             old = most_relevant([entry for entry in bank if entry.remembered], number)
             bank = [*old, *(entry for entry in bank if not entry.remembered)]
             return [[bank[i] for i in own] for own in deal(len(bank), readers, number, state.random)]
-        options = dict(gate=self.task.gate, random=state.random)
+        options = dict(gate=self.showing.gate, random=state.random)
         return [select(bank, number, mode, **options) for _ in range(readers)]
 
 

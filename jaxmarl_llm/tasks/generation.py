@@ -26,12 +26,10 @@ class GenerationTask(ProgramTask):
     A program's score is the number of search tests that it passes, and its author earns their share; the team
     earns the mean. Parts: "passed" (mean share of the tests), "correct" and "compiles" (shares of the agents:
     all tests passed; could be run), "best" (largest share of the tests).
-    gate: none: any lesson may be chosen for its benefit, whatever its score.
     """
 
     part_names = ("passed", "correct", "compiles", "best")
     reward_range = (0.0, 1.0)
-    gate = None
     _says = generation_prompts
 
     def __init__(self, items: Sequence[CodingItem], executor, agents: Sequence[str], held_back: float = 0.5):
@@ -45,6 +43,10 @@ class GenerationTask(ProgramTask):
     def solved(self, outcome: Outcome) -> bool:
         """Whether all search tests passed: nothing is left to gain."""
         return outcome.status == "ok"
+
+    def good(self, outcome: Outcome) -> bool:
+        """Whether a program needs no repair."""
+        return self.solved(outcome)
 
     def test_prompt(self, item: CodingItem) -> Messages:
         """Ask for tests of a problem; `tested` takes the answers."""

@@ -59,12 +59,10 @@ class LockTask:
 
     An answer earns its agent 1 if it is the key, space around it aside, else 0; the team earns the mean.
     Part: ``valid`` (the share of answers that are one of WORDS).
-    gate: none: any lesson may be chosen for its benefit, whatever its score.
     """
 
     part_names = ("valid",)
     reward_range = (0.0, 1.0)
-    gate = None
 
     def __init__(self, items: Sequence[LockItem], agents: Sequence[str] = AGENTS):
         self.items, self.agents = tuple(items), tuple(agents)

@@ -15,7 +15,7 @@ from jaxmarl_llm.tasks.program_text import program
 class ProgramTask:
     """Items, prompts of all phases, and the judge of joint answers that are one program of each agent.
 
-    A task adds `part_names`, `reward_range`, `gate`, `remeasure`, `solved`, `normalise`, `source(item)` (the
+    A task adds `part_names`, `reward_range`, `remeasure`, `solved`, `good`, `normalise`, `source(item)` (the
     code that agents are shown), and:
       _says: a module of prompts with `asked(item)`, `lesson(text, status, score)`, `result(item, outcome)`
         and `explain(item, outcome)`.
