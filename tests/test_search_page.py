@@ -153,7 +153,7 @@ def test_the_bank_and_the_costs(found):
     assert row["shown to, and what it led to"] == "round 1: b wrong, a 17.4"
     costs = search_tables.costs(found)
     # Three rounds of two agents on three items; half a second each, three measured again.
-    assert costs.rows[0][1] == "18" and costs.rows[0][4:9] == ("18", "0", "9.00", "3", "1.50")
+    assert costs.rows[0][1] == "18" and costs.rows[0][4:10] == ("0", "18", "0", "9.00", "3", "1.50")
     assert costs.rows[0][-1] == "–" and costs.rows[1][-1] == number(found[1]["ledger"]["cost"]["total"])
     assert [row[:4] for row in search_tables.agents(found).rows] == [
         ("repeated", "a", "small", "program"), ("repeated", "b", "large", "program"),
