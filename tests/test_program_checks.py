@@ -2,7 +2,7 @@
 
 import pytest
 
-from configs import arithmetic, checks, common, program_checks
+from configs import arithmetic, checks, common, lessonl, program_checks
 
 
 def rounds(protocol="lessonl", **fields):
@@ -22,6 +22,20 @@ def test_rounds_of_programs_are_accepted():
     checks.validate(dealt)
     saved = common.ConfigDict(rounds().to_dict() | {"train": rounds().train.to_dict() | {"turn_weights": []}})
     checks.validate(saved)
+
+
+@pytest.mark.parametrize("protocol", ["repeated", "reflexion", "mapcoder", "mixture"])
+def test_other_ways_to_search_need_no_more_than_their_name(protocol):
+    """As the README says; a script's lessons have another encoder, which the refusal names."""
+    own = {"train.protocol": protocol, "train.system": "magrpo"}
+    config, scripted = lessonl.get_config(), lessonl.get_config("scripted")
+    config.update_from_flattened_dict(own)
+    checks.validate(config)
+    scripted.update_from_flattened_dict(own)
+    with pytest.raises(ValueError, match=r"lessons.encoder='ngrams': .* no lessons, leave it at 'policy'"):
+        checks.validate(scripted)
+    scripted.lessons.encoder = "policy"
+    checks.validate(scripted)
 
 
 @pytest.mark.parametrize(
