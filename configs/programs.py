@@ -26,7 +26,8 @@ def add_fields(c: config_dict.ConfigDict) -> None:
     c.lessons.shown = 4  # k: most lessons in a prompt
     c.lessons.select = "full"  # full: half by benefit, half by relevance | speed_only | relevance_only
     # | random | none | dealt (in training: the chains of a problem see different ones, all equally often)
-    c.lessons.control = 0  # with dealt: chains of a problem that see no lesson
+    c.lessons.control = 0  # with dealt: chains of a problem that see no lesson; with bank=run they do in the
+    # first round, in which all chains see the same
     c.lessons.factor = "released"  # released: by the last round that showed it | cumulative: by all | off
     c.lessons.step = 0.1  # a vote is 1 + step or 1 - step
     c.lessons.gate = 1.1  # least s f with which a lesson is shown for its benefit; 0: any. Of speed-ups only:

@@ -120,6 +120,11 @@ def test_saved_and_restored(tmp_path):
     assert sorted(path.name for path in (tmp_path / "lessons" / "best").iterdir()) == [
         "000014.jsonl", "000015.jsonl"
     ]  # fmt: skip
+    with other.kept_in(tmp_path, 2):
+        other.save_best(2)  # of a run that was resumed from before its best
+    assert sorted(path.name for path in (tmp_path / "lessons" / "best").iterdir()) == [
+        "000002.jsonl", "000015.jsonl"
+    ]  # fmt: skip
     with pytest.raises(ValueError, match="000013.jsonl is missing"):
         lessons.saved(tmp_path, 13)
     assert lessons.saved(tmp_path / "nothing", 3) == []

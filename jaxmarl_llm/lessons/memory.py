@@ -69,8 +69,10 @@ class Memory(Sequence):
         if not processes.first():
             return
         lines = [json.dumps(dataclasses.asdict(entry)) + "\n" for entry in self._entries]
-        files.atomic_write_text(folder / _name(step), "".join(lines))
-        for old in sorted(folder.glob("*.jsonl"))[:-most]:
+        new = files.atomic_write_text(folder / _name(step), "".join(lines))
+        # By age: a run resumed from before its best may find its next best at an earlier step.
+        others = sorted((p.stat().st_mtime_ns, p) for p in folder.glob("*.jsonl") if p != new)
+        for _, old in others[: max(len(others) + 1 - most, 0)]:
             old.unlink()
 
 
