@@ -5,6 +5,7 @@ itself take the team's first, for as many rounds more.
 """
 
 import dataclasses
+import types
 from collections.abc import Mapping
 
 from configs.common import ConfigDict, base_config
@@ -24,8 +25,8 @@ def _lessonl(**own) -> Member:
     return Member({"train.protocol": "lessonl", "train.system": "lessonl", **names})
 
 
-def _rounds(protocol: str, **options) -> Member:
-    return Member({"train.protocol": protocol, "train.system": "magrpo"}, **options)
+def _rounds(protocol: str, own: Mapping[str, object] = types.MappingProxyType({}), **options) -> Member:
+    return Member({"train.protocol": protocol, "train.system": "magrpo", **own}, **options)
 
 
 # The first one is what the others are compared with: the same number of programs without any lesson.
@@ -38,7 +39,7 @@ MEMBERS = {
     "random": _lessonl(select="random"),
     "single": _rounds("repeated", alone=True, once=True),
     "reflexion": _rounds("reflexion", alone=True),
-    "mapcoder": _rounds("mapcoder", alone=True),
+    "mapcoder": _rounds("mapcoder", {"search.plans": 3}, alone=True),  # as many as its release
     "mixture": _rounds("mixture"),
 }
 

@@ -81,6 +81,7 @@ def training(config) -> None:
     config.train.warmup = 2
     config.train.grad_clip = 1.0
     config.eval.samples = 2
+    config.save.every = 2  # what is lost beyond the journal are the updates since the last checkpoint
 
 
 def learning(config) -> None:

@@ -46,4 +46,4 @@ def training(config):
     config.train.lr = 3e-3
     config.train.entropy_coef = 0.02  # without it readers settle on a word before lessons are true
     config.train.grad_clip = 0.0
-    config.save.every = 1000
+    config.save.every = 50

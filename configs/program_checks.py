@@ -1,6 +1,8 @@
 """What may stand in a config about programs: tasks, protocols and systems that belong together."""
 
-from configs import credit_checks
+import math
+
+from configs import credit_checks, remote
 from configs.common import ConfigDict, base_config, field
 from configs.programs import JUDGED_ALONE, KINDS, METHODS
 
@@ -21,6 +23,7 @@ RANGES = {
     "lessons.shown": (1, None),
     "lessons.control": (0, None),
     "lessons.step": (0, 0.999),
+    "lessons.gate": (0, None),
     "lessons.keep": (1, None),
     "search.problems": (1, None),
     "search.plans": (1, None),
@@ -61,7 +64,7 @@ def found(config: ConfigDict) -> list[str]:
     """One sentence per field that the task, protocol or system does not allow."""
     c, rounds = config.train, config.train.protocol in METHODS
     programs = config.task.kind in JUDGED_ALONE
-    bad = _timing(config.timing)
+    bad = _timing(config.timing) + _prices(config)
     encoder = config.lessons.encoder
     if encoder not in ENCODERS and not credit_checks.is_dotted(encoder):
         allowed = f"{', '.join(ENCODERS)}, or the dotted name of a function"
@@ -93,6 +96,17 @@ def _timing(t: ConfigDict) -> list[str]:
     return bad
 
 
+def _prices(config: ConfigDict) -> list[str]:
+    prices, form = config.search.prices, "(model, price of a million prompt tokens, of completion tokens)"
+    for row in prices:
+        numbers = row[1:] if isinstance(row, (tuple, list)) and len(row) == 3 else ()
+        if not numbers or not all(type(n) in (int, float) and 0 <= n < math.inf for n in numbers):
+            return [f"search.prices: {row!r} is not allowed, only {form}"]
+    known = [row[0] for row in prices]
+    without = [name for name in dict.fromkeys(remote.names(config)) if prices and name not in known]
+    return [f"search.prices: there is none for {name!r}; give {form} of all models" for name in without]
+
+
 def _rounds(config: ConfigDict) -> list[str]:
     """Fields that have no meaning for rounds of programs."""
     c, own, bad = config.train, config.lessons, []
@@ -110,8 +124,13 @@ def _rounds(config: ConfigDict) -> list[str]:
             bad.append(
                 "train.overlap=True: lessons.bank='run' shows what came of an iteration in the next one"
             )
-    elif own.to_dict() != base_config().lessons.to_dict():  # a locked one equals no other
-        bad.append(f"lessons: train.protocol={c.protocol!r} has none; leave them as they are by default")
+    else:
+        bad += [
+            f"lessons.{name}={own[name]!r}: train.protocol={c.protocol!r} has no lessons, leave it at "
+            f"{default!r}"
+            for name, default in base_config().lessons.items()
+            if own[name] != default
+        ]
     if c.protocol == "mapcoder" and c.turns % config.search.plans:
         bad.append(f"search.plans={config.search.plans}: must divide the train.turns={c.turns} programs")
     return bad

@@ -26,9 +26,12 @@ def add_fields(c: config_dict.ConfigDict) -> None:
     c.lessons.shown = 4  # k: most lessons in a prompt
     c.lessons.select = "full"  # full: half by benefit, half by relevance | speed_only | relevance_only
     # | random | none | dealt (in training: the chains of a problem see different ones, all equally often)
-    c.lessons.control = 0  # with dealt: chains of a problem that see no lesson
+    c.lessons.control = 0  # with dealt: chains of a problem that see no lesson; with bank=run they do in the
+    # first round, in which all chains see the same
     c.lessons.factor = "released"  # released: by the last round that showed it | cumulative: by all | off
     c.lessons.step = 0.1  # a vote is 1 + step or 1 - step
+    c.lessons.gate = 1.1  # least s f with which a lesson is shown for its benefit; 0: any. Of speed-ups only:
+    # where s is a number of tests there is no gate
     c.lessons.encoder = "policy"  # of lessons and sources, for their relevance: policy (mean of the first
     # model's last hidden states) | ngrams (needs no model) | dotted name of a function, texts -> vectors
     c.lessons.bank = "problem"  # a bank for each problem | run: lessons of earlier problems are kept
@@ -37,4 +40,6 @@ def add_fields(c: config_dict.ConfigDict) -> None:
     c.search = config_dict.ConfigDict()
     c.search.problems = 8  # searched at a time: what a stop may lose is a round of these
     c.search.stop_when_solved = False  # no more rounds for a problem once all its tests pass
-    c.search.plans = 3  # of train.protocol=mapcoder: plans, which share the train.turns programs
+    c.search.plans = 2  # of train.protocol=mapcoder: plans, which share the train.turns programs equally
+    c.search.prices = ()  # for the ledger: (name, price of a million prompt tokens, of a million completion
+    # tokens) of every model of the team, named as in team.models, such as (('expert:gpt-4o', 2.5, 10.0),)

@@ -55,6 +55,8 @@ def main(argv):
     cli.refuse_arguments(argv)
     given = flags.FLAGS
     workdir = pathlib.Path(given.workdir or setup.new_workdir())
+    goes_on = "the same command" if given.workdir else f"the same command with --workdir={workdir}"
+    print(f"searching in {workdir}; when it is stopped, {goes_on} goes on", flush=True)
     results = ablate(given.config, workdir, given.members)
     for path in search.show(
         results, workdir / "ablation.json", "LessonL, and what is left without its parts"

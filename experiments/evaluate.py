@@ -7,7 +7,8 @@ Other data:         add --config=configs/coding.py --config.task.eval_source=hum
 With --workdir and --config the agents come from the run and everything else from the config.
 
 A config of rounds of programs (configs/lessonl.py) makes it a search: the team looks for the best program of
-every problem, which is measured again. Stopped, the same command goes on within the round where it was.
+every problem, which is measured again. Stopped, the same command with the same --out (or --workdir) goes on
+within the round where it was.
 """
 
 import json
@@ -17,7 +18,7 @@ import pathlib
 from absl import app, flags
 
 from configs import checks, program_checks
-from experiments import cli, remote_agents, search, setup, tasks
+from experiments import cli, protocols, remote_agents, search, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, scores
 from jaxmarl_llm.statistics import bootstrap
 from jaxmarl_llm.transcripts import TranscriptWriter
@@ -55,7 +56,8 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         setup.check_prompts(config, team, task)
         learned = [member.trainable for member in team.members]
         items = range(len(task.items))
-        found = setup.evaluate(config, team, learned, task, items, samples, step)
+        lessons = protocols.saved_lessons(config, workdir, step) if workdir else ()
+        found = setup.evaluate(config, team, learned, task, items, samples, step, lessons)
         isolation = tasks.isolation(executor)
     results = {mode: getattr(found, mode) for mode in MODES}
     about = {
@@ -140,6 +142,8 @@ def write(path, results: dict, report: dict) -> None:
 def search_run(config, workdir, which, out) -> None:
     """Let the team search for programs; the results go to ``out``, or search/ in the run folder, or runs/."""
     path = pathlib.Path(out or pathlib.Path(workdir or setup.new_workdir()) / "search" / search.RESULTS)
+    goes_on = "the same command" if out or workdir else f"the same command with --out={path}"
+    print(f"searching in {path.with_suffix('')}; when it is stopped, {goes_on} goes on", flush=True)
     with search.opened(config, workdir, which) as by:
         task = tasks.build_task(config, by.executor, "eval")
         setup.check_prompts(config, by.team, task)
@@ -165,6 +169,16 @@ def parse_ks(texts) -> tuple[int, ...]:
     return tuple(int(text) for text in texts)
 
 
+def refuse_samples() -> None:
+    """ValueError for flags of evaluations, where the config makes it a search."""
+    for name in ("samples", "k"):
+        if flags.FLAGS[name].present:
+            raise ValueError(
+                f"--{name} is not allowed in a search, which has one answer for each problem: the best "
+                "program of all rounds. How many are tried say --config.train.turns and .team.agents"
+            )
+
+
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
     cli.define_config(False, "Config file, by default that of the run in --workdir")
@@ -185,6 +199,7 @@ def main(argv):
     checks.validate(config)
     which, ks = parse_step(given.step), parse_ks(given.k)
     if program_checks.searches(config):
+        refuse_samples()
         return search_run(config, given.workdir, which, given.out)
     results, report = evaluate_run(config, given.workdir, which, given.samples, ks)
     show(report)

@@ -7,7 +7,7 @@ import pathlib
 import jax
 
 from configs import arithmetic
-from experiments import setup, systems
+from experiments import protocols, setup, systems
 from jaxmarl_llm import forest_metrics, run_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.forest import Forest
@@ -113,6 +113,8 @@ class Learner:
 
     def save_best(self, step: int, meta: dict) -> None:
         """Keep the agents' parameters as the best so far."""
+        if protocols.remembers(self.config):
+            self.system.models.save_best(step)
         self._checkpoints.save_best(step, self.states, self._team, meta)
 
     def untouched(self, step: int) -> bool:

@@ -1,9 +1,15 @@
 """From a config to who speaks when: in training, in an evaluation, and in a search for programs."""
 
+import pathlib
+from collections.abc import Sequence
+
 from configs import checks, programs
 from jaxmarl_llm import processes
+from jaxmarl_llm.lessons import memory as lessons
 from jaxmarl_llm.lessons import relevance
+from jaxmarl_llm.lessons.bank import Entry
 from jaxmarl_llm.lessons.history import Banking
+from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree
 from jaxmarl_llm.systems.lessonl import LessonL, Showing
 from jaxmarl_llm.systems.mapcoder import MapCoder
@@ -24,7 +30,8 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
     """
     c = config.train
     if c.protocol in programs.METHODS:
-        how = None if dealt(config, samples) else relevant(config, team)
+        # Chance decides about the problem's own lessons, relevance about those of earlier ones.
+        how = None if dealt(config, samples) and not remembers(config) else relevant(config, team)
         return rounds(config, task, how, samples, memory)
     if c.protocol == "tree" and samples is None:
         return Tree(task.prompts, (c.group,) * len(config.team.agents))
@@ -69,7 +76,8 @@ def rounds(
     by_chance = dealt(config, samples)
     mode = "full" if own.select == "dealt" and not by_chance else own.select
     options = dict(step=own.step, factor=own.factor, pooled=by_chance, memory=memory)
-    showing = Showing(own.shown, mode, own.control if by_chance else 0)
+    gate = own.gate if config.task.kind == "optimisation" else 0.0  # it is a speed-up
+    showing = Showing(own.shown, mode, own.control if by_chance else 0, gate)
     banking, lasting = Banking(task.source, relevance, **options), own.bank == "run"
     return LessonL(task, chains, c.turns, banking, showing, lasting, stop_when_solved=stop)
 
@@ -77,3 +85,14 @@ def rounds(
 def remembers(config) -> bool:
     """Whether lessons outlive their problem."""
     return config.train.protocol == "lessonl" and config.lessons.bank == "run"
+
+
+def memory(config, entries: Sequence[Entry] = ()) -> Memory:
+    """The bank of a whole run, as it begins."""
+    own = config.lessons
+    return Memory(own.keep, step=own.step, factor=own.factor, entries=entries)
+
+
+def saved_lessons(config, workdir, step: int) -> tuple[Entry, ...]:
+    """Lessons of the run in ``workdir`` after ``step`` iterations; () if the config has no use for any."""
+    return tuple(lessons.saved(pathlib.Path(workdir) / "system", step)) if remembers(config) else ()

@@ -9,8 +9,10 @@ from experiments import tasks
 from jaxmarl_llm import experts
 from jaxmarl_llm.experts import Expert, Spent
 from jaxmarl_llm.experts.scripted import Scripted
+from jaxmarl_llm.forest import Turn
 from jaxmarl_llm.tasks.lock import Follower
 from jaxmarl_llm.tasks.mixture import Mixture
+from jaxmarl_llm.team import Team
 
 
 def build(
@@ -24,7 +26,7 @@ def build(
       config: its ``expert`` says how endpoints are reached; their models' names are in ``team.models``.
       items: of all tasks that scripted agents are asked about.
       workdir: run folder.
-      spent: what each had spent when the run was interrupted, as `metadata` says.
+      spent: what each had spent when the run was interrupted, as `Account.metadata` says.
 
     Raises:
       ValueError: for what the user must change, ExpertError if an endpoint is not there.
@@ -42,12 +44,33 @@ def build(
     return found
 
 
-def metadata(speakers: Mapping[str, Expert]) -> dict[str, dict[str, int]]:
-    """What each has spent, as JSON data."""
-    return {name: dataclasses.asdict(expert.spent) for name, expert in speakers.items()}
+class Account:
+    """What the speakers of a run have cost, with the answers that a process which was killed had paid for."""
+
+    def __init__(self, speakers: Mapping[str, Expert], team: Team):
+        self._speakers, self._team = speakers, team
+        self._before = dict.fromkeys(speakers, Spent())
+
+    def take(self, turns: Sequence[Turn]) -> None:
+        """Count answers that come from a journal and are not asked for again."""
+        for turn in turns:
+            if turn.cost is not None:
+                name = self._team[turn.agent].model_name
+                self._before[name] = _sum(self._before[name], Spent(1, *turn.cost))
+
+    def metadata(self) -> dict[str, dict[str, int]]:
+        """What each has spent since the run began, as JSON data."""
+        return {
+            name: dataclasses.asdict(_sum(expert.spent, self._before[name]))
+            for name, expert in self._speakers.items()
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """The same, keyed ``<model's name>/<what>``."""
+        said = self.metadata()
+        return {f"{name}/{what}": float(n) for name, own in said.items() for what, n in own.items()}
 
 
-def metrics(speakers: Mapping[str, Expert]) -> dict[str, float]:
-    """What each has cost since the run began, keyed ``<model's name>/<what>``."""
-    said = metadata(speakers)
-    return {f"{name}/{what}": float(n) for name, own in said.items() for what, n in own.items()}
+def _sum(one: Spent, other: Spent) -> Spent:
+    both = zip(dataclasses.astuple(one), dataclasses.astuple(other), strict=True)
+    return Spent(*map(sum, both))

@@ -5,11 +5,11 @@ import dataclasses
 import json
 import math
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import jax
 
-from experiments import closing, protocols, remote_agents, setup, tasks
+from experiments import closing, journals, protocols, remote_agents, setup, tasks
 from experiments.learner import Learner
 from jaxmarl_llm import (
     checkpoint,
@@ -23,6 +23,8 @@ from jaxmarl_llm import (
 )
 from jaxmarl_llm.experts import Spent
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.lessons.bank import Entry
+from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.statistics import bootstrap
 from jaxmarl_llm.systems.types import Lesson
@@ -55,6 +57,7 @@ class Run:
 
     def __exit__(self, *exception) -> None:
         self._stack.close()
+        journals.forget(self.folder)
 
     def _open(self, stack: contextlib.ExitStack) -> None:
         config = self.config
@@ -74,13 +77,13 @@ class Run:
             self._saved_meta().get("speakers", {}),
         )
         self.team = setup.build_team(config, speakers=self._speakers)
+        self._account = remote_agents.Account(self._speakers, self.team)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
         self._deciding = scores.spread(len(self.eval_task.items), config.eval.problems)
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
         self.learner = Learner(config, self.team)
         self.start = self.learner.open(self.folder, stack)
-        memory = self.learner.system.models if protocols.remembers(config) else ()
-        self.protocol = protocols.build(config, self.task, self.team, memory=memory)
+        self.protocol = protocols.build(config, self.task, self.team, memory=self._memory())
         if self.start > config.train.steps:
             raise ValueError(
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
@@ -97,6 +100,10 @@ class Run:
         )
         self._transcripts = TranscriptWriter(self.books)
 
+    def _memory(self) -> Sequence[Entry]:
+        """Lessons of earlier problems, as they come to be."""
+        return self.learner.system.models if protocols.remembers(self.config) else ()
+
     def _check_isolation(self, now: dict) -> dict:
         """How programs are run, with the level that the run began with; ValueError if that was higher."""
         if not now:
@@ -109,6 +116,10 @@ class Run:
         """What the latest checkpoint says of the run; {} if there is none."""
         place = self.folder / "checkpoints"
         return checkpoint.read_meta(place) if checkpoint.saved_steps(place) else {}
+
+    def journal(self, ids: Sequence[int], step: int) -> Journal | None:
+        """Where the rounds of an iteration about these items are kept, see `journals`."""
+        return journals.of_iteration(self.config, self.folder, self.task, ids, step, self._account.take)
 
     def key(self, stream: str, step: int) -> jax.Array:
         """Random key of a named stream at an iteration."""
@@ -152,7 +163,7 @@ class Run:
 
     def expert_metrics(self) -> dict[str, float]:
         """What was paid for since the run began: the expert, keyed ``expert/<name>``, and remote ones."""
-        found = remote_agents.metrics(self._speakers)
+        found = self._account.metrics()
         if self._expert is None:
             return found
         spent = dataclasses.asdict(self._expert.spent)
@@ -207,7 +218,7 @@ class Run:
         """Checkpoint after ``step`` iterations."""
         meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self._isolation}
         meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
-        meta |= {"speakers": remote_agents.metadata(self._speakers)} if self._speakers else {}
+        meta |= {"speakers": self._account.metadata()} if self._speakers else {}
         self.learner.save(step, meta)
 
     def evaluate_on(self, items, step: int) -> dict[str, float]:
@@ -217,7 +228,8 @@ class Run:
         """
         with self.timer("evaluate"):
             trained, samples = self.learner.trainables(), self.config.eval.samples
-            found = setup.evaluate(self.config, self.team, trained, self.eval_task, items, samples)
+            options = dict(memory=self._memory())
+            found = setup.evaluate(self.config, self.team, trained, self.eval_task, items, samples, **options)
         values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary())
         values |= {f"eval/speed/{name}": value for name, value in found.speed().items()}
         if len(items) == len(self.eval_task.items):

@@ -2,8 +2,8 @@
 
 Not a command: `experiments.evaluate` makes one search, `experiments.ablate` several. The folder of a search
 holds ``config.json``, ``journal/<batch>/`` (what was said and measured, step by step; a search that was
-stopped goes on there; its ``tests/`` has what was said of tests, where an agent writes them) and
-``results.json`` (see `jaxmarl_llm.search_results`).
+stopped goes on there), where an agent writes tests ``tests/<problem>/`` (what it said), and ``results.json``
+(see `jaxmarl_llm.search.results`).
 """
 
 import contextlib
@@ -11,18 +11,21 @@ import dataclasses
 import functools
 import json
 import pathlib
+import urllib.parse
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 
 from configs import programs
-from experiments import protocols, remote_agents, setup, talking, tasks
+from experiments import journals, protocols, remote_agents, setup, talking, tasks
 from jaxmarl_llm import checkpoint, console, files, processes, run_checks
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.lessons.memory import Memory
+from jaxmarl_llm.lessons.bank import Entry
 from jaxmarl_llm.lessons.relevance import Relevance
+from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.protocols.single import Single
 from jaxmarl_llm.report import search_page, search_tables
 from jaxmarl_llm.rollout.journal import Journal
@@ -42,6 +45,7 @@ class Searchers:
     """What searches share: the team with its parameters, the executor, and how relevant lessons are.
 
     step: iterations that the team has learned for.
+    lessons: of these iterations, where they outlive their problems (``lessons.bank=run``).
     """
 
     team: Team
@@ -49,6 +53,7 @@ class Searchers:
     executor: Executor
     relevance: Relevance | None
     step: int = 0
+    lessons: Sequence[Entry] = ()
 
 
 @contextlib.contextmanager
@@ -57,11 +62,13 @@ def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
     with tasks.build_executor(config) as executor:
         items = tasks.build_task(config, executor, "eval").items
         team = setup.build_team(config, speakers=remote_agents.build(config, items, workdir))
-        meta = {"step": 0}
+        meta, lessons = {"step": 0}, ()
         if workdir:
             team, meta = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, team)
+            lessons = protocols.saved_lessons(config, workdir, meta["step"])
         trainables = [member.trainable for member in team.members]
-        yield Searchers(team, trainables, executor, protocols.relevant(config, team), meta["step"])
+        how = protocols.relevant(config, team)
+        yield Searchers(team, trainables, executor, how, meta["step"], lessons)
 
 
 def search(config, folder, by: Searchers, task, method: str = "", like: Sequence = ()) -> SearchResult:
@@ -80,16 +87,15 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
     """
     folder, size = pathlib.Path(folder), config.search.problems
     claim(folder, config, by.step)
-    own = config.lessons
-    memory = Memory(own.keep, step=own.step, factor=own.factor)
+    memory = protocols.memory(config, by.lessons)
     problems, bank, cost = [], [], ledger.Ledger()
     for n, start in enumerate(range(0, len(task.items), size)):
         ids = range(start, min(start + size, len(task.items)))
-        place, taken = pathlib.Path("journal") / f"{n:04d}", functools.partial(known, task, ids)
+        place, taken = pathlib.Path("journal") / f"{n:04d}", functools.partial(journals.known, task, ids)
         places = [pathlib.Path(each) / place for each in (folder, *like)]
         journal = Journal(places[0], places[1:], taken)
         lasting = memory if protocols.remembers(config) else ()
-        batch, asked = with_tests(config, by, task, ids, n, [each / "tests" for each in places])
+        batch, asked = with_tests(config, by, task, ids, folder, like)
         protocol = protocols.rounds(config, batch, by.relevance, 1, tuple(lasting), ends=True)
         key = jax.random.fold_in(setup.stream(config, "search"), n)
         forest = talk(config, protocol, by, batch, ids, key, journal)
@@ -108,7 +114,8 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
         models,
         MEASURES[config.task.kind],
     )
-    result = SearchResult(*about, tuple(problems), cost.as_dict(), tuple(bank))
+    prices = {name: tuple(numbers) for name, *numbers in config.search.prices}
+    result = SearchResult(*about, tuple(problems), cost.as_dict(models, prices or None), tuple(bank))
     search_results.write([result], folder / RESULTS)
     return result
 
@@ -134,17 +141,27 @@ def claim(folder: pathlib.Path, config, step: int) -> None:
         files.atomic_write_text(path, json.dumps(own, indent=2) + "\n")
 
 
-def with_tests(config, by: Searchers, task, ids, batch: int, places: Sequence[pathlib.Path]):
+def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Sequence = ()):
     """The task as a batch of its problems is searched, with tests that the first agent writes now if
-    ``task.tests`` says so, and what these cost. They are kept in the first of the places, and found in any.
+    ``task.tests`` says so, and what these cost. They are kept in the folder of the search, and taken from
+    those ``like`` it.
+
+    Each problem is asked about by itself, with a random key of its own: all methods of an ablation have the
+    same tests, however many problems they search at a time.
     """
     if config.task.tests == "given":
         return task, ledger.Ledger()
-    protocol = Single(task.agents[0], task.test_prompt)
-    # Equal for all methods of an ablation: the same tests, as far as the agent is the same.
-    key = jax.random.fold_in(setup.stream(config, "tests"), batch)
-    forest = talk(config, protocol, by, task, ids, key, Journal(places[0], places[1:]))
-    return task.tested({ids[turn.item]: turn.text for turn in forest.turns}), ledger.of(forest)
+    author = task.of_agents(task.agents[:1])  # whoever else is there makes it no other rollout
+    protocol, answers, cost = Single(task.agents[0], task.test_prompt), {}, ledger.Ledger()
+    for i in ids:
+        name = item_name(task.items[i])
+        place = pathlib.Path("tests") / urllib.parse.quote(name, safe="")
+        places = [pathlib.Path(each) / place for each in (folder, *like)]
+        key = jax.random.fold_in(setup.stream(config, "tests"), zlib.crc32(name.encode()))
+        forest = talk(config, protocol, by, author, [i], key, Journal(places[0], places[1:]))
+        answers[i] = forest.turns[0].text
+        cost += ledger.of(forest)
+    return task.tested(answers), cost
 
 
 def talk(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> Forest:
@@ -156,13 +173,6 @@ def talk(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> F
         long_prompts=config.sampling.long_prompts,
     )
     return talking.talk(protocol, by.team, by.trainables, scorer, list(ids), key, journal=journal, **options)
-
-
-def known(task, ids, name: str, found) -> None:
-    """Tell the task what an earlier process had judged, so that equal programs count as known now as well."""
-    if name.endswith("_joints"):
-        pairs = [(task.items[ids[j.item]], o) for j in found for o in j.judgement.outcomes.values()]
-        task.know(*map(list, zip(*pairs, strict=True)))
 
 
 def remeasured(task, journal: Journal, items: Sequence, texts: Sequence[str]) -> list:

@@ -161,9 +161,12 @@ def _custom_loss(config):
 
 
 def evaluate(
-    config, team: team_lib.Team, trainables, task, items, samples: int, step: int = 0
+    config, team: team_lib.Team, trainables, task, items, samples: int, step: int = 0, memory=()
 ) -> evaluation.Evaluations:
-    """`evaluation.evaluate` with the run's sampling settings and protocol; equal seeds draw alike."""
+    """`evaluation.evaluate` with the run's sampling settings and protocol; equal seeds draw alike.
+
+    ``memory``: lessons of earlier problems, see `protocols.build`.
+    """
     return evaluation.evaluate(
         team,
         trainables,
@@ -172,7 +175,7 @@ def evaluate(
         stream(config, "eval"),
         params=sampling_params(config),
         samples=samples,
-        protocol=lambda drawn: talking.WithRoom(protocols.build(config, task, team, drawn)),
+        protocol=lambda drawn: talking.WithRoom(protocols.build(config, task, team, drawn, memory=memory)),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         step=step,

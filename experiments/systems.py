@@ -8,7 +8,6 @@ from experiments import protocols, setup
 from jaxmarl_llm import critics, update
 from jaxmarl_llm.critics import Critics
 from jaxmarl_llm.critics.shared_heads import Heads
-from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.preferences import Pool, turn_scores
 from jaxmarl_llm.preferences.reward_model import RewardModel
 from jaxmarl_llm.systems import (
@@ -53,9 +52,7 @@ def build(config, team: Team, trainables: Callable[[], list]) -> System:
     """
     name, collect = config.train.system, arithmetic.collecting(config)
     if protocols.remembers(config):
-        own = config.lessons
-        memory = Memory(own.keep, step=own.step, factor=own.factor)
-        return lessonl.Remembering(memory, credit_config(config))
+        return lessonl.Remembering(protocols.memory(config), credit_config(config))
     if (lesson := from_forest(config)) is not None:
         return FromForest(lesson)
     if name in preference_checks.MADPO:

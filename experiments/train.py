@@ -25,17 +25,19 @@ from jaxmarl_llm.rollout.counterfactuals import Conversation
 def draw(run: Run, step: int, trainables, timer) -> Forest:
     """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
     config = run.config
+    ids = setup.batch_ids(config, run.task.items, step)
     talk = functools.partial(
         talking.talk,
         team=run.team,
         scorer=run.scorer,
-        item_ids=setup.batch_ids(config, run.task.items, step),
+        item_ids=ids,
         params=setup.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         timer=timer,
     )
-    forest = talk(run.protocol, trainables=trainables, key=run.key("rollout", step))
+    key, journal = run.key("rollout", step), run.journal(ids, step)
+    forest = talk(run.protocol, trainables=trainables, key=key, journal=journal)
     if not config.train.counterfactual:
         return forest
     again = Conversation(talk, run.protocol, trainables, run.key("counterfactual", step))

@@ -46,6 +46,7 @@ class Turn:
     in nats; ``finished`` is False where the completion was cut off at the length limit, ``greedy`` True where
     it is the most likely one and not a sample. ``cost``, of an agent behind an endpoint, whose ids are bytes
     and whose log-probabilities are 0, are the tokens of prompt and completion that it was charged with.
+    ``cut`` are the tokens that a prompt which was too long lost on the left.
     """
 
     id: int
@@ -64,6 +65,7 @@ class Turn:
     greedy: bool = False
     shown: tuple[int, ...] = ()
     cost: tuple[int, int] | None = None
+    cut: int = 0
 
     @property
     def tokens(self) -> tuple[int, int]:

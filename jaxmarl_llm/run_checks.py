@@ -25,6 +25,7 @@ MAY_CHANGE = (
     *(f"expert.{name}" for name in ("requests_per_minute", "token_budget", "cache", "offline")),
     "mesh",  # where arrays lie changes sums in their last digits only
     "log",  # what is shown and recorded
+    "search.prices",  # what the same tokens are said to cost
     "save",  # how often a checkpoint is written, and how many are kept
 )
 

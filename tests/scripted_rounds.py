@@ -35,7 +35,7 @@ class ScriptedTask:
 
     agents: tuple[str, ...] = ("a", "b")
     scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    gate: float | None = 1.1
+    least: float = 1.1  # of a good program
     enough: float = np.inf
     items: tuple = items("p", "q")
     judged: list = dataclasses.field(default_factory=list)
@@ -71,12 +71,18 @@ class ScriptedTask:
     def solved(self, outcome):
         return outcome.score >= self.enough
 
+    def good(self, outcome):
+        return outcome.status == "ok" and outcome.score >= self.least
+
     def source(self, item):
         return item.source
 
-    def write_with_lessons(self, item, lessons):
-        shown = "; ".join(f"{text} ({status} {score:g})" for text, status, score in lessons)
-        return asked(f"write {item.task_id} with [{shown}]")
+    def write_with_lessons(self, item, lessons, others=()):
+        own, rest = (
+            "; ".join(f"{text} ({status} {score:g})" for text, status, score in some)
+            for some in (lessons, others)
+        )
+        return asked(f"write {item.task_id} with [{own}]" + (f" and of others [{rest}]" if rest else ""))
 
     def explain(self, item, outcome):
         return None if self.solved(outcome) else asked(f"explain {item.task_id}: {told(outcome)}")

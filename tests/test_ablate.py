@@ -115,6 +115,6 @@ def test_what_is_refused(executor, tmp_path):
         ablate.ablate(config_of(), tmp_path, ["full", "ful"])
     with pytest.raises(ValueError, match="task.kind='coding': nothing to search for .*lessonl.py"):
         ablate.ablate(coding.get_config(), tmp_path)
-    with pytest.raises(ValueError, match=r"the config of 'mapcoder' .*\s+search.plans=4: must divide"):
-        ablate.ablate(config_of(search__plans=4), tmp_path)
+    with pytest.raises(ValueError, match=r"the config of 'mapcoder' .*\s+search.plans=3: must divide"):
+        ablate.ablate(config_of(team__agents=("a", "b"), team__models=("scripted:mixture",) * 2), tmp_path)
     assert not list(tmp_path.iterdir())

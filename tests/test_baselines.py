@@ -104,7 +104,7 @@ def test_map_coder_repairs_its_own_program_by_its_own_plan():
     assert asked == [
         ["a: recall p"],  # a0
         ["a: follow p: a0"],  # a1, wrong
-        ["a: repair p: a0, a1 is wrong 0"],  # a2, right but no faster than the gate asks
+        ["a: repair p: a0, a1 is wrong 0"],  # a2, right but not good
         ["a: repair p: a0, a2 is ok 1.05"],  # a3
         ["a: recall p"],  # a4
         ["a: follow p: a4"],  # a5, good: the plan is followed anew
@@ -121,8 +121,8 @@ def test_map_coder_repairs_its_own_program_by_its_own_plan():
     assert [joint.heard for joint in found.forest.joints] == [(0,), (), (), (4,), (), ()]
 
 
-def test_without_a_gate_what_passes_is_not_repaired():
-    task = one(agents=("a",), scores={"a1": 0.5, "a2": -1}, gate=None)
+def test_what_is_good_is_not_repaired():
+    task = one(agents=("a",), scores={"a1": 0.5, "a2": -1}, least=0.0)
     found = play(MapCoder(task, samples=1, plans=1, tries=3), task)
     assert found.prompts(2) == ["a: follow p: a0"]  # 0.5 is ok
     assert found.prompts(3) == ["a: repair p: a0, a2 is wrong 0"]

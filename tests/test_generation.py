@@ -54,7 +54,8 @@ def test_a_joint_answer():
     assert batch[0].prelude == "import math"
     assert task.solved(first.outcomes["a"]) and not task.solved(first.outcomes["b"])
     assert task.normalise(first.scores)["return"] == pytest.approx(200 / 3)
-    assert task.gate is None and task.source(item) == ITEM.prompt
+    assert task.good(first.outcomes["a"]) and not task.good(first.outcomes["b"])
+    assert task.source(item) == ITEM.prompt
 
 
 def test_search_and_held_out_tests():

@@ -51,6 +51,14 @@ def test_what_was_measured_before_costs_no_time():
     assert told.search == Measured(2, 1, 4.0) and told.held_out == Measured(1, 0, 9.0)
 
 
+def test_prompts_that_were_cut_are_counted():
+    forest = found()
+    turns = [dataclasses.replace(turn, cut=7 * (turn.id == 1)) for turn in forest.turns]
+    told = ledger.of(dataclasses.replace(forest, turns=tuple(turns)))
+    assert told.usage["a", "other"] == Usage(1, 21, 3, 1) and told.total() == Usage(3, 75, 5, 1)
+    assert (told + told).as_dict()["cut_prompts"] == 2
+
+
 def test_ledgers_add_up():
     one, two = ledger.of(found()), ledger.of(found(("a", "b")))
     both = one + two
@@ -66,7 +74,9 @@ def test_as_data_with_prices():
     assert data["cost"]["agents"] == pytest.approx({"a": 85e-6, "b": 850e-6})
     assert data["cost"]["total"] == pytest.approx(935e-6)
     assert (data["calls"], data["prompt_tokens"], data["completion_tokens"]) == (6, 150, 10)
-    assert data["agents"]["b"]["other"] == {"calls": 1, "prompt_tokens": 21, "completion_tokens": 3}
+    assert data["agents"]["b"]["other"] == {
+        "calls": 1, "prompt_tokens": 21, "completion_tokens": 3, "cut_prompts": 0
+    }  # fmt: skip
     assert data["search"] == {"programs": 4, "reused": 0, "seconds": 2.0}
     assert "cost" not in told.as_dict()
 

@@ -136,11 +136,50 @@ def test_lasting_lessons_and_a_memory():
     old = Entry(-1, "o", 2, "b", "a5", "ok", 3.0, factor=1.1, relevance=-1.0)
     told = banking(task, memory=(old,))
     found = play(LessonL(task, 1, 2, told), task)
-    # Four lessons, k = 4: all, the remembered one first; 3.0 is beaten by nobody, so f = 0.9.
-    assert found.steps[2][0].shown == (-1, 3, 4, 5)
-    assert found.prompts(2)[0].startswith("a: write p with [a5 (ok 3); a1 ")
+    # Round 0 has the remembered one alone; round 1 also the problem's own three, k = 4.
+    assert [r.shown for r in found.steps[0]] == [(-1,)] * 3
+    assert found.prompts(0) == [f"{agent}: write p with [] and of others [a5 (ok 3)]" for agent in "abc"]
+    assert found.steps[2][0].shown == (3, 4, 5, -1)
+    said = "[a1 (ok 1.05); b1 (ok 2); c1 (wrong 0)] and of others [a5 (ok 3)]"
+    assert found.prompts(2)[0] == f"a: write p with {said}"
+    # Its factor is of its own problem, its relevance to this one.
     kept = told.banks(found.forest)[0, 0][0]
-    assert (kept.id, kept.factor, kept.relevance) == (-1, pytest.approx(0.9), 0.4)
+    assert (kept.id, kept.factor, kept.relevance) == (-1, 1.1, 0.4)
+
+
+def test_lessons_of_other_problems_never_go_by_their_speed_up():
+    """One of another problem with a large s f would keep its place for ever."""
+    task = team_of_three()
+    old = tuple(Entry(-n, "o", 0, "b", text, "ok", 9.0) for n, text in ((1, "o1"), (2, "a5"), (3, "b5")))
+    found = play(LessonL(task, 1, 3, banking(task, memory=old)), task)
+    # By relevance alone: a5 0.4, b5 0.3, o1 0.0. Then three own lessons and the most relevant other.
+    assert found.steps[0][0].shown == (-2, -3, -1) and found.steps[2][0].shown == (3, 4, 5, -2)
+    # Six own: a3 (2.5) and b1 (1.9333) by benefit; c1 (0.9), c3 (0.5) by relevance, before a5 (0.4).
+    assert found.steps[4][0].shown == (9, 4, 5, 11)
+    # A lesson about the same problem from before is told as such.
+    again = dataclasses.replace(old[1], item="p")
+    found = play(LessonL(task, 1, 1, banking(task, memory=(again,))), task)
+    assert found.prompts(0)[0] == "a: write p with [a5 (ok 9)]"
+
+
+def test_speed_alone_and_no_lessons_remember_nothing():
+    task, old = team_of_three(), (Entry(-1, "o", 0, "b", "a5", "ok", 9.0),)
+    for mode in ("speed_only", "none"):
+        found = play(LessonL(task, 1, 2, banking(task, memory=old), Showing(mode=mode)), task)
+        assert found.prompts(0) == ["a: a solves p", "b: b solves p", "c: c solves p"]
+        assert not any(-1 in turn.shown for turn in found.forest.turns)
+
+
+def test_of_what_is_remembered_the_most_relevant_are_dealt():
+    task = ScriptedTask(("a",), items=items("p"))
+    old = tuple(Entry(-n, "o", 0, "b", text, "ok", 9.0) for n, text in ((1, "o1"), (2, "a5"), (3, "b5")))
+    told = banking(task, memory=old, pooled=True)
+    found = play(LessonL(task, 4, 2, told, Showing(2, "dealt", control=1)), task)
+    # Before there is a lesson of its own to be told from none, all chains see the same two.
+    assert [(r.shown, r.samples) for r in found.steps[0]] == [((-2, -3), 4)]
+    *hands, control = [r.shown for r in found.steps[2]]
+    # Six lessons (four own), six places: each once.
+    assert sorted(z for hand in hands for z in hand) == [-3, -2, 4, 5, 6, 7] and control == ()
 
 
 def test_bad_numbers_are_named():

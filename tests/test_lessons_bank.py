@@ -85,7 +85,22 @@ def test_the_gate_is_on_score_times_factor():
     slow = [entry(n, 1.0, relevance=n) for n in range(6)]
     assert ids(select(slow, 4)) == [5, 4, 3, 2]
     # Without a gate (programs judged by tests passed) the best count, however bad.
-    assert ids(select(slow, 4, gate=None)) == [0, 1, 5, 4]
+    assert ids(select(slow, 4, gate=0)) == [0, 1, 5, 4]
+
+
+def test_what_is_remembered_goes_by_relevance():
+    old = [entry(-1, 9.0, relevance=0.1), entry(-2, 0.0, relevance=0.6), entry(-3, 9.0, relevance=0.3)]
+    own = [entry(n, 2.0 + n, relevance=n / 10) for n in range(5)]
+    # Two places by benefit for 4 and 3 of the problem itself; then q 0.6 and 0.3 of all the others.
+    assert ids(select([*old, *own], 4)) == [4, 3, -2, -3]
+    assert ids(select([*old, *own], 4, "speed_only")) == [4, 3, 2, 1]
+    assert ids(select([*old, *own], 4, "relevance_only")) == [-2, 4, -3, 3]
+    # Few of its own: all of them, and others in what is left.
+    assert ids(select([*old, *own[:2]], 4)) == [0, 1, -2, -3]
+    assert ids(select(old, 2)) == [-2, -3] and select(old, 2, "speed_only") == []
+    random = np.random.default_rng(0)
+    drawn = [ids(select([*old, *own[:2]], 3, "random", random=random)) for _ in range(60)]
+    assert {tuple(found) for found in drawn} == {(0, 1, -1), (0, 1, -2), (0, 1, -3)}
 
 
 def test_random_lessons_are_all_equally_likely():

@@ -3,6 +3,7 @@
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
+from jaxmarl_llm.lessons import memory as lessons
 from jaxmarl_llm.lessons.history import Banking
 from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.systems.lessonl import LessonL, Showing
@@ -34,16 +35,16 @@ def test_lessons_are_numbered_and_weighed():
     assert [entry.text for entry in memory[1:3]] == ["b1", "a3"]
 
     memory.add(told(memory, scores={"a0": 2.0, "b0": 1.0, "a2": 2.2, "b2": 1.8}, names=("q",)))
-    # The four old ones were shown to a2 (2.2) and b2 (1.8), with the new a1 (2.0) and b1 (1.0):
-    # a1 1 of 2, b1 both, a3 none, b3 both. Votes of 1.1 and 0.9.
+    # The four old ones were shown to all programs for q, whose scores say nothing of p: their factors stay.
+    # The new a1 (2.0) and b1 (1.0) were shown to a2 (2.2) and b2 (1.8): 1 of 2, and both.
     assert rows(memory) == [
-        (-1, "a1", 2.0, 1.0, 4), (-2, "b1", 1.5, 1.1, 4), (-3, "a3", 3.0, 0.9, 2), (-4, "b3", 1.0, 1.1, 2),
+        (-1, "a1", 2.0, 1.0, 2), (-2, "b1", 1.5, 1.0, 2), (-3, "a3", 3.0, 1.0, 0), (-4, "b3", 1.0, 1.0, 0),
         (-5, "a1", 2.0, 1.0, 2), (-6, "b1", 1.0, 1.1, 2), (-7, "a3", 2.2, 1.0, 0), (-8, "b3", 1.8, 1.0, 0),
     ]  # fmt: skip
     assert [entry.item for entry in memory] == ["p"] * 4 + ["q"] * 4
 
 
-def test_a_lesson_is_weighed_by_all_places_that_it_was_shown_in():
+def test_a_lesson_is_offered_in_every_round_of_every_later_problem():
     memory = Memory(step=0.2, factor="cumulative")
     memory.add(told(rounds=1))
     assert rows(memory) == [(-1, "a1", 2.0, 1.0, 0), (-2, "b1", 1.5, 1.0, 0)]
@@ -51,10 +52,12 @@ def test_a_lesson_is_weighed_by_all_places_that_it_was_shown_in():
     scores = {f"{agent}{n}": 1.0 for agent in "ab" for n in range(8)}
     scores |= {"a8": 2.5, "a9": 1.75, "a10": 1.0, "a11": 1.6, "b8": 1.0, "b9": 1.0, "b10": 1.0, "b11": 9.0}
     forest = told(memory, chains=2, names=("q", "r"), scores=scores)
-    assert sum(-1 in turn.shown for turn in forest.turns) == 8
+    # Two problems, two chains, two agents, two rounds.
+    assert sum(-1 in turn.shown for turn in forest.turns) == 16
     memory.add(forest)
-    # -1 (2.0): a8, b11 of 8 are better: (2 * 1.2 + 6 * 0.8) / 8 = 0.9. -2 (1.5): a8, a9, a11, b11 of 8.
-    assert rows(memory)[:2] == [(-1, "a1", 2.0, 0.9, 8), (-2, "b1", 1.5, 1.0, 8)]
+    assert rows(memory)[:2] == [(-1, "a1", 2.0, 1.0, 0), (-2, "b1", 1.5, 1.0, 0)]
+    # The first chain of q: a4 (1.0, of a0) and b4 (1.0, of b0) led to a8 (2.5) and b8 (1.0): a vote of each.
+    assert rows(memory)[2:4] == [(-3, "a4", 1.0, 1.0, 2), (-4, "b4", 1.0, 1.0, 2)]
     # Of four chains, two agents and two rounds, in the order in which they were said.
     assert [entry.text for entry in memory[2:]] == [
         f"{agent}{n}" for n in (4, 5, 6, 7, 12, 13, 14, 15) for agent in "ab"
@@ -65,7 +68,7 @@ def test_factors_that_are_off_stay():
     off = Memory(factor="off")
     off.add(told(rounds=1))
     off.add(told(off))
-    assert {entry.factor for entry in off} == {1.0} and off[0].uses == 2
+    assert {entry.factor for entry in off} == {1.0} and off[2].uses == 2
 
 
 def test_chains_that_share_a_bank():
@@ -110,4 +113,22 @@ def test_saved_and_restored(tmp_path):
         assert list(other) == list(memory) and len(other) == 8
         both = [each.add(told(each, names=("r",))) or rows(each) for each in (memory, other)]
         assert both[0] == both[1]
+        for step in (12, 14, 15):
+            other.save_best(step)
+    assert lessons.saved(tmp_path, 15) == list(other)
+    assert lessons.saved(tmp_path, 12)[:4] == list(other)[:4]
+    assert sorted(path.name for path in (tmp_path / "lessons" / "best").iterdir()) == [
+        "000014.jsonl", "000015.jsonl"
+    ]  # fmt: skip
+    with other.kept_in(tmp_path, 2):
+        other.save_best(2)  # of a run that was resumed from before its best
+    assert sorted(path.name for path in (tmp_path / "lessons" / "best").iterdir()) == [
+        "000002.jsonl", "000015.jsonl"
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="000013.jsonl is missing"):
+        lessons.saved(tmp_path, 13)
+    assert lessons.saved(tmp_path / "nothing", 3) == []
+    # A bank that begins with them has the newest, numbered anew.
+    assert [entry.id for entry in Memory(2, entries=other)] == [-1, -2]
+    assert Memory(2, entries=other)[1].text == other[-1].text
     assert len((tmp_path / "lessons" / "000012.jsonl").read_text().splitlines()) == 8

@@ -110,7 +110,9 @@ def test_bad_teams_and_batches(task):
 
 
 def test_the_contract_of_program_tasks(task):
-    assert task.gate == 1.1 and not task.solved(Outcome("ok", "x", 10.0)) and task.source(ITEM) == ITEM.source
+    assert task.good(Outcome("ok", "x", 1.1)) and not task.good(Outcome("ok", "x", 1.09))
+    assert not task.good(Outcome("wrong", "x"))
+    assert not task.solved(Outcome("ok", "x", 10.0)) and task.source(ITEM) == ITEM.source
     assert task._judge.required == [ITEM]
     (again,) = task.remeasure([ITEM], ["x"])
     assert again.score == 1.5 and task._judge.remeasured == [([ITEM], ["x"])]

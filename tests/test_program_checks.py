@@ -2,7 +2,7 @@
 
 import pytest
 
-from configs import arithmetic, checks, common, program_checks
+from configs import arithmetic, checks, common, lessonl, program_checks
 
 
 def rounds(protocol="lessonl", **fields):
@@ -24,6 +24,20 @@ def test_rounds_of_programs_are_accepted():
     checks.validate(saved)
 
 
+@pytest.mark.parametrize("protocol", ["repeated", "reflexion", "mapcoder", "mixture"])
+def test_other_ways_to_search_need_no_more_than_their_name(protocol):
+    """As the README says; a script's lessons have another encoder, which the refusal names."""
+    own = {"train.protocol": protocol, "train.system": "magrpo"}
+    config, scripted = lessonl.get_config(), lessonl.get_config("scripted")
+    config.update_from_flattened_dict(own)
+    checks.validate(config)
+    scripted.update_from_flattened_dict(own)
+    with pytest.raises(ValueError, match=r"lessons.encoder='ngrams': .* no lessons, leave it at 'policy'"):
+        checks.validate(scripted)
+    scripted.lessons.encoder = "policy"
+    checks.validate(scripted)
+
+
 @pytest.mark.parametrize(
     "config, message",
     [
@@ -42,10 +56,17 @@ def test_rounds_of_programs_are_accepted():
             "lessons.control=4: must leave some of the train.group=4 chains",
         ),
         (rounds(**{"lessons.bank": "run", "train.overlap": True}), "overlap=True: lessons.bank='run' shows"),
-        (rounds("reflexion", **{"lessons.shown": 2}), "lessons: train.protocol='reflexion' has none"),
+        (
+            rounds("reflexion", **{"lessons.shown": 2}),
+            "lessons.shown=2: train.protocol='reflexion' has no lessons, leave it at 4",
+        ),
+        (rounds(**{"lessons.gate": -1.0}), "lessons.gate=-1.0: allowed is 0 to any larger number"),
+        (rounds(**{"search.prices": (("x", 1),)}), r"search.prices: \('x', 1\) is not allowed, only \(model"),
+        (rounds(**{"search.prices": (("x", 1, -2),)}), r"search.prices: \('x', 1, -2\) is not allowed"),
+        (rounds(**{"search.prices": (("x", 1, 2),)}), "search.prices: there is none for 'smollm2-135m-instr"),
         (rounds(**{"task.tests": "generated"}), "task.tests='generated': needs task.kind='generation'"),
         (rounds(**{"task.tests": "own"}), "task.tests='own': allowed are given, generated"),
-        (rounds("mapcoder", **{"train.turns": 4}), "search.plans=3: must divide the train.turns=4 programs"),
+        (rounds("mapcoder", **{"train.turns": 5}), "search.plans=2: must divide the train.turns=5 programs"),
     ],
 )
 def test_refusals(config, message):

@@ -114,7 +114,17 @@ def test_prompts_for_lessons_show_what_they_may():
 def test_lessons_are_numbered_one_line_each():
     text = said(program_prompts.write_with_lessons(PYTHON, ["(good) one\ntwo", "(bad) three"]))
     assert "\n1. (good) one two\n2. (bad) three\n" in text and "A(x)" in text
+    assert "other programs" not in text
     assert program_prompts.write_with_lessons(PYTHON, []) == program_prompts.write(PYTHON)
+
+
+def test_lessons_about_other_programs_are_told_as_such():
+    text = said(program_prompts.write_with_lessons(PYTHON, ["one"], ["two", "three"]))
+    own, others = text.split("A is the code below"), text.split("A is not the code below")
+    assert len(own) == len(others) == 2
+    assert "\n1. one\n" in own[1] and "1. one" not in others[1] and "\n2. two\n3. three\n" in others[1]
+    alone = said(program_prompts.write_with_lessons(PYTHON, [], ["two"]))
+    assert "A is the code below" not in alone and "\n1. two\n" in alone and "A(x)" in alone
 
 
 def test_reflexion_shows_program_result_and_reflection():

@@ -33,9 +33,13 @@ LATE_HELPER = f"{F}\ndef help(x):\n    return x\n"
     (f"{F}\nprint(f([1, 2]))\nassert f([]) == 1\nf([3])\n", F),  # demonstrations at the end
     (f"{F}\nimport sys\nsys.setrecursionlimit(9)\n", f"{F}\nimport sys\nsys.setrecursionlimit(9)\n"),
     (f"```bash\npip install x\n```\n```python\n{F}```", F),  # the block that defines it
-    (f"```python\ndef g():\n    pass\n```\nand\n```\n{F}```", F),
+    (f"```python\ndef g():\n    pass\n```\nand\n```\n{F}```", f"def g():\n    pass\n\n{F}"),  # a helper
+    (f"```\nimport math\n```\n```\nLIMIT = 3\n```\n```\n{F}```", f"import math\n\nLIMIT = 3\n\n{F}"),
+    (f"```\nxs = list(range(9))\n```\n```\nprint(1)\n```\n```\n{F}```", F),  # demonstrations
+    (f"```\n{F}```\nIt needs\n```\nimport math\n```", F),  # nothing from behind it
     (f"```\ndef f(x:\n```\n```\n{F}```", F),  # whole before broken
-    (f"```\n{F}```\n```\n{F.replace('sum', 'max')}```", F),  # the first of two
+    (f"```\n{F}```\n```\n{F.replace('sum', 'max')}```", F.replace("sum", "max")),  # the last of two
+    (f"```\n{F}```\n```\ndef f(x:\n```", F),  # whole before broken
     ("```python\ndef g():\n    pass\n```", "def g():\n    pass\n"),  # the first block, for want of any
     ("    def f(xs):\n        return sum(xs)\n", F),  # indented as a whole
     ("```\nf = lambda xs: sum(xs)\n```", "f = lambda xs: sum(xs)\n"),
@@ -55,6 +59,27 @@ def test_python(text, wanted):
     assert program(text, "f", "python") == wanted
 
 
+FASTER = F.replace("sum", "fast")
+
+
+@pytest.mark.parametrize("text, wanted", [
+    (f"The program was\n```python\n{F}```\nand faster is\n```python\n{FASTER}```", FASTER),  # quoted first
+    (f"```\n{FASTER}```\nin place of\n```\n{F}```", FASTER),  # quoted last
+    (f"```\n{F}```\n```\nfrom x import fast\n```\n```\n{FASTER}```", f"from x import fast\n\n{FASTER}"),
+    (f"```\nimport math\n```\n```\n{F}```", F),  # nothing new: the given program as it is
+    (f"```\n# the same\n{F}```\n```\n{F}```", F),
+    (f"```\n{FASTER}```\n```\n{FASTER.replace('fast', 'more')}```", FASTER.replace("fast", "more")),
+])  # fmt: skip
+def test_what_was_asked_about_is_no_answer_where_there_is_another(text, wanted):
+    assert program(text, "f", "python", F) == wanted
+
+
+def test_the_given_cpp_program_is_no_answer_where_there_is_another():
+    given, other = "int f(int n) { return n + 0; }\n", "int f(int n) { return n; }\n"
+    for first, second in ((given, other), (other, given)):
+        assert program(f"```cpp\n{first}```\nand\n```cpp\n{second}```", "f", "c++", given) == other
+
+
 VEC = "std::vector<int> f(const std::vector<int>& x) {\n    if (x.empty()) { return {}; }\n    return x;\n}\n"
 FULL = f"#include <vector>\nusing namespace std;\n\nstatic int half(int n) {{\n    return n / 2;\n}}\n\n{VEC}"
 
@@ -68,7 +93,10 @@ FULL = f"#include <vector>\nusing namespace std;\n\nstatic int half(int n) {{\n 
     (f"```\n{FULL}int g(int n) {{\n    if (n) {{ return", FULL),  # an unfinished next function
     (f"```\n{FULL}int g(int n) {{ return n; }}\n```", f"{FULL}int g(int n) {{ return n; }}\n"),
     (f"{VEC}int g(int n) {{ return n; }}\nDone.", f"{VEC}int g(int n) {{ return n; }}\n"),
-    (f"```\n#include <map>\n```\n```\n{VEC}```", VEC),
+    (f"```\n#include <map>\n```\n```\n{VEC}```", f"#include <map>\n\n{VEC}"),
+    (f"```\nint g(int n) {{ return n; }}\n```\n```\n{VEC}```", f"int g(int n) {{ return n; }}\n\n{VEC}"),
+    (f"```\nint main() {{ return f({{}}).size(); }}\n```\n```\n{VEC}```", VEC),
+    (f"```\n1 3 7\n```\n```\n{VEC}```", VEC),
     ("int f(int n) { char c = '}'; // }\n return n; }", "int f(int n) { char c = '}'; // }\n return n; }\n"),
     ("int f(int n) {\n  return n +", "int f(int n) {\n  return n +\n"),  # broken: as it stands
     ("int f(int n);\nint g(int a) { if (a && f(a)) { return 1; } return 0; }\nint f(int n) { return n; }",

@@ -16,6 +16,7 @@ from experiments import crossplay, doctor, evaluate, export, planned, replay, re
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.planning import job
 from jaxmarl_llm.report import page
+from jaxmarl_llm.rollout import journal
 from jaxmarl_llm.search import results as search_results
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.timed import TimedJudge
@@ -144,6 +145,10 @@ def test_evaluate_searches_with_the_trained_team(run, tmp_path):
     (found,) = search_results.read(tmp_path / "found.json")
     assert found.method == "lessonl" and len(found.problems) == 2
     assert found.bank and all(problem.held_out.status == "ok" for problem in found.problems)
+    # It begins with the lessons of the run: ids below 0.
+    kept = json.loads((tmp_path / "found" / "journal" / "0000" / "0000_turns.json").read_text())
+    first = [turn.shown for turn in journal.decode(kept["found"])]
+    assert first and all(shown and max(shown) < 0 for shown in first)
 
 
 def test_crossplay(run, tmp_path):

@@ -12,10 +12,11 @@ import time
 import pytest
 import scripted_timing
 import smoke_runs
+from absl import flags
 from scripted_timing import Stop
 
 from configs import lessonl
-from experiments import evaluate, search, tasks
+from experiments import evaluate, search, setup, tasks
 from jaxmarl_llm import rollout
 from jaxmarl_llm.executor import available_level
 from jaxmarl_llm.rollout import episode
@@ -141,6 +142,55 @@ def test_finished_nothing_is_done_again(executor, seen, monkeypatch, tmp_path):
     assert len(executor.measured) == before
 
 
+def test_tokens_are_priced(executor, tmp_path):
+    run(tmp_path, train__turns=1, search__prices=(("scripted:mixture", 2.0, 3),))
+    told = json.loads(text_of(tmp_path))[0]["ledger"]
+    cost = (2 * told["prompt_tokens"] + 3 * told["completion_tokens"]) / 1e6
+    assert told["cost"]["total"] == pytest.approx(cost) and cost > 0
+    assert set(told["cost"]["agents"]) == set(lessonl.AGENTS)
+    run(tmp_path, train__turns=1, search__prices=())  # other prices are no other search
+    assert "cost" not in json.loads(text_of(tmp_path))[0]["ledger"]
+
+
+@pytest.fixture
+def command_line(monkeypatch):
+    """`evaluate.main` with flags of its own: the words -> what happens."""
+
+    def call(*words):
+        own = flags.FlagValues()
+        monkeypatch.setattr(flags, "FLAGS", own)
+        flags.DEFINE_string("workdir", "", "", flag_values=own)
+        flags.DEFINE_string("step", "best", "", flag_values=own)
+        flags.DEFINE_string("out", "", "", flag_values=own)
+        flags.DEFINE_integer("samples", 0, "", flag_values=own)
+        flags.DEFINE_list("k", ["1"], "", flag_values=own)
+        own(["evaluate", *words])
+        monkeypatch.setattr(setup, "load_run", lambda workdir: config_of(train__turns=1))
+        flags.DEFINE_string("config", None, "", flag_values=own)
+        return evaluate.main(["evaluate"])
+
+    return call
+
+
+@pytest.mark.parametrize("word", ["--samples=4", "--k=1", "--k=1,3"])
+def test_flags_of_evaluations_are_refused(command_line, word):
+    name = word.partition("=")[0]
+    with pytest.raises(ValueError, match=f"{name} is not allowed in a search, which has one answer for each"):
+        command_line("--workdir=runs/x", word)
+
+
+def test_a_search_says_first_how_it_is_gone_on_with(executor, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    scripted_timing.stop(monkeypatch, "judge", 0)
+    with pytest.raises(Stop):
+        evaluate.search_run(config_of(), "", "best", "")
+    (path,) = (tmp_path / "runs").glob("*/search")
+    place = path.relative_to(tmp_path)
+    said = capsys.readouterr().out.splitlines()[0]
+    assert said.startswith(f"searching in {place}/results; ")
+    assert f"the same command with --out={place / search.RESULTS} goes on" in said
+
+
 def test_another_search_in_the_folder_is_refused(executor, tmp_path):
     run(tmp_path, train__turns=1)
     for changes, named in (
@@ -167,13 +217,15 @@ def test_lessons_of_a_problem_are_offered_to_the_next(executor, seen, tmp_path):
     assert all(i >= 0 for forest in apart for turn in forest.turns for i in turn.shown)
     first, second = together
     assert {turn.turn for turn in first.turns} == set(range(2 * ROUNDS))  # a lesson after the last round
-    # Of the nine lessons the newest five, from -1 on, stand before those of the problem itself.
+    # Of the nine lessons the newest five, from -1 on, stand in the first prompts, then behind own ones.
     said = [turn.text for turn in first.turns if turn.turn % 2]
     bank = json.loads(text_of(tmp_path / "together"))[0]["bank"]
     assert len(said) == 9 and len(bank) == 18
     own = [turn.id for turn in second.turns if turn.turn == 1]
-    shown = [turn.shown for turn in second.turns if turn.turn == 2]
-    assert shown == [(-1, -2, -3, -4, -5, *own)] * AGENTS
+    shown = {t: [turn.shown for turn in second.turns if turn.turn == t] for t in (0, 2)}
+    (order,) = set(shown[0])
+    assert sorted(order) == [-5, -4, -3, -2, -1] and len(shown[0]) == AGENTS
+    assert shown[2] == [(*own, *order)] * AGENTS
 
 
 def test_a_process_that_is_killed_goes_on(executor, tmp_path, compiled):

@@ -5,7 +5,7 @@ import json
 import pytest
 from test_generation import ROW
 
-from configs import lessonl
+from configs import ablation, lessonl
 from experiments import protocols, search, setup, tasks, train
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.experts.scripted import Scripted
@@ -52,7 +52,7 @@ def config(tmp_path):
     return found
 
 
-def searched(config, folder, asked, like=()):
+def searched(config, folder, asked, like=(), agents=None, answer=answer):
     """The results of a search; ``asked`` collects all requests."""
 
     def noted(request, draw):
@@ -63,7 +63,8 @@ def searched(config, folder, asked, like=()):
         team = setup.build_team(config, speakers={MODEL: Scripted(noted)})
         relevance = protocols.relevant(config, team)
         by = search.Searchers(team, [None] * len(team.members), executor, relevance)
-        return search.search(config, folder, by, tasks.build_task(config, executor, "eval"), like=like)
+        task = tasks.build_programs(config, executor, "eval", agents or config.team.agents)
+        return search.search(config, folder, by, task, like=like)
 
 
 def test_the_first_agent_writes_tests_and_the_given_ones_judge_the_end(config, tmp_path, capsys):
@@ -108,6 +109,37 @@ def test_another_method_by_the_same_team_has_the_same_tests(config, tmp_path):
     twice, _ = searched(config, tmp_path / "second", asked, like=[tmp_path / "first"]).problems
     assert (twice.tests, twice.found.total) == ("generated", 2)
     assert not any(ASKS_TESTS in r.messages[-1]["content"] for r in asked)
+
+
+def test_a_team_and_an_agent_alone_have_the_same_tests(config, tmp_path):
+    """However many problems they search at a time: other random keys would make other tests here."""
+
+    def by_stream(request, draw):
+        said = request.messages[-1]["content"]
+        if ASKS_TESTS not in said:
+            return answer(request, draw)
+        name, n = ("twice" if "twice" in said else "thrice"), int(request.stream[:12], 16)
+        return f"assert {name}({n}) == {n}"
+
+    config.search.problems = 1
+    members = {name: ablation.MEMBERS[name] for name in ("no lessons", "reflexion")}
+    configs = {name: ablation.config_of(config, member) for name, member in members.items()}
+    assert {name: own.search.problems for name, own in configs.items()} == {"no lessons": 1, "reflexion": 3}
+    asked = {name: [] for name in members}
+    for name, own in configs.items():
+        who = ablation.agents_of(config, members[name])
+        searched(own, tmp_path / name, asked[name], agents=who, answer=by_stream)
+    written = [
+        [(r.item, r.stream) for r in some if ASKS_TESTS in r.messages[-1]["content"]]
+        for some in asked.values()
+    ]
+    assert written[0] == written[1] and [item for item, _ in written[0]] == ["twice", "thrice"]
+    assert len({stream for _, stream in written[0]}) == 2
+    # One that is told where the others searched does not ask at all.
+    again, who = [], ablation.agents_of(config, members["reflexion"])
+    like = [tmp_path / "no lessons"]
+    searched(configs["reflexion"], tmp_path / "like", again, like, who, by_stream)
+    assert not any(ASKS_TESTS in r.messages[-1]["content"] for r in again)
 
 
 def test_one_question_about_every_item():

@@ -40,6 +40,17 @@ def test_the_best_attempt_is_the_first_of_equal_ones():
     assert (found[1].outcome.program, found[1].round) == ("b3", 1)
 
 
+def test_of_programs_without_a_score_one_that_runs_is_better():
+    class Bad(ScriptedTask):
+        def outcome(self, text):
+            return Outcome({"a0": "no-program", "a1": "wrong", "b1": "wrong"}.get(text, "build-error"), text)
+
+    task = Bad(items=items("p"))
+    found = search_results.best(play(Repeated(task, samples=1, rounds=3), task).forest)
+    # a0 holds no program, b0 does not compile, a1 and b1 are wrong: the first of these.
+    assert (found[0].outcome.program, found[0].outcome.status) == ("a1", "wrong")
+
+
 def test_the_best_program_is_measured_again():
     # p: 2, 1 | 3, wrong; q: all wrong but b3 0.8
     scores = {"a0": 2.0, "a2": 3.0, "b2": -1, "a1": -1, "b1": -1, "a3": -1, "b3": 0.8}

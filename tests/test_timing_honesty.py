@@ -264,6 +264,22 @@ def f(x, m, n):
     finds_nothing(executor, python(REFERENCE), python(source))
 
 
+def test_switching_the_collector_off_earns_nothing(executor):
+    """Many small lists: with the collector on, most of the time goes into looking through them."""
+    tests = "def inputs(seed):\n    return (150_000 + seed % 7,)\n\ndef expected(n):\n    return n\n"
+    slow = "def f(n):\n    kept = [[i] for i in range(n)]\n    return len(kept)\n"
+    off = f"import gc\ngc.disable()\n{slow}"
+    finds_nothing(executor, python(slow, tests), python(off, tests))
+
+
+def test_the_collector_is_off_in_timed_runs_only(executor):
+    tests = "def inputs(seed):\n    return (seed,)\n\ndef expected(seed):\n    return False\n"
+    source = "import gc\n\ndef f(seed):\n    sum(range(500_000))\n    return gc.isenabled()\n"
+    assert executor.measure(python(source, tests), python(source, tests), SHORT).reason != "wrong-answer"
+    (report,) = executor.run([python(source, "def check(candidate):\n    assert candidate(0) is True\n")])
+    assert report.verdict == "pass", report
+
+
 WRONG = {
     "right for small sizes only": """
 def f(x, m, n):

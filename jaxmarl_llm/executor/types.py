@@ -101,6 +101,7 @@ class Program:
     stdio: the last source is a script. `candidate(text)` runs it with that text as standard input and returns
         what it prints.
     tmp: the program starts in an empty folder of its own, where it may write files (16 MiB).
+    collector: Python's garbage collector is on. `Executor.measure` switches it off for both programs.
     language: one of LANGUAGES. "c++" is for a single source; its tests and prelude are Python, and the
         prelude runs before the tests only.
     signature: with "c++", the declaration of the entry point: see `cpp.signature`.
@@ -112,6 +113,7 @@ class Program:
     prelude: str = ""
     stdio: bool = False
     tmp: bool = False
+    collector: bool = True
     language: str = "python"
     signature: str = ""
 
@@ -132,7 +134,7 @@ class Program:
         for name in ("tests", "prelude"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"Program.{name} is {getattr(self, name)!r:.80}; allowed: text")
-        for name in ("stdio", "tmp"):
+        for name in ("stdio", "tmp", "collector"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"Program.{name} is {getattr(self, name)!r:.80}; allowed: True or False")
         if self.language not in LANGUAGES:

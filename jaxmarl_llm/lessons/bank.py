@@ -50,6 +50,11 @@ class Entry:
         """s(z) f(z)."""
         return self.score * self.factor
 
+    @property
+    def remembered(self) -> bool:
+        """Whether it was kept from earlier problems."""
+        return self.id < 0
+
 
 def adjusted(entry: Entry, scores: Sequence[float], *, step: float = 0.1, factor="released") -> Entry:
     """The entry after programs of these scores were written under it.
@@ -78,12 +83,13 @@ def select(
     number: int,
     mode: str = "full",
     *,
-    gate: float | None = 1.1,
+    gate: float = 1.1,
     random: np.random.Generator | None = None,
 ) -> list[Entry]:
     """The lessons to show, k = ``number`` of them at most.
 
-    A bank of at most k lessons is shown whole, whatever the mode (but ``none``). Of a larger one
+    If the problem has at most k lessons of its own, all of them are shown, whatever the mode (but ``none``).
+    Of more
 
         full            the ceil(k / 2) of the greatest s f among those with s f >= gate, fewer if fewer have
                         it; the rest of the k by relevance, whatever their outcome
@@ -92,10 +98,17 @@ def select(
         random          k at random
         none            none, ever
 
+    Lessons remembered from earlier problems come in by relevance alone, or at random: speed-ups of different
+    programs, or counts of different tests, cannot be compared, so ``speed_only`` takes none of them. They
+    fill what the problem's own lessons leave of the k, and compete for the places that go by relevance.
+
     Of equal ones the older comes first. ``dealt`` is not for one reader but for several, see `deal`.
 
+    LessonL's release asks whether rounds times agents, and not lessons, are at most k. There is a difference
+    only where some program got no lesson: the release then gates the few there are with ``speed_only``.
+
     Args:
-      gate: least s f of a lesson that is shown for its benefit; None: any.
+      gate: least s f of a lesson that is shown for its benefit; 0: any.
       random: of mode ``random``.
 
     Raises:
@@ -105,19 +118,29 @@ def select(
         raise ValueError(f"mode={mode!r}; allowed: {', '.join(m for m in MODES if m != 'dealt')}")
     if mode == "none":
         return []
-    if len(bank) <= number:
-        return list(bank)
-    if mode == "random":
-        return [bank[i] for i in sorted(random.choice(len(bank), number, replace=False))]
-    by_benefit = sorted(bank, key=lambda entry: -entry.benefit)
-    useful = [entry for entry in by_benefit if gate is None or entry.benefit >= gate]
-    most = {"full": math.ceil(number / 2), "speed_only": number, "relevance_only": 0}[mode]
-    chosen = useful[:most]
+    own = [entry for entry in bank if not entry.remembered]
+    if len(own) <= number:
+        chosen = own
+    elif mode == "random":
+        chosen = []
+    else:
+        by_benefit = sorted(own, key=lambda entry: -entry.benefit)
+        useful = [entry for entry in by_benefit if entry.benefit >= gate]
+        most = {"full": math.ceil(number / 2), "speed_only": number, "relevance_only": 0}[mode]
+        chosen = useful[:most]
     if mode == "speed_only":
         return chosen
     taken = {entry.id for entry in chosen}
-    rest = sorted((e for e in bank if e.id not in taken), key=lambda entry: -entry.relevance)
-    return chosen + rest[: number - len(chosen)]
+    rest = [entry for entry in bank if entry.id not in taken]
+    left = min(number - len(chosen), len(rest))
+    if mode == "random" and left:
+        return chosen + [rest[i] for i in sorted(random.choice(len(rest), left, replace=False))]
+    return chosen + most_relevant(rest, left)
+
+
+def most_relevant(entries: Sequence[Entry], number: int) -> list[Entry]:
+    """The ``number`` of the greatest q, of equal ones the older first."""
+    return sorted(entries, key=lambda entry: -entry.relevance)[:number]
 
 
 def deal(count: int, hands: int, number: int, random: np.random.Generator) -> list[list[int]]:

@@ -47,7 +47,7 @@ class Banking:
       step, factor: see `lessons.bank.adjusted`.
       pooled: all chains of an item share a bank; else each has its own.
       memory: lessons of earlier problems that every bank begins with, see `lessons.bank.kept`; it must not
-        change during a rollout.
+        change during a rollout. Their factors stay: scores of different problems cannot be compared.
     """
 
     source: Callable[[Any], str]
@@ -64,7 +64,8 @@ class Banking:
     def banks(self, said) -> dict[Place, list[Entry]]:
         """Every bank after all that was said, its lessons from the oldest to the newest."""
         places = dict.fromkeys(self.place(said, j) for j in range(len(said.joints)))
-        found = self._remembered(said, list(places))
+        known = self.remembered(said.items, sorted({item for item, _ in places}))
+        found = {place: {entry.id: entry for entry in known[place[0]]} for place in places}
         for round_ in sorted({joint.turn for joint in said.joints}):
             self._adjust(said, round_, found)
             self._append(said, round_, found)
@@ -77,20 +78,20 @@ class Banking:
         lessons, items = zip(*pairs, strict=True)
         return self.relevance(lessons, [self.source(item) for item in items])
 
-    def _remembered(self, said, places: Sequence[Place]) -> dict[Place, dict[int, Entry]]:
-        """The memory, with its relevance to the problem of every bank."""
-        pairs = [(entry.text, said.items[item]) for item, _ in places for entry in self.memory]
+    def remembered(self, items: Sequence[Any], places: Sequence[int]) -> dict[int, list[Entry]]:
+        """The memory with its relevance to each of some items, by their places."""
+        pairs = [(entry.text, items[i]) for i in places for entry in self.memory]
         relevance = iter(self._relevance(pairs))
         return {
-            place: {entry.id: dataclasses.replace(entry, relevance=next(relevance)) for entry in self.memory}
-            for place in places
+            i: [dataclasses.replace(entry, relevance=next(relevance)) for entry in self.memory]
+            for i in places
         }
 
     def _adjust(self, said, round_: int, banks) -> None:
-        """Re-weigh the lessons that were shown in a round by the programs that were written under them."""
+        """Re-weigh the problem's own lessons that a round showed by the programs written under them."""
         under: dict[tuple[Place, int], list[float]] = {}
         for j, lesson, score in scores_under(said):
-            if said.joints[j].turn == round_:
+            if said.joints[j].turn == round_ and lesson >= 0:
                 under.setdefault((self.place(said, j), lesson), []).append(score)
         for (place, lesson), scores in under.items():
             bank = banks[place]

@@ -21,7 +21,12 @@ NAMES = {
     "searched_tests": "tests passed in the search, %",
 }
 SEARCHED = "searched_"
-BY_CATEGORY = ("geomean", "correct", "pass@1", "tests")
+# Of a ledger's usage, see `search.ledger`.
+_USAGE = {
+    "calls": "calls", "prompt_tokens": "prompt tokens", "completion_tokens": "completion tokens",
+    "cut_prompts": "prompts cut",
+}  # fmt: skip
+BY_CATEGORY = ("geomean", "above_2x", "correct", "pass@1", "tests")
 
 
 def labels(searches: Sequence[Search]) -> list[str]:
@@ -172,12 +177,12 @@ def bank(label: str, search: Search) -> Table:
 
 def costs(searches: Sequence[Search]) -> Table:
     """A row per search: everything that its ledger adds up."""
-    headers = ("method", "calls", "prompt tokens", "completion tokens", "programs executed", "of them known")
+    headers = ("method", *_USAGE.values(), "programs executed", "of them known")
     headers += ("CPU seconds", "measured again", "CPU seconds", "cost")
     rows = []
     for label, search in zip(labels(searches), searches, strict=True):
         ledger = search["ledger"]
-        totals = (_count(ledger.get(name)) for name in ("calls", "prompt_tokens", "completion_tokens"))
+        totals = (_count(ledger.get(name)) for name in _USAGE)
         first, again = ledger.get("search", {}), ledger.get("held_out", {})
         measured = (_count(first.get("programs")), _count(first.get("reused")), number(first.get("seconds")))
         measured += (_count(again.get("programs")), number(again.get("seconds")))
@@ -187,13 +192,13 @@ def costs(searches: Sequence[Search]) -> Table:
 
 def agents(searches: Sequence[Search]) -> Table:
     """A row per agent of each search and kind of its turns."""
-    headers = ("method", "agent", "model", "turns", "calls", "prompt tokens", "completion tokens")
+    headers = ("method", "agent", "model", "turns", *_USAGE.values())
     rows = []
     for label, search in zip(labels(searches), searches, strict=True):
         for agent, kinds in search["ledger"].get("agents", {}).items():
             for kind, used in kinds.items():
                 row = (label, agent, search["models"].get(agent, NONE), kind)
-                rows.append((*row, *map(_count, used.values())))
+                rows.append((*row, *map(_count, map(used.get, _USAGE))))
     return Table("Cost by agent", headers, tuple(rows))
 
 

@@ -12,7 +12,7 @@ from jaxmarl_llm.forest import Forest, Joint, Node, Turn
 from jaxmarl_llm.prompts import padded_size
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.rollout.journal import Journal
-from jaxmarl_llm.rollout.speech import PendingRequest, encode_prompt, speak
+from jaxmarl_llm.rollout.speech import PendingRequest, encode_cut, speak
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.team import Team
@@ -119,9 +119,9 @@ def _encode(
         name = item_name(state.items[request.item])
         member = team[request.agent]
         # What a model behind an endpoint takes is not known here.
-        ids = encode_prompt(member.tokenizer, request, None if member.remote else limit, on_long, name)
+        ids, cut = encode_cut(member.tokenizer, request, None if member.remote else limit, on_long, name)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
-        asked.append(PendingRequest(number, first_id, request, ids, greedy, name))
+        asked.append(PendingRequest(number, first_id, request, ids, greedy, name, cut))
         first_id += request.samples
     return asked
 

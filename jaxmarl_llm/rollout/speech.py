@@ -18,7 +18,8 @@ from jaxmarl_llm.team import Member
 class PendingRequest(NamedTuple):
     """A request with its number, the id of its first turn, and its prompt as token ids.
 
-    With ``greedy`` its last sample takes the most likely tokens. Errors call its item ``item``.
+    With ``greedy`` its last sample takes the most likely tokens. Errors call its item ``item``. The prompt
+    has lost ``cut`` tokens.
     """
 
     number: int
@@ -27,6 +28,7 @@ class PendingRequest(NamedTuple):
     prompt: list[int]
     greedy: bool = False
     item: str = ""
+    cut: int = 0
 
 
 def encode_prompt(
@@ -37,13 +39,20 @@ def encode_prompt(
     A prompt of more than ``limit`` tokens is a ValueError, or with ``on_long="truncate"`` loses tokens on the
     left, with a warning in the log. None is no limit.
     """
+    return encode_cut(tokenizer, request, limit, on_long, item)[0]
+
+
+def encode_cut(
+    tokenizer, request: SpeakRequest, limit: int | None, on_long: str = "error", item: str = ""
+) -> tuple[list[int], int]:
+    """`encode_prompt`, and how many tokens were lost."""
     ids = tokenizer.encode_chat(request.messages)
     if limit is None or len(ids) <= limit:
-        return ids
+        return ids, 0
     what = f"the prompt of agent {request.agent!r} for item {item or request.item} has {len(ids)} tokens"
     if on_long == "truncate":
         logging.warning("%s: cut on the left to %d", what, limit)
-        return ids[-limit:]
+        return ids[-limit:], len(ids) - limit
     raise ValueError(
         f"{what}, the limit is {limit}; "
         "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
@@ -169,5 +178,6 @@ def _asked_for(asked: PendingRequest, g: int) -> dict:
         parent=request.parent,
         follows=request.follows,
         greedy=asked.greedy and g == request.samples - 1,
+        cut=asked.cut,
         shown=tuple(request.shown),
     )

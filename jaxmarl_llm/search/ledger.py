@@ -12,17 +12,22 @@ KINDS = ("program", "other")  # other: lessons, reflections, plans, whatever is 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """Completions drawn, and tokens: every completion counts the prompt it answers."""
+    """Completions drawn, and tokens: every completion counts the prompt it answers.
+
+    cut_prompts: completions whose prompt was too long and lost its beginning.
+    """
 
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cut_prompts: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.calls + other.calls,
             self.prompt_tokens + other.prompt_tokens,
             self.completion_tokens + other.completion_tokens,
+            self.cut_prompts + other.cut_prompts,
         )
 
 
@@ -115,7 +120,7 @@ def of(forest: Forest, held_out: Sequence[Outcome] = ()) -> Ledger:
     usage: dict[tuple[str, str], Usage] = {}
     for turn in forest.turns:
         key = (turn.agent, "program" if turn.id in judged else "other")
-        usage[key] = usage.get(key, Usage()) + Usage(1, *turn.tokens)
+        usage[key] = usage.get(key, Usage()) + Usage(1, *turn.tokens, turn.cut > 0)
     outcomes = [
         getattr(joint.judgement, "outcomes", {}).get(forest.turns[i].agent) for i, joint in judged.items()
     ]

@@ -30,7 +30,7 @@ from jaxmarl_llm import files
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.search import metrics as search_metrics
 from jaxmarl_llm.search.metrics import ItemResult
-from jaxmarl_llm.tasks.outcomes import Outcome
+from jaxmarl_llm.tasks.outcomes import STATUSES, Outcome
 
 _OUTCOME = ("status", "score", "low", "high", "total", "log")
 _FIELDS = {"method": str, "task": str, "seed": int, "models": dict, "measure": str, "problems": list,
@@ -82,12 +82,19 @@ def attempts(forest: Forest) -> list[Attempt]:
 
 
 def best(forest: Forest) -> dict[int, Attempt]:
-    """Per item the attempt of the greatest score, the first of equal ones; all its chains are one search."""
+    """Per item the attempt of the greatest score; all its chains are one search.
+
+    Of equal ones a wrong program counts more than one that could not be run, and then the first.
+    """
     found: dict[int, Attempt] = {}
     for attempt in attempts(forest):
-        if attempt.item not in found or attempt.outcome.score > found[attempt.item].outcome.score:
+        if attempt.item not in found or _worth(attempt) > _worth(found[attempt.item]):
             found[attempt.item] = attempt
     return found
+
+
+def _worth(attempt: Attempt) -> tuple[float, int]:
+    return attempt.outcome.score, -STATUSES.index(attempt.outcome.status)
 
 
 def item_results(

@@ -21,7 +21,7 @@ import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, SpeakRequest, Turn
-from jaxmarl_llm.lessons.bank import Entry, deal, select
+from jaxmarl_llm.lessons.bank import Entry, deal, most_relevant, select
 from jaxmarl_llm.lessons.history import Banking, chain_of, lesson_turn
 from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.protocols import rounds
@@ -39,13 +39,17 @@ class Showing:
     Attributes:
       number: k, the most at a time.
       mode: see `lessons.bank.select`; or ``dealt``: the chains of an item see different ones, every lesson
-        about as often as any other, at random (`lessons.bank.deal`), so that each can be told from none.
-      control: chains of an item, the last ones, that see none.
+        about as often as any other, at random (`lessons.bank.deal`), so that each can be told from none. Of
+        remembered lessons the k most relevant are dealt with the item's own.
+      control: chains of an item, the last ones, that see none after the first round. In that round, before
+        any lesson of its own, all chains of an item see the same remembered ones.
+      gate: least s f of a lesson that is shown for its benefit.
     """
 
     number: int = 4
     mode: str = "full"
     control: int = 0
+    gate: float = 1.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +73,7 @@ class LessonL(rounds.Rounds):
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Programs from the problem alone; then lessons about them and programs under lessons, in turn."""
         if not state.turns:
-            return rounds.first_round(state, self.task, self.samples)
+            return self._first_programs(state)
         done = rounds.rounds_done(state)
         left = rounds.going_on(state, self.task, self.stop_when_solved) if done < self.rounds else []
         told = state.turns[-1].turn == lesson_turn(done - 1)
@@ -77,6 +81,35 @@ class LessonL(rounds.Rounds):
             if asked := self._lessons(state, rounds.last_round(state) if self.lasting else left, done - 1):
                 return asked
         return self._programs(state, left, done)
+
+    def _first_programs(self, state: Episode) -> list[SpeakRequest]:
+        """All agents are asked for a first program, with the lessons of earlier problems if there are any."""
+        asked = rounds.first_round(state, self.task, self.samples)
+        if not len(self.banking.memory):
+            return asked
+        number, mode = self.showing.number, self.showing.mode
+        options = dict(gate=self.showing.gate, random=state.random)
+        known = self.banking.remembered(state.items, range(len(state.items)))
+        first = "relevance_only" if mode == "dealt" else mode
+        shown = {i: select(entries, number, first, **options) for i, entries in known.items()}
+        return [
+            dataclasses.replace(
+                request,
+                messages=tuple(self._messages(state.items[request.item], request.agent, shown[request.item])),
+                shown=tuple(entry.id for entry in shown[request.item]),
+            )
+            for request in asked
+        ]
+
+    def _messages(self, item, agent: str, shown: Sequence[Entry]) -> Sequence[dict[str, str]]:
+        """What an agent is asked with some lessons at hand; the prompt says which are about other items."""
+        if not shown:
+            return self.task.prompts(item)[agent]
+        told, others = [], []
+        for entry in shown:
+            about = told if entry.item == str(item.task_id) else others
+            about.append((entry.text, entry.status, entry.score))
+        return self.task.write_with_lessons(item, told, others)
 
     def _lessons(self, state: Episode, chains: Sequence[int], round_: int) -> list[SpeakRequest]:
         """Every author is asked about its own program, unless nothing is asked about such an outcome."""
@@ -93,13 +126,9 @@ class LessonL(rounds.Rounds):
         asked = []
         for chain in chains:
             ids = tuple(entry.id for entry in shown[chain])
-            told = [(entry.text, entry.status, entry.score) for entry in shown[chain]]
 
-            def ask(turn: Turn, told=told):
-                item = state.items[turn.item]
-                return (
-                    self.task.write_with_lessons(item, told) if told else self.task.prompts(item)[turn.agent]
-                )
+            def ask(turn: Turn, entries=tuple(shown[chain])):
+                return self._messages(state.items[turn.item], turn.agent, entries)
 
             own = rounds.after(state, [chain], ask, 2 * round_, last)
             asked += [dataclasses.replace(request, shown=ids) for request in own]
@@ -121,8 +150,10 @@ class LessonL(rounds.Rounds):
         """For each of the chains that share a bank the lessons that it is shown."""
         number, mode = self.showing.number, self.showing.mode
         if mode == "dealt":
+            old = most_relevant([entry for entry in bank if entry.remembered], number)
+            bank = [*old, *(entry for entry in bank if not entry.remembered)]
             return [[bank[i] for i in own] for own in deal(len(bank), readers, number, state.random)]
-        options = dict(gate=self.task.gate, random=state.random)
+        options = dict(gate=self.showing.gate, random=state.random)
         return [select(bank, number, mode, **options) for _ in range(readers)]
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols import rounds
 from jaxmarl_llm.protocols.types import Episode, everybody
-from jaxmarl_llm.tasks.outcomes import Outcome
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,13 +80,9 @@ class MapCoder:
         plan = program
         while _is_program(plan):
             plan = state.turns[plan.parent]
-        if self._is_good(outcome):
+        if self.task.good(outcome):
             return self.task.follow(item, plan.text)
         return self.task.repair(item, plan.text, outcome)
-
-    def _is_good(self, outcome: Outcome) -> bool:
-        gate = self.task.gate
-        return outcome.status == "ok" and (gate is None or outcome.score >= gate)
 
 
 def _is_program(turn: Turn) -> bool:

@@ -81,6 +81,15 @@ def whole(text: str, entry_point: str, fence: bool) -> str:
     return text[start:stop]
 
 
+def declares(text: str) -> bool:
+    """Whether a text is closed code and nothing else: directives, declarations, functions, but no main."""
+    rest = re.sub(r"^[ \t]*#[^\n]*", "", masked(text), flags=re.MULTILINE).strip()
+    if not rest:
+        return "#" in text
+    closed = rest[-1] in "};" and rest.count("{") == rest.count("}")
+    return closed and _CODE_LINE.match(rest) is not None and re.search(r"\bmain\s*\(", rest) is None
+
+
 def loose(text: str) -> str:
     """Return the text from the first line that looks like code on; '' where none does."""
     start = _first_code(text, fallback=len(text))

@@ -26,12 +26,10 @@ class GenerationTask(ProgramTask):
     A program's score is the number of search tests that it passes, and its author earns their share; the team
     earns the mean. Parts: "passed" (mean share of the tests), "correct" and "compiles" (shares of the agents:
     all tests passed; could be run), "best" (largest share of the tests).
-    gate: none: any lesson may be chosen for its benefit, whatever its score.
     """
 
     part_names = ("passed", "correct", "compiles", "best")
     reward_range = (0.0, 1.0)
-    gate = None
     _says = generation_prompts
 
     def __init__(self, items: Sequence[CodingItem], executor, agents: Sequence[str], held_back: float = 0.5):
@@ -46,6 +44,10 @@ class GenerationTask(ProgramTask):
         """Whether all search tests passed: nothing is left to gain."""
         return outcome.status == "ok"
 
+    def good(self, outcome: Outcome) -> bool:
+        """Whether a program needs no repair."""
+        return self.solved(outcome)
+
     def test_prompt(self, item: CodingItem) -> Messages:
         """Ask for tests of a problem; `tested` takes the answers."""
         return generation_prompts.test_prompt(item)
@@ -59,6 +61,10 @@ class GenerationTask(ProgramTask):
         for i, text in answers.items():
             items[i] = with_tests(items[i], text, self._held_back)
         return GenerationTask(items, self._executor, self.agents, self._held_back)
+
+    def of_agents(self, agents: Sequence[str]) -> GenerationTask:
+        """The same task for other agents."""
+        return GenerationTask(self.items, self._executor, agents, self._held_back)
 
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
         """`scores` (or means of them) in percent, the total as "return"."""

@@ -59,12 +59,10 @@ class LockTask:
 
     An answer earns its agent 1 if it is the key, space around it aside, else 0; the team earns the mean.
     Part: ``valid`` (the share of answers that are one of WORDS).
-    gate: none: any lesson may be chosen for its benefit, whatever its score.
     """
 
     part_names = ("valid",)
     reward_range = (0.0, 1.0)
-    gate = None
 
     def __init__(self, items: Sequence[LockItem], agents: Sequence[str] = AGENTS):
         self.items, self.agents = tuple(items), tuple(agents)
@@ -74,9 +72,17 @@ class LockTask:
         """Chat messages [{role, content}, …] per agent, the same for all agents and locks."""
         return dict.fromkeys(self.agents, _message(_ASK))
 
-    def write_with_lessons(self, item: LockItem, lessons: Sequence[tuple[str, str, float]]) -> Messages:
-        """LessonL: ask for a word with lessons (text, status, score) at hand; their texts are shown."""
-        return _message(f"{_TOLD}{', '.join(text for text, _, _ in lessons)}. {_ASK}")
+    def write_with_lessons(
+        self,
+        item: LockItem,
+        lessons: Sequence[tuple[str, str, float]],
+        others: Sequence[tuple[str, str, float]] = (),
+    ) -> Messages:
+        """LessonL: ask for a word with lessons (text, status, score) at hand; their texts are shown.
+
+        Nobody can tell locks apart, and so those about ``others`` stand with the rest.
+        """
+        return _message(f"{_TOLD}{', '.join(text for text, _, _ in (*lessons, *others))}. {_ASK}")
 
     def explain(self, item: LockItem, outcome: Outcome) -> Messages:
         """LessonL: ask who has tried for a lesson. What it tried itself helps nobody, and is not repeated."""

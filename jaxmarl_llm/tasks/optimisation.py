@@ -24,11 +24,9 @@ class OptimisationTask(ProgramTask):
     Parts: "log_speedup" (mean of log max(1, score), as in LessonL's evaluation), "correct" and "compiles"
     (shares of the agents), "best" (the largest score, 0 where no program is right). The verdict is 'pass'
     if a right program is faster than the given one, 'no-faster' if one is right.
-    gate: the speed-up from which a lesson may be chosen for its benefit, as in LessonL's release.
     """
 
     part_names = ("log_speedup", "correct", "compiles", "best")
-    gate = 1.1
     _says = optimisation_prompts
 
     def __init__(self, items: Sequence[OptimisationItem], judge: TimedJudge, agents: Sequence[str]):
@@ -52,6 +50,10 @@ class OptimisationTask(ProgramTask):
     def solved(self, outcome: Outcome) -> bool:
         """Never: a program can always be faster."""
         return False
+
+    def good(self, outcome: Outcome) -> bool:
+        """Whether a program needs no repair: right, and faster by more than noise makes."""
+        return outcome.status == "ok" and outcome.score >= optimisation_prompts.SIGNIFICANT
 
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
         """`scores` (or means of them) in percent of the most, the total as "return".

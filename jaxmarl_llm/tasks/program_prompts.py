@@ -17,6 +17,9 @@ _TAGS = {"python": "python", "c++": "cpp"}
 LANGUAGE_NAMES = {"python": "Python", "c++": "C++"}
 SENTENCES = "Answer in one or two sentences."
 LOG_LINES = 7  # of a compiler, as in LessonL's release
+_OWN_LESSONS = "Lessons from earlier attempts, where A is the code below and B an attempt that may be worse:"
+_OTHER_LESSONS = "Lessons about other programs, where A is not the code below and B an attempt at that A:"
+_USE_LESSONS = "Use what helps, and look for larger gains that no lesson names."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,15 +68,19 @@ def write(asked: Asked) -> Messages:
     return asked.code()
 
 
-def write_with_lessons(asked: Asked, lessons: Sequence[str]) -> Messages:
-    """A program, with numbered lessons at hand that say how earlier attempts went; none: as `write`."""
-    if not lessons:
-        return asked.code()
-    listed = "\n".join(f"{n}. {' '.join(lesson.split())}" for n, lesson in enumerate(lessons, 1))
-    return asked.code(
-        "Lessons from earlier attempts, where A is the code below and B an attempt that may be worse:\n"
-        f"{listed}\n\nUse what helps, and look for larger gains that no lesson names."
-    )
+def write_with_lessons(asked: Asked, lessons: Sequence[str], others: Sequence[str] = ()) -> Messages:
+    """A program, with numbered lessons at hand that say how earlier attempts went; none: as `write`.
+
+    others: lessons about other problems; the prompt says so, for A is not the code that it shows.
+    """
+    lines = [f"{n}. {' '.join(lesson.split())}" for n, lesson in enumerate((*lessons, *others), 1)]
+    own, rest = lines[: len(lessons)], lines[len(lessons) :]
+    if own:
+        own.insert(0, _OWN_LESSONS)
+    if rest:
+        rest.insert(0, _OTHER_LESSONS)
+    said = ["\n".join(part) for part in (own, rest) if part]
+    return asked.code("\n\n".join([*said, _USE_LESSONS])) if said else asked.code()
 
 
 def improve(asked: Asked, program: str, result: str, reflection: str) -> Messages:

@@ -15,7 +15,8 @@ from jaxmarl_llm.tasks.program_text import program
 class ProgramTask:
     """Items, prompts of all phases, and the judge of joint answers that are one program of each agent.
 
-    A task adds `part_names`, `reward_range`, `gate`, `remeasure`, `solved`, `normalise`, and:
+    A task adds `part_names`, `reward_range`, `remeasure`, `solved`, `good`, `normalise`, `source(item)` (the
+    code that agents are shown), and:
       _says: a module of prompts with `asked(item)`, `lesson(text, status, score)`, `result(item, outcome)`
         and `explain(item, outcome)`.
       _outcomes(items, programs) -> one `Outcome` each; _reward(outcome); _parts(outcomes); _passes(outcome).
@@ -34,7 +35,9 @@ class ProgramTask:
         """
         check_batch(items, completions, self.agents)
         rows = [(item, completions[agent][j]) for j, item in enumerate(items) for agent in self.agents]
-        programs = [program(text, item.entry_point, language(item)) for item, text in rows]
+        programs = [
+            program(text, item.entry_point, language(item), self.source(item)) for item, text in rows
+        ]
         outcomes = self._outcomes([item for item, _ in rows], programs)
         step = len(self.agents)
         return [self._judgement(outcomes[j : j + step]) for j in range(0, len(outcomes), step)]
@@ -53,10 +56,15 @@ class ProgramTask:
         """Chat messages [{role, content}, …] per agent: all are asked the same."""
         return {agent: program_prompts.write(self._says.asked(item)) for agent in self.agents}
 
-    def write_with_lessons(self, item, lessons: Sequence[tuple[str, str, float]]) -> Messages:
-        """LessonL: ask for a program with lessons (text, status, score of their programs) at hand."""
-        said = [self._says.lesson(*lesson) for lesson in lessons]
-        return program_prompts.write_with_lessons(self._says.asked(item), said)
+    def write_with_lessons(
+        self, item, lessons: Sequence[tuple[str, str, float]], others: Sequence[tuple[str, str, float]] = ()
+    ) -> Messages:
+        """LessonL: ask for a program with lessons (text, status, score of their programs) at hand.
+
+        others: lessons about other items.
+        """
+        said, remembered = ([self._says.lesson(*each) for each in some] for some in (lessons, others))
+        return program_prompts.write_with_lessons(self._says.asked(item), said, remembered)
 
     def explain(self, item, outcome: Outcome) -> Messages | None:
         """LessonL: ask for a lesson from an outcome; None where none is wanted."""

@@ -3,7 +3,9 @@
 Published comparisons gave each method a parser of its own, with fences of different tags. Here a program is
 looked for in four places, and the first that has something decides:
 
-1. the fenced blocks, of any tag: the first that defines the entry point, whole ones before broken ones;
+1. the fenced blocks, of any tag: the last that defines the entry point, wholly, and is not the program that
+   was asked about, which answers often quote first; with the blocks before it that hold nothing but imports,
+   helpers and constants. Else the last one that defines it, then the first that does so but is broken;
 2. the text without its fence lines, if that defines it: an answer may lack one of the two fences;
 3. the first fenced block;
 4. the text itself, from where it begins to look like code.
@@ -28,24 +30,31 @@ _CODE_LINE = re.compile(
 )
 _MOST_STARTS, _MOST_PLACES = 40, 8  # lines tried as a program's first one, and as its definition's
 _BARE = (ast.Expr, ast.Assert)
+_HELP = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def program(text: str, entry_point: str, language: str = "python") -> str:
+def program(text: str, entry_point: str, language: str = "python", source: str = "") -> str:
     """The program in an answer that defines `entry_point`, ended by a line end; '' where there is no code.
 
-    language: one of LANGUAGES; ValueError for another. Imports, helpers and constants stay. Of Python, the
-    longest part that parses and defines the entry point counts, without prints, asserts and calls of it at
-    the end; of C++, all up to the last closed brace. Code that never parses is given back as it stands, and
-    the executor says what is wrong with it.
+    language: one of LANGUAGES; ValueError for another. source: the program that was asked about.
+
+    Imports, helpers and constants stay. Of Python, the longest part that parses and defines the entry point
+    counts, without prints, asserts and calls of it at the end; of C++, all up to the last closed brace. Code
+    that never parses is given back as it stands, and the executor says what is wrong with it.
     """
     _check(language)
     whole, looks = (_python, _python_loose) if language == "python" else (cpp_text.whole, cpp_text.loose)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     blocks = fenced(text)
     without_fences = _FENCE.sub("", text)
-    for place, is_code in [*((block, True) for block in blocks), (without_fences, False)]:
-        if found := whole(place, entry_point, is_code):
-            return found.strip("\n") + "\n"
+    defining = [(n, found) for n, block in enumerate(blocks) if (found := whole(block, entry_point, True))]
+    if defining:
+        new = [(n, found) for n, found in defining if not same_program(found, source, language)]
+        place, found = (new or defining)[-1]
+        helpers = [each for each in blocks[:place] if new and _helps(each, entry_point, language)]
+        return "\n\n".join(each.strip("\n") for each in (*helpers, found)) + "\n"
+    if found := whole(without_fences, entry_point, False):
+        return found.strip("\n") + "\n"
     broken = [block for block in blocks if _names(block, entry_point, language)]
     loose = (broken or blocks or [looks(without_fences)])[0]
     return loose.strip("\n") + "\n" if loose.strip() else ""
@@ -81,6 +90,22 @@ def _names(text: str, entry_point: str, language: str) -> bool:
     """Whether a text seems to define the entry point, be it broken."""
     word = "def" if language == "python" else r"[\w>&*]"
     return re.search(rf"{word}\s+[&*]?{re.escape(entry_point)}\s*\(", text) is not None
+
+
+def _helps(text: str, entry_point: str, language: str) -> bool:
+    """Whether a block holds nothing but what a program may need: imports, helpers, constants."""
+    if _names(text, entry_point, language):
+        return False
+    if language == "c++":
+        return cpp_text.declares(text)
+    tree = parse(text)
+    return tree is not None and bool(tree.body) and all(map(_is_help, tree.body))
+
+
+def _is_help(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Assign):
+        return not any(isinstance(node, ast.Call) for node in ast.walk(statement.value))
+    return isinstance(statement, _HELP)
 
 
 def _python(text: str, entry_point: str, fence: bool) -> str:

@@ -1,9 +1,9 @@
 """The zygote: a small warm interpreter that forks one process per agent's source and watches them.
 
 It sees no text. Control messages in: {"run": id, "cpu", "wall", "memory_mb", "disk", "stdio", "tmp",
-"signature"} with the candidates' ends of the channels, and what `Watch` hears. With a signature the last
-descriptor is a file, the compiled candidate. Out, one per run: {"run": id, "fates": […], "cpu"}; fates as in
-`Watch`, or ["setup"].
+"collector", "signature"} with the candidates' ends of the channels, and what `Watch` hears. With a signature
+the last descriptor is a file, the compiled candidate. Out, one per run: {"run": id, "fates": […], "cpu"};
+fates as in `Watch`, or ["setup"].
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ def _fork(channel, job, rules, folder, library):
             confine.candidate_process(
                 channel, armed_end, parent, job["cpu"], job["memory_mb"], rules, job["stdio"], folder
             )
+            if not job["collector"]:
+                gc.disable()
             candidate.serve(3, (library, job["signature"]) if library else None)
         finally:
             os._exit(1)

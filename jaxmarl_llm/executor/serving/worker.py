@@ -131,7 +131,7 @@ class Worker:
         """The zygote's job."""
         limits = self.limits
         bounds = {"cpu": limits.cpu_seconds, "wall": limits.wall, "memory_mb": limits.memory_mb}
-        flags = {name: getattr(program, name) for name in ("stdio", "tmp", "signature")}
+        flags = {name: getattr(program, name) for name in ("stdio", "tmp", "collector", "signature")}
         return {"run": self.count, **bounds, **flags, "disk": MAX_DISK}
 
     def _await_both(self) -> tuple[dict | None, dict]:
