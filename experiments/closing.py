@@ -172,8 +172,8 @@ def write_summary(run) -> None:
     run.summary |= {"seconds": seconds(run.summary), "resumed": time.time()}
     shown = {k: v for k, v in run.summary.items() if k != "resumed"} | {"seed": run.config.seed}
     for name in {"before", "best", "after"} & set(shown):
-        # JSON knows no NaN.
-        shown[name] = {k: v if math.isfinite(v) else None for k, v in shown[name].items()}
+        # JSON knows no NaN; what an earlier session wrote holds None in its place.
+        shown[name] = {k: None if v is None or not math.isfinite(v) else v for k, v in shown[name].items()}
     files.atomic_write_text(run.books / "summary.json", json.dumps(shown, indent=2) + "\n")
 
 
