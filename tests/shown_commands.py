@@ -117,7 +117,7 @@ def _check(module: str) -> None:
     from experiments import cli
 
     rest = cli.parse(sys.argv)
-    if rest[1:] and module != "experiments.report":
+    if rest[1:] and module not in ("experiments.report", "experiments.ranking"):
         raise ValueError(f"unexpected arguments {rest[1:]}")
     config = flags.FLAGS["config"].value if "config" in flags.FLAGS else None
     if config is not None:

@@ -52,7 +52,7 @@ def test_every_command_and_override_of_the_pages_is_accepted(tmp_path):
 
 
 def test_what_is_wrong_is_said(tmp_path):
-    train, search = "python -m experiments.train --config=configs/", "lessonl.py:generation"
+    train, search = "python -m experiments.train --config=configs/", "lessonl.py:train,generation"
     wrong = {
         f"{train}coding.py --config.train.protocol=pipeline": "joint_mode",
         f"{train}coding.py --config.train.rate=1": "rate",
