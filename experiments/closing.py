@@ -56,12 +56,18 @@ def memory(config, team, states) -> dict[str, float]:
     }
 
 
+def beside(models) -> tuple[float, float]:
+    """MB of critics and the like, and of their optimizers; ``models`` are states, or shapes of them."""
+    parts = ([getattr(s, part) for s in models.values()] for part in ("trainable", "opt_state"))
+    return tuple(map(_megabytes, parts))
+
+
 def _beside(models) -> list[tuple[str, str]]:
     """Memory of critics and the like, as a table row, if there are any."""
     if not models:
         return []
-    learned, optimizer = ([getattr(s, part) for s in models.values()] for part in ("trainable", "opt_state"))
-    text = f"{_megabytes(learned):.1f} + {_megabytes(optimizer):.1f} MB, beside the agents"
+    learned, optimizer = beside(models)
+    text = f"{learned:.1f} + {optimizer:.1f} MB, beside the agents"
     return [("memory: critics + optimizer", text)]
 
 
