@@ -20,7 +20,7 @@ from jaxmarl_llm.tasks.judgement import Judgement, check_batch
 
 def resolve_reward(name: str) -> Callable:
     """The reward at 'package.module:function' or 'package.module.function'; ValueError if there is none."""
-    return dotted.resolve(name, "reward")
+    return dotted.resolve(name, "task.reward")
 
 
 class CustomRewardTask:
