@@ -20,7 +20,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs import checks, preference_checks, program_checks
-from experiments import cli, closing, export, protocols, remote_agents, setup, systems, tasks
+from experiments import cli, closing, export, named, protocols, remote_agents, setup, systems, tasks
 from jaxmarl_llm import rollout, update
 from jaxmarl_llm.doctor import Result, choices, exports, machine, rewards, texts, updates
 from jaxmarl_llm.doctor.result import failed
@@ -51,6 +51,7 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
     small = shrunk(config, problems, tokens)
     with contextlib.ExitStack() as stack:
         executor, level = _executor(small, stack)
+        named.check(small)
         yield level
         expert = tasks.build_expert(small)
         task, eval_task = (tasks.build_task(small, executor, split, expert) for split in ("train", "eval"))

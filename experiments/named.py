@@ -13,15 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from configs import checks
 from jaxmarl_llm import dotted
+from jaxmarl_llm.protocols import custom as custom_protocol
 from jaxmarl_llm.systems import custom
+from jaxmarl_llm.tasks import custom_task
 from jaxmarl_llm.tasks.custom_reward import resolve_reward
 from jaxmarl_llm.update import custom_loss
 
 # How each field that may hold a dotted name is resolved.
 FIELDS: dict[str, Callable[[str], Callable]] = {
+    "task.kind": custom_task.resolve,
     "task.reward": resolve_reward,
     "train.loss": custom_loss.resolve,
     "train.system": custom.resolve,
+    "train.protocol": custom_protocol.resolve,
     "lessons.encoder": lambda name: dotted.resolve(name, "lessons.encoder"),
 }
 

@@ -1,10 +1,10 @@
 """From a config to who speaks when: in training, in an evaluation, and in a search for programs."""
 
-from configs import checks, programs
+from configs import checks, credit_checks, programs
 from jaxmarl_llm import processes
 from jaxmarl_llm.lessons import relevance
 from jaxmarl_llm.lessons.history import Banking
-from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree
+from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom
 from jaxmarl_llm.systems.lessonl import LessonL, Showing
 from jaxmarl_llm.systems.mapcoder import MapCoder
 from jaxmarl_llm.systems.mixture import Mixture
@@ -23,6 +23,8 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
     ``memory``: lessons of earlier problems, of ``lessons.bank=run``.
     """
     c = config.train
+    if credit_checks.is_dotted(c.protocol):
+        return custom.build(c.protocol, config, task, samples)
     if c.protocol in programs.METHODS:
         how = None if dealt(config, samples) else relevant(config, team)
         return rounds(config, task, how, samples, memory)

@@ -5,6 +5,7 @@ import logging
 import pathlib
 
 from configs import checks, programs
+from configs.credit_checks import is_dotted
 from jaxmarl_llm import experts
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.experts import Spent
@@ -13,6 +14,7 @@ from jaxmarl_llm.tasks import (
     code_data,
     code_feedback,
     code_reward,
+    custom_task,
     game,
     lock,
     optimisation_items,
@@ -34,7 +36,9 @@ def build_executor(config) -> contextlib.AbstractContextManager:
 
     ExecutorRefused where the machine isolates programs less than ``executor.min_level``.
     """
-    if config.task.kind not in ("coding", *programs.KINDS):
+    kind = config.task.kind
+    runs = custom_task.runs_programs(kind) if is_dotted(kind) else kind in ("coding", *programs.KINDS)
+    if not runs:
         return contextlib.nullcontext()
     c = config.executor
     limits = Limits(cpu_seconds=c.cpu_seconds, memory_mb=c.memory_mb)
@@ -75,7 +79,9 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
     """The training task (``split="train"``) or the held-out one (``split="eval"``)."""
     c = config.task
     source, part = _source(config, split)
-    if c.kind == "coding":
+    if is_dotted(c.kind):
+        task = _custom(config, executor, split)
+    elif c.kind == "coding":
         task = _coding(config, executor, source, part, expert)
     elif c.kind == "game":
         agents = game.AGENTS if c.centralised else tuple(config.team.agents)
@@ -88,6 +94,16 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
         task = _writing(config, source, part)
     task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
     return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
+
+
+def _custom(config, executor: Executor | None, split: str) -> custom_task.CustomTask:
+    """The task that ``task.kind`` names, for the team and the turns of the config."""
+    task, agents = custom_task.build(config.task.kind, config.task, executor, split), config.team.agents
+    if not config.task.centralised and set(task.agents) != set(agents):
+        raise ValueError(f"team.agents={tuple(agents)!r}: task.kind={config.task.kind!r} has {task.agents!r}")
+    if config.train.turns > 1 and not hasattr(task, "feedback"):
+        raise ValueError(f"train.turns={config.train.turns}: task.kind={config.task.kind!r} has no feedback")
+    return task
 
 
 def _source(config, split: str) -> tuple[str, str]:
