@@ -48,6 +48,7 @@ CHOICES = {
     "preference.replay": ("current", "nearest", "all", "decay"),
     **program_checks.CHOICES,
 }
+NAMED = ("task.kind", "train.protocol", "train.system")  # a dotted name stands for a user's own
 # field: (smallest, largest or None); of a number that is not finite none
 RANGES = {
     "seed": (0, 2**32 - 1),  # random keys are made of 32 bits of it
@@ -157,7 +158,7 @@ def _outside(config: Mapping) -> list[str]:
     """Fields whose value is none of `CHOICES` or not within `RANGES`."""
     bad = []
     for path, allowed in CHOICES.items():
-        own = path == "train.system" and credit_checks.is_dotted(config.train.system)
+        own = path in NAMED and credit_checks.is_dotted(field(config, path))
         if field(config, path) not in allowed and not own:
             bad.append(f"{path}={field(config, path)!r}: allowed are {words(allowed)}")
     for path, (low, high) in RANGES.items():
@@ -191,7 +192,8 @@ def _contradictions(config: ConfigDict) -> list[str]:
             f"train.prompts_per_microbatch={c.prompts_per_microbatch}: must divide the "
             f"{c.prompts // c.minibatches} problems of a minibatch"
         )
-    if c.protocol not in ("simultaneous", *programs.METHODS) and (c.turns > 1 or c.joint_mode != "aligned"):
+    talks = CHOICES["train.protocol"][1:4]
+    if c.protocol in talks and (c.turns > 1 or c.joint_mode != "aligned"):
         bad.append(
             f"train.protocol={c.protocol!r}: needs train.turns=1 and train.joint_mode='aligned', "
             f"they are {c.turns} and {c.joint_mode!r}"
@@ -215,6 +217,9 @@ def _between_turns(config: ConfigDict) -> list[str]:
     kind, told, turns = config.task.kind, config.task.feedback, config.train.turns
     if turns == 1 or config.train.protocol in programs.METHODS:
         return []
+    if credit_checks.is_dotted(kind):  # what agents are told is the task's own affair
+        default = base_config().task.feedback
+        return [] if told == default else [f"task.feedback={told!r}: task.kind={kind!r} has its own feedback"]
     if kind not in ("coding", "game"):
         return [f"train.turns={turns}: task.kind={kind!r} has one turn, without feedback"]
     if (told == "played") != (kind == "game"):

@@ -128,6 +128,7 @@ def _add_task(c: ConfigDict) -> None:
     c.task.kind = "coding"  # coding | tldr (two summaries of a post) | arxiv (two parts of an introduction)
     # | game (matrix games in words, see docs/game.md) | optimisation | generation (every agent writes a whole
     # program, which is to be fast or to pass tests, see docs/lessonl.md) | lock (a word to find)
+    # | dotted name of a task of your own, see docs/tasks.md
     c.task.source = "starter"  # see below; a slice may follow: humaneval[33:133]
     # coding: starter | humaneval | path of a JSONL. Writing: sample_posts | sample_abstracts | path of a
     # JSONL | trl-lib/tldr | OpenMLRL/arXiv_abstract (the last two need the data extra).
@@ -185,6 +186,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.protocol = "simultaneous"  # simultaneous | pipeline | discussion | tree; all but the first:
     # aligned, one turn. In a tree each agent answers every path of answers before it G times. Of programs:
     # lessonl | repeated | reflexion | mapcoder | mixture, train.turns rounds
+    # | dotted name of a protocol of your own, see docs/tasks.md
     c.train.turns = 1  # answers in a row: from the second on, agents revise theirs after task.feedback
     c.train.hand_on = "all"  # answers of a node that get a next turn: all (a tree) | best | random (chains)
     c.train.stop_above = 0.0  # no next turn where a node's mean reward, on its own scale, is greater; 0: off

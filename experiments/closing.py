@@ -7,7 +7,7 @@ import time
 
 import jax
 
-from configs import arithmetic
+from configs import arithmetic, credit_checks
 from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks
 from jaxmarl_llm.evaluation import Evaluations
 from jaxmarl_llm.update import token_scores
@@ -56,12 +56,18 @@ def memory(config, team, states) -> dict[str, float]:
     }
 
 
+def beside(models) -> tuple[float, float]:
+    """MB of critics and the like, and of their optimizers; ``models`` are states, or shapes of them."""
+    parts = ([getattr(s, part) for s in models.values()] for part in ("trainable", "opt_state"))
+    return tuple(map(_megabytes, parts))
+
+
 def _beside(models) -> list[tuple[str, str]]:
     """Memory of critics and the like, as a table row, if there are any."""
     if not models:
         return []
-    learned, optimizer = ([getattr(s, part) for s in models.values()] for part in ("trainable", "opt_state"))
-    text = f"{_megabytes(learned):.1f} + {_megabytes(optimizer):.1f} MB, beside the agents"
+    learned, optimizer = beside(models)
+    text = f"{learned:.1f} + {optimizer:.1f} MB, beside the agents"
     return [("memory: critics + optimizer", text)]
 
 
@@ -75,20 +81,10 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
 
     ``models`` are the states of those that the system trains beside the agents.
     """
-    c = config.train
-    n, b, g, length = len(team.agents), c.prompts, c.group, config.sampling.max_new_tokens
-    nodes, joint = arithmetic.nodes(config), arithmetic.joint_answers(config)
-    learned = arithmetic.completions(config) - arithmetic.counterfactual_completions(config)
-    size = memory(config, team, states)
+    c, b, size = config.train, config.train.prompts, memory(config, team, states)
     learners = ", ".join(agent for agent in team.agents if not team[agent].remote)
     return [
-        (
-            f"{'problems' if c.turns == 1 else 'nodes of each turn'} x agents x samples",
-            f"{' + '.join(map(str, nodes))} x {n} x {g}: {learned} completions, up to {length} tokens",
-        ),
-        ("joint answers judged", f"{joint} ({c.joint_mode}), equal ones once"),
-        *_counterfactuals(config),
-        ("optimizer steps", f"{c.minibatches} per agent, on {arithmetic.learned(config)} completions each"),
+        *_answers(config, len(team.agents)),
         ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems"),
         *_devices(config),
         ("memory: shared base", f"{size['base']:.0f} MB"),
@@ -102,6 +98,24 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
             "memory: logits (update)",
             f"about {size['logits']:.0f} MB for {_logits_tokens(team)} tokens at a time",
         ),
+    ]
+
+
+def _answers(config, agents: int) -> list[tuple[str, str]]:
+    """What is said, judged and learned from, as table rows; a protocol of the user's own decides that."""
+    c, nodes = config.train, arithmetic.nodes(config)
+    if credit_checks.is_dotted(c.protocol):
+        return [("who speaks when", f"{c.protocol}, for {c.prompts} problems")]
+    learned = arithmetic.completions(config) - arithmetic.counterfactual_completions(config)
+    made = f"{learned} completions, up to {config.sampling.max_new_tokens} tokens"
+    return [
+        (
+            f"{'problems' if c.turns == 1 else 'nodes of each turn'} x agents x samples",
+            f"{' + '.join(map(str, nodes))} x {agents} x {c.group}: {made}",
+        ),
+        ("joint answers judged", f"{arithmetic.joint_answers(config)} ({c.joint_mode}), equal ones once"),
+        *_counterfactuals(config),
+        ("optimizer steps", f"{c.minibatches} per agent, on {arithmetic.learned(config)} completions each"),
     ]
 
 

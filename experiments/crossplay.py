@@ -21,12 +21,13 @@ from experiments import built_models, cli, evaluate, remote_agents, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, run_checks
 from jaxmarl_llm.audit import crossplay
 from jaxmarl_llm.audit.crossplay import Table
+from jaxmarl_llm.report import judging
+from jaxmarl_llm.report.runs import short_names
 from jaxmarl_llm.statistics.bootstrap import interval
 from jaxmarl_llm.team import Team
 
-# Besides what agents are and how they speak; "task" is there as a whole, see `judged`.
-JUDGED_BY = ("policy.dtype", "train.turns", "train.protocol", "train.comlrl_compat", "executor.cpu_seconds")
-JUDGED_BY += ("executor.memory_mb",)
+# How agents answer, besides who they are and what `judging.judged` says.
+ANSWERING = ("policy.dtype", "train.turns", "train.protocol", *(f"task.{n}" for n in judging.OF_ANSWERS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,9 +110,8 @@ def check(workdirs: Sequence[str], configs: Sequence) -> None:
     if len({pathlib.Path(workdir).resolve() for workdir in workdirs}) < len(workdirs):
         raise ValueError(f"--workdirs={','.join(map(str, workdirs))}: every run may be there once")
     for workdir, config in zip(workdirs[1:], configs[1:], strict=True):
-        sides = (first, str(workdir))
-        if found := run_checks.differences(judged(configs[0]), judged(config), sides):
-            raise ValueError(f"{' and '.join(sides)} do not go together: {run_checks.listed(found)}")
+        if found := _differences(judged(configs[0]), judged(config)):
+            raise ValueError(f"{first} and {workdir} do not go together: {run_checks.listed(found)}")
     if len(agents) < 2:
         raise ValueError(f"team.agents={agents!r} of {first}: a single agent has no partner to exchange")
     if same := set(crossplay.exchanged(agents)) & set(remote.agents(configs[0])):
@@ -122,14 +122,19 @@ def check(workdirs: Sequence[str], configs: Sequence) -> None:
         raise ValueError(f"team.mode='frozen' of {first}: all runs have the same agents")
 
 
+def _differences(one: dict, two: dict) -> dict[str, str]:
+    """Fields that differ, of those that both have; what only one has follows from these, or is told alone."""
+    both = one.keys() & two.keys()
+    shared = [{name: side[name] for name in both} for side in (one, two)]
+    sides = ("first", "second")
+    return run_checks.differences(*shared, sides) or run_checks.differences(one, two, sides)
+
+
 def judged(config) -> dict:
     """What must be equal where agents are exchanged: what they are, how they speak, and what judges them."""
-    found = {name: config[name] for name in ("model", "team", "sampling", "task")}
-    found = {name: value if isinstance(value, str) else value.to_dict() for name, value in found.items()}
-    found["task"]["eval_source"] = config.task.eval_source or config.task.source
-    for name in ("source", "train_split"):  # of training
-        del found["task"][name]
-    found |= {path: checks.field(config, path) for path in JUDGED_BY}
+    found = {"model": config.model, "team": config.team.to_dict(), "sampling": config.sampling.to_dict()}
+    found |= judging.judged(config.to_dict())
+    found |= {path: checks.field(config, path) for path in ANSWERING}
     if program_checks.searches(config):
         found |= {name: config[name].to_dict() for name in ("timing", "lessons", "search")}
     if checks.asks_expert(config):
@@ -141,9 +146,8 @@ def judged(config) -> dict:
 
 
 def run_names(workdirs: Sequence[str]) -> tuple[str, ...]:
-    """The runs as tables call them: their folders' names, or where these are not enough, all of the path."""
-    names = [pathlib.Path(workdir).name for workdir in workdirs]
-    return tuple(names if len(set(names)) == len(names) else map(str, workdirs))
+    """The runs as tables call them: their folders' names, or the parts of the paths that differ."""
+    return tuple(short_names([pathlib.Path(workdir) for workdir in workdirs]))
 
 
 def as_tables(found: Crossplay) -> list[tuple[str, list[str], list[tuple[str, ...]], str]]:

@@ -18,8 +18,8 @@ import jax
 import numpy as np
 from absl import flags
 
-from configs import checks, program_checks
-from experiments import cli, closing, export, protocols, remote_agents, setup, systems, talking, tasks
+from configs import checks, preference_checks, program_checks
+from experiments import cli, closing, export, named, protocols, remote_agents, setup, systems, talking, tasks
 from jaxmarl_llm import update
 from jaxmarl_llm.doctor import Result, choices, exports, machine, rewards, texts, updates
 from jaxmarl_llm.doctor.result import failed
@@ -50,6 +50,7 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
     small = shrunk(config, problems, tokens)
     with contextlib.ExitStack() as stack:
         executor, level = _executor(small, stack)
+        named.check(small)
         yield level
         expert = tasks.build_expert(small)
         task, eval_task = (tasks.build_task(small, executor, split, expert) for split in ("train", "eval"))
@@ -67,7 +68,7 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         yield from _of_update(small, ours, forest)
         yield from _of_reward(small, caught, forest, stack, expert)
         yield texts.round_trip(forest, _tokenizers(team), task.prompts(task.items[0]), _handed_on(config))
-        yield _memory(config, team)  # before the export, which takes memory that a training does not
+        yield memory(config, team)  # before the export, which takes memory that a training does not
         yield _export(ours, forest)
 
 
@@ -178,19 +179,16 @@ def _meant(c) -> str:
 def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack, expert) -> Iterator[Result]:
     if task.error is not None:
         refused = isinstance(task.error, ExecutorRefused)
-        yield (
-            Result("reward scale", "skipped", "no programs ran")
-            if refused
-            else failed("reward scale", task.error)
-        )
+        first = rewards.scale.title
+        yield Result(first, "skipped", "no programs ran") if refused else failed(first, task.error)
+        others = (rewards.zero_signal, rewards.pairs, rewards.purity, rewards.order)
+        yield from (Result(check.title, "skipped", "there are no rewards") for check in others)
         return
     yield rewards.scale(forest, task)
-    if (lesson_of := systems.from_forest(config)) is not None:  # others do not compare within groups
-        lesson = lesson_of(forest)
-        yield rewards.zero_signal(lesson.metrics(), len(set(lesson.groups.tolist())))
+    yield from _of_signal(config, forest)
     if config.task.kind == "optimisation":
-        for name in ("reward purity", "reward order"):
-            yield Result(name, "skipped", "rewards are measured times, never twice the same")
+        for check in (rewards.purity, rewards.order):
+            yield Result(check.title, "skipped", "rewards are measured times, never twice the same")
         return
     # An executor of its own: that of the rollout would give back the reports that it knows.
     fresh, _ = _executor(config, stack)
@@ -198,6 +196,22 @@ def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack
     said = forest.joint_texts()
     yield rewards.purity(forest, said, judge)
     yield rewards.order(forest, said, judge)
+
+
+def _of_signal(config, forest: Forest) -> Iterator[Result]:
+    """Is there something to learn from what the answers earned?"""
+    said, lesson_of = f"train.system={config.train.system!r}", systems.from_forest(config)
+    prefers = config.train.system in preference_checks.SYSTEMS
+    if lesson_of is None:
+        what = "pairs of answers" if prefers else "what its critics did not expect"
+        yield Result(rewards.zero_signal.title, "skipped", f"{said} learns from {what}, not from groups")
+    else:
+        lesson = lesson_of(forest)
+        yield rewards.zero_signal(lesson.metrics(), len(set(lesson.groups.tolist())))
+    if prefers:
+        yield rewards.pairs(forest, config.preference.pairs)
+    else:
+        yield Result(rewards.pairs.title, "skipped", f"{said} learns from no pairs")
 
 
 def _export(team: Team, forest: Forest) -> Result:
@@ -209,11 +223,16 @@ def _export(team: Team, forest: Forest) -> Result:
     return exports.round_trip(member, member.trainable, agent, tokens_L, export.write)
 
 
-def _memory(config, team: Team) -> Result:
+def memory(config, team: Team) -> Result:
+    """The line about what a training will hold, the system's own models included."""
     start = functools.partial(update.init_state, optimizer=setup.build_optimizer(config))
     learning = {i: m.trainable for i, m in enumerate(team.members) if m.trainable is not None}
     parts = closing.memory(config, team, {i: jax.eval_shape(start, tree) for i, tree in learning.items()})
-    return machine.memory(parts | {"gradients": parts["learned"]}, machine.used_mb(), machine.there_mb())
+    models, optimizer = closing.beside(systems.own_states(config, team, _trainables(team)))
+    if models:
+        parts |= {"critics": models, "optimizer of critics": optimizer}
+    parts["gradients"] = max(parts["learned"], models)  # one after the other
+    return machine.memory(parts, machine.used_mb(), machine.there_mb())
 
 
 def _handed_on(config) -> bool:

@@ -52,7 +52,7 @@ class _Attempt:
             return Outcome(FINISHED)
         if stopping or self.process.returncode == 0:
             return Outcome(STOPPED)
-        return Outcome(FAILED, f"{self._last_words()} ({self.job.log})")
+        return Outcome(FAILED, self._last_words())
 
     def _last_words(self) -> str:
         """The error that ended it: what came after the last ``error:``, else its last line."""
@@ -106,12 +106,18 @@ def run_all(
                     running.remove(attempt)
                     free.append(attempt.place)
                     found = outcomes[attempt.job.folder] = attempt.outcome(stop.requested)
-                    tell(": ".join(filter(None, (attempt.job.name, found.state, found.reason))))
+                    tell(_said(attempt.job, found))
         finally:
             _terminate(running)
             for attempt in running:
                 attempt.process.wait()
     return outcomes
+
+
+def _said(job: Job, found: Outcome) -> str:
+    """The line about an attempt that has ended; of a failure with the log that tells more."""
+    line = ": ".join(filter(None, (job.name, found.state, found.reason)))
+    return f"{line} ({job.log})" if found.state == FAILED else line
 
 
 def _begin(job: Job, place: Mapping[str, str]) -> _Attempt | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from configs import arithmetic, programs, remote
+from configs import arithmetic, credit_checks, programs, remote
 from experiments import setup, systems
 from jaxmarl_llm import evaluation, sharding
 from jaxmarl_llm.critics import TEAM, ValueLoss
@@ -99,7 +99,15 @@ def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critic
 
 
 def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None = None) -> tuple[Call, ...]:
-    """Calls of the sampler when each turn's ``nodes`` are answered ``group`` times, later ``later``."""
+    """Calls of the sampler when each turn's ``nodes`` are answered ``group`` times, later ``later``.
+
+    ValueError for a protocol of the user's own.
+    """
+    if credit_checks.is_dotted(config.train.protocol):
+        raise ValueError(
+            f"train.protocol={config.train.protocol!r}: what a protocol of your own asks for is not known "
+            "before it speaks; plan with the built-in one that is most like it"
+        )
     if config.train.protocol == "pipeline":
         first, rest = config.team.agents[0], config.team.agents[1:]
         found = [Call((first,), nodes[0], group)] + [Call((agent,), nodes[0] * group, 1) for agent in rest]

@@ -3,14 +3,14 @@
 import pathlib
 from collections.abc import Sequence
 
-from configs import checks, programs
+from configs import checks, credit_checks, programs
 from jaxmarl_llm import processes
 from jaxmarl_llm.lessons import memory as lessons
 from jaxmarl_llm.lessons import relevance
 from jaxmarl_llm.lessons.bank import Entry
 from jaxmarl_llm.lessons.history import Banking
 from jaxmarl_llm.lessons.memory import Memory
-from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree
+from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom
 from jaxmarl_llm.systems.lessonl import LessonL, Showing
 from jaxmarl_llm.systems.mapcoder import MapCoder
 from jaxmarl_llm.systems.mixture import Mixture
@@ -29,6 +29,8 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
     ``memory``: lessons of earlier problems, of ``lessons.bank=run``.
     """
     c = config.train
+    if credit_checks.is_dotted(c.protocol):
+        return custom.build(c.protocol, config, task, samples)
     if c.protocol in programs.METHODS:
         # Chance decides about the problem's own lessons, relevance about those of earlier ones.
         how = None if dealt(config, samples) and not remembers(config) else relevant(config, team)

@@ -1,5 +1,7 @@
 """A page about one or several runs, in one HTML file, and its pictures as PNG files in plots/ beside it.
 
+The names of the pictures begin with that of the page: report.html has plots/report_return.png.
+
 One run:               python -m experiments.report runs/a
 Seeds of one config:   python -m experiments.report runs/a runs/b runs/c --out=report.html
 Compare checkpoints:   python -m experiments.evaluate --workdir=runs/a --step=best

@@ -12,6 +12,7 @@ and what they are made of (agents, samples, turns), stay the run's.
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from absl import flags
@@ -20,7 +21,8 @@ from configs import arithmetic, checks, programs
 from experiments import cli, setup, systems, tasks
 from jaxmarl_llm import console, files, transcripts
 from jaxmarl_llm.audit import rescoring
-from jaxmarl_llm.audit.rescoring import Change
+from jaxmarl_llm.audit.rescoring import Change, Order
+from jaxmarl_llm.transcripts import JointAction
 
 SHOWN = 5  # changes of sign that are printed
 
@@ -30,13 +32,17 @@ class Rescored:
     """What `rescore` found.
 
     changes: one entry per completion. before, after: total rewards of the joint answers, NaN for none.
-    error: largest difference of the recorded advantages from those that the recorded rewards give.
+    error: largest difference of the recorded advantages from those that the recorded rewards give. order: how
+    both rank the answers to a problem. missing: why advantages cannot be computed again, '' where they were;
+    then there are no changes and the error is NaN.
     """
 
     changes: list[Change]
     before: np.ndarray
     after: np.ndarray
     error: float
+    order: Order
+    missing: str = ""
 
 
 def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
@@ -49,51 +55,69 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
 
     Raises:
       ValueError: for a folder without a run or transcripts, items that the config's task does not have, and
-        a ``train.system`` whose credit is not in a transcript.
+        rounds of programs.
     """
     own = setup.load_run(workdir)
-    recorded = _lesson(own)
     config = (config or own).copy_and_resolve_references()
     if reward is not None:
         config.task.reward = reward
     checks.validate(config)
-    wanted = _lesson(config)
+    _check_protocols(own, config)
     steps = transcripts.steps(workdir)
     if not steps:
         raise ValueError(f"{workdir} has no transcripts (log.transcripts_every={own.log.transcripts_every})")
-    per_node, cross = arithmetic.answers_per_node(own), own.train.joint_mode == "cross"
-    found, rewards, errors = [], [], [0.0]
+    missing = _missing(own) or _missing(config) or _unnumbered(own, transcripts.read(workdir, steps[0]))
+    recorded, wanted = (None, None) if missing else map(systems.from_forest, (own, config))
+    # Without advantages nothing depends on nodes, and every answer may be one.
+    per_node, cross = 1 if missing else arithmetic.answers_per_node(own), own.train.joint_mode == "cross"
+    found, rewards, groups, errors = [], [], [], [math.nan if missing else 0.0]
     with tasks.build_executor(config) as executor:
         task = tasks.build_task(config, executor, "train", None)
         items = {str(item.task_id): item for item in task.items}
         for step in steps:
-            forest, before_R = rescoring.forest_of(transcripts.read(workdir, step), items, per_node, cross)
+            actions = transcripts.read(workdir, step)
+            forest, before_R = rescoring.forest_of(actions, items, per_node, cross)
             again = rescoring.judged_again(forest, task)
-            after_R = wanted(again).advantages
-            found += rescoring.changes(step, forest, before_R, after_R)
             rewards.append((forest.totals(), again.totals()))
-            errors.append(float(np.abs(recorded(forest).advantages - before_R).max()))
+            groups += [(step, action.item, action.turn) for action in actions]
+            if not missing:
+                found += rescoring.changes(step, forest, before_R, wanted(again).advantages)
+                errors.append(float(np.abs(recorded(forest).advantages - before_R).max()))
     before, after = (np.concatenate(side) for side in zip(*rewards, strict=True))
-    return Rescored(found, before, after, max(errors))
+    return Rescored(found, before, after, max(errors), rescoring.order(groups, before, after), missing)
 
 
-def _lesson(config):
-    """How a config's system makes a lesson of a forest; ValueError if it takes what transcripts lack."""
-    c, lesson = config.train, systems.from_forest(config)
-    if lesson is None:
-        raise ValueError(f"train.system={c.system!r}: its credit came of more than rewards")
-    if c.protocol in programs.METHODS:
-        raise ValueError(
-            f"train.protocol={c.protocol!r}: agents learn from what each one's program earned, and from what "
-            "was said between rounds; transcripts hold no such rewards"
-        )
+def _check_protocols(*configs) -> None:
+    """ValueError for rounds of programs."""
+    for c in (config.train for config in configs):
+        if c.protocol in programs.METHODS:
+            raise ValueError(
+                f"train.protocol={c.protocol!r}: agents learn from what each one's program earned, and from "
+                "what was said between rounds; transcripts hold no such rewards"
+            )
+
+
+def _missing(config) -> str:
+    """What a config's credit takes that transcripts do not hold; empty if nothing."""
+    c = config.train
+    if systems.from_forest(config) is None:
+        return f"train.system={c.system!r}: its credit came of more than rewards, which is not recorded"
     if c.system == "ccpo":
-        raise ValueError("train.system='ccpo': what answers earn without a part is not in transcripts")
+        return "train.system='ccpo': what answers earn without a part is not in transcripts"
     if c.local_weight:
-        raise ValueError(f"train.local_weight={c.local_weight}: local rewards are not in transcripts")
-    if c.protocol == "tree":
-        raise ValueError("train.protocol='tree': transcripts do not say which answer continued which")
-    return lesson
+        return f"train.local_weight={c.local_weight}: local rewards are not in transcripts"
+    return ""
+
+
+def _unnumbered(config, actions: Sequence[JointAction]) -> str:
+    """Why the answers of a tree cannot be put together, if its transcripts are of an earlier version."""
+    known = all(speech.id is not None for action in actions for speech in action.agents.values())
+    if config.train.protocol != "tree" or known:
+        return ""
+    return (
+        "train.protocol='tree': these transcripts do not say which answer continued which; those of new "
+        "runs do"
+    )
 
 
 def show(found: Rescored) -> None:
@@ -103,12 +127,17 @@ def show(found: Rescored) -> None:
     if known.any():
         before, after = found.before[known], found.after[known]
         print(f"mean reward {before.mean():.3g} before, {after.mean():.3g} after")
+    print(_order(found.order))
+    if found.missing:
+        print(f"advantages: not recomputed, because of {found.missing}")
+        return
     rows = []
     for agent in (*dict.fromkeys(change.agent for change in found.changes), "all"):
         own = [change for change in found.changes if agent in (change.agent, "all")]
         shares = rescoring.shares(own)
+        correlation = f"{shares['correlation']:.2f}"
         rows.append(
-            (agent, len(own), *(f"{shares[kind]:.1%}" for kind in rescoring.KINDS), shares["correlation"])
+            (agent, len(own), *(f"{shares[kind]:.1%}" for kind in rescoring.KINDS), correlation)
         )
     console.table(rows, ("advantages of", "completions", *rescoring.KINDS, "correlation"), title="")
     flipped = [change for change in found.changes if change.kind == "flipped"]
@@ -119,6 +148,21 @@ def show(found: Rescored) -> None:
         console.table(rows, headers, title="\nlargest changes of sign")
     print(
         f"from the recorded rewards the recorded advantages follow with an error of at most {found.error:.1e}"
+    )
+
+
+def _order(found: Order) -> str:
+    """How the rewards rank the answers to a problem, as a line."""
+    if not found.pairs:
+        return "no problem has two answers with both rewards, so there is no order to compare"
+    said = ", ".join(
+        f"{getattr(found, name) / found.pairs:.1%} {words}"
+        for name, words in (("kept", "keep their order"), ("reversed", "reverse it"),
+                            ("tied", "become equal"), ("parted", "are no longer equal"))
+    )  # fmt: skip
+    return (
+        f"of {found.pairs} pairs of answers to a problem of an iteration {said}; another answer is the best "
+        f"in {found.moved} of {found.problems} problems"
     )
 
 

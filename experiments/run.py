@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import jax
 
-from experiments import closing, journals, protocols, remote_agents, setup, tasks
+from experiments import closing, journals, named, protocols, remote_agents, setup, tasks
 from experiments.learner import Learner
 from jaxmarl_llm import (
     checkpoint,
@@ -67,6 +67,7 @@ class Run:
         run_checks.ensure_writable(self.folder)
         self._executor = stack.enter_context(tasks.build_executor(config))
         self._isolation = self._check_isolation(tasks.isolation(self._executor))
+        named.check(config)
         self._expert = tasks.build_expert(config, self.folder, Spent(**self._saved_meta().get("expert", {})))
         self.task = tasks.build_task(config, self._executor, "train", self._expert)
         self.eval_task = tasks.build_task(config, self._executor, "eval", self._expert)

@@ -22,7 +22,7 @@ from absl import flags
 
 from configs import sweeps
 from configs.sweeps import Member
-from experiments import cli, closing, members
+from experiments import cli, closing, members, named
 from experiments.members import FAILED, Job, Outcome
 from jaxmarl_llm import console, files, run_checks
 from jaxmarl_llm.report import settings, sweep_page
@@ -60,15 +60,19 @@ def check_workdir(workdir: pathlib.Path, found: Sequence[Member]) -> None:
         raise ValueError(f"{said}. Take another --workdir, or move these runs away")
 
 
+def left(workdir: pathlib.Path, found: Sequence[Member]) -> list[Member]:
+    """The members that are not finished."""
+    return [member for member in found if not finished(member, workdir / member.folder)]
+
+
 def jobs(workdir: pathlib.Path, found: Sequence[Member], config: str, fixed: Mapping) -> list[Job]:
     """What is to be run of the members that are not finished."""
     wanted = []
-    for member in found:
+    for member in left(workdir, found):
         folder = workdir / member.folder
         command = [sys.executable, "-m", "experiments.train", f"--config={config}"]
         command += [*sweeps.as_flags({**fixed, **member.overrides}), f"--workdir={folder}"]
-        if not finished(member, folder):
-            wanted.append(Job(member.name, folder, command, functools.partial(finished, member, folder)))
+        wanted.append(Job(member.name, folder, command, functools.partial(finished, member, folder)))
     return wanted
 
 
@@ -146,13 +150,14 @@ def main(argv):
     outcomes = {}
     if not given.table_only:
         slots, wanted = places(given.parallel, given.devices), jobs(workdir, found, config, fixed)
+        named.check_all({member.name: member.config for member in left(workdir, found)})
         print(f"{len(found)} members, {len(found) - len(wanted)} of them finished", flush=True)
         outcomes = members.run_all(wanted, slots, functools.partial(print, flush=True))
     read = results(workdir, found, outcomes)
     show(workdir, read, config, fixed)
-    left = sum(result.state != FINISHED for result in read)
-    if left and not given.table_only:
-        print(f"{left} of {len(read)} members are not finished; the same command goes on", file=sys.stderr)
+    missing = sum(result.state != FINISHED for result in read)
+    if missing and not given.table_only:
+        print(f"{missing} of {len(read)} members are not finished; the same command goes on", file=sys.stderr)
         return 1
 
 

@@ -1,7 +1,9 @@
 """From a config to the system: how rewards become what every agent learns."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
 
 from configs import arithmetic, preference_checks
 from experiments import protocols, setup
@@ -71,6 +73,21 @@ def build(config, team: Team, trainables: Callable[[], list]) -> System:
     return actor_critic.ActorCritic(recipe(config), build_critics(config, team), credit)
 
 
+def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.TrainState]:
+    """Shapes of what the system of ``train.system`` trains beside the agents; nothing is allocated.
+
+    They are by position in the team, {} where only the agents learn; ``trainables`` are the agents'.
+    """
+    name = config.train.system
+    if name in preference_checks.SYSTEMS and name not in preference_checks.MADPO:
+        return jax.eval_shape(lambda: build_reward_critics(config, team).states)
+    if name not in CRITICS:
+        return {}
+    if config.critic.shared:
+        return jax.eval_shape(lambda: build_heads(config, team, lambda: trainables).states)
+    return jax.eval_shape(lambda: build_critics(config, team).states)
+
+
 def from_forest(config):
     """Forest -> `Lesson`, or None for a system that needs models of its own.
 
@@ -133,10 +150,20 @@ def build_pool(config) -> Pool:
 
 def build_reward_model(config, team: Team) -> RewardModel:
     """The reward model of ``train.system``, with its pairs."""
+    c, optimizer = config.preference, reward_optimizer(config)
+    sizes = dict(batch=c.batch, updates=c.model_updates, rows=c.pairs_per_microbatch)
+    return RewardModel(build_reward_critics(config, team), optimizer, build_pool(config), **sizes)
+
+
+def build_reward_critics(config, team: Team) -> Critics:
+    """The models that read joint answers for the reward model."""
     c, t = config.preference, config.team
     options = dict(joint=True, rank=t.rank, targets=tuple(t.targets))
     own = critics.build(team, setup.stream(config, "preferences"), **options)
-    optimizer = update.make_optimizer(lr=c.model_lr, steps=c.model_updates)
-    model = Critics(own, optimizer, rows=c.pairs_per_microbatch)
-    sizes = dict(batch=c.batch, updates=c.model_updates, rows=c.pairs_per_microbatch)
-    return RewardModel(model, optimizer, build_pool(config), **sizes)
+    return Critics(own, reward_optimizer(config), rows=c.pairs_per_microbatch)
+
+
+def reward_optimizer(config):
+    """The optimizer of the reward model, which begins anew whenever it is fitted."""
+    c = config.preference
+    return update.make_optimizer(lr=c.model_lr, steps=c.model_updates)

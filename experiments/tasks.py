@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterator
 
 from configs import checks, programs
+from configs.credit_checks import is_dotted
 from jaxmarl_llm import experts
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.experts import Spent
@@ -14,6 +15,7 @@ from jaxmarl_llm.tasks import (
     code_data,
     code_feedback,
     code_reward,
+    custom_task,
     game,
     lock,
     optimisation_items,
@@ -35,7 +37,9 @@ def build_executor(config) -> contextlib.AbstractContextManager:
 
     ExecutorRefused where the machine isolates programs less than ``executor.min_level``.
     """
-    if config.task.kind not in ("coding", *programs.KINDS):
+    kind = config.task.kind
+    runs = custom_task.runs_programs(kind) if is_dotted(kind) else kind in ("coding", *programs.KINDS)
+    if not runs:
         return contextlib.nullcontext()
     c = config.executor
     limits = Limits(cpu_seconds=c.cpu_seconds, memory_mb=c.memory_mb)
@@ -100,7 +104,9 @@ def _own_task(config, executor: Executor | None, split: str, expert):
     """The task as it judges by itself, with a role for each agent."""
     c = config.task
     source, part = _source(config, split)
-    if c.kind == "coding":
+    if is_dotted(c.kind):
+        task = _custom(config, executor, split)
+    elif c.kind == "coding":
         task = _coding(config, executor, source, part, expert)
     elif c.kind == "game":
         agents = game.AGENTS if c.centralised else tuple(config.team.agents)
@@ -111,6 +117,16 @@ def _own_task(config, executor: Executor | None, split: str, expert):
         task = build_programs(config, executor, split, tuple(config.team.agents))
     else:
         task = _writing(config, source, part)
+    return task
+
+
+def _custom(config, executor: Executor | None, split: str) -> custom_task.CustomTask:
+    """The task that ``task.kind`` names, for the team and the turns of the config."""
+    task, agents = custom_task.build(config.task.kind, config.task, executor, split), config.team.agents
+    if not config.task.centralised and set(task.agents) != set(agents):
+        raise ValueError(f"team.agents={tuple(agents)!r}: task.kind={config.task.kind!r} has {task.agents!r}")
+    if config.train.turns > 1 and not hasattr(task, "feedback"):
+        raise ValueError(f"train.turns={config.train.turns}: task.kind={config.task.kind!r} has no feedback")
     return task
 
 

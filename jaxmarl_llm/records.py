@@ -59,6 +59,7 @@ def joint_actions(
             interactions=tuple(joint.judgement.interactions),
             turn=joint.turn,
             follows=joint.follows,
+            problem=joint.item,
         )
         for j, joint in enumerate(forest.joints)
     ]
@@ -74,4 +75,6 @@ def _speech(turn: Turn, prompt: str, advantage: float | None) -> Speech:
         finish_reason="stop" if turn.finished else "length",
         sample=turn.sample,
         advantage=advantage,
+        id=turn.id,
+        parent=turn.parent,
     )

@@ -22,7 +22,8 @@ class Speech:
     prompt and completion are texts as the model saw and wrote them; the lengths are in tokens. sample is the
     index in the group of this agent's samples, finish_reason is 'stop' or 'length', advantage is what the
     update used (None in evaluation). marginal is the joint answer's reward less that without this part (None
-    where that is not known).
+    where that is not known). id numbers the completions of the step, and parent is the id of the one that
+    this one continues (both None in transcripts of earlier versions; parent also where it continues none).
 
     remark is what the agent said next that was no answer itself, None for nothing: in rounds of programs its
     lesson about this program, its reflection on it, or (MapCoder) the plan of its next one.
@@ -37,6 +38,8 @@ class Speech:
     advantage: float | None = None
     marginal: float | None = None
     remark: "Speech | None" = None
+    id: int | None = None
+    parent: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +49,9 @@ class JointAction:
     parts are the reward's named parts and total their sum on the reward's own scale (None: does not apply);
     verdict and failures come from the executor or the task. interactions: [caller, callee, function, calls,
     returned, raised, used] per function of one agent that another one called. turn counts the answers in a
-    row from 0, follows is the place (from 0) in its step's file of the answer before this one. Numbers that
-    are not finite are stored as null.
+    row from 0, follows is the place (from 0) in its step's file of the answer before this one, problem the
+    item's place among those of the step (None in transcripts of earlier versions). Numbers that are not
+    finite are stored as null.
     """
 
     step: int
@@ -60,6 +64,7 @@ class JointAction:
     turn: int = 0
     follows: int | None = None
     interactions: tuple[tuple, ...] = ()
+    problem: int | None = None
 
 
 class TranscriptWriter:

@@ -118,7 +118,11 @@ def hostile_run(folder):
     bad = "".join(HOSTILE)
     settings = config(model=bad, task__source=bad, team__agents=[bad, "critic"])
     part = f"train/{bad.replace('/', '')}"
-    metrics = [row | {part: 3.0, f"{bad}/entropy": 1.0, f"eval/verdict/{bad}": 1} for row in rows()]
+    metrics = [
+        {name.replace("poet/", f"{bad}/"): value for name, value in row.items()}
+        | {part: 3.0, f"eval/verdict/{bad}": 1}
+        for row in rows()
+    ]
     said = [
         JointAction(
             0, f"{text}{n}", {f"poet{text}": hostile_speech(text)}, {text: 1.0}, 1.0, text,

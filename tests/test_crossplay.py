@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import smoke_runs
 from matplotlib import image
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scripted_team import CountingTask, tiny_team
 
 from configs import coding
@@ -163,8 +164,9 @@ def test_runs_that_do_not_go_together_are_refused(workdirs, tmp_path, monkeypatc
     }.items():
         other = str(save_config(tmp_path / field, **fields))
         message = refusal(other)
-        assert message.startswith(f"{a} and {other} do not go together: {field}: {a} "), message
-        assert message.count(" do not go together") == 1 and f", {other} " in message
+        assert message.startswith(f"{a} and {other} do not go together: {field}: first "), message
+        assert message.count(a) == message.count(other) == 1 and ", second " in message
+        assert "absent" not in message and message.count(": first ") == 1
     # What they were trained on and how does not matter; but there is no checkpoint.
     other = save_config(tmp_path / "other", train__lr=0.1, task__train_split="all")
     assert refusal(str(other)).startswith("no checkpoint 'best' in ")
@@ -188,4 +190,35 @@ def test_the_command_says_what_is_wrong_in_one_sentence(workdirs, compiled):
 
 def test_names():
     assert command.run_names(["runs/a", "runs/b"]) == ("a", "b")
-    assert command.run_names(["x/a", "y/a"]) == ("x/a", "y/a")
+    assert command.run_names(["x/a", "y/a"]) == ("x", "y")
+    members = [f"runs/lr/train.lr={lr}/seed{seed}" for lr in (1, 2) for seed in (0, 0 + lr)]
+    assert command.run_names(members[::2]) == ("train.lr=1", "train.lr=2")
+    assert command.run_names(members) == tuple(m.removeprefix("runs/lr/") for m in members)
+    assert command.run_names(["x/a", "x/a/a"]) == ("a", "a/a")
+
+
+def test_the_cells_of_the_picture_hold_their_numbers(tmp_path, monkeypatch):
+    """With names as long as those of a sweep's members, and more runs than usual."""
+    names = [f"train.baseline=leave_one_out, train.lr=0.000{i}" for i in range(6)]
+    values = np.random.default_rng(0).uniform(0, 100, (6, 6, 3))
+    tables = {mode: [crossplay.table("main", values)] for mode in ("sampled", "greedy")}
+    drawn = []
+    print_png = FigureCanvasAgg.print_png
+
+    def kept(canvas, path):
+        drawn.append(canvas.figure)
+        print_png(canvas, path)
+
+    monkeypatch.setattr(FigureCanvasAgg, "print_png", kept)
+    crossplay.draw(tables, ("aux", "main"), names, tmp_path / "x.png")
+    (figure,) = drawn
+    renderer, inside = figure.canvas.get_renderer(), figure.bbox
+    for axes in figure.axes[:2]:
+        corners = axes.transData.transform([(-0.5, -0.5), (0.5, 0.5)])
+        width, height = np.abs(corners[1] - corners[0])
+        texts = [text.get_window_extent(renderer) for text in axes.texts]
+        assert len(texts) == 36 and all(box.width < width and box.height < height for box in texts)
+        for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *axes.get_xticklabels()):
+            box = text.get_window_extent(renderer)
+            assert box.x0 >= inside.x0 and box.x1 <= inside.x1 and box.y0 >= inside.y0, text
+            assert box.y1 <= inside.y1, text

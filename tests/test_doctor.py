@@ -2,18 +2,19 @@
 
 import json
 
+import jax
 import pytest
 import smoke_runs
 
-from experiments import doctor, tasks
+from experiments import closing, doctor, setup, systems, tasks
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.tasks.coding import CodingTask
 
 pytestmark = pytest.mark.model  # for its tokenizer
 NAMES = (
     "executor level", "chat template", "prompt lengths", "rollout", "temperature, truncation",
-    "log-prob parity", "trained tokens", "reward scale", "zero-signal groups", "reward purity",
-    "reward order", "tokenizer round trip", "memory", "export round trip",
+    "log-prob parity", "trained tokens", "reward scale", "zero-signal groups", "pairs",
+    "reward purity", "reward order", "tokenizer round trip", "memory", "export round trip",
 )  # fmt: skip
 OF_POLICY = ("log-prob parity", "trained tokens", "export round trip")
 
@@ -34,8 +35,8 @@ def test_the_smoke_config(compiled):
     found = {line[8:33].strip(): line[:8].strip() for line in lines}
     # Random models write no Python: their reward is 0 whatever they say.
     warned = {name for name, status in found.items() if status != "ok"}
-    assert warned == {"reward scale", "zero-signal groups", "rollout"}
-    assert "fail" not in last and "3 warn" in last
+    assert warned == {"reward scale", "zero-signal groups", "rollout", "pairs"}
+    assert "fail" not in last and "3 warn" in last and "1 skipped" in last
 
 
 def test_what_is_wrong_is_said_and_the_rest_goes_on(compiled):
@@ -63,7 +64,8 @@ def test_a_reward_that_raises_stops_nothing_else(compiled):
         found = examined(task__reward="test_doctor:raises")
     assert found["reward scale"].status == "fail"
     assert found["reward scale"].sentence.startswith("RewardError: the reward raised on task_id")
-    assert "reward purity" not in found
+    for name in ("zero-signal groups", "pairs", "reward purity", "reward order"):
+        assert found[name] == (name, "skipped", "there are no rewards")
     assert all(found[name].status == "ok" for name in OF_POLICY)
 
 
@@ -93,8 +95,39 @@ def test_agents_that_speak_one_after_the_other(compiled):
 def test_a_single_sample_and_a_critic(compiled):
     with smoke_runs.programs_kept(compiled):
         found = examined(train__system="iac", train__group=1, train__joint_mode="aligned")
-    assert set(found) == set(NAMES) - {"zero-signal groups"}
+    assert tuple(found) == NAMES
     assert all(found[name].status == "ok" for name in OF_POLICY)
+    assert found["zero-signal groups"].sentence.endswith("what its critics did not expect, not from groups")
+
+
+@pytest.mark.parametrize("system", ["maac", "iac", "marlhf", "madpo"])
+@pytest.mark.parametrize("mode", ["adapters", "full"])
+def test_shapes_are_those_of_what_a_system_trains(system, mode):
+    config = smoke_runs.learning_config(team__mode=mode, train__system=system)
+    team = setup.build_team(config)
+    trainables = [member.trainable for member in team.members]
+    shapes = systems.own_states(config, team, trainables)
+    models = systems.build(config, team, lambda: trainables).models
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), shapes) == jax.tree.map(
+        lambda x: (x.shape, x.dtype), dict(models.states)
+    )
+    assert bool(shapes) == (system != "madpo")
+    learned, optimizer = closing.beside(models.states)
+    said = doctor.memory(config, team).sentence
+    if mode == "full" and shapes:
+        assert learned > 1 and f", critics {learned:.0f}, optimizer of critics {optimizer:.0f}" in said
+    assert ("critics" in said) == bool(shapes)
+
+
+def test_a_preference_without_pairs_fails(compiled):
+    """Random models write no Python: all rewards are 0, and a training would end with an error."""
+    with smoke_runs.programs_kept(compiled):
+        options = dict(train__system="marlhf", train__joint_mode="aligned", preference__collect=1)
+        found = examined(task__reward="", **options)
+        assert tuple(found) == NAMES
+        assert found["pairs"].status == "fail" and "nothing to prefer" in found["pairs"].sentence
+        assert found["zero-signal groups"].status == "skipped"
+        assert examined(**options)["pairs"].status == "ok"
 
 
 def test_the_rollout_is_small_and_otherwise_the_configs():

@@ -47,6 +47,18 @@ def again(check, judge, forest):
     return check(forest, forest.joint_texts(), judge)
 
 
+def test_pairs_by_hand():
+    # Problem p0 has answers with 1, 1, 3 and p1 with 2, 2, 5: in both one is better than two others.
+    forest = totals(1.0, 1.0, 3.0, 2.0, 2.0, 5.0)
+    assert rewards.pairs(forest, 0) == (
+        "pairs", "ok", "answers with different rewards, by problem: p0 2, p1 2")  # fmt: skip
+    assert says(rewards.pairs(forest, 1), "ok", "p0 1, p1 1")
+    # One problem is enough to learn something; answers without a reward are in no pair.
+    assert says(rewards.pairs(totals(1.0, 2.0, 3.0, None), 0), "ok", "p0 1, p1 0")
+    none = rewards.pairs(totals(1.0, 1.0, 3.0, None), 0)
+    assert says(none, "fail", "no two answers to a problem", "(p0 0, p1 0)", "task.reward", "train.group")
+
+
 def test_a_pure_reward():
     forest = made()
     assert again(rewards.purity, length, forest) == (

@@ -223,6 +223,13 @@ def test_the_pictures_are_png_files_and_in_the_page(pages):
         assert base64.b64decode(link.removeprefix("data:image/png;base64,")) == path.read_bytes()
 
 
+def test_pages_in_one_folder_keep_their_pictures_apart(seeds, tmp_path):
+    first, second = (page.write([run], tmp_path / f"{run.name}.html") for run in seeds)
+    assert {path.parent for path in (*first[1:], *second[1:])} == {tmp_path / "plots"}
+    assert not set(first) & set(second) and all(path.is_file() for path in (*first, *second))
+    assert first[1].name == "a_return.png" and second[1].name == "b_return.png"
+
+
 def test_the_command(seeds, tmp_path):
     answers = write_evaluation(tmp_path / "other.json", 0, report_runs.actions(0))
     command = [sys.executable, "-m", "experiments.report"]

@@ -56,6 +56,38 @@ def test_credit_has_a_picture_of_its_own(tmp_path):
     figures.png(found["credit"], groups)
 
 
+def test_every_metric_is_in_one_panel_or_left_out(tmp_path):
+    """Names as the systems log them, and two of a user's own lesson; what is left out is named here too."""
+    system = ["team/critic_explained", "team/critic_loss", "team/critic_grad_norm", "preference/pairs"]
+    system += ["preference/gap", "madpo/loss", "madpo/accuracy", "madpo/margin", "reward_model/loss"]
+    system += ["reward_model/accuracy", "reward_model/correlation", "mine/novelty", "novelty", "lessons/mine"]
+    drawn = ["train/return", "train/turn1/return", "train/rhyme", "train/hack_gap", "eval/return"]
+    drawn += ["eval_greedy/return", "eval/return_turn1", "eval/rhyme", "poet/entropy", "poet/critic_loss"]
+    drawn += ["poet/marginal", "credit/fidelity", "lessons/effect", "lessons/told", "executor/verdict/pass"]
+    drawn += ["eval/verdict/pass", "seconds", "seconds/update", "tokens_per_s", "executor/runs"]
+    drawn += ["expert/input_tokens"]
+    left_out = ["step", "eval/return_low", "eval_greedy/return_high", "eval/pass@1", "eval/return_greedy"]
+    left_out += ["eval/length/poet", "eval/truncated/poet", "eval/tokens/answer", "eval/speed/tokens_per_s"]
+    left_out += ["executor/cached_share", "eval_executor/runs", "memory/peak_rss_mb", "seconds/evaluate"]
+    left_out += ["train/turn1/rhyme", "eval/verdict/fail"]
+    row = {name: 1.0 for name in (*system, *drawn, *left_out)} | {"step": 0, "eval/verdict/fail": 0}
+    groups = report_runs.groups(write_run(tmp_path / "x", metrics=[row]))
+    found = {p.name: panels.metrics(p) for p in panels.pictures(groups)}
+    shown = [name for names in found.values() for name in names]
+    assert {name: shown.count(name) for name in row} == {name: int(name not in left_out) for name in row}
+    assert found["system"] == system
+    assert [name for name in left_out if not metric_names.LEFT_OUT.fullmatch(name)] == []
+
+
+def test_the_picture_of_the_system_has_units(tmp_path):
+    metrics = [{"step": s, "train/return": 1.0, "madpo/accuracy": s / 4, "mine": 2.0 * s} for s in range(3)]
+    groups = report_runs.groups(write_run(tmp_path / "x", metrics=metrics))
+    picture = {p.name: p for p in panels.pictures(groups)}["system"]
+    axes = figures.draw(picture, groups).axes[:2]
+    labels = [(each.get_title(), each.get_ylabel()) for each in axes]
+    assert labels == [("madpo/accuracy", "share of pairs"), ("mine", "")]
+
+
 def test_turns_have_a_picture_of_their_own(tmp_path):
     trained = {f"train/turn{t}/return": 10.0 * t for t in (1, 2)}
     held_out = {f"{kind}/return_turn{t}": 7.0 for kind in ("eval", "eval_greedy") for t in (1, 2)}

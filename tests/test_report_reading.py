@@ -52,7 +52,7 @@ def test_no_folder_and_a_folder_given_twice(tmp_path):
 
 def test_names_tell_folders_of_the_same_name_apart(tmp_path):
     paths = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "c"]
-    assert runs.short_names(paths) == [str(paths[0]), str(paths[1]), "c"]
+    assert runs.short_names(paths) == ["a/run", "b/run", "c"]  # from where they part
     assert runs.short_names(paths, parts=2)[:2] == ["a/run", "b/run"]
 
 

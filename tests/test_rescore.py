@@ -9,10 +9,13 @@ import smoke_runs
 from test_magrpo_turns import Tree
 
 from experiments import rescore
+from jaxmarl_llm import records
 from jaxmarl_llm.audit import rescoring
 from jaxmarl_llm.audit.rescoring import Change
-from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.forest import Forest, Joint, Turn
+from jaxmarl_llm.systems import c3, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 ITEMS = {"item": SimpleNamespace(task_id="item"), "other": SimpleNamespace(task_id="other")}
@@ -106,10 +109,78 @@ def test_the_opposite_flips_every_advantage(learning_run):
 
 
 @pytest.mark.model
-def test_critics_are_refused(learning_run):
-    config = smoke_runs.learning_config(train__system="iac", train__baseline="mean")
-    with pytest.raises(ValueError, match="train.system='iac': its credit came of more than rewards"):
-        rescore.rescore(learning_run.folder, config)
+@pytest.mark.parametrize("fields, reason", [
+    ({"train__system": "iac", "train__baseline": "mean"}, "train.system='iac': its credit came of more than"),
+    ({"train__system": "at_grpo", "train__local_weight": 0.5, "train__joint_mode": "aligned"},
+     "train.local_weight=0.5: local rewards are not in transcripts"),
+    ({"train__system": "ccpo", "train__counterfactual": "nothing"}, "train.system='ccpo': what answers earn"),
+])  # fmt: skip
+def test_credit_of_more_than_rewards_is_left_out(learning_run, capsys, monkeypatch, fields, reason):
+    """The rewards are compared all the same."""
+    monkeypatch.setattr(rescore.checks, "validate", lambda *config: None)  # of settings that go with these
+    config = smoke_runs.learning_config(task__reward="test_rescore:fewer_letters", **fields)
+    found = rescore.rescore(learning_run.folder, config)
+    assert found.changes == [] and np.isnan(found.error) and found.missing.startswith(reason)
+    np.testing.assert_array_equal(found.before, -found.after)
+    assert found.order.reversed > 0 and found.order.reversed + found.order.kept == found.order.pairs
+    rescore.show(found)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("mean reward ") and "reverse it" in lines[2]
+    assert lines[3].startswith(f"advantages: not recomputed, because of {reason}") and len(lines) == 4
+
+
+def test_the_order_of_answers_by_hand():
+    groups = ["p"] * 4 + ["q"] * 2 + ["r"] * 2 + ["s"]
+    before = [1.0, 2.0, 3.0, 3.0, 1.0, 2.0, 5.0, np.nan, 1.0]
+    after = [1.0, 2.0, 2.0, 0.0, 4.0, 3.0, 1.0, 2.0, 9.0]
+    # p: 1 < 2 kept, 1 < 3 kept, 1 < 3 reversed (1 > 0); 2 < 3 tied, 2 < 3 reversed; 3 = 3 parted. Of its best
+    # answers, the third and fourth, the third is among the best afterwards. q: reversed, another is the best.
+    assert rescoring.order(groups, before, after) == rescoring.Order(7, 2, 3, 1, 1, problems=2, moved=1)
+    assert rescoring.order(groups[6:], before[6:], after[6:]) == rescoring.Order()
+    assert rescore._order(rescoring.Order()).startswith("no problem has two answers")
+
+
+def tree_forest(rewards, items=1):
+    """Two agents, two samples: every answer of the first is continued twice; rewards by path."""
+    turns, joints = [], []
+    none = np.zeros(0, np.int32)
+    for item in range(items):
+        first = len(turns)
+        for k in range(2):
+            i = first + k
+            turns.append(Turn(i, 3 * item, "x", item, 0, k, none, none, none, f"said {i}", True))
+        for k in range(2):
+            for g in range(2):
+                i = len(turns)
+                turns.append(Turn(i, 3 * item + 1 + k, "y", item, 0, g, none, none, none, f"said {i}", True,
+                                  parent=first + k))  # fmt: skip
+                judged = Judgement({}, rewards[len(joints)])
+                joints.append(Joint(item, (first + k, i), judged, node=2 * item + k))
+    return Forest((ITEMS["item"],) * items, tuple(turns), tuple(joints))
+
+
+def test_a_tree_is_put_together_from_its_transcript():
+    """Twice the same item in a step, each of whose trees has groups of its own."""
+    forest = tree_forest([0.0, 2.0, 6.0, 4.0, 1.0, 1.0, 3.0, 9.0], items=2)
+    task = SimpleNamespace(agents=("x", "y"))
+    tokenizer = SimpleNamespace(show=lambda ids: "")
+    advantages = c3.lesson(forest, CreditConfig()).advantages
+    # x of the first tree: mean 1 against 5; y below them: 0 against 2 and 6 against 4
+    assert advantages[:6].tolist() == [-4, 4, -2, 2, 2, -2]
+    actions = records.joint_actions(4, forest, task, {"x": tokenizer, "y": tokenizer}, advantages)
+    again, before = rescoring.forest_of(actions, ITEMS, 2, False)
+    order = list(dict.fromkeys(i for joint in forest.joints for i in joint.turns))
+    assert [turn.text for turn in again.turns] == [f"said {i}" for i in order] and len(again.items) == 2
+    np.testing.assert_array_equal(before, advantages[order])
+    np.testing.assert_array_equal(c3.lesson(again, CreditConfig()).advantages, advantages[order])
+
+
+def test_trees_of_earlier_transcripts_are_told():
+    config = smoke_runs.learning_config(train__protocol="tree")
+    unnumbered = recorded(ALIGNED, np.zeros(12))
+    assert "do not say which answer continued which" in rescore._unnumbered(config, unnumbered)
+    config.train.protocol = "pipeline"
+    assert rescore._unnumbered(config, unnumbered) == ""
 
 
 @pytest.mark.model

@@ -7,7 +7,7 @@ import re
 import pytest
 import report_runs
 
-from jaxmarl_llm.report import figures, settings, sweep_page
+from jaxmarl_llm.report import figures, judging, settings, sweep_page
 
 PROBLEMS = ("p0", "p1", "p2", "p3")
 
@@ -102,6 +102,40 @@ def test_other_problems_are_not_compared(tmp_path):
     (other[0].folder / "held_out.json").unlink()
     older = [settings.read_member("b", 0, other[0].folder, "finished")]
     assert settings.compare(older, baseline, "return").problems == 0
+
+
+def test_settings_with_another_judge_are_not_compared(tmp_path):
+    """The problems are the same, and the seeds; the reward, or the limit of time, is not."""
+    found = [member(tmp_path, name, seed, [1.0, 2.0]) for name in ("a", "b", "c") for seed in (0, 1)]
+
+    def with_config(each, **changes):
+        (each.folder / "config.json").write_text(json.dumps(report_runs.config(seed=each.seed, **changes)))
+        return settings.read_member(each.setting, each.seed, each.folder, "finished")
+
+    told = [*found[:2], *(with_config(each, task__reward="mine.x") for each in found[2:4])]
+    told += [with_config(each, task__feedback="passed", train__lr=1.0) for each in found[4:]]
+    baseline, other, fine = settings.by_setting(told).values()
+    compared = settings.compare(other, baseline, "return")
+    assert (compared.judged, compared.seeds) == (("task.reward",), ())
+    assert math.isnan(compared.difference.mean)
+    assert settings.compare(fine, baseline, "return").seeds == (0, 1)  # feedback is a part of the method
+    rows = {row[0]: row for row in sweep_page.tables(told)[1].rows}
+    assert rows["b"][2:6] == ("0", "–", "judged differently: task.reward", "0")
+    assert any("are not compared" in note for note in sweep_page.notes(told))
+    assert not any("are not compared" in note for note in sweep_page.notes([*baseline, *fine]))
+    against = settings.as_json(told)[1]["against_baseline"]["return"]
+    assert against["judged_differently"] == ["task.reward"] and against["over_seeds"]["mean"] is None
+
+
+@pytest.mark.parametrize("changes, fields", [
+    ({}, []), ({"task__eval_source": "poems"}, []), ({"task__eval_source": "songs"}, ["task.eval_source"]),
+    ({"task__source": "songs"}, ["task.eval_source"]), ({"task__kind": "tldr"}, ["task.kind"]),
+    ({"executor__cpu_seconds": 5.0}, ["executor.cpu_seconds"]), ({"task__train_split": "all"}, []),
+    ({"train__comlrl_compat": True}, ["train.comlrl_compat"]), ({"train__group": 9}, []),
+])  # fmt: skip
+def test_what_judges(changes, fields):
+    one, two = (judging.judged(report_runs.config(**given)) for given in ({}, changes))
+    assert judging.differences(one, two) == fields
 
 
 def test_a_problem_without_a_score_is_left_out(tmp_path):

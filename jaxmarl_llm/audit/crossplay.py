@@ -14,6 +14,8 @@ from jaxmarl_llm import plots
 from jaxmarl_llm.statistics import significance
 from jaxmarl_llm.statistics.bootstrap import Interval, interval
 
+CELL, CHARACTER = 0.6, 0.085  # inches: the side of a cell, which holds a number; a letter of a name
+
 
 class Table(NamedTuple):
     """R x R teams: agent ``agent`` is from the run of the column, all others from that of the row.
@@ -84,9 +86,8 @@ def draw(
     """
     height, known = len(next(iter(tables.values()))), _all_means(tables)
     scale = Normalize(known.min(), known.max()) if known.size else Normalize(0, 1)
-    side = 1.6 + 0.9 * len(names)
     with matplotlib.rc_context({**plots.STYLE, "axes.grid": False}):
-        size = (side * len(tables) + 1.2, (side - 0.2) * height)
+        size = figure_size(names, len(tables), height)
         figure = Figure(figsize=size, dpi=130, layout="constrained")
         grid = figure.subplots(height, len(tables), squeeze=False)
         for panels, (mode, column) in zip(grid.T, tables.items(), strict=True):
@@ -94,6 +95,15 @@ def draw(
                 image = _panel(axes, each, mode, corner(agents, each.agent), names, scale)
         figure.colorbar(image, ax=grid, label="held-out return", shrink=0.8)
         FigureCanvasAgg(figure).print_png(str(path))
+
+
+def figure_size(names: Sequence[str], columns: int, rows: int) -> tuple[float, float]:
+    """Inches, (width, height), that leave a cell `CELL` whatever the names are: they stand beside the rows
+    and, slanted, below the columns.
+    """
+    cells, longest = max(CELL * len(names), 2.4), CHARACTER * max(map(len, names))
+    panel = cells + longest + 0.9, cells + 0.5 * longest + 1.1  # and labels of the axes, a title
+    return columns * panel[0] + 1.2, rows * panel[1]
 
 
 def _all_means(tables: Mapping[str, Sequence[Table]]) -> np.ndarray:

@@ -1,7 +1,8 @@
 """A finished run's answers under another reward: forests from transcripts, and which advantages change."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,9 @@ def forest_of(
       per_node: joint answers of one node, which follow each other.
       cross: whether they share completions (all combinations of the agents' samples).
 
+    Which completions and problems are the same is taken from ``id`` and ``problem``, in transcripts that have
+    none from the places of the answers, which does for all protocols but trees.
+
     Prompts, tokens and turns that were heard without being part of an answer are not in a transcript:
     completions are zeros of the right length.
 
@@ -60,6 +64,7 @@ def forest_of(
     advantages: list[float] = []
     asked: list[Any] = []
     ids: dict[tuple, int] = {}
+    places: dict[int, int] = {}  # of the problems among those asked
     for j, action in enumerate(actions):
         node, first = j // per_node, actions[j - j % per_node]
         whole = len(actions) % per_node == 0
@@ -67,15 +72,17 @@ def forest_of(
             raise ValueError(f"step {action.step}: its joint answers are not nodes of {per_node} each")
         if action.item not in items:
             raise ValueError(f"step {action.step}: the task has no item {action.item!r}")
-        if action.follows is None and action is first:
-            asked.append(items[action.item])
-        item = len(asked) - 1 if action.follows is None else joints[action.follows].item
+        if action.follows is not None:
+            item = joints[action.follows].item
+        else:
+            item = places.setdefault(node if action.problem is None else action.problem, len(places))
+            asked += [items[action.item]][: len(places) - len(asked)]
         said = []
         for agent, speech in action.agents.items():
-            key = (node, agent, speech.sample if cross else j)
+            key = (node, agent, speech.sample if cross else j) if speech.id is None else (speech.id,)
             if key not in ids:
                 ids[key] = len(turns)
-                turns.append(_turn(len(turns), agent, item, action, speech))
+                turns.append(_turn(len(turns), agent, item, action, speech, ids.get((speech.parent,))))
                 advantages.append(np.nan if speech.advantage is None else speech.advantage)
             said.append(ids[key])
         judgement = Judgement(action.parts, action.total, action.verdict, action.failures)
@@ -83,7 +90,9 @@ def forest_of(
     return Forest(tuple(asked), tuple(turns), tuple(joints)), np.array(advantages, np.float32)
 
 
-def _turn(number: int, agent: str, item: int, action: JointAction, speech: Speech) -> Turn:
+def _turn(
+    number: int, agent: str, item: int, action: JointAction, speech: Speech, parent: int | None
+) -> Turn:
     return Turn(
         id=number,
         request=number,
@@ -96,6 +105,7 @@ def _turn(number: int, agent: str, item: int, action: JointAction, speech: Speec
         logprobs=np.zeros(speech.completion_length, np.float32),
         text=speech.completion,
         finished=speech.finish_reason == "stop",
+        parent=parent,
         follows=action.follows,
     )
 
@@ -119,6 +129,47 @@ def changes(step: int, forest: Forest, before_R: np.ndarray, after_R: np.ndarray
     names = [str(item.task_id) for item in forest.items]
     pairs = zip(forest.turns, before_R.tolist(), after_R.tolist(), strict=True)
     return [Change(step, names[t.item], t.agent, t.turn, t.sample, old, new) for t, old, new in pairs]
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """How two rewards rank the answers to the same problem of a step.
+
+    pairs: of answers to one problem that have both rewards. kept: of these, those in the same order, or equal
+    both times; reversed: in the other one; tied: equal only afterwards; parted: equal only before. problems:
+    those with such a pair; moved: those in which no answer is best both times.
+    """
+
+    pairs: int = 0
+    kept: int = 0
+    reversed: int = 0
+    tied: int = 0
+    parted: int = 0
+    problems: int = 0
+    moved: int = 0
+
+
+def order(groups: Sequence[Hashable], before_J, after_J) -> Order:
+    """Compare the order of joint answers within groups; one with a NaN reward is in no pair."""
+    before_J, after_J = np.asarray(before_J, np.float64), np.asarray(after_J, np.float64)
+    known_J, total = ~np.isnan(before_J) & ~np.isnan(after_J), Counter()
+    members: dict[Hashable, list[int]] = {}
+    for j in np.flatnonzero(known_J).tolist():
+        members.setdefault(groups[j], []).append(j)
+    for own in (np.array(found) for found in members.values() if len(found) > 1):
+        i, j = np.triu_indices(len(own), 1)
+        signs = [np.sign(values[own][i] - values[own][j]) for values in (before_J, after_J)]
+        best = [values[own] == values[own].max() for values in (before_J, after_J)]
+        total += Counter(
+            pairs=len(i),
+            kept=int((signs[0] == signs[1]).sum()),
+            reversed=int((signs[0] * signs[1] < 0).sum()),
+            tied=int(((signs[0] != 0) & (signs[1] == 0)).sum()),
+            parted=int(((signs[0] == 0) & (signs[1] != 0)).sum()),
+            problems=1,
+            moved=int(not (best[0] & best[1]).any()),
+        )
+    return Order(**total)
 
 
 def shares(found: Sequence[Change]) -> dict[str, float]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxmarl_llm.doctor.result import by_agent, check
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.preferences import pairs_of
 from jaxmarl_llm.scores import spread
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.types import Task
@@ -55,6 +56,25 @@ def zero_signal(metrics: Mapping[str, float], groups: int) -> tuple[str, str]:
     return "warn", (
         f"without signal: {text}; nothing is learned from equal returns: problems of another difficulty "
         "(task.source), a larger train.group, or a higher sampling.temperature make them differ"
+    )
+
+
+@check("pairs")
+def pairs(forest: Forest, most: int) -> tuple[str, str]:
+    """How many pairs of answers with different rewards each problem gives; without any nothing is learned.
+
+    Args:
+      forest: of one turn.
+      most: pairs that are kept of a problem; 0: all.
+    """
+    found = [pair.item for pair in pairs_of(forest, np.random.default_rng(0), most=most)]
+    text = by_agent({str(item.task_id): found.count(str(item.task_id)) for item in forest.items})
+    if found:
+        return "ok", f"answers with different rewards, by problem: {text}"
+    return "fail", (
+        f"no two answers to a problem have different rewards ({text}), so there is nothing to prefer: take "
+        "problems of another difficulty (task.source), a task.reward with more steps between its ends, a "
+        "larger train.group or a higher sampling.temperature; --problems=8 looks at more of them"
     )
 
 

@@ -29,11 +29,30 @@ OF_LESSONS = {
     "lessons/told": ("lessons that can be told from none", "share of lessons"),
     "lessons/kept": ("lessons kept for later problems", "number"),
 }
+# Units of what a system logs; what is not here, such as a number of the user's own, has none.
+OF_SYSTEM = {
+    "team/critic_explained": "share of variance",
+    "preference/pairs": "number",
+    "preference/gap": "reward",
+    "madpo/loss": "nats",
+    "madpo/accuracy": "share of pairs",
+    "madpo/margin": "nats",
+    "reward_model/loss": "nats",
+    "reward_model/accuracy": "share of pairs",
+    "reward_model/correlation": "rank correlation",
+}
+# What no picture shows. Of held-out answers the tables and `experiments.evaluate` tell more; of the executor
+# and the memory the table of costs tells the totals.
+LEFT_OUT = re.compile(
+    r"step|seconds/evaluate|memory/.*|executor/.*|eval_executor/.*|train/turn\d+/.*"
+    r"|eval(_greedy)?/(.*_(low|high)|pass@\d+|return_greedy|(length|truncated|tokens|speed|verdict)/.*)"
+)
 # Units of what is measured of each agent; what is not here has none, or is not known.
 OF_AGENTS = {
     "approx_kl": "nats",
     "clip_fraction": "share of ratios",
     "completion_length": "tokens",
+    "critic_explained": "share of variance",
     "entropy": "nats per token",
     "zero_signal": "share of groups",
     "truncated": "share of completions",
@@ -115,6 +134,11 @@ def by_agent(names: Sequence[str], known: Sequence[str], metric: str) -> tuple[L
     """A metric of every agent that has it."""
     lines = (Line(f"{agent}/{metric}", agent, style) for style, agent in enumerate(known))
     return tuple(line for line in lines if line.metric in names)
+
+
+def others(names: Sequence[str], shown: Sequence[str]) -> list[str]:
+    """The metrics neither ``shown`` nor in `LEFT_OUT`: what a system, or a user's own, logs of itself."""
+    return [name for name in names if name not in shown and not LEFT_OUT.fullmatch(name)]
 
 
 def phases(names: Sequence[str]) -> list[Line]:

@@ -30,6 +30,8 @@ def write(
 ) -> list[Path]:
     """Write a page about some run folders, and its pictures as PNG files in ``plots/`` beside it.
 
+    Their names begin with that of the page, so that pages in one folder keep theirs apart.
+
     Args:
       folders: run folders, at least one.
       out: the page; default: report.html in the first folder.
@@ -54,7 +56,7 @@ def write(
     drawn = {picture.name: figures.png(picture, groups) for picture in shown}
     text = render(runs, groups, evaluated, shown, drawn, data, said)
     page = Path(out) if out else runs[0].folder / "report.html"
-    paths = [page.parent / "plots" / f"report_{name}.png" for name in drawn]
+    paths = [page.parent / "plots" / f"{page.stem}_{name}.png" for name in drawn]
     for path, image in zip(paths, drawn.values(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(image)

@@ -8,6 +8,7 @@ from jaxmarl_llm.report import metric_names
 from jaxmarl_llm.report.grouping import Group
 from jaxmarl_llm.report.metric_names import Line
 
+CHANGING = ("agents", "credit", "lessons", "system")  # pictures without what is always the same
 TITLE = 30  # characters of a line of a panel's title where it is one of several in a row
 
 
@@ -46,12 +47,19 @@ def pictures(groups: Sequence[Group]) -> list[Picture]:
     """The pictures that the runs have numbers for."""
     names = metric_names.all_names(groups)
     percent = all(not group.runs[0].config.get("task", {}).get("reward") for group in groups)
-    every = (
+    known = (
         _returns(names, percent), _turns(names, percent), _parts(names, percent), _hack_gap(names),
-        _agents(names, groups), _credit(names, groups), _lessons(names, groups), _verdicts(names, groups),
+        _agents(names, groups), _credit(names, groups), _lessons(names), _verdicts(names, groups),
         _cost(names),
     )  # fmt: skip
-    return [picture for picture in every if picture.panels]
+    every = (*known, _system(metric_names.others(names, [name for each in known for name in metrics(each)])))
+    drawn = (without_constant(each, groups) if each.name in CHANGING else each for each in every)
+    return [picture for picture in drawn if picture.panels]
+
+
+def metrics(picture: Picture) -> list[str]:
+    """The metrics that a picture shows."""
+    return [line.metric for panel in picture.panels for line in panel.lines]
 
 
 def without_constant(picture: Picture, groups: Sequence[Group]) -> Picture:
@@ -59,8 +67,8 @@ def without_constant(picture: Picture, groups: Sequence[Group]) -> Picture:
 
     A picture of nothing else, and of a single iteration, stays as it is.
     """
-    metrics = ([line.metric for line in panel.lines] for panel in picture.panels)
-    values = [metric_names.constant(groups, names) for names in metrics]
+    of_panels = ([line.metric for line in panel.lines] for panel in picture.panels)
+    values = [metric_names.constant(groups, names) for names in of_panels]
     found = list(zip(picture.panels, values, strict=True))
     kept = tuple(panel for panel, value in found if value is None)
     if len(kept) in (0, len(found)):
@@ -122,16 +130,15 @@ def _hack_gap(names) -> Picture:
 
 def _agents(names, groups: Sequence[Group]) -> Picture:
     agents = metric_names.agents(groups)
-    metrics = metric_names.of_agents(names, agents)
     panels = tuple(
         Panel(metric, metric_names.by_agent(names, agents, metric), metric_names.OF_AGENTS.get(metric, ""))
-        for metric in metrics
+        for metric in metric_names.of_agents(names, agents)
     )
     caption = (
         "zero_signal and truncated are shares (0..1) of groups without any difference in return and of "
         "completions cut off at the length limit; lengths are in tokens; ratio0 must be 1."
     )
-    return without_constant(Picture("agents", "Per agent", caption, panels), groups)
+    return Picture("agents", "Per agent", caption, panels)
 
 
 def _credit(names, groups: Sequence[Group]) -> Picture:
@@ -154,10 +161,10 @@ def _credit(names, groups: Sequence[Group]) -> Picture:
         "their combination does. Marginal: mean reward less that without the agent's part. Free rider: share "
         "of the joint answers that earn no less without it. Dominance: share of which it alone is a reason."
     )
-    return without_constant(Picture("credit", "Credit", caption, tuple(panels)), groups)
+    return Picture("credit", "Credit", caption, tuple(panels))
 
 
-def _lessons(names, groups: Sequence[Group]) -> Picture:
+def _lessons(names) -> Picture:
     known = {name: about for name, about in metric_names.OF_LESSONS.items() if name in names}
     panels = tuple(Panel(title, (Line(name, ""),), unit) for name, (title, unit) in known.items())
     caption = (
@@ -165,7 +172,7 @@ def _lessons(names, groups: Sequence[Group]) -> Picture:
         "the same rounds and problems which were shown none (lessons.control), on the reward's own scale. "
         "Only a lesson that some chains of a problem were shown and others were not can be told from none."
     )
-    return without_constant(Picture("lessons", "Lessons", caption, panels), groups)
+    return Picture("lessons", "Lessons", caption, panels)
 
 
 def _verdicts(names, groups: Sequence[Group]) -> Picture:
@@ -175,8 +182,8 @@ def _verdicts(names, groups: Sequence[Group]) -> Picture:
     ]  # fmt: skip
     known = [(start, title) for start, title in kinds if any(name.startswith(start) for name in names)]
     occurred = {name for group in groups for name in metric_names.given(group, names)}
-    metrics = [(name, start) for start, _ in known for name in names if name.startswith(start)]
-    verdicts = list(dict.fromkeys(name.removeprefix(start) for name, start in metrics if name in occurred))
+    of_kinds = [(name, start) for start, _ in known for name in names if name.startswith(start)]
+    verdicts = list(dict.fromkeys(name.removeprefix(start) for name, start in of_kinds if name in occurred))
 
     def panel(group: Group, start: str, title: str) -> Panel:
         every = [Line(start + verdict, verdict, style) for style, verdict in enumerate(verdicts)]
@@ -208,3 +215,12 @@ def _cost(names) -> Picture:
         "rollout) counts in both."
     )
     return Picture("cost", "Cost", caption, panels, shared=False)
+
+
+def _system(others: Sequence[str]) -> Picture:
+    panels = tuple(Panel(name, (Line(name, ""),), metric_names.OF_SYSTEM.get(name, "")) for name in others)
+    caption = (
+        "What the system measures of its own models and of what it learns from: critics, pairs of answers, "
+        "reward models, a custom system's numbers, and whatever no other picture shows."
+    )
+    return Picture("system", "System", caption, panels)

@@ -128,9 +128,18 @@ def read_evaluation(path, name: str = "") -> EvaluationData:
 
 
 def short_names(paths: Sequence[Path], parts: int = 1) -> list[str]:
-    """The last parts of each path; all of it where that is not enough to tell the paths apart."""
-    short = ["/".join(path.resolve().parts[-parts:]) for path in paths]
-    return [name if short.count(name) == 1 else str(path) for name, path in zip(short, paths, strict=True)]
+    """The last parts of each path, or where these do not tell them apart, what is left of the paths without
+    the folders in which all begin and those in which all end.
+    """
+    folders = [path.resolve().parts for path in paths]
+    short = ["/".join(path[-parts:]) for path in folders]
+    if len(set(short)) == len(short):
+        return short
+    while all(len(path) > 1 for path in folders) and len({path[0] for path in folders}) == 1:
+        folders = [path[1:] for path in folders]
+    while all(len(path) > 1 for path in folders) and len({path[-1] for path in folders}) == 1:
+        folders = [path[:-1] for path in folders]
+    return ["/".join(path) for path in folders]
 
 
 def _refuse_twice(paths: Sequence[Path]) -> None:

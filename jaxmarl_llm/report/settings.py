@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmarl_llm.files import read_json
+from jaxmarl_llm.report import judging
 from jaxmarl_llm.statistics.bootstrap import Interval, interval
 from jaxmarl_llm.statistics.significance import paired_t, sign_flips, t_interval
 
@@ -21,7 +22,8 @@ class MemberResult:
     """A member of a sweep as its run folder tells it.
 
     state: `FINISHED`, or in what way it is not; reason: why, if that is known. summary and held_out are what
-    summary.json and held_out.json say, {} unless it is finished.
+    summary.json and held_out.json say, judged is what `judging.judged` says of config.json; all are {} unless
+    it is finished.
     """
 
     setting: str
@@ -31,6 +33,7 @@ class MemberResult:
     reason: str = ""
     summary: dict[str, Any] = dataclasses.field(default_factory=dict)
     held_out: dict[str, Any] = dataclasses.field(default_factory=dict)
+    judged: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def minutes(self) -> float | None:
@@ -51,6 +54,7 @@ class Comparison(NamedTuple):
       problems: number of held-out problems that both have results of; 0 if theirs are not the same.
       over_problems: the same mean with its bootstrap interval over the problems.
       p_problems: of `sign_flips` over the problems.
+      judged: fields in which their judges differ; then nothing else is known.
     """
 
     seeds: tuple[int, ...]
@@ -59,6 +63,7 @@ class Comparison(NamedTuple):
     problems: int
     over_problems: Interval
     p_problems: float
+    judged: tuple[str, ...] = ()
 
 
 def read_member(setting: str, seed: int, folder: Path, state: str, reason: str = "") -> MemberResult:
@@ -67,8 +72,8 @@ def read_member(setting: str, seed: int, folder: Path, state: str, reason: str =
         return MemberResult(setting, seed, folder, state, reason)
     held_out = folder / "held_out.json"
     found = read_json(held_out) if held_out.is_file() else {}
-    summary = read_json(folder / "summary.json")
-    return MemberResult(setting, seed, folder, state, reason, summary, found)
+    summary, config = (read_json(folder / f"{name}.json") for name in ("summary", "config"))
+    return MemberResult(setting, seed, folder, state, reason, summary, found, judging.judged(config))
 
 
 def by_setting(members: Sequence[MemberResult]) -> dict[str, list[MemberResult]]:
@@ -96,8 +101,11 @@ def minutes(members: Sequence[MemberResult]) -> float:
 
 
 def compare(members: Sequence[MemberResult], baseline: Sequence[MemberResult], score: str) -> Comparison:
-    """A setting against the baseline, seed by seed and problem by problem."""
+    """A setting against the baseline, seed by seed and problem by problem; not if they are judged unlike."""
     ours, theirs = known(members, score), known(baseline, score)
+    if unlike := differently(members, baseline):
+        nothing = Interval(math.nan, math.nan, math.nan)
+        return Comparison((), nothing, math.nan, 0, nothing, math.nan, unlike)
     seeds = tuple(sorted(ours.keys() & theirs.keys()))
     over_seeds = [ours[seed].score(score) - theirs[seed].score(score) for seed in seeds]
     differences_B = _by_problem([(ours[seed], theirs[seed]) for seed in seeds], score)
@@ -109,6 +117,12 @@ def compare(members: Sequence[MemberResult], baseline: Sequence[MemberResult], s
         interval(differences_B) if len(differences_B) else Interval(math.nan, math.nan, math.nan),
         sign_flips(differences_B) if len(differences_B) else math.nan,
     )
+
+
+def differently(members: Sequence[MemberResult], baseline: Sequence[MemberResult]) -> tuple[str, ...]:
+    """Fields in which finished members are judged differently from those of the baseline; () if in none."""
+    ours, theirs = ([m.judged for m in side if m.state == FINISHED][:1] for side in (members, baseline))
+    return tuple(judging.differences(ours[0], theirs[0])) if ours and theirs else ()
 
 
 def _by_problem(pairs: Sequence[tuple[MemberResult, MemberResult]], score: str) -> np.ndarray:
@@ -156,6 +170,7 @@ def _comparison_json(found: Comparison) -> dict:
         "over_seeds": _interval_json(found.difference) | {"p_paired_t": _number(found.p)},
         "problems": found.problems,
         "over_problems": _interval_json(found.over_problems) | {"p_sign_flips": _number(found.p_problems)},
+        "judged_differently": list(found.judged),
     }
 
 

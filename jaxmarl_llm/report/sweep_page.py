@@ -12,10 +12,12 @@ from jaxmarl_llm.report.runs import read_run
 from jaxmarl_llm.report.settings import (
     FINISHED,
     SCORES,
+    Comparison,
     MemberResult,
     as_json,
     by_setting,
     compare,
+    differently,
     mean,
     minutes,
 )
@@ -54,6 +56,12 @@ def notes(members: Sequence[MemberResult]) -> list[str]:
             f"more with {DRAWN:,} random flips). It says whether these runs differ, not whether other "
             "seeds would.",
         ]
+    baseline, *rest = by_setting(members).values()
+    if any(differently(mates, baseline) for mates in rest):
+        said.append(
+            "Settings that are judged differently from the baseline, by another reward, task or problems, "
+            "are not compared with it: their returns are on scales of their own."
+        )
     if others > 1:
         said.append(f"p-values are not corrected for the {others} comparisons.")
     return said
@@ -81,10 +89,15 @@ def _differences(grouped: dict[str, list[MemberResult]]) -> Table:
             few = len(found.seeds) < 2
             rows.append((
                 setting, kind, str(len(found.seeds)), _mean(found.difference, signed),
-                "fewer than 2 seeds" if few else p_value(found.p), str(found.problems),
+                _few(found) if few else p_value(found.p), str(found.problems),
                 ends(found.over_problems.low, found.over_problems.high) or NONE, p_value(found.p_problems),
             ))  # fmt: skip
     return Table("Against the baseline", headers, tuple(rows))
+
+
+def _few(found: Comparison) -> str:
+    """Why there is no p over the seeds."""
+    return f"judged differently: {', '.join(found.judged)}" if found.judged else "fewer than 2 seeds"
 
 
 def _mean(found: Interval, write=number) -> str:

@@ -44,7 +44,7 @@ class CustomRewardTask:
         self.items, self.agents, self.prompts = task.items, task.agents, task.prompts
         self._reward = reward
         self.feedback = getattr(task, "feedback", None)
-        self.reward_range = _reward_range(reward)
+        self.reward_range = stated_range(reward)
         self._columns = _column_names(self.items)
         _check_signature(reward, self._columns)
 
@@ -71,9 +71,7 @@ class CustomRewardTask:
 
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
         """`scores` with the total as "return", on the 0..100 scale where the reward's range is known."""
-        low, high = self.reward_range or (0.0, 100.0)
-        parts = {name: value for name, value in scores.items() if name != "total"}
-        return {**parts, "return": 100.0 * (scores["total"] - low) / (high - low)}
+        return on_scale(scores, self.reward_range)
 
     def _call(self, items, completions):
         try:
@@ -127,14 +125,21 @@ def _check_signature(reward: Callable, columns: Sequence[str]) -> None:
         ) from error
 
 
-def _reward_range(reward: Callable) -> tuple[float, float] | None:
-    """The function's ``reward_range``, None if it has none; ValueError unless it is (lowest, highest)."""
-    given = getattr(reward, "reward_range", None)
+def on_scale(scores: dict[str, float], reward_range: tuple[float, float] | None) -> dict[str, float]:
+    """`scores` with the total as "return", on the 0..100 scale where the reward's range is known."""
+    low, high = reward_range or (0.0, 100.0)
+    parts = {name: value for name, value in scores.items() if name != "total"}
+    return {**parts, "return": 100.0 * (scores["total"] - low) / (high - low)}
+
+
+def stated_range(owner) -> tuple[float, float] | None:
+    """``reward_range`` of a function or task, None without one; ValueError unless it is (lowest, highest)."""
+    given = getattr(owner, "reward_range", None)
     if given is None:
         return None
     numbers = isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(x, Real) for x in given)
     if not numbers or not all(map(math.isfinite, given)) or not given[0] < given[1]:
-        name = getattr(reward, "__qualname__", repr(reward))
+        name = getattr(owner, "__qualname__", type(owner).__name__)
         raise ValueError(f"{name}.reward_range={given!r}; allowed: two finite numbers, (lowest, highest)")
     return float(given[0]), float(given[1])
 

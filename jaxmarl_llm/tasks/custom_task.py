@@ -1,0 +1,108 @@
+"""A task of the user's own, found by the dotted name in ``task.kind``.
+
+    class MyTask:
+        def __init__(self, config, executor, split): ...
+
+A class, or a function that returns such an object, is called with the section ``config.task``, an `Executor`
+if it has an attribute ``runs_programs`` that is true, else None, and "train" or "eval". The object has
+
+    items              objects with a ``task_id``, all different; dataclasses for a reward by name
+    agents             the agents' names, as in ``team.agents``
+    prompts(item)      {agent: chat messages}
+    judge(items, completions)   a `Judgement` for each joint answer: completions[agent][j] answers items[j]
+
+and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100; ``part_names``; and, for
+several turns, ``feedback(answers)``: for each `protocols.Answer` what every agent is told, {agent: text}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxmarl_llm import dotted
+from jaxmarl_llm.tasks.custom_reward import on_scale, stated_range
+from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_given
+
+FIELD = "task.kind"
+NEEDED = ("items", "agents", "prompts", "judge")
+
+
+def resolve(name: str):
+    """The class or function that ``task.kind`` names; ValueError if there is none."""
+    return dotted.resolve(name, FIELD)
+
+
+def runs_programs(name: str) -> bool:
+    """Whether the task wants an executor."""
+    return bool(getattr(resolve(name), "runs_programs", False))
+
+
+def build(name: str, config, executor, split: str) -> CustomTask:
+    """The task at a dotted name, checked; ValueError names ``task.kind`` and what is wrong with it."""
+    made = resolve(name)
+    try:
+        task = made(config, executor, split)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"{FIELD} {name!r} raised when called with config.task, the executor and {split!r} ({reason})"
+        ) from error
+    return CustomTask(task, f"{FIELD} {name!r}")
+
+
+class CustomTask:
+    """The user's task with what the framework needs besides; ``name`` is what errors call it."""
+
+    def __init__(self, task, name: str):
+        missing = [part for part in NEEDED if not hasattr(task, part)]
+        if missing:
+            raise ValueError(f"{name} gave a {type(task).__name__} without {', '.join(missing)}")
+        self.items, self.agents = tuple(task.items), tuple(task.agents)
+        self._task, self._name, self.prompts = task, name, task.prompts
+        self.part_names = tuple(getattr(task, "part_names", ()))
+        self.reward_range = stated_range(task)
+        if feedback := getattr(task, "feedback", None):
+            self.feedback = feedback
+        self._check()
+
+    def _check(self) -> None:
+        try:
+            check_given(self.items, self.agents)
+            ids = [str(item.task_id) for item in self.items]
+        except (ValueError, AttributeError) as error:
+            raise ValueError(f"{self._name}: {error}") from error
+        if len(set(ids)) < len(ids):
+            twice = next(name for name in ids if ids.count(name) > 1)
+            raise ValueError(f"{self._name}: two items have the task_id {twice!r}")
+        asked = self.prompts(self.items[0])
+        if not isinstance(asked, dict) or set(asked) != set(self.agents):
+            shown = sorted(asked) if isinstance(asked, dict) else f"a {type(asked).__name__}"
+            raise ValueError(f"{self._name}: prompts of {ids[0]} are for {shown}, its agents {self.agents!r}")
+
+    def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
+        """The task's own judgements, one per joint answer.
+
+        RuntimeError with the items if it raises; ValueError if it gives anything but a `Judgement` for each.
+        """
+        check_batch(items, completions, self.agents)
+        where = ", ".join(dict.fromkeys(str(item.task_id) for item in items))
+        try:
+            found = list(self._task.judge(items, completions))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise RuntimeError(f"{self._name}: judge raised on {where} ({reason})") from error
+        if len(found) != len(items):
+            raise ValueError(f"{self._name}: judge gave {len(found)} judgements of {len(items)} answers")
+        for judgement in found:
+            if not isinstance(judgement, Judgement):
+                kind = type(judgement).__name__
+                raise ValueError(f"{self._name}: judge gave a {kind} on {where}; expected a Judgement")
+        return found
+
+    def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:
+        """Parts and "total" per joint answer; see `judge`."""
+        return [judgement.scores for judgement in self.judge(items, completions)]
+
+    def normalise(self, scores: dict[str, float]) -> dict[str, float]:
+        """`scores` with the total as "return", on the 0..100 scale where the reward's range is known."""
+        return on_scale(scores, self.reward_range)
