@@ -54,13 +54,7 @@ class FeedbackTask(Task, Protocol):
 
 @runtime_checkable
 class RoundsTask(Task, Protocol):
-    """A task whose agents each write a whole answer of their own: what rounds with lessons need.
-
-    Attributes:
-      gate: least score from which a lesson may be chosen for its benefit, None for any.
-    """
-
-    gate: float | None
+    """A task whose agents each write a whole answer of their own: what rounds with lessons need."""
 
     def judge(self, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[ProgramJudgement]:
         """Judge as a `Task` does, with the outcome of every agent's own answer."""
@@ -71,8 +65,16 @@ class RoundsTask(Task, Protocol):
     def source(self, item: Any) -> str:
         """The text of an item that the relevance of lessons is measured against."""
 
-    def write_with_lessons(self, item: Any, lessons: Sequence[tuple[str, str, float]]) -> Messages:
-        """Ask for an answer with lessons (text, status and score of their answers) at hand."""
+    def write_with_lessons(
+        self,
+        item: Any,
+        lessons: Sequence[tuple[str, str, float]],
+        others: Sequence[tuple[str, str, float]] = (),
+    ) -> Messages:
+        """Ask for an answer with lessons (text, status and score of their answers) at hand.
+
+        ``others`` are lessons about other problems.
+        """
 
     def explain(self, item: Any, outcome: Outcome) -> Messages | None:
         """Ask for a lesson from an outcome; None where none is wanted."""
@@ -96,6 +98,9 @@ class ProgramTask(RoundsTask, Protocol):
 
     def follow(self, item: Any, plan: str) -> Messages:
         """Ask for the program by a plan."""
+
+    def good(self, outcome: Outcome) -> bool:
+        """Whether a program needs no repair."""
 
     def repair(self, item: Any, plan: str, outcome: Outcome) -> Messages:
         """Ask for one's own program once more; plan, program and what came of it are shown."""
