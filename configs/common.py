@@ -169,8 +169,8 @@ def _add_training(c: ConfigDict) -> None:
     # nothing (no text) | sample (its next one) | reference (the untrained agent's greedy answer) | nothing,
     # and those who had heard it speak again: solo. Empty: no. For credit/.. metrics, and ccpo learns from it
     c.train.baseline = "mean"  # mean | leave_one_out | max | none
-    c.train.normalise = False  # divide advantages by a standard deviation
-    c.train.normalise_by = "group"  # of a group's returns | agent: of its advantages in the iteration
+    c.train.normalise = False  # divide advantages by a standard deviation:
+    c.train.normalise_by = "group"  # of a group's returns, less their mean | agent: of all its advantages
     c.train.loss = ""  # dotted name of a loss of your own, see docs/losses.md; empty: as the fields below say
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
     c.train.clip_high = 0.0  # the same above 1, DAPO's clip-higher; 0: as train.clip

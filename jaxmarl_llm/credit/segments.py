@@ -131,7 +131,13 @@ def equal_groups(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> ja
 
 
 def deviation(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> jax.Array:
-    """Value minus group mean; exactly 0 in a group of equal values, where the rounded mean may differ."""
+    """Subtract the group mean: arguments from `check_rows` -> float32 [R].
+
+    Exactly 0 in a group of equal values, where the rounded mean may differ from them. Its gradient is that of
+    x - mean there too: what is subtracted is the rounding error, as a constant.
+    """
     mean_R = to_rows(segment_mean(values_R, group_R, num_groups=num_groups), group_R)
     equal_J = equal_groups(values_R, group_R, num_groups)
-    return jnp.where(to_rows(equal_J.astype(jnp.float32), group_R) > 0, 0.0, values_R - mean_R)
+    deviation_R = values_R - mean_R
+    error_R = jnp.where(to_rows(equal_J.astype(jnp.float32), group_R) > 0, deviation_R, 0.0)
+    return deviation_R - jax.lax.stop_gradient(error_R)
