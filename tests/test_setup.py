@@ -110,7 +110,9 @@ def test_options_reach_their_places():
     assert loss.sampling == drawn
     assert (loss.clip, loss.ratio_level, loss.aggregation) == (0.2, "sequence", "token")
     assert (loss.kl_coef, loss.kl_kind, loss.entropy_coef, loss.comlrl_compat) == (0.1, "k1", 0.01, False)
-    assert setup.loss_config(config(train__clip=0.0)).clip is None
+    plain = setup.loss_config(config(train__clip=0.0))
+    assert plain.clip is None and plain.importance_cap is None
+    assert setup.loss_config(config(train__clip=0.0, train__importance_cap=1.2)).importance_cap == 1.2
     wanted = magrpo.CreditConfig("max", True, 0.9, "sum", (1.0, 0.5), True, "agent", "last", 0.0)
     assert systems.credit_config(c) == wanted
     assert (loss.dual_clip, loss.drop_truncated) == (None, False)
