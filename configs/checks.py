@@ -161,6 +161,11 @@ def _outside(config: Mapping) -> list[str]:
     for name in ("kl_coef", "entropy_coef"):
         if config.train.comlrl_compat and config.train[name]:
             bad.append(f"train.{name}={config.train[name]}: train.comlrl_compat has none, allowed is 0")
+    if config.train.kl_coef and config.train.kl_kind == "k1" and not config.train.loss:
+        bad.append(
+            "train.kl_kind='k1': the gradient of this estimate is 0 on average, so that train.kl_coef would "
+            "add noise and nothing else; allowed are k2 and k3"
+        )
     if config.train.importance_cap and (config.train.clip or config.train.comlrl_compat):
         bad.append(
             f"train.importance_cap={config.train.importance_cap}: train.clip and train.comlrl_compat have "

@@ -210,6 +210,8 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"train.overlap": True, "train.clip": 0.2, "mesh.data": 2}, "train.overlap=True: two programs at once"),
     ({"mesh.agent": 0}, "mesh.agent=0: allowed is 1 to any larger number"),
     ({"train.importance_cap": 2.0, "train.clip": 0.2}, "train.importance_cap=2.0: .*allowed is 0"),
+    ({"train.kl_coef": 0.1, "train.kl_kind": "k1"},
+     "train.kl_kind='k1': the gradient of this estimate is 0 on average, .*; allowed are k2 and k3"),
     ({"train.clip_high": 0.3}, "train.clip_high=0.3: train.clip is 0, so nothing is clipped, allowed is 0"),
     ({"train.dual_clip": 3.0}, "train.dual_clip=3.0: train.clip is 0"),
     ({"train.clip": 0.2, "train.dual_clip": 1.0}, "train.dual_clip=1.0: allowed is 0, or any number above 1"),
