@@ -162,7 +162,7 @@ def normalise_per_agent(
 
     Where all groups have G samples, it divides the G/(G-1) of leave_one_out out again: mean and leave_one_out
     become the same. Without ``centre``, values far from 0 beside their spread have no bound: subtract a
-    baseline first.
+    baseline first. Differentiable, but meant as a constant, like `group_advantage`.
 
     >>> normalise_per_agent([-1.0, 1.0, -30.0, 30.0], [0, 0, 1, 1], num_agents=2).tolist()
     [-1.0, 1.0, -1.0, 1.0]

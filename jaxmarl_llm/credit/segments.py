@@ -2,7 +2,8 @@
 
 A *group* is a set of rows with the same integer key. A key outside `[0, num_groups)` marks a row that is no
 sample (padding of the batch): it enters no statistic, and what it holds, NaN included, reaches neither a
-value nor a gradient. Suffixes: R rows (any flat list of samples), J groups.
+value nor a gradient. Sums and means are linear; the gradient of a maximum goes to the largest value, in equal
+parts if several are. Suffixes: R rows (any flat list of samples), J groups.
 """
 
 import jax
@@ -44,7 +45,7 @@ def to_rows(stat_J: jax.Array, group_R: jax.Array) -> jax.Array:
 
 
 def segment_count(group_R, *, num_groups: int) -> jax.Array:
-    """Number of rows per group: integer keys [R] -> float32 [J].
+    """Count the rows of each group: integer keys [R] -> float32 [J]; without a gradient.
 
     >>> segment_count([0, 1, 0, -1], num_groups=3).tolist()
     [2.0, 1.0, 0.0]
