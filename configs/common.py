@@ -198,8 +198,8 @@ def _add_training(c: ConfigDict) -> None:
     # nothing (no text) | sample (its next one) | reference (the untrained agent's greedy answer) | nothing,
     # and those who had heard it speak again: solo. Empty: no. For credit/.. metrics, and ccpo learns from it
     c.train.baseline = "mean"  # mean | leave_one_out | max | none
-    c.train.normalise = False  # divide advantages by a standard deviation
-    c.train.normalise_by = "group"  # of a group's returns | agent: of its advantages in the iteration
+    c.train.normalise = False  # divide advantages by a standard deviation:
+    c.train.normalise_by = "group"  # of a group's returns, less their mean | agent: of all its advantages
     c.train.loss = ""  # dotted name of a loss of your own, see docs/losses.md; empty: as the fields below say
     c.train.clip = 0.0  # PPO's epsilon; 0: no importance ratio
     c.train.clip_high = 0.0  # the same above 1, at least clip (DAPO's clip-higher); 0: as train.clip
@@ -213,7 +213,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.overlap = False  # draw and judge the next answers while this iteration's update is made; they
     # are off-policy by that update, so it needs clip or importance_cap
     c.train.kl_coef = 0.0  # weight of a KL term towards the untrained model; 0: off
-    c.train.kl_kind = "k3"  # k1 | k2 | k3
+    c.train.kl_kind = "k3"  # k2 | k3, or without kl_coef k1, whose gradient is 0 on average
     c.train.entropy_coef = 0.0  # weight of an entropy bonus per token, against collapse; 0: off
     c.train.minibatches = 1  # updates per iteration, each on a share of the problems
     # Of each part that mesh.data cuts the problems into:

@@ -8,6 +8,7 @@ SYSTEMS = (
     "mareinforce", "marloo", "maremax", "dr_mas", "at_grpo", "c3", "ccpo", "centralised", "iac", "maac",
 )  # fmt: skip
 CRITICS = ("iac", "maac")
+BASELINE_ONLY = ("mareinforce", "marloo", "maremax")  # MAGRPO with another baseline
 COUNTERFACTUALS = ("nothing", "sample", "reference", "solo")
 # What a system decides itself: there the field must be as it is by default.
 DECIDED = {
@@ -42,8 +43,8 @@ def found(config: ConfigDict) -> list[str]:
 def _credit(c: ConfigDict) -> list[str]:
     """Settings of the credit that have no meaning together, or are another one under a different name."""
     bad, by_agent = [], c.normalise_by == "agent"
-    if c.normalise and c.baseline == "none":
-        bad.append("train.normalise=True: needs a baseline, train.baseline is 'none'")
+    if by_agent and c.normalise and c.baseline == "none":
+        bad.append("train.normalise_by='agent': needs a baseline, train.baseline is 'none'")
     if by_agent and not c.normalise:
         bad.append("train.normalise_by='agent': does nothing without train.normalise=True")
     if by_agent and c.normalise and c.baseline == "leave_one_out":
@@ -108,25 +109,42 @@ def decided(config: ConfigDict, names: Iterable[str]) -> list[str]:
 
 
 def _coincides(c: ConfigDict) -> list[str]:
-    """Systems that are MAGRPO under another name once advantages are normalised."""
-    if c.normalise and c.system == "mareinforce":
-        return ["train.normalise=True: train.system='mareinforce' compares with nothing, allowed is False"]
-    if (
-        c.system == "ccpo"
-        and c.baseline != "none"
-        and (c.joint_mode == "cross" or c.counterfactual == "solo")
-    ):
-        where = "train.joint_mode='cross'" if c.joint_mode == "cross" else "train.counterfactual='solo'"
-        return [
-            f"train.baseline={c.baseline!r}: with {where} what others earn without an agent is one number "
-            "for all its samples, and a baseline takes it out again: train.system='ccpo' needs 'none' there"
-        ]
+    """Systems and baselines that are another one's under a different name once advantages are normalised."""
+    by_group = c.system == "at_grpo" or c.normalise and c.normalise_by == "group"
     by_agent = c.normalise and c.normalise_by == "agent"
+    if c.system == "ccpo" and (c.joint_mode == "cross" or c.counterfactual == "solo"):
+        return _keeps_counterfactual(c, by_group)
+    if by_group and c.system in BASELINE_ONLY:
+        return [
+            f"train.system={c.system!r}: is train.system='magrpo' with train.normalise=True: normalising by "
+            "group takes every baseline out again, say that"
+        ]
+    if by_group and c.baseline != "mean":
+        return [
+            f"train.baseline={c.baseline!r}: normalising by group takes every baseline out again: it is the "
+            "same as 'mean', say that"
+        ]
+    if by_agent and c.system == "mareinforce":
+        return ["train.normalise=True: train.system='mareinforce' compares with nothing, allowed is False"]
     if by_agent and c.system in ("marloo", "c3"):
         return [
             f"train.system={c.system!r}: is G/(G-1) times the group's mean, and train.normalise_by='agent' "
             "divides that out again: it is the same as train.baseline='mean', say that"
         ]
+    return []
+
+
+def _keeps_counterfactual(c: ConfigDict, by_group: bool) -> list[str]:
+    """What CCPO cannot have where what others earn without an agent is one number for all its samples."""
+    where = "train.joint_mode='cross'" if c.joint_mode == "cross" else "train.counterfactual='solo'"
+    why = f"with {where} what others earn without an agent is one number for all its samples, and"
+    if c.baseline != "none":
+        return [
+            f"train.baseline={c.baseline!r}: {why} a baseline takes it out again: train.system='ccpo' needs "
+            "'none' there"
+        ]
+    if by_group:
+        return [f"train.normalise=True: {why} normalising by group takes it out again, allowed is False"]
     return []
 
 

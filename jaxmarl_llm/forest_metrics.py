@@ -39,7 +39,7 @@ def _means(prefix: str, joints: Sequence[Joint], task: Task) -> dict[str, float]
 
 
 def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str, float]:
-    """Per agent, ``<agent>/<name>``: advantage spread, share of groups without signal, lengths, cut-offs.
+    """Per agent, ``<agent>/<name>``: spreads of advantages and returns, groups without signal, lengths, ends.
 
     Args:
       forest: turns with ids 0, 1, ..; the arrays are indexed by them.
@@ -55,6 +55,7 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
         ids = [turn.id for turn in turns]
         row = {
             "advantage_spread": of_groups(credit.advantage_spread, advantages_R[ids], groups_R[ids]),
+            "return_variance": of_groups(credit.within_group_variance, returns_R[ids], groups_R[ids]),
             "zero_signal": of_groups(credit.zero_signal_share, returns_R[ids], groups_R[ids]),
             "completion_length": np.mean([turn.tokens[1] for turn in turns]),
             "truncated": np.mean([not turn.finished for turn in turns]),

@@ -271,12 +271,24 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"train.overlap": True, "train.clip": 0.2, "mesh.data": 2}, "train.overlap=True: two programs at once"),
     ({"mesh.agent": 0}, "mesh.agent=0: allowed is 1 to any larger number"),
     ({"train.importance_cap": 2.0, "train.clip": 0.2}, "train.importance_cap=2.0: .*allowed is 0"),
+    ({"train.kl_coef": 0.1, "train.kl_kind": "k1"},
+     "train.kl_kind='k1': the gradient of this estimate is 0 on average, .*; allowed are k2 and k3"),
     ({"train.clip_high": 0.3}, "train.clip_high=0.3: train.clip is 0, so nothing is clipped, allowed is 0"),
     ({"train.dual_clip": 3.0}, "train.dual_clip=3.0: train.clip is 0"),
     ({"train.clip": 0.2, "train.dual_clip": 1.0}, "train.dual_clip=1.0: allowed is 0, or any number above 1"),
     ({"train.drop_truncated": True, "train.comlrl_compat": True},
      "train.drop_truncated=True: train.comlrl_compat trains all completions, allowed is False"),
-    ({"train.normalise": True, "train.baseline": "none"}, "train.normalise=True: needs a baseline"),
+    *(({"train.normalise": True, "train.baseline": baseline},
+       f"train.baseline='{baseline}': normalising by group takes .* the same as 'mean', say that")
+      for baseline in ("leave_one_out", "max", "none")),
+    *(({"train.normalise": True, "train.system": system},
+       f"train.system='{system}': is train.system='magrpo' with train.normalise=True: .*, say that")
+      for system in ("marloo", "maremax", "mareinforce")),
+    ({"train.system": "at_grpo", "train.baseline": "max"}, "train.baseline='max': normalising by group"),
+    ({"train.normalise": True, "train.normalise_by": "agent", "train.baseline": "none"},
+     "train.normalise_by='agent': needs a baseline, train.baseline is 'none'"),
+    ({"train.normalise": True, "train.normalise_by": "agent", "train.system": "mareinforce"},
+     "train.normalise=True: train.system='mareinforce' compares with nothing, allowed is False"),
     ({"train.system": "iac", "train.baseline": "max"}, "train.baseline='max': train.system='iac' allows"),
     ({"train.system": "maac", "train.normalise": True}, "train.normalise=True: with a critic train"),
     ({"train.system": "iac", "team.mode": "frozen"}, "train.system='iac': team.mode='frozen' learns nothing"),
@@ -313,10 +325,9 @@ def test_what_a_run_with_critics_has_saved_can_be_read_again():
 
 
 @pytest.mark.parametrize("baseline, normalise, by", [
-    # Four methods; normalised, they stay three, as no step centres again (test_credit_groups.py).
+    # Four methods; normalised by group they are one, by agent two (test_credit_groups.py).
     *((baseline, False, "group") for baseline in checks.CHOICES["train.baseline"]),
-    *((baseline, True, "group") for baseline in ("mean", "leave_one_out", "max")),
-    ("mean", True, "agent"), ("max", True, "agent"),
+    ("mean", True, "group"), ("mean", True, "agent"), ("max", True, "agent"),
 ])  # fmt: skip
 def test_baselines_that_differ_are_allowed(baseline, normalise, by):
     config = common.base_config()

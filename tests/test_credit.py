@@ -37,7 +37,6 @@ SMOOTH = {
         )
         for baseline in credit.BASELINES
         for normalise in (False, True)
-        if (baseline, normalise) != ("none", True)
     },
     **{f"agent-{centre}": functools.partial(per_agent, centre=centre) for centre in (False, True)},
 }
@@ -94,6 +93,26 @@ def test_gradients(name):
     values = jnp.array([1.0, 2.5, 3.0, 4.0, 8.0, 3.5, 0.5])
     function = functools.partial(SMOOTH[name], group_R=KEYS[:7], num_groups=2)
     check_grads(jax.jit(function), (values,), order=1, rtol=1e-2, atol=1e-2, eps=1e-2)
+
+
+# Of equal values: a standard deviation, or what is divided by it, has a kink there.
+AT_EQUAL = ("others", "advantage-mean-False", "advantage-leave_one_out-False", "advantage-none-False")
+
+
+@pytest.mark.parametrize("name", AT_EQUAL)
+def test_gradients_where_a_group_is_equal(name):
+    """The value is exactly 0 there, and the gradient that of R - mean all the same."""
+    values = jnp.array([0.1, 2.0, 0.1, 3.0, 0.1])
+    function = functools.partial(SMOOTH[name], group_R=[0, 1, 0, 1, 0], num_groups=2)
+    check_grads(jax.jit(function), (values,), order=1, rtol=1e-2, atol=1e-2, eps=1e-2)
+
+
+@pytest.mark.parametrize("part", credit.Decomposition._fields)
+def test_gradients_of_a_decomposition_of_equal_rewards(part):
+    check_grads(
+        lambda rewards: getattr(credit.decompose_rewards(rewards), part),
+        (jnp.full((1, 2, 2), 0.1),), order=1, rtol=1e-2, atol=1e-2, eps=1e-2,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SMOOTH)

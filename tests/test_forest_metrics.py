@@ -80,7 +80,8 @@ def test_agents():
     advantages = np.array([-1.0, 1.0, -2.0, 2.0, 0.0, 0.0])
     found = forest_metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
     assert found == {
-        # standard deviations 1 and 0 of a's groups, 2 of b's
+        # standard deviations 1 and 0 of a's groups, 2 of b's; variances of returns 1 and 0, 4
+        "a/return_variance": 0.5, "b/return_variance": 4.0,
         "a/advantage_spread": 0.5, "a/zero_signal": 0.5, "a/completion_length": 2.0, "a/truncated": 0.25,
         "b/advantage_spread": 2.0, "b/zero_signal": 0.0, "b/completion_length": 7.0, "b/truncated": 0.0,
     }  # fmt: skip

@@ -29,6 +29,7 @@ FORMS = {
     "ppo_turn": {"clip": 0.1, "dual_clip": 1.2, "ratio_level": "turn"},
     "gspo": {"clip": (0.03, 0.04), "ratio_level": "sequence_normalised"},
     "dapo": {"clip": (0.2, 0.3), "dual_clip": 1.3},
+    "capped": {"importance_cap": 1.2},
 }
 CASES = [
     (form, aggregation)
@@ -39,7 +40,7 @@ CASES = [
 cases = pytest.mark.parametrize(("form", "aggregation"), CASES)
 # Every form and every aggregation once or more, where a case takes a while.
 SOME = {"reinforce": "sequence", "ppo_sequence": "token", "gspo": "sequence_mean", "dapo": "constant",
-        "ppo_turn": "turn", "ppo_token": "turn_mean"}  # fmt: skip
+        "ppo_turn": "turn", "ppo_token": "turn_mean", "capped": "sequence"}  # fmt: skip
 some = pytest.mark.parametrize(("form", "aggregation"), SOME.items())
 
 
@@ -119,8 +120,10 @@ def _score(rho, advantage, clip=None, dual_clip=None):
 
 def _token_scores(now_L, then_L, advantage, tokens, form):
     """The score of each token, by position: that of its ratio, of a product its share."""
-    if not form:
-        return {l: advantage * now_L[l] for l in tokens}
+    if "clip" not in form:
+        cap = form.get("importance_cap")
+        weights_L = np.minimum(np.exp(now_L - then_L), cap) if cap else np.ones_like(now_L)
+        return {l: advantage * weights_L[l] * now_L[l] for l in tokens}
     level, scores = form.get("ratio_level", "token"), {}
     for unit in _units(level, tokens):
         differences = [float(now_L[l]) - float(then_L[l]) for l in unit]
@@ -160,13 +163,23 @@ def test_every_form_equals_its_oracle(form, aggregation):
     assert got.count == count
 
 
-@some
+@pytest.mark.parametrize(("form", "aggregation"), [case for case in SOME.items() if case[0] != "capped"])
 def test_gradients_are_those_of_finite_differences(form, aggregation):
     now_BL, *rest = _batch(seed=4)
     check_grads(
         lambda logprobs_BL: _loss(logprobs_BL, *rest, form, aggregation).mean(),
         (jnp.asarray(now_BL),), order=1, modes=["rev"], atol=1e-2, rtol=1e-2, eps=1e-3,
     )  # fmt: skip
+
+
+def test_gradients_of_capped_weights_take_each_token_by_its_own_ratio():
+    """- A min(rho, C) of every token, whose weight is a constant: not what finite differences give."""
+    now_BL, then_BL, advantages_B, mask_BL = _batch(seed=4)
+    weights_BL = np.minimum(np.exp(now_BL - then_BL), 1.2)
+    assert (weights_BL[mask_BL] == 1.2).any() and (weights_BL[mask_BL] < 1.0).any()
+    found_BL = jax.grad(lambda x: _loss(x, then_BL, advantages_B, mask_BL, "capped", "sequence").sum)(now_BL)
+    wanted_BL = np.where(mask_BL, -advantages_B[:, None] * weights_BL, 0)
+    np.testing.assert_allclose(found_BL, wanted_BL, rtol=1e-5)
 
 
 # --- masks and micro-batches ------------------------------------------------------------------------------

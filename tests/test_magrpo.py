@@ -69,6 +69,9 @@ def test_other_baselines_by_hand():
     assert magrpo.advantages(CROSS, CreditConfig("leave_one_out")).tolist() == [-3, 3, -1, 1, 0, 0, 2, -2]
     normalised = magrpo.advantages(CROSS, CreditConfig(normalise=True))
     np.testing.assert_allclose(normalised, [-1, 1, -1, 1, 0, 0, 1, -1], rtol=1e-6)
+    for baseline in ("leave_one_out", "max", "none"):  # standardised, all are one
+        same = magrpo.advantages(CROSS, CreditConfig(baseline, normalise=True))
+        assert same.tolist() == normalised.tolist()
     assert magrpo.advantages(CROSS, CreditConfig("none")).tolist() == magrpo.returns(CROSS).tolist()
 
 

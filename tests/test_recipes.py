@@ -1,6 +1,7 @@
 """Each published system's advantages by hand on one small forest, and what the config allows beside it."""
 
 import dataclasses
+import itertools
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,7 +115,7 @@ def test_every_system_has_a_config_that_is_valid():
     ({"train.system": "at_grpo", "train.discount": 0.5}, "allows 1.0 only"),
     ({"train.system": "centralised"}, "task.centralised=False: train.system='centralised' needs True"),
     ({"train.local_weight": 1.0}, "only train.system='at_grpo' uses it"),
-    ({"train.system": "mareinforce", "train.normalise": True}, "compares with nothing"),
+    ({"train.system": "mareinforce", "train.normalise": True}, "is train.system='magrpo' with"),
     ({"train.system": "marloo", "train.normalise": True, "train.normalise_by": "agent"}, "the same as"),
     ({"train.protocol": "tree", "train.joint_mode": "cross"}, "needs train.turns=1 and train.joint_mode="),
 ])  # fmt: skip
@@ -126,7 +127,23 @@ def test_what_the_config_does_not_allow(fields, text):
     assert text in str(caught.value)
 
 
-def test_with_normalisation_the_family_differs_by_scale_or_is_refused():
+FAMILY = ("magrpo", "marloo", "maremax", "mareinforce")
+
+
+def test_the_family_differs_and_normalised_coincides():
+    made = forest("aligned", REWARDS, [4.0, 4.0, 1.0], samples=3)
+    plain, normalised = (
+        [systems.LESSONS[name](made, CreditConfig(normalise=on)).advantages for name in FAMILY]
+        for on in (False, True)
+    )
+    for one, other in itertools.combinations(plain, 2):
+        assert np.abs(one - other).max() > 0.1
+    for found in normalised:
+        np.testing.assert_array_equal(found, normalised[0])
+    assert np.abs(normalised[0]).max() > 1
+
+
+def test_with_normalisation_per_agent_the_family_differs_by_scale_or_is_refused():
     """MARLOO divided by each agent's deviation is MAGRPO, exactly; `validate` says so (above)."""
     made = forest("aligned", REWARDS, [4.0, 4.0, 1.0], samples=3)
     own = CreditConfig(normalise=True, normalise_by="agent")

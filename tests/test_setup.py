@@ -100,7 +100,7 @@ def test_options_reach_their_places():
     c = config(
         sampling__temperature=0.7, sampling__top_k=5, sampling__top_p=0.9, sampling__min_p=0.1,
         train__clip=0.2, train__ratio_level="sequence", train__aggregation="token", train__kl_coef=0.1,
-        train__kl_kind="k1", train__entropy_coef=0.01, train__baseline="max", train__normalise=True,
+        train__kl_kind="k2", train__entropy_coef=0.01, train__baseline="max", train__normalise=True,
         train__normalise_by="agent", train__backup="last", train__discount=0.9, train__reduce="sum",
         train__turn_weights=(1.0, 0.5), train__hand_on="best",
     )  # fmt: skip
@@ -109,8 +109,10 @@ def test_options_reach_their_places():
     loss = setup.loss_config(c)
     assert loss.sampling == drawn
     assert (loss.clip, loss.ratio_level, loss.aggregation) == (0.2, "sequence", "token")
-    assert (loss.kl_coef, loss.kl_kind, loss.entropy_coef, loss.comlrl_compat) == (0.1, "k1", 0.01, False)
-    assert setup.loss_config(config(train__clip=0.0)).clip is None
+    assert (loss.kl_coef, loss.kl_kind, loss.entropy_coef, loss.comlrl_compat) == (0.1, "k2", 0.01, False)
+    plain = setup.loss_config(config(train__clip=0.0))
+    assert plain.clip is None and plain.importance_cap is None
+    assert setup.loss_config(config(train__clip=0.0, train__importance_cap=1.2)).importance_cap == 1.2
     wanted = magrpo.CreditConfig("max", True, 0.9, "sum", (1.0, 0.5), True, "agent", "last", 0.0)
     assert systems.credit_config(c) == wanted
     assert (loss.dual_clip, loss.drop_truncated) == (None, False)

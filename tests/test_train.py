@@ -19,8 +19,9 @@ pytestmark = pytest.mark.model  # for its tokenizer
 AGENTS = ("aux", "main")
 PARTS = ("structure", "syntax", "tests", "cooperation")
 PER_AGENT = (
-    "advantage_spread", "zero_signal", "completion_length", "truncated", "loss", "grad_norm", "update_norm",
-    "entropy", "clip_fraction", "approx_kl", "ratio0", "ratio0_max_deviation", "main_effect",
+    "advantage_spread", "return_variance", "zero_signal", "completion_length", "truncated", "loss",
+    "grad_norm", "update_norm", "entropy", "clip_fraction", "approx_kl", "ratio0", "ratio0_max_deviation",
+    "main_effect",
 )  # fmt: skip
 OF_TEAM = (
     "train/return", *(f"train/{part}" for part in PARTS), "tokens_per_s", "seconds", "seconds/rollout",

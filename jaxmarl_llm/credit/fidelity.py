@@ -37,7 +37,10 @@ def zero_signal_share(returns_R, group_R, *, num_groups: int) -> jax.Array:
 def advantage_spread(advantages_R, group_R, *, num_groups: int) -> jax.Array:
     """Mean over non-empty groups of the advantages' population standard deviation: [R], [R] -> scalar.
 
-    In units of the return (about 1 where `normalise` is on and every group has a signal).
+        S = (1/J) sum_j sqrt( (1/G_j) sum_{g in j} (A_g - mean_j)^2 )
+
+    In units of the return (about 1 where `normalise` is on and every group has a signal: GRPO, arXiv
+    2402.03300). Differentiable but for groups of equal advantages, whose gradient is 0.
 
     >>> advantage_spread([-1.0, 1.0, 0.0, 0.0], [0, 0, 1, 1], num_groups=2).tolist()
     0.5
@@ -51,7 +54,7 @@ def within_group_variance(values_R, group_R, *, num_groups: int) -> jax.Array:
         V = (1/J) sum_j (1/G_j) sum_{g in j} (x_g - mean_j)^2         in squared units of the values
 
     A diagnostic of C3 (arXiv 2603.06859): of two kinds of credit that tell good from bad alike, the one that
-    varies less learns with less noise.
+    varies less learns with less noise. Differentiable; a group of equal values has gradient 0.
 
     >>> within_group_variance([-3.0, 3.0, 1.0, 1.0], [0, 0, 1, 1], num_groups=2).tolist()
     4.5
@@ -64,7 +67,9 @@ def free_rider_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERAN
 
         F_n = mean_j 1[ R_j - C_n,j <= tolerance ]
 
-    A joint answer that earns nothing cannot fall: make its reward NaN to ask about the others.
+    A joint answer that earns nothing cannot fall: make its reward NaN to ask about the others. A count, and
+    so without a gradient. The marginal is that of difference rewards (Wolpert and Tumer 2001; CCPO, arXiv
+    2603.21563).
 
     >>> free_rider_rate([3.0, 1.0], [[1.0, 1.0], [3.0, 2.0]]).tolist()
     [0.5, 1.0]
@@ -88,7 +93,8 @@ def dominance_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERANC
         D_n = mean_j 1[ R_j - C_n,j > tolerance  and  R_j - C_m,j <= tolerance for all m != n ]
 
     Each joint answer counts for one agent at most, so the sum over agents is the share that any one of them
-    explains. Of joint answers with all counterfactuals; arguments as in `free_rider_rate`.
+    explains. Of joint answers with all counterfactuals; arguments and marginals as in `free_rider_rate`. A
+    count, and so without a gradient.
 
     >>> dominance_rate([3.0, 1.0], [[1.0, 0.0], [3.0, 0.0]]).tolist()
     [0.5, 0.0]
@@ -107,7 +113,7 @@ def sign_agreement(advantages_NJ) -> jax.Array:
 
     1 where all agents learn the same of every joint answer (``aligned``: they share one number), 1/2 where
     what they learn is unrelated; below, what is good for one is bad for another. Advantages that are 0 or NaN
-    say nothing.
+    say nothing, and without any pair S is NaN. A count, and so without a gradient.
 
     >>> sign_agreement([[1.0, -1.0, 2.0, 0.0], [3.0, 1.0, 1.0, 1.0]]).tolist()
     0.6666666865348816
@@ -128,8 +134,9 @@ def rank_correlation(x_R, y_R, group_R=None, *, num_groups: int = 1) -> jax.Arra
 
         rho = sum (p - mean p)(q - mean q) / sqrt( sum (p - mean p)^2  sum (q - mean q)^2 )
 
-    with p, q the ranks of x, y; values that tie share the mean of their ranks. NaN for a group where all x,
-    or all y, are equal. Time and memory grow with R^2. A rank has no gradient.
+    with p, q the ranks of x, y; values that tie share the mean of their ranks (Spearman 1904). NaN for a
+    group where all x, or all y, are equal, or that has one row. Time and memory grow with R^2. A rank has no
+    gradient.
 
     >>> rank_correlation([1.0, 2.0, 2.0, 9.0], [10.0, 20.0, 30.0, 40.0]).tolist()
     [0.9486833214759827]
@@ -149,7 +156,8 @@ def credit_fidelity(credit_R, truth_R, group_R=None, *, num_groups: int = 1) -> 
 
     The truth is what a sample is worth when everything before it is held fixed and what follows is drawn
     again many times; C3 (arXiv 2603.06859) reports this correlation. Without keys all samples are one group,
-    and then easy and hard problems are compared too; with them, only samples of the same prompt.
+    and then easy and hard problems are compared too; with them, only samples of the same prompt. Ranks have
+    no gradient.
 
     >>> credit_fidelity([1.0, 2.0, 5.0, 3.0], [0.0, 1.0, 9.0, 7.0], [0, 0, 1, 1], num_groups=2).tolist()
     1.0

@@ -96,55 +96,55 @@ def group_advantage(
     normalise: bool = False,
     eps: float = STD_FLOOR,
 ) -> jax.Array:
-    """Advantage of every sample relative to its group, `A = (R - b) [/ max(std, eps)]`.
+    """Compute the advantage of every sample relative to its group, from the group's returns R_1..R_G.
 
-    Baselines b, with the group's returns R_1..R_G:
+        normalise=False    A_g = R_g - b_g
+        normalise=True     A_g = (R_g - mean) / max(std, eps)        std = sqrt( (1/G) sum_h (R_h - mean)^2 )
+
+    Baselines b:
       mean           (1/G) sum_g R_g: MAGRPO (arXiv 2508.04652), as in Dr. GRPO (arXiv 2503.20783)
       leave_one_out  mean of the *other* returns, A = G/(G-1) (R - mean): RLOO (arXiv 2402.14740)
       max            max_g R_g: no sample is pushed up, the best one stays (CoMLRL's MAReMax)
       none           0: plain REINFORCE
 
-    `normalise` divides by the group's population standard deviation (GRPO, arXiv 2402.03300; the default of
-    CoMLRL 1.4.3). It only scales, it never centres again, so the baselines stay different from one another:
-    with it or without, leave_one_out is G/(G-1) times mean, and max is mean less one number per group,
-    (max R - mean R) [/ std]. CoMLRL centres once more, and all of its four become mean. A group of equal
-    returns gets exactly 0 for every baseline but "none" (CoMLRL scales the rounding error of its mean there).
+    `normalise` standardises the group (GRPO, arXiv 2402.03300; the default of CoMLRL 1.4.3). Shift and scale
+    go out again, so that all four baselines give the same numbers. A group of equal returns gets exactly 0,
+    but for "none" without normalise (CoMLRL divides the rounding error of its mean by eps there).
 
     >>> group_advantage([1.0, 3.0, 8.0], [0, 0, 0], num_groups=1, baseline="leave_one_out").tolist()
     [-4.5, -1.5, 6.0]
+    >>> [round(float(a), 3) for a in group_advantage([1.0, 2.0, 6.0], [0] * 3, num_groups=1, normalise=True)]
+    [-0.926, -0.463, 1.389]
 
     Args:
       returns_R: returns, one row per sample.
       group_R: integer key of each row's group; keys outside [0, num_groups) mark padding.
       num_groups: number of groups (static).
       baseline: one of BASELINES.
-      normalise: divide by the standard deviation of the group's returns.
+      normalise: give each group mean 0 and standard deviation 1, whatever the baseline.
       eps: floor of the divisor, in units of the return.
 
     Returns:
-      advantages_R, float32; 0 for padding rows and, with leave_one_out, for a group of one. In units of the
-      return, or of its standard deviation. Differentiable, but meant as a constant: losses stop gradients.
+      advantages_R, float32; 0 for padding rows and, with leave_one_out or normalise, for a group of one. In
+      units of the return, or of its standard deviation. Differentiable, but meant as a constant: losses stop
+      gradients.
 
     Raises:
-      ValueError: unknown baseline, bad shapes, or normalise with baseline "none" (an uncentred return over
-        a standard deviation near 0 has no bound).
+      ValueError: unknown baseline, or bad shapes.
     """
     check_choice("baseline", baseline, BASELINES)
-    if normalise and baseline == "none":
-        raise ValueError("normalise=True needs a baseline; allowed: mean, leave_one_out, max")
     returns_R, group_R = check_rows(returns_R, group_R, num_groups)
+    if normalise:
+        std_J = segment_std(returns_R, group_R, num_groups=num_groups)
+        return deviation(returns_R, group_R, num_groups) / jnp.maximum(to_rows(std_J, group_R), eps)
     if baseline == "none":
-        advantages_R = returns_R
-    elif baseline == "max":
-        advantages_R = returns_R - to_rows(segment_max(returns_R, group_R, num_groups=num_groups), group_R)
-    else:
-        advantages_R = deviation(returns_R, group_R, num_groups)
+        return returns_R
+    if baseline == "max":
+        return returns_R - to_rows(segment_max(returns_R, group_R, num_groups=num_groups), group_R)
+    advantages_R = deviation(returns_R, group_R, num_groups)
     if baseline == "leave_one_out":
         size_R = to_rows(segment_count(group_R, num_groups=num_groups), group_R)
         advantages_R = advantages_R * size_R / jnp.maximum(size_R - 1.0, 1.0)
-    if normalise:
-        std_J = segment_std(returns_R, group_R, num_groups=num_groups)
-        advantages_R = advantages_R / jnp.maximum(to_rows(std_J, group_R), eps)
     return advantages_R
 
 
@@ -162,7 +162,7 @@ def normalise_per_agent(
 
     Where all groups have G samples, it divides the G/(G-1) of leave_one_out out again: mean and leave_one_out
     become the same. Without ``centre``, values far from 0 beside their spread have no bound: subtract a
-    baseline first.
+    baseline first. Differentiable, but meant as a constant, like `group_advantage`.
 
     >>> normalise_per_agent([-1.0, 1.0, -30.0, 30.0], [0, 0, 1, 1], num_agents=2).tolist()
     [-1.0, 1.0, -1.0, 1.0]

@@ -13,7 +13,8 @@ def inclusion_contrast(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.A
 
     over the groups that hold both kinds of rows; NaN where none does. If who is shown what is drawn at random
     within a group, and everybody as much, its expectation is the effect of z next to the others shown, the
-    difference in means of a randomised experiment (Neyman 1923).
+    difference in means of a randomised experiment (Neyman 1923). Linear in the values; none of the gradient
+    reaches rows of groups with one kind only.
 
     >>> shown_RZ = [[1, 0], [0, 0], [1, 0]]
     >>> inclusion_contrast([3.0, 1.0, 5.0], shown_RZ, [0, 0, 0], num_groups=1).tolist()
@@ -23,7 +24,10 @@ def inclusion_contrast(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.A
       values_R: what each sample came to, [R].
       shown_RZ: whether it had each thing, bool or 0 and 1, [R, Z].
       group_R: integer keys [R]; samples of one key are compared, those out of range are none.
-      num_groups: J.
+      num_groups: J (static).
+
+    Returns:
+      float32 [Z], in units of the values.
 
     Raises:
       ValueError: for shapes that do not belong together.

@@ -1,8 +1,9 @@
 """From rewards of joint answers to what each agent's part in them is worth.
 
 Suffixes: N agents, B prompts, G group samples. A reward array of ``cross`` joint answers is [B, G, .., G],
-axis 1+n for agent n's sample. Decompositions and counterfactuals of it need full tables: an item (row of B)
-with a NaN in it, a reward that does not apply or padding, gets 0 everywhere and enters no sum.
+axis 1+n for agent n's sample. A NaN in it is a reward that does not apply, or padding. Returns leave it out.
+Decompositions and counterfactuals need full tables: an item (row of B) with a NaN gets 0 everywhere and
+enters no sum. Everything but the shares and sums of squares is linear in the rewards.
 """
 
 import math
@@ -19,11 +20,17 @@ REDUCTIONS = ("mean", "sum")
 def aligned_credit(rewards_BG, *, num_agents: int) -> jax.Array:
     """Returns when joint action g is every agent's sample g: [B, G] -> [N, B, G], the same for all agents.
 
-    The reward is shared (a cooperative Dec-POMDP): every agent's sample g is worth what the joint action
-    earned.
+        R_n[b, g] = r[b, g]
+
+    The reward is shared (a cooperative Dec-POMDP; MAGRPO, arXiv 2508.04652, with ``aligned`` joint answers):
+    every agent's sample g is worth what the joint action earned. NaN stays NaN. The gradient to a reward is
+    the sum of those to the agents' returns.
 
     >>> aligned_credit([[1.0, 2.0]], num_agents=2).tolist()
     [[[1.0, 2.0]], [[1.0, 2.0]]]
+
+    Raises:
+      ValueError: rewards that are not [B, G], or no agent.
     """
     rewards_BG = jnp.asarray(rewards_BG, jnp.float32)
     if rewards_BG.ndim != 2 or num_agents < 1:
@@ -39,19 +46,36 @@ def cross_credit(rewards_BGG, *, reduce: str = "mean") -> jax.Array:
 
         R_n[b, k] = mean_{g: g_n = k} r[b, g_1, .., g_N]
 
-    The mean estimates E[r | agent n says k], partners' luck averaged out, and keeps the reward's scale. The
-    sum is what CoMLRL 1.4.3 does: it grows with G^(N-1).
+    The mean estimates E[r | agent n says k], partners' luck averaged out, and keeps the reward's scale
+    (MAGRPO, arXiv 2508.04652). The sum is what CoMLRL 1.4.3 does: it grows with G^(N-1). Linear: a reward
+    gets the gradients of its N samples, in the mean divided by G^(N-1).
 
     >>> cross_credit([[[1.0, 2.0], [5.0, 8.0]]]).tolist()
     [[[1.5, 6.5]], [[3.0, 5.0]]]
+
+    Args:
+      rewards_BGG: [B, G, .., G], one axis per agent. NaN where no reward applies: it is left out of the mean,
+        and counts in the sum as the mean of the others.
+      reduce: one of REDUCTIONS.
+
+    Returns:
+      float32 [N, B, G], in units of the reward; NaN for a sample none of whose rewards applies.
+
+    Raises:
+      ValueError: rewards of another shape, or an unknown reduce.
     """
     check_choice("reduce", reduce, REDUCTIONS)
     rewards = _matrix(rewards_BGG)
     sizes = rewards.shape[1:]
     agent_axes = range(1, rewards.ndim)
     others = [tuple(a for a in agent_axes if a != own) for own in agent_axes]
+    known = ~jnp.isnan(rewards)
+    # Twice: a NaN that is only selected away afterwards would still reach the gradient.
+    rewards = jnp.where(known, rewards, 0.0)
     total_NBG = jnp.stack([jnp.sum(rewards, axis=axes) for axes in others])
-    return total_NBG / sizes[0] ** (len(sizes) - 1) if reduce == "mean" else total_NBG
+    count_NBG = jnp.stack([jnp.sum(known, axis=axes) for axes in others])
+    share_NBG = (1.0 if reduce == "mean" else sizes[0] ** (len(sizes) - 1)) / jnp.maximum(count_NBG, 1)
+    return jnp.where(count_NBG > 0, total_NBG * share_NBG, jnp.nan)
 
 
 class Decomposition(NamedTuple):
@@ -71,7 +95,9 @@ def decompose_rewards(rewards_BGG) -> Decomposition:
     the N-way analysis of variance of a full table with one value per cell, all interactions together. Main
     effects sum to 0 over their samples and the interaction to 0 over all partners' samples, so the parts are
     orthogonal and their sums of squares add up (`sums_of_squares`). mean + main_n is `cross_credit`, main_n
-    is its advantage: ``cross`` trains on the main effects alone.
+    is its advantage: ``cross`` trains on the main effects alone. The decomposition is Fisher's (1925), of
+    functions of independent variables Hoeffding's (1948). Linear in the rewards, a projection: the gradient
+    to a reward is the same decomposition of what comes from the parts.
 
     >>> parts = decompose_rewards([[[1.0, 2.0], [5.0, 8.0]]])
     >>> parts.mean_B.tolist(), parts.main_NBG.tolist(), parts.interaction.tolist()
@@ -105,7 +131,8 @@ def sums_of_squares(parts: Decomposition) -> tuple[jax.Array, jax.Array]:
 
         SS_n[b] = G^(N-1) sum_k main_n[b, k]^2        SS_int[b] = sum_g interaction[b, g]^2
 
-    Together they are the sum over joint answers of (r - mean)^2, in units of the reward, squared.
+    Together they are the sum over joint answers of (r - mean)^2, in units of the reward, squared (Fisher
+    1925). Differentiable; the gradient to an effect is twice the effect, G^(N-1) times for a main effect.
 
     >>> [ss.tolist() for ss in sums_of_squares(decompose_rewards([[[1.0, 2.0], [5.0, 8.0]]]))]
     [[[25.0], [4.0]], [1.0]]
@@ -120,7 +147,8 @@ def variance_shares(rewards_BGG) -> tuple[jax.Array, jax.Array]:
 
     The `sums_of_squares` over all items, each over their total. A large interaction says that what an agent
     does is good or bad only together with what others do: then ``cross`` returns, which average over the
-    others, see little of it. All 0 where no item has any variance.
+    others, see little of it. All 0 where no item has any variance. First-order Sobol' indices (1993) of the
+    agents' samples. Differentiable where there is any variance; a diagnostic, no loss reads it.
 
     >>> [share.tolist() for share in variance_shares([[[0.0, 0.0], [1.0, 1.0]], [[0.0, 0.0], [0.0, 2.0]]])]
     [[0.5, 0.25], 0.25]
@@ -136,10 +164,10 @@ def counterfactual_credit(rewards_B, counterfactuals_NB) -> jax.Array:
     """Each agent's marginal contribution to each joint answer, `A_n = R(joint) - R(joint without n's part)`.
 
     "Without" is what the counterfactual answers put in its place: nothing (CCPO, arXiv 2603.21563), the
-    problem's reference answer, or other samples of the agent (their mean reward: COMA, arXiv 1705.08926; with
-    all of them scored, `cross_counterfactuals`). Where the partners answered without seeing the agent's
-    part, what is subtracted does not depend on it, and the policy gradient keeps its mean. Removing a part
-    is not the same as replacing it: the partners may have counted on there being one.
+    untrained agent's greedy answer, or other samples of the agent (their mean reward: COMA, arXiv 1705.08926;
+    with all of them scored, `cross_counterfactuals`). Where the partners answered without seeing the agent's
+    part, what is subtracted does not depend on it, and the policy gradient keeps its mean. Removing a part is
+    not the same as replacing it: the partners may have counted on there being one. Linear in both rewards.
 
     >>> counterfactual_credit([3.0, 1.0], [[1.0, 1.0], [3.0, 2.0]]).tolist()
     [[2.0, 0.0], [0.0, -1.0]]
@@ -174,10 +202,17 @@ def cross_counterfactuals(rewards_BGG) -> jax.Array:
 
     COMA's baseline (arXiv 1705.08926, equation 4) by samples of the policy instead of a critic's sum over all
     actions, without the sample itself. `counterfactual_credit` subtracts it; its mean over the partners'
-    samples is the leave-one-out advantage of `cross_credit`.
+    samples is the leave-one-out advantage of `cross_credit`. Linear: a reward's own counterfactual has no
+    gradient to it, those of the agent's other samples have 1/(G-1) each.
 
     >>> cross_counterfactuals([[[1.0, 2.0], [5.0, 8.0]]]).tolist()
     [[[[5.0, 8.0], [1.0, 2.0]]], [[[2.0, 1.0], [8.0, 5.0]]]]
+
+    Args:
+      rewards_BGG: [B, G, .., G], one axis per agent.
+
+    Returns:
+      float32 [N, B, G, .., G], in units of the reward; 0 for an item with a NaN in it.
 
     Raises:
       ValueError: rewards of another shape, or fewer than two samples.
@@ -198,10 +233,17 @@ def shapley_values(coalition_rewards_CB) -> jax.Array:
 
     Bit n of an index says whether agent n's own part is in the joint answer, or what replaces it. They add up
     to r[all] - r[none], and give agents that need each other equal halves, where `counterfactual_credit`
-    gives the whole to both. SHARP (arXiv 2602.08335) trains on them. 2^N joint answers have to be run.
+    gives the whole to both (Shapley 1953; SHARP, arXiv 2602.08335, trains on them). 2^N joint answers have to
+    be run. Linear: the gradient to a team's reward is its weight, positive for the agents in it.
 
     >>> shapley_values([0.0, 1.0, 0.0, 3.0]).tolist()  # none, agent 0, agent 1, both
     [2.0, 1.0]
+
+    Args:
+      coalition_rewards_CB: rewards of the teams, [2^N, ..].
+
+    Returns:
+      float32 [N, ..], in units of the reward; 0 in a column where any team's reward is NaN.
 
     Raises:
       ValueError: a first axis that is no power of 2 from 2 on.
@@ -210,6 +252,7 @@ def shapley_values(coalition_rewards_CB) -> jax.Array:
     agents = rewards.shape[0].bit_length() - 1 if rewards.ndim else 0
     if agents < 1 or rewards.shape[0] != 2**agents:
         raise ValueError(f"rewards {rewards.shape}; allowed: [2, ..], [4, ..], [8, ..], one per team")
+    rewards = jnp.where(jnp.any(jnp.isnan(rewards), axis=0), 0.0, rewards)
     values = [jnp.zeros(rewards.shape[1:])] * agents
     for team in range(2**agents):
         size = team.bit_count()

@@ -2,7 +2,8 @@
 
 A *group* is a set of rows with the same integer key. A key outside `[0, num_groups)` marks a row that is no
 sample (padding of the batch): it enters no statistic, and what it holds, NaN included, reaches neither a
-value nor a gradient. Suffixes: R rows (any flat list of samples), J groups.
+value nor a gradient. Sums and means are linear; the gradient of a maximum goes to the largest value, in equal
+parts if several are. Suffixes: R rows (any flat list of samples), J groups.
 """
 
 import jax
@@ -46,7 +47,7 @@ def to_rows(stat_J: jax.Array, group_R: jax.Array) -> jax.Array:
 
 
 def segment_count(group_R, *, num_groups: int) -> jax.Array:
-    """Number of rows per group: integer keys [R] -> float32 [J].
+    """Count the rows of each group: integer keys [R] -> float32 [J]; without a gradient.
 
     >>> segment_count([0, 1, 0, -1], num_groups=3).tolist()
     [2.0, 1.0, 0.0]
@@ -133,7 +134,13 @@ def equal_groups(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> ja
 
 
 def deviation(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> jax.Array:
-    """Value minus group mean; exactly 0 in a group of equal values, where the rounded mean may differ."""
+    """Subtract the group mean: arguments from `check_rows` -> float32 [R].
+
+    Exactly 0 in a group of equal values, where the rounded mean may differ from them. Its gradient is that of
+    x - mean there too: what is subtracted is the rounding error, as a constant.
+    """
     mean_R = to_rows(segment_mean(values_R, group_R, num_groups=num_groups), group_R)
     equal_J = equal_groups(values_R, group_R, num_groups)
-    return jnp.where(to_rows(equal_J.astype(jnp.float32), group_R) > 0, 0.0, values_R - mean_R)
+    deviation_R = values_R - mean_R
+    error_R = jnp.where(to_rows(equal_J.astype(jnp.float32), group_R) > 0, deviation_R, 0.0)
+    return deviation_R - jax.lax.stop_gradient(error_R)

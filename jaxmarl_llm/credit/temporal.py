@@ -24,6 +24,7 @@ def gae(
 ) -> jax.Array:
     """Advantages along the last axis, be it the tokens of a completion or the turns of an episode.
 
+    The module has the equation. Linear in rewards and values, and nothing is stopped: gradients reach both.
     Over turns, lam = 0 is the target of CoMLRL's IAC and MAAC (arXiv 2601.21972): r + gamma V' - V.
 
     >>> gae([1.0, 2.0, 9.0], [0.5, 1.0, 9.0], 2, gamma=0.5, lam=1.0).tolist()  # 1 + 0.5 * 2 - 0.5, 2 - 1
@@ -58,7 +59,8 @@ def token_gae(
     """`gae` over the tokens of completions whose reward comes at the end, on the last token (the EOS).
 
     This is PPO's estimate for one response; MAPoRL (arXiv 2502.18439) bootstraps no further than its end. For
-    rewards on other tokens too (a KL penalty), add them to `rewards_at_end` and call `gae`.
+    rewards on other tokens too (a KL penalty), add them to `rewards_at_end` and call `gae`. Linear in rewards
+    and values.
 
     >>> token_gae(2.0, [0.5, 1.0, 9.0], 2, lam=0.0).tolist()  # 1.0 - 0.5, 2 - 1.0
     [0.5, 1.0, 0.0]
@@ -79,7 +81,7 @@ def token_gae(
 def rewards_at_end(rewards_B, lengths_B, *, num_tokens: int) -> jax.Array:
     """Rewards of whole sequences put on their last positions: [..], lengths [..] -> float32 [.., L].
 
-    A sequence of length 0 has no position: its reward is nowhere.
+    A sequence of length 0 has no position: its reward is nowhere, and gets no gradient.
 
     >>> rewards_at_end([5.0, 7.0], [2, 0], num_tokens=3).tolist()
     [[0.0, 5.0, 0.0], [0.0, 0.0, 0.0]]
@@ -100,7 +102,7 @@ def agent_chained_gae(
 
     This is MARFT's estimate at the level of actions (arXiv 2504.16129): V_{t,n} has seen what the agents
     before n did, so the next agent's value is what agent n is answerable for. gamma counts between agents
-    too.
+    too. Linear in rewards and values.
 
     >>> agent_chained_gae([[0.0, 1.0]], [[0.25, 0.5]], 1, lam=0.0).tolist()  # 0.5 - 0.25, 1 - 0.5
     [[0.25, 0.5]]
@@ -140,7 +142,7 @@ def agent_chained_token_gae(
     """`agent_chained_gae` at the level of tokens: through the tokens of an agent, the agents, the steps.
 
     Rewards stand on the last token of each agent's completion, and the value after it is that of the next
-    agent's first token (MARFT, arXiv 2504.16129). One episode per row.
+    agent's first token (MARFT, arXiv 2504.16129). One episode per row. Linear in rewards and values.
 
     >>> agent_chained_token_gae([[0.0, 1.0]], [[[0.25, 9.0], [0.5, 0.75]]], [[1, 2]], lam=0.0).tolist()
     [[[0.25, 0.0], [0.25, 0.25]]]
@@ -171,8 +173,8 @@ def agent_chained_token_gae(
 def discounted_returns(rewards_BL, lengths_B, *, discount: float = 1.0, bootstrap_B=0.0) -> jax.Array:
     """Returns of a chain, `R_l = r_l + discount R_{l+1}`: [.., L], lengths [..] -> float32 [.., L].
 
-    `gae` with lam = 1 and no critic. With discount 1 and one reward at the end it gives every turn the
-    outcome (ReMA, arXiv 2503.09501).
+    `gae` with lam = 1 and no critic, linear in the rewards. With discount 1 and one reward at the end it
+    gives every turn the outcome (ReMA, arXiv 2503.09501).
 
     >>> discounted_returns([1.0, 2.0, 4.0, 9.0], 3, discount=0.5).tolist()  # 1 + 0.5 * 4, 2 + 0.5 * 4, 4
     [3.0, 4.0, 4.0, 0.0]

@@ -17,7 +17,8 @@ dual_clip=c > 1 in addition, for A < 0, where the above has no bound (arXiv 1912
     loss = - max(min(rho A, clamp(rho, ..) A), c A)           gradient: 0 beyond rho > c as well
 
 clip=None with importance_cap=C, for tokens that another policy drew, such as a sampler of less precision
-(truncated importance sampling; Ionides 2008, for language models Yao et al. 2025):
+(truncated importance sampling, Ionides 2008; for language models Yao et al. 2025, who multiply the clipped
+surrogate by it: here REINFORCE has it only, and it is refused beside a clip):
 
     loss = - w A log pi, w = min(rho, C) a constant            gradient: - w A grad log pi
 
@@ -68,7 +69,19 @@ def policy_gradient(
     turns_BL=None,
     num_turns: int | None = None,
 ) -> SumCount:
-    """Policy-gradient loss; the module has its equations and gradients.
+    """Sum the policy-gradient loss of some completions: log-probs [..., L] -> SumCount.
+
+    With rho = pi/mu of a token, a turn or a row, and mu the policy that drew the tokens:
+
+        clip=None                    - A log pi                                   - A grad log pi
+        importance_cap=C             - w A log pi,  w = min(rho, C) a constant    - w A grad log pi
+        clip=(low, high)             - S,  S = min(rho A, clamp(rho, 1 - low, 1 + high) A)
+                                                                                  - rho A grad log rho, or 0
+        .. and dual_clip=c, A < 0    - max(S, c A)                                .. and 0 beyond rho > c
+
+    on the right the gradient. Sources: REINFORCE (Williams 1992; MAGRPO, arXiv 2508.04652), PPO (1707.06347),
+    clip-higher (DAPO, 2503.14476), dual clip (1912.09729), truncated importance weights (Ionides 2008). The
+    module lists published forms.
 
     Args:
       logprobs_BL: log pi of the sampled tokens, differentiable.

@@ -22,7 +22,8 @@ from jaxmarl_llm.losses.sums import SumCount, masked_sum
 def bradley_terry(winner_P, loser_P, *, mask_P=None, label_smoothing: float = 0.0) -> SumCount:
     """-log sigmoid(s_w - s_l) of pairs of scores, summed, and the number of pairs: [..., P] -> SumCount.
 
-    Fits a reward model or critic to preferences; only differences of scores are learned.
+    Fits a reward model or critic to preferences (Bradley and Terry 1952); only differences of scores are
+    learned. gradient to s_w: - sigmoid(s_l - s_w), to s_l its negative.
 
     >>> round(float(bradley_terry([1.0, 5.0], [1.0, 5.0]).mean()), 4)  # undecided: log 2
     0.6931
@@ -108,7 +109,9 @@ def trajectory_dpo(
     """`dpo` of whole trajectories: log-probs of their turns [..., P, T], or tokens, are added up first.
 
     The turns of a trajectory that were another's are masked. Winner and loser may have different numbers of
-    turns; a pair without any on one side counts nowhere. ``options`` are beta and label_smoothing.
+    turns; a pair without any on one side counts nowhere. Every turn gets the gradient of `dpo` to its
+    trajectory's log-prob, which is how SWEET-RL fits its critic (arXiv 2503.15478). ``options`` are beta and
+    label_smoothing.
 
     >>> whole = trajectory_dpo([[-1.0, -2.0]], [[-3.0]], [[True, True]], [[True]])
     >>> float(whole.sum) == float(dpo([-3.0], [-3.0]).sum)

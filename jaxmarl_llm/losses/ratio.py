@@ -55,7 +55,7 @@ def units(
     turns_BL=None,
     num_turns: int | None = None,
 ) -> Units:
-    """Log-ratios, advantages and presence of the units of a level; see the module.
+    """Find log-ratios, advantages and presence of the units of a level: [..., L] -> three of [..., U].
 
     Log-ratios are clamped to +-20 and differentiable in `logprobs_BL`; units without tokens have 0. A unit's
     advantage is its row's, or the mean of its tokens' where advantages are [..., L]; no gradient flows
@@ -124,7 +124,9 @@ def unit_values_at_tokens(values_BU, mask_BL, level: str, turns_BL=None) -> jax.
 
 
 def log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL, level: str = "token", **turns) -> jax.Array:
-    """`log pi/mu` of every unit, clamped to +-20: [..., L] three times -> [..., U]; 0 without tokens.
+    """Compute `log pi/mu` of every unit, clamped to +-20: [..., L] three times -> [..., U]; 0 without tokens.
+
+    Differentiable in ``logprobs_BL``, not in the sampler's; the gradient is 0 where it is clamped.
 
     >>> log_ratio([[-1.0, -2.0]], [[-1.5, -2.5]], [[True, True]], "sequence").tolist()
     [[1.0]]
@@ -150,7 +152,7 @@ def clipped(found: Units, clip: Clip, dual_clip: float | None = None) -> jax.Arr
     """Units whose ratio gets no gradient: bool [..., U], False where there is no token.
 
     These are rho > 1 + high with A > 0, rho < 1 - low with A < 0, and with a dual clip c > 1 also rho > c
-    with A < 0. The rule of `policy_gradient`, for counting.
+    with A < 0. The rule of `policy_gradient` (PPO, arXiv 1707.06347), for counting.
 
     >>> found = units([[0.0, 0.0]], [[-1.0, 1.0]], [1.0], [[True, True]])  # ratios e, 1/e
     >>> clipped(found, 0.2).tolist()

@@ -31,7 +31,7 @@ class SumCount:
 
 
 def length_mask(lengths_B, num_tokens: int) -> jax.Array:
-    """True for the first `lengths_B` of `num_tokens` positions: integers [...] -> bool [..., L].
+    """Mark the first `lengths_B` of `num_tokens` positions: integers [...] -> bool [..., L].
 
     >>> length_mask([1, 0], 2).tolist()
     [[True, False], [False, False]]
@@ -46,7 +46,7 @@ def drop_truncated(mask_BL, finished_B) -> jax.Array:
 
     Such a row adds nothing to a loss's sum and nothing to its count. Its reward, or that it has none, says
     how long it was rather than how good (overlong filtering of DAPO, arXiv 2503.14476). Advantages are not
-    touched: its return is still part of its group's baseline.
+    touched: its return is still part of its group's baseline. The row's tokens get no gradient.
 
     >>> drop_truncated([[True, True], [True, False]], [False, True]).tolist()
     [[False, False], [True, False]]
@@ -59,6 +59,8 @@ def drop_truncated(mask_BL, finished_B) -> jax.Array:
 def masked_sum(values_BL, mask_BL) -> jax.Array:
     """Sum over the unmasked tokens of each row: [..., L], bool [..., L] -> float32 [...]; 0 without any.
 
+    gradient: 1 to the unmasked tokens, 0 to the others.
+
     >>> masked_sum([[1.0, 2.0, float("nan")]], [[True, True, False]]).tolist()
     [3.0]
     """
@@ -69,6 +71,8 @@ def masked_sum(values_BL, mask_BL) -> jax.Array:
 
 def masked_mean(values_BL, mask_BL) -> jax.Array:
     """Mean over the unmasked tokens of each row: [..., L], bool [..., L] -> float32 [...]; 0 without any.
+
+    gradient: one over the row's number of unmasked tokens to each of them, 0 to the others.
 
     >>> masked_mean([[1.0, 2.0, float("nan")]], [[True, True, False]]).tolist()
     [1.5]

@@ -9,6 +9,7 @@ def token_logprobs(logits_BLV, tokens_BL, temperature: float = 1.0) -> jax.Array
 
     `log softmax(logits / temperature)[token]`, where logits at position l are those that predict tokens at
     l (the caller shifts). With the sampler's temperature the ratio to its log-probs is 1 before an update.
+    gradient to the logits: (1[v = token] - p_v) / temperature.
     Ids outside [0, V) are read as the nearest id inside; only masked positions may hold them.
 
     >>> round(float(jnp.exp(token_logprobs([0.0, 0.0, 0.0, 0.0], 2))), 6)
@@ -20,7 +21,9 @@ def token_logprobs(logits_BLV, tokens_BL, temperature: float = 1.0) -> jax.Array
 def choice_logprobs(logits_BLV, ids_BLK, temperature: float = 1.0) -> jax.Array:
     """Log-probability of K ids at each position: [..., L, V] logits, [..., L, K] ids -> [..., L, K].
 
-    `token_logprobs` of several candidates, such as a teacher's likeliest (`distillation`).
+    `token_logprobs` of several candidates, `log softmax(logits / temperature)[id]`, such as a teacher's
+    likeliest (`distillation`). Its gradient is that of each, added up. Ids outside [0, V) are read as the
+    nearest id inside.
 
     >>> [round(float(p), 6) for p in jnp.exp(choice_logprobs(jnp.log(jnp.array([1.0, 3.0])), [1, 0]))]
     [0.75, 0.25]
@@ -37,7 +40,8 @@ def entropy(logits_BLV, temperature: float = 1.0) -> jax.Array:
     """Entropy in nats of each position's token distribution: [..., L, V] -> float32 [..., L].
 
     `H = - sum_v p_v log p_v`, p = softmax(logits / temperature). Add `-coef * aggregate(entropy(...), mask)`
-    to a loss to keep a policy from collapsing; its gradient is exact, not a score-function estimate.
+    to a loss to keep a policy from collapsing (Williams and Peng 1991; A3C, arXiv 1602.01783). Its gradient
+    to the logits is exact, not a score-function estimate: - p_v (log p_v + H) / temperature.
 
     >>> round(float(entropy([0.0, 0.0])), 4)  # log 2
     0.6931
