@@ -2,12 +2,15 @@
 
 import base64
 import importlib.util
+import io
 import pathlib
 import re
 
 import nbformat
+import numpy as np
 import pytest
 from nbclient.exceptions import CellExecutionError
+from PIL import Image
 
 ROOT = pathlib.Path(__file__).parents[1]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -128,6 +131,19 @@ def test_rendering_twice_gives_the_same_file(tmp_path, monkeypatch):
     cells = read(path).cells
     assert [output.text for output in cells[0].outputs] == ["1\n[]\n3\n"]
     assert cells[1].outputs[0].data == {"text/plain": "5"}
+
+
+def test_pictures_keep_their_size_and_colours_in_fewer_bytes():
+    file = io.BytesIO()
+    ramp = np.linspace(0, 255, 300, dtype=np.uint8)  # as many colours as a palette has
+    pixels = np.stack([np.tile(ramp, (50, 1)), np.tile(ramp, (50, 1)), np.full((50, 300), 200, np.uint8)], -1)
+    Image.fromarray(pixels).save(file, "PNG", compress_level=0)
+    before = base64.b64encode(file.getvalue()).decode()
+    after = render.smaller(before)
+    assert len(after) < len(before)
+    found = np.asarray(Image.open(io.BytesIO(base64.b64decode(after))).convert("RGB"))
+    assert found.shape == pixels.shape and np.abs(found.astype(int) - pixels).max() <= 2
+    assert render.smaller(before) == after
 
 
 def test_an_error_ends_it_and_the_file_stays(tmp_path, monkeypatch):
