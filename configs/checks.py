@@ -41,7 +41,7 @@ CHOICES = {
     "train.baseline": ("mean", "leave_one_out", "max", "none"),
     "train.ratio_level": ("token", "sequence_normalised", "sequence"),
     "train.aggregation": ("sequence", "token", "sequence_mean", "constant"),
-    "train.kl_kind": ("k1", "k2", "k3"),
+    "train.kl_kind": ("k2", "k3"),
     "critic.form": ("v", "q"),
     "train.decay": ("constant", "linear", "cosine"),
     "preference.selection": ("gap", "random"),

@@ -213,7 +213,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.overlap = False  # draw and judge the next answers while this iteration's update is made; they
     # are off-policy by that update, so it needs clip or importance_cap
     c.train.kl_coef = 0.0  # weight of a KL term towards the untrained model; 0: off
-    c.train.kl_kind = "k3"  # k2 | k3, or without kl_coef k1, whose gradient is 0 on average
+    c.train.kl_kind = "k3"  # k2 | k3; not k1, whose gradient is 0 on average
     c.train.entropy_coef = 0.0  # weight of an entropy bonus per token, against collapse; 0: off
     c.train.minibatches = 1  # updates per iteration, each on a share of the problems
     # Of each part that mesh.data cuts the problems into:

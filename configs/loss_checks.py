@@ -27,11 +27,6 @@ def _clips(c: ConfigDict) -> list[str]:
             bad.append(f"train.{name}={c[name]}: train.clip is 0, so nothing is clipped, allowed is 0")
     if 0 < c.dual_clip <= 1:
         bad.append(f"train.dual_clip={c.dual_clip}: allowed is 0, or any number above 1")
-    if c.kl_coef and c.kl_kind == "k1" and not c.loss:
-        bad.append(
-            "train.kl_kind='k1': the gradient of this estimate is 0 on average, so that train.kl_coef would "
-            "add noise and nothing else; allowed are k2 and k3"
-        )
     return bad
 
 

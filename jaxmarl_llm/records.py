@@ -26,7 +26,8 @@ def joint_actions(
       forest: turns and judged joint answers.
       task: its ``agents`` are in the order of the joint answers, its items have a ``task_id``.
       tokenizers: by agent; a `tokenizer.Tokenizer` each, to show the prompts.
-      advantages: by turn id, what the update uses; None in evaluation.
+      advantages: by turn id, what the update uses; None in evaluation, whose batches are no step: then
+        completions and problems are not numbered either.
       marginals_NJ: what each agent's part in each joint answer was worth (`marginals.marginals`), if known.
     """
     asked = {turn.request: turn for turn in forest.turns}
@@ -59,7 +60,7 @@ def joint_actions(
             interactions=tuple(joint.judgement.interactions),
             turn=joint.turn,
             follows=joint.follows,
-            problem=joint.item,
+            problem=None if advantages is None else joint.item,
         )
         for j, joint in enumerate(forest.joints)
     ]
@@ -75,6 +76,6 @@ def _speech(turn: Turn, prompt: str, advantage: float | None) -> Speech:
         finish_reason="stop" if turn.finished else "length",
         sample=turn.sample,
         advantage=advantage,
-        id=turn.id,
-        parent=turn.parent,
+        id=None if advantage is None else turn.id,
+        parent=None if advantage is None else turn.parent,
     )

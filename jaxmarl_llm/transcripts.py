@@ -23,7 +23,7 @@ class Speech:
     index in the group of this agent's samples, finish_reason is 'stop' or 'length', advantage is what the
     update used (None in evaluation). marginal is the joint answer's reward less that without this part (None
     where that is not known). id numbers the completions of the step, and parent is the id of the one that
-    this one continues (both None in transcripts of earlier versions; parent also where it continues none).
+    this one continues, None for none (both are None in evaluation and in transcripts of earlier versions).
 
     remark is what the agent said next that was no answer itself, None for nothing: in rounds of programs its
     lesson about this program, its reflection on it, or (MapCoder) the plan of its next one.
@@ -50,8 +50,8 @@ class JointAction:
     verdict and failures come from the executor or the task. interactions: [caller, callee, function, calls,
     returned, raised, used] per function of one agent that another one called. turn counts the answers in a
     row from 0, follows is the place (from 0) in its step's file of the answer before this one, problem the
-    item's place among those of the step (None in transcripts of earlier versions). Numbers that are not
-    finite are stored as null.
+    item's place among those of the step (None as for ``id``). Numbers that are not finite are stored as
+    null.
     """
 
     step: int

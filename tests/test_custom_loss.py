@@ -203,7 +203,7 @@ def test_a_config_names_the_loss_and_gets_the_same_one_again(my_losses):
 
 @pytest.mark.parametrize("field, value", [
     ("clip", 0.2), ("importance_cap", 2.0), ("ratio_level", "sequence"), ("aggregation", "token"),
-    ("kl_coef", 0.1), ("kl_kind", "k1"), ("entropy_coef", 0.1), ("comlrl_compat", True),
+    ("kl_coef", 0.1), ("kl_kind", "k2"), ("entropy_coef", 0.1), ("comlrl_compat", True),
 ])  # fmt: skip
 def test_what_a_loss_of_ones_own_would_ignore_is_refused(field, value):
     c = config(train__loss="my_losses.reinforce", **{f"train__{field}": value})

@@ -71,7 +71,9 @@ def test_records_by_hand():
 
 def test_without_advantages_and_through_a_file(tmp_path):
     found = records.joint_actions(2, forest(), TASK, tokenizers())
-    assert {speech.advantage for action in found for speech in action.agents.values()} == {None}
+    speeches = [speech for action in found for speech in action.agents.values()]
+    assert {value for s in speeches for value in (s.advantage, s.id, s.parent)} == {None}
+    assert {action.problem for action in found} == {None}  # batches of an evaluation are put together
     transcripts.TranscriptWriter(tmp_path).write(2, found)
     assert transcripts.read(tmp_path, 2) == found
 
