@@ -221,7 +221,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.tokens_per_microbatch = 512  # tokens of an agent's completions whose activations are
     c.train.comlrl_compat = False  # CoMLRL 1.4.3's loss with its quirks, for comparison only
     c.train.lr = 2e-5  # of AdamW, after the warm-up
-    c.train.warmup = 0  # updates, of all that train.steps make
+    c.train.warmup = 0  # updates
     c.train.decay = "constant"  # constant | linear | cosine, over the updates after the warm-up
     c.train.weight_decay = 0.0  # AdamW's, per unit of learning rate
     c.train.grad_clip = 1.0  # global norm per agent; 0: off
@@ -286,7 +286,6 @@ def smoke(c: ConfigDict) -> None:
     c.team.rank = 2
     c.sampling.max_new_tokens = 16
     c.train.steps = 2
-    c.train.warmup = 0  # longer than the training it would be refused
     c.train.decay = "constant"  # so that a larger train.steps goes on from here
     c.train.prompts = 2
     c.train.prompts_per_microbatch = min(c.train.prompts_per_microbatch, 2)

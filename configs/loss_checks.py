@@ -1,6 +1,6 @@
 """What may stand in a config about the loss and the updates: options that contradict, and off-policy data."""
 
-from configs import arithmetic, preference_checks
+from configs import preference_checks
 from configs.common import ConfigDict, base_config
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -14,7 +14,7 @@ OF_BUILT_IN_LOSS = (
 def found(config: ConfigDict) -> list[str]:
     """One sentence per field that others make wrong or meaningless."""
     c = config.train
-    return _clips(c) + _own_loss(c) + _compat(config) + _corrections(config) + _warmup(config)
+    return _clips(c) + _own_loss(c) + _compat(config) + _corrections(config)
 
 
 def _clips(c: ConfigDict) -> list[str]:
@@ -88,12 +88,3 @@ def _mismatch(config: ConfigDict) -> bool:
     """Whether completions are drawn by a policy of another dtype than the one that is trained."""
     dtype = config.sampling.dtype
     return dtype in DTYPES and dtype != config.policy.dtype
-
-
-def _warmup(config: ConfigDict) -> list[str]:
-    """A warm-up that is longer than the training."""
-    c = config.train
-    updates = arithmetic.updates(config, c.steps)
-    if c.warmup <= updates or updates == 0:
-        return []
-    return [f"train.warmup={c.warmup}: allowed is 0 to {updates}, the updates of train.steps={c.steps}"]

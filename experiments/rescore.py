@@ -61,8 +61,8 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
     config = (config or own).copy_and_resolve_references()
     if reward is not None:
         config.task.reward = reward
-    checks.validate(config)
     _check_protocols(own, config)
+    checks.validate(config)
     steps = transcripts.steps(workdir)
     if not steps:
         raise ValueError(f"{workdir} has no transcripts (log.transcripts_every={own.log.transcripts_every})")

@@ -256,8 +256,6 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"team.targets": ()}, r"team.targets=\(\): allowed are one or more of q, k, v, o, gate, up, down"),
     ({"team.agents": ("a", "b", "c")}, "team.agents=.*: task.kind='coding' has two roles, allowed are 1 or"),
     ({"lessons.encoder": "foo"}, "lessons.encoder='foo': allowed are policy, ngrams, or the dotted name"),
-    ({"train.warmup": 101}, "train.warmup=101: allowed is 0 to 100, the updates of train.steps=100"),
-    ({"train.system": "madpo", "train.warmup": 91}, "train.warmup=91: allowed is 0 to 90, the updates"),
     ({"train.clip": 0.2, "train.clip_high": 0.1},
      "train.clip_high=0.1: allowed is 0, or any number from train.clip=0.2"),
     ({"team.models": ("x",)}, r"team.models=\('x',\): allowed is one model per agent \(2\), or none"),
