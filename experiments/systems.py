@@ -67,11 +67,11 @@ def build(config, team: Team, trainables: Callable[[], list]) -> System:
         return madpo.Madpo(build_pool(config), scores, c.batch, c.beta, c.reference, collect)
     if name in preference_checks.SYSTEMS:
         return marlhf.Marlhf(build_reward_model(config, team), credit_config(config), collect)
-    credit = credit_config(config)
+    how, credit, turns = recipe(config), credit_config(config), config.train.turns
     if config.critic.shared:
         heads = build_heads(config, team, trainables)
-        return actor_critic.SharedActorCritic(recipe(config), heads, credit, coef=config.critic.coef)
-    return actor_critic.ActorCritic(recipe(config), build_critics(config, team), credit)
+        return actor_critic.SharedActorCritic(how, heads, credit, turns, coef=config.critic.coef)
+    return actor_critic.ActorCritic(how, build_critics(config, team), credit, turns)
 
 
 def from_forest(config):
