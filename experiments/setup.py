@@ -30,6 +30,7 @@ STREAMS = (
     "preferences",
     "search",
     "tests",
+    "fidelity",
 )
 
 

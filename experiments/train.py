@@ -8,6 +8,7 @@ import functools
 import math
 import pathlib
 import time
+from collections.abc import Callable
 
 from absl import app, flags
 from ml_collections import config_flags
@@ -23,10 +24,10 @@ from jaxmarl_llm.rollout import counterfactuals
 from jaxmarl_llm.rollout.counterfactuals import Conversation
 
 
-def draw(run: Run, step: int, trainables, timer) -> Forest:
-    """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
+def talks(run: Run, step: int, timer) -> Callable[..., Forest]:
+    """`rollout.run` on an iteration's batch of items, of a protocol with ``trainables`` and a ``key``."""
     config = run.config
-    talk = functools.partial(
+    return functools.partial(
         rollout.run,
         team=run.team,
         scorer=run.scorer,
@@ -36,6 +37,11 @@ def draw(run: Run, step: int, trainables, timer) -> Forest:
         long_prompts=config.sampling.long_prompts,
         timer=timer,
     )
+
+
+def draw(run: Run, step: int, trainables, timer) -> Forest:
+    """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
+    config, talk = run.config, talks(run, step, timer)
     forest = talk(run.protocol, trainables=trainables, key=run.key("rollout", step))
     if not config.train.counterfactual:
         return forest
@@ -63,7 +69,7 @@ def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
         with run.timer("learn"):
             metrics |= run.learner.learn(lesson)
     if drawn:
-        metrics |= forest_metrics.reward_metrics(forest, run.task)
+        metrics |= forest_metrics.reward_metrics(forest, run.task) | forest_metrics.length_metrics(forest)
         run.write_transcripts(step, forest, lesson)
     seconds = time.perf_counter() - started
     tokens = forest_metrics.tokens(forest) if drawn else 0

@@ -81,7 +81,7 @@ def test_there_is_a_picture_for_what_was_measured_only(seeds, tmp_path):
 
 def test_credit_has_a_picture_of_its_own(tmp_path):
     seen = {"step": 0, "train/return": 1.0, "credit/sign_agreement": 0.5, "credit/interaction": 0.25}
-    seen |= {"credit/fidelity": 0.75, "poet/main_effect": 0.5, "critic/main_effect": 0.25}
+    seen |= {"poet/main_effect": 0.5, "critic/main_effect": 0.25}
     seen |= {f"poet/{name}": 0.5 for name in ("marginal", "free_rider", "dominance", "entropy")}
     groups = report_runs.groups(write_run(tmp_path / "z", metrics=[seen]))
     found = {p.name: p for p in panels.pictures(groups)}
@@ -90,7 +90,7 @@ def test_credit_has_a_picture_of_its_own(tmp_path):
     effects = {agent: f"{agent}/main_effect" for agent in ("poet", "critic")}
     effects |= {"combination": "credit/interaction"}
     assert shown == {
-        "signs that agree": {"team": "credit/sign_agreement"}, "fidelity": {"team": "credit/fidelity"},
+        "signs that agree": {"team": "credit/sign_agreement"},
         "variance explained": effects, "marginal": {"poet": "poet/marginal"},
         "free rider": {"poet": "poet/free_rider"}, "dominance": {"poet": "poet/dominance"},
     }  # fmt: skip

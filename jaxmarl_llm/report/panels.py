@@ -106,10 +106,9 @@ def _agents(names, groups: Sequence[Group]) -> Picture:
 
 def _credit(names, groups: Sequence[Group]) -> Picture:
     agents = metric_names.agents(groups)
-    of_all = {"credit/sign_agreement": "signs that agree", "credit/fidelity": "fidelity"}
-    panels = [
-        Panel(title, (Line(name, "team", len(agents)),)) for name, title in of_all.items() if name in names
-    ]
+    agreement, panels = "credit/sign_agreement", []
+    if agreement in names:
+        panels = [Panel("signs that agree", (Line(agreement, "team", len(agents)),))]
     for metric, title in metric_names.OF_CREDIT.items():
         lines = metric_names.by_agent(names, agents, metric)
         if metric == "main_effect" and "credit/interaction" in names:
@@ -117,11 +116,10 @@ def _credit(names, groups: Sequence[Group]) -> Picture:
         panels += [Panel(title, lines)] if lines else []
     caption = (
         "Signs that agree: of the pairs of agents with an advantage in a joint answer, the share that is "
-        "told the same. Fidelity: rank correlation of advantages with what the completions were worth, as "
-        "other answers or replay tell. Variance explained: where all combinations of samples were judged, "
-        "the share of the rewards' variance that each agent's samples explain by themselves, and that only "
-        "their combination does. Marginal: mean reward less that without the agent's part. Free rider: share "
-        "of the joint answers that earn no less without it. Dominance: share of which it alone is a reason."
+        "told the same. Variance explained: where all combinations of samples were judged, the share of the "
+        "rewards' variance that each agent's samples explain by themselves, and that only their combination "
+        "does. Marginal: mean reward less that without the agent's part. Free rider: share of the joint "
+        "answers that earn no less without it. Dominance: share of which it alone is a reason."
     )
     return Picture("credit", "Credit", caption, tuple(panels))
 
