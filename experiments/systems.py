@@ -71,7 +71,7 @@ def build(config, team: Team, trainables: Callable[[], list]) -> System:
     if config.critic.shared:
         heads = build_heads(config, team, trainables)
         return actor_critic.SharedActorCritic(how, heads, credit, turns, coef=config.critic.coef)
-    return actor_critic.ActorCritic(how, build_critics(config, team), credit, turns)
+    return actor_critic.ActorCritic(how, build_critics(config, team), credit, turns, config.critic.warmup)
 
 
 def from_forest(config):
@@ -112,7 +112,8 @@ def build_critics(config, team: Team) -> Critics:
     c, t = config.critic, config.team
     options = dict(joint=recipe(config).joint, rank=t.rank, targets=tuple(t.targets))
     own = critics.build(team, setup.stream(config, "critics"), **options)
-    return Critics(own, critic_optimizer(config), clip=c.clip, rows=c.prompts_per_microbatch)
+    sizes = dict(updates=c.updates, rows=c.prompts_per_microbatch)
+    return Critics(own, critic_optimizer(config), clip=c.clip, **sizes)
 
 
 def build_heads(config, team: Team, trainables: Callable[[], Sequence]) -> Heads:
@@ -124,7 +125,7 @@ def build_heads(config, team: Team, trainables: Callable[[], Sequence]) -> Heads
 
 def critic_optimizer(config):
     """The optimizer of one critic or head."""
-    return update.make_optimizer(lr=config.critic.lr, steps=config.train.steps)
+    return update.make_optimizer(lr=config.critic.lr, steps=config.train.steps * config.critic.updates)
 
 
 def build_pool(config) -> Pool:

@@ -194,12 +194,14 @@ class ActorCritic:
 
     Attributes:
       turns: T that a conversation may have: nodes that end before count the turns they left out.
+      warmup: first iterations, in which only the critics learn.
     """
 
     recipe: Recipe
     models: Critics
     config: CreditConfig
     turns: int = 1
+    warmup: int = 0
 
     def lesson(self, forest: Forest) -> Lesson:
         """What the agents learn; its notes are what was read, the values, and what they should have been."""
@@ -213,7 +215,9 @@ class ActorCritic:
             agent_R = np.where(np.isnan(returns_R), -1, agent_R)  # no reward: no part in it, advantage 0
             options = {"num_agents": number, "centre": True, "length": len(agent_R)}
             advantages_R = credit.on_host(credit.normalise_per_agent, advantages_R, agent_R, **options)
-        return Lesson(forest, np.asarray(advantages_R), returns_R, groups_R, (read, values, targets))
+        taught = not self.warmup or self.models.done >= self.warmup
+        advantages_R = np.asarray(advantages_R) * np.float32(taught)
+        return Lesson(forest, advantages_R, returns_R, groups_R, (read, values, targets), taught)
 
     def learn(self, lesson: Lesson) -> dict[str, float]:
         """Teach the critics; their metrics."""
