@@ -1,6 +1,6 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
-from configs import preference_checks
+from configs import credit_checks, preference_checks
 from configs.programs import METHODS
 
 
@@ -18,8 +18,10 @@ def nodes(config) -> list[int]:
 
 
 def collecting(config) -> int:
-    """First iterations in which nobody learns."""
-    return config.preference.collect if config.train.system in ("madpo", "marlhf") else 0
+    """First iterations in which no agent learns."""
+    if config.train.system in credit_checks.CRITICS:
+        return config.critic.warmup
+    return config.preference.collect if config.train.system in preference_checks.OFFLINE else 0
 
 
 def draws(config, step: int) -> bool:

@@ -85,6 +85,8 @@ RANGES = {
     "train.group": (2, None),
     "critic.coef": (0, None),
     "critic.lr": (0, None),
+    "critic.updates": (1, None),
+    "critic.warmup": (0, None),
     "critic.clip": (0, None),
     "critic.prompts_per_microbatch": (1, None),
     "preference.collect": (1, None),

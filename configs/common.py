@@ -231,6 +231,8 @@ def _add_training(c: ConfigDict) -> None:
     c.critic.shared = False  # iac: a head on the agent's own parameters, one step for both; else as above
     c.critic.coef = 0.6  # with shared: weight of the value loss in the agent's gradient
     c.critic.lr = 1e-4  # of AdamW; with shared of the head
+    c.critic.updates = 1  # steps of a critic in an iteration, each on all that was read; with shared 1 only
+    c.critic.warmup = 0  # first iterations in which only the critics learn; with shared 0 only
     c.critic.clip = 0.0  # of the value loss: how far values may move from those before the update; 0: no clip
     c.critic.prompts_per_microbatch = 4  # of each critic, and of each part that mesh.data cuts its texts into
     # Of train.system=madpo, marlhf and their _iter: pairs of joint answers of which one earned more.

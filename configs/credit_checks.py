@@ -160,6 +160,12 @@ def _critics(config: ConfigDict) -> list[str]:
         )
     if config.critic.shared and c.system != "iac":
         bad.append(f"critic.shared=True: the critic of train.system={c.system!r} is no agent's, say False")
+    for name, alone in (("updates", 1), ("warmup", 0)) if config.critic.shared else ():
+        if config.critic[name] != alone:
+            value = f"critic.{name}={config.critic[name]}"
+            bad.append(f"{value}: with critic.shared=True agent and head learn together, allowed is {alone}")
+    if config.critic.warmup >= c.steps:
+        bad.append(f"critic.warmup={config.critic.warmup}: must be below train.steps={c.steps}")
     if config.critic.shared and c.minibatches > 1:
         bad.append(f"train.minibatches={c.minibatches}: with critic.shared=True agent and head make one step")
     if config.team.mode == "frozen":

@@ -8,7 +8,8 @@ Variants (after a colon; docs/systems.md has the equation and the source of each
   marlhf, marlhf_iter
                  (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
-  smoke          with one of these: two tiny random models, everything else real
+  smoke          with one of these: two tiny random models, which earn something by the letters they write
+                 (jaxmarl_llm/tasks/letters.py), as programs they write none; everything else real
 """
 
 from configs import coding, common
@@ -54,5 +55,10 @@ def get_config(arg=None):
     config.update_from_flattened_dict(SYSTEMS[chosen[0]])
     if options.smoke:
         common.smoke(config)
+        config.task.reward = "jaxmarl_llm.tasks.letters:distinct"
+        # Problems with prompts of about the same length, and small programs: little to compile.
+        config.task.source, config.task.eval_source = "starter[7:11]", "starter[5:7]"
+        config.sampling.max_new_tokens = 8
+        config.policy.remat = "none"
         config.preference.update(collect=1, batch=4, model_updates=4)
     return config

@@ -29,6 +29,7 @@ STREAMS = (
     "preferences",
     "search",
     "tests",
+    "fidelity",
 )
 
 

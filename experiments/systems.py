@@ -66,11 +66,11 @@ def build(config, team: Team, trainables: Callable[[], list]) -> System:
         return madpo.Madpo(build_pool(config), scores, c.batch, c.beta, c.reference, collect)
     if name in preference_checks.SYSTEMS:
         return marlhf.Marlhf(build_reward_model(config, team), credit_config(config), collect)
-    credit = credit_config(config)
+    how, credit, turns = recipe(config), credit_config(config), config.train.turns
     if config.critic.shared:
         heads = build_heads(config, team, trainables)
-        return actor_critic.SharedActorCritic(recipe(config), heads, credit, coef=config.critic.coef)
-    return actor_critic.ActorCritic(recipe(config), build_critics(config, team), credit)
+        return actor_critic.SharedActorCritic(how, heads, credit, turns, coef=config.critic.coef)
+    return actor_critic.ActorCritic(how, build_critics(config, team), credit, turns, config.critic.warmup)
 
 
 def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.TrainState]:
@@ -126,7 +126,8 @@ def build_critics(config, team: Team) -> Critics:
     c, t = config.critic, config.team
     options = dict(joint=recipe(config).joint, rank=t.rank, targets=tuple(t.targets))
     own = critics.build(team, setup.stream(config, "critics"), **options)
-    return Critics(own, critic_optimizer(config), clip=c.clip, rows=c.prompts_per_microbatch)
+    sizes = dict(updates=c.updates, rows=c.prompts_per_microbatch)
+    return Critics(own, critic_optimizer(config), clip=c.clip, **sizes)
 
 
 def build_heads(config, team: Team, trainables: Callable[[], Sequence]) -> Heads:
@@ -138,7 +139,7 @@ def build_heads(config, team: Team, trainables: Callable[[], Sequence]) -> Heads
 
 def critic_optimizer(config):
     """The optimizer of one critic or head."""
-    return update.make_optimizer(lr=config.critic.lr, steps=config.train.steps)
+    return update.make_optimizer(lr=config.critic.lr, steps=config.train.steps * config.critic.updates)
 
 
 def build_pool(config) -> Pool:

@@ -8,6 +8,7 @@ import functools
 import math
 import pathlib
 import time
+from collections.abc import Callable
 
 from absl import flags
 
@@ -22,22 +23,26 @@ from jaxmarl_llm.rollout import counterfactuals
 from jaxmarl_llm.rollout.counterfactuals import Conversation
 
 
-def draw(run: Run, step: int, trainables, timer) -> Forest:
-    """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
+def talks(run: Run, step: int, timer) -> Callable[..., Forest]:
+    """`rollout.run` on an iteration's batch of items, of a protocol with ``trainables`` and a ``key``."""
     config = run.config
-    ids = setup.batch_ids(config, run.task.items, step)
-    talk = functools.partial(
+    return functools.partial(
         talking.talk,
         team=run.team,
         scorer=run.scorer,
-        item_ids=ids,
+        item_ids=setup.batch_ids(config, run.task.items, step),
         params=setup.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         timer=timer,
     )
-    key, journal = run.key("rollout", step), run.journal(ids, step)
-    forest = talk(run.protocol, trainables=trainables, key=key, journal=journal)
+
+
+def draw(run: Run, step: int, trainables, timer) -> Forest:
+    """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
+    config, talk = run.config, talks(run, step, timer)
+    journal = run.journal(setup.batch_ids(config, run.task.items, step), step)
+    forest = talk(run.protocol, trainables=trainables, key=run.key("rollout", step), journal=journal)
     if not config.train.counterfactual:
         return forest
     again = Conversation(talk, run.protocol, trainables, run.key("counterfactual", step))
@@ -64,7 +69,7 @@ def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
         with run.timer("learn"):
             metrics |= run.learner.learn(lesson)
     if drawn:
-        metrics |= forest_metrics.reward_metrics(forest, run.task)
+        metrics |= forest_metrics.reward_metrics(forest, run.task) | forest_metrics.length_metrics(forest)
         run.write_transcripts(step, forest, lesson)
     seconds = time.perf_counter() - started
     tokens = forest_metrics.tokens(forest) if drawn else 0

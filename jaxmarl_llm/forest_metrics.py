@@ -39,28 +39,35 @@ def _means(prefix: str, joints: Sequence[Joint], task: Task) -> dict[str, float]
 
 
 def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str, float]:
-    """Per agent, ``<agent>/<name>``: spreads of advantages and returns, groups without signal, lengths, ends.
+    """Per agent, ``<agent>/<name>``: spreads of advantages and returns, and groups without signal.
 
     Args:
       forest: turns with ids 0, 1, ..; the arrays are indexed by them.
       returns_R, groups_R, advantages_R: return, group key and advantage of every turn. Turns whose return is
-        NaN (the reward did not apply) count for the lengths only.
+        NaN (the reward did not apply) are in no group.
     """
     out = {}
     groups_R = np.where(np.isnan(returns_R), -1, groups_R)
     returns_R = np.nan_to_num(returns_R)
     of_groups = functools.partial(credit.on_host, num_groups=max(int(groups_R.max()) + 1, 1))
     for agent in dict.fromkeys(turn.agent for turn in forest.turns):
-        turns = [turn for turn in forest.turns if turn.agent == agent]
-        ids = [turn.id for turn in turns]
+        ids = [turn.id for turn in forest.turns if turn.agent == agent]
         row = {
             "advantage_spread": of_groups(credit.advantage_spread, advantages_R[ids], groups_R[ids]),
             "return_variance": of_groups(credit.within_group_variance, returns_R[ids], groups_R[ids]),
             "zero_signal": of_groups(credit.zero_signal_share, returns_R[ids], groups_R[ids]),
-            "completion_length": np.mean([turn.tokens[1] for turn in turns]),
-            "truncated": np.mean([not turn.finished for turn in turns]),
         }
         out |= {f"{agent}/{name}": float(value) for name, value in row.items()}
+    return out
+
+
+def length_metrics(forest: Forest) -> dict[str, float]:
+    """Per agent ``<agent>/completion_length``, mean tokens, and ``<agent>/truncated``, share cut off."""
+    out = {}
+    for agent in dict.fromkeys(turn.agent for turn in forest.turns):
+        turns = [turn for turn in forest.turns if turn.agent == agent]
+        out[f"{agent}/completion_length"] = float(np.mean([turn.tokens[1] for turn in turns]))
+        out[f"{agent}/truncated"] = float(np.mean([not turn.finished for turn in turns]))
     return out
 
 

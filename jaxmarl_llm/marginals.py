@@ -10,13 +10,10 @@ import numpy as np
 from jaxmarl_llm import credit, forest_metrics
 from jaxmarl_llm.forest import Forest
 
-DIGITS = 5  # of credit: what ties but for the rounding of a mean ties
-
 # One program each, see `forest_metrics`.
 _cross_counterfactuals = jax.jit(credit.cross_counterfactuals)
 _free_rider_rate = jax.jit(credit.free_rider_rate)
 _dominance_rate = jax.jit(credit.dominance_rate)
-_rank_correlations = jax.jit(jax.vmap(credit.rank_correlation))
 
 
 def agents(forest: Forest) -> tuple[str, ...]:
@@ -73,55 +70,16 @@ def over_answers(forest: Forest, values_M: np.ndarray, reduce: str = "mean") -> 
     return np.where(credit.on_host(credit.segment_count, known_M, **options) > 0, value_R, np.nan)
 
 
-def replayed(forest: Forest) -> np.ndarray | None:
-    """Compute the worth of every turn of a tree of conversations, float32 (turns,); None for another forest.
-
-    The mean reward of the answers that go through it, less that of its siblings: the same agent after the
-    same answer (C3, arXiv 2603.06859). NaN where no reward applies to it or to any sibling.
-    """
-    heard = [turn for turn in forest.turns if turn.parent is not None and turn.follows is None]
-    heard = [turn for turn in heard if forest.turns[turn.parent].agent != turn.agent]
-    if len({turn.request for turn in heard}) == len(heard):  # nobody, or everybody alone
-        return None
-    joint_M, _ = forest.memberships()
-    mean_R = over_answers(forest, forest.totals()[joint_M])
-    request_R = np.where(np.isnan(mean_R), -1, [turn.request for turn in forest.turns])
-    counts = np.bincount(request_R[request_R >= 0], minlength=len(forest.turns))
-    options = {"num_groups": len(forest.turns), "baseline": "leave_one_out", "length": len(forest.turns)}
-    worth_R = credit.on_host(credit.group_advantage, np.nan_to_num(mean_R), request_R, **options)
-    return np.where((request_R >= 0) & (counts[request_R] > 1), worth_R, np.nan)
-
-
-def metrics(forest: Forest, groups_R: np.ndarray, advantages_R: np.ndarray) -> dict[str, float]:
-    """Summarise the marginals, as far as they are known, and how well the advantages rank like them.
+def metrics(forest: Forest) -> dict[str, float]:
+    """Summarise the marginals, as far as they are known.
 
     ``<agent>/free_rider`` and ``<agent>/dominance`` (`credit.free_rider_rate`, `credit.dominance_rate`);
     ``<agent>/marginal``, the mean, where the answers without a part were judged (over an agent's own other
-    samples it is 0). ``credit/fidelity`` is `credit.credit_fidelity` within the groups of the advantages;
-    the truth of a turn is its mean marginal, or in a tree of conversations what it is worth by replay.
+    samples it is 0).
     """
-    if not forest.joints:
-        return {}
-    without_NJ, truth_R, found = counterfactual_rewards(forest), replayed(forest), {}
-    if without_NJ is not None:
-        found = _rates(forest, without_NJ)
-        truth_R = over_answers(forest, of_members(forest, forest.totals() - without_NJ))
-    if truth_R is not None:
-        found["credit/fidelity"] = _fidelity(advantages_R, truth_R, groups_R)
+    without_NJ = counterfactual_rewards(forest) if forest.joints else None
+    found = {} if without_NJ is None else _rates(forest, without_NJ)
     return {name: value for name, value in found.items() if not np.isnan(value)}
-
-
-def _fidelity(advantages_R: np.ndarray, truth_R: np.ndarray, groups_R: np.ndarray) -> float:
-    """`credit.credit_fidelity`, group by group: all rows at once would take memory of their square."""
-    sizes_J = np.bincount(groups_R)
-    rows = np.split(np.argsort(groups_R, kind="stable"), np.cumsum(sizes_J)[:-1])
-    row_JG = np.full((len(sizes_J), sizes_J.max()), -1)
-    for j, members in enumerate(rows):
-        row_JG[j, : len(members)] = members
-    known_JG = (row_JG >= 0) & ~np.isnan(truth_R[row_JG])
-    ranked = (np.round(np.nan_to_num(values_R), DIGITS)[row_JG] for values_R in (advantages_R, truth_R))
-    rho_J = np.ravel(_rank_correlations(*ranked, np.where(known_JG, 0, -1)))
-    return float(np.nanmean(rho_J)) if not np.isnan(rho_J).all() else np.nan
 
 
 def _rates(forest: Forest, without_NJ: np.ndarray) -> dict[str, float]:

@@ -8,6 +8,7 @@ import pytest
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import actor_critic
 from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.td_targets import Later
 
 
 def turn(i, request, agent, follows=None):
@@ -32,14 +33,14 @@ FOREST = Forest(("item",), TURNS, JOINTS)
 
 def test_independent_critics_by_hand():
     values = {0: 2.0, 1: 1.0, 2: 4.0, 3: 6.0}
-    found, targets = actor_critic.independent(FOREST, values, discount=0.5)
+    found, targets = actor_critic.independent(FOREST, values, later=Later(0.5))
     # y of a's turns: 1 + 0.5 * 4 = 3, 3, 5; of b's: 1 + 0.5 * 6 = 4, 3, 5. Less V of their requests:
     np.testing.assert_allclose(found, [3 - 2, 3 - 2, 4 - 1, 3 - 1, 5 - 4, 5 - 6])
     assert targets == pytest.approx({0: 3.0, 1: 3.5, 2: 5.0, 3: 5.0})
 
 
 def test_a_centralised_critic_by_hand():
-    found, targets = actor_critic.centralised(FOREST, {0: 2.0, 1: 4.0}, discount=0.5)
+    found, targets = actor_critic.centralised(FOREST, {0: 2.0, 1: 4.0}, later=Later(0.5))
     # y of the joint answers: 1 + 0.5 * 4 = 3, 3, 5; less V of their nodes: 1, 1, 1, for both agents alike.
     np.testing.assert_allclose(found, [1, 1, 1, 1, 1, 1])
     assert targets == pytest.approx({0: 3.0, 1: 5.0})
@@ -76,12 +77,85 @@ def test_what_earned_nothing_learns_nothing_from_normalisation_either():
     assert found.advantages.tolist() == [0, 0, 0, 0]  # a single number has no spread
 
 
+# A chain: one answer of a node is handed on, and all answers of the node share what follows.
+CHAIN = Later(0.5, chain=True, turns=2)
+
+
+def test_equal_answers_have_equal_advantages_whichever_was_handed_on():
+    """Both earn 1, V of the first prompts is 1.5 and the next one's 1: the first answer is handed on."""
+    turns = (turn(0, 0, "a"), turn(1, 0, "a"), turn(2, 1, "a", follows=0), turn(3, 1, "a", follows=0))
+    joints = (joint((0,), 1.0), joint((1,), 1.0), joint((2,), 2.0, 1, 0), joint((3,), 0.0, 1, 0))
+    forest = Forest(("item",), turns, joints)
+    for critic in (actor_critic.independent, actor_critic.centralised):
+        found, targets = critic(forest, {0: 1.5, 1: 1.0}, CHAIN)
+        # y: 1 + 0.5 * 1 of both, 2 and 0 of what follows
+        np.testing.assert_allclose(found, [0, 0, 1, -1])
+        assert targets == pytest.approx({0: 1.5, 1: 1.0})
+    for critic in (actor_critic.independent_q, actor_critic.centralised_q):
+        found, targets = critic(forest, {0: 1.0, 1: 1.0, 2: 5.0, 3: 1.0}, CHAIN)
+        # y: 1 + 0.5 * 3 of both
+        np.testing.assert_allclose(found, [0, 0, 2, -2])
+        assert targets == pytest.approx({0: 2.5, 1: 2.5, 2: 2.0, 3: 0.0})
+
+
+def test_a_chain_by_hand():
+    found, targets = actor_critic.independent(FOREST, {0: 2.0, 1: 1.0, 2: 4.0, 3: 6.0}, CHAIN)
+    # y of a's turns: 1 + 0.5 * 4 = 3, 3 + 0.5 * 4 = 5, 5; of b's: 1 + 0.5 * 6 = 4, 3 + 0.5 * 6 = 6, 5.
+    np.testing.assert_allclose(found, [3 - 2, 5 - 2, 4 - 1, 6 - 1, 5 - 4, 5 - 6])
+    assert targets == pytest.approx({0: 4.0, 1: 5.0, 2: 5.0, 3: 5.0})
+    found, targets = actor_critic.centralised(FOREST, {0: 2.0, 1: 4.0}, CHAIN)
+    # y: 1 + 0.5 * 4 = 3, 3 + 0.5 * 4 = 5, 5
+    np.testing.assert_allclose(found, [1, 3, 1, 3, 1, 1])
+    assert targets == pytest.approx({0: 4.0, 1: 5.0})
+    _, targets = actor_critic.independent_q(FOREST, dict(enumerate([2.0, 5.0, 1.0, 4.0, 4.0, 6.0])), CHAIN)
+    assert targets == pytest.approx({0: 3.0, 1: 5.0, 2: 4.0, 3: 6.0, 4: 5.0, 5: 5.0})
+    _, targets = actor_critic.centralised_q(FOREST, {0: 2.0, 1: 5.0, 2: 4.0}, CHAIN)
+    assert targets == pytest.approx({0: 3.0, 1: 5.0, 2: 5.0})
+
+
+def test_turns_that_a_node_left_out_count_as_its_mean_reward():
+    """Of three turns: a node of rewards 1 and 3 ends at once; another goes on to a second turn, and ends."""
+    turns = (turn(0, 0, "a"), turn(1, 0, "a"), turn(2, 1, "a"), turn(3, 1, "a"), turn(4, 2, "a", follows=2))
+    joints = (
+        joint((0,), 1.0), joint((1,), 3.0),
+        joint((2,), 0.0, 1), joint((3,), 2.0, 1), joint((4,), 6.0, 2, follows=2),
+    )  # fmt: skip
+    forest, later = Forest(("item",), turns, joints), Later(0.5, chain=True, turns=3)
+    # Two turns are left out: (0.5 + 0.25) * 2 = 1.5 more. The second turn leaves out one: 6 + 0.5 * 6 = 9.
+    y = [2.5, 4.5, 0 + 0.5 * 8, 2 + 0.5 * 8, 9.0]
+    for critic in (actor_critic.independent, actor_critic.centralised):
+        found, targets = critic(forest, {0: 1.0, 1: 2.0, 2: 8.0}, later)
+        np.testing.assert_allclose(found, [y[0] - 1, y[1] - 1, y[2] - 2, y[3] - 2, y[4] - 8])
+        assert targets == pytest.approx({0: 3.5, 1: 5.0, 2: 9.0})
+    for critic in (actor_critic.independent_q, actor_critic.centralised_q):
+        _, targets = critic(forest, {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.0, 4: 8.0}, later)
+        assert targets == pytest.approx(dict(enumerate(y)))
+    # A tree: the same of the node that ended; of the other, the answer that nothing follows stands alone.
+    _, targets = actor_critic.independent_q(
+        forest, {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.0, 4: 8.0}, Later(0.5, turns=3)
+    )
+    assert targets == pytest.approx({0: 2.5, 1: 4.5, 2: 4.0, 3: 2.0, 4: 9.0})
+    # Where everything ended at once a prompt is worth as much.
+    alone = Forest(("item",), turns[:2], joints[:2])
+    assert actor_critic.independent(alone, {0: 1.0}, later)[1] == pytest.approx({0: 3.5})
+
+
+def test_the_settings_reach_the_targets():
+    class Known:
+        values = staticmethod(lambda texts: {number: 1.0 for read in texts.values() for number in read})
+
+    recipe, config = actor_critic.RECIPES["iac", "v"], CreditConfig(discount=0.5, chain=True)
+    lesson = actor_critic.ActorCritic(recipe, Known(), config, turns=3).lesson(FOREST)
+    # The second turn leaves one out: 5 + 0.5 * 5; before it 1 + 0.5 and 3 + 0.5. Less 1.
+    np.testing.assert_allclose(lesson.advantages, [0.5, 2.5, 0.5, 2.5, 6.5, 6.5])
+
+
 # Q form: what an answer earns, by turn (IAC) or by joint answer (MAAC).
 
 
 def test_independent_critics_of_answers_by_hand():
     values = {0: 2.0, 1: 5.0, 2: 1.0, 3: 4.0, 4: 4.0, 5: 6.0}
-    found, targets = actor_critic.independent_q(FOREST, values, discount=0.5)
+    found, targets = actor_critic.independent_q(FOREST, values, later=Later(0.5))
     # Less the mean of the answers to the same prompt: 3.5 for a, 2.5 for b, in turn 2 each is alone.
     np.testing.assert_allclose(found, [-1.5, 1.5, -1.5, 1.5, 0, 0])
     # y: 1 + 0.5 * 4 = 3 and 3 of a, 1 + 0.5 * 6 = 4 and 3 of b, 5 in turn 2, each of its own answer.
@@ -89,7 +163,7 @@ def test_independent_critics_of_answers_by_hand():
 
 
 def test_a_centralised_critic_of_joint_answers_by_hand():
-    found, targets = actor_critic.centralised_q(FOREST, {0: 2.0, 1: 5.0, 2: 4.0}, discount=0.5)
+    found, targets = actor_critic.centralised_q(FOREST, {0: 2.0, 1: 5.0, 2: 4.0}, later=Later(0.5))
     np.testing.assert_allclose(found, [-1.5, 1.5, -1.5, 1.5, 0, 0])
     assert targets == pytest.approx({0: 1 + 0.5 * 4, 1: 3.0, 2: 5.0})
 
@@ -99,7 +173,7 @@ def test_the_next_value_is_the_mean_over_the_answers():
     joints = (joint((0,), 1.0), joint((1,), 2.0), joint((2,), 3.0, 1, 0), joint((3,), 7.0, 1, 0))
     forest, values = Forest(("item",), turns, joints), {0: 0.0, 1: 0.0, 2: 4.0, 3: 8.0}
     for critic in (actor_critic.independent_q, actor_critic.centralised_q):
-        _, targets = critic(forest, values, discount=0.5)
+        _, targets = critic(forest, values, later=Later(0.5))
         assert targets == pytest.approx({0: 1 + 0.5 * 6, 1: 2.0, 2: 3.0, 3: 7.0})
 
 

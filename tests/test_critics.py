@@ -52,6 +52,24 @@ def test_the_first_loss_and_the_explained_share_by_hand():
     assert metrics["b/critic_loss"] == 0 and metrics["b/critic_explained"] == 0
 
 
+def test_more_updates_lower_the_loss_more():
+    targets, errors = {0: 1.0, 3: -1.0, 1: 0.5, 5: 2.0}, {}
+    for updates in (1, 4):
+        found = made(updates=updates)
+        for done in (1, 2):
+            metrics = found.learn(TEXTS, found.values(TEXTS), targets)
+            assert found.done == done and int(found.states[0].step) == updates * done
+        said = found.values(TEXTS)
+        errors[updates] = np.mean([(said[k] - target) ** 2 for k, target in targets.items()])
+        assert metrics["a/critic_grad_norm"] > 0
+    assert errors[4] < 0.7 * errors[1]
+    four, once = made(updates=4), made()
+    old = four.values(TEXTS)
+    found = four.learn(TEXTS, old, targets)
+    one_by_one = [once.learn(TEXTS, old, targets)["b/critic_loss"] for _ in range(4)]
+    assert found["b/critic_loss"] == pytest.approx(np.mean(one_by_one), rel=1e-5)
+
+
 def test_one_critic_reads_for_all():
     found = made(joint=True)
     assert found.team.agents == ("team",)

@@ -86,6 +86,35 @@ def test_a_run_with_one_critic_of_all_goes_on_as_if_it_had_not_ended(tmp_path, l
     assert lessons[0][1] != lessons[1][1]
 
 
+def test_only_the_critics_learn_at_first(tmp_path):
+    """One iteration of three: it goes on where it ended, in the second as in the third all learn."""
+    fields = {"train.system": "iac", "critic.warmup": 1, "critic.updates": 2, "train.steps": 3}
+    config = make_config(fields)
+    begun = [np.asarray(leaf) for leaf in jax.tree.leaves(setup.build_team(config).members[0].trainable)]
+    train.train(make_config(fields | {"train.steps": 2}), tmp_path / "parts")
+    train.train(config, tmp_path / "parts")
+    train.train(config, tmp_path / "once")
+    rows = smoke_runs.rows(tmp_path / "once")
+    assert rows == smoke_runs.rows(tmp_path / "parts")
+    assert ["aux/loss" in row for row in rows] == [False, True, True]
+    assert rows[0]["aux/advantage_spread"] == 0 < rows[1]["aux/advantage_spread"]
+    assert all(row["aux/critic_grad_norm"] > 0 for row in rows)
+    assert int(smoke_runs.saved_state(tmp_path / "once", config).step) == 2
+
+    real, states = Learner.update, []
+
+    def watched_update(self, lesson):
+        found = real(self, lesson)
+        states.append([np.asarray(leaf) for leaf in jax.tree.leaves(self.trainables()[0])])
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "update", watched_update)
+        train.train(config, tmp_path / "watched")
+    same = [all((x == y).all() for x, y in zip(begun, now, strict=True)) for now in states]
+    assert same == [True, False, False]
+
+
 def test_heads_on_the_agents_own_bodies_go_on_too(tmp_path, monkeypatch):
     """In the Q form. An agent's step has the value loss in it, and what is not finite changes nothing."""
     fields = {"train.system": "iac", "critic.form": "q", "critic.shared": True}

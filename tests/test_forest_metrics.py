@@ -82,21 +82,23 @@ def test_agents():
     assert found == {
         # standard deviations 1 and 0 of a's groups, 2 of b's; variances of returns 1 and 0, 4
         "a/return_variance": 0.5, "b/return_variance": 4.0,
-        "a/advantage_spread": 0.5, "a/zero_signal": 0.5, "a/completion_length": 2.0, "a/truncated": 0.25,
-        "b/advantage_spread": 2.0, "b/zero_signal": 0.0, "b/completion_length": 7.0, "b/truncated": 0.0,
+        "a/advantage_spread": 0.5, "a/zero_signal": 0.5, "b/advantage_spread": 2.0, "b/zero_signal": 0.0,
+    }  # fmt: skip
+    assert forest_metrics.length_metrics(forest(turns=turns)) == {
+        "a/completion_length": 2.0, "a/truncated": 0.25, "b/completion_length": 7.0, "b/truncated": 0.0,
     }  # fmt: skip
     assert forest_metrics.tokens(forest(turns=turns)) == 22
 
 
-def test_turns_without_a_return_count_for_the_lengths_only():
+def test_turns_without_a_return_are_in_no_group():
     """Group 0 keeps two of three samples; group 1, and all of agent b, have none."""
     turns = [*(turn(i, "a", 0, 1) for i in range(3)), turn(3, "a", 1, 5), turn(4, "b", 2, 7)]
     returns, groups = np.array([1.0, NAN, 3.0, NAN, NAN]), np.array([0, 0, 0, 1, 2])
     advantages = np.array([-1.0, 0.0, 1.0, 0.0, 0.0])
     found = forest_metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
-    names = ("advantage_spread", "zero_signal", "completion_length")
-    assert [found[f"a/{name}"] for name in names] == [1.0, 0.0, 2.0]
-    assert [found[f"b/{name}"] for name in names] == [0.0, 0.0, 7.0]
+    names = ("advantage_spread", "zero_signal")
+    assert [found[f"a/{name}"] for name in names] == [1.0, 0.0]
+    assert [found[f"b/{name}"] for name in names] == [0.0, 0.0]
     found = forest_metrics.agent_metrics(
         forest(turns=turns[:1]), np.array([NAN]), np.array([0]), np.array([0.0])
     )

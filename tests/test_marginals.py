@@ -8,11 +8,9 @@ from test_forest_metrics import ALL, judged_nodes
 from test_magrpo_turns import TREE as TWO_TURNS
 
 from configs import checks, common
-from jaxmarl_llm import credit, marginals
-from jaxmarl_llm.forest import Forest, Joint, Turn
-from jaxmarl_llm.systems import c3, ccpo, magrpo
+from jaxmarl_llm import marginals
+from jaxmarl_llm.systems import ccpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.tasks.judgement import Judgement
 
 NAN = np.nan
 # Samples of a in rows: marginals of a are differences down a column, of b along a row.
@@ -34,37 +32,31 @@ def aligned(rewards, without_NJ):
 THREE = aligned([1.0, 2.0, 6.0], [[0, 2, 7], [1, 1, 1]])  # marginals 1, 0, -1 of a, and 0, 1, 5 of b
 
 
-def of(forest, advantages_R):
-    return marginals.metrics(forest, magrpo.groups(forest), np.array(advantages_R))
-
-
 def test_of_a_full_table_the_other_samples_say_it():
     forest = cross(TABLE)
     assert marginals.marginals(forest).tolist() == [OF_A, OF_B]
-    found = of(forest, magrpo.advantages(forest))
+    found = marginals.metrics(forest)
     # a alone makes the third better (4, -3), b alone the second (-6, 1), both the last; half of each falls.
     assert found == {
         "a/free_rider": 0.5, "b/free_rider": 0.5, "a/dominance": 0.25, "b/dominance": 0.25,
-        "credit/fidelity": 1.0,  # -2.5, 2.5 rank as (-4 - 6) / 2, (4 + 6) / 2, and so for b
     }  # fmt: skip
-    assert of(forest, [-1.0, 1.0, 1.0, -1.0])["credit/fidelity"] == 0  # of a 1, of b -1
 
 
 def test_a_table_that_lacks_a_reward_says_nothing():
     forest = cross(TABLE, [1.0, None, 0.0, 0.0])
     unknown = [NAN] * 4
     np.testing.assert_array_equal(marginals.marginals(forest), [OF_A + unknown, OF_B + unknown])
-    found = of(forest, np.arange(8.0))
+    found = marginals.metrics(forest)
     assert found["a/free_rider"] == 0.5 and found["b/dominance"] == 0.25
-    assert of(cross([1.0, None, 0.0, 0.0]), np.zeros(4)) == {}
+    assert marginals.metrics(cross([1.0, None, 0.0, 0.0])) == {}
 
 
 def test_three_samples_judged_without_each_agent():
     assert marginals.marginals(THREE).tolist() == [[1, 0, -1], [0, 1, 5]]
-    found = of(THREE, magrpo.advantages(THREE))  # -2, -1, 3 for both
+    found = marginals.metrics(THREE)
     assert found == pytest.approx({
         "a/marginal": 0, "b/marginal": 2, "a/free_rider": 2 / 3, "b/free_rider": 1 / 3,
-        "a/dominance": 1 / 3, "b/dominance": 2 / 3, "credit/fidelity": 0,  # -1 of a, 1 of b
+        "a/dominance": 1 / 3, "b/dominance": 2 / 3,
     })  # fmt: skip
     assert marginals.marginals(dataclasses.replace(THREE, counterfactuals=None)) is None
 
@@ -72,56 +64,16 @@ def test_three_samples_judged_without_each_agent():
 def test_where_either_reward_does_not_apply():
     forest = aligned([1.0, 2.0, None], [[0, NAN, 7], [NAN, NAN, NAN]])
     np.testing.assert_array_equal(marginals.marginals(forest), [[1, NAN, NAN], [NAN] * 3])
-    # Only the first joint answer says something of a, and nothing can be ranked.
-    assert of(forest, np.zeros(6)) == {"a/marginal": 1, "a/free_rider": 0}
+    # Only the first joint answer says something, of a alone.
+    assert marginals.metrics(forest) == {"a/marginal": 1, "a/free_rider": 0}
 
 
 def test_no_difference_at_all():
     forest = aligned([2.0, 2.0, 2.0], [[2, 2, 2], [2, 2, 2]])
-    found = of(forest, np.zeros(6))
+    found = marginals.metrics(forest)
     assert found == {f"{agent}/{name}": value for agent in "ab"
                      for name, value in (("marginal", 0), ("free_rider", 1), ("dominance", 0))}  # fmt: skip
     assert ccpo.lesson(forest, CreditConfig()).advantages.tolist() == [0] * 6
-
-
-def tree(rewards):
-    """Two helpers, three mains after each."""
-    nothing = np.zeros(1, np.int32)
-    said = (nothing, nothing, nothing * 0.0, "", True)
-    turns = [Turn(i, 0, "a", 0, 0, i, *said) for i in (0, 1)]
-    turns += [Turn(2 + i, 1 + i // 3, "b", 0, 0, i % 3, *said, parent=i // 3) for i in range(6)]
-    joints = [Joint(0, (i // 3, 2 + i), Judgement({}, r), node=i // 3) for i, r in enumerate(rewards)]
-    return Forest((None,), tuple(turns), tuple(joints))
-
-
-def test_fidelity_against_replay():
-    forest = tree([0.0, 1.0, 2.0, 5.0, 6.0, 10.0])
-    # helpers: means 1 and 7; mains: 0 - 3/2, 1 - 1, 2 - 1/2, 5 - 8, 6 - 15/2, 10 - 11/2
-    truth = [-6, 6, -1.5, 0, 1.5, -3, -1.5, 4.5]
-    assert marginals.replayed(forest).tolist() == truth
-    assert of(forest, c3.lesson(forest, CreditConfig()).advantages)["credit/fidelity"] == 1
-    # MAGRPO's -4, -3, -2, 1, 2, 6 of the mains have ranks 1 .. 6, their truth 2.5, 4, 5, 1, 2.5, 6: sum of
-    # products 4.5, of squares 17.5 and 17. The helpers' -3, 3 rank as -6, 6.
-    found = of(forest, magrpo.advantages(forest))["credit/fidelity"]
-    assert found == pytest.approx((1 + 4.5 / (17.5 * 17) ** 0.5) / 2, rel=1e-5)
-    lost = marginals.replayed(tree([None, 1.0, 2.0, None, None, 10.0]))
-    # helpers 1.5 and 10; of the first mains two are left, of the second one without a sibling
-    np.testing.assert_array_equal(lost, [-8.5, 8.5, NAN, -1, 1, NAN, NAN, NAN])
-
-
-def test_fidelity_of_groups_of_any_size_is_that_of_credit():
-    random = np.random.default_rng(0)
-    groups_R = random.integers(0, 6, 40)
-    advantages_R, truth_R = random.integers(0, 5, (2, 40)).astype(np.float32)
-    truth_R[::7] = NAN
-    known_R = np.where(np.isnan(truth_R), -1, groups_R)
-    wanted = credit.credit_fidelity(advantages_R, np.nan_to_num(truth_R), known_R, num_groups=6)
-    found = marginals._fidelity(advantages_R, truth_R, groups_R)
-    assert found == pytest.approx(float(wanted), rel=1e-5) and abs(found) > 0.01
-
-
-def test_only_a_tree_is_a_replay():
-    assert all(marginals.replayed(forest) is None for forest in (THREE, cross(TABLE), TWO_TURNS))
 
 
 def test_ccpo_by_hand():
@@ -132,7 +84,7 @@ def test_ccpo_by_hand():
     # of a the mean of the others is -0.5, 0, 0.5
     advantages = ccpo.lesson(THREE, CreditConfig("leave_one_out")).advantages
     assert advantages.tolist() == [1.5, 0, -1.5, -3, -1.5, 4.5]
-    assert lesson.metrics()["credit/fidelity"] == 1  # against itself
+    assert lesson.metrics()["b/marginal"] == 2
     with pytest.raises(ValueError, match="CCPO needs counterfactual rewards"):
         ccpo.lesson(cross(TABLE), CreditConfig())
 

@@ -80,6 +80,11 @@ def told(name, folder):
     drawn = transcripts.steps(folder)
     assert list(drawn) == ([0] if name == "madpo" else [0, 1, 2])
     assert ["train/return" in row for row in rows] == [step in drawn for step in range(3)]
+    # Lengths are those of what was drawn, whatever pairs are learned from.
+    assert ["aux/completion_length" in row for row in rows] == [step in drawn for step in range(3)]
+    for step in drawn:
+        said = [action.agents["aux"] for action in transcripts.read(folder, step)]
+        assert rows[step]["aux/completion_length"] == np.mean([one.completion_length for one in said])
     first = "preference/pairs" in rows[0] and "aux/loss" not in rows[0]
     assert first == (name in ("madpo", "marlhf"))
     assert all(abs(row["main/ratio0"] - 1) < 1e-4 for row in rows if "main/ratio0" in row)

@@ -36,7 +36,7 @@ def test_there_is_a_picture_for_what_was_measured_only(seeds, tmp_path):
 
 def test_credit_has_a_picture_of_its_own(tmp_path):
     seen = {"step": 0, "train/return": 1.0, "credit/sign_agreement": 0.5, "credit/interaction": 0.25}
-    seen |= {"credit/fidelity": 0.75, "poet/main_effect": 0.5, "critic/main_effect": 0.25}
+    seen |= {"poet/main_effect": 0.5, "critic/main_effect": 0.25}
     seen |= {f"poet/{name}": 0.5 for name in ("marginal", "free_rider", "dominance", "entropy")}
     groups = report_runs.groups(write_run(tmp_path / "z", metrics=[seen]))
     found = {p.name: p for p in panels.pictures(groups)}
@@ -46,7 +46,6 @@ def test_credit_has_a_picture_of_its_own(tmp_path):
     effects |= {"combination": "credit/interaction"}
     assert shown == {
         "signs that agree": {"all agents": "credit/sign_agreement"},
-        "fidelity": {"all agents": "credit/fidelity"},
         "variance explained": effects, "marginal": {"poet": "poet/marginal"},
         "free rider": {"poet": "poet/free_rider"}, "dominance": {"poet": "poet/dominance"},
     }  # fmt: skip
@@ -63,7 +62,7 @@ def test_every_metric_is_in_one_panel_or_left_out(tmp_path):
     system += ["reward_model/accuracy", "reward_model/correlation", "mine/novelty", "novelty", "lessons/mine"]
     drawn = ["train/return", "train/turn1/return", "train/rhyme", "train/hack_gap", "eval/return"]
     drawn += ["eval_greedy/return", "eval/return_turn1", "eval/rhyme", "poet/entropy", "poet/critic_loss"]
-    drawn += ["poet/marginal", "credit/fidelity", "lessons/effect", "lessons/told", "executor/verdict/pass"]
+    drawn += ["poet/marginal", "lessons/effect", "lessons/told", "executor/verdict/pass"]
     drawn += ["eval/verdict/pass", "seconds", "seconds/update", "tokens_per_s", "executor/runs"]
     drawn += ["expert/input_tokens"]
     left_out = ["step", "eval/return_low", "eval_greedy/return_high", "eval/pass@1", "eval/return_greedy"]

@@ -147,10 +147,23 @@ class ValueModels:
 
 
 class Critics(ValueModels):
-    """Critics whose parameters are all their own, from `build`; see `ValueModels`."""
+    """Critics whose parameters are all their own, from `build`; see `ValueModels`.
+
+    Args:
+      updates: steps towards the targets of an iteration, all of its texts in each.
+    """
+
+    def __init__(self, team: Team, optimizer, *, updates: int = 1, **options):
+        super().__init__(team, optimizer, **options)
+        self._updates = updates
+
+    @property
+    def done(self) -> int:
+        """Iterations that the critics have learned from."""
+        return int(next(iter(self.states.values())).step) // self._updates
 
     def learn(self, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float]) -> dict[str, float]:
-        """Update every critic once towards the targets; returns metrics by critic.
+        """Update every critic towards the targets; returns metrics by critic.
 
         Args:
           texts: as they were read.
@@ -158,15 +171,19 @@ class Critics(ValueModels):
           targets: by number; texts without one teach nothing.
 
         Returns:
-          ``<critic>/critic_loss``, ``<critic>/critic_grad_norm``, and ``<critic>/critic_explained``, the
-          share of the targets' variance that the old values explain: 1 - var(y - V) / var(y).
+          ``<critic>/critic_loss``, ``<critic>/critic_grad_norm``, means over the updates, and
+          ``<critic>/critic_explained``, the share of the targets' variance that the old values explain:
+          1 - var(y - V) / var(y).
         """
         metrics = {}
         for i, member in enumerate(self.team.members):
             padded, data, explained = self._lesson(member, texts, old, targets)
-            inputs = member.stack, self._loss, self._optimizer, member.base, self.states[i], padded, data
-            self.states[i], found = value_model.train_step(*inputs, rows=self._rows_of(member))
-            metrics |= explained | by_critic(member, found)
+            inputs, rows = (member.stack, self._loss, self._optimizer, member.base), []
+            for _ in range(self._updates):
+                step = *inputs, self.states[i], padded, data
+                self.states[i], found = value_model.train_step(*step, rows=self._rows_of(member))
+                rows.append(by_critic(member, found))
+            metrics |= explained | {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
         return metrics
 
 

@@ -21,7 +21,6 @@ OF_CREDIT = {
 # The same of all agents together.
 OF_TEAM_CREDIT = {
     "credit/sign_agreement": ("signs that agree", "share of pairs"),
-    "credit/fidelity": ("fidelity", "rank correlation"),
 }
 # Of rounds with lessons in between: metric, what it is called, its unit.
 OF_LESSONS = {

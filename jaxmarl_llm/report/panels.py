@@ -155,11 +155,10 @@ def _credit(names, groups: Sequence[Group]) -> Picture:
         panels += [Panel(title, lines, unit)] if lines else []
     caption = (
         "Signs that agree: of the pairs of agents with an advantage in a joint answer, the share that is "
-        "told the same. Fidelity: rank correlation of advantages with what the completions were worth, as "
-        "other answers or replay tell. Variance explained: where all combinations of samples were judged, "
-        "the share of the rewards' variance that each agent's samples explain by themselves, and that only "
-        "their combination does. Marginal: mean reward less that without the agent's part. Free rider: share "
-        "of the joint answers that earn no less without it. Dominance: share of which it alone is a reason."
+        "told the same. Variance explained: where all combinations of samples were judged, the share of the "
+        "rewards' variance that each agent's samples explain by themselves, and that only their combination "
+        "does. Marginal: mean reward less that without the agent's part. Free rider: share of the joint "
+        "answers that earn no less without it. Dominance: share of which it alone is a reason."
     )
     return Picture("credit", "Credit", caption, tuple(panels))
 

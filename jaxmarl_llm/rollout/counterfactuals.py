@@ -115,22 +115,25 @@ def next_samples(forest: Forest, agents: Sequence[str]) -> dict[str, list[str]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Asked:
-    """A protocol: everybody answers every item once, and nothing is judged."""
+class Asked:
+    """A protocol: everybody answers every item ``samples`` times, and nothing is judged."""
 
     prompts: Prompts
+    samples: int = 1
 
     def step(self, state: Episode) -> list:
-        return [] if state.turns else everybody(state, self.prompts, 1)
+        """All requests at once."""
+        return [] if state.turns else everybody(state, self.prompts, self.samples)
 
     def observe(self, state: Episode, turns) -> list:
+        """No joint answers."""
         return []
 
 
 def reference_answers(forest: Forest, scorer: TaskScorer, again: Conversation) -> dict[str, list[str]]:
     """Return for each agent and joint answer what the untrained agent says to the item, decoded greedily."""
     off = [None if tree is None else jax.tree.map(_zeros_like, tree) for tree in again.trainables]
-    asked = _Asked(scorer.task.prompts)
+    asked = Asked(scorer.task.prompts)
     drawn = again.talk(asked, trainables=off, key=again.key, last_greedy=True)
     texts = {(turn.agent, turn.item): turn.text for turn in drawn.turns}
     return {agent: [texts[agent, joint.item] for joint in forest.joints] for agent in scorer.agents}

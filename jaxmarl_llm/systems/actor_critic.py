@@ -6,9 +6,10 @@ with reward r_j and discount gamma, V being the critic of what an answer is give
     V form:  y_j = r_j + gamma * V(what follows j)              A_j = y_j - V(what j answers)
     Q form:  y_j = r_j + gamma * mean Q(the answers to that)    A_a = Q(a) - mean Q(the answers of a's group)
 
-V and Q of nothing are 0. IAC: every agent has a critic of its own, which reads the agent's prompt and in the
-Q form its reply too. MAAC: one critic reads those of all agents. What V says of a prompt needs one sample;
-the mean of Q over a group stands for expected SARSA's sum over all answers, and needs two or more.
+V and Q of nothing are 0; `td_targets` says what follows an answer. IAC: every agent has a critic of its own,
+which reads the agent's prompt and in the Q form its reply too. MAAC: one critic reads those of all agents.
+What V says of a prompt needs one sample; the mean of Q over a group stands for expected SARSA's sum over all
+answers, and needs two or more.
 
 In the V form the advantage of a completion is the mean over the joint answers that it is a part of. In the Q
 form Q(a) is that mean, with MAAC of Q(j). Where all combinations are joint answers (``cross``), A is then the
@@ -26,7 +27,7 @@ The critic is taught the mean of y over the joint answers that belong to what it
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -34,12 +35,14 @@ from jaxmarl_llm import credit
 from jaxmarl_llm.critics import TEAM, Critics, Texts
 from jaxmarl_llm.critics.shared_heads import Heads
 from jaxmarl_llm.forest import Forest, Turn
-from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.systems import magrpo, td_targets
 from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.td_targets import Later
 from jaxmarl_llm.systems.types import Lesson
 
 Values = Mapping[int, float]
 Found = tuple[np.ndarray, dict[int, float]]
+ONE_TURN = Later()
 
 
 def requests(forest: Forest) -> Texts:
@@ -87,7 +90,7 @@ def _said(turn: Turn) -> np.ndarray:
     return np.concatenate([turn.prompt, turn.completion])
 
 
-def independent(forest: Forest, values: Values, discount: float = 1.0) -> Found:
+def independent(forest: Forest, values: Values, later: Later = ONE_TURN) -> Found:
     """Advantages of all turns, float32 (turns,), and the target of every request's value: IAC, V form.
 
     A turn whose joint answers have no reward has advantage 0, a request of such turns alone no target.
@@ -95,71 +98,52 @@ def independent(forest: Forest, values: Values, discount: float = 1.0) -> Found:
     Args:
       forest: all turns of an iteration.
       values: V by number of the request.
-      discount: gamma, 0..1.
+      later: what comes after an answer, and how much of it counts.
     """
     request_R = np.array([turn.request for turn in forest.turns], np.int32)
     values_R = np.array([values[request] for request in request_R.tolist()], np.float32)
-    targets_R = _turn_targets(forest, values_R, discount)
-    taught = _mean_by(targets_R, request_R, int(request_R.max()) + 1)
+    targets_R = td_targets.of_turns(forest, values_R, later)
+    taught = td_targets.mean_by(targets_R, request_R, int(request_R.max()) + 1)
     return np.nan_to_num(targets_R - values_R), _known(taught)
 
 
-def independent_q(forest: Forest, values: Values, discount: float = 1.0) -> Found:
+def independent_q(forest: Forest, values: Values, later: Later = ONE_TURN) -> Found:
     """Advantages of all turns, float32 (turns,), and the target of every turn's value: IAC, Q form.
 
     As `independent`, with ``values`` Q by id of the turn. What has no reward is in no group's mean.
     """
     values_R = np.array([values[turn.id] for turn in forest.turns], np.float32)
-    targets_R = _turn_targets(forest, values_R, discount)
+    targets_R = td_targets.of_turns(forest, values_R, later)
     return _compared(forest, np.where(np.isnan(targets_R), np.nan, values_R)), _known(targets_R)
 
 
-def centralised(forest: Forest, values: Values, discount: float = 1.0) -> Found:
+def centralised(forest: Forest, values: Values, later: Later = ONE_TURN) -> Found:
     """Advantages of all turns, float32 (turns,), and the target of every node's value: MAAC, V form.
 
     As `independent`, with ``values`` by number of the node.
     """
     node_J, _ = forest.nodes()
     values_J = np.array([values[node] for node in node_J.tolist()], np.float32)
-    targets_J = _joint_targets(forest, values_J, discount)
+    targets_J = td_targets.of_joints(forest, values_J, later)
     advantages_R = _of_turns(forest, targets_J - values_J)
-    return np.nan_to_num(advantages_R), _known(_mean_by(targets_J, node_J, int(node_J.max()) + 1))
+    return np.nan_to_num(advantages_R), _known(td_targets.mean_by(targets_J, node_J, int(node_J.max()) + 1))
 
 
-def centralised_q(forest: Forest, values: Values, discount: float = 1.0) -> Found:
+def centralised_q(forest: Forest, values: Values, later: Later = ONE_TURN) -> Found:
     """Advantages of all turns, float32 (turns,), and the target of every joint answer's value: MAAC, Q form.
 
     As `independent_q`, with ``values`` by index of the joint answer.
     """
     values_J = np.array([values[j] for j in range(len(forest.joints))], np.float32)
-    targets_J = _joint_targets(forest, values_J, discount)
+    targets_J = td_targets.of_joints(forest, values_J, later)
     values_R = _of_turns(forest, np.where(np.isnan(targets_J), np.nan, values_J))
     return _compared(forest, values_R), _known(targets_J)
-
-
-def _turn_targets(forest: Forest, values_R: np.ndarray, discount: float) -> np.ndarray:
-    """y of every turn, float32 (turns,): the mean over its joint answers, NaN where none has a reward."""
-    later: dict[tuple[str, int], list[float]] = {}
-    for turn, value in zip(forest.turns, values_R.tolist(), strict=True):
-        if turn.follows is not None:
-            later.setdefault((turn.agent, turn.follows), []).append(value)
-    joint_M, turn_M = forest.memberships()
-    pairs = zip(joint_M.tolist(), turn_M.tolist(), strict=True)
-    next_M = [_mean(later.get((forest.turns[t].agent, j), ())) for j, t in pairs]
-    return _mean_by(forest.totals()[joint_M] + discount * np.array(next_M), turn_M, len(forest.turns))
-
-
-def _joint_targets(forest: Forest, values_J: np.ndarray, discount: float) -> np.ndarray:
-    """y of every joint answer, float32 (J,); NaN where it has no reward."""
-    _, before_J = forest.nodes()
-    next_J = _mean_by(values_J, before_J, len(before_J))
-    return (forest.totals() + discount * np.nan_to_num(next_J)).astype(np.float32)
 
 
 def _of_turns(forest: Forest, values_J: np.ndarray) -> np.ndarray:
     """Mean over the joint answers that each turn is a part of, without those that are NaN."""
     joint_M, turn_M = forest.memberships()
-    return _mean_by(values_J[joint_M], turn_M, len(forest.turns))
+    return td_targets.mean_by(values_J[joint_M], turn_M, len(forest.turns))
 
 
 def _compared(forest: Forest, values_R: np.ndarray) -> np.ndarray:
@@ -179,18 +163,6 @@ def _compared(forest: Forest, values_R: np.ndarray) -> np.ndarray:
     return credit.on_host(credit.group_advantage, values_R, groups_R, **options)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
-
-
-def _mean_by(values_M, keys_M, number: int) -> np.ndarray:
-    """Mean of the numbers of each key, NaN where there is none."""
-    keys_M = np.where(np.isnan(values_M), -1, keys_M)
-    options = {"num_groups": number, "length": number}
-    means = credit.on_host(credit.segment_mean, np.nan_to_num(values_M), keys_M, **options)
-    return np.where(credit.on_host(credit.segment_count, keys_M, **options) > 0, means, np.nan)
-
-
 def _known(means: np.ndarray) -> dict[int, float]:
     return {key: float(mean) for key, mean in enumerate(means) if not np.isnan(mean)}
 
@@ -200,7 +172,7 @@ class Recipe:
     """A recipe: what critics read of a forest, what their values lead to, and whether one reads for all."""
 
     read: Callable[[Forest], Texts]
-    credit: Callable[[Forest, Values, float], Found]
+    credit: Callable[[Forest, Values, Later], Found]
     joint: bool
 
 
@@ -215,15 +187,21 @@ RECIPES = {
 
 @dataclasses.dataclass(frozen=True)
 class ActorCritic:
-    """A recipe with its critics, ``models``, at a discount; see `types.System`.
+    """A recipe with its critics, ``models``; see `types.System`.
 
     With ``normalise`` in the config the advantages of each agent have mean 0 and standard deviation 1 over
     the iteration. Returns and groups are MAGRPO's: no credit comes of them.
+
+    Attributes:
+      turns: T that a conversation may have: nodes that end before count the turns they left out.
+      warmup: first iterations, in which only the critics learn.
     """
 
     recipe: Recipe
     models: Critics
     config: CreditConfig
+    turns: int = 1
+    warmup: int = 0
 
     def lesson(self, forest: Forest) -> Lesson:
         """Return what the agents learn; its notes are what was read, the values, and what they should have
@@ -231,14 +209,17 @@ class ActorCritic:
         """
         read = self.recipe.read(forest)
         values = self.models.values(read)
-        advantages_R, targets = self.recipe.credit(forest, values, self.config.discount)
+        later = Later(self.config.discount, self.config.chain, self.turns)
+        advantages_R, targets = self.recipe.credit(forest, values, later)
         returns_R, groups_R = magrpo.returns(forest, self.config), magrpo.groups(forest)
         if self.config.normalise:
             agent_R, number = credit.group_keys([turn.agent for turn in forest.turns])
             agent_R = np.where(np.isnan(returns_R), -1, agent_R)  # no reward: no part in it, advantage 0
             options = {"num_agents": number, "centre": True, "length": len(agent_R)}
             advantages_R = credit.on_host(credit.normalise_per_agent, advantages_R, agent_R, **options)
-        return Lesson(forest, np.asarray(advantages_R), returns_R, groups_R, (read, values, targets))
+        taught = not self.warmup or self.models.done >= self.warmup
+        advantages_R = np.asarray(advantages_R) * np.float32(taught)
+        return Lesson(forest, advantages_R, returns_R, groups_R, (read, values, targets), taught)
 
     def learn(self, lesson: Lesson) -> dict[str, float]:
         """Teach the critics; their metrics."""

@@ -1,10 +1,11 @@
-"""Dr. MAS: every agent's advantages on a scale of their own (arXiv 2602.08847).
+"""Dr. MAS: every agent's advantages on a scale of their own (after arXiv 2602.08847).
 
     A_{i,g} = (R_g - mean of the group) / (sigma_i + eps)      sigma_i over all advantages of agent i
 
 Agents whose rewards spread differently make steps of the same size; one scale for all would let the agent
-with the wild rewards drown the others. (The released code keeps mean and deviation per prompt and agent,
-which is MAGRPO with ``normalise``.)
+with the wild rewards drown the others. That statistics are each agent's own is the paper's idea; that they
+are of all its advantages in an iteration is inferred from the abstract. The released code keeps statistics
+per prompt and agent, which is MAGRPO with ``normalise``.
 """
 
 import dataclasses

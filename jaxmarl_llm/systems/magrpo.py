@@ -67,16 +67,17 @@ def joint_returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.n
     options = {"turns": turns, "discount": config.discount, "backup": config.backup}
     rewards_J = forest.totals()
     if config.backup != "last":  # there the answers of a node that ended early are last ones like others
-        rewards_J = rewards_J + _left_out(forest, turns, config.discount)
+        rewards_J = rewards_J + left_out(forest, turns, config.discount)
     columns, size = (rewards_J, own_J, before_J), len(own_J)
     return credit.on_host(credit.backed_up_returns, *columns, num_keys=max(size, 1), length=size, **options)
 
 
-def _left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
+def left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
     """Return what the turns count that a node left out by ending early, float32 (J,): its mean reward each.
 
     All answers of a node get the same. Without it, what led to the node would earn less than what led to a
-    worse one that went on, as rewards add up over the turns.
+    worse one that went on, as rewards add up over the turns. ``turns``: T of a whole conversation; a joint
+    answer of a later one (of a discussion) leaves nothing out.
     """
     node_J, before_J = forest.nodes()
     rewards_J, turn_J = forest.totals(), np.array([joint.turn for joint in forest.joints], np.int32)
@@ -84,7 +85,8 @@ def _left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
     weights = np.cumsum([0.0] + [discount**k for k in range(1, turns)])  # of 0, 1, .. turns that are missing
     counts = np.bincount(node_J, ~np.isnan(rewards_J))
     means = np.bincount(node_J, np.nan_to_num(rewards_J)) / np.maximum(counts, 1)
-    return np.where(ended_J, weights[turns - 1 - turn_J] * means[node_J], 0.0).astype(np.float32)
+    missing_J = np.maximum(turns - 1 - turn_J, 0)
+    return np.where(ended_J, weights[missing_J] * means[node_J], 0.0).astype(np.float32)
 
 
 def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:

@@ -41,7 +41,7 @@ class Lesson:
         """Summarise credit by agent and by joint answer."""
         of_agents = forest_metrics.agent_metrics(self.forest, self.returns, self.groups, self.advantages)
         of_answers = forest_metrics.credit_metrics(self.forest, self.advantages)
-        worth = marginals.metrics(self.forest, self.groups, self.advantages)
+        worth = marginals.metrics(self.forest)
         return of_agents | of_answers | worth | dict(self.numbers)
 
 

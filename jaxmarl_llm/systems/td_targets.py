@@ -1,0 +1,81 @@
+"""One-step targets of critics: the reward of an answer, and what a critic says of what comes after it.
+
+    y_j = r_j + gamma * (mean value of what follows j) + (what the turns that were left out would have earned)
+
+What follows and what is left out is as in MAGRPO's returns (`magrpo.joint_returns`). In a chain, where one
+answer of a node is handed on, all answers of the node share what follows: which of them was chosen says
+nothing of the others. A node that ended early counts as if it had gone on with its mean reward, so that a
+prompt which led to good answers at once is not worth less than one whose answers needed all turns.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxmarl_llm import credit
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.systems import magrpo
+
+
+@dataclasses.dataclass(frozen=True)
+class Later:
+    """What comes after an answer, and how much of it counts.
+
+    Attributes:
+      discount: gamma, 0..1.
+      chain: joint answers of a node share what follows, see `magrpo.CreditConfig`.
+      turns: T that every conversation may have. It is not read from the forest: in an iteration where all
+        nodes ended early, a prompt is worth as much as in the others.
+    """
+
+    discount: float = 1.0
+    chain: bool = False
+    turns: int = 1
+
+
+def of_turns(forest: Forest, values_R: np.ndarray, later: Later) -> np.ndarray:
+    """y of every turn, float32 (turns,), from the values of the turns of the same agent that follow.
+
+    It is the mean over the joint answers that contain the turn, NaN where none has a reward.
+    """
+    place_J = _places(forest, later)
+    following: dict[tuple[str, int], list[float]] = {}
+    for turn, value in zip(forest.turns, values_R.tolist(), strict=True):
+        if turn.follows is not None:
+            following.setdefault((turn.agent, place_J[turn.follows]), []).append(value)
+    joint_M, turn_M = forest.memberships()
+    pairs = zip(joint_M.tolist(), turn_M.tolist(), strict=True)
+    next_M = np.array([_mean(following.get((forest.turns[t].agent, place_J[j]), ())) for j, t in pairs])
+    y_M = _earned(forest, later)[joint_M] + later.discount * next_M
+    return mean_by(y_M, turn_M, len(forest.turns))
+
+
+def of_joints(forest: Forest, values_J: np.ndarray, later: Later) -> np.ndarray:
+    """y of every joint answer, float32 (J,), from the values of those that follow; NaN without a reward."""
+    place_J, before_J = _places(forest, later), forest.nodes()[1]
+    followed_J = np.where(before_J < 0, -1, place_J[before_J])
+    next_J = np.nan_to_num(mean_by(values_J, followed_J, len(before_J)))[place_J]
+    return (_earned(forest, later) + later.discount * next_J).astype(np.float32)
+
+
+def mean_by(values_M: np.ndarray, keys_M: np.ndarray, number: int) -> np.ndarray:
+    """Mean of the values of each key, float32 (number,), NaN where there is none; NaN values do not count."""
+    keys_M = np.where(np.isnan(values_M), -1, keys_M)
+    options = {"num_groups": number, "length": number}
+    means = credit.on_host(credit.segment_mean, np.nan_to_num(values_M), keys_M, **options)
+    return np.where(credit.on_host(credit.segment_count, keys_M, **options) > 0, means, np.nan)
+
+
+def _places(forest: Forest, later: Later) -> np.ndarray:
+    """What of each joint answer is followed, int32 (J,): its node in a chain, else itself."""
+    return forest.nodes()[0] if later.chain else np.arange(len(forest.joints), dtype=np.int32)
+
+
+def _earned(forest: Forest, later: Later) -> np.ndarray:
+    """Reward of every joint answer, and of the turns after it that its node left out, (J,)."""
+    return forest.totals() + magrpo.left_out(forest, later.turns, later.discount)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
