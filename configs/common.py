@@ -78,7 +78,7 @@ def base_config() -> ConfigDict:
     c = ConfigDict()
     c.seed = 0  # of every random stream: adapters, rollouts, evaluation, order of the problems; below 2**32
     c.model = "smollm2-135m-instruct"  # bundled name, local folder, .gguf file or hub id, or with random
-    # weights: random-tiny (two layers, the bundled tokenizer), game-tiny (words of task.kind=game or lock)
+    # weights: random-tiny (one layer, the bundled tokenizer), game-tiny (words of task.kind=game or lock)
     c.team = ConfigDict()
     c.team.agents = ("aux", "main")  # names, in the order of the task's roles; one works alone. Letters,
     # digits and _, and none that other metrics begin with, such as train

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm import weights
-from jaxmarl_llm.policy import Policy, PolicyConfig
+from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.protocols import discussion
 from jaxmarl_llm.protocols.hearing import quoted
 from jaxmarl_llm.tasks import game, lock
@@ -16,14 +16,9 @@ from jaxmarl_llm.weights import model_files, random_weights, word_model
 
 
 def random_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
-    """A two-layer policy with random weights and the default model's tokenizer, for smoke runs."""
+    """`random_weights.TINY` with random weights and the default model's tokenizer, for smoke runs."""
     tokenizer = tokenizer_lib.load(model_files.find(model_files.DEFAULT))
-    policy = Policy(
-        PolicyConfig(tokenizer.vocab_size, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1,
-                     head_dim=8, max_positions=2048),
-        dtype=jnp.dtype(config.policy.dtype),
-        remat=config.policy.remat,
-    )  # fmt: skip
+    policy = Policy(random_weights.TINY, dtype=jnp.dtype(config.policy.dtype), remat=config.policy.remat)
     params = random_weights.draw(policy, seed)
     return weights.LoadedModel(policy, params if on_host else jax.tree.map(jnp.asarray, params), tokenizer)
 

@@ -1,13 +1,17 @@
-"""Eight fake CPU devices and strict shapes, before anything imports JAX; the marks `torch`, `model` and
-`numerics`; two finished runs that several tests look at."""
+"""Eight fake CPU devices, strict shapes, programs that are made fast, before anything imports JAX; the marks
+`torch` and `model`; the short selection of tests; two finished runs that several tests look at."""
 
 import importlib.util
 import os
+import time
 import types
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+
+# Programs that are made in half the time and run slowly: the tests compile far more than they run.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import jax  # noqa: E402  after the environment is set
 import pytest  # noqa: E402
@@ -23,28 +27,29 @@ NEEDS = {
 }
 
 # Files of minutes, the longest first: begun last, one process would be at them while the others have nothing.
-LONG = """methods_run programs_commands notebooks resume turns_run processes plan sharding prompts train
-    benchmarks_ours parity lessonl_run ahead bad_inputs sweep"""
+LONG = """programs_commands sharding methods_run plan resume notebooks processes turns_run prompts lessonl_run
+    train critics_run update_memory custom_loss sweep custom_task bad_inputs benchmarks_ours parity ahead""".split()
 
 
 def pytest_addoption(parser):
-    text = "the executor's tests at the strongest isolation level that there is, and not at all of them"
-    parser.addoption("--strongest-level", action="store_true", help=text)
+    text = "without the files of minutes but for test_train; the executor's tests at the strongest level only"
+    parser.addoption("--short", action="store_true", help=text)
 
 
 def pytest_collection_modifyitems(config, items):
-    rank = {f"test_{name}": i for i, name in enumerate(LONG.split())}
+    rank = {f"test_{name}": i for i, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
-    if not config.getoption("--strongest-level"):
+    if not config.getoption("--short"):
         return
     strongest = available_level()[0]
 
-    def weaker(item):
+    def left_out(item):
         level = getattr(item, "callspec", None) and item.callspec.params.get("level")
-        return type(level) is int and level != strongest
+        weaker = type(level) is int and level != strongest
+        return weaker or item.path.stem in rank.keys() - {"test_train"}
 
-    config.hook.pytest_deselected(items=[item for item in items if weaker(item)])
-    items[:] = [item for item in items if not weaker(item)]
+    config.hook.pytest_deselected(items=[item for item in items if left_out(item)])
+    items[:] = [item for item in items if not left_out(item)]
 
 
 def pytest_runtest_setup(item):
@@ -65,8 +70,10 @@ def level(request):
 @pytest.fixture(autouse=True)
 def room_for_programs():
     """Forgets compiled programs before they take all memory maps that Linux allows a process."""
+    began = time.monotonic()
     yield
-    host_memory.make_room_for_programs(0.4)
+    if time.monotonic() - began > 0.3:  # else it compiled little, and counting the maps takes as long
+        host_memory.make_room_for_programs(0.4)
 
 
 @pytest.fixture(scope="session")
@@ -76,17 +83,12 @@ def compiled(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def compiled_fast(compiled):
-    """Programs that are made quickly and run slowly; no other test gets them, and none of others is left:
-    JAX does not tell the two apart, and they round differently."""
+def programs_shared(compiled):
+    """What is compiled here is kept for other files and processes, which compile much of the same."""
     import smoke_runs
 
-    jax.clear_caches()
     with smoke_runs.programs_kept(compiled):
-        jax.config.update("jax_disable_most_optimizations", True)
         yield
-        jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
 
 
 def _finished(folder, fields, cache):

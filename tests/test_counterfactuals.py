@@ -17,7 +17,7 @@ from jaxmarl_llm.scoring import TaskScorer
 from tests import tiny
 from tests.test_rollout import built
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("programs_shared")
 ITEM_IDS = [2, 0]  # "zzz", then "x"
 
 

@@ -12,7 +12,7 @@ from configs import systems as system_configs
 from experiments import closing, rescore, train
 from jaxmarl_llm import transcripts
 
-pytestmark = [pytest.mark.model, pytest.mark.usefixtures("compiled_fast")]  # the model for its tokenizer
+pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 AGENTS = ("aux", "main")
 
 

@@ -13,7 +13,7 @@ from experiments import closing, setup, systems, train
 from experiments.learner import Learner
 from jaxmarl_llm import critics
 
-pytestmark = [pytest.mark.model, pytest.mark.usefixtures("compiled_fast")]  # the model for its tokenizer
+pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 
 
 @pytest.fixture(autouse=True)

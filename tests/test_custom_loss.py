@@ -19,7 +19,7 @@ from jaxmarl_llm.losses import SumCount, aggregate
 from jaxmarl_llm.update import LossConfig, custom_loss
 from tests import tiny
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("programs_shared")
 FILE = '''
 import functools
 import jax.numpy as jnp

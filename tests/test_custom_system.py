@@ -49,7 +49,7 @@ def test_the_example_of_the_docs_by_hand(written):
 
 
 @pytest.mark.model
-@pytest.mark.usefixtures("compiled_fast")
+@pytest.mark.usefixtures("programs_shared")
 def test_a_run_learns_from_it(tmp_path, written, monkeypatch):
     monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
     config = coding.get_config("smoke")

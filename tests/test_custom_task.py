@@ -47,7 +47,7 @@ def test_the_example_by_hand(modules):
 
 
 @pytest.mark.model
-@pytest.mark.usefixtures("compiled_fast")
+@pytest.mark.usefixtures("programs_shared")
 @pytest.mark.parametrize("protocol", ["simultaneous", "docs_backwards.Backwards"])
 def test_a_run_trains_with_it(tmp_path, modules, protocol):
     wanted = config(train__protocol=protocol)

@@ -54,9 +54,9 @@ def test_a_config_that_cannot_be_used_is_an_error(compiled):
     assert done.returncode == 1 and done.stderr.startswith("error: ") and "train.group=1" in done.stderr
 
 
-def examined(**changes):
+def examined(tokens=4, **changes):
     config = smoke_runs.learning_config(**changes)
-    return {result.name: result for result in doctor.examine(config, tokens=4)}
+    return {result.name: result for result in doctor.examine(config, tokens=tokens)}
 
 
 def test_a_reward_that_raises_stops_nothing_else(compiled):
@@ -86,7 +86,7 @@ def test_a_machine_that_refuses_programs_stops_nothing_else(compiled, monkeypatc
 
 def test_agents_that_speak_one_after_the_other(compiled):
     with smoke_runs.programs_kept(compiled):
-        found = examined(train__protocol="pipeline", train__joint_mode="aligned")
+        found = examined(train__protocol="pipeline", train__joint_mode="aligned", tokens=16)
     assert all(found[name].status == "ok" for name in OF_POLICY)
     # What random models say is read again as other tokens.
     assert found["tokenizer round trip"].status == "warn"

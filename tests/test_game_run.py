@@ -10,7 +10,7 @@ from configs import game as game_config
 from experiments import closing, setup, sweep, tasks, train
 from jaxmarl_llm.tasks import game
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("programs_shared")
 
 
 def config(fields):

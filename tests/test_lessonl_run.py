@@ -42,7 +42,7 @@ def run_config(**changes):
 
 
 @pytest.fixture
-def scripted(compiled_fast, monkeypatch):
+def scripted(programs_shared, monkeypatch):
     """Texts stand for known programs, and the clock is scripted."""
     scripted_timing.programs(monkeypatch)
     made, make = {}, update.make_optimizer

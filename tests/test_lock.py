@@ -72,7 +72,7 @@ def test_a_follower():
     assert follow(asked("Say", "b", 0.0), 0) == lock.Follower(0)(asked("Say", "a", 0.0), 0)
 
 
-def test_what_lessons_are_worth_rises(tmp_path, monkeypatch, compiled_fast):
+def test_what_lessons_are_worth_rises(tmp_path, monkeypatch, programs_shared):
     """Of a round's lessons half are the follower's, right by chance, so the most that they are worth is
     (1 + 1/3) / 2 - 1/3 = 1/3: four chains see none, which are right by chance as well."""
     monkeypatch.setattr(tasks, "Executor", None)  # calling it would raise

@@ -63,7 +63,7 @@ def test_weights_by_hand():
     np.testing.assert_allclose(margins, [1.0, 1.5], rtol=1e-6)
 
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("programs_shared")
 SAMPLING = SamplingParams(4)
 
 

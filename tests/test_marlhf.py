@@ -18,7 +18,7 @@ from jaxmarl_llm.team import Member, Team
 from tests import tiny
 from tests.test_preferences import named
 
-pytestmark = pytest.mark.usefixtures("compiled_fast")
+pytestmark = pytest.mark.usefixtures("programs_shared")
 LIKED = 50
 OPTIMIZER = optax.adam(0.02)
 

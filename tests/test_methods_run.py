@@ -14,7 +14,7 @@ from jaxmarl_llm import sampling, update
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import CodingTask
 
-pytestmark = [pytest.mark.model, pytest.mark.usefixtures("compiled_fast")]  # the model for its tokenizer
+pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 PROGRAMS = (sampling.generate, update.train_step)
 LONGER = {"task.reward": "", "sampling.max_new_tokens": 24, "train.group": 4}  # shorter texts earn nothing
 

@@ -101,7 +101,6 @@ def test_each_has_prose_and_leads_where_it_says(path):
 
 
 @pytest.mark.model
-@pytest.mark.numerics
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_they_run(path, compiled, monkeypatch):
     """To the end, with the pictures that are kept, and the same words."""

@@ -15,8 +15,6 @@ from jaxmarl_llm.planning import chips, critics, estimate, job, memory, search, 
 from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.weights import hf_config
 
-pytestmark = pytest.mark.numerics
-
 # Little vocabulary and wide layers: what an update holds depends on its micro-batches.
 WIDE = PolicyConfig(64, d_model=32, d_ff=1024, n_layers=2, n_heads=2, n_kv_heads=2, head_dim=16,
                     max_positions=512)  # fmt: skip

@@ -21,7 +21,6 @@ from jaxmarl_llm.search import results as search_results
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.timed import TimedJudge
 
-pytestmark = pytest.mark.numerics
 FIELDS = {
     "lessons.encoder": "ngrams",
     "sampling.max_new_tokens": 8,

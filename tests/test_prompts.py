@@ -14,8 +14,6 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.update import LossConfig, packing
 from tests import tiny
 
-pytestmark = pytest.mark.numerics
-
 STEP = SHARE_STEP
 HEAD = list(range(1, STEP + 1))
 # Agent a's prompts begin with one step of common tokens, and two more that are too few for another; agent b's

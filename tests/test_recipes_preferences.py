@@ -15,7 +15,7 @@ from experiments.learner import Learner
 from jaxmarl_llm import transcripts
 
 NAMES = ("madpo", "madpo_iter", "marlhf", "marlhf_iter")
-run_for_real = pytest.mark.usefixtures("compiled_fast", "no_evaluation")
+run_for_real = pytest.mark.usefixtures("programs_shared", "no_evaluation")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from experiments import closing, setup, train
 from experiments.run import Run
 from jaxmarl_llm import transcripts, update
 
-pytestmark = [pytest.mark.model, pytest.mark.usefixtures("compiled_fast")]  # the model for its tokenizer
+pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 Q_FORM = {"critic.form": "q"}
 VARIANTS = [(name, {}) for name in system_configs.SYSTEMS] + [("iac", Q_FORM), ("maac", Q_FORM)]
 

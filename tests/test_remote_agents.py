@@ -160,7 +160,7 @@ def word(asked):
     return expert_server.Say(game.WORDS[len(asked["messages"][0]["content"]) % 3] if asked else None)
 
 
-@pytest.mark.usefixtures("compiled_fast")
+@pytest.mark.usefixtures("programs_shared")
 def test_only_the_local_agent_learns_beside_an_endpoint(tmp_path, monkeypatch):
     real = closing.finish
     monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
@@ -198,7 +198,7 @@ def test_only_the_local_agent_learns_beside_an_endpoint(tmp_path, monkeypatch):
     export.export(tmp_path, "first", tmp_path / "out", which="latest")  # with nobody behind the address
 
 
-@pytest.mark.usefixtures("compiled_fast")
+@pytest.mark.usefixtures("programs_shared")
 def test_two_models_of_different_kinds_learn_together(tmp_path, monkeypatch):
     def wide(*arguments):
         with monkeypatch.context() as patched:

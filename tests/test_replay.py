@@ -96,7 +96,7 @@ def test_metrics_of_clocks_are_left_out():
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory, compiled_fast):
+def runs(tmp_path_factory, programs_shared):
     """Finished runs by name, each made when it is first asked for; programs that are alike compile once."""
     made, make, finished = {}, update.make_optimizer, {}
 

@@ -91,7 +91,7 @@ def test_a_killed_training_goes_on_within_its_round(config, asked, monkeypatch, 
     assert not any((killed / "journal").iterdir()) and not any((whole / "journal").iterdir())
 
 
-def test_held_out_problems_are_offered_the_run_s_lessons(config, monkeypatch, tmp_path, compiled_fast):
+def test_held_out_problems_are_offered_the_run_s_lessons(config, monkeypatch, tmp_path, programs_shared):
     forests, talk = [], rollout.run
 
     def ran(*args, **options):

@@ -20,8 +20,6 @@ from jaxmarl_llm.update import LossConfig, packing, policy_gradient
 from jaxmarl_llm.weights import LoadedModel, hf
 from tests import tiny, tiny_models
 
-pytestmark = pytest.mark.numerics
-
 SHAPES = [(a, d, 8 // (a * d)) for a in (1, 2, 4, 8) for d in (1, 2, 4, 8) if 8 % (a * d) == 0]
 # Everything divides by 8 but the key/value heads, and the agents, of whom there are two.
 POLICY = Policy(
@@ -329,7 +327,7 @@ def read_and_learned(layout: Layout, mode: str, joint: bool):
 
 
 @pytest.mark.parametrize("shape, mode, joint", [((2, 2, 2), "full", False), ((2, 4, 1), "adapters", True)])
-def test_critics_read_and_learn_alike_on_a_mesh(compiled_fast, shape, mode, joint):
+def test_critics_read_and_learn_alike_on_a_mesh(programs_shared, shape, mode, joint):
     """A critic of each agent where everything is cut, and one of all, who leaves its devices to the rows."""
     made, found = read_and_learned(layout_of(shape, fsdp=True), mode, joint)
     _, plain = read_and_learned(ONE_DEVICE, mode, joint)
@@ -342,7 +340,7 @@ def test_critics_read_and_learn_alike_on_a_mesh(compiled_fast, shape, mode, join
     assert all(jax.tree.leaves(where))
 
 
-def test_heads_on_the_agents_own_bodies_learn_alike_on_a_mesh(compiled_fast):
+def test_heads_on_the_agents_own_bodies_learn_alike_on_a_mesh(programs_shared):
     """What they say before and after, and the gradient for the agents, which lies as their parameters do."""
 
     def learned(layout):

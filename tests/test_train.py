@@ -14,6 +14,7 @@ from experiments.run import Run
 from jaxmarl_llm import checkpoint, metrics, transcripts, weights
 from jaxmarl_llm.executor import available_level
 from jaxmarl_llm.executor.isolation import landlock
+from jaxmarl_llm.weights import random_weights
 
 pytestmark = pytest.mark.model  # for its tokenizer
 AGENTS = ("aux", "main")
@@ -173,4 +174,4 @@ def test_export_command(learning_run, tmp_path):
     assert done.returncode == 0, done.stderr
     model = weights.load(folder)
     assert model.tokenizer.vocab_size == 49152
-    assert model.policy.config.n_layers == 2
+    assert model.policy.config == random_weights.TINY

@@ -12,8 +12,6 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import LossConfig, packing, policy_gradient
 
-pytestmark = pytest.mark.numerics
-
 PROMPTS = 2
 
 

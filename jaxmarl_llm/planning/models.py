@@ -3,7 +3,7 @@
 import pathlib
 
 from jaxmarl_llm.policy import PolicyConfig
-from jaxmarl_llm.weights import hf_config
+from jaxmarl_llm.weights import hf_config, random_weights
 
 FIELDS = (
     "hidden_size",
@@ -37,9 +37,6 @@ FAMILIES = {
     "Qwen/Qwen3": ("Qwen3ForCausalLM", 40960, 1_000_000.0),
 }
 BUNDLED = {"smollm2-135m-instruct": "HuggingFaceTB/SmolLM2-135M"}
-TINY = PolicyConfig(
-    49152, d_model=16, d_ff=32, n_layers=2, n_heads=2, n_kv_heads=1, head_dim=8, max_positions=2048
-)
 
 
 def policy_config(name: str) -> PolicyConfig:
@@ -55,7 +52,7 @@ def policy_config(name: str) -> PolicyConfig:
     if path.is_file() and path.suffix == ".json":
         return hf_config.read_policy_config(path)
     if name == "random-tiny":
-        return TINY
+        return random_weights.TINY
     plain = BUNDLED.get(name, name).removesuffix("-Instruct").removesuffix("-Base")
     if plain not in PUBLISHED:
         known = ", ".join([*BUNDLED, *PUBLISHED])

@@ -27,6 +27,13 @@ class Diagnostics:
     approx_kl: SumCount
     entropy: SumCount
 
+    @classmethod
+    def of_nothing(cls, *shape: int) -> "Diagnostics":
+        """What merging begins with: no tokens."""
+        zero = jnp.zeros(shape)
+        none = SumCount(zero, zero)
+        return cls(ratio=none, ratio_max_deviation=zero, clip_fraction=none, approx_kl=none, entropy=none)
+
     def merge(self, other: "Diagnostics") -> "Diagnostics":
         """Merge with another batch: sums and counts are added, the larger deviation is kept."""
         return Diagnostics(

@@ -55,11 +55,11 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
         prompts_NDBP, rows_Z = _at(x, (prompts, rows))
         return _add_prompts(found, begin(prompts_NDBP), of_rows, rows_Z, used_X[x])
 
-    def sums(prompts_NDBP, rows_Z):
-        return of_rows(*begin(prompts_NDBP)[0], _at(0, rows_Z))[1]
-
-    floats = jax.tree.map(jnp.zeros_like, (trainable, _floats(shared)))
-    nothing = floats, _zeros_like(sums, *_at(0, (prompts, rows)))
+    none = losses.SumCount(*[jnp.zeros(len(packed.lengths_NR))] * 2)
+    nothing = (
+        jax.tree.map(jnp.zeros_like, (trainable, _floats(shared))),
+        (none, none, Diagnostics.of_nothing(*none.sum.shape)),
+    )
     # Those with something to learn come first.
     (grads, through), (pg, kl, seen) = jax.lax.fori_loop(0, (used_X > 0).sum(), learn, nothing)
     grads = jax.tree.map(jnp.add, grads, *back_to_shared(through))
@@ -194,11 +194,6 @@ def _over_shards(function, in_axes: tuple):
 def _at(i, tree):
     """Element i of the leading axis."""
     return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), tree)
-
-
-def _zeros_like(function, *inputs):
-    """Zeros in the shape of a function's value."""
-    return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, *inputs))
 
 
 def _add(left, right):

@@ -6,7 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.policy import Policy, PolicyConfig
+
+# random-tiny: one layer, as a smoke run mostly compiles; the vocabulary is that of the bundled tokenizer.
+TINY = PolicyConfig(
+    49152, d_model=16, d_ff=32, n_layers=1, n_heads=2, n_kv_heads=1, head_dim=8, max_positions=2048
+)
 
 
 def by_last_axis(name: str, shape: tuple[int, ...]) -> float:
