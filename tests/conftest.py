@@ -1,17 +1,21 @@
 """Eight fake CPU devices, strict shapes, programs that are made fast, before anything imports JAX; the marks
 `torch` and `model`; the short selection of tests; two finished runs that several tests look at."""
 
+import importlib.metadata
 import importlib.util
 import os
 import time
 import types
 
+# Programs are made in a third of the time and run slowly: the tests compile far more than they run.
+FLAGS = ["--xla_force_host_platform_device_count=8", "--xla_cpu_parallel_codegen_split_count=1"]
+if int(importlib.metadata.version("jax").split(".")[1]) < 11:
+    FLAGS.append("--xla_cpu_use_fusion_emitters=false")  # later ones know no other way, and stop at the flag
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-
-# Programs that are made in half the time and run slowly: the tests compile far more than they run.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+for flag in FLAGS:
+    if flag.partition("=")[0] not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
 
 import jax  # noqa: E402  after the environment is set
 import pytest  # noqa: E402
@@ -27,8 +31,9 @@ NEEDS = {
 }
 
 # Files of minutes, the longest first: begun last, one process would be at them while the others have nothing.
-LONG = """programs_commands sharding methods_run plan resume notebooks processes turns_run prompts lessonl_run
-    train critics_run update_memory custom_loss sweep custom_task bad_inputs benchmarks_ours parity ahead""".split()
+LONG = """sharding recipes_run programs_commands plan resume notebooks methods_run processes turns_run lock
+    remote_agents prompts recipes_preferences lessonl_run game_run train critics_run update_memory custom_loss
+    custom_task sweep replay bad_inputs benchmarks_ours parity ahead""".split()
 
 
 def pytest_addoption(parser):
