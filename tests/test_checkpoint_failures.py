@@ -94,48 +94,44 @@ def test_failure_in_the_middle_of_a_save_loses_nothing(tmp_path):
 
 
 DAMAGED = """
-import sys
+import pathlib, sys
 sys.path[:0] = sys.argv[2:]
 import jax
 import pytest
 from test_checkpoint import bits, checkpoint, make_team, trained
-folder = sys.argv[1]
 ours = make_team()
-with pytest.raises(ValueError, match=f"the checkpoint {folder}/1 cannot be read"):
-    checkpoint.restore_team(folder, 1, ours)
-found, _ = checkpoint.restore_team(folder, 1, ours, agents=["aux"])  # the other agent is whole
+for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    with pytest.raises(ValueError, match=f"the checkpoint {folder}/1 cannot be read"):
+        checkpoint.restore_team(folder, 1, ours)
+    print(folder.name)
+found, _ = checkpoint.restore_team(folder.with_name("largest"), 1, ours, agents=["aux"])  # the other is whole
 aux = jax.tree.map(lambda x: x[0], trained(ours)[0].trainable)
 assert bits(jax.tree.map(lambda x: x[0], found.members[0].trainable)) == bits(aux)
-print("done")
 """
+FILES = {
+    "metadata": "agent_main/_METADATA", "manifest": "agent_main/manifest.ocdbt", "meta": "meta/metadata",
+}  # fmt: skip
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
-    """In a process of its own: when one read fails Orbax drops the others, and each complains some day."""
-    ours = make_team()
-    with Checkpointer(tmp_path) as saver:
+def test_every_kind_of_damage_is_named(tmp_path):
+    """A file is cut off, the largest or one that says what there is, or an agent's folder is gone.
+
+    In a process of its own: when one read fails Orbax drops the others, and each complains some day.
+    """
+    ours, whole, copies = make_team(), tmp_path / "whole", tmp_path / "copies"
+    with Checkpointer(whole) as saver:
         saver.save(1, trained(ours), ours, {})
-    files = [path for path in pathlib.Path(tmp_path, "1", "agent_main").rglob("*") if path.is_file()]
-    largest = max(files, key=lambda path: path.stat().st_size)
-    largest.write_bytes(largest.read_bytes()[:100])
-    done = run_apart(DAMAGED, tmp_path)
-    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr[-3000:]
-
-
-@pytest.mark.parametrize("damage", ["_METADATA", "manifest.ocdbt", "meta/metadata", "agent_main"])
-def test_every_kind_of_damage_is_named(tmp_path, damage):
-    """A file that is cut off, and the folder of an agent that is gone."""
-    ours = make_team()
-    with Checkpointer(tmp_path) as saver:
-        saver.save(1, trained(ours), ours, {})
-    place = tmp_path / "1" / "agent_main"
-    if damage == "agent_main":
-        shutil.rmtree(place)
-    else:
-        path = tmp_path / "1" / damage if "/" in damage else place / damage
-        path.write_bytes(path.read_bytes()[:20])
-    with pytest.raises(ValueError, match=f"the checkpoint {tmp_path}/1 cannot be read"):
-        checkpoint.restore_team(tmp_path, 1, ours)
+    for name in ("folder", "largest", *FILES):
+        shutil.copytree(whole, copies / name)
+    shutil.rmtree(copies / "folder/1/agent_main")
+    files = [path for path in (copies / "largest/1/agent_main").rglob("*") if path.is_file()]
+    cut = {max(files, key=lambda path: path.stat().st_size): 100}
+    cut |= {copies / name / "1" / path: 20 for name, path in FILES.items()}
+    for path, size in cut.items():
+        path.write_bytes(path.read_bytes()[:size])
+    done = run_apart(DAMAGED, copies)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["folder", "largest", "manifest", "meta", "metadata"]
 
 
 OTHER_ERRORS = [jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: no memory"), TypeError("no such argument")]
@@ -172,5 +168,3 @@ def test_metadata_must_be_json(tmp_path):
 def test_at_least_one_is_kept(tmp_path):
     with pytest.raises(ValueError, match="at least 1, got 0"):
         Checkpointer(tmp_path, keep=0)
-
-
