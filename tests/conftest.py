@@ -7,7 +7,7 @@ import os
 import time
 import types
 
-# Programs are made in a third of the time and run slowly: the tests compile far more than they run.
+# Programs are made fast and run slowly: the tests compile far more than they run.
 FLAGS = ["--xla_force_host_platform_device_count=8", "--xla_cpu_parallel_codegen_split_count=1"]
 if int(importlib.metadata.version("jax").split(".")[1]) < 11:
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")  # later ones know no other way, and stop at the flag
