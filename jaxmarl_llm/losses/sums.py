@@ -22,6 +22,11 @@ class SumCount:
     sum: jax.Array
     count: jax.Array
 
+    @classmethod
+    def zeros(cls, *shape: int) -> "SumCount":
+        """Of nothing, which sums begin with."""
+        return cls(jnp.zeros(shape), jnp.zeros(shape))
+
     def __add__(self, other: "SumCount") -> "SumCount":
         return SumCount(self.sum + other.sum, self.count + other.count)
 

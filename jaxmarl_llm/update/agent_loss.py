@@ -133,7 +133,7 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
         pg = comlrl_compat.policy_gradient(raw_RL, advantages_R, lengths_R, group_R, num_groups=n_groups)
     else:
         pg = _policy_loss(config, logprobs_RL, advantages_R, mask_RL, (behaviour_RL, ref_RL, entropy_RL))
-    kl = losses.SumCount(jnp.float32(0), jnp.float32(0))
+    kl = losses.SumCount.zeros()
     if config.kl_coef:
         kl = losses.kl_loss(logprobs_RL, ref_RL, mask_RL, kind=config.kl_kind, **config.division)
     bonus = losses.aggregate(entropy_RL, mask_RL, **config.division)

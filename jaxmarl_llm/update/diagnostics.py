@@ -28,11 +28,10 @@ class Diagnostics:
     entropy: SumCount
 
     @classmethod
-    def of_nothing(cls, *shape: int) -> "Diagnostics":
-        """What merging begins with: no tokens."""
-        zero = jnp.zeros(shape)
-        none = SumCount(zero, zero)
-        return cls(ratio=none, ratio_max_deviation=zero, clip_fraction=none, approx_kl=none, entropy=none)
+    def zeros(cls, *shape: int) -> "Diagnostics":
+        """Of no tokens, which merging begins with."""
+        none = SumCount.zeros(*shape)
+        return cls(ratio=none, ratio_max_deviation=none.sum, clip_fraction=none, approx_kl=none, entropy=none)
 
     def merge(self, other: "Diagnostics") -> "Diagnostics":
         """Merge with another batch: sums and counts are added, the larger deviation is kept."""
@@ -95,11 +94,10 @@ def diagnose(
     found = losses.units(logprobs_BL, behaviour_logprobs_BL, advantages_B, mask_BL, ratio_level, **turns)
     log_ratio_BL = log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL)
     ratio_BL = jnp.exp(log_ratio_BL)  # 1 where masked
-    no_entropy = SumCount(jnp.float32(0.0), jnp.float32(0.0))
     return Diagnostics(
         ratio=aggregate(ratio_BL, mask_BL, "token"),
         ratio_max_deviation=jnp.max(jnp.abs(ratio_BL - 1.0), initial=0.0),
         clip_fraction=_clip_fraction(found, clip, dual_clip),
         approx_kl=aggregate(kl_estimate(jnp.zeros_like(log_ratio_BL), log_ratio_BL, "k3"), mask_BL, "token"),
-        entropy=no_entropy if entropy_BL is None else aggregate(entropy_BL, mask_BL, "token"),
+        entropy=SumCount.zeros() if entropy_BL is None else aggregate(entropy_BL, mask_BL, "token"),
     )

@@ -55,11 +55,9 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
         prompts_NDBP, rows_Z = _at(x, (prompts, rows))
         return _add_prompts(found, begin(prompts_NDBP), of_rows, rows_Z, used_X[x])
 
-    none = losses.SumCount(*[jnp.zeros(len(packed.lengths_NR))] * 2)
-    nothing = (
-        jax.tree.map(jnp.zeros_like, (trainable, _floats(shared))),
-        (none, none, Diagnostics.of_nothing(*none.sum.shape)),
-    )
+    agents = len(packed.lengths_NR)
+    no_sums = losses.SumCount.zeros(agents), losses.SumCount.zeros(agents), Diagnostics.zeros(agents)
+    nothing = jax.tree.map(jnp.zeros_like, (trainable, _floats(shared))), no_sums
     # Those with something to learn come first.
     (grads, through), (pg, kl, seen) = jax.lax.fori_loop(0, (used_X > 0).sum(), learn, nothing)
     grads = jax.tree.map(jnp.add, grads, *back_to_shared(through))
