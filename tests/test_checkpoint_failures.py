@@ -99,12 +99,12 @@ sys.path[:0] = sys.argv[2:]
 import jax
 import pytest
 from test_checkpoint import bits, checkpoint, make_team, trained
-ours = make_team()
-for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+ours, root = make_team(), pathlib.Path(sys.argv[1])
+for folder in sorted(root.iterdir()):
     with pytest.raises(ValueError, match=f"the checkpoint {folder}/1 cannot be read"):
         checkpoint.restore_team(folder, 1, ours)
     print(folder.name)
-found, _ = checkpoint.restore_team(folder.with_name("largest"), 1, ours, agents=["aux"])  # the other is whole
+found, _ = checkpoint.restore_team(root / "largest", 1, ours, agents=["aux"])  # the other is whole
 aux = jax.tree.map(lambda x: x[0], trained(ours)[0].trainable)
 assert bits(jax.tree.map(lambda x: x[0], found.members[0].trainable)) == bits(aux)
 """

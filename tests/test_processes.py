@@ -30,7 +30,7 @@ FIELDS = {
 
 def start(folder, cache, devices: int, *flags) -> subprocess.Popen:
     env = smoke_runs.environment(cache) | {"JUDGED": str(folder.parent / f"{folder.name}_judged")}
-    env["XLA_FLAGS"] = env["XLA_FLAGS"].replace("device_count=8", f"device_count={devices}")
+    env["XLA_FLAGS"] += f" --xla_force_host_platform_device_count={devices}"  # the last one counts
     command = [*smoke_runs.train_command(folder, FIELDS), *flags]
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return subprocess.Popen(command, cwd=smoke_runs.ROOT, env=env, **pipes)
