@@ -23,7 +23,8 @@ def keep() -> bool:
 
     To be called before JAX computes anything, since programs are then run by the thread that calls them:
     glibc keeps large pieces for the main thread only. The most memory that is held grows by what lies between
-    the pieces. Does nothing but on Linux with glibc.
+    the pieces: where small ones cut a large one, another is asked for, in the first runs of a program up to
+    twenty times. Does nothing but on Linux with glibc.
     """
     if sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"):
         return False
