@@ -3,7 +3,7 @@
 Search:    python -m experiments.evaluate --config=configs/lessonl.py --out=runs/lessonl/evaluation.json
 Ablation:  python -m experiments.ablate --config=configs/lessonl.py --workdir=runs/ablation
 Training:  python -m experiments.train --config=configs/lessonl.py:train
-Result:    the default model finds a right program for 25 % of the problems with lessons, 15 % without;
+Result:    the default model finds a right program for 25 % of the problems with lessons, 13 % without;
            scripted authors, which know rewrites, get 5.2 times as fast with lessons, 2.3 without; programs
            improve in :train,generation, what lessons are worth does not; with intervals in docs/lessonl.md
 Cost:      a search about 20 minutes on four CPU cores, 6 GB, scripted ten; :train,generation 20 to 30

@@ -36,9 +36,9 @@ print(int(statistics.median(faults[50:])))
 def pages(what: str) -> int:
     """Pages that the kernel handed out each time that a program ran again, once it had run fifty times.
 
-    Small pieces may lie in a large one that was freed, which is then a little too small for the next: new pages
-    are asked for until there are enough large pieces (after up to 19 runs among 37 processes), later hardly ever,
-    hence the median.
+    Small pieces may lie in a large one that was freed, which is then a little too small for the next: new
+    pages are asked for until there are enough large pieces (after up to 19 runs among 37 processes), later
+    hardly ever, hence the median.
     """
     done = subprocess.run([sys.executable, "-c", PROGRAM, what], capture_output=True, text=True)
     if done.returncode == 3:
