@@ -160,8 +160,7 @@ def _sums(stack, loss: Loss, base, params, parts):
         return (jax.tree.map(jnp.add, grads, more), total + found_N), None
 
     n_models = params["head"]["bias"].shape[0]
-    nothing = SumCount(jnp.zeros(n_models), jnp.zeros(n_models))
-    begin = jax.tree.map(jnp.zeros_like, params), nothing
+    begin = jax.tree.map(jnp.zeros_like, params), SumCount.zeros(n_models)
     return jax.lax.scan(add, begin, parts)[0]
 
 
