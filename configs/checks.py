@@ -75,6 +75,8 @@ RANGES = {
     "sampling.max_prompt_tokens": (1, None),
     "train.steps": (1, None),
     "train.max_minutes": (0, None),
+    "train.budget_tokens": (0, None),
+    "train.budget_answers": (0, None),
     "train.prompts": (1, None),
     "train.turns": (1, None),
     "train.stop_above": (-1e6, None),  # rewards of one's own may be negative
@@ -206,6 +208,11 @@ def _contradictions(config: ConfigDict) -> list[str]:
     if asks_expert(config) and not config.expert.model:
         bad.append("expert.model='': task.feedback='expert_edits' asks an expert; give its name")
     bad += _between_turns(config)
+    if (c.budget_tokens or c.budget_answers) and c.decay != "constant":
+        bad.append(
+            f"train.decay={c.decay!r}: with train.budget_tokens or train.budget_answers the number of "
+            "iterations is not known before, allowed is 'constant'"
+        )
     if c.turn_weights and len(c.turn_weights) != c.turns:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):

@@ -172,6 +172,10 @@ def _add_training(c: ConfigDict) -> None:
     c.train = ConfigDict()
     c.train.max_minutes = 0.0  # no new iteration once a run has lasted that long; 0: no limit
     c.train.steps = 100  # iterations: rollout, credit, update
+    # Of the whole training; 0: none. It ends when all that are given are reached; at each of them the team is
+    # evaluated on the test items.
+    c.train.budget_tokens = 0  # completion tokens drawn
+    c.train.budget_answers = 0  # joint answers judged
     c.train.prompts = 4  # B: problems per iteration
     c.train.grade_every = 0  # iterations until problems of the next grade join in; 0: all from the start
     # How rewards become what agents learn; docs/systems.md has a line and the equation of each.

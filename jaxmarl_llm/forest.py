@@ -115,13 +115,16 @@ class Forest:
 
     ``counterfactuals``, where they were judged, are the rewards of the joint answers with each agent's part
     replaced (`counterfactuals.judged`), float32 (N, J), agents in the order of ``Joint.turns``; NaN where
-    none applies.
+    none applies. For them ``extra_answers`` were judged and ``extra_tokens`` of completions drawn, which are
+    not among the joint answers and the turns.
     """
 
     items: tuple[Any, ...]
     turns: tuple[Turn, ...]
     joints: tuple[Joint, ...]
     counterfactuals: np.ndarray | None = None
+    extra_answers: int = 0
+    extra_tokens: int = 0
 
     def joint_texts(self) -> dict[str, list[str]]:
         """What each agent said in every joint answer: {agent: [J texts]}."""

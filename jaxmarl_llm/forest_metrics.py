@@ -1,7 +1,7 @@
 """Numbers of an iteration that follow from its forest: reward parts, and what each agent's groups told it."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -134,8 +134,18 @@ def over_minibatches(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def tokens(forest: Forest) -> int:
-    """Completion tokens of the iteration."""
-    return sum(turn.tokens[1] for turn in forest.turns)
+    """Completion tokens that were drawn in the iteration, those for counterfactuals counted."""
+    return sum(turn.tokens[1] for turn in forest.turns) + forest.extra_tokens
+
+
+def answers(forest: Forest) -> int:
+    """Joint answers that were judged in the iteration, those for counterfactuals counted."""
+    return len(forest.joints) + forest.extra_answers
+
+
+def learned_tokens(forest: Forest, agents: Collection[str]) -> int:
+    """Completion tokens of these agents, each time that one is in the forest."""
+    return sum(turn.tokens[1] for turn in forest.turns if turn.agent in agents)
 
 
 def answer_tokens(forest: Forest, joint: Joint) -> int:

@@ -61,6 +61,7 @@ def test_nothing(mode, asked):
     assert found.counterfactuals.dtype == np.float32 and found.turns == forest.turns and len(said) == 1
     # One call: two items, two samples of each agent alone, although four pairs contain each with "cross".
     _, (items, texts) = task.calls
+    assert (found.extra_answers, found.extra_tokens) == (asked, 0)
     assert len(items) == asked and {"zzz", "x"} == set(items)
     assert all(("" in pair) for pair in zip(texts["a"], texts["b"], strict=True))
 
@@ -112,12 +113,15 @@ def test_the_reference_is_the_untrained_agents_greedy_answer():
     prompts = {(turn.agent, turn.item): turn.prompt.tolist() for turn in forest.turns}
     items = [joint.item for joint in forest.joints]
     ref_a, ref_b = ([greedy(prompts[agent, item]) for item in items] for agent in "ab")
-    assert judged("reference").counterfactuals.tolist() == [
+    found = judged("reference")
+    assert found.counterfactuals.tolist() == [
         [a + 100 * b for a, b in zip(ref_a, of_b, strict=True)],
         [a + 100 * b for a, b in zip(of_a, ref_b, strict=True)],
     ]
     # One completion per agent and item, never judged by themselves: the rollout, and what replaces.
     assert len(said[1].turns) == 4 and not said[1].joints and len(task.calls) == 2
+    assert found.extra_tokens == sum(len(turn.completion) for turn in said[1].turns) > 0
+    assert found.extra_answers == len(task.calls[1][0])
     assert set(items) == {0, 1} and all(turn.greedy for turn in said[1].turns)
 
 
@@ -159,7 +163,10 @@ def test_in_a_discussion_everybody_was_heard():
     task = tiny.Task(total)
     scorer = TaskScorer(task, dict.fromkeys(tiny.AGENTS), "aligned")
     again = Conversation(talk, Discussion(task.prompts, samples=2), [None], jax.random.key(4))
-    found = counterfactuals.judged(forest, "solo", scorer, again).counterfactuals
+    judged = counterfactuals.judged(forest, "solo", scorer, again)
+    assert judged.extra_answers == 8
+    assert judged.extra_tokens == 2 * sum(len(turn.completion) for turn in made.turns)
+    found = judged.counterfactuals
     assert asked == ["b", "a"] and keys[0] != keys[1] and task.calls == []
     np.testing.assert_array_equal(found, [[4, 4, np.nan, np.nan], [2, 2, 0.5, 0.5]])
 

@@ -66,21 +66,30 @@ def judged(forest: Forest, kind: str, scorer: TaskScorer, again: Conversation) -
     """
     if kind not in KINDS:
         raise ValueError(f"counterfactual={kind!r}; allowed: {', '.join(KINDS)}")
-    alone = solo_rewards(forest, scorer, again) if kind == "solo" else {}
+    alone, drawn = solo_rewards(forest, scorer, again) if kind == "solo" else ({}, [])
     if kind == "sample":
         parts = next_samples(forest, scorer.agents)
     elif kind == "reference":
-        parts = reference_answers(forest, scorer, again)
+        parts, drawn = reference_answers(forest, scorer, again)
     else:
         parts = {agent: [""] * len(forest.joints) for agent in scorer.agents if agent not in alone}
-    found = alone | replaced_rewards(forest, scorer, parts)
-    return dataclasses.replace(forest, counterfactuals=np.stack([found[agent] for agent in scorer.agents]))
+    replaced, answers = replaced_rewards(forest, scorer, parts)
+    rewards = alone | replaced
+    return dataclasses.replace(
+        forest,
+        counterfactuals=np.stack([rewards[agent] for agent in scorer.agents]),
+        extra_answers=answers + sum(len(other.joints) for other in drawn),
+        extra_tokens=sum(turn.tokens[1] for other in drawn for turn in other.turns),
+    )
 
 
 def replaced_rewards(
     forest: Forest, scorer: TaskScorer, parts: Mapping[str, Sequence[str]]
-) -> dict[str, np.ndarray]:
-    """Rewards of the joint answers with parts[agent][j] for the agent's in joint answer j, by agent, (J,)."""
+) -> tuple[dict[str, np.ndarray], int]:
+    """Rewards of the joint answers with parts[agent][j] for the agent's in joint answer j, by agent, (J,).
+
+    Also returns how many answers were judged for them.
+    """
     said = [tuple(forest.turns[i].text for i in joint.turns) for joint in forest.joints]
     items = [joint.item for joint in forest.joints]
     wanted = {}
@@ -94,7 +103,8 @@ def replaced_rewards(
     judgements = scorer.judge_texts([forest.items[item] for item, _ in new], columns)
     totals = [np.nan if judgement.total is None else judgement.total for judgement in judgements]
     known |= dict(zip(new, totals, strict=True))
-    return {agent: np.array([known[a] for a in each], np.float32) for agent, each in wanted.items()}
+    rewards = {agent: np.array([known[a] for a in each], np.float32) for agent, each in wanted.items()}
+    return rewards, len(new)
 
 
 def next_samples(forest: Forest, agents: Sequence[str]) -> dict[str, list[str]]:
@@ -130,24 +140,34 @@ class Asked:
         return []
 
 
-def reference_answers(forest: Forest, scorer: TaskScorer, again: Conversation) -> dict[str, list[str]]:
-    """Return for each agent and joint answer what the untrained agent says to the item, decoded greedily."""
+def reference_answers(
+    forest: Forest, scorer: TaskScorer, again: Conversation
+) -> tuple[dict[str, list[str]], list[Forest]]:
+    """Return for each agent and joint answer what the untrained agent says to the item, decoded greedily.
+
+    Also returns what was drawn for them.
+    """
     off = [None if tree is None else jax.tree.map(_zeros_like, tree) for tree in again.trainables]
     asked = Asked(scorer.task.prompts)
     drawn = again.talk(asked, trainables=off, key=again.key, last_greedy=True)
     texts = {(turn.agent, turn.item): turn.text for turn in drawn.turns}
-    return {agent: [texts[agent, joint.item] for joint in forest.joints] for agent in scorer.agents}
+    return {agent: [texts[agent, joint.item] for joint in forest.joints] for agent in scorer.agents}, [drawn]
 
 
 def _zeros_like(x: jax.Array) -> jax.Array:
     return jnp.zeros_like(x, device=x.sharding)
 
 
-def solo_rewards(forest: Forest, scorer: TaskScorer, again: Conversation) -> dict[str, np.ndarray]:
-    """Return by agent that was heard the mean reward of the conversations held without it, (J,) by node."""
+def solo_rewards(
+    forest: Forest, scorer: TaskScorer, again: Conversation
+) -> tuple[dict[str, np.ndarray], list[Forest]]:
+    """Return by agent that was heard the mean reward of the conversations held without it, (J,) by node.
+
+    Also returns these conversations.
+    """
     if any(joint.follows is not None for joint in forest.joints):
         raise ValueError("counterfactual='solo': there are several turns, whose nodes nothing else shares")
-    node_J, found = forest.nodes()[0], {}
+    node_J, found, drawn = forest.nodes()[0], {}, []
     for n, agent in enumerate(scorer.agents):
         if not _heard(forest, agent):
             continue
@@ -159,13 +179,14 @@ def solo_rewards(forest: Forest, scorer: TaskScorer, again: Conversation) -> dic
         protocol = dataclasses.replace(again.protocol, prompts=prompts)
         key = jax.random.fold_in(again.key, n)
         without = again.talk(protocol, trainables=again.trainables, key=key)
+        drawn.append(without)
         totals_J, place_J = without.totals(), without.nodes()[0]
         known_J = ~np.isnan(totals_J)
         counts = np.bincount(place_J, known_J, minlength=node_J.max() + 1)
         sums = np.bincount(place_J, np.nan_to_num(totals_J), minlength=node_J.max() + 1)
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
         found[agent] = means[node_J].astype(np.float32)
-    return found
+    return found, drawn
 
 
 def _heard(forest: Forest, agent: str) -> bool:
