@@ -1,83 +1,155 @@
-"""Methods side by side at an equal budget, on the default model and two CPU cores.
+"""Methods side by side at equal budgets, on the default model and two CPU cores.
 
 Command:   python -m experiments.compare --task=coding --workdir=runs/compare
-           runs every member below that has not been run, three seeds of the trained ones, and prints a table
+           runs every member below that has not been run, three seeds of the trained ones; two tables
 Result:    docs/comparison.md
-Cost:      on two cores 90 minutes for writing, 3.5 hours for coding
-One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_1turn
+Cost:      docs/comparison.md says what each member took
+One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_cross
 
-The budget is what may be drawn in training, and a member's number of iterations follows from it: with
-unit=tokens completion tokens, per iteration at most completions times the longest length; with unit=samples
-completions. With unit=minutes every member trains that long, whatever it gets done, at a constant rate.
+Tasks: coding, turns (one against two), guidance (advice between turns; python -m benchmarks.guidance serves
+the expert and runs it), writing. Every trained member ends when it has drawn `BUDGET` tokens and has had as
+many answers judged; at each of the two it is evaluated on the test items. The learning rate is constant and
+the same for all. Members of the second start begin from a warm-up on reference solutions (train.system=sft),
+of the same problems and the same number of iterations for all, one for each way to divide the roles.
 """
 
 import dataclasses
 
-from configs import arithmetic, coding, common, writing
+from configs import coding, common, writing
 
 SEEDS = (0, 1, 2)
-BUDGET = {
-    "coding": {"tokens": 45_000, "samples": 1_100, "minutes": 10},
-    "writing": {"tokens": 30_000, "samples": 400, "minutes": 10},
+BUDGET = {  # of one training: completion tokens drawn, joint answers judged
+    "coding": {"tokens": 20_000, "answers": 640},
+    "turns": {"tokens": 20_000, "answers": 640},
+    "guidance": {"tokens": 20_000, "answers": 640},
+    "writing": {"tokens": 20_000, "answers": 240},
 }
-COST = {"tokens": arithmetic.tokens, "samples": arithmetic.completions}  # of an iteration
-UNITS = (*COST, "minutes")
+WARM_STEPS = 12  # iterations of a warm-up
 
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """A method: the fields that differ from its task's default config, and whether it is trained."""
+    """A method: the fields that differ from its task's default config.
+
+    Attributes:
+      fields: by dotted name.
+      trained: False: the untrained team is evaluated.
+      begins: name of the member whose agents it starts from; empty: the untrained ones.
+    """
 
     fields: dict
     trained: bool = False
+    begins: str = ""
 
 
-SOLO_CODE = {"team.agents": ("main",), "sampling.max_new_tokens": 80}
-SOLO_TEXT = {"team.agents": ("writer",), "sampling.max_new_tokens": 144}
+SOLO_CODE = {"team.agents": ("main",), "sampling.max_new_tokens": 80, "train.joint_mode": "aligned"}
+ONE_REPLY = {
+    **SOLO_CODE, "team.agents": ("team",), "task.centralised": True, "sampling.stop": ("<|im_start|>",),
+}  # fmt: skip
+SOLO_TEXT = {"team.agents": ("writer",), "sampling.max_new_tokens": 144, "train.joint_mode": "aligned"}
 ALIGNED = {"train.joint_mode": "aligned"}
+PIPELINE = {**ALIGNED, "train.protocol": "pipeline"}
 TURNS = {**ALIGNED, "train.turns": 2, "train.group": 4}
+EXPERT = {  # benchmarks/known_expert.py serves models of these names
+    **TURNS, "task.feedback": "expert_edits", "expert.key_variable": "", "expert.max_tokens": 256,
+}  # fmt: skip
+WARM = {
+    "train.system": "sft", "sft.source": "reference", "train.joint_mode": "aligned",
+    "train.steps": WARM_STEPS,
+}  # fmt: skip
 
-MEMBERS = {
+# What is trained, by name: fields, and the untrained and the warmed-up team that it begins from.
+TRAINED = {
     "coding": {
-        "single": Member({**SOLO_CODE, **ALIGNED}),
-        "concat": Member({}),
-        "pipeline": Member({**ALIGNED, "train.protocol": "pipeline"}),
-        "discussion": Member({**ALIGNED, "train.protocol": "discussion"}),
-        "centralised": Member({**SOLO_CODE, **ALIGNED, "team.agents": ("team",), "task.centralised": True}),
-        "two_turns": Member(TURNS),
-        "grpo": Member({**SOLO_CODE, **ALIGNED}, trained=True),
-        "magrpo_1turn": Member({}, trained=True),
-        "magrpo_2turn": Member(TURNS, trained=True),
+        "magrpo_cross": ({}, "warm_team"),
+        "magrpo_aligned": (ALIGNED, "warm_team"),
+        "magrpo_partners": ({"train.partner_samples": 8}, "warm_team"),
+        "pipeline": (PIPELINE, "warm_team"),
+        "grpo": (SOLO_CODE, "warm_single"),
+        "centralised": ({**ONE_REPLY, "train.system": "centralised"}, "warm_centralised"),
+    },
+    "turns": {
+        "one_turn": (ALIGNED, ""),
+        "one_turn_cross": ({}, ""),
+        "two_turns_tree": (TURNS, ""),
+        "two_turns_best": ({**TURNS, "train.hand_on": "best"}, ""),
+    },
+    "guidance": {
+        "no_feedback": ({**TURNS, "task.feedback": "plain"}, ""),
+        "own_tests": ({**TURNS, "task.feedback": "level_feedback"}, ""),
+        "expert_0": ({**EXPERT, "expert.model": "skill-0"}, ""),
+        "expert_half": ({**EXPERT, "expert.model": "skill-0.5"}, ""),
+        "expert_1": ({**EXPERT, "expert.model": "skill-1"}, ""),
+        "expert_shuffled": ({**EXPERT, "expert.model": "shuffled"}, ""),
     },
     "writing": {
-        "single": Member({**SOLO_TEXT, **ALIGNED}),
-        "concat": Member({}),
-        "pipeline": Member({**ALIGNED, "train.protocol": "pipeline"}),
-        "discussion": Member({**ALIGNED, "train.protocol": "discussion"}),
-        "grpo": Member({**SOLO_TEXT, **ALIGNED}, trained=True),
-        "magrpo": Member({}, trained=True),
+        "magrpo_cross": ({}, ""),
+        "magrpo_aligned": (ALIGNED, ""),
+        "grpo": (SOLO_TEXT, ""),
+    },
+}
+UNTRAINED = {
+    "coding": {
+        "untrained_team": {},
+        "untrained_single": SOLO_CODE,
+        "untrained_centralised": {**ONE_REPLY, "train.system": "centralised"},
+        "untrained_pipeline": PIPELINE,
+        "untrained_discussion": {**ALIGNED, "train.protocol": "discussion"},
+    },
+    "turns": {"untrained_one_turn": ALIGNED, "untrained_two_turns": TURNS},
+    "guidance": {
+        "untrained_no_feedback": {**TURNS, "task.feedback": "plain"},
+        "untrained_own_tests": {**TURNS, "task.feedback": "level_feedback"},
+        "untrained_expert_1": {**EXPERT, "expert.model": "skill-1"},
+    },
+    "writing": {
+        "untrained_team": {},
+        "untrained_single": SOLO_TEXT,
+        "untrained_pipeline": PIPELINE,
+        "untrained_discussion": {**ALIGNED, "train.protocol": "discussion"},
+    },
+}
+WARM_UPS = {
+    "coding": {
+        "warm_team": WARM,
+        "warm_single": {**SOLO_CODE, **WARM},
+        "warm_centralised": {**ONE_REPLY, **WARM},
     },
 }
 
 
+def _members(task: str) -> dict[str, Member]:
+    """All members of a task, in the order in which they are run and shown."""
+    members = {name: Member(fields) for name, fields in UNTRAINED[task].items()}
+    members |= {name: Member(fields, trained=True) for name, fields in WARM_UPS.get(task, {}).items()}
+    members |= {name: Member(fields, trained=True) for name, (fields, _) in TRAINED[task].items()}
+    return members | {
+        f"{name}_after_warm_up": Member(fields, trained=True, begins=warm)
+        for name, (fields, warm) in TRAINED[task].items()
+        if warm
+    }
+
+
+MEMBERS = {task: _members(task) for task in TRAINED}
+
+
 def get_config(arg=None):
-    """The training config of one member."""
-    options = common.parse_arg(arg, task="coding", member="", unit="tokens")
+    """The training config of one member; ``team.begin`` is for the command that knows the folders."""
+    options = common.parse_arg(arg, task="coding", member="")
     if options.task not in MEMBERS:
         raise ValueError(f"config option task={options.task!r}: known are {', '.join(MEMBERS)}")
     members = MEMBERS[options.task]
     if options.member not in members:
         raise ValueError(f"config option member={options.member!r}: known are {', '.join(members)}")
-    if options.unit not in UNITS:
-        raise ValueError(f"config option unit={options.unit!r}: known are {', '.join(UNITS)}")
-    config = {"coding": coding, "writing": writing}[options.task].get_config()
-    config.update_from_flattened_dict(members[options.member].fields)
-    budget = BUDGET[options.task][options.unit]
-    if options.unit == "minutes":
-        config.train.max_minutes, config.train.decay, config.train.steps = float(budget), "constant", 10_000
-    else:
-        config.train.steps = max(1, budget // COST[options.unit](config))
-    config.train.grade_every = min(config.train.grade_every, config.train.steps // 2)
+    member = members[options.member]
+    config = (writing if options.task == "writing" else coding).get_config()
+    config.train.decay = "constant"
+    config.train.grade_every = 0
     config.eval.every = 0
     config.eval.before = False
+    if member.trained and options.member not in WARM_UPS.get(options.task, {}):
+        config.train.steps = 10_000  # the budgets end it
+        config.train.budget_tokens = BUDGET[options.task]["tokens"]
+        config.train.budget_answers = BUDGET[options.task]["answers"]
+    config.update_from_flattened_dict(member.fields)
     return config

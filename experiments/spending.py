@@ -10,7 +10,7 @@ from jaxmarl_llm import forest_metrics
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.types import Lesson
 
-TOKENS, ANSWERS, LEARNED = "spent/tokens", "spent/answers", "spent/optimizer_tokens"
+NAMES = TOKENS, ANSWERS, LEARNED = "spent/tokens", "spent/answers", "spent/optimizer_tokens"
 # Of a summary: the test evaluation at the end of the iteration in which that budget was reached.
 MARKS = {"at_tokens": ("budget_tokens", TOKENS), "at_answers": ("budget_answers", ANSWERS)}
 
@@ -31,7 +31,7 @@ class Spending:
         self._agents = frozenset(agents)
         self._budgets = {mark: config.train[field] for mark, (field, _) in MARKS.items()}
         counted = [row for row in rows if TOKENS in row]
-        self.totals = {name: counted[-1][name] if counted else 0.0 for name in (TOKENS, ANSWERS, LEARNED)}
+        self.totals = {name: counted[-1][name] if counted else 0.0 for name in NAMES}
 
     def add(self, forest: Forest | None, lesson: Lesson) -> dict[str, float]:
         """Count an iteration, in which ``forest`` was drawn, if any; the totals so far, as metrics."""

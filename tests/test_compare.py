@@ -1,181 +1,167 @@
-"""Methods side by side: budgets by hand, what is run and what is not run again, the table."""
+"""Methods side by side: configs, what is run and what is not run again, results and tables by hand."""
 
 import json
-import pathlib
 import types
 
 import pytest
 
-from configs import arithmetic, checks, compare
+from configs import checks, common, compare
 from experiments import compare as command
-from jaxmarl_llm import console
+from jaxmarl_llm.report import methods
 
-ROOT = pathlib.Path(__file__).parents[1]
+EVERY = [(task, name) for task in compare.MEMBERS for name in compare.MEMBERS[task]]
 
 
-@pytest.mark.parametrize("task, name", [(t, name) for t in compare.MEMBERS for name in compare.MEMBERS[t]])
+@pytest.mark.parametrize("task, name", EVERY)
 def test_every_member_is_a_config(task, name):
     config = compare.get_config(f"task={task},member={name}")
     checks.validate(config)
-    spent = config.train.steps * arithmetic.tokens(config)
-    assert spent <= compare.BUDGET[task]["tokens"] < spent + arithmetic.tokens(config)
-    config = compare.get_config(f"task={task},member={name},unit=samples")
-    spent = config.train.steps * arithmetic.completions(config)
-    assert spent <= compare.BUDGET[task]["samples"] < spent + arithmetic.completions(config)
-    config = compare.get_config(f"task={task},member={name},unit=minutes")
-    assert (config.train.max_minutes, config.train.decay) == (compare.BUDGET[task]["minutes"], "constant")
+    warm_up = name in compare.WARM_UPS.get(task, {})
+    budgets = compare.BUDGET[task] if compare.MEMBERS[task][name].trained and not warm_up else {}
+    assert config.train.budget_tokens == budgets.get("tokens", 0)
+    assert config.train.budget_answers == budgets.get("answers", 0)
 
 
-def test_completions_of_an_iteration_by_hand():
-    def of(task, name):
-        return arithmetic.completions(compare.get_config(f"task={task},member={name}"))
-
-    # 4 problems, 8 samples: 2 agents, 1 agent, 2 agents twice
-    assert (of("coding", "concat"), of("coding", "single"), of("coding", "discussion")) == (64, 32, 128)
-    # 2 agents, 4 samples: 4 nodes, then a node for each of their 4 answers: 2 * 4 * 4 + 2 * 16 * 4
-    assert of("coding", "two_turns") == 160
-    config = compare.get_config("task=coding,member=two_turns")
-    config.train.joint_mode = "cross"  # 16 answers a node
-    assert arithmetic.completions(config) == 2 * 4 * 4 + 2 * 64 * 4
-    assert arithmetic.joint_answers(config) == 4 * 16 + 64 * 16
-    config.train.hand_on = "best"
-    assert arithmetic.completions(config) == 2 * (2 * 4 * 4)
+def test_methods_differ_in_nothing_but_the_method():
+    """Same problems, same learning rate, no schedule; warm-ups of the same length from the same source."""
+    for task, members in compare.MEMBERS.items():
+        configs = [compare.get_config(f"task={task},member={name}") for name in members]
+        names = ("train.lr", "train.decay", "train.prompts", "task.source", "task.test_split")
+        assert all(len({common.field(config, name) for config in configs}) == 1 for name in names)
+    warm = [compare.get_config(f"task=coding,member={name}") for name in compare.WARM_UPS["coding"]]
+    settings = {(c.train.system, c.train.steps, c.sft.source) for c in warm}
+    assert settings == {("sft", compare.WARM_STEPS, "reference")}
+    begun = [member.begins for member in compare.MEMBERS["coding"].values() if member.begins]
+    assert len(begun) == len(compare.TRAINED["coding"]) and set(begun) == set(compare.WARM_UPS["coding"])
 
 
-@pytest.mark.parametrize(
-    "arg, message", [("task=chess", "'chess'"), ("member=x", "'x'"), ("member=grpo,unit=g", "'g'")]
-)
+@pytest.mark.parametrize("arg, message", [("task=chess", "'chess'"), ("member=x", "'x'")])
 def test_unknown_names(arg, message):
     with pytest.raises(ValueError, match=message):
         compare.get_config(arg)
 
 
-def trained(folder, value, seconds=120.0):
-    folder.mkdir(parents=True)
-    after = {"step": 3, "return": value, "return_low": 0.0, "return_high": 9.0, "return_greedy": value + 1}
-    after |= {"speed/tokens_per_s": 50.0, "speed/seconds_per_answer": 0.6}
-    after |= {"structure": 50.0, "return_grade1": 3.0}
-    after |= {"length/aux": 10.0, "length/main": 20.0, "truncated/aux": 0.0}
-    (folder / "summary.json").write_text(json.dumps({"after": after, "seconds": seconds}))
-    rows = [{"step": i, "tokens_per_s": speed, "seconds": 5.0} for i, speed in enumerate((20.0, 10.0))]
+def trained(folder, value, marks=True):
+    """A finished run of three iterations; at_answers after the first, at_tokens after the second."""
+    folder.mkdir(parents=True, exist_ok=True)
+    entry = {"step": 3, "return": value, "return_greedy": value + 1, "pass@1": 10.0, "length/aux": 7.0}
+    summary = {"after": entry, "seconds": 400.0}
+    if marks:
+        summary |= {"at_answers": entry | {"step": 1, "return": value - 20}}
+        summary |= {"at_tokens": entry | {"step": 2, "return": value - 10}}
+        problems = {"return": [value - 20, value], "items": ["a", "b"]}
+        (folder / "test_at_tokens.json").write_text(json.dumps(problems))
+    (folder / "summary.json").write_text(json.dumps(summary))
+    rows = [
+        {"step": i, "seconds": 60.0, "spent/tokens": 100.0 * (i + 1), "spent/answers": 32.0 * (i + 1),
+         "spent/optimizer_tokens": 90.0 * (i + 1)}
+        for i in range(3)
+    ]  # fmt: skip
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def evaluated(folder, value):
-    folder.mkdir(parents=True)
-    scores = {"return": {"mean": value}, "structure": {"mean": None}}
-    agents = {"aux": {"completion_length": 7.0}, "main": {"completion_length": 8.0}}
-    found = {"sampled": {"scores": scores, "agents": agents}, "greedy": {"scores": {"return": {"mean": 5.0}}}}
-    found["speed"] = {"tokens_per_s": 40.0, "seconds_per_answer": 0.375}
-    (folder / "evaluation.json").write_text(json.dumps(found))
+    folder.mkdir(parents=True, exist_ok=True)
+    sampled = {"scores": {"return": {"mean": value}, "structure": {"mean": None}}, "items": [{"item": "a"}]}
+    data = {"sampled": sampled, "greedy": {"scores": {"return": {"mean": 5.0}}}}
+    (folder / "evaluation.json").write_text(json.dumps(data))
 
 
-def test_results_of_both_kinds(tmp_path):
+def test_results_have_what_each_mark_had_cost(tmp_path):
     trained(tmp_path / "a", 60.0)
-    assert command.result(tmp_path / "a") == {
-        "scores": {"return": 60.0, "structure": 50.0, "return_grade1": 3.0, "greedy": 61.0},
-        "answer_tokens": 30.0, "tokens": 150, "tokens_per_s": 15.0, "minutes": 2.0, "steps": 3,
-        "answer_tokens_per_s": 50.0, "answer_seconds": 0.6,
-    }  # fmt: skip
+    points = command.result(tmp_path / "a")
+    assert list(points) == ["at_tokens", "at_answers", "after"]
+    tokens = points["at_tokens"]
+    assert tokens["scores"] == {"return": 50.0, "return_greedy": 61.0, "pass@1": 10.0}
+    assert tokens["problems"] == {"return": [40.0, 60.0]}
+    costs = {name: tokens[name] for name in ("tokens", "answers", "optimizer_tokens", "minutes", "steps")}
+    assert costs == {"tokens": 200.0, "answers": 64.0, "optimizer_tokens": 180.0, "minutes": 2.0, "steps": 2}
+    assert points["at_answers"]["tokens"] == 100.0 and points["after"]["answers"] == 96.0
     evaluated(tmp_path / "b", 30.0)
-    found = command.result(tmp_path / "b")
-    assert found["scores"] == {"return": 30.0, "structure": None, "greedy": 5.0}
-    assert found["answer_tokens"] == 15
+    (point,) = command.result(tmp_path / "b").values()
+    assert point["scores"] == {"return": 30.0, "structure": None, "return_greedy": 5.0}
     assert command.result(tmp_path / "c") == {}
 
 
-def test_an_answer_costs_what_was_said_before_it_too(tmp_path):
-    """Lengths are of the last answers: of a discussion, or of two turns, half of what was drawn."""
-    for write in (trained, evaluated):
-        folder = tmp_path / write.__name__
-        write(folder, 50.0)
-        path = folder / ("summary.json" if write is trained else "evaluation.json")
-        found = json.loads(path.read_text())
-        if write is trained:
-            found["after"]["tokens/answer"] = 70.0
-        else:
-            found["sampled"]["answer_tokens"] = 70.0
-        path.write_text(json.dumps(found))
-        assert command.result(folder)["answer_tokens"] == 70.0
-
-
-def test_only_what_is_missing_is_run_and_the_table_is_of_all(tmp_path, monkeypatch):
-    members = {"old": compare.Member({}, trained=True), "new": compare.Member({})}
+def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkeypatch):
+    members = {
+        "plain": compare.Member({}),
+        "warm": compare.Member({}, trained=True),
+        "after": compare.Member({}, trained=True, begins="warm"),
+    }
     monkeypatch.setitem(compare.MEMBERS, "coding", members)
-    monkeypatch.setitem(compare.BUDGET["coding"], "tokens", 3 * 64 * 40)  # three iterations of 64 completions
-    trained(tmp_path / "old" / "seed0", 50.0, seconds=240.0)
+    monkeypatch.setattr(compare, "SEEDS", (0, 1))
+    trained(tmp_path / "warm" / "seed0", 50.0, marks=False)
     trained(tmp_path / "elsewhere", 60.0)
-    known, asked = command.result(tmp_path / "elsewhere"), []
+    have, commands = {"after": {"1": command.result(tmp_path / "elsewhere")}}, []
 
     def run(argv):
-        asked.append(argv[2:])
-        folder = tmp_path / ("old" if "train" in argv[2] else "new")
-        if "train" in argv[2]:
-            (folder / "seed2").rmdir()
-            trained(folder / "seed2", 70.0)
+        commands.append(argv[2:])
+        if argv[2] == "experiments.evaluate":
+            evaluated(tmp_path / "plain" / "seed0", 30.0)
         else:
-            (folder / "seed0").rmdir()
-            evaluated(folder / "seed0", 30.0)
+            name, seed = argv[-1].split("/")[-2:]
+            trained(tmp_path / name / seed, 70.0, marks=name == "after")
         return types.SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(command.subprocess, "run", run)
-    results = command.compare_all("coding", "tokens", tmp_path, {"old": {"1": known}})
-    assert json.loads((tmp_path / "compare.json").read_text()) == results
-    assert list(results["old"]) == ["0", "1", "2"] and results["old"]["1"] == known
-    config = "--config=configs/compare.py:task=coding,unit=tokens,member="
-    assert [argv[:3] for argv in asked] == [
-        ["experiments.train", f"{config}old", "--config.seed=2"],
-        ["experiments.evaluate", f"{config}new", "--config.seed=0"],
-    ]
-    headers, rows = command.table(results)
-    assert headers[:5] == ["method", "runs", "return", "greedy", "structure"]
-    assert headers[5:8] == ["tokens per answer", "tokens/s", "seconds per answer"]
-    assert headers[8:] == ["training tokens", "training tokens/s", "training minutes"]
-    # of three runs an interval reaches from the lowest to the highest
-    assert rows[0][:5] == ["old", "3", "60.0 [50.0, 70.0]", "61.0 [51.0, 71.0]", "50.0 [50.0, 50.0]"]
-    assert rows[0][5:] == ["30 [30, 30]", "50", "0.6", "150 [150, 150]", "15", "2"]  # speed of the fastest
-    assert rows[1] == ["new", "1", "30.0", "5.0", "", "15", "40", "0.375", "", "", ""]
-    page = console.markdown(rows, headers, "coding, at most 10 tokens in training")
-    assert page.startswith("coding, at most 10 tokens in training\n\n| method | runs |")
-    assert page.endswith("| new | 1 | 30.0 | 5.0 |  | 15 | 40 | 0.375 |  |  |  |\n")
-
-
-@pytest.mark.parametrize("task, labels", [("coding", ["return", "pass@1"]), ("writing", ["return"])])
-def test_the_picture_has_all_seeds_and_tells_trained_from_untrained(task, labels):
-    results = json.loads((ROOT / f"docs/compare_{task}_tokens.json").read_text())
-    figure = command.draw(task, results)
-    assert [axes.get_xlabel().split()[1] for axes in figure.axes] == labels
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "trained", "untrained", "dots: seeds",
+    results = command.compare_all("coding", tmp_path, have, more=["--config.eval.samples=2"])
+    saved = json.loads((tmp_path / "compare.json").read_text())
+    assert saved == results and list(results) == ["plain", "warm", "after"]
+    config = "--config=configs/compare.py:task=coding,member="
+    assert commands == [
+        ["experiments.evaluate", f"{config}plain", "--config.seed=0", "--config.eval.samples=2",
+         f"--out={tmp_path}/plain/seed0/evaluation.json"],
+        ["experiments.train", f"{config}after", "--config.seed=0", "--config.eval.samples=2",
+         f"--config.team.begin={tmp_path}/warm/seed0", f"--workdir={tmp_path}/after/seed0"],
+        ["experiments.train", f"{config}warm", "--config.seed=1", "--config.eval.samples=2",
+         f"--workdir={tmp_path}/warm/seed1"],
     ]  # fmt: skip
-    for axes, score in zip(figure.axes, labels, strict=True):
-        bars = dict(zip(reversed(results), axes.patches, strict=True))
-        for name, by_seed in results.items():
-            mean = sum(run["scores"][score] for run in by_seed.values()) / len(by_seed)
-            assert bars[name].get_width() == pytest.approx(mean)
-        blue = {name for name, bar in bars.items() if bar.get_facecolor()[2] > bar.get_facecolor()[0]}
-        assert blue == {name for name, by_seed in results.items() if len(by_seed) == 3}
-        dots = [line.get_xdata().tolist() for line in axes.lines]
-        runs = [list(by_seed.values()) for by_seed in results.values() if len(by_seed) == 3]
-        assert dots == [[run["scores"][score] for run in each] for each in reversed(runs)]
-    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert names[-1] == "single (one agent)" and "concat" in names
+    monkeypatch.setattr(command.subprocess, "run", lambda argv: pytest.fail(f"run again: {argv}"))
+    assert command.compare_all("coding", tmp_path, have) == results
 
 
-def test_a_file_with_all_members_is_redrawn_and_nothing_is_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(command.subprocess, "run", lambda argv: pytest.fail(f"run: {argv}"))
-    have = json.loads((ROOT / "docs/compare_coding_tokens.json").read_text())
-    assert command.compare_all("coding", "tokens", tmp_path, have) == have
+def test_the_tables_by_hand(tmp_path):
+    for seed, value in enumerate((60.0, 70.0)):
+        trained(tmp_path / "new" / f"seed{seed}", value)
+    trained(tmp_path / "warm", 40.0, marks=False)
+    evaluated(tmp_path / "plain", 30.0)
+    results = {
+        "plain": {"0": command.result(tmp_path / "plain")},
+        "warm": {"0": command.result(tmp_path / "warm")},
+        "new": {str(seed): command.result(tmp_path / "new" / f"seed{seed}") for seed in (0, 1)},
+    }
+    headers, rows = methods.table(results, "at_tokens")
+    assert headers == [
+        "method", "runs", "return", "pass@1", "structure", "return_greedy", "tokens drawn", "answers judged",
+        "optimizer tokens", "minutes", "iterations",
+    ]  # fmt: skip
+    assert rows[0] == ["plain", "1", "30.0", "", "", "5.0", "", "", "", "", ""]
+    assert rows[1][:4] == ["warm", "1", "40.0", "10.0"] and rows[1][-1] == "3"
+    # 50 and 60: 55 ± 12.706 x 5 over the seeds; problems (40, 60) and (50, 70) on average 45 and 65
+    assert rows[2][2] == "55.0 (-8.5, 118.5) [45.0, 65.0]"
+    assert rows[2][6:] == ["200", "64", "180", "2", "2"]
+    _, rows = methods.table(results, "at_answers")
+    assert rows[2][2] == "45.0 (-18.5, 108.5)" and rows[2][6] == "100"
 
 
-def test_a_run_with_another_budget_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setitem(compare.MEMBERS, "coding", {"old": compare.Member({}, trained=True)})
-    trained(tmp_path / "old" / "seed0", 50.0)
-    with pytest.raises(ValueError, match="old, seed 0 has 3 iterations, the budget gives it 17"):
-        command.compare_all("coding", "tokens", tmp_path, {})
+def test_the_picture_has_all_seeds_and_shows_who_was_trained(tmp_path):
+    for seed, value in enumerate((60.0, 70.0)):
+        trained(tmp_path / f"seed{seed}", value)
+    evaluated(tmp_path / "plain", 30.0)
+    results = {
+        "plain": {"0": command.result(tmp_path / "plain")},
+        "new": {str(seed): command.result(tmp_path / f"seed{seed}") for seed in (0, 1)},
+    }
+    figure = methods.draw(results)
+    returns, passes = figure.axes
+    assert [bar.get_width() for bar in returns.patches] == [55.0, 30.0]
+    assert [line.get_xdata().tolist() for line in returns.lines] == [[50.0, 60.0]]
+    assert len(passes.patches) == 1  # nothing was tested in the evaluation
+    assert [label.get_text() for label in returns.get_yticklabels()] == ["new", "plain"]
 
 
 def test_a_member_that_fails_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(command.subprocess, "run", lambda argv: types.SimpleNamespace(returncode=1))
-    with pytest.raises(RuntimeError, match="single, seed 0 failed: .*experiments.evaluate"):
-        command.compare_all("coding", "tokens", tmp_path, {})
+    with pytest.raises(RuntimeError, match="untrained_team, seed 0 failed: .*experiments.evaluate"):
+        command.compare_all("coding", tmp_path, {})

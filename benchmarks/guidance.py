@@ -1,0 +1,67 @@
+"""Whether an expert's advice between turns earns more than feedback that costs nothing, as one command.
+
+    python -m benchmarks.guidance --workdir=runs/guidance
+
+Serves the experts of known skill (`benchmarks.known_expert`), runs the members of
+`configs/compare.py:task=guidance` that are not finished, and prints their tables. Then every trained team is
+evaluated once more with two turns and no feedback but the wish for another try: what remains without advice.
+Stopped, the same command goes on.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+from benchmarks import known_expert
+from configs import compare
+from experiments import closing
+from experiments import compare as command
+from jaxmarl_llm import console, files
+from jaxmarl_llm.report import methods
+from jaxmarl_llm.tasks import code_data
+
+TASK = "guidance"
+
+
+def without_advice(workdir: pathlib.Path, results: dict) -> dict[str, dict[str, dict]]:
+    """Evaluate every trained team with ``task.feedback=plain``; results as `compare.result` gives them."""
+    remaining: dict[str, dict[str, dict]] = {}
+    for name, by_seed in results.items():
+        for seed in by_seed if compare.MEMBERS[TASK][name].trained else ():
+            folder = command.folder_of(workdir, name, int(seed))
+            out = folder / "without_advice.json"
+            if not out.is_file():
+                config = f"--config=configs/compare.py:task={TASK},member={name}"
+                plain = "--config.task.feedback=plain"
+                argv = [sys.executable, "-m", "experiments.evaluate", config, plain, f"--workdir={folder}"]
+                subprocess.run([*argv, "--step=latest", f"--out={out}"], check=True)
+            scores = closing.read_json(out)["sampled"]["scores"]
+            means = {score: ends["mean"] for score, ends in scores.items()}
+            remaining.setdefault(name, {})[seed] = {"after": {"scores": means, "problems": {}}}
+    return remaining
+
+
+def main() -> None:
+    """Command line entry."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--workdir", default="runs/guidance")
+    workdir = pathlib.Path(parser.parse_args().workdir)
+    with known_expert.Server(code_data.load_items("starter", "all")) as server:
+        results = command.compare_all(TASK, workdir, {}, more=[f"--config.expert.base_url={server.url}"])
+    pages = command.tables(TASK, results)
+    remaining = without_advice(workdir, results)
+    title = "Without advice: the trained teams with two turns and no feedback"
+    pages.append((title, *methods.table(remaining, "after")))
+    for title, headers, rows in pages:
+        console.table(rows, headers, title)
+    texts = [console.markdown(rows, headers, title) for title, headers, rows in pages]
+    files.atomic_write_text(workdir / "guidance.md", "\n".join([*texts, methods.LEGEND, ""]))
+    everything = {"results": results, "without_advice": remaining}
+    files.atomic_write_text(workdir / "guidance.json", json.dumps(everything, indent=1) + "\n")
+    print(f"guidance.md and guidance.json are in {workdir}")
+
+
+if __name__ == "__main__":
+    main()
