@@ -269,6 +269,7 @@ def _add_books(c: ConfigDict) -> None:
     c.log.tensorboard = True  # event files in <workdir>/tensorboard
     c.log.wandb_project = ""  # also log to this W&B project, which needs the wandb extra; empty: no
     c.log.transcripts_every = 1  # iterations between transcript files; 0: none
+    c.log.report = True  # write report.html at the end
 
 
 def laptop(c: ConfigDict) -> None:

@@ -26,7 +26,7 @@ def get_config(arg=None):
     config.sampling.max_prompt_tokens = 128
     training(config)
     config.eval.samples = 64
-    config.log.tensorboard = False
+    config.log.tensorboard = config.log.report = False
     config.log.transcripts_every = 0
     return config
 

@@ -33,7 +33,7 @@ def get_config(arg=None):
     config.lessons.control = 4
     training(config)
     config.eval.samples = 32
-    config.log.tensorboard = False
+    config.log.tensorboard = config.log.report = False
     config.log.transcripts_every = 0
     return config
 

@@ -25,8 +25,8 @@ class Experiment:
 
     train, evaluated: problems, as published. validation: those that choose the best state, which was not
     published: further problems where there are any, else the last ones of ``train``. epochs over ``problems``
-    training problems, one at a time. ``feedback`` and the last three matter in two turns only; ``expert_edits`` asks `EXPERT`, and the
-    default model in the small twin.
+    training problems, one at a time. ``feedback`` and the last three matter in two turns only;
+    ``expert_edits`` asks `EXPERT`, and the default model in the small twin.
     """
 
     train: str

@@ -8,10 +8,11 @@ import time
 import jax
 
 from configs import arithmetic, credit_checks
-from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks
+from experiments import ending
+from experiments.ending import PARTS
+from jaxmarl_llm import checkpoint, files, metrics, plots, processes, run_checks
+from jaxmarl_llm.report import page
 from jaxmarl_llm.update import token_scores
-
-PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "coherence")
 
 
 def _megabytes(tree) -> float:
@@ -201,7 +202,7 @@ def finished(config, folder) -> dict:
     run_checks.check_same_run(saved, config.to_dict())
     if not complete(config, summary):
         return {}
-    show(summary)
+    ending.show(summary, folder)
     constant = config.train.decay == "constant"
     more = "a larger train.steps goes on from here" if constant else "its learning rate has decayed"
     print(f"the run in {folder} is finished; nothing was done ({more})")
@@ -216,34 +217,21 @@ def complete(config, summary: dict) -> bool:
     )
 
 
-def show(summary: dict) -> None:
-    """The closing table: results on the test before and after."""
-    before, after = summary.get("before", {}), summary["after"]
-    shown = (*PARTS, "return_greedy", "pass@1", *kinds_of_items(after))
-    names = [n for n in shown if after.get(n) is not None and (before.get(n) is not None or not before)]
-    headers = ("test, 0..100", "before", "after", "gain")
-    gains = [(n, before.get(n, math.nan), after[n]) for n in names]
-    rows = [(n, f"{old:.1f}", f"{new:.1f}", f"{new - old:+.1f}") for n, old, new in gains]
-    if not before:
-        headers, rows = (headers[0], headers[2]), [(n, new) for n, _, new, _ in rows]
-    console.table(rows, headers, title=f"{after['step']} iterations")
-
-
-def kinds_of_items(found: dict) -> list[str]:
-    """Names of the returns of single grades and statements in an `entry`, and of their pass@1."""
-    others = ("return_low", "return_high", "return_greedy", "return_turn")
-    names = [n for n in found if n.startswith(("return_", "pass@1_")) and not n.startswith(others)]
-    return sorted(names, key=lambda name: (name.startswith("pass@1_"), name))
-
-
 def finish(run) -> dict:
     """Evaluate, save, draw the curve, print the table before/after; returns the summary."""
     run.save(run.done)
     print(run.evaluate(run.done), flush=True)
     run.test_after()
-    show(run.summary)
+    ending.show(run.summary, run.books)
     rows = metrics.read_metrics(run.books)
     picture = plots.learning_curve(rows, run.books / "plots" / "learning_curve.png")
+    shown = f"; a report: {write_report(run)}" if run.config.log.report and processes.first() else ""
     minutes = f"{run.summary['seconds'] / 60:.1f} minutes"
-    print(f"{minutes}; summary.json, transcripts and {picture.name} in {run.books}")
+    print(f"{minutes}; summary.json, transcripts and {picture.name} in {run.books}{shown}")
     return run.summary
+
+
+def write_report(run) -> pathlib.Path:
+    """Write report.html, with the answers of the evaluations on the test; its path."""
+    evaluations = (run.folder / ending.FOLDER / f"{name}.json" for name in ("before", "warm", "after"))
+    return page.write([run.folder], evaluations=[path for path in evaluations if path.is_file()])[0]

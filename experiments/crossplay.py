@@ -3,8 +3,9 @@
   python -m experiments.crossplay --workdirs=runs/a,runs/b,runs/c
 
 evaluates on the test problems, with fresh draws, every team whose first agent is of one run and whose second
-is of another, or the same, run; of more than two agents every team of one run in which one agent is of another. All answer
-with equal random keys. Prints the tables, and writes them to --out as crossplay.json, .md and .png.
+is of another, or the same, run; of more than two agents every team of one run in which one agent is of
+another. All answer with equal random keys. Prints the tables, and writes them to --out as crossplay.json, .md
+and .png.
 """
 
 import dataclasses

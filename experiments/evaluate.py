@@ -61,9 +61,12 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         learned = [member.trainable for member in team.members]
         items = range(len(task.items))
         lessons = protocols.saved_lessons(config, workdir, step) if workdir else ()
-        found = setup.evaluate(
-            config, team, learned, task, items, samples, setup.stream(config, "report"), step, lessons
-        )
+        key = setup.stream(config, "report")
+        with console.ProgressDisplay(len(items), label="problems") as display:
+            found = setup.evaluate(
+                config, team, learned, task, items, samples, key, step, lessons,
+                progress=lambda done, total: display.update(done, {}),
+            )  # fmt: skip
         isolation = tasks.isolation(executor)
     results = {mode: getattr(found, mode) for mode in MODES}
     about = {

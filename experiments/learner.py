@@ -19,12 +19,14 @@ from jaxmarl_llm.update import batches, packing
 
 class Learner:
     """``states`` are of the members of the team that learn, by position; ``system`` is what they learn by.
+    ``prompt_sizes``: what their prompts are padded to, see `setup.prompt_sizes`; None: what each batch needs.
 
     The states own the parameters, which are donated at every update: those of ``team`` become shapes.
     """
 
-    def __init__(self, config, team: Team):
+    def __init__(self, config, team: Team, prompt_sizes=None):
         self.config, self._team = config, team
+        self._prompt_sizes = prompt_sizes or [None] * len(team.members)
         self._optimizer, self._loss = setup.build_optimizer(config), setup.loss_config(config)
         self.states: dict[int, update.TrainState] = {
             i: update.init_state(member.trainable, self._optimizer, member.stack.layout)
@@ -55,7 +57,8 @@ class Learner:
         for i in self.states if lesson.taught else ():
             member = self._team.members[i]
             limit, pad_id = self.config.sampling.max_new_tokens, member.tokenizer.pad_id
-            said = batches.collate(lesson.forest, lesson.advantages, member.stack, limit, pad_id)
+            sizes = self._prompt_sizes[i]
+            said = batches.collate(lesson.forest, lesson.advantages, member.stack, limit, pad_id, sizes)
             parts = self.config.train.minibatches
             pieces = [packing.split_minibatches(batch, parts) for batch in said]
             rows, layout = [], member.stack.layout

@@ -13,6 +13,8 @@ from experiments import closing, journals, named, protocols, remote_agents, run_
 from experiments.learner import Learner
 from jaxmarl_llm import (
     checkpoint,
+    console,
+    evaluation,
     files,
     marginals,
     metrics,
@@ -46,6 +48,7 @@ class Run:
         self.timer = metrics.PhaseTimer()
         self.team = self.task = self.validation_task = self.test_task = None
         self.start = self.done = 0
+        self.display: console.ProgressDisplay | None = None  # of the training, while it goes on
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Run":
@@ -82,8 +85,11 @@ class Run:
         self._account = remote_agents.Account(self._speakers, self.team)
         setup.check_prompts(config, self.team, *every_task)
         self.validation_items = scores.spread(len(self.validation_task.items), config.eval.problems)
+        self.prompt_sizes = setup.prompt_sizes(config, self.team, every_task)
+        # Of all evaluations, so that those on fewer problems run the same program.
+        self.items_per_batch = evaluation.batch_size(len(self.test_task.items), config.eval.samples)
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
-        self.learner = Learner(config, self.team)
+        self.learner = Learner(config, self.team, self.prompt_sizes)
         self.start = self.learner.open(self.folder, stack)
         self.protocol = protocols.build(config, self.task, self.team, memory=self.memory())
         if self.start > config.train.steps:

@@ -9,13 +9,12 @@ import json
 import math
 import pathlib
 
-from experiments import closing, evaluate, setup
-from jaxmarl_llm import files
+from experiments import closing, ending, evaluate, setup
+from jaxmarl_llm import console, files
 from jaxmarl_llm.evaluation import Evaluations
 
 STREAMS = {"validation": "eval", "test": "test"}  # of a split: the random stream that its answers come from
 PREFIXES = {"validation": "eval", "test": "test"}  # of a split: what the names of its metrics begin with
-FOLDER = "test"  # in a run folder: every answer of the evaluations on the test
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +86,8 @@ def test_best(run) -> None:
 def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple[Evaluations, dict]:
     """Sampled and greedy results on items of a split, and these as metrics, logged at the state's step."""
     task = {"validation": run.validation_task, "test": run.test_task}[split]
-    with run.timer("evaluate"):
+    shown = console.ProgressDisplay(len(items), label=f"{split} problems", within=run.display)
+    with run.timer("evaluate"), shown as display:
         found = setup.evaluate(
             run.config,
             run.team,
@@ -98,6 +98,9 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
             run.key(STREAMS[split], state.step),
             step=state.step,
             memory=state.memory,
+            sizes=run.prompt_sizes,
+            items_per_batch=run.items_per_batch,
+            progress=lambda done, total: display.update(done, {}),
         )
     prefix = PREFIXES[split]
     values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary(), prefix)
@@ -117,7 +120,7 @@ def _write(run, name: str, found: Evaluations, step: int) -> None:
     about = {"workdir": str(run.folder), "step": step, "state": name, "split": "test"}
     about |= {"seed": run.config.seed, "problems": len(run.test_task.items)}
     report = about | {mode: evaluate.describe(each, (1,)) for mode, each in results.items()}
-    evaluate.write(run.books / FOLDER / f"{name}.json", results, report)
+    evaluate.write(run.books / ending.FOLDER / f"{name}.json", results, report)
     if name != "best":
         write_returns(run.books, found, step)
 

@@ -27,10 +27,12 @@ LEARNING = {
     "sampling.max_new_tokens": 8,
     "train.steps": 14,
     "train.minibatches": 2,
+    "train.prompts_per_microbatch": 1,
     "train.kl_coef": 0.05,
     "train.lr": 0.01,
     "train.warmup": 3,
     "save.every": 2,
+    "log.report": False,
     "eval.every": 3,
 }
 

@@ -57,7 +57,7 @@ def test_a_row_of_metrics_per_step(smoke_run):
 
 def test_metrics_and_transcripts_tell_the_same(learning_run):
     """Return, lengths and advantages of step 0, counted again from the transcript."""
-    row = metrics.read_metrics(learning_run.folder)[1]
+    row = next(row for row in metrics.read_metrics(learning_run.folder) if "train/return" in row)
     actions = transcripts.read(learning_run.folder, 0)
     assert len(actions) == 2 * 2**2  # two problems, every pair of two samples
     assert row["train/return"] == pytest.approx(np.mean([action.total for action in actions]) / 80 * 100)
@@ -126,7 +126,7 @@ def test_what_is_printed(smoke_run):
     first_step = next(i for i, line in enumerate(lines) if line.startswith("step "))
     assert any("2 x 2 x 2: 8 completions" in line for line in lines[:first_step])
     table = lines[lines.index("2 iterations") + 1 :]
-    assert table[0].split() == ["test,", "0..100", "before", "after", "gain"]
+    assert table[0].split() == ["test,", "0..100", "untrained", "trained", "gain"]
     assert [line.split()[0] for line in table[2:9]] == ["return", *PARTS, "return_greedy", "pass@1"]
 
 
@@ -136,7 +136,7 @@ def test_second_call_on_a_finished_run_only_shows_it(learning_run):
     done = smoke_runs.run(again, learning_run.cache)
     assert done.returncode == 0, done.stderr
     assert "14 iterations" in done.stdout and "is finished; nothing was done" in done.stdout
-    table = learning_run.output[learning_run.output.index("14 iterations") :].splitlines()
+    table = learning_run.output[learning_run.output.index("14 iterations\n") :].splitlines()
     assert done.stdout.splitlines()[: len(table) - 1] == table[:-1]
     assert smoke_runs.files(learning_run.folder) == before
 

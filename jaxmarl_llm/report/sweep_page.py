@@ -47,8 +47,8 @@ def notes(members: Sequence[MemberResult]) -> list[str]:
     """Explain the brackets and p-values of the tables."""
     others = len(by_setting(members)) - 1
     said = [
-        "Returns on the test problems, of the latest state of each run. In brackets: 95 % t-intervals over the "
-        "seeds."
+        "Returns on the test problems, of the latest state of each run. In brackets: 95 % t-intervals over "
+        "the seeds."
     ]
     if others:
         said += [
