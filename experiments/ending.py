@@ -35,7 +35,7 @@ def _table(summary: dict) -> None:
 
 
 def kinds_of_items(found: dict) -> list[str]:
-    """Names of the returns of single grades and statements in an entry of the summary, and pass@1 of these."""
+    """Names of the returns of single grades and statements in an entry of the summary, and their pass@1."""
     others = ("return_low", "return_high", "return_greedy", "return_turn")
     names = [n for n in found if n.startswith(("return_", "pass@1_")) and not n.startswith(others)]
     return sorted(names, key=lambda name: (name.startswith("pass@1_"), name))

@@ -64,8 +64,8 @@ def test_a_page_begins_with_what_a_newcomer_asks(folder):
         "poet and critic (tiny-model) learned to answer together on problems of 'poems': 3 iterations, "
         "in 1.50 minutes.",
         "Return on the test problems, which were not trained on (0..100, sampled answers): untrained 20.0 "
-        "[15.0, 26.0], trained 60.0 [55.0, 66.0]. In brackets: 95 % interval over the problems. Trained is the "
-        "latest state.",
+        "[15.0, 26.0], trained 60.0 [55.0, 66.0]. In brackets: 95 % interval over the problems. Trained is "
+        "the latest state.",
         "The best state on validation is that of iteration 2: 58.0 on the test.",
     )
     assert found.item == "ode"

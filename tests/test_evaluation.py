@@ -111,23 +111,6 @@ def test_batches_by_hand():
     assert evaluation.plan_batches(5, 2) == [(2, [0, 1]), (2, [2, 3]), (1, [4, 4])]
 
 
-def test_a_smaller_evaluation_runs_the_program_of_a_larger_one():
-    """As evaluations during a training do: fewer items, all of them short."""
-    sizes = evaluation.prompt_sizes(tiny_team(), [(CountingTask(WORDS), range(5))], 3, 768)
-    told = []
-    evaluate(CountingTask(WORDS), rows_per_batch=6, sizes=sizes, progress=lambda *done: told.append(done))
-    assert told == [(2, 5), (4, 5), (5, 5)]
-    short = min(range(5), key=WORDS.__getitem__)
-    before = sampling.generate._cache_size()
-    own = evaluate(CountingTask(WORDS), ids=[short], rows_per_batch=6).greedy
-    assert sampling.generate._cache_size() == before + 1  # a program of its own
-    same = evaluate(CountingTask(WORDS), ids=[short], items_per_batch=2, sizes=sizes).greedy
-    assert sampling.generate._cache_size() == before + 1  # none
-    assert [a.agents["main"].completion for a in own.actions] == [
-        a.agents["main"].completion for a in same.actions
-    ]
-
-
 def test_greedy_results_do_not_depend_on_the_batches():
     assert bucket(71) > bucket(9)
     task, split = CountingTask(WORDS), CountingTask(WORDS)
@@ -143,6 +126,23 @@ def test_greedy_results_do_not_depend_on_the_batches():
     assert cut.summary() == whole.summary()
     again = evaluate(CountingTask(WORDS), ids=[4, 1, 0], key=5).greedy
     assert again.actions_BG == tuple(whole.actions_BG[i] for i in (4, 1, 0))
+
+
+def test_a_smaller_evaluation_runs_the_program_of_a_larger_one():
+    """As evaluations during a training do: fewer items, all of them short."""
+    sizes = evaluation.prompt_sizes(tiny_team(), [(CountingTask(WORDS), range(5))], 3, 768)
+    told = []
+    evaluate(CountingTask(WORDS), rows_per_batch=6, sizes=sizes, progress=lambda *done: told.append(done))
+    assert told == [(2, 5), (4, 5), (5, 5)]
+    short = min(range(5), key=WORDS.__getitem__)
+    before = sampling.generate._cache_size()
+    own = evaluate(CountingTask(WORDS), ids=[short], rows_per_batch=6).greedy
+    assert sampling.generate._cache_size() == before + 1  # a program of its own
+    same = evaluate(CountingTask(WORDS), ids=[short], items_per_batch=2, sizes=sizes).greedy
+    assert sampling.generate._cache_size() == before + 1  # none
+    assert [a.agents["main"].completion for a in own.actions] == [
+        a.agents["main"].completion for a in same.actions
+    ]
 
 
 def test_sampled_answers_are_judged_together_and_follow_the_key():

@@ -44,7 +44,7 @@ def run(tmp_path):
         test_task=TASK, validation_items=[0, 2], learner=Learner(), memory=lambda step=None: (),
         timer=metrics.PhaseTimer(), executor_metrics=lambda prefix: {}, key=key, isolation={}, rows=rows,
         log=lambda step, values: rows.append({"step": step, **values}),
-        summary=closing.read_summary(tmp_path, 0),
+        summary=closing.read_summary(tmp_path, 0), display=None, prompt_sizes=None, items_per_batch=3,
     )  # fmt: skip
 
 
