@@ -65,7 +65,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         with console.ProgressDisplay(len(items), label="problems") as display:
             found = setup.evaluate(
                 config, team, learned, task, items, samples, key, step, lessons,
-                progress=lambda done, total: display.update(done, {}),
+                progress=lambda done, total: done < total and display.update(done, {}),
             )  # fmt: skip
         isolation = tasks.isolation(executor)
     results = {mode: getattr(found, mode) for mode in MODES}

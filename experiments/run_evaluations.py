@@ -100,7 +100,7 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
             memory=state.memory,
             sizes=run.prompt_sizes,
             items_per_batch=run.items_per_batch,
-            progress=lambda done, total: display.update(done, {}),
+            progress=lambda done, total: done < total and display.update(done, {}),  # then come the results
         )
     prefix = PREFIXES[split]
     values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary(), prefix)

@@ -57,7 +57,7 @@ def evaluate(
     items_per_batch: int | None = None,
     sizes: Sequence[Sizes | None] | None = None,
     step: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Evaluations:
     """Let every agent answer every item once per sample and once greedily; sample g is judged with sample g.
 
