@@ -6,6 +6,8 @@ import math
 import pathlib
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from configs import arithmetic
 from experiments import protocols, setup, systems
@@ -126,8 +128,9 @@ class Learner:
         self._checkpoints.wait()
         now = zip(self._team.members, self.trainables(), strict=True)
         team = Team(tuple(dataclasses.replace(member, trainable=mine) for member, mine in now))
-        team, _ = checkpoint.restore_team(self._checkpoints.folder, checkpoint.BEST, team)
-        return [member.trainable for member in team.members]
+        best, _ = checkpoint.restore_team(self._checkpoints.folder, checkpoint.BEST, team)
+        pairs = zip(best.members, team.members, strict=True)
+        return [jax.tree.map(_placed_like, member.trainable, now.trainable) for member, now in pairs]
 
     def untouched(self, step: int) -> bool:
         """Whether no update has been made since ``step`` iterations."""
@@ -136,3 +139,8 @@ class Learner:
         if any(leaf.is_deleted() for leaf in leaves):  # donated to an update that failed
             return False
         return all(int(state.step) == done for state in self.states.values())
+
+
+def _placed_like(saved: jax.Array, now: jax.Array) -> jax.Array:
+    """The saved values, bound to a device only if ``now`` is: else what samples is compiled once more."""
+    return saved if now.committed else jnp.asarray(np.asarray(saved))
