@@ -47,7 +47,7 @@ def laptop(config):
     config.sampling.stop += ("\n\n",)
     config.sampling.max_prompt_tokens = 768
     config.train.steps = 46
-    config.train.prompts = 4
+    config.train.prompts = config.train.prompts_per_microbatch = 4  # all at once: fewer, wider products
     config.train.group = 8
     config.train.grade_every = config.eval.every = config.train.steps // 2
     config.eval.problems = 12

@@ -7,7 +7,7 @@ from configs.common import ConfigDict, base_config
 # What metrics begin with that are no agent's; those of an agent begin with its name.
 RESERVED = (
     "credit", "eval", "eval_executor", "eval_greedy", "executor", "expert", "lessons", "madpo", "memory",
-    "preference", "reward_model", "seconds", "step", "train",
+    "preference", "reward_model", "seconds", "step", "test", "test_greedy", "train",
 )  # fmt: skip
 OF_TWO = ("coding", "tldr", "arxiv")  # kinds of tasks with two roles
 

@@ -12,7 +12,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from configs.common import base_config, leaves, no_such_field
-from jaxmarl_llm import host_memory
+from jaxmarl_llm import compiled_programs, host_memory
 from jaxmarl_llm.dotted import UserCodeError
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.experts import ExpertError
@@ -51,9 +51,11 @@ def refuse_arguments(argv: Sequence[str]) -> None:
 def run(main: Callable) -> None:
     """`absl.app.run(main)` with `plainly` and `parse`; call it from a module's ``__main__`` block.
 
-    Memory that is freed stays with the process (see `host_memory`).
+    Memory that is freed stays with the process (see `host_memory`), and what it compiles is kept for the next
+    one (see `compiled_programs`).
     """
     host_memory.keep()
+    compiled_programs.keep()
     app.run(plainly(main), flags_parser=parse)
 
 

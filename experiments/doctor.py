@@ -53,11 +53,12 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         named.check(small)
         yield level
         expert = tasks.build_expert(small)
-        task, eval_task = (tasks.build_task(small, executor, split, expert) for split in ("train", "eval"))
-        speakers = remote_agents.build(small, (*task.items, *eval_task.items))
+        splits = [tasks.build_task(small, executor, split, expert) for split in ("train", "eval", "test")]
+        task = splits[0]
+        speakers = remote_agents.build(small, [item for each in splits for item in each.items])
         team = setup.build_team(small, speakers=speakers)
         ours = team.local("the doctor")
-        yield from _of_prompts(config, ours, (task, eval_task))
+        yield from _of_prompts(config, ours, splits)
         caught, begun = Caught(task), time.perf_counter()
         try:
             forest = draw(small, team, caught)

@@ -1,14 +1,17 @@
 """What learns in a run: the agents' parameters with their optimizer, the system, and their checkpoints."""
 
 import contextlib
+import dataclasses
 import math
 import pathlib
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from configs import arithmetic
 from experiments import protocols, setup, systems
-from jaxmarl_llm import forest_metrics, run_checks, update
+from jaxmarl_llm import checkpoint, forest_metrics, run_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.types import Lesson
@@ -18,12 +21,14 @@ from jaxmarl_llm.update import batches, packing
 
 class Learner:
     """``states`` are of the members of the team that learn, by position; ``system`` is what they learn by.
+    ``prompt_sizes``: what their prompts are padded to, see `setup.prompt_sizes`; None: what each batch needs.
 
     The states own the parameters, which are donated at every update: those of ``team`` become shapes.
     """
 
-    def __init__(self, config, team: Team):
+    def __init__(self, config, team: Team, prompt_sizes=None):
         self.config, self._team = config, team
+        self._prompt_sizes = prompt_sizes or [None] * len(team.members)
         self._optimizer, self._loss = setup.build_optimizer(config), setup.loss_config(config)
         self.states: dict[int, update.TrainState] = {
             i: update.init_state(member.trainable, self._optimizer, member.stack.layout)
@@ -54,7 +59,8 @@ class Learner:
         for i in self.states if lesson.taught else ():
             member = self._team.members[i]
             limit, pad_id = self.config.sampling.max_new_tokens, member.tokenizer.pad_id
-            said = batches.collate(lesson.forest, lesson.advantages, member.stack, limit, pad_id)
+            sizes = self._prompt_sizes[i]
+            said = batches.collate(lesson.forest, lesson.advantages, member.stack, limit, pad_id, sizes)
             parts = self.config.train.minibatches
             pieces = [packing.split_minibatches(batch, parts) for batch in said]
             rows, layout = [], member.stack.layout
@@ -117,6 +123,15 @@ class Learner:
             self.system.models.save_best(step)
         self._checkpoints.save_best(step, self.states, self._team, meta)
 
+    def best_trainables(self) -> list:
+        """The agents' parameters of the best state, of every member of the team; None where frozen."""
+        self._checkpoints.wait()
+        now = zip(self._team.members, self.trainables(), strict=True)
+        team = Team(tuple(dataclasses.replace(member, trainable=mine) for member, mine in now))
+        best, _ = checkpoint.restore_team(self._checkpoints.folder, checkpoint.BEST, team)
+        pairs = zip(best.members, team.members, strict=True)
+        return [jax.tree.map(_placed_like, member.trainable, now.trainable) for member, now in pairs]
+
     def untouched(self, step: int) -> bool:
         """Whether no update has been made since ``step`` iterations."""
         done = arithmetic.updates(self.config, step)
@@ -124,3 +139,8 @@ class Learner:
         if any(leaf.is_deleted() for leaf in leaves):  # donated to an update that failed
             return False
         return all(int(state.step) == done for state in self.states.values())
+
+
+def _placed_like(saved: jax.Array, now: jax.Array) -> jax.Array:
+    """The saved values, bound to a device only if ``now`` is: else what samples is compiled once more."""
+    return saved if now.committed else jnp.asarray(np.asarray(saved))

@@ -30,6 +30,8 @@ STREAMS = (
     "search",
     "tests",
     "fidelity",
+    "test",
+    "report",
 )
 
 
@@ -162,24 +164,37 @@ def _custom_loss(config):
 
 
 def evaluate(
-    config, team: team_lib.Team, trainables, task, items, samples: int, step: int = 0, memory=()
+    config,
+    team: team_lib.Team,
+    trainables,
+    task,
+    items,
+    samples: int,
+    key: jax.Array,
+    step: int = 0,
+    memory=(),
+    **options,
 ) -> evaluation.Evaluations:
-    """`evaluation.evaluate` with the run's sampling settings and protocol; equal seeds draw alike.
+    """`evaluation.evaluate` with the run's sampling settings and protocol.
 
-    ``memory``: lessons of earlier problems, see `protocols.build`.
+    ``key``: where samples come from. A run has streams of its own for validation and for the test (see
+    `run_evaluations`); every other command takes "report", so that it measures with draws that chose nothing.
+    ``memory``: lessons of earlier problems, see `protocols.build`. ``options``: others of
+    `evaluation.evaluate`.
     """
     return evaluation.evaluate(
         team,
         trainables,
         task,
         items,
-        stream(config, "eval"),
+        key,
         params=sampling_params(config),
         samples=samples,
         protocol=lambda drawn: talking.WithRoom(protocols.build(config, task, team, drawn, memory=memory)),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         step=step,
+        **options,
     )
 
 
@@ -198,6 +213,14 @@ def check_prompts(config, team: team_lib.Team, *tasks) -> None:
                         advice = "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
                         raise ValueError(f"{text}, the limit is {limit}; {advice}")
                     logging.warning("%s: it will be cut on the left to %d", text, limit)
+
+
+def prompt_sizes(config, team: team_lib.Team, tasks_of_run):
+    """What the prompts of a run's tasks are padded to, of each member of the team, see `prompts.Sizes`."""
+    c = config.sampling
+    every = [(task, range(len(task.items))) for task in tasks_of_run]
+    limits = c.max_prompt_tokens, c.long_prompts
+    return evaluation.prompt_sizes(team, every, config.train.prompts, *limits)
 
 
 def build_optimizer(config):

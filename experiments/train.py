@@ -34,6 +34,7 @@ def talks(run: Run, step: int, timer) -> Callable[..., Forest]:
         params=setup.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
+        prompt_sizes=run.prompt_sizes,
         timer=timer,
     )
 
@@ -87,6 +88,7 @@ def train(config, workdir: str) -> dict:
         console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
         run.evaluate_before()
         with console.ProgressDisplay(config.train.steps, done=run.start) as display:
+            run.display = display
             for step in run.steps_left():
                 with run.saved_on_error(step):
                     if run.due(config.eval.every, step):
@@ -101,6 +103,7 @@ def train(config, workdir: str) -> dict:
                 if stopping:
                     display.print(f"stopped after iteration {step + 1}; the same command resumes")
                     return {}
+        run.display = None
         return closing.finish(run)
 
 

@@ -31,7 +31,7 @@ def format_seconds(seconds: float | None) -> str:
 class Eta:
     """Seconds that remain, from the mean pace of the last steps.
 
-    The first step of a process is left out once there is another one: it contains the compilation.
+    The first step of a process is left out: it contains the compilation, and may take ten times as long.
     """
 
     def __init__(self, window: int = 20, clock: Callable[[], float] = time.monotonic):
@@ -55,14 +55,16 @@ class Eta:
         return sum(self._paces) / len(self._paces) if self._paces else None
 
     def remaining(self, steps: int) -> float | None:
-        """Seconds for `steps` more steps; None before the first tick."""
-        pace = self.seconds_per_step
-        return None if pace is None else pace * steps
+        """Seconds for `steps` more steps; None before the second tick, unless there are none."""
+        if self._steps < 2 and steps:
+            return None
+        return (self.seconds_per_step or 0.0) * steps
 
 
 class ProgressDisplay:
     """Progress over `total` steps, of which `done` are already behind (a resumed run).
 
+    label: what a step is. within: a display that goes on meanwhile, below which this one shows its own bar.
     Use as a context manager; `update` once per step, `print` for messages in between. Where the stream is not
     a terminal every update is one line, e.g. `step  12/150  return 41.2  tests 30.1  18.3 s/step  ETA 42:05`.
     """
@@ -73,15 +75,21 @@ class ProgressDisplay:
         done: int = 0,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
+        label: str = "step",
+        within: "ProgressDisplay | None" = None,
     ):
         if total < 1 or not 0 <= done <= total:
             raise ValueError(f"total must be 1 or more and done between 0 and total, got {total=}, {done=}")
         self._total, self._done = total, done
-        self._stream = stream or sys.stdout
+        self._label, self._within = label, within
+        self._stream = within._stream if within else stream or sys.stdout
         self._eta = Eta(clock=clock)
-        self._bar = _bar(self._stream) if is_terminal(self._stream) else None
+        if within:
+            self._bar = within._bar
+        else:
+            self._bar = _bar(self._stream) if is_terminal(self._stream) else None
         if self._bar is not None:
-            self._task = self._bar.add_task("step", total=total, completed=done, numbers="", timing="ETA ?")
+            self._task = self._bar.add_task(label, total=total, completed=done, numbers="", timing="ETA ?")
 
     def update(self, done: int, values: Mapping[str, float]) -> None:
         """`done` steps are complete; `values` are the key numbers to show, by the name to show them under."""
@@ -90,12 +98,14 @@ class ProgressDisplay:
             self._done = done
         numbers = "  ".join(f"{name} {format_number(value)}" for name, value in values.items())
         pace, rest = self._eta.seconds_per_step, self._eta.remaining(self._total - self._done)
-        timing = f"{'?' if pace is None else format_number(pace)} s/step  ETA {format_seconds(rest)}"
+        unit = "s/step" if self._label == "step" else "s each"
+        timing = f"{'?' if pace is None else format_number(pace)} {unit}  ETA {format_seconds(rest)}"
         if self._bar is not None:
             self._bar.update(self._task, completed=done, numbers=numbers, timing=timing)
         else:
             width = len(str(self._total))
-            self.print("  ".join(filter(None, [f"step {done:>{width}}/{self._total}", numbers, timing])))
+            counted = f"{self._label} {done:>{width}}/{self._total}"
+            self.print("  ".join(filter(None, [counted, numbers, timing])))
 
     def print(self, text: str = "") -> None:
         """A line above the bar, or just a line."""
@@ -105,12 +115,16 @@ class ProgressDisplay:
             print(text, file=self._stream, flush=True)
 
     def __enter__(self) -> "ProgressDisplay":
-        if self._bar is not None:
+        if self._bar is not None and not self._within:
             self._bar.start()
         return self
 
     def __exit__(self, *exception) -> None:
-        if self._bar is not None:
+        if self._bar is None:
+            return
+        if self._within:
+            self._bar.remove_task(self._task)
+        else:
             self._bar.stop()
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from jaxmarl_llm import forest_metrics, records, rollout
 from jaxmarl_llm.forest import SpeakRequest
-from jaxmarl_llm.prompts import bucket, common_start
+from jaxmarl_llm.prompts import Sizes, plan_sizes
 from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
 from jaxmarl_llm.rollout import speech
 from jaxmarl_llm.sampling import SamplingParams
@@ -55,7 +54,10 @@ def evaluate(
     max_prompt_tokens: int,
     long_prompts: str = "error",
     rows_per_batch: int = ROWS_PER_BATCH,
+    items_per_batch: int | None = None,
+    sizes: Sequence[Sizes | None] | None = None,
     step: int = 0,
+    progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Evaluations:
     """Let every agent answer every item once per sample and once greedily; sample g is judged with sample g.
 
@@ -75,8 +77,13 @@ def evaluate(
         carry every sample to the last one.
       max_prompt_tokens, long_prompts: see `speech.encode_prompt`.
       rows_per_batch: most completions of an agent per batch, greedy ones counted, at least 1 (one item is
-        the least); one item per stack may come on top to fill it up.
+        the least).
+      items_per_batch: items of every batch, in place of the `batch_size` of these items: an evaluation of
+        fewer items then runs the program that one of more has compiled.
+      sizes: of each member of the team what prompts are padded to; only the largest width is used. None:
+        `prompt_sizes` of these items.
       step: of the records.
+      progress: is called with the number of items that are done and that of all, after every batch.
 
     Raises:
       ValueError: for bad arguments or prompts that are too long, before anything is compiled.
@@ -84,15 +91,18 @@ def evaluate(
     _check(task, item_ids, samples, rows_per_batch)
     started = time.perf_counter()
     limits = dict(max_prompt_tokens=max_prompt_tokens, long_prompts=long_prompts)
-    widths_MB = _prompt_widths(team, task, item_ids, **limits)
-    drawn = samples + 1
+    drawn, number = samples + 1, len(item_ids)
+    size = items_per_batch or batch_size(number, samples, rows_per_batch)
+    sizes = sizes or prompt_sizes(team, [(task, item_ids)], size, **limits)
+    one_width = [own.largest() if own else None for own in sizes]
     talk = protocol(drawn) if protocol else Simultaneous(task.prompts, drawn)
     scorer = TaskScorer.of_team(task, team, "aligned")
-    run = functools.partial(rollout.run, talk, team, trainables, scorer, params=params, **limits)
+    options = dict(params=params, prompt_sizes=one_width, **limits)
+    run = functools.partial(rollout.run, talk, team, trainables, scorer, **options)
     tokenizers = {agent: team[agent].tokenizer for agent in task.agents}
     turns_TB: list[list] = []
     tokens_B: list[tuple[int, ...]] = []
-    for i, (real, batch) in enumerate(plan_batches(widths_MB, max(1, rows_per_batch // drawn))):
+    for i, (real, batch) in enumerate(plan_batches(number, size)):
         forest = run([item_ids[b] for b in batch], jax.random.fold_in(key, i), last_greedy=True)
         actions = records.joint_actions(step, forest, task, tokenizers)
         for t, index in enumerate(sorted({joint.turn for joint in forest.joints})):
@@ -101,6 +111,7 @@ def evaluate(
                 turns_TB.append([])
             turns_TB[t] += _by_item(of_turn, drawn, real)
         tokens_B += _by_item(forest_metrics.last_answer_tokens(forest), drawn, real)
+        progress(len(tokens_B), number)
     found = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
     return Evaluations(found(slice(samples)), found(slice(samples, None)), time.perf_counter() - started)
 
@@ -115,53 +126,67 @@ def _evaluation(
 ) -> Evaluation:
     """Build the evaluation of a slice of the answers to each item, of every turn."""
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
+    statements = tuple(getattr(task.items[i], "statement", "") for i in item_ids)
     *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
     tokens = tuple(row[of_item] for row in tokens_B)
-    return Evaluation(last, tuple(task.agents), task.normalise, grades, tuple(earlier), tokens)
+    return Evaluation(last, tuple(task.agents), task.normalise, grades, statements, tuple(earlier), tokens)
 
 
-def plan_batches(widths_MB: np.ndarray, limit: int) -> list[tuple[int, list[int]]]:
-    """Cut B items into batches that compile to the same programs.
+def batch_size(n_items: int, samples: int, rows_per_batch: int = ROWS_PER_BATCH) -> int:
+    """Items per batch of an evaluation of ``n_items``, in as few batches of one size as hold them.
 
-    A batch is padded to its widest prompt, so one that lacks a prompt of the greatest width also gets an item
-    that has one; the rest of a short batch is filled with its first item.
+    samples: G of `evaluate`, to which the greedy answer comes.
+    """
+    limit = max(1, rows_per_batch // (samples + 1))
+    return math.ceil(n_items / math.ceil(n_items / limit))
 
-    Args:
-      widths_MB: padded prompt length of every item, for each of the team's M stacks.
-      limit: most real items per batch.
+
+def plan_batches(n_items: int, size: int) -> list[tuple[int, list[int]]]:
+    """Cut items into batches of ``size``; a short one is filled up with its first item.
 
     Returns:
-      (number of real items, positions 0..B-1 of all items, real ones first and in order) per batch.
+      (number of real items, positions 0..n_items-1 of all items, real ones first and in order) per batch.
     """
-    n_items = widths_MB.shape[1]
-    size = math.ceil(n_items / math.ceil(n_items / limit))
-    batches = []
-    for start in range(0, n_items, size):
-        real = list(range(start, min(start + size, n_items)))
-        widest = [int(width_B.argmax()) for width_B in widths_MB if width_B[real].max() < width_B.max()]
-        batches.append((len(real), real + list(dict.fromkeys(widest))))
-    longest = max(len(batch) for _, batch in batches)
-    return [(real, batch + batch[:1] * (longest - len(batch))) for real, batch in batches]
+    starts = range(0, n_items, size)
+    batches = [list(range(start, min(start + size, n_items))) for start in starts]
+    return [(len(batch), batch + batch[:1] * (size - len(batch))) for batch in batches]
 
 
-def _prompt_widths(team: Team, task: Task, item_ids, max_prompt_tokens: int, long_prompts: str) -> np.ndarray:
-    """Padded prompt length (M, B) of every item for each stack of our own, the longest of its agents.
+def prompt_sizes(
+    team: Team,
+    tasks: Sequence[tuple[Task, Sequence[int]]],
+    batch: int,
+    max_prompt_tokens: int,
+    long_prompts: str = "error",
+) -> list[Sizes | None]:
+    """What the prompts of some tasks' items are padded to, of each member of the team; None of remote ones.
 
-    Only what follows the beginning that all prompts of an agent share: the rest is not padded with them.
+    Counted are the prompts of the first turn, but for those that are cut.
+
+    Args:
+      tasks: each with indices into its items.
+      batch: problems that are answered together, see `prompts.plan_sizes`.
+      max_prompt_tokens, long_prompts: see `speech.encode_prompt`, which raises ValueError.
     """
-    members = [member for member in team.members if not member.remote]  # others are not padded
-    prompts = {agent: [] for member in members for agent in member.stack.agents}
-    for item_id in item_ids:
-        of_item = task.prompts(task.items[item_id])
-        for agent, messages in ((agent, of_item[agent]) for agent in of_item if agent in prompts):
-            request = SpeakRequest(agent, item_id, tuple(messages), samples=1)
-            limits = (max_prompt_tokens, long_prompts, item_name(task.items[item_id]))
-            ids = speech.encode_prompt(team[agent].tokenizer, request, *limits)
-            prompts[agent].append(ids)
-    rests = {agent: [len(p) - common_start(asked) for p in asked] for agent, asked in prompts.items()}
-    stacks = [[rests[agent] for agent in member.stack.agents] for member in members]
-    widths = [[bucket(max(rest)) for rest in zip(*agents, strict=True)] for agents in stacks]
-    return np.array(widths, np.int64).reshape(len(members), len(item_ids))
+    found: list[Sizes | None] = []
+    every = [(item, task.prompts(item)) for task, ids in tasks for item in (task.items[i] for i in ids)]
+    for member in team.members:
+        agents = [] if member.remote else member.stack.agents
+        kept: dict[str, list[list[int]]] = {agent: [] for agent in agents}
+        for item, prompts in every:
+            asked = {agent: prompts[agent] for agent in agents if agent in prompts}
+            rows = {}
+            for agent, messages in asked.items():
+                request = SpeakRequest(agent, 0, tuple(messages), samples=1)
+                limits = (max_prompt_tokens, long_prompts, item_name(item))
+                rows[agent], cut = speech.encode_cut(member.tokenizer, request, *limits)
+                if cut:
+                    break
+            else:
+                for agent in agents if len(rows) == len(agents) else ():
+                    kept[agent].append(rows[agent])
+        found.append(plan_sizes(kept, batch) if kept and all(kept.values()) else None)
+    return found
 
 
 def _check(task: Task, item_ids: Sequence[int], samples: int, rows_per_batch: int) -> None:

@@ -2,9 +2,14 @@
 
 The prompts of an agent start alike (instructions, worked examples). `Shared` holds those tokens apart; they
 run through the model as a single row, and every prompt continues from their keys and values (`prefill`).
+
+What a batch of prompts shares, and how long the rest is, differ from batch to batch, and every size is a
+compilation of minutes. `Sizes` are chosen once, from all prompts of a run.
 """
 
+import dataclasses
 import os
+from collections.abc import Iterable, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -12,6 +17,7 @@ from flax import struct
 
 BUCKET = 32
 SHARE_STEP = 16  # shared beginnings are cut to multiples of this, so that few widths occur
+WORTH = 0.75  # a second width is worth its compilation if it leaves at most this share of the padded tokens
 
 
 @struct.dataclass
@@ -20,6 +26,47 @@ class Shared:
 
     tokens_NC: jax.Array
     lengths_N: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How the prompts of a run are padded.
+
+    starts: by agent the tokens that all its prompts begin with, () for none.
+    widths: padded lengths of what follows, ascending, at least one.
+    """
+
+    starts: Mapping[str, tuple[int, ...]]
+    widths: tuple[int, ...]
+
+    def width(self, longest: int) -> int:
+        """The smallest of the widths that ``longest`` tokens fit into; beyond these a `bucket`."""
+        return next((width for width in self.widths if longest <= width), bucket(longest))
+
+    def largest(self) -> "Sizes":
+        """The same with one width, which all prompts fit into."""
+        return dataclasses.replace(self, widths=self.widths[-1:])
+
+
+def plan_sizes(prompts: Mapping[str, Sequence[Sequence[int]]], batch: int) -> Sizes:
+    """Sizes for all prompts of the agents of a stack, read in batches of ``batch`` problems.
+
+    One width, that of the longest prompt, or a smaller one beside it where the padding that it saves, in
+    batches drawn at random, is worth another compilation (`WORTH`).
+
+    Args:
+      prompts: by agent, equally many for each, those of one problem at the same place.
+    """
+    starts = {agent: tuple(own[0][: common_start(own)]) for agent, own in prompts.items()}
+    rests = [[len(p) - len(starts[agent]) for p in own] for agent, own in prompts.items()]
+    widths_B = np.array([bucket(max(of_item)) for of_item in zip(*rests, strict=True)])
+    largest, best, expected = int(widths_B.max()), (), WORTH * widths_B.max()
+    for width in sorted(set(widths_B.tolist()) - {largest}):
+        fits = float((widths_B <= width).mean()) ** batch
+        mean = width * fits + largest * (1 - fits)
+        if mean <= expected:
+            best, expected = (width,), mean
+    return Sizes(starts, (*best, largest))
 
 
 def bucket(length: int) -> int:
@@ -55,19 +102,28 @@ def pad_prompts(prompts: list[list[int]], width: int | None = None) -> tuple[np.
     return tokens_BP, lengths
 
 
-def pad_team(prompts_NB: list[list[list[int]]]) -> tuple[np.ndarray, np.ndarray, Shared | None]:
+def pad_team(
+    prompts_NB: list[list[list[int]]], sizes: Sizes | None = None, agents: Iterable[str] = ()
+) -> tuple[np.ndarray, np.ndarray, Shared | None]:
     """The prompts of every agent of a stack as arrays, with their common beginnings apart.
 
     Args:
       prompts_NB: token lists, equally many for each agent.
+      sizes: what to pad to, as far as these prompts begin as it says (those of later turns may not); None: to
+        what these prompts need.
+      agents: names of the N agents, for ``sizes``.
 
     Returns:
       What is left of the prompts, (N, B, P) left-padded, its lengths (N, B), and the shared beginnings (None
       if no agent has any).
     """
     starts_N = [common_start(prompts) for prompts in prompts_NB]
+    known_N = [sizes.starts[agent] for agent in agents] if sizes else []
+    fixed = bool(known_N) and all(map(_all_begin, prompts_NB, known_N))
+    starts_N = [len(start) for start in known_N] if fixed else starts_N
     rests_NB = [[p[start:] for p in prompts] for start, prompts in zip(starts_N, prompts_NB, strict=True)]
-    width = bucket(max(len(rest) for rests in rests_NB for rest in rests))
+    longest = max(len(rest) for rests in rests_NB for rest in rests)
+    width = sizes.width(longest) if fixed else bucket(longest)
     padded = [pad_prompts(rests, width) for rests in rests_NB]
     tokens_NBP, lengths_NB = (np.stack(arrays) for arrays in zip(*padded, strict=True))
     if not any(starts_N):
@@ -76,6 +132,11 @@ def pad_team(prompts_NB: list[list[list[int]]]) -> tuple[np.ndarray, np.ndarray,
     for n, start in enumerate(starts_N):
         tokens_NC[n, :start] = prompts_NB[n][0][:start]
     return tokens_NBP, lengths_NB, Shared(tokens_NC, np.array(starts_N, np.int32))
+
+
+def _all_begin(prompts: list[list[int]], start: tuple[int, ...]) -> bool:
+    """Whether all prompts begin with some tokens and have one of their own."""
+    return all(len(p) > len(start) and tuple(p[: len(start)]) == start for p in prompts)
 
 
 def common_start(prompts: list[list[int]]) -> int:

@@ -13,6 +13,7 @@ if int(importlib.metadata.version("jax").split(".")[1]) < 11:
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")  # later ones know no other way, and stop at the flag
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "")  # commands that tests run leave the user's cache alone
 for flag in FLAGS:
     if flag.partition("=")[0] not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"

@@ -22,14 +22,17 @@ CLOCKED = ("seconds", "memory/", "tokens_per_s", "executor/", "eval_executor/", 
 LEARNING = {
     "task.source": "starter[7:11]",  # prompts of about the same length: few compilations
     "task.eval_source": "starter[5:7]",
+    "task.test_source": "starter[5:7]",
     "task.reward": "smoke_runs:distinct_letters",
     "sampling.max_new_tokens": 8,
     "train.steps": 14,
     "train.minibatches": 2,
+    "train.prompts_per_microbatch": 1,
     "train.kl_coef": 0.05,
     "train.lr": 0.01,
     "train.warmup": 3,
     "save.every": 2,
+    "log.report": False,
     "eval.every": 3,
 }
 

@@ -40,7 +40,7 @@ def test_plain_progress_is_one_line_per_step_with_eta():
         progress.update(2, {})
         progress.update(3, {"return": None})
     assert out.getvalue().splitlines() == [
-        "step  1/12  return 41.2  tests 0.0  60.0 s/step  ETA 11:00",  # 11 steps of 60 s
+        "step  1/12  return 41.2  tests 0.0  60.0 s/step  ETA ?",  # it compiled: nothing is known yet
         "saved [checkpoint]",
         "step  2/12  20.0 s/step  ETA 3:20",  # the first step no longer counts: 10 of 20 s
         "step  3/12  return n/a  15.0 s/step  ETA 2:15",  # mean of 20 and 10: 9 of 15 s
@@ -51,15 +51,41 @@ def test_resumed_run_counts_only_its_own_steps():
     times, out = iter([100.0, 110.0]), io.StringIO()
     with ProgressDisplay(8, done=5, stream=out, clock=lambda: next(times)) as progress:
         progress.update(6, {})
-    assert out.getvalue() == "step 6/8  10.0 s/step  ETA 0:20\n"
+    assert out.getvalue() == "step 6/8  10.0 s/step  ETA ?\n"
 
 
 def test_eta_of_several_steps_at_once():
-    times = iter([0.0, 8.0])
+    times = iter([0.0, 80.0, 84.0])
     eta = Eta(clock=lambda: next(times))
     assert eta.remaining(3) is None
     eta.tick(4)
-    assert eta.remaining(3) == 6.0  # 8 s / 4 steps * 3
+    assert eta.remaining(3) is None and eta.remaining(0) == 0.0
+    eta.tick(2)
+    assert eta.remaining(3) == 6.0  # 4 s / 2 steps * 3
+
+
+def test_an_evaluation_within_a_training_has_lines_of_its_own():
+    times, out = iter([0.0, 100.0, 104.0]), io.StringIO()
+    with ProgressDisplay(9, stream=out) as training:
+        inner = ProgressDisplay(6, label="test problems", within=training, clock=lambda: next(times))
+        with inner:
+            inner.update(2, {})
+            inner.update(4, {})
+    assert out.getvalue().splitlines() == [
+        "test problems 2/6  50.0 s each  ETA ?",
+        "test problems 4/6  2.00 s each  ETA 0:04",
+    ]
+
+
+def test_an_evaluation_within_a_training_has_a_bar_of_its_own():
+    out = Terminal()
+    with ProgressDisplay(9, stream=out) as training:
+        with ProgressDisplay(6, label="test problems", within=training) as inner:
+            inner.update(4, {})
+            training._bar.refresh()
+        training.update(1, {})
+        assert [task.description for task in training._bar.tasks] == ["step"]  # the other one is gone
+    assert "test problems" in out.getvalue() and "4/6" in out.getvalue()
 
 
 def test_terminal_shows_a_bar_with_the_numbers():

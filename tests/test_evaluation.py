@@ -67,7 +67,7 @@ def test_summary_by_hand():
     wanted |= {"verdict/pass": 2, "verdict/fail": 1, "verdict/not-applicable": 1}
     assert summary == pytest.approx(wanted)
     # Each item passed once in two tries, so any two answers hold a pass.
-    assert found.pass_at_k(2) == 1
+    np.testing.assert_array_equal(found.pass_scores(2)["pass@2"], [100, 100])
 
 
 def test_results_are_split_by_grade_where_there_are_several():
@@ -79,27 +79,36 @@ def test_results_are_split_by_grade_where_there_are_several():
     assert not any("grade" in name for name in Evaluation(rows, ("main",), normalise, (3, 3, 3)).summary())
 
 
+def test_results_are_split_by_how_problems_are_stated():
+    rows = tuple((action(even, 0, verdict),) for even, verdict in ((6, "pass"), (0, "fail"), (3, "fail")))
+    normalise = CountingTask(()).normalise
+    summary = Evaluation(rows, ("main",), normalise, statements_B=("steps", "", "goal")).summary()
+    assert (summary["return_steps"], summary["return_goal"]) == (50, 25)
+    assert (summary["pass@1_steps"], summary["pass@1_goal"]) == (100, 0)
+    assert "return_" not in summary and "pass@1_" not in summary  # of those that say nothing
+    alike = Evaluation(rows, ("main",), normalise, statements_B=("steps",) * 3).summary()
+    assert not any("steps" in name for name in alike)
+
+
 def test_rewards_without_tests_have_no_pass_rate():
     rows = ((action(6, 0, "judged"),),)
     found = Evaluation(rows, ("main",), CountingTask(()).normalise)
     assert not found.tested and "pass@1" not in found.summary()
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
-def test_batches_hold_every_item_once_and_have_one_shape(limit):
-    widths_MB = np.array([[32, 64, 32, 32, 32, 64, 32], [96, 32, 32, 32, 32, 32, 32]])
-    batches = evaluation.plan_batches(widths_MB, limit)
+@pytest.mark.parametrize("rows", [4, 8, 12, 16, 400])
+def test_batches_hold_every_item_once_and_have_one_size(rows):
+    size = evaluation.batch_size(7, 3, rows)  # four answers an item
+    assert size * 4 <= rows
+    batches = evaluation.plan_batches(7, size)
     assert [b for real, batch in batches for b in batch[:real]] == list(range(7))
-    assert max(real for real, _ in batches) <= limit
-    shapes = {(len(batch), *widths_MB[:, batch].max(axis=1)) for _, batch in batches}
-    assert len(shapes) == 1 and shapes.pop()[1:] == (64, 96)
+    assert {len(batch) for _, batch in batches} == {size}
 
 
 def test_batches_by_hand():
-    # One batch needs no padding; of three, the last is short and only the first two lack the wide item.
-    assert evaluation.plan_batches(np.array([[32, 32, 64]]), 4) == [(3, [0, 1, 2])]
-    found = evaluation.plan_batches(np.array([[32, 32, 32, 32, 64]]), 2)
-    assert found == [(2, [0, 1, 4]), (2, [2, 3, 4]), (1, [4, 4, 4])]
+    assert evaluation.batch_size(5, 1, 6) == 3  # two batches are needed: three and two, not three and three
+    assert evaluation.plan_batches(3, 4) == [(3, [0, 1, 2, 0])]
+    assert evaluation.plan_batches(5, 2) == [(2, [0, 1]), (2, [2, 3]), (1, [4, 4])]
 
 
 def test_greedy_results_do_not_depend_on_the_batches():
@@ -109,14 +118,31 @@ def test_greedy_results_do_not_depend_on_the_batches():
     before = sampling.generate._cache_size()
     cut = evaluate(split, rows_per_batch=6).greedy
     assert sampling.generate._cache_size() - before == 1  # three batches, one program
-    # Three answers per item; two items and one more per batch, padded to three each.
-    assert len(split.judged) == 3 * 9 and len(task.judged) == 3 * 5
+    # Three answers per item; two items per batch, the last of which is filled up.
+    assert len(split.judged) == 3 * 6 and len(task.judged) == 3 * 5
     assert [row[0].item for row in cut.actions_BG] == ["p0", "p1", "p2", "p3", "p4"]
     assert cut.actions_BG == whole.actions_BG
     assert len({row[0].agents["main"].completion for row in whole.actions_BG}) > 2  # or this shows nothing
     assert cut.summary() == whole.summary()
     again = evaluate(CountingTask(WORDS), ids=[4, 1, 0], key=5).greedy
     assert again.actions_BG == tuple(whole.actions_BG[i] for i in (4, 1, 0))
+
+
+def test_a_smaller_evaluation_runs_the_program_of_a_larger_one():
+    """As evaluations during a training do: fewer items, all of them short."""
+    sizes = evaluation.prompt_sizes(tiny_team(), [(CountingTask(WORDS), range(5))], 3, 768)
+    told = []
+    evaluate(CountingTask(WORDS), rows_per_batch=6, sizes=sizes, progress=lambda *done: told.append(done))
+    assert told == [(2, 5), (4, 5), (5, 5)]
+    short = min(range(5), key=WORDS.__getitem__)
+    before = sampling.generate._cache_size()
+    own = evaluate(CountingTask(WORDS), ids=[short], rows_per_batch=6).greedy
+    assert sampling.generate._cache_size() == before + 1  # a program of its own
+    same = evaluate(CountingTask(WORDS), ids=[short], items_per_batch=2, sizes=sizes).greedy
+    assert sampling.generate._cache_size() == before + 1  # none
+    assert [a.agents["main"].completion for a in own.actions] == [
+        a.agents["main"].completion for a in same.actions
+    ]
 
 
 def test_sampled_answers_are_judged_together_and_follow_the_key():

@@ -9,7 +9,7 @@ import pytest
 
 from jaxmarl_llm import sampling
 from jaxmarl_llm.policy import prefill
-from jaxmarl_llm.prompts import BUCKET, SHARE_STEP, bucket, pad_prompts, pad_team
+from jaxmarl_llm.prompts import BUCKET, SHARE_STEP, Sizes, bucket, pad_prompts, pad_team, plan_sizes
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.update import LossConfig, packing
 from tests import tiny
@@ -57,6 +57,51 @@ def test_nothing_is_shared(agent):
     tokens_NBP, lengths_NB, shared = pad_team([agent])
     assert shared is None and lengths_NB.tolist() == [[len(prompt) for prompt in agent]]
     assert tokens_NBP[0, -1, -len(agent[-1]) :].tolist() == agent[-1]
+
+
+def numbered(*lengths):
+    """Prompts with a common beginning of one step, and so many tokens of their own."""
+    return [[*HEAD, *range(100 + i, 100 + i + length)] for i, length in enumerate(lengths)]
+
+
+def test_one_width_for_a_run_unless_another_is_worth_its_compilation():
+    alike = {"a": numbered(20, 40, 60, 40), "b": numbered(1, 1, 1, 1)}
+    assert plan_sizes(alike, 2) == Sizes({"a": tuple(HEAD), "b": tuple(HEAD)}, (64,))
+    # Of 20 problems one is long: 0.95^2 of the batches of two fit into 32, which leaves 32 x 0.9025 +
+    # 512 x 0.0975 = 78.8 of 512 tokens; of those of twenty 0.358, which leaves 340 of 512.
+    apart = {"a": numbered(500, *[20] * 19)}
+    assert plan_sizes(apart, 2).widths == plan_sizes(apart, 20).widths == (32, 512)
+    assert plan_sizes(apart, 40).widths == (512,)  # 0.129: 450 of 512 are too many
+    assert plan_sizes(apart, 2).largest().widths == (512,)
+
+
+def test_batches_of_a_run_have_its_sizes():
+    """Whatever else a batch has in common, and however short it is."""
+    sizes = plan_sizes({"a": numbered(20, 40, 60, 300)}, 1)
+    assert sizes.widths == (64, 320)
+    same = [[*HEAD, *range(STEP), 9], [*HEAD, *range(STEP), 8]]  # share two steps
+    for prompts, width in ((same, 64), (same[:1], 64), (numbered(70), 320), (numbered(400), 416)):
+        tokens_NBP, lengths_NB, shared = pad_team([prompts], sizes, ["a"])
+        assert shared.tokens_NC.tolist() == [HEAD] and tokens_NBP.shape == (1, len(prompts), width)
+        assert lengths_NB.tolist() == [[len(prompt) - STEP for prompt in prompts]]
+    # Those of later turns may begin in another way: then a batch is padded to what it needs.
+    other = [[1, 2, 3], [1, 2, 4, 5]]
+    for found, wanted in zip(pad_team([other], sizes, ["a"]), pad_team([other]), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_the_sizes_change_no_sample():
+    """More padding and another shared beginning: the same tokens from the same key."""
+    sizes = Sizes({"a": tuple(HEAD[: STEP - 3]), "b": ()}, (2 * BUCKET,))
+    drawn = []
+    for options in ((), (sizes, ("a", "b"))):
+        *arrays, shared = pad_team(TEAM, *options)
+        inputs = (tiny.stack(), tiny.params(), tiny.lora(), *arrays, jax.random.key(5))
+        drawn.append(jax.device_get(sampling.generate(*inputs, samples=3, params=PARAMS, shared=shared)))
+    own, fixed = drawn
+    np.testing.assert_array_equal(own.tokens_NRL, fixed.tokens_NRL)
+    np.testing.assert_array_equal(own.lengths_NR, fixed.lengths_NR)
+    np.testing.assert_allclose(own.logprobs_NRL, fixed.logprobs_NRL, atol=2e-5)
 
 
 @functools.cache

@@ -164,7 +164,7 @@ def test_steps_without_judgement_leave_the_sizes_as_they_were(monkeypatch):
     sizes = []
 
     def speak(*arguments):
-        sizes.append(arguments[-1])
+        sizes.append(arguments[5])
         return speech.speak(*arguments)
 
     monkeypatch.setattr(episode, "speak", speak)

@@ -22,10 +22,10 @@ def test_size_grades_and_splits(items):
     assert len(items) >= 300
     grades = collections.Counter(item.grade for item in items)
     assert set(grades) == {1, 2, 3, 4} and grades[1] > grades[2] > grades[3] > grades[4]
-    train, held_out = load_items("starter", "train"), load_items("starter", "held_out")
-    assert len(train) + len(held_out) == len(items) and 0.2 < len(held_out) / len(items) < 0.3
-    assert not {item.task_id for item in train} & {item.task_id for item in held_out}
-    assert {item.grade for item in held_out} == {1, 2, 3, 4}
+    parts = [load_items("starter", split) for split in ("train", "validation", "test")]
+    assert sum(map(len, parts)) == len(items) == len({item.task_id for part in parts for item in part})
+    assert all(0.1 < len(part) / len(items) < 0.2 for part in parts[1:])
+    assert all({item.grade for item in part} == {1, 2, 3, 4} for part in parts)
 
 
 def test_every_problem_has_at_least_five_asserts(items):

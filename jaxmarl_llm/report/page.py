@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from jaxmarl_llm import files
 from jaxmarl_llm.report import figures, panels, tables, transcript_data
+from jaxmarl_llm.report.first_screen import first_screen
 from jaxmarl_llm.report.grouping import Group, group_runs
 from jaxmarl_llm.report.panels import Picture
 from jaxmarl_llm.report.runs import EvaluationData, RunData, read_evaluations, read_runs
@@ -80,6 +81,7 @@ def render(
         policy=policy(style, script),
         style=Markup(style),
         script=Markup(script),
+        first=first_screen(runs, evaluated),
         groups=groups,
         overview=tables.overview(groups),
         changes=[tables.changes(group) for group in groups],

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
-from jaxmarl_llm.prompts import padded_size
+from jaxmarl_llm.prompts import Sizes, padded_size
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.speech import PendingRequest, encode_cut, speak
@@ -33,6 +33,7 @@ def run(
     long_prompts: str = "error",
     last_greedy: bool = False,
     journal: Journal | None = None,
+    prompt_sizes: Sequence[Sizes | None] | None = None,
     timer: Timer = lambda phase: contextlib.nullcontext(),
 ) -> Forest:
     """Let the team talk about some items and judge every joint answer.
@@ -51,6 +52,8 @@ def run(
       max_prompt_tokens, long_prompts: see `speech.encode_prompt`.
       last_greedy: the last sample of each request takes the most likely tokens, and what continues it does.
       journal: keeps what every step brings; what it holds of this rollout is not sampled or judged again.
+      prompt_sizes: of each member of the team what its prompts are padded to, see `prompts.pad_team`; None:
+        to what those of each batch need.
       timer: context manager that measures the phases "sample" and "score".
 
     Returns:
@@ -70,7 +73,8 @@ def run(
         sizes = (len(items), max(len(items), answered))
         asked = _encode(state, team, requests, max_prompt_tokens, long_prompts, last_greedy)
         level_key = jax.random.fold_in(key, level)
-        draw = functools.partial(_sample, team, trainables, asked, level_key, params, sizes, timer)
+        options = params, sizes, prompt_sizes, timer
+        draw = functools.partial(_sample, team, trainables, asked, level_key, *options)
         new = journal.once(f"{level:04d}_turns", requests, draw)
         state.requests += requests
         state.turns += new
@@ -98,6 +102,7 @@ def _sample(
     key: jax.Array,
     params: SamplingParams,
     sizes,
+    prompt_sizes: Sequence[Sizes | None] | None,
     timer: Timer,
 ) -> list[Turn]:
     """Answers to the requests of one step, in their order, each stack's as one batch."""
@@ -105,8 +110,9 @@ def _sample(
     for i, (member, trainable) in enumerate(zip(team.members, trainables, strict=True)):
         mine = [n for n in asked if n.request.agent in member.stack.agents]
         if mine:
+            own = prompt_sizes[i] if prompt_sizes else None
             with timer("sample"):
-                new += speak(member, trainable, mine, jax.random.fold_in(key, i), params, sizes)
+                new += speak(member, trainable, mine, jax.random.fold_in(key, i), params, sizes, own)
     return sorted(new, key=lambda turn: turn.id)
 
 

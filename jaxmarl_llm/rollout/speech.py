@@ -10,7 +10,7 @@ import numpy as np
 from jaxmarl_llm import processes, sampling
 from jaxmarl_llm.experts import Reply, Request
 from jaxmarl_llm.forest import SpeakRequest, Turn
-from jaxmarl_llm.prompts import pad_team, padded_size
+from jaxmarl_llm.prompts import Sizes, pad_team, padded_size
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.team import Member
 
@@ -66,11 +66,13 @@ def speak(
     key: jax.Array,
     params: SamplingParams,
     sizes: tuple[int, int],
+    prompt_sizes: Sizes | None = None,
 ) -> list[Turn]:
     """Answer one stack's requests as one batch, filled up to a `padded_size` between ``sizes``.
 
-    Some of its agents may not be asked, or less often than others; all must be asked for the same number of
-    samples. Remote ones are asked as `ask` says.
+    ``prompt_sizes``: what prompts are padded to, see `prompts.pad_team`. Some of its agents may not be asked,
+    or less often than others; all must be asked for the same number of samples. Remote ones are asked as
+    `ask` says.
     """
     if member.remote:
         return ask(member, asked, key, params)
@@ -86,7 +88,7 @@ def speak(
     shards = stack.layout.shards
     size = -(-padded_size(most, *sizes) // shards) * shards
     prompts = [[n.prompt for n in rows] + [rows[0].prompt] * (size - len(rows)) for rows in by_agent.values()]
-    prompts_NBP, lengths_NB, shared = pad_team(prompts)
+    prompts_NBP, lengths_NB, shared = pad_team(prompts, prompt_sizes, agents)
     inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)
     greedy_NB = _greedy(list(by_agent.values()), size)
     options = dict(samples=samples, params=params, shared=shared, greedy_NB=greedy_NB)

@@ -1,4 +1,4 @@
-"""Load coding problems: the starter set, HumanEval, JSONL files; and say which are held out."""
+"""Load coding problems: the starter set, HumanEval, JSONL files; and their splits."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import pathlib
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.code_items import CodingItem, item_from_row, load_jsonl, parse_lines
 
+HUMANEVAL = {"all": (0, None), "train": (33, 133), "validation": (0, 32), "test": (133, 164)}
+
 
 def load_items(source: str, split: str = "all") -> list[CodingItem]:
     """Items of a named split of a source.
 
     source: 'starter', 'humaneval' or the path of a JSONL file, with an optional slice that is taken after
         the split: 'humaneval[33:133]' are the 100 training problems of the MAGRPO paper.
-    split: 'all', 'train' or 'held_out'. Starter set and JSONL: every fourth problem (4th, 8th, …) of each
-        file and grade, in file order, is held out. HumanEval, as published: train [33:133], held_out [0:32].
+    split: 'all', 'train', 'validation' or 'test'. Starter set and JSONL: by the place in each file and grade,
+        see `sources.of_split`. HumanEval: train [33:133] and validation [0:32], as published, test [133:164].
     Errors: ValueError for an unknown source or split, bad rows, or a selection without problems.
     """
     sources.check_split(split)
@@ -23,7 +25,7 @@ def load_items(source: str, split: str = "all") -> list[CodingItem]:
     if name == "starter":
         items = load_starter(split)
     elif name == "humaneval":
-        items = load_humaneval(*{"all": (0, None), "train": (33, 133), "held_out": (0, 32)}[split])
+        items = load_humaneval(*HUMANEVAL[split])
     elif name.endswith(".jsonl") or pathlib.Path(name).is_file():
         items = select_split(load_jsonl(name), split)
     else:
@@ -54,5 +56,5 @@ def load_humaneval(start: int = 0, stop: int | None = None) -> list[CodingItem]:
 
 
 def select_split(items: list[CodingItem], split: str) -> list[CodingItem]:
-    """Items of one file that belong to `split`: the 4th, 8th, … of each grade are held out."""
-    return sources.every_fourth(items, split, group=lambda item: item.grade)
+    """Items of one file that belong to `split`, by their place among those of their grade."""
+    return sources.of_split(items, split, group=lambda item: item.grade)

@@ -5,18 +5,24 @@ import collections
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.prompts import pad_team, padded_size
+from jaxmarl_llm.prompts import Sizes, pad_team, padded_size
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update.packing import Batch
 
 
 def collate(
-    forest: Forest, advantages_R: np.ndarray, stack: Stack, max_new_tokens: int, pad_id: int = 0
+    forest: Forest,
+    advantages_R: np.ndarray,
+    stack: Stack,
+    max_new_tokens: int,
+    pad_id: int = 0,
+    prompt_sizes: Sizes | None = None,
 ) -> tuple[Batch, ...]:
     """A stack's turns as batches: one per turn index, and per set of agents that spoke equally often in it.
 
     Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. Where fewer answers
-    were handed on than could have been, groups of length 0 fill up to a `padded_size`.
+    were handed on than could have been, groups of length 0 fill up to a `padded_size`. ``prompt_sizes``: what
+    prompts are padded to, see `prompts.pad_team`.
 
     Raises:
       ValueError: if an agent was asked for different numbers of samples within one turn index.
@@ -40,22 +46,30 @@ def collate(
         for (n_turns, n_prompts), agents in alike.items():
             size = padded_size(n_prompts, len(forest.items), most)
             shape = (size, n_turns // n_prompts, max_new_tokens)
-            batch = _collate([said[agent] for agent in agents], advantages_R, shape, pad_id)
+            turns = {agent: said[agent] for agent in agents}
+            batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes)
             batches.append(batch if len(agents) == len(said) else batch.replace(agents=tuple(agents)))
         most = max(len(forest.items), sum(joint.turn == index for joint in forest.joints))
     return tuple(batches)
 
 
-def _collate(said, advantages_R: np.ndarray, shape: tuple[int, int, int], pad_id: int) -> Batch:
+def _collate(
+    turns_of: dict[str, list],
+    advantages_R: np.ndarray,
+    shape: tuple[int, int, int],
+    pad_id: int,
+    prompt_sizes: Sizes | None,
+) -> Batch:
     """Turns of N agents as arrays, shape = (B, G, L); row b * G + g is sample g of the b-th prompt."""
     size, samples, max_new_tokens = shape
-    prompts = [[t.prompt for t in turns if t.sample == 0] for turns in said]
-    prompts_NBP, lengths_NB, shared = pad_team([own + own[:1] * (size - len(own)) for own in prompts])
-    shape_NRL = (len(said), size * samples, max_new_tokens)
+    prompts = [[t.prompt for t in turns if t.sample == 0] for turns in turns_of.values()]
+    filled = [own + own[:1] * (size - len(own)) for own in prompts]
+    prompts_NBP, lengths_NB, shared = pad_team(filled, prompt_sizes, turns_of)
+    shape_NRL = (len(turns_of), size * samples, max_new_tokens)
     tokens_NRL, logprobs_NRL = np.full(shape_NRL, pad_id, np.int32), np.zeros(shape_NRL, np.float32)
     lengths_NR, advantages_NR = np.zeros(shape_NRL[:2], np.int32), np.zeros(shape_NRL[:2], np.float32)
     finished_NR = np.zeros(shape_NRL[:2], bool)
-    for n, turns in enumerate(said):
+    for n, turns in enumerate(turns_of.values()):
         for r, turn in enumerate(turns):
             end = len(turn.completion)
             tokens_NRL[n, r, :end], logprobs_NRL[n, r, :end] = turn.completion, turn.logprobs
