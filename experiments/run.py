@@ -71,6 +71,7 @@ class Run:
         self._expert = tasks.build_expert(config, self.folder, Spent(**self._saved_meta().get("expert", {})))
         self.task = tasks.build_task(config, self._executor, "train", self._expert)
         self.eval_task = tasks.build_task(config, self._executor, "eval", self._expert)
+        tasks.check_splits(config, {"train": self.task, "eval": self.eval_task})
         self._speakers = remote_agents.build(
             config,
             (*self.task.items, *self.eval_task.items),

@@ -17,31 +17,35 @@ def ids(items):
     return [item.task_id for item in items]
 
 
-def test_every_fourth_problem_of_a_grade_is_held_out():
+def test_splits_by_the_place_in_a_grade():
     items = [item("a1", 1), item("b1", 2), item("a2", 1), item("a3", 1), item("b2", 2), item("a4", 1),
              item("b3", 2), item("b4", 2), item("a5", 1), item("b5", 2), item("a6", 1), item("a7", 1),
              item("a8", 1)]
-    assert ids(select_split(items, "held_out")) == ["a4", "b4", "a8"]
+    assert ids(select_split(items, "validation")) == ["a4", "b4"]
+    assert ids(select_split(items, "test")) == ["a8"]
     assert ids(select_split(items, "train")) == [i for i in ids(items) if i not in ("a4", "b4", "a8")]
     assert select_split(items, "all") == items
 
 
-def test_the_starter_set():
+def test_the_starter_set_has_problems_in_two_statements():
+    steps, goal = load_items("starter:steps"), load_items("starter:goal")
     items = load_starter()
-    train, held_out = load_starter("train"), load_starter("held_out")
-    assert len(items) >= 160
-    assert len({i.task_id for i in items}) == len(items)
-    assert not set(ids(train)) & set(ids(held_out)) and len(train) + len(held_out) == len(items)
-    assert 0.15 < len(held_out) / len(items) <= 0.25
-    for one in items:
-        assert one.test.count("assert ") >= 5, one.task_id
-        assert one.grade >= 1 and one.canonical_solution and one.params, one.task_id
-    assert {i.grade for i in train} == {i.grade for i in held_out}
-
-
-def test_no_starter_problem_is_held_out_and_trained_under_another_name():
-    prompts = {i.prompt: i.task_id for i in load_starter("train")}
-    assert [i.task_id for i in load_starter("held_out") if i.prompt in prompts] == []
+    assert items[: len(steps)] == steps and items[len(steps) : len(steps) + len(goal)] == goal
+    assert {item.statement for item in items} <= {"steps", "goal", "written"}
+    assert len(set(ids(items))) == len(items)
+    one, other = steps[0], goal[0]
+    assert (one.task_id, other.task_id) == ("starter/basics/001", "starter/basics/001/goal")
+    assert one.prompt == (
+        "def double_three_times(name: str) -> str:\n"
+        '    """First repeat name 2 times. Then repeat the result 3 times."""\n'
+    )
+    assert other.prompt == (
+        'def double_three_times(name: str) -> str:\n    """Return name written six times in a row."""\n'
+    )
+    for field in ("entry_point", "params", "test", "canonical_solution", "grade", "split"):
+        assert getattr(one, field) == getattr(other, field)
+    assert "goal" not in one.columns
+    assert load_items("starter:goal[:2]", "train") == [i for i in goal if i.split == "train"][:2]
 
 
 def test_humaneval():
@@ -52,7 +56,8 @@ def test_humaneval():
     # The splits of the paper's configs: train [33:133], evaluation [0:32].
     assert ids(load_items("humaneval[33:133]")) == [f"HumanEval/{k}" for k in range(33, 133)]
     assert ids(load_items("humaneval", "train")) == [f"HumanEval/{k}" for k in range(33, 133)]
-    assert ids(load_items("humaneval", "held_out")) == [f"HumanEval/{k}" for k in range(32)]
+    assert ids(load_items("humaneval", "validation")) == [f"HumanEval/{k}" for k in range(32)]
+    assert ids(load_items("humaneval", "test")) == [f"HumanEval/{k}" for k in range(133, 164)]
     assert ids(load_humaneval(33, 35)) == ["HumanEval/33", "HumanEval/34"]
 
 
@@ -62,18 +67,30 @@ def test_a_path(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
     assert ids(load_items(str(path))) == [f"t{k}" for k in range(6)]
-    assert ids(load_items(str(path), "held_out")) == ["t3"]
+    assert ids(load_items(str(path), "validation")) == ["t3"]
     assert ids(load_items(f"{path}[2:]", "train")) == ["t2", "t4", "t5"]  # the split first: t0 t1 t2 t4 t5
     assert ids(load_items(f"{path}[-1:]")) == ["t5"]
     with pytest.raises(ValueError, match="holds no problems"):
         load_items(f"{path}[6:]")
 
 
+def test_a_file_with_splits_of_its_own(tmp_path):
+    rows = [{"task_id": f"t{k}", "prompt": "def f(x):\n    '''Doc'''\n", "entry_point": "f", "split": split,
+             "test": "def check(candidate):\n    assert candidate(1)"}
+            for k, split in enumerate(("test", "train", "test", "validation", "train"))]
+    path = tmp_path / "mine.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    wanted = {"train": ["t1", "t4"], "validation": ["t3"], "test": ["t0", "t2"],
+              "all": ["t0", "t1", "t2", "t3", "t4"]}
+    assert {split: ids(load_items(str(path), split)) for split in wanted} == wanted
+
+
 def test_slices_of_the_starter_set():
     assert load_items("starter[:3]", "train") == load_starter("train")[:3]
 
 
-@pytest.mark.parametrize("source", ["", "startr", "mbpp", "humaneval[33]", "humaneval[a:b]", "/nowhere/file"])
+@pytest.mark.parametrize("source", ["", "startr", "starter:", "starter:step", "mbpp",
+                                    "humaneval[33]", "humaneval[a:b]", "/nowhere/file"])
 def test_an_unknown_source(source):
     with pytest.raises(ValueError, match=r"source is .*; allowed: 'starter', 'humaneval' or the path"):
         load_items(source)
@@ -81,5 +98,5 @@ def test_an_unknown_source(source):
 
 def test_an_unknown_split():
     for load in (load_starter, lambda split: load_items("humaneval", split)):
-        with pytest.raises(ValueError, match="split is 'test'; allowed: train, held_out, all"):
-            load("test")
+        with pytest.raises(ValueError, match="split is 'held_out'; allowed: train, validation, test, all"):
+            load("held_out")

@@ -21,14 +21,16 @@ def test_parse(source, name, chosen):
     assert sources.parse(source) == (name, chosen)
 
 
-def test_every_fourth():
-    letters = list("abcdefghi")
-    assert sources.every_fourth(letters, "all") == letters
-    assert sources.every_fourth(letters, "held_out") == ["d", "h"]
-    assert sources.every_fourth(letters, "train") == list("abcefgi")
-    # Counted in each group apart: of the capitals A C E G I the fourth is G, of the others h.
-    mixed = list("AbCdEfGhI")
-    assert sources.every_fourth(mixed, "held_out", group=str.isupper) == ["G", "h"]
+def test_splits_go_by_the_place_in_the_group():
+    letters = list("abcdefghijklmnop")
+    assert sources.of_split(letters, "all") == letters
+    assert sources.of_split(letters, "validation") == ["d", "l"]  # the 4th and the 12th
+    assert sources.of_split(letters, "test") == ["h", "p"]  # the 8th and the 16th
+    assert sources.of_split(letters, "train") == list("abcefgijkmno")
+    # Counted in each group apart: of the capitals A C E G the fourth is G, of the others h.
+    mixed = list("AbCdEfGh")
+    assert sources.of_split(mixed, "validation", group=str.isupper) == ["G", "h"]
+    assert sources.of_split(mixed, "test", group=str.isupper) == []
 
 
 def test_json_lines():
@@ -42,7 +44,7 @@ def test_json_lines():
 
 
 def test_check_split():
-    for split in ("train", "held_out", "all"):
+    for split in ("train", "validation", "test", "all"):
         sources.check_split(split)
-    with pytest.raises(ValueError, match="split is 'val'; allowed: train, held_out, all"):
+    with pytest.raises(ValueError, match="split is 'val'; allowed: train, validation, test, all"):
         sources.check_split("val")

@@ -9,7 +9,8 @@ import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-SPLITS = ("train", "held_out", "all")
+SPLITS = ("train", "validation", "test", "all")
+_PLACES = {4: "validation", 0: "test"}  # of eight items of a group in a row, by their number modulo 8
 _SOURCE = re.compile(r"(?P<name>.+?)(?:\[(?P<start>-?\d*):(?P<stop>-?\d*)\])?")
 T = typing.TypeVar("T")
 
@@ -29,14 +30,17 @@ def check_split(split: str) -> None:
         raise ValueError(f"split is {split!r}; allowed: {', '.join(SPLITS)}")
 
 
-def every_fourth(items: Sequence[T], split: str, group: Callable[[T], object] = lambda item: None) -> list[T]:
-    """Items that belong to `split`, in order: the 4th, 8th, … of each group are held out."""
-    seen = collections.Counter()
+def of_split(items: Sequence[T], split: str, group: Callable[[T], object] = lambda item: None) -> list[T]:
+    """Items that belong to `split`, in order, by their place in their group.
+
+    Of each group the 4th, 12th, 20th, … are for validation, the 8th, 16th, 24th, … for the test, and all
+    others for training; so a group of less than eight items has none for the test.
+    """
+    seen: collections.Counter = collections.Counter()
     chosen = []
     for item in items:
         seen[group(item)] += 1
-        held_out = seen[group(item)] % 4 == 0
-        if split == "all" or held_out == (split == "held_out"):
+        if split in ("all", _PLACES.get(seen[group(item)] % 8, "train")):
             chosen.append(item)
     return chosen
 
