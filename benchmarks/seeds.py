@@ -60,20 +60,20 @@ def draw(folders: list[pathlib.Path], path: pathlib.Path) -> None:
     """Held-out returns before and after, and the running mean of the training return, of every run."""
     figure = Figure(figsize=(9, 4.2), dpi=150, layout="constrained")
     colors = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#000000")
-    train, held_out = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
+    train, test = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
     for folder, color in zip(folders, colors, strict=False):
         summary, rows = load(folder), metrics.read_metrics(folder)
         steps, values = series(rows, "train/return")
         train.plot(steps, values, ".", color=color, alpha=0.35, markersize=4)
         train.plot(steps, running_mean(values, 5), color=color, label=f"seed {summary['seed']}")
         for name, style in (("return", "o-"), ("return_greedy", "s:")):
-            held_out.plot([0, 1], [summary[when][name] for when in ("before", "after")], style, color=color)
+            test.plot([0, 1], [summary[when][name] for when in ("before", "after")], style, color=color)
     train.set(title="training return, mean of 5 iterations", xlabel="iteration", ylabel="return (0..100)")
-    held_out.set(title="held-out return", xticks=[0, 1], xticklabels=["before", "after"], ylim=(0, 100))
+    test.set(title="test return", xticks=[0, 1], xticklabels=["before", "after"], ylim=(0, 100))
     train.legend()
-    held_out.plot([], [], "o-", color="grey", label="sampled")
-    held_out.plot([], [], "s:", color="grey", label="greedy")
-    held_out.legend()
+    test.plot([], [], "o-", color="grey", label="sampled")
+    test.plot([], [], "s:", color="grey", label="greedy")
+    test.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     FigureCanvasAgg(figure).print_png(str(path))
 

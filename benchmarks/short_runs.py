@@ -24,7 +24,7 @@ def make_config(name: str, iterations: int) -> config_dict.ConfigDict:
     config = importlib.import_module(path.removesuffix(".py").replace("/", ".")).get_config(options)
     config.train.steps = iterations + 1
     config.eval.before, config.eval.every, config.save.every = False, 0, iterations + 1
-    config.task.eval_source = f"{config.task.source.partition('[')[0]}[:1]"
+    config.task.eval_source = config.task.test_source = f"{config.task.source.partition('[')[0]}[:1]"
     return config
 
 

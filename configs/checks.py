@@ -16,13 +16,15 @@ from configs import (
 )
 from configs.common import ConfigDict, base_config, field
 
+SPLITS = ("train", "validation", "test", "all")
 CHOICES = {
     "team.mode": ("adapters", "full", "frozen"),
     "policy.remat": ("none", "dots", "full"),
     "policy.dtype": loss_checks.DTYPES,
     "task.kind": ("coding", "tldr", "arxiv", "game", *programs.JUDGED_ALONE),
-    "task.train_split": ("train", "held_out", "all"),
-    "task.eval_split": ("train", "held_out", "all"),
+    "task.train_split": SPLITS,
+    "task.eval_split": SPLITS,
+    "task.test_split": SPLITS,
     "task.cooperation": ("paper", "observed"),
     "task.matching": ("paper", "corrected"),
     "task.bands": ("", "tldr", "arxiv", "arxiv_later"),

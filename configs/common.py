@@ -134,9 +134,11 @@ def _add_task(c: ConfigDict) -> None:
     # JSONL | trl-lib/tldr | OpenMLRL/arXiv_abstract (the last two need the data extra).
     # Game: games (both kinds) | climbing | penalty. Optimisation: python | cpp | path of a TOML file.
     # Generation: as coding. Lock: locks.
-    c.task.train_split = "train"  # train | held_out | all
-    c.task.eval_source = ""  # empty: the same as source
-    c.task.eval_split = "held_out"  # train | held_out | all
+    c.task.train_split = "train"  # train | validation | test | all
+    c.task.eval_source = ""  # evaluated during training, to choose the best state; empty: the same as source
+    c.task.eval_split = "validation"  # train | validation | test | all
+    c.task.test_source = ""  # of every reported number, read at both ends only; empty: the same as source
+    c.task.test_split = "test"  # train | validation | test | all
     c.task.cooperation = "paper"  # main's cooperation by its text (paper) or by what it did (observed)
     c.task.centralised = False  # one agent, named in team.agents, writes all roles
     # Between turns: from nothing but the wish for another try to an expert's advice, see docs/turns.md.
@@ -295,5 +297,5 @@ def smoke(c: ConfigDict) -> None:
     c.eval.every = 1
     c.eval.samples = 2
     # A source may be a slice already, and of a slice there is none.
-    c.task.eval_source = f"{c.task.source.partition('[')[0]}[:4]"
+    c.task.eval_source = c.task.test_source = f"{c.task.source.partition('[')[0]}[:4]"
     c.save.every = 1

@@ -19,7 +19,8 @@ def get_config(arg=None):
     config.policy.remat = "none"
     config.task.kind = "game"
     config.task.source = "games"
-    config.task.train_split = config.task.eval_split = "all"  # the same games are played again and again
+    # The same games are played again and again.
+    config.task.train_split = config.task.eval_split = config.task.test_split = "all"
     config.task.feedback = "played"
     config.sampling.max_new_tokens = 2  # a word and the end
     config.sampling.max_prompt_tokens = 128

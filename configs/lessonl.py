@@ -52,7 +52,7 @@ def programs(config) -> None:
     """What to search, and how."""
     config.task.kind = "optimisation"
     config.task.source = "python"
-    config.task.eval_split = "all"  # nothing is trained: there is nothing to hold out
+    config.task.test_split = "all"  # nothing is trained: every problem is new
     config.train.protocol = config.train.system = "lessonl"
     config.train.joint_mode = "aligned"
     config.train.turns = 4
@@ -65,10 +65,10 @@ def programs(config) -> None:
 
 
 def training(config) -> None:
-    """Two agents learn to write programs and lessons; held-out problems tell whether they did."""
+    """Two agents learn to write programs and lessons; test problems tell whether they did."""
     config.team.mode = "adapters"
     config.team.agents = AGENTS[:2]
-    config.task.eval_split = "held_out"
+    config.task.test_split = "test"
     config.train.turns = 2
     config.train.prompts = 4
     config.train.group = 4
@@ -86,7 +86,7 @@ def training(config) -> None:
 
 def learning(config) -> None:
     """What a laptop does in half an hour: the easiest problems, so that there are answers to compare."""
-    config.task.eval_source = "starter[:8]"
+    config.task.eval_source = config.task.test_source = "starter[:8]"
     config.sampling.max_new_tokens = 64
     config.lessons.shown = 2
     config.train.prompts = config.train.prompts_per_microbatch = 2
@@ -97,7 +97,7 @@ def learning(config) -> None:
 
 def smoke(config) -> None:
     """Few and short."""
-    config.task.eval_source = f"{config.task.source}[:2]"
+    config.task.eval_source = config.task.test_source = f"{config.task.source}[:2]"
     config.sampling.max_new_tokens = 16
     config.train.turns = 2
     config.search.problems = 1

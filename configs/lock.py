@@ -20,7 +20,8 @@ def get_config(arg=None):
     config.policy.remat = "none"
     config.task.kind = "lock"
     config.task.source = "locks"
-    config.task.train_split = config.task.eval_split = "all"  # the same locks again and again
+    # The same locks are opened again and again.
+    config.task.train_split = config.task.eval_split = config.task.test_split = "all"
     config.sampling.max_new_tokens = 2  # a word and the end
     config.sampling.max_prompt_tokens = 64
     config.train.protocol = config.train.system = "lessonl"

@@ -12,8 +12,8 @@ mbpp_..                   not in the paper's tables
 
 Where the sources leave something open: the two-turn scripts of HumanEval and CoopHumanEval set discount 0.9,
 which CoMLRL 1.4.3 does not read; epochs and sampling of che_1turn are taken from che_2turn; top_k is 0, where
-the first version of the code had 50. CoopHumanEval and MBPP are files that you give: --config.task.source and
---config.task.eval_source, as named below, with the slices.
+the first version of the code had 50. CoopHumanEval and MBPP are files that you give: --config.task.source,
+--config.task.eval_source and --config.task.test_source, as named below, with the slices.
 """
 
 import dataclasses
@@ -23,13 +23,15 @@ import dataclasses
 class Experiment:
     """What was run.
 
-    train, evaluated: problems, with splits as published. epochs over ``problems`` training problems, one at a
-    time. ``feedback`` and the last three matter in two turns only; ``expert_edits`` asks `EXPERT`, and the
+    train, evaluated: problems, as published. validation: those that choose the best state, which was not
+    published: further problems where there are any, else the last ones of ``train``. epochs over ``problems``
+    training problems, one at a time. ``feedback`` and the last three matter in two turns only; ``expert_edits`` asks `EXPERT`, and the
     default model in the small twin.
     """
 
     train: str
     evaluated: str
+    validation: str
     problems: int
     epochs: int
     temperature: float
@@ -40,11 +42,11 @@ class Experiment:
     turn_weights: tuple[float, ...] = ()
 
 
-HE = ("humaneval[33:133]", "humaneval[0:32]", 100)
-HE_LONG = ("humaneval[33:163]", "humaneval[0:32]", 130)
-CHE = ("CoopHumanEval.jsonl[16:]", "CoopHumanEval.jsonl[:16]", 66)
-MBPP = ("MBPP.jsonl[:50]", "MBPP.jsonl[50:66]", 50)
-MBPP_LONG = ("MBPP.jsonl[33:163]", "MBPP.jsonl[:32]", 130)
+HE = ("humaneval[33:133]", "humaneval[0:32]", "humaneval[133:164]", 100)
+HE_LONG = ("humaneval[33:163]", "humaneval[0:32]", "humaneval[147:163]", 130)
+CHE = ("CoopHumanEval.jsonl[16:]", "CoopHumanEval.jsonl[:16]", "CoopHumanEval.jsonl[66:]", 66)
+MBPP = ("MBPP.jsonl[:50]", "MBPP.jsonl[50:66]", "MBPP.jsonl[66:82]", 50)
+MBPP_LONG = ("MBPP.jsonl[33:163]", "MBPP.jsonl[:32]", "MBPP.jsonl[163:179]", 130)
 
 EXPERT = {"kind": "anthropic", "model": "claude-sonnet-4-20250514"}  # the paper's appendix names the family
 SMALL_EXPERT = {"kind": "local", "model": "smollm2-135m-instruct", "max_tokens": 256}
@@ -77,7 +79,8 @@ def apply(config, experiment: Experiment) -> None:
     config.policy.dtype = "bfloat16"
     config.policy.remat = "full"
     config.task.source, config.task.train_split = experiment.train, "all"
-    config.task.eval_source, config.task.eval_split = experiment.evaluated, "all"
+    config.task.eval_source, config.task.eval_split = experiment.validation, "all"
+    config.task.test_source, config.task.test_split = experiment.evaluated, "all"
     config.sampling.max_new_tokens = 256
     config.sampling.max_prompt_tokens = 2048
     config.sampling.temperature, config.sampling.top_p = experiment.temperature, experiment.top_p

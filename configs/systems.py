@@ -57,7 +57,8 @@ def get_config(arg=None):
         common.smoke(config)
         config.task.reward = "jaxmarl_llm.tasks.letters:distinct"
         # Problems with prompts of about the same length, and small programs: little to compile.
-        config.task.source, config.task.eval_source = "starter[7:11]", "starter[5:7]"
+        config.task.source = "starter[7:11]"
+        config.task.eval_source = config.task.test_source = "starter[5:7]"
         config.sampling.max_new_tokens = 8
         config.policy.remat = "none"
         config.preference.update(collect=1, batch=4, model_updates=4)

@@ -43,7 +43,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
         for name, own in configs.items():
             print(f"\n{name}", flush=True)
             agents = ablation.agents_of(config, members[name])
-            task = tasks.build_programs(own, by.executor, "eval", agents, judge)
+            task = tasks.build_programs(own, by.executor, "test", agents, judge)
             setup.check_prompts(own, by.team, task)
             folders.append(pathlib.Path(workdir) / name.replace(" ", "_"))
             results.append(search.search(own, folders[-1], by, task, name, like=folders[:-1]))

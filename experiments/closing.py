@@ -9,7 +9,6 @@ import jax
 
 from configs import arithmetic, credit_checks
 from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks
-from jaxmarl_llm.evaluation import Evaluations
 from jaxmarl_llm.update import token_scores
 
 PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "coherence")
@@ -135,28 +134,27 @@ def headline(values: dict, agents) -> dict[str, float]:
     return {short: values[name] for name, short in names.items() if name in values} | {"s": values["seconds"]}
 
 
-def eval_metrics(sampled: dict, greedy: dict) -> dict[str, float]:
-    """Metric names of an evaluation: ``eval/...`` sampled, ``eval_greedy/...`` greedy, numbers only."""
-    row = {f"eval/{k}": v for k, v in sampled.items() if isinstance(v, (int, float))}
-    row |= {f"eval_greedy/{k}": v for k, v in greedy.items() if isinstance(v, (int, float))}
-    return row | {"eval/return_greedy": greedy["return"]}
+def eval_metrics(sampled: dict, greedy: dict, prefix: str = "eval") -> dict[str, float]:
+    """Metric names of an evaluation: ``eval/...`` sampled, ``eval_greedy/...`` greedy, numbers only.
+
+    prefix: "eval" of validation, "test" of the test.
+    """
+    row = {f"{prefix}/{k}": v for k, v in sampled.items() if isinstance(v, (int, float))}
+    row |= {f"{prefix}_greedy/{k}": v for k, v in greedy.items() if isinstance(v, (int, float))}
+    return row | {f"{prefix}/return_greedy": greedy["return"]}
 
 
-def entry(values: dict, step: int) -> dict:
+def entry(values: dict, step: int, prefix: str = "test") -> dict:
     """An evaluation as it stands in summary.json: sampled parts, their interval, and the greedy return."""
-    found = {name.removeprefix("eval/"): value for name, value in values.items() if name.startswith("eval/")}
+    start = f"{prefix}/"
+    found = {name.removeprefix(start): value for name, value in values.items() if name.startswith(start)}
     return {"step": step, **found}
 
 
-def deciding_return(found: dict) -> float:
-    """Sampled return of an `entry` on the items that decide which state is best; -inf if there is none."""
-    return found.get("return_deciding", found.get("return", -math.inf))
-
-
 def eval_line(title: str, found: dict) -> str:
-    """One line for an evaluation."""
+    """One line for an evaluation; in brackets the 95 % interval over the problems."""
     sampled = f"{found['return']:.1f} [{found['return_low']:.1f}, {found['return_high']:.1f}] sampled"
-    return f"held-out {title}: return {sampled}, {found['return_greedy']:.1f} greedy"
+    return f"{title}: return {sampled}, {found['return_greedy']:.1f} greedy"
 
 
 def read_json(path: pathlib.Path) -> dict:
@@ -172,7 +170,7 @@ def read_summary(folder, start: int) -> dict:
     if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
         # A kill may have come between this entry and its checkpoint.
         if checkpoint.read_meta(place, checkpoint.BEST)["step"] == best["step"]:
-            kept["best"] = best
+            kept["best"] = {name: best[name] for name in ("step", "validation_return") if name in best}
     return kept | {"seconds": saved.get("seconds", 0.0), "resumed": time.time()}
 
 
@@ -185,21 +183,10 @@ def write_summary(run) -> None:
     """Write summary.json with the seconds spent so far, earlier sessions included."""
     run.summary |= {"seconds": seconds(run.summary), "resumed": time.time()}
     shown = {k: v for k, v in run.summary.items() if k != "resumed"} | {"seed": run.config.seed}
-    for name in {"before", "best", "after"} & set(shown):
+    for name in {"before", "warm", "best", "after"} & set(shown):
         # JSON knows no NaN; what an earlier session wrote holds None in its place.
         shown[name] = {k: None if v is None or not math.isfinite(v) else v for k, v in shown[name].items()}
     files.atomic_write_text(run.books / "summary.json", json.dumps(shown, indent=2) + "\n")
-
-
-def write_held_out(folder: pathlib.Path, found: Evaluations, step: int) -> None:
-    """Write held_out.json: the mean return of every held-out problem, in order, after ``step`` iterations."""
-    returns = {"return": found.sampled, "return_greedy": found.greedy}
-    per_item = {name: each.scores()["return"].tolist() for name, each in returns.items()}
-    items = [samples[0].item for samples in found.sampled.actions_BG]
-    # JSON knows no NaN.
-    known = {name: [x if math.isfinite(x) else None for x in values] for name, values in per_item.items()}
-    text = json.dumps({"step": step, "items": items, **known})
-    files.atomic_write_text(folder / "held_out.json", text + "\n")
 
 
 def finished(config, folder) -> dict:
@@ -230,12 +217,11 @@ def complete(config, summary: dict) -> bool:
 
 
 def show(summary: dict) -> None:
-    """The closing table: held-out results before and after."""
+    """The closing table: results on the test before and after."""
     before, after = summary.get("before", {}), summary["after"]
-    grades = sorted(n for n in after if n.startswith("return_grade"))
-    shown = (*PARTS, "return_greedy", "pass@1", *grades)
+    shown = (*PARTS, "return_greedy", "pass@1", *kinds_of_items(after))
     names = [n for n in shown if after.get(n) is not None and (before.get(n) is not None or not before)]
-    headers = ("held-out, 0..100", "before", "after", "gain")
+    headers = ("test, 0..100", "before", "after", "gain")
     gains = [(n, before.get(n, math.nan), after[n]) for n in names]
     rows = [(n, f"{old:.1f}", f"{new:.1f}", f"{new - old:+.1f}") for n, old, new in gains]
     if not before:
@@ -243,13 +229,18 @@ def show(summary: dict) -> None:
     console.table(rows, headers, title=f"{after['step']} iterations")
 
 
+def kinds_of_items(found: dict) -> list[str]:
+    """Names of the returns of single grades and statements in an `entry`, and of their pass@1."""
+    others = ("return_low", "return_high", "return_greedy", "return_turn")
+    names = [n for n in found if n.startswith(("return_", "pass@1_")) and not n.startswith(others)]
+    return sorted(names, key=lambda name: (name.startswith("pass@1_"), name))
+
+
 def finish(run) -> dict:
     """Evaluate, save, draw the curve, print the table before/after; returns the summary."""
     run.save(run.done)
-    after = entry(run.evaluate_all(run.done), run.done)
-    run.keep_best(after, run.done)
-    run.summary["after"] = after
-    write_summary(run)
+    print(run.evaluate(run.done), flush=True)
+    run.test_after()
     show(run.summary)
     rows = metrics.read_metrics(run.books)
     picture = plots.learning_curve(rows, run.books / "plots" / "learning_curve.png")

@@ -26,7 +26,7 @@ from jaxmarl_llm import console, files, metrics, plots
 from jaxmarl_llm.statistics import bootstrap
 
 # Of the numbers of an evaluation those that are no scores of their own.
-SKIPPED = ("step", "return_low", "return_high", "return_greedy", "return_deciding")
+SKIPPED = ("step", "return_low", "return_high", "return_greedy")
 COST = {  # of an answer with what led to it, and of training
     "answer_tokens": "tokens per answer",
     "answer_tokens_per_s": "tokens/s",
@@ -44,7 +44,7 @@ FASTEST = {
 }
 
 # Scores in the picture, and what their axes are called.
-DRAWN = {"return": "held-out return (0..100), sampled", "pass@1": "held-out pass@1 (%), sampled"}
+DRAWN = {"return": "test return (0..100), sampled", "pass@1": "test pass@1 (%), sampled"}
 COLORS, DOT = {"trained": plots.TRAIN, "untrained": "#8A8A8A"}, plots.SAMPLED
 
 
@@ -96,7 +96,7 @@ def table(results: dict[str, dict[str, dict]]) -> tuple[list[str], list[list[str
     """
     runs_of = {method: list(by_seed.values()) for method, by_seed in results.items()}
     names = dict.fromkeys(name for runs in runs_of.values() for run in runs for name in run["scores"])
-    parts = [n for n in names if n not in ("return", "greedy") and not n.startswith("return_grade")]
+    parts = [n for n in names if n not in ("return", "greedy") and not n.startswith("return_")]
     rows = []
     for method, runs in runs_of.items():
         means = [_mean([run["scores"].get(name) for run in runs]) for name in ("return", "greedy", *parts)]

@@ -2,8 +2,8 @@
 
   python -m experiments.crossplay --workdirs=runs/a,runs/b,runs/c
 
-evaluates on the held-out problems every team whose first agent is of one run and whose second is of another,
-or the same, run; of more than two agents every team of one run in which one agent is of another. All answer
+evaluates on the test problems, with fresh draws, every team whose first agent is of one run and whose second
+is of another, or the same, run; of more than two agents every team of one run in which one agent is of another. All answer
 with equal random keys. Prints the tables, and writes them to --out as crossplay.json, .md and .png.
 """
 
@@ -69,14 +69,15 @@ def play(
     lineups = list(dict.fromkeys(lineup for rows in wanted.values() for row in rows for lineup in row))
     returns = {}
     with tasks.build_executor(config) as executor:
-        task = tasks.build_task(config, executor, "eval", tasks.build_expert(config, workdirs[0]))
+        task = tasks.build_task(config, executor, "test", tasks.build_expert(config, workdirs[0]))
         speakers = remote_agents.build(config, task.items, workdirs[0])
         team = setup.build_team(config, speakers=speakers)
         setup.check_prompts(config, team, task)
+        key = setup.stream(config, "report")
         for number, lineup in enumerate(lineups, 1):
             mixed = put_together(team, folders, which, dict(zip(agents, lineup, strict=True)))
             learned = [member.trainable for member in mixed.members]
-            found = setup.evaluate(config, mixed, learned, task, range(len(task.items)), samples)
+            found = setup.evaluate(config, mixed, learned, task, range(len(task.items)), samples, key)
             returns[lineup] = {mode: getattr(found, mode).scores()["return"] for mode in evaluate.MODES}
             who = ", ".join(f"{agent} of {names[run]}" for agent, run in zip(agents, lineup, strict=True))
             means = ", ".join(f"{interval(x).mean:.1f} {mode}" for mode, x in returns[lineup].items())
@@ -164,8 +165,16 @@ def as_tables(found: Crossplay) -> list[tuple[str, list[str], list[tuple[str, ..
                 f"own partners {each.own.mean:.1f}, those of other runs {each.mixed.mean:.1f}; "
                 f"gap {_interval(each.gap)}, p {each.p:.2g}"
             )
-            texts.append((f"held-out return, {mode}", headers, rows, said))
+            texts.append((f"test return, {mode}, of {_state(found.about)}", headers, rows, said))
     return texts
+
+
+def _state(about: dict) -> str:
+    """Which state of each run, and how many problems."""
+    best = about["checkpoint"] == checkpoint.BEST
+    kind = "the states that are best on validation" if best else "the latest states"
+    steps = ", ".join(map(str, about["steps"]))
+    return f"{kind} (iterations {steps}), {about['problems']} problems, fresh draws"
 
 
 def _interval(ends) -> str:
@@ -203,7 +212,7 @@ def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
     flags.DEFINE_list("workdirs", None, "Run folders, with commas between them.", required=True)
     kinds = [checkpoint.BEST, checkpoint.LATEST]
-    flags.DEFINE_enum("step", checkpoint.BEST, kinds, "Checkpoint of each run.")
+    flags.DEFINE_enum("step", checkpoint.BEST, kinds, "State of each run: best on validation, or latest.")
     flags.DEFINE_integer(
         "samples", 0, "Answers per problem; 0: as the first run's config says.", lower_bound=0
     )

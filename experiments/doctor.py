@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -33,6 +33,7 @@ from jaxmarl_llm.tasks.split_overlap import Neighbour
 from jaxmarl_llm.team import Team
 
 READ = 64  # tokens that an exported agent reads
+SPLITS = ("train", "eval", "test")
 
 
 def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
@@ -54,12 +55,13 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         named.check(small)
         yield level
         expert = tasks.build_expert(small)
-        task, eval_task = (tasks.build_task(small, executor, split, expert) for split in ("train", "eval"))
-        yield from _of_data({"train": task.items, "eval": eval_task.items})[0]
-        speakers = remote_agents.build(small, (*task.items, *eval_task.items))
+        splits = [tasks.build_task(small, executor, split, expert) for split in SPLITS]
+        task = splits[0]
+        yield from data.checks({s: each.items for s, each in zip(SPLITS, splits, strict=True)})[0]
+        speakers = remote_agents.build(small, [item for each in splits for item in each.items])
         team = setup.build_team(small, speakers=speakers)
         ours = team.local("the doctor")
-        yield from _of_prompts(config, ours, (task, eval_task))
+        yield from _of_prompts(config, ours, splits)
         caught, begun = Caught(task), time.perf_counter()
         try:
             forest = draw(small, team, caught)
@@ -77,13 +79,7 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
 def examine_data(config) -> tuple[list[Result], dict[str, list[Neighbour]]]:
     """The checks of the problems alone, and the nearest training problems of the other splits' problems."""
     checks.validate(config)
-    splits = [split for split in ("train", "eval", "test") if f"{split}_split" in config.task]
-    return _of_data({split: tasks.build_task(config, None, split).items for split in splits})
-
-
-def _of_data(of_splits: Mapping[str, Sequence]) -> tuple[list[Result], dict[str, list[Neighbour]]]:
-    neighbours = data.find_neighbours(of_splits)
-    return [data.splits(of_splits), data.nearest_neighbours(neighbours)], neighbours
+    return data.checks({split: tasks.build_task(config, None, split).items for split in SPLITS})
 
 
 def shrunk(config, problems: int, tokens: int):

@@ -1,9 +1,11 @@
-"""How good is a team on held-out problems? Sampled and greedy, with 95 % intervals, and pass@k.
+"""How good is a team on the test problems? Sampled and greedy, with 95 % intervals, and pass@k.
 
 A trained team:     python -m experiments.evaluate --workdir=runs/x --step=best --samples=8 --k=1,3,5
 The untrained team: python -m experiments.evaluate --config=configs/coding.py
-Other data:         add --config=configs/coding.py --config.task.eval_source=humaneval to the first
+Other problems:     add --split=validation (or train, all) to either
+Other data:         add --config=configs/coding.py --config.task.test_source=humaneval to the first
 
+Samples are fresh draws: they come from a random stream that no training and no choice of a state has read.
 With --workdir and --config the agents come from the run and everything else from the config.
 
 A config of rounds of programs (configs/lessonl.py) makes it a search: the team looks for the best program of
@@ -24,17 +26,19 @@ from jaxmarl_llm.statistics import bootstrap
 from jaxmarl_llm.transcripts import TranscriptWriter
 
 MODES = ("sampled", "greedy")
+SPLITS = {"test": "test", "validation": "eval", "train": "train", "all": "test"}  # as `tasks` calls them
 
 
-def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks=(1,)):
+def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks=(1,), split="test"):
     """Evaluate the agents of a run, or those that a run with this config would start from.
 
     Args:
-      config: the team, how it speaks, and the problems (all of ``config.task.eval_source``).
+      config: the team, how it speaks, and the problems.
       workdir: run folder whose checkpoint is restored; empty for the untrained team.
       which: ``best``, ``latest`` or a step.
       samples: answers per problem; 0 for ``config.eval.samples``.
       ks: report pass@k for these, each within 1..samples.
+      split: problems to answer, one of `SPLITS`.
 
     Returns:
       {"sampled": Evaluation, "greedy": Evaluation}, and what `experiments.evaluate` writes as JSON.
@@ -48,7 +52,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     folder = pathlib.Path(workdir) / "checkpoints"
     step = checkpoint.read_meta(folder, which)["step"] if workdir else 0
     with tasks.build_executor(config) as executor:
-        task = tasks.build_task(config, executor, "eval", tasks.build_expert(config, workdir))
+        task = build_split(config, executor, split, tasks.build_expert(config, workdir))
         speakers = remote_agents.build(config, task.items, workdir)
         team = setup.build_team(config, speakers=speakers)
         if workdir:
@@ -57,12 +61,16 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         learned = [member.trainable for member in team.members]
         items = range(len(task.items))
         lessons = protocols.saved_lessons(config, workdir, step) if workdir else ()
-        found = setup.evaluate(config, team, learned, task, items, samples, step, lessons)
+        found = setup.evaluate(
+            config, team, learned, task, items, samples, setup.stream(config, "report"), step, lessons
+        )
         isolation = tasks.isolation(executor)
     results = {mode: getattr(found, mode) for mode in MODES}
     about = {
         "workdir": str(workdir) or None,
         "step": step,
+        "state": str(which) if workdir else "untrained",
+        "split": split,
         "seed": config.seed,
         "models": {agent: team[agent].model_name for agent in team.agents},
         "problems": len(task.items),
@@ -74,6 +82,20 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     return results, about | {mode: describe(found, ks) for mode, found in results.items()}
 
 
+def build_split(config, executor, split: str, expert=None):
+    """The task with the problems of one of `SPLITS`; ValueError for another one.
+
+    validation and test come from their own sources, see `tasks.build_task`; all are those of all three splits
+    of the test's source.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"--split={split!r}: allowed are {', '.join(SPLITS)}")
+    if split == "all":
+        config = config.copy_and_resolve_references()
+        config.task.test_split = "all"
+    return tasks.build_task(config, executor, SPLITS[split], expert)
+
+
 def describe(found: scores.Evaluation, ks) -> dict:
     """An evaluation as JSON data; scores and pass@k with their intervals on the 0..100 scale.
 
@@ -82,7 +104,8 @@ def describe(found: scores.Evaluation, ks) -> dict:
     """
     samples = len(found.actions_BG[0])
     values = found.scores()
-    values |= {f"pass@{k}": 100 * found.pass_rates(k) for k in ks if found.tested and k <= samples}
+    for k in ks if found.tested else ():
+        values |= found.pass_scores(k) if k <= samples else {}
     means = {name: bootstrap.interval(per_item)._asdict() for name, per_item in values.items()}
     return {
         "samples": samples,
@@ -106,8 +129,7 @@ def _number(value: float) -> float | None:
 
 def show(report: dict, stream=None) -> None:
     """Print a report as tables: scores, agents, verdicts."""
-    team = f"{report['workdir']}, step {report['step']}" if report["workdir"] else "the untrained team"
-    title = f"{team} on {report['problems']} problems"
+    title = f"{state_line(report)}, on {problems_line(report)}"
     sampled, greedy = (report[mode] for mode in MODES)
     names = dict.fromkeys([*sampled["scores"], *greedy["scores"]])
     pairs = [(name, sampled["scores"].get(name), greedy["scores"].get(name)) for name in names]
@@ -125,6 +147,20 @@ def show(report: dict, stream=None) -> None:
     console.table(rows, ("verdict", "sampled", "greedy"), "\nVerdicts", stream)
 
 
+def state_line(report: dict) -> str:
+    """Which team a report is about: the untrained one, or which state of which run."""
+    if not report["workdir"]:
+        return "the untrained team"
+    names = {checkpoint.BEST: ", the best on validation", checkpoint.LATEST: ", the latest"}
+    return f"{report['workdir']} after {report['step']} iterations{names.get(report['state'], '')}"
+
+
+def problems_line(report: dict) -> str:
+    """What a report was measured on."""
+    kind = {"all": "", "train": "training "}.get(report["split"], f"{report['split']} ")
+    return f"{report['problems']} {kind}problems, fresh draws"
+
+
 def _cells(ends: dict | None) -> tuple[str, str]:
     if ends is None or ends["mean"] is None:
         return "", ""
@@ -139,13 +175,13 @@ def write(path, results: dict, report: dict) -> None:
     files.atomic_write_text(path, json.dumps(report, indent=2, allow_nan=False) + "\n")
 
 
-def search_run(config, workdir, which, out) -> None:
+def search_run(config, workdir, which, out, split="test") -> None:
     """Let the team search for programs; the results go to ``out``, or search/ in the run folder, or runs/."""
     path = pathlib.Path(out or pathlib.Path(workdir or setup.new_workdir()) / "search" / search.RESULTS)
     goes_on = "the same command" if out or workdir else f"the same command with --out={path}"
     print(f"searching in {path.with_suffix('')}; when it is stopped, {goes_on} goes on", flush=True)
     with search.opened(config, workdir, which) as by:
-        task = tasks.build_task(config, by.executor, "eval")
+        task = build_split(config, by.executor, split)
         setup.check_prompts(config, by.team, task)
         result = search.search(config, path.with_suffix(""), by, task)
     for written in search.show([result], path, f"A search with {result.method}"):
@@ -184,6 +220,7 @@ def define_flags() -> None:
     cli.define_config(False, "Config file, by default that of the run in --workdir")
     flags.DEFINE_string("workdir", "", "Run folder to take the trained agents from.")
     flags.DEFINE_string("step", checkpoint.BEST, "Checkpoint of the run: best, latest or a step.")
+    flags.DEFINE_enum("split", "test", list(SPLITS), "Problems to answer.")
     flags.DEFINE_integer("samples", 0, "Answers per problem; 0: as the config says.", lower_bound=0)
     flags.DEFINE_list("k", ["1"], "Report pass@k for these, e.g. 1,3,5.")
     flags.DEFINE_string("out", "", "JSON file to write; default: evaluation.json in --workdir.")
@@ -200,8 +237,8 @@ def main(argv):
     which, ks = parse_step(given.step), parse_ks(given.k)
     if program_checks.searches(config):
         refuse_samples()
-        return search_run(config, given.workdir, which, given.out)
-    results, report = evaluate_run(config, given.workdir, which, given.samples, ks)
+        return search_run(config, given.workdir, which, given.out, given.split)
+    results, report = evaluate_run(config, given.workdir, which, given.samples, ks, given.split)
     show(report)
     out = given.out or (given.workdir and pathlib.Path(given.workdir) / "evaluation.json")
     if out:

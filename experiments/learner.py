@@ -1,6 +1,7 @@
 """What learns in a run: the agents' parameters with their optimizer, the system, and their checkpoints."""
 
 import contextlib
+import dataclasses
 import math
 import pathlib
 
@@ -8,7 +9,7 @@ import jax
 
 from configs import arithmetic
 from experiments import protocols, setup, systems
-from jaxmarl_llm import forest_metrics, run_checks, update
+from jaxmarl_llm import checkpoint, forest_metrics, run_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.types import Lesson
@@ -116,6 +117,14 @@ class Learner:
         if protocols.remembers(self.config):
             self.system.models.save_best(step)
         self._checkpoints.save_best(step, self.states, self._team, meta)
+
+    def best_trainables(self) -> list:
+        """The agents' parameters of the best state, of every member of the team; None where frozen."""
+        self._checkpoints.wait()
+        now = zip(self._team.members, self.trainables(), strict=True)
+        team = Team(tuple(dataclasses.replace(member, trainable=mine) for member, mine in now))
+        team, _ = checkpoint.restore_team(self._checkpoints.folder, checkpoint.BEST, team)
+        return [member.trainable for member in team.members]
 
     def untouched(self, step: int) -> bool:
         """Whether no update has been made since ``step`` iterations."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import jax
 
-from experiments import closing, journals, named, protocols, remote_agents, setup, tasks
+from experiments import closing, journals, named, protocols, remote_agents, run_evaluations, setup, tasks
 from experiments.learner import Learner
 from jaxmarl_llm import (
     checkpoint,
@@ -26,7 +26,6 @@ from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.lessons.bank import Entry
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.scoring import TaskScorer
-from jaxmarl_llm.statistics import bootstrap
 from jaxmarl_llm.systems.types import Lesson
 from jaxmarl_llm.transcripts import TranscriptWriter
 
@@ -45,7 +44,7 @@ class Run:
         self.folder = pathlib.Path(workdir)
         self.books = processes.own_folder(self.folder)
         self.timer = metrics.PhaseTimer()
-        self.team = self.task = self.eval_task = None
+        self.team = self.task = self.validation_task = self.test_task = None
         self.start = self.done = 0
         self._stack = contextlib.ExitStack()
 
@@ -66,32 +65,36 @@ class Run:
             run_checks.check_same_run(json.loads(saved.read_text()), config.to_dict())
         run_checks.ensure_writable(self.folder)
         self._executor = stack.enter_context(tasks.build_executor(config))
-        self._isolation = self._check_isolation(tasks.isolation(self._executor))
+        self.isolation = self._check_isolation(tasks.isolation(self._executor))
         named.check(config)
         self._expert = tasks.build_expert(config, self.folder, Spent(**self._saved_meta().get("expert", {})))
         self.task = tasks.build_task(config, self._executor, "train", self._expert)
-        self.eval_task = tasks.build_task(config, self._executor, "eval", self._expert)
-        tasks.check_splits(config, {"train": self.task, "eval": self.eval_task})
+        self.validation_task = tasks.build_task(config, self._executor, "eval", self._expert)
+        self.test_task = tasks.build_task(config, self._executor, "test", self._expert)
+        tasks.check_splits(
+            config, {"train": self.task, "eval": self.validation_task, "test": self.test_task}
+        )
+        every_task = self.task, self.validation_task, self.test_task
         self._speakers = remote_agents.build(
             config,
-            (*self.task.items, *self.eval_task.items),
+            [item for task in every_task for item in task.items],
             self.folder,
             self._saved_meta().get("speakers", {}),
         )
         self.team = setup.build_team(config, speakers=self._speakers)
         self._account = remote_agents.Account(self._speakers, self.team)
-        setup.check_prompts(config, self.team, self.task, self.eval_task)
-        self._deciding = scores.spread(len(self.eval_task.items), config.eval.problems)
+        setup.check_prompts(config, self.team, *every_task)
+        self.validation_items = scores.spread(len(self.validation_task.items), config.eval.problems)
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
         self.learner = Learner(config, self.team)
         self.start = self.learner.open(self.folder, stack)
-        self.protocol = protocols.build(config, self.task, self.team, memory=self._memory())
+        self.protocol = protocols.build(config, self.task, self.team, memory=self.memory())
         if self.start > config.train.steps:
             raise ValueError(
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
             )
         self.done = self.start
-        self.summary = closing.read_summary(self.folder, self.start) | {"executor": self._isolation}
+        self.summary = closing.read_summary(self.folder, self.start) | {"executor": self.isolation}
         if processes.first():
             files.atomic_write_text(saved, json.dumps(config.to_dict(), indent=2) + "\n")
         board, project = config.log.tensorboard, config.log.wandb_project
@@ -102,8 +105,10 @@ class Run:
         )
         self._transcripts = TranscriptWriter(self.books)
 
-    def _memory(self) -> Sequence[Entry]:
-        """Lessons of earlier problems, as they come to be."""
+    def memory(self, best_step: int | None = None) -> Sequence[Entry]:
+        """Lessons of earlier problems, as they come to be, or as the best state had them at its step."""
+        if best_step is not None:
+            return protocols.saved_lessons(self.config, self.folder, best_step)
         return self.learner.system.models if protocols.remembers(self.config) else ()
 
     def _check_isolation(self, now: dict) -> dict:
@@ -218,53 +223,25 @@ class Run:
 
     def save(self, step: int) -> None:
         """Checkpoint after ``step`` iterations."""
-        meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self._isolation}
+        meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self.isolation}
         meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
         meta |= {"speakers": self._account.metadata()} if self._speakers else {}
         self.learner.save(step, meta)
 
-    def evaluate_on(self, items, step: int) -> dict[str, float]:
-        """Sampled and greedy results on some held-out items, logged at ``step`` (iterations done).
-
-        Those on all items are kept item by item in held_out.json.
-        """
-        with self.timer("evaluate"):
-            trained, samples = self.learner.trainables(), self.config.eval.samples
-            options = dict(memory=self._memory())
-            found = setup.evaluate(self.config, self.team, trained, self.eval_task, items, samples, **options)
-        values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary())
-        values |= {f"eval/speed/{name}": value for name, value in found.speed().items()}
-        if len(items) == len(self.eval_task.items):
-            closing.write_held_out(self.books, found, step)
-        if set(items) > set(self._deciding):
-            returns = dict(zip(items, found.sampled.scores()["return"], strict=True))
-            values["eval/return_deciding"] = bootstrap.interval([returns[i] for i in self._deciding]).mean
-        self.log(step, values | self.executor_metrics("eval_executor") | self.timer.collect())
-        return values
-
-    def evaluate_all(self, step: int) -> dict[str, float]:
-        """`evaluate_on` all held-out items; ``eval/return_deciding`` is of those that decide what is best."""
-        return self.evaluate_on(range(len(self.eval_task.items)), step)
-
     def evaluate_before(self) -> None:
-        """Measure the untrained team, unless this run has learned something already."""
+        """Measure the untrained team on the test and on validation, unless this run has learned already."""
         if self.start == 0 and self.config.eval.before:
-            problems = f"{len(self.eval_task.items)} held-out problems"
-            print(f"evaluating the untrained team on {problems} ...", flush=True)
-            self.summary["before"] = closing.entry(self.evaluate_all(0), 0)
-            closing.write_summary(self)
-            print(closing.eval_line("before training", self.summary["before"]), flush=True)
+            print(f"testing the untrained team on {len(self.test_task.items)} problems ...", flush=True)
+            print(run_evaluations.test(self, "before", "before training", run_evaluations.current(self, 0)))
+            print(run_evaluations.validate(self, 0), flush=True)
+
+    def test_after(self) -> None:
+        """Measure the last state on the test, and the best one on validation if that is another."""
+        print(f"testing the trained team on {len(self.test_task.items)} problems ...", flush=True)
+        state = run_evaluations.current(self, self.done)
+        print(run_evaluations.test(self, "after", "after training", state), flush=True)
+        run_evaluations.test_best(self)
 
     def evaluate(self, step: int) -> str:
-        """Evaluate during training, keep the best checkpoint; returns a line to print."""
-        found = closing.entry(self.evaluate_on(self._deciding, step), step)
-        self.keep_best(found, step)
-        return closing.eval_line(f"after {step} iterations", found)
-
-    def keep_best(self, found: dict, step: int) -> None:
-        """Save the parameters if they are the best so far by sampled return on the items that decide."""
-        if closing.deciding_return(found) > closing.deciding_return(self.summary.get("best", {})):
-            meta = {"config": self.config.to_dict(), "executor": self._isolation, **found}
-            self.learner.save_best(step, meta)
-            self.summary["best"] = found
-            closing.write_summary(self)
+        """Evaluate on validation problems, keep the state if it is the best one; returns a line to print."""
+        return run_evaluations.validate(self, step)

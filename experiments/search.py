@@ -60,7 +60,7 @@ class Searchers:
 def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
     """The team of a config, untrained or as a checkpoint of the run in ``workdir`` has it."""
     with tasks.build_executor(config) as executor:
-        items = tasks.build_task(config, executor, "eval").items
+        items = tasks.build_task(config, executor, "test").items
         team = setup.build_team(config, speakers=remote_agents.build(config, items, workdir))
         meta, lessons = {"step": 0}, ()
         if workdir:

@@ -30,6 +30,8 @@ STREAMS = (
     "search",
     "tests",
     "fidelity",
+    "test",
+    "report",
 )
 
 
@@ -162,10 +164,12 @@ def _custom_loss(config):
 
 
 def evaluate(
-    config, team: team_lib.Team, trainables, task, items, samples: int, step: int = 0, memory=()
+    config, team: team_lib.Team, trainables, task, items, samples: int, key, step: int = 0, memory=()
 ) -> evaluation.Evaluations:
-    """`evaluation.evaluate` with the run's sampling settings and protocol; equal seeds draw alike.
+    """`evaluation.evaluate` with the run's sampling settings and protocol.
 
+    ``key``: where samples come from. A run has streams of its own for validation and for the test (see
+    `run_evaluations`); every other command takes "report", so that it measures with draws that chose nothing.
     ``memory``: lessons of earlier problems, see `protocols.build`.
     """
     return evaluation.evaluate(
@@ -173,7 +177,7 @@ def evaluate(
         trainables,
         task,
         items,
-        stream(config, "eval"),
+        key,
         params=sampling_params(config),
         samples=samples,
         protocol=lambda drawn: talking.WithRoom(protocols.build(config, task, team, drawn, memory=memory)),

@@ -79,7 +79,7 @@ def expert_options(config, workdir="") -> dict:
 
 
 def build_task(config, executor: Executor | None, split: str, expert=None):
-    """The training task (``split="train"``) or the held-out one (``split="eval"``).
+    """The task of training (``split="train"``), of validation ("eval") or of the test ("test").
 
     ValueError, naming the config's fields, for problems that cannot be read and a reward that is none.
     """
@@ -108,8 +108,8 @@ def _naming(config, split: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        given = split == "eval" and config.task.eval_source
-        source, part = "eval_source" if given else "source", f"{split}_split"
+        given = split != "train" and config.task[f"{split}_source"]
+        source, part = f"{split}_source" if given else "source", f"{split}_split"
         where = f"task.{source}={config.task[source]!r}, task.{part}={config.task[part]!r}"
         raise ValueError(f"{where}: {error}") from error
 
@@ -145,11 +145,10 @@ def _custom(config, executor: Executor | None, split: str) -> custom_task.Custom
 
 
 def _source(config, split: str) -> tuple[str, str]:
-    """Source and split of the training task (``split="train"``) or of the held-out one ("eval")."""
+    """Source and split of the task of ``split``, see `build_task`."""
     c = config.task
-    if split == "train":
-        return c.source, c.train_split
-    return c.eval_source or c.source, c.eval_split
+    own = "" if split == "train" else c[f"{split}_source"]
+    return own or c.source, c[f"{split}_split"]
 
 
 def _coding(config, executor: Executor, source: str, part: str, expert) -> CodingTask:

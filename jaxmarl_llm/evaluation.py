@@ -115,9 +115,10 @@ def _evaluation(
 ) -> Evaluation:
     """Build the evaluation of a slice of the answers to each item, of every turn."""
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
+    statements = tuple(getattr(task.items[i], "statement", "") for i in item_ids)
     *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
     tokens = tuple(row[of_item] for row in tokens_B)
-    return Evaluation(last, tuple(task.agents), task.normalise, grades, tuple(earlier), tokens)
+    return Evaluation(last, tuple(task.agents), task.normalise, grades, statements, tuple(earlier), tokens)
 
 
 def plan_batches(widths_MB: np.ndarray, limit: int) -> list[tuple[int, list[int]]]:

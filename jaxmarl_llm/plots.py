@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from jaxmarl_llm.statistics.series import running_mean, series
 
 PARTS = ("structure", "syntax", "tests", "cooperation", "style", "coherence")
-# Blue, orange and green of the Okabe-Ito palette: told apart with any colour vision, and in grey.
-TRAIN, SAMPLED, GREEDY = "#0072B2", "#D55E00", "#009E73"
+# Blue, orange, green and purple of the Okabe-Ito palette, which differ to any colour vision, and in grey.
+TRAIN, SAMPLED, GREEDY, TEST = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 STYLE = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -30,16 +30,17 @@ def learning_curve(
     rows: Sequence[Mapping],
     path,
     *,
-    title: str = "Held-out and training return",
+    title: str = "Return in training, on validation and on the test",
     parts: Sequence[str] = PARTS,
     window: int = 10,
 ) -> Path:
     """Draws return and reward parts over the steps, on the 0..100 scale, and writes a PNG.
 
     Args:
-      rows: what `metrics.read_metrics` returns: 'train/return' per step; 'eval/return' (sampled at the
-        training settings) with 'eval/return_low' and 'eval/return_high', the ends of its 95 % interval;
-        'eval/return_greedy'; parts under 'train/', 'eval/' and 'eval_greedy/'. What no row has is left out.
+      rows: what `metrics.read_metrics` returns: 'train/return' per step; 'eval/return' (on validation,
+        sampled at the training settings) with 'eval/return_low' and 'eval/return_high', the ends of its 95 %
+        interval; 'eval/return_greedy'; 'test/return' with its interval; parts under 'train/', 'eval/' and
+        'eval_greedy/'. What no row has is left out.
       path: the picture; its folder is created.
       parts: a small panel each, if any row has it.
       window: steps of the running mean over training steps.
@@ -47,7 +48,7 @@ def learning_curve(
     Raises:
       ValueError: no row has a return.
     """
-    returns = ("train/return", "eval/return", "eval/return_greedy")
+    returns = ("train/return", "eval/return", "eval/return_greedy", "test/return")
     if not any(series(rows, name)[0].size for name in returns):
         raise ValueError(f"nothing to draw: no 'train/return' or 'eval/return' in {len(rows)} rows")
     names = ("train", "eval", "eval_greedy")
@@ -67,15 +68,16 @@ def draw(rows: Sequence[Mapping], title: str, parts: Sequence[str], window: int)
     grid = figure.add_gridspec(len(heights), max(len(parts), 1), height_ratios=heights)
     main = figure.add_subplot(grid[0, :])
     _draw_train(main, rows, "train/return", window)
-    _draw_eval(main, rows, "eval/return", SAMPLED, "o", "held-out, sampled", interval="95 % interval")
-    _draw_eval(main, rows, "eval/return_greedy", GREEDY, "s", "held-out, greedy")
+    _draw_eval(main, rows, "eval/return", SAMPLED, "o", "validation, sampled", interval="95 % interval")
+    _draw_eval(main, rows, "eval/return_greedy", GREEDY, "s", "validation, greedy")
+    _draw_eval(main, rows, "test/return", TEST, "D", "test, sampled", interval="_as above")
     _finish(main, title, "return (0..100)")
     figure.legend(*main.get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=9)
     for column, part in enumerate(parts):
         axes = figure.add_subplot(grid[1, column], sharex=main)
         _draw_train(axes, rows, f"train/{part}", window)
-        _draw_eval(axes, rows, f"eval/{part}", SAMPLED, "o", "held-out, sampled")
-        _draw_eval(axes, rows, f"eval_greedy/{part}", GREEDY, "s", "held-out, greedy")
+        _draw_eval(axes, rows, f"eval/{part}", SAMPLED, "o", "validation, sampled")
+        _draw_eval(axes, rows, f"eval_greedy/{part}", GREEDY, "s", "validation, greedy")
         _finish(axes, part, "part (0..100)" if column == 0 else "")
     return figure
 
@@ -97,7 +99,10 @@ def _draw_train(axes: Axes, rows: Sequence[Mapping], name: str, window: int) -> 
 def _draw_eval(
     axes: Axes, rows: Sequence[Mapping], name: str, color: str, marker: str, label: str, interval: str = ""
 ) -> None:
-    """A line with its band; of two evaluations points with bars, as nothing is known in between."""
+    """A line with its band, called ``interval`` in the legend unless that begins with _.
+
+    Of two evaluations points with bars, as nothing is known in between.
+    """
     steps, values = series(rows, name)
     if not steps.size:
         return

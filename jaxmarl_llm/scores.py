@@ -23,6 +23,8 @@ class Evaluation:
       agents: names, in the order of the task.
       normalise: {part: value, …, "total": value} -> the same on the 0..100 scale, the total as "return".
       grades_B: difficulty of each item, if the data states it; results are then split by grade.
+      statements_B: in which way each item states its problem, a word such as "steps", '' if the data does not
+        tell; results are then split by it.
       earlier_TBG: the answers of the turns before the last one, if any; ``actions_BG`` are of the last.
       tokens_BG: completion tokens that each answer took, all agents, earlier turns and rounds included.
     """
@@ -31,6 +33,7 @@ class Evaluation:
     agents: tuple[str, ...]
     normalise: Callable[[dict[str, float]], dict[str, float]]
     grades_B: tuple[int, ...] = ()
+    statements_B: tuple[str, ...] = ()
     earlier_TBG: tuple[tuple[tuple[JointAction, ...], ...], ...] = ()
     tokens_BG: tuple[tuple[int, ...], ...] = ()
 
@@ -61,27 +64,29 @@ class Evaluation:
         """Mean score of each item over its samples on the 0..100 scale: {part: (B,), …, "return": (B,)}.
 
         NaN where the reward, or that part of it, applied to no sample of the item. With items of several
-        grades there is a "return_grade<g>" for each, NaN at the items of the others. Of several turns the
-        last one counts; besides there are "return_turn<t>" for each, from 1, and their mean, "return_turns".
+        grades there is a "return_grade<g>" for each, NaN at the items of the others, and with several ways of
+        stating problems a "return_<statement>" for each. Of several turns the last one counts; besides there
+        are "return_turn<t>" for each, from 1, and their mean, "return_turns".
         """
         scores = self._scores(self.actions_BG)
         if self.earlier_TBG:
             turns = [self._scores(actions)["return"] for actions in (*self.earlier_TBG, self.actions_BG)]
             scores |= {f"return_turn{t}": values for t, values in enumerate(turns, start=1)}
             scores["return_turns"] = np.mean(turns, axis=0)
-        grades_B = np.array(self.grades_B)
-        grades = sorted(set(self.grades_B)) if len(set(self.grades_B)) > 1 else []
-        by_grade = {f"return_grade{g}": np.where(grades_B == g, scores["return"], np.nan) for g in grades}
-        return scores | by_grade
+        by_grade = _split("return_grade", scores["return"], self.grades_B)
+        return scores | by_grade | _split("return_", scores["return"], self.statements_B)
 
     def pass_rates(self, k: int) -> np.ndarray:
         """pass@k of each item in 0..1, shape (B,): an answer passes if its verdict is 'pass'."""
         passed_B = [sum(action.verdict == PASS for action in row) for row in self.actions_BG]
         return np.array([pass_at_k(len(self.actions_BG[0]), passed, k) for passed in passed_B])
 
-    def pass_at_k(self, k: int) -> float:
-        """Mean of `pass_rates` over the items; ValueError unless k is within 1..G."""
-        return float(self.pass_rates(k).mean())
+    def pass_scores(self, k: int) -> dict[str, np.ndarray]:
+        """`pass_rates` on the 0..100 scale, (B,) each: "pass@<k>", and "pass@<k>_<statement>" for each way of
+        stating problems, if there are several, NaN at the items of the others.
+        """
+        rates_B = 100 * self.pass_rates(k)
+        return {f"pass@{k}": rates_B} | _split(f"pass@{k}_", rates_B, self.statements_B)
 
     def completion_length(self, agent: str) -> float:
         """Mean tokens of an agent's completions, end of text included."""
@@ -103,15 +108,15 @@ class Evaluation:
         """Flat numbers for logs and tables.
 
         On the 0..100 scale: every part, "return" with the ends "return_low" and "return_high" of its 95 %
-        interval, "pass@1" if the answers were tested. Besides: "verdict/<name>" counts, and per agent
-        "length/<agent>" (mean tokens) and "truncated/<agent>" (share, 0..1) of the last answers, and
+        interval, and `pass_scores` of 1 if the answers were tested. Besides: "verdict/<name>" counts, and per
+        agent "length/<agent>" (mean tokens) and "truncated/<agent>" (share, 0..1) of the last answers, and
         "tokens/answer", what an answer took with everything before it, where that is known.
         """
         scores = self.scores()
         numbers = {name: float(interval(values).mean) for name, values in scores.items()}
         _, numbers["return_low"], numbers["return_high"] = map(float, interval(scores["return"]))
         if self.tested:
-            numbers["pass@1"] = 100 * self.pass_at_k(1)
+            numbers |= {name: float(interval(values).mean) for name, values in self.pass_scores(1).items()}
         for agent in self.agents:
             numbers[f"length/{agent}"] = self.completion_length(agent)
             numbers[f"truncated/{agent}"] = self.truncated(agent)
@@ -127,6 +132,14 @@ class Evaluation:
         per_item = zip(*(values.tolist() for values in means.values()), strict=True)
         rows = [self.normalise(dict(zip(means, values, strict=True))) for values in per_item]
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def _split(start: str, values_B: np.ndarray, kinds_B: tuple) -> dict[str, np.ndarray]:
+    """The values of each kind of item, NaN at the others', by ``start`` and the kind; {} unless several."""
+    kinds = [kind for kind in sorted(set(kinds_B)) if kind != ""]
+    of_kind = np.array(kinds_B)
+    several = len(set(kinds_B)) > 1
+    return {f"{start}{kind}": np.where(of_kind == kind, values_B, np.nan) for kind in kinds if several}
 
 
 def _item_means(actions_BG, value: Callable[[JointAction], float | None]) -> np.ndarray:

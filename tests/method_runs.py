@@ -17,12 +17,16 @@ EASY = "starter/basics/005"
 # Two problems, two samples, one iteration. All prompts are cut to one width, so that methods share programs.
 SMALL = {
     "team.targets": ("q", "v"), "policy.remat": "none", "task.source": "starter[3:5]", "eval.every": 0,
-    "task.eval_source": "starter[:1]", "task.reward": f"{__name__}:codes", "sampling.max_new_tokens": 8,
+    "task.eval_source": "starter[:1]", "task.test_source": "starter[:1]",
+    "task.reward": f"{__name__}:codes", "sampling.max_new_tokens": 8,
     "sampling.max_prompt_tokens": 128, "sampling.long_prompts": "truncate", "sampling.stop": (),
     "train.steps": 1, "train.joint_mode": "aligned", "train.lr": 0.01, "train.warmup": 0,
     "eval.before": False, "eval.samples": 1, "log.tensorboard": False,
 }  # fmt: skip
-TEXTS = {"task.source": "sample_posts[:2]", "task.eval_source": "sample_posts[:1]"}
+TEXTS = {
+    "task.source": "sample_posts[:2]", "task.eval_source": "sample_posts[:1]",
+    "task.test_source": "sample_posts[:1]",
+}  # fmt: skip
 ALONE = {"team.agents": ("team",), "task.centralised": True}
 TWO_TURNS = {"train.turns": 2, "task.feedback": "plain"}
 
@@ -56,8 +60,9 @@ def scripted(monkeypatch, tmp_path, task, texts):
     ]
     path = tmp_path / "odd.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    sources = {"task.source": f"{path}[:2]", "task.eval_source": f"{path}[2:]", "task.reward": ""}
-    return sources | {"task.train_split": "all", "task.eval_split": "all"}
+    sources = {f"task.{name}_source": f"{path}[2:]" for name in ("eval", "test")}
+    sources |= {"task.source": f"{path}[:2]", "task.reward": ""}
+    return sources | {"task.train_split": "all", "task.eval_split": "all", "task.test_split": "all"}
 
 
 def watched(monkeypatch):

@@ -9,7 +9,7 @@ from jaxmarl_llm.transcripts import JointAction, Speech, TranscriptWriter
 CONFIG = {
     "seed": 0,
     "model": "tiny-model",
-    "task": {"source": "poems", "reward": "", "eval_source": ""},
+    "task": {"source": "poems", "reward": "", "test_source": ""},
     "team": {"agents": ["poet", "critic"], "models": []},
     "train": {"steps": 3, "lr": 0.1},
     "eval": {"samples": 2},

@@ -22,6 +22,7 @@ CLOCKED = ("seconds", "memory/", "tokens_per_s", "executor/", "eval_executor/", 
 LEARNING = {
     "task.source": "starter[7:11]",  # prompts of about the same length: few compilations
     "task.eval_source": "starter[5:7]",
+    "task.test_source": "starter[5:7]",
     "task.reward": "smoke_runs:distinct_letters",
     "sampling.max_new_tokens": 8,
     "train.steps": 14,

@@ -15,7 +15,7 @@ VARIANTS = ("", "scripted", "scripted,cpp", "cpp", "generation", "smoke", "gener
 
 def config_of(**changes):
     config = lessonl.get_config("scripted")
-    fields = {"task.eval_source": "python[:2]", "train.turns": 2}
+    fields = {"task.test_source": "python[:2]", "train.turns": 2}
     fields |= {name.replace("__", "."): value for name, value in changes.items()}
     config.update_from_flattened_dict(fields)
     return config

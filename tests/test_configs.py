@@ -122,7 +122,7 @@ def test_published_experiments_clip_no_gradients(get, names):
 
 
 def test_a_smoke_run_of_a_slice_is_evaluated_on_a_slice():
-    sources_of = {name: coding.get_config(f"smoke,{name}").task.eval_source for name in published.EXPERIMENTS}
+    sources_of = {name: coding.get_config(f"smoke,{name}").task.test_source for name in published.EXPERIMENTS}
     assert sources_of["he_1turn"] == "humaneval[:4]"
     for source in sources_of.values():
         name, chosen = sources.parse(source)

@@ -65,7 +65,7 @@ def returns_of(aux, main, mode):
     first, second = (tiny_team(seed).members[0].trainable for seed in (aux, main))
     learned = [jax.tree.map(lambda x, y: jnp.stack([x[0], y[1]]), first, second)]
     found = evaluation.evaluate(
-        tiny_team(), learned, CountingTask(WORDS), range(len(WORDS)), setup.stream(config(), "eval"),
+        tiny_team(), learned, CountingTask(WORDS), range(len(WORDS)), setup.stream(config(), "report"),
         params=choice.SamplingParams(16), samples=2, max_prompt_tokens=768,
     )  # fmt: skip
     return getattr(found, mode).scores()["return"]
@@ -128,7 +128,8 @@ def test_what_is_written(tmp_path):
         mode: [crossplay.table(agent, values) for agent in ("x", "y", "z")]
         for mode, values in (("sampled", np.arange(8.0).reshape(2, 2, 2)), ("greedy", nan))
     }
-    found = command.Crossplay(("a", "b"), ("x", "y", "z"), {"checkpoint": "best"}, tables)
+    about = {"checkpoint": "best", "steps": [2, 4], "problems": 9}
+    found = command.Crossplay(("a", "b"), ("x", "y", "z"), about, tables)
     command.write(found, tmp_path)
     data = json.loads((tmp_path / "crossplay.json").read_text())
     assert data["checkpoint"] == "best" and [each["agent"] for each in data["sampled"]] == ["x", "y", "z"]
@@ -137,6 +138,8 @@ def test_what_is_written(tmp_path):
     assert data["sampled"][0]["gap"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
     assert data["greedy"][2]["returns"] == [[[None] * 2] * 2] * 2
     lines = (tmp_path / "crossplay.md").read_text().splitlines()
+    states = "the states that are best on validation (iterations 2, 4), 9 problems, fresh draws"
+    assert f"## test return, sampled, of {states}" in lines
     assert "| run of agents x, z \\ run of agent y | a | b |" in lines
     assert "| a | 0.5 [0.0, 1.0] | 2.5 [2.0, 3.0] |" in lines
     assert "own partners 3.5, those of other runs 3.5; gap 0.0 [0.0, 0.0], p 1" in lines
@@ -158,7 +161,7 @@ def test_runs_that_do_not_go_together_are_refused(workdirs, tmp_path, monkeypatc
     for field, fields in {
         "team.rank": {"team__rank": 4},
         "model": {"model": "smollm2-135m-instruct"},
-        "task.eval_source": {"task__eval_source": "starter[5:7]"},
+        "task.test_source": {"task__test_source": "starter[5:7]"},
         "train.turns": {"train__turns": 2},
         "seed": {"seed": 5},  # the random base comes from it
     }.items():

@@ -23,7 +23,7 @@ CONFIG = config_dict.ConfigDict({
     "team": {"agents": ("aux", "main"), "models": ()},
     "eval": {"samples": 2},
     "train": {"turns": 1, "protocol": "simultaneous"},
-    "task": {"eval_source": "scripted"},
+    "task": {"test_source": "scripted", "test_split": "test"},
     "executor": {"cpu_seconds": 2.0, "memory_mb": 512},
     "sampling": {
         "max_new_tokens": 6, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
@@ -59,7 +59,7 @@ def expected(seed, mode):
     """What `evaluation.evaluate` says of the team with that seed."""
     team, task = tiny_team(seed), CountingTask((3, 5, 4))
     params = choice.SamplingParams(6)
-    key = setup.stream(CONFIG, "eval")
+    key = setup.stream(CONFIG, "report")
     learned = [team.members[0].trainable]
     found = evaluation.evaluate(
         team, learned, task, range(3), key, params=params, samples=2, max_prompt_tokens=100
@@ -85,7 +85,7 @@ def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
         assert (score["mean"], score["low"], score["high"]) == (
             summary["return"], summary["return_low"], summary["return_high"],
         )  # fmt: skip
-    wanted = 100 * expected(seed, "sampled").pass_at_k(2)
+    wanted = 100 * expected(seed, "sampled").pass_rates(2).mean()
     assert report["sampled"]["scores"]["pass@2"]["mean"] == pytest.approx(wanted)
     assert "pass@2" not in report["greedy"]["scores"]  # there is one greedy answer
 
@@ -104,11 +104,33 @@ def test_the_untrained_team_shown_and_written(tmp_path):
     score = report["greedy"]["scores"]["return"]
     (row,) = (line for line in lines if line.startswith("return"))
     assert row.split()[-4:] == [f"{score['mean']:.1f}", f"{score['low']:.1f}", "to", f"{score['high']:.1f}"]
-    assert lines[0] == "the untrained team on 3 problems"
+    assert lines[0] == "the untrained team, on 3 test problems, fresh draws"
     assert {"even", "odd", "return", "pass@1", "aux", "main"} <= {line.split()[0] for line in lines if line}
     evaluate.write(tmp_path / "evaluation.json", results, report)
     assert json.loads((tmp_path / "evaluation.json").read_text()) == report
     assert transcripts.read(tmp_path / "evaluation" / "sampled", 0) == results["sampled"].actions
+
+
+def test_the_split_asked_for_is_evaluated_and_named(workdir, monkeypatch):
+    words = {"train": (3, 5, 4), "eval": (6, 7), "test": (8,)}
+    monkeypatch.setattr(tasks, "build_task", lambda config, executor, split, *_: CountingTask(words[split]))
+    problems = {}
+    for split in ("test", "validation", "train"):
+        _, report = evaluate.evaluate_run(CONFIG, workdir, split=split)
+        problems[split] = evaluate.problems_line(report)
+        assert evaluate.state_line(report) == f"{workdir} after 2 iterations, the best on validation"
+    assert problems == {
+        "test": "1 test problems, fresh draws", "validation": "2 validation problems, fresh draws",
+        "train": "3 training problems, fresh draws",
+    }  # fmt: skip
+    _, default = evaluate.evaluate_run(CONFIG)
+    assert (default["split"], default["problems"]) == ("test", 1)
+    asked = []
+    monkeypatch.setattr(tasks, "build_task", lambda config, *rest: asked.append(config.task.test_split))
+    evaluate.build_split(CONFIG, None, "all")
+    assert asked == ["all"] and CONFIG.task.test_split == "test"  # of a copy
+    with pytest.raises(ValueError, match="--split='held_out': allowed are test, validation, train, all"):
+        evaluate.evaluate_run(CONFIG, split="held_out")
 
 
 def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, monkeypatch):
@@ -127,7 +149,8 @@ def test_scores_that_never_applied_are_null_and_shown_empty():
     entry = evaluate.describe(found, ks=(1,))
     assert entry["scores"] == {"return": {"mean": None, "low": None, "high": None}}
     stream = io.StringIO()
-    evaluate.show({"workdir": None, "problems": 1, "sampled": entry, "greedy": entry}, stream)
+    about = {"workdir": None, "problems": 1, "split": "test"}
+    evaluate.show(about | {"sampled": entry, "greedy": entry}, stream)
     assert "return" in stream.getvalue().splitlines()
 
 

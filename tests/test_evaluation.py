@@ -67,7 +67,7 @@ def test_summary_by_hand():
     wanted |= {"verdict/pass": 2, "verdict/fail": 1, "verdict/not-applicable": 1}
     assert summary == pytest.approx(wanted)
     # Each item passed once in two tries, so any two answers hold a pass.
-    assert found.pass_at_k(2) == 1
+    np.testing.assert_array_equal(found.pass_scores(2)["pass@2"], [100, 100])
 
 
 def test_results_are_split_by_grade_where_there_are_several():
@@ -77,6 +77,17 @@ def test_results_are_split_by_grade_where_there_are_several():
     # Of 12: 6 and 3 are 50 and 25.
     assert (summary["return_grade1"], summary["return_grade2"]) == (37.5, 0)
     assert not any("grade" in name for name in Evaluation(rows, ("main",), normalise, (3, 3, 3)).summary())
+
+
+def test_results_are_split_by_how_problems_are_stated():
+    rows = tuple((action(even, 0, verdict),) for even, verdict in ((6, "pass"), (0, "fail"), (3, "fail")))
+    normalise = CountingTask(()).normalise
+    summary = Evaluation(rows, ("main",), normalise, statements_B=("steps", "", "goal")).summary()
+    assert (summary["return_steps"], summary["return_goal"]) == (50, 25)
+    assert (summary["pass@1_steps"], summary["pass@1_goal"]) == (100, 0)
+    assert "return_" not in summary and "pass@1_" not in summary  # of those that say nothing
+    alike = Evaluation(rows, ("main",), normalise, statements_B=("steps",) * 3).summary()
+    assert not any("steps" in name for name in alike)
 
 
 def test_rewards_without_tests_have_no_pass_rate():

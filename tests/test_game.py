@@ -100,7 +100,7 @@ def test_sources():
     assert game.load_items("penalty", "all") == ITEMS[3:] == game.load_items("games[3:]", "all")
     with pytest.raises(ValueError, match="source is 'chess'; allowed for a game: games, climbing, penalty"):
         game.load_items("chess", "all")
-    with pytest.raises(ValueError, match="split is 'train'; of a game nothing is held out, allowed: all"):
+    with pytest.raises(ValueError, match="split is 'train', which is empty: games are too few to divide; allowed: all"):
         game.load_items("games", "train")
     with pytest.raises(ValueError, match=r"'games\[6:\]' has no items"):
         game.load_items("games[6:]", "all")

@@ -23,7 +23,8 @@ class Kill(BaseException):
 
 PROBLEMS = {
     "task.source": "python[:4]", "task.train_split": "all", "task.eval_source": "python[4:5]",
-    "task.eval_split": "all", "task.reward": "",
+    "task.test_source": "python[4:5]",
+    "task.eval_split": "all", "task.test_split": "all", "task.reward": "",
 }  # fmt: skip
 SHORT = {
     "sampling.max_new_tokens": 8, "sampling.max_prompt_tokens": 128, "team.targets": ("q", "v"),

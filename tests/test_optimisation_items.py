@@ -114,21 +114,22 @@ def test_errors_name_the_problem_by_its_number_too():
 def test_splits_and_slices(tmp_path):
     path = tmp_path / "own.toml"
     path.write_text(numbered(9), "utf-8")
-    # p4 and p8 are held out; a slice is taken after the split.
+    # p4 is for validation, p8 for the test; a slice is taken after the split.
     assert names(load_items(str(path))) == [f"p{n}" for n in range(1, 10)]
-    assert names(load_items(str(path), "held_out")) == ["p4", "p8"]
+    assert names(load_items(str(path), "validation")) == ["p4"]
+    assert names(load_items(str(path), "test")) == ["p8"]
     assert names(load_items(str(path), "train")) == ["p1", "p2", "p3", "p5", "p6", "p7", "p9"]
     assert names(load_items(f"{path}[3:5]", "train")) == ["p5", "p6"]
-    assert names(load_items(f"{path}[-1:]", "held_out")) == ["p8"]
-    with pytest.raises(ValueError, match=r"own\.toml\[2:\]', split 'held_out' holds no problems"):
-        load_items(f"{path}[2:]", "held_out")
+    assert names(load_items(f"{path}[-1:]", "test")) == ["p8"]
+    with pytest.raises(ValueError, match=r"own\.toml\[2:\]', split 'test' holds no problems"):
+        load_items(f"{path}[2:]", "test")
 
 
 def test_sources_that_are_none(tmp_path):
     with pytest.raises(ValueError, match=r"^source is 'rust'; allowed: python, cpp, or the path of a \.toml"):
         load_items("rust")
-    with pytest.raises(ValueError, match=r"^split is 'test'; allowed: train, held_out, all$"):
-        load_items("python", "test")
+    with pytest.raises(ValueError, match=r"^split is 'held_out'; allowed: train, validation, test, all$"):
+        load_items("python", "held_out")
     with pytest.raises(ValueError, match=r"nowhere\.toml: cannot be read"):
         load_items(str(tmp_path / "nowhere.toml"))
 
@@ -142,8 +143,9 @@ def test_the_package_has_problems_of_every_category(source, language, least):
     assert len({item.task_id for item in items}) == len(items)
     # Files are in order of their names and hold one category each.
     assert [item.category for item in items] == sorted(item.category for item in items)
-    train, held_out = load_items(source, "train"), load_items(source, "held_out")
-    assert held_out == items[3::4] and len(train) + len(held_out) == len(items)
+    train, validation, test = (load_items(source, split) for split in ("train", "validation", "test"))
+    assert (validation, test) == (items[3::8], items[7::8])
+    assert len(train) + len(validation) + len(test) == len(items)
 
 
 @pytest.mark.parametrize("source", ["python", "cpp"])

@@ -18,6 +18,7 @@ from tests import tiny
 FIELDS = {
     "task.source": "starter[7:11]",  # prompts of about the same length: few compilations
     "task.eval_source": "starter[5:7]",
+    "task.test_source": "starter[5:7]",
     "task.reward": "process_reward:distinct_letters",
     "sampling.max_new_tokens": 8,
     "train.steps": 3,

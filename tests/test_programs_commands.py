@@ -139,7 +139,7 @@ def test_export(run, tmp_path):
 
 def test_evaluate_searches_with_the_trained_team(run, tmp_path):
     config = setup.load_run(run)
-    config.task.eval_source = "python[:2]"
+    config.task.eval_source = config.task.test_source = "python[:2]"
     evaluate.search_run(config, run, "latest", tmp_path / "found.json")
     (found,) = search_results.read(tmp_path / "found.json")
     assert found.method == "lessonl" and len(found.problems) == 2

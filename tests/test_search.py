@@ -26,7 +26,7 @@ from jaxmarl_llm.tasks import optimisation_items
 PROBLEMS = "python[:2]"
 AGENTS, ROUNDS, BATCHES = 3, 3, 2
 STEPS = 2 * ROUNDS - 1  # of a batch: programs, and lessons between them
-FIELDS = {"task.eval_source": PROBLEMS, "train.turns": ROUNDS, "search.problems": 1}
+FIELDS = {"task.test_source": PROBLEMS, "train.turns": ROUNDS, "search.problems": 1}
 
 
 def config_of(**changes):
@@ -39,7 +39,7 @@ def config_of(**changes):
 def run(folder, step=0, **changes):
     config = config_of(**changes)
     with search.opened(config) as by:
-        task = tasks.build_task(config, by.executor, "eval")
+        task = tasks.build_task(config, by.executor, "test")
         return search.search(config, folder, dataclasses.replace(by, step=step), task)
 
 
@@ -261,7 +261,7 @@ def test_a_process_that_is_killed_goes_on(executor, tmp_path, compiled):
 @pytest.mark.skipif(available_level()[0] < 2, reason=available_level()[1])
 def test_a_problem_that_is_timed(tmp_path, capsys):
     config = config_of(
-        task__eval_source="python[:1]", train__turns=2, timing__max_pairs=7, timing__seconds=1.0
+        task__test_source="python[:1]", train__turns=2, timing__max_pairs=7, timing__seconds=1.0
     )
     evaluate.search_run(config, "", "best", tmp_path / "search.json")
     (result,) = search_results.read(tmp_path / "search.json")

@@ -43,7 +43,7 @@ def config(tmp_path):
     found = lessonl.get_config("generation,smoke")
     path = tmp_path / "problems.jsonl"
     path.write_text("".join(json.dumps(row(*each)) + "\n" for each in (("twice", 2), ("thrice", 3))))
-    changes = {"source": str(path), "eval_source": "", "tests": "generated"}
+    changes = {"source": str(path), "test_source": "", "tests": "generated"}
     found.task.update(changes)
     found.team.models = (MODEL,) * 3
     found.lessons.encoder = "ngrams"
@@ -63,7 +63,7 @@ def searched(config, folder, asked, like=(), agents=None, answer=answer):
         team = setup.build_team(config, speakers={MODEL: Scripted(noted)})
         relevance = protocols.relevant(config, team)
         by = search.Searchers(team, [None] * len(team.members), executor, relevance)
-        task = tasks.build_programs(config, executor, "eval", agents or config.team.agents)
+        task = tasks.build_programs(config, executor, "test", agents or config.team.agents)
         return search.search(config, folder, by, task, like=like)
 
 

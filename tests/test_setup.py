@@ -128,12 +128,13 @@ def test_options_reach_their_places():
 
 def test_tasks_are_the_splits_of_their_sources():
     executor = object()
-    c = config(task__source="starter", task__eval_source="starter[:4]")
-    train, held_out = (tasks.build_task(c, executor, split) for split in ("train", "eval"))
+    c = config(task__source="starter", task__eval_source="starter[:4]", task__test_source="")
+    train, validation, test = (tasks.build_task(c, executor, split) for split in ("train", "eval", "test"))
     assert train.items == tuple(code_data.load_items("starter", "train"))
-    assert held_out.items == tuple(code_data.load_items("starter", "held_out")[:4])
+    assert validation.items == tuple(code_data.load_items("starter", "validation")[:4])
+    assert test.items == tuple(code_data.load_items("starter", "test"))
     same = tasks.build_task(config(task__eval_source="", task__source="starter[:2]"), executor, "eval")
-    assert same.items == held_out.items[:2]
+    assert same.items == validation.items[:2]
 
 
 class Words:

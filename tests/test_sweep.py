@@ -15,7 +15,8 @@ from experiments.members import FAILED, STOPPED, Outcome
 
 # A team of random models and one iteration; on top of configs/coding.py:smoke.
 SMALL = smoke_runs.LEARNING | {
-    "task.source": "starter[7:9]", "task.eval_source": "starter[5:7]", "train.steps": 1, "train.warmup": 0,
+    "task.source": "starter[7:9]", "task.eval_source": "starter[5:7]", "task.test_source": "starter[5:7]",
+    "train.steps": 1, "train.warmup": 0,
     "train.minibatches": 1, "train.kl_coef": 0.0, "eval.every": 0, "eval.before": False, "eval.samples": 1,
     "log.tensorboard": False,
 }  # fmt: skip

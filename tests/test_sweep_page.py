@@ -128,8 +128,8 @@ def test_settings_with_another_judge_are_not_compared(tmp_path):
 
 
 @pytest.mark.parametrize("changes, fields", [
-    ({}, []), ({"task__eval_source": "poems"}, []), ({"task__eval_source": "songs"}, ["task.eval_source"]),
-    ({"task__source": "songs"}, ["task.eval_source"]), ({"task__kind": "tldr"}, ["task.kind"]),
+    ({}, []), ({"task__test_source": "poems"}, []), ({"task__test_source": "songs"}, ["task.test_source"]),
+    ({"task__source": "songs"}, ["task.test_source"]), ({"task__kind": "tldr"}, ["task.kind"]),
     ({"executor__cpu_seconds": 5.0}, ["executor.cpu_seconds"]), ({"task__train_split": "all"}, []),
     ({"train__comlrl_compat": True}, ["train.comlrl_compat"]), ({"train__group": 9}, []),
 ])  # fmt: skip

@@ -3,14 +3,11 @@
 import json
 import math
 import platform
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import smoke_runs
 
-from experiments import closing
-from experiments.run import Run
 from jaxmarl_llm import checkpoint, metrics, transcripts, weights
 from jaxmarl_llm.executor import available_level
 from jaxmarl_llm.executor.isolation import landlock
@@ -98,35 +95,28 @@ def test_summary(smoke_run, learning_run):
     for which in (checkpoint.LATEST, checkpoint.BEST):
         meta = checkpoint.read_meta(smoke_run.folder / "checkpoints", which)
         assert meta["executor"] == summary["executor"]
-    for name in ("before", "after", "best"):
+    for name in ("before", "after", "best"):  # all of them on the test
         assert {"return", "return_greedy", *PARTS} <= set(summary[name])
     summary = smoke_runs.summary(learning_run.folder)
     assert (summary["before"]["step"], summary["after"]["step"]) == (0, 14)
     assert 0 < summary["before"]["return"] < 100
     rows = smoke_runs.rows(learning_run.folder, "eval/")
-    evaluated = {row["step"]: row["eval/return"] for row in rows}
-    assert list(evaluated) == [0, 3, 6, 9, 12, 14]
-    trained = {step: value for step, value in evaluated.items() if step}
-    assert summary["best"]["return"] == max(trained.values()) == trained[summary["best"]["step"]]
-    assert summary["before"]["return"] == evaluated[0] and summary["after"]["return"] == evaluated[14]
+    validated = {row["step"]: row["eval/return"] for row in rows}
+    assert list(validated) == [0, 3, 6, 9, 12, 14]
+    trained = {step: value for step, value in validated.items() if step}
+    best = summary["best"]
+    assert best["validation_return"] == max(trained.values()) == trained[best["step"]]
+    tested = {row["step"]: row["test/return"] for row in smoke_runs.rows(learning_run.folder, "test/")}
+    assert tested == {0: summary["before"]["return"], 14: summary["after"]["return"]}
+    assert set(best) == {*summary["after"], "validation_return"}
+    for name in ("before", "after"):
+        report = json.loads((learning_run.folder / "test" / f"{name}.json").read_text())
+        assert (report["split"], report["problems"], report["step"]) == ("test", 2, summary[name]["step"])
+        assert report["sampled"]["scores"]["return"]["mean"] == summary[name]["return"]
     after = json.loads((learning_run.folder / "summary.json").read_text())["after"]
     assert after["speed/tokens_per_s"] > 0 and after["speed/seconds_per_answer"] > 0
     best = checkpoint.read_meta(learning_run.folder / "checkpoints", checkpoint.BEST)
     assert best["step"] == summary["best"]["step"]
-
-
-def test_the_best_state_is_chosen_on_the_same_problems(monkeypatch):
-    """During training on some of them, in the end on all: the final 60 is a 40 on those that decide."""
-    monkeypatch.setattr(closing, "write_summary", lambda run: None)
-    saved = []
-    saver = SimpleNamespace(save_best=lambda step, *rest: saved.append(step))
-    config = SimpleNamespace(to_dict=dict)
-    run = SimpleNamespace(summary={}, config=config, _isolation={}, learner=saver)
-    Run.keep_best(run, {"step": 2, "return": 50.0}, 2)
-    Run.keep_best(run, {"step": 4, "return": 60.0, "return_deciding": 40.0}, 4)
-    assert saved == [2] and run.summary["best"]["step"] == 2
-    Run.keep_best(run, {"step": 6, "return": 45.0, "return_deciding": 51.0}, 6)
-    assert saved == [2, 6]
 
 
 def test_what_is_printed(smoke_run):
@@ -136,7 +126,7 @@ def test_what_is_printed(smoke_run):
     first_step = next(i for i, line in enumerate(lines) if line.startswith("step "))
     assert any("2 x 2 x 2: 8 completions" in line for line in lines[:first_step])
     table = lines[lines.index("2 iterations") + 1 :]
-    assert table[0].split() == ["held-out,", "0..100", "before", "after", "gain"]
+    assert table[0].split() == ["test,", "0..100", "before", "after", "gain"]
     assert [line.split()[0] for line in table[2:9]] == ["return", *PARTS, "return_greedy", "pass@1"]
 
 
@@ -160,8 +150,9 @@ def test_evaluate_command_agrees_with_the_run(learning_run, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     report, summary = json.loads(out.read_text()), smoke_runs.summary(learning_run.folder)
-    assert report["step"] == 14 and report["problems"] == 2
-    assert report["sampled"]["scores"]["return"]["mean"] == summary["after"]["return"]
+    assert report["step"] == 14 and report["problems"] == 2 and report["split"] == "test"
+    # The same problems with other draws; the greedy answers know no chance.
+    assert report["sampled"]["scores"]["return"]["mean"] != summary["after"]["return"]
     assert report["greedy"]["scores"]["return"]["mean"] == summary["after"]["return_greedy"]
 
 

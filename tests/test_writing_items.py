@@ -93,7 +93,8 @@ def test_files_without_rows(tmp_path):
 def test_splits_and_slices_of_a_file(tmp_path):
     path = write(tmp_path, *({"task_id": f"t{k}", "text": "x"} for k in range(1, 10)))
     assert ids(load_items(str(path))) == [f"t{k}" for k in range(1, 10)]
-    assert ids(load_items(str(path), "held_out")) == ["t4", "t8"]
+    assert ids(load_items(str(path), "validation")) == ["t4"]
+    assert ids(load_items(str(path), "test")) == ["t8"]
     assert ids(load_items(str(path), "train")) == ["t1", "t2", "t3", "t5", "t6", "t7", "t9"]
     assert ids(load_items(f"{path}[2:4]", "train")) == ["t3", "t5"]  # the split first
     assert ids(load_items(f"{path}[-1:]")) == ["t9"]
@@ -109,9 +110,9 @@ def test_sample_sets(name):
     assert items == load_sample(name) and len(items) >= 8
     assert len({item.task_id for item in items}) == len({item.text for item in items}) == len(items)
     assert all(item.title and len(item.text.split()) >= 20 for item in items)
-    train, held_out = load_items(name, "train"), load_items(name, "held_out")
-    assert held_out == items[3::4] and not set(ids(train)) & set(ids(held_out))
-    assert len(train) + len(held_out) == len(items)
+    train, validation, test = (load_items(name, split) for split in ("train", "validation", "test"))
+    assert (validation, test) == (items[3::8], items[7::8])
+    assert len({*ids(train), *ids(validation), *ids(test)}) == len(items)
     assert load_items(f"{name}[2:5]", "train") == train[2:5]
 
 
@@ -127,8 +128,8 @@ def test_an_unknown_source(source):
 
 
 def test_an_unknown_split():
-    with pytest.raises(ValueError, match="split is 'test'; allowed: train, held_out, all"):
-        load_items("sample_posts", "test")
+    with pytest.raises(ValueError, match="split is 'held_out'; allowed: train, validation, test, all"):
+        load_items("sample_posts", "held_out")
 
 
 class Table:
@@ -156,21 +157,25 @@ def hub(monkeypatch):
 
 def test_public_posts(hub):
     train, test = Table(prompt=["POST: a\nTL;DR:", "b", "c"]), Table(prompt=["d"], completion=["e"])
-    hub.tables.update({("trl-lib/tldr", "train[:1000]"): train, ("trl-lib/tldr", "test[:1000]"): test})
+    tables = {"train[:1000]": train, "train[1000:1200]": Table(prompt=["v"]), "test[:1000]": test}
+    hub.tables.update({("trl-lib/tldr", rows): table for rows, table in tables.items()})
     assert load_items("trl-lib/tldr[:2]", "train") == [
         WritingItem("trl-lib/tldr/train/0", "POST: a\nTL;DR:"), WritingItem("trl-lib/tldr/train/1", "b")]
-    assert load_items("trl-lib/tldr", "held_out") == [WritingItem("trl-lib/tldr/held_out/0", "d")]
-    assert [item.text for item in load_items("trl-lib/tldr")] == ["POST: a\nTL;DR:", "b", "c", "d"]
-    assert [item.text for item in load_items("trl-lib/tldr", "held_out", column="completion")] == ["e"]
+    assert load_items("trl-lib/tldr", "test") == [WritingItem("trl-lib/tldr/test/0", "d")]
+    assert load_items("trl-lib/tldr", "validation") == [WritingItem("trl-lib/tldr/validation/0", "v")]
+    assert [item.text for item in load_items("trl-lib/tldr")] == ["POST: a\nTL;DR:", "b", "c", "v", "d"]
+    assert [item.text for item in load_items("trl-lib/tldr", "test", column="completion")] == ["e"]
     assert hub.asked[:2] == [("trl-lib/tldr", "train[:1000]"), ("trl-lib/tldr", "test[:1000]")]
 
 
 def test_public_abstracts(hub):
     name = "OpenMLRL/arXiv_abstract"
     hub.tables[name, "train[:1000]"] = Table(article_id=["1"], abstract_text=["We show it."])
+    hub.tables[name, "train[1000:1200]"] = Table(abstract_text=["And more."])
     hub.tables[name, "val[:1000]"] = Table(abstract_text=["It is so.", ["It", "is not."]])
-    assert [item.text for item in load_items(name)] == ["We show it.", "It is so.", "It is not."]
-    assert hub.asked == [(name, "train[:1000]"), (name, "val[:1000]")]
+    texts = ["We show it.", "And more.", "It is so.", "It is not."]
+    assert [item.text for item in load_items(name)] == texts
+    assert hub.asked == [(name, rows) for rows in ("train[:1000]", "train[1000:1200]", "val[:1000]")]
 
 
 def test_public_data_that_is_not_as_expected(hub):

@@ -93,7 +93,7 @@ def draw(
         for panels, (mode, column) in zip(grid.T, tables.items(), strict=True):
             for axes, each in zip(panels, column, strict=True):
                 image = _panel(axes, each, mode, corner(agents, each.agent), names, scale)
-        figure.colorbar(image, ax=grid, label="held-out return", shrink=0.8)
+        figure.colorbar(image, ax=grid, label="test return", shrink=0.8)
         FigureCanvasAgg(figure).print_png(str(path))
 
 
@@ -124,7 +124,7 @@ def _panel(axes, each: Table, mode: str, labels: tuple[str, str], names: Sequenc
         axes.text(column, row, f"{mean:.1f}", ha="center", va="center", color=color, fontweight=weight)
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
     axes.set_yticks(range(len(names)), names)
-    axes.set(title=f"held-out return, {mode}", ylabel=labels[0], xlabel=labels[1])
+    axes.set(title=f"test return, {mode}", ylabel=labels[0], xlabel=labels[1])
     for spine in axes.spines.values():
         spine.set_visible(False)
     return image

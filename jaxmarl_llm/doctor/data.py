@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from jaxmarl_llm.doctor.result import check
+from jaxmarl_llm.doctor.result import Result, check
 from jaxmarl_llm.tasks import split_overlap
 from jaxmarl_llm.tasks.split_overlap import Neighbour
 
@@ -55,6 +55,12 @@ def nearest_neighbours(neighbours: Mapping[str, Sequence[Neighbour]]) -> tuple[s
     if near:
         return "warn", f"{text}; {near} are {NEAR} or more: are they the same problem?"
     return "ok", text
+
+
+def checks(of_splits: Mapping[str, Sequence]) -> tuple[list[Result], dict[str, list[Neighbour]]]:
+    """Both checks of the items of all splits, "train" first, and the neighbours for `table`."""
+    neighbours = find_neighbours(of_splits)
+    return [splits(of_splits), nearest_neighbours(neighbours)], neighbours
 
 
 def find_neighbours(of_splits: Mapping[str, Sequence]) -> dict[str, list[Neighbour]]:

@@ -25,7 +25,7 @@ WINDOW = 5  # iterations of the running mean of what is measured in training
 LONGEST = 60  # characters of a line of text in a picture
 FEW = 4  # groups of runs; of more, single runs would hide the means
 COLORS = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A", "#A0522D")
-MARKERS = {"eval/": "o", "eval_greedy/": "s"}  # of what is measured on held-out items
+MARKERS = {"eval/": "o", "eval_greedy/": "s", "test/": "D"}  # of evaluations
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 3)), (0, (3, 5)))
 DARK = {
     "figure.facecolor": "#191d22", "axes.facecolor": "#191d22", "text.color": "#e4e7eb",

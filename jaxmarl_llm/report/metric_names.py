@@ -9,8 +9,12 @@ from typing import NamedTuple
 
 from jaxmarl_llm.report.grouping import Group
 
-# Whose metrics: of the rollouts, of held-out items.
-KINDS = (("train/", "training"), ("eval/", "held-out, sampled"), ("eval_greedy/", "held-out, greedy"))
+# Whose metrics: of the rollouts, of validation and of the test. (Tables have the test's greedy answers.)
+KINDS = (
+    ("train/", "training"), ("eval/", "validation, sampled"), ("eval_greedy/", "validation, greedy"),
+    ("test/", "test, sampled"),
+)  # fmt: skip
+EVALUATED = ("eval/", "eval_greedy/", "test/", "test_greedy/")
 # Of each agent, what belongs to credit: metric, what it is called, its unit.
 OF_CREDIT = {
     "main_effect": ("variance explained", "share of variance"),
@@ -40,11 +44,11 @@ OF_SYSTEM = {
     "reward_model/accuracy": "share of pairs",
     "reward_model/correlation": "rank correlation",
 }
-# What no picture shows. Of held-out answers the tables and `experiments.evaluate` tell more; of the executor
+# What no picture shows. Of evaluations the tables and `experiments.evaluate` tell more; of the executor
 # and the memory the table of costs tells the totals.
 LEFT_OUT = re.compile(
     r"step|seconds/evaluate|memory/.*|executor/.*|eval_executor/.*|train/turn\d+/.*"
-    r"|eval(_greedy)?/(.*_(low|high)|pass@\d+|return_greedy|(length|truncated|tokens|speed|verdict)/.*)"
+    r"|test_greedy/.*|(eval|eval_greedy|test)/(.*_(low|high)|pass@.*|return_greedy|(length|truncated|tokens|speed|verdict)/.*)"
 )
 # Units of what is measured of each agent; what is not here has none, or is not known.
 OF_AGENTS = {
@@ -81,8 +85,8 @@ def is_part(name: str) -> bool:
 
 
 def is_evaluated(metric: str) -> bool:
-    """Whether a metric is of held-out items: measured now and then, not in every iteration."""
-    return metric.startswith(("eval/", "eval_greedy/"))
+    """Whether a metric is of an evaluation: measured now and then, not in every iteration."""
+    return metric.startswith(EVALUATED)
 
 
 def parts(names: Sequence[str]) -> list[str]:
@@ -93,11 +97,11 @@ def parts(names: Sequence[str]) -> list[str]:
 
 
 def kinds(names: Sequence[str], score: str, trained: str = "") -> tuple[Line, ...]:
-    """The metrics of one score: in training, on held-out items sampled and greedy, where they exist.
+    """The metrics of one score, where they exist: in training, on validation sampled and greedy, on the test.
 
     ``trained``: what it is called in training, if not the same.
     """
-    called = (trained or score, score, score)
+    called = (trained or score, *[score] * (len(KINDS) - 1))
     found = [
         Line(start + name, label, style)
         for style, ((start, label), name) in enumerate(zip(KINDS, called, strict=True))

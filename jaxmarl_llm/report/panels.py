@@ -89,7 +89,10 @@ def for_each(picture: Picture, groups: Sequence[Group]) -> Picture:
 def _returns(names, percent: bool) -> Picture:
     lines = metric_names.kinds(names, "return")
     panels = (Panel("return", lines, _return_unit(percent), percent),) if lines else ()
-    caption = "Training return and, where it was measured, return on held-out items, sampled and greedy."
+    caption = (
+        "Return in training and, where it was measured, on validation problems, which choose the best state, "
+        "and on test problems."
+    )
     return Picture("return", "Learning curves", caption, panels)
 
 
@@ -176,8 +179,8 @@ def _lessons(names) -> Picture:
 
 def _verdicts(names, groups: Sequence[Group]) -> Picture:
     kinds = [
-        ("executor/verdict/", "programs in training"), ("eval/verdict/", "held-out answers, sampled"),
-        ("eval_greedy/verdict/", "held-out answers, greedy"),
+        ("executor/verdict/", "programs in training"), ("eval/verdict/", "validation, sampled"),
+        ("eval_greedy/verdict/", "validation, greedy"), ("test/verdict/", "test, sampled"),
     ]  # fmt: skip
     known = [(start, title) for start, title in kinds if any(name.startswith(start) for name in names)]
     occurred = {name for group in groups for name in metric_names.given(group, names)}
@@ -193,7 +196,7 @@ def _verdicts(names, groups: Sequence[Group]) -> Picture:
 
     panels = tuple(panel(group, *kind) for group in groups for kind in known)
     shown = panels if any(each.lines for each in panels) else ()
-    caption = "Share of the programs and of the held-out answers that ended in each way that occurred."
+    caption = "Share of the programs and of the answers of evaluations that ended in each way that occurred."
     return Picture("verdicts", "Verdicts", caption, shown, len(known))
 
 

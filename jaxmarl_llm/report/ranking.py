@@ -49,7 +49,7 @@ def draw(settings: Sequence[dict]) -> Figure:
             label.label1.set_fontweight("bold")
             style = {"color": "#8A8A8A", "linestyle": "--", "linewidth": 1, "label": "baseline"}
             axes.axvline(row["return"]["mean"], zorder=0, **style)
-    axes.set(xlabel="final return on held-out problems", ylim=(-0.6, len(rows) - 0.4))
+    axes.set(xlabel="test return of the latest state", ylim=(-0.6, len(rows) - 0.4))
     axes.grid(axis="y", visible=False)
     names = {label: f"{kind}, mean and 95 % interval" for label, kind in SCORES.items()}
     names["baseline"] = "baseline, sampled"

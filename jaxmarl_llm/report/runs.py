@@ -10,7 +10,7 @@ from jaxmarl_llm.files import read_json
 from jaxmarl_llm.transcripts import JointAction
 
 MODES = ("sampled", "greedy")
-VERDICTS = ("executor/verdict/", "eval/verdict/", "eval_greedy/verdict/")
+VERDICTS = tuple(f"{name}/verdict/" for name in ("executor", "eval", "eval_greedy", "test", "test_greedy"))
 
 
 @dataclasses.dataclass(frozen=True)

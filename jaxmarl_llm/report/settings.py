@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
       seeds: the seeds that both have finished.
       difference: mean over the seeds, with its t-interval.
       p: of `paired_t` over the seeds.
-      problems: number of held-out problems that both have results of; 0 if theirs are not the same.
+      problems: number of test problems that both have results of; 0 if theirs are not the same.
       over_problems: the same mean with its bootstrap interval over the problems.
       p_problems: of `sign_flips` over the problems.
       judged: fields in which their judges differ; then nothing else is known.
@@ -126,7 +126,7 @@ def differently(members: Sequence[MemberResult], baseline: Sequence[MemberResult
 
 
 def _by_problem(pairs: Sequence[tuple[MemberResult, MemberResult]], score: str) -> np.ndarray:
-    """Mean difference over the pairs on each held-out problem, (B,); empty unless all have the same problems.
+    """Mean difference over the pairs on each test problem, (B,); empty unless all have the same problems.
 
     Problems on which a score applied to no answer are left out.
     """

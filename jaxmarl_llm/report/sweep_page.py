@@ -46,12 +46,15 @@ def tables(members: Sequence[MemberResult]) -> list[Table]:
 def notes(members: Sequence[MemberResult]) -> list[str]:
     """Explain the brackets and p-values of the tables."""
     others = len(by_setting(members)) - 1
-    said = ["Final returns on held-out problems. In brackets: 95 % t-intervals over the seeds."]
+    said = [
+        "Returns on the test problems, of the latest state of each run. In brackets: 95 % t-intervals over the "
+        "seeds."
+    ]
     if others:
         said += [
             "Differences are of runs with the same seed, setting less baseline. p over the seeds is that of "
             "the paired t-test, two-sided.",
-            "Over the problems: the same difference on every held-out problem, mean of those seeds; 95 % "
+            "Over the problems: the same difference on every test problem, mean of those seeds; 95 % "
             f"bootstrap interval, and p of the two-sided sign-flip test (up to {EXACT} differences exact, of "
             f"more with {DRAWN:,} random flips). It says whether these runs differ, not whether other "
             "seeds would.",

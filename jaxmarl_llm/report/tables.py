@@ -71,9 +71,9 @@ def _iterations(run: RunData) -> str:
 
 
 def changes(group: Group) -> Table:
-    """Held-out results before and after training, a column per run; means and gains with their intervals.
+    """Results on the test before and after training, a column per run; means and gains with their intervals.
 
-    Under a run's score stands its own interval, over the held-out items, where the summary has one.
+    Under a run's score stands its own interval, over the test problems, where the summary has one.
     """
     names = score_names([run.summary for run in group.runs])
     headers = ["score", *(f"{run.name} (seed {run.seed})" for run in group.runs)]
@@ -164,7 +164,9 @@ def evaluations(found: Sequence[EvaluationData]) -> Table:
 
 def _checkpoint(report: dict[str, Any]) -> str:
     where = report.get("workdir")
-    return f"{where}, step {report['step']}" if where else "the untrained team"
+    state = {"best": ", best on validation", "latest": ", latest"}.get(report.get("state"), "")
+    team = f"{where}, step {report['step']}{state}" if where else "the untrained team"
+    return f"{team}, {report['split']} problems" if "split" in report else team
 
 
 def _score(entry: dict | None) -> str:

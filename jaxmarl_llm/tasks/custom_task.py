@@ -4,7 +4,8 @@
         def __init__(self, config, executor, split): ...
 
 A class, or a function that returns such an object, is called with the section ``config.task``, an `Executor`
-if it has an attribute ``runs_programs`` that is true, else None, and "train" or "eval". The object has
+if it has an attribute ``runs_programs`` that is true, else None, and "train", "eval" (validation) or "test",
+whose items should differ. The object has
 
     items              objects with a ``task_id``, all different; dataclasses for a reward by name
     agents             the agents' names, as in ``team.agents``

@@ -52,13 +52,14 @@ class GameItem:
 def load_items(source: str, split: str) -> list[GameItem]:
     """The items of 'games' (both kinds), 'climbing' or 'penalty'; a slice may follow: 'games[:2]'.
 
-    They are played over and over: nothing is held out. ValueError for another name or split, or no item.
+    Six are too few to divide: training and both evaluations play the same ones (split 'all'), with random
+    draws of their own. ValueError for another name or split, or no item.
     """
     name, part = sources.parse(source)
     if name not in ("games", *NAMES):
         raise ValueError(f"source is {source!r}; allowed for a game: games, {', '.join(NAMES)}")
     if split != "all":
-        raise ValueError(f"split is {split!r}; of a game nothing is held out, allowed: all")
+        raise ValueError(f"split is {split!r}, which is empty: games are too few to divide; allowed: all")
     pairs = [(game, name) for game, names in NAMES.items() for name in names]
     items = [GameItem(f"{g}/{n}", g, n, i, GRADES[g]) for i, (g, n) in enumerate(pairs)]
     chosen = [item for item in items if name in ("games", item.game)][part]

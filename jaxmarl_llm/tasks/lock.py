@@ -37,13 +37,14 @@ class LockItem:
 def load_items(source: str, split: str) -> list[LockItem]:
     """One lock for every key: 'locks'; a slice may follow: 'locks[:2]'.
 
-    They are opened over and over: nothing is held out. ValueError for another name or split, or no item.
+    Three are too few to divide: training and both evaluations open the same ones (split 'all'), with random
+    draws of their own. ValueError for another name or split, or no item.
     """
     name, part = sources.parse(source)
     if name != "locks":
         raise ValueError(f"source is {source!r}; allowed for locks: locks")
     if split != "all":
-        raise ValueError(f"split is {split!r}; of locks nothing is held out, allowed: all")
+        raise ValueError(f"split is {split!r}, which is empty: locks are too few to divide; allowed: all")
     chosen = [LockItem(f"lock/{word}", word) for word in WORDS][part]
     if not chosen:
         raise ValueError(f"source {source!r} has no items")

@@ -33,7 +33,8 @@ class Rewrite:
 class OptimisationItem:
     """One problem: a program that is right and slow.
 
-    statement: what it computes, in one sentence. source: the program; entry_point: its function.
+    purpose: what it computes, in one sentence (``statement`` in the files). source: the program; entry_point:
+        its function.
     tests: Python text that defines ``inputs(seed)`` and ``accept(answer, *arguments)`` or
         ``expected(*arguments)``, in terms of the number SIZE.
     size: SIZE where programs are timed; the cost of the reference grows with it.
@@ -44,7 +45,7 @@ class OptimisationItem:
     task_id: str
     category: str
     language: str
-    statement: str
+    purpose: str
     entry_point: str
     source: str
     tests: str
@@ -67,7 +68,7 @@ def load_items(source: str, split: str = "all") -> list[OptimisationItem]:
 
     source: 'python', 'cpp', or the path of a TOML file in their format, with an optional slice that is taken
         after the split: 'python[:10]'.
-    split: 'all', 'train' or 'held_out'; every fourth problem, in file order, is held out.
+    split: 'all', 'train', 'validation' or 'test', by the place in file order, see `sources.of_split`.
     Errors: ValueError for an unknown source or split, a bad problem, or a selection without problems.
     """
     sources.check_split(split)
@@ -83,7 +84,7 @@ def load_items(source: str, split: str = "all") -> list[OptimisationItem]:
             f"source is {source!r}; allowed: {', '.join(_FILES)}, or the path of a .toml file, each with an "
             "optional slice such as 'python[:10]'"
         )
-    items = sources.every_fourth(items, split)[chosen]
+    items = sources.of_split(items, split)[chosen]
     if not items:
         raise ValueError(f"source {source!r}, split {split!r} holds no problems; choose a larger slice")
     return items
@@ -124,6 +125,7 @@ def _item(data: dict, row: dict, where: str) -> OptimisationItem:
     rewrites = tuple(_rewrite(given, where) for given in row.get("rewrite", []))
     fields = {field: row[field] for field in required if field != "name"}
     fields |= {name: fields[name].strip("\n") + "\n" for name in ("source", "tests")}
+    fields["purpose"] = fields.pop("statement")
     task_id = f"{data['category']}/{row['name']}"
     return OptimisationItem(task_id, data["category"], data["language"], rewrites=rewrites, **fields)
 

@@ -17,7 +17,8 @@ class Task(Protocol):
 
     Attributes:
       items: the problems, each with a ``task_id``; its ``grade`` (difficulty, an integer), if it has one,
-        splits the results of an evaluation. The fields of dataclasses are the columns of custom rewards.
+        splits the results of an evaluation, and so does its ``statement`` (in which way the problem is
+        stated, a word). The fields of dataclasses are the columns of custom rewards.
       agents: names, in the order of the joint answers.
       part_names: the named parts of the reward, () if they are not known beforehand.
       reward_range: lowest and highest total, None if not known.

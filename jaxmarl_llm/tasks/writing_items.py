@@ -32,13 +32,15 @@ class HubSet(typing.NamedTuple):
 
     column: str
     train: str
-    held_out: str
+    validation: str
+    test: str
 
 
-# The rows that MAGRPO's authors used: OpenMLRL/LLM_Collab_Writing, README.md.
+# Training and test rows are those that MAGRPO's authors trained and evaluated on
+# (OpenMLRL/LLM_Collab_Writing, README.md). Validation rows are the next ones of the set's training split.
 HUB_SETS = {
-    "trl-lib/tldr": HubSet("prompt", "train[:1000]", "test[:1000]"),
-    "OpenMLRL/arXiv_abstract": HubSet("abstract_text", "train[:1000]", "val[:1000]"),
+    "trl-lib/tldr": HubSet("prompt", "train[:1000]", "train[1000:1200]", "test[:1000]"),
+    "OpenMLRL/arXiv_abstract": HubSet("abstract_text", "train[:1000]", "train[1000:1200]", "val[:1000]"),
 }
 
 
@@ -48,8 +50,8 @@ def load_items(source: str, split: str = "all", column: str = "") -> list[Writin
     source: 'sample_posts', 'sample_abstracts', a public data set ('trl-lib/tldr', 'OpenMLRL/arXiv_abstract')
         or the path of a JSONL file, with an optional slice that is taken after the split, such as
         'sample_posts[10:50]'.
-    split: 'all', 'train' or 'held_out'. Every fourth text (4th, 8th, …) of a sample set or file is held out.
-        The public data sets have splits of their own, of which the first 1000 rows are taken; 'all' is both.
+    split: 'all', 'train', 'validation' or 'test'. Those of a sample set or file go by the place in it, see
+        `sources.of_split`. Of the public data sets the rows of `HUB_SETS` are taken; 'all' is these together.
     column: where the text is; '' is "text", and in a public data set the column that the paper used.
     Errors: ValueError for an unknown source, split or column, bad rows, or a selection without texts.
         ImportError for a public data set where the `datasets` package is missing.
@@ -57,11 +59,11 @@ def load_items(source: str, split: str = "all", column: str = "") -> list[Writin
     sources.check_split(split)
     name, chosen = sources.parse(source)
     if name in SAMPLES:
-        items = sources.every_fourth(load_sample(name, column or "text"), split)
+        items = sources.of_split(load_sample(name, column or "text"), split)
     elif name in HUB_SETS:
         items = load_hub(name, split, column)
     elif name.endswith(".jsonl") or pathlib.Path(name).is_file():
-        items = sources.every_fourth(load_jsonl(name, column or "text"), split)
+        items = sources.of_split(load_jsonl(name, column or "text"), split)
     else:
         raise ValueError(
             f"source is {source!r}; allowed: {', '.join(map(repr, [*SAMPLES, *HUB_SETS]))} or the path of a "
@@ -117,7 +119,7 @@ def load_hub(name: str, split: str = "all", column: str = "") -> list[WritingIte
     hub_set = HUB_SETS[name]
     column = column or hub_set.column
     items, problems = [], []
-    for part in ("train", "held_out"):
+    for part in sources.SPLITS[:3]:
         if split not in (part, "all"):
             continue
         table = datasets.load_dataset(name, split=getattr(hub_set, part))

@@ -1,0 +1,133 @@
+"""Evaluations of a run: on validation problems, which choose the best state, and on the test at both ends.
+
+Each split has a random stream of its own, folded with the number of iterations done, so that no two
+evaluations draw alike, and no test draw is one that a state was chosen by.
+"""
+
+import dataclasses
+import json
+import math
+import pathlib
+
+from experiments import closing, evaluate, setup
+from jaxmarl_llm import files
+from jaxmarl_llm.evaluation import Evaluations
+
+STREAMS = {"validation": "eval", "test": "test"}  # of a split: the random stream that its answers come from
+PREFIXES = {"validation": "eval", "test": "test"}  # of a split: what the names of its metrics begin with
+FOLDER = "test"  # in a run folder: every answer of the evaluations on the test
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What is evaluated. step: iterations done; trainables: of every member of the team; memory: lessons."""
+
+    step: int
+    trainables: list
+    memory: tuple
+
+
+def current(run, step: int) -> State:
+    """The state after ``step`` iterations, which the run is in."""
+    return State(step, run.learner.trainables(), run.memory())
+
+
+def validate(run, step: int) -> str:
+    """Evaluate on validation problems, keep the state if it is the best so far; returns a line to print.
+
+    The untrained one is not kept: best is what was trained.
+    """
+    _, values = _measure(run, "validation", current(run, step), run.validation_items)
+    if step:
+        keep_best(run, values["eval/return"], step)
+    return closing.eval_line(f"validation after {step} iterations", closing.entry(values, step, "eval"))
+
+
+def keep_best(run, validation_return: float, step: int) -> None:
+    """Save the state if its sampled return on validation is the best so far. NaN is no return."""
+    best = run.summary.get("best", {}).get("validation_return", -math.inf)
+    if validation_return > best:
+        entry = {"step": step, "validation_return": validation_return}
+        config = run.config.to_dict()
+        run.learner.save_best(step, {"config": config, "executor": run.isolation, **entry})
+        run.summary["best"] = entry
+        closing.write_summary(run)
+
+
+def test(run, name: str, title: str, state: State, logged: bool = True) -> str:
+    """Evaluate on all test problems, put the result under ``name`` in summary.json; returns a line to print.
+
+    Every answer is kept in test/<name>.json and the folder beside it, as `experiments.evaluate` writes them.
+    ``logged``: also as a row of the metrics.
+    """
+    items = range(len(run.test_task.items))
+    found, values = _measure(run, "test", state, items, logged)
+    result = closing.entry(values, state.step, "test")
+    run.summary[name] = run.summary.get(name, {}) | result if name == "best" else result
+    _write(run, name, found, state.step)
+    closing.write_summary(run)
+    return closing.eval_line(f"test {title}", result)
+
+
+def test_best(run) -> None:
+    """Complete summary["best"] by the test: as the last state has it, or of the state that is restored."""
+    best, after = run.summary.get("best"), run.summary["after"]
+    if best is None:  # no validation return was a number
+        return
+    if best["step"] == after["step"]:
+        run.summary["best"] = after | best
+        closing.write_summary(run)
+        return
+    print(f"testing the best state on validation, of iteration {best['step']} ...", flush=True)
+    trainables, memory = run.learner.best_trainables(), run.memory(best["step"])
+    state = State(best["step"], trainables, memory)
+    print(test(run, "best", f"of the best state (iteration {best['step']})", state, logged=False), flush=True)
+
+
+def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple[Evaluations, dict]:
+    """Sampled and greedy results on items of a split, and these as metrics, logged at the state's step."""
+    task = {"validation": run.validation_task, "test": run.test_task}[split]
+    with run.timer("evaluate"):
+        found = setup.evaluate(
+            run.config,
+            run.team,
+            state.trainables,
+            task,
+            items,
+            run.config.eval.samples,
+            run.key(STREAMS[split], state.step),
+            step=state.step,
+            memory=state.memory,
+        )
+    prefix = PREFIXES[split]
+    values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary(), prefix)
+    values |= {f"{prefix}/speed/{name}": value for name, value in found.speed().items()}
+    used = run.executor_metrics("eval_executor") | run.timer.collect()
+    if logged:
+        run.log(state.step, values | used)
+    return found, values
+
+
+def _write(run, name: str, found: Evaluations, step: int) -> None:
+    """All answers of an evaluation on the test, and the mean return of every problem in held_out.json.
+
+    The latter holds the state that was evaluated last; the best state's are in its own file only.
+    """
+    results = {mode: getattr(found, mode) for mode in evaluate.MODES}
+    about = {"workdir": str(run.folder), "step": step, "state": name, "split": "test"}
+    about |= {"seed": run.config.seed, "problems": len(run.test_task.items)}
+    report = about | {mode: evaluate.describe(each, (1,)) for mode, each in results.items()}
+    evaluate.write(run.books / FOLDER / f"{name}.json", results, report)
+    if name != "best":
+        write_returns(run.books, found, step)
+
+
+def write_returns(folder: pathlib.Path, found: Evaluations, step: int) -> None:
+    """Write held_out.json: the mean return of every test problem, in order, after ``step`` iterations."""
+    returns = {"return": found.sampled, "return_greedy": found.greedy}
+    per_item = {name: each.scores()["return"].tolist() for name, each in returns.items()}
+    items = [samples[0].item for samples in found.sampled.actions_BG]
+    # JSON knows no NaN.
+    known = {name: [x if math.isfinite(x) else None for x in values] for name, values in per_item.items()}
+    text = json.dumps({"step": step, "items": items, **known})
+    files.atomic_write_text(folder / "held_out.json", text + "\n")
