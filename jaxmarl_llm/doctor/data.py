@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.doctor.result import Result, check
 from jaxmarl_llm.tasks import split_overlap
+from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.code_operations import operations
 from jaxmarl_llm.tasks.split_overlap import Neighbour
 
 NEAR = 0.95  # similarity from which a problem is almost one of training
@@ -57,10 +59,44 @@ def nearest_neighbours(neighbours: Mapping[str, Sequence[Neighbour]]) -> tuple[s
     return "ok", text
 
 
+@check("operations seen")
+def operations_seen(of_splits: Mapping[str, Sequence]) -> tuple[str, str]:
+    """How many problems of two steps consist of operations that occur in training, see `code_operations`.
+
+    Args:
+      of_splits: items by the name of their split, "train" first. A problem in two statements counts once.
+    """
+    (_, train), *others = ((name, _two_steps(items)) for name, items in of_splits.items())
+    others = [(name, pairs) for name, pairs in others if pairs]
+    if not train or not others:
+        return "skipped", "there are no reference solutions of a helper and a main step"
+    known = [set(steps) for steps in zip(*train, strict=True)]
+    either, trained_pairs = set.union(*known), {frozenset(pair) for pair in train}
+    lines, repeated = [], 0
+    for name, pairs in others:
+        helper, main = (sum(pair[k] in known[k] for pair in pairs) for k in (0, 1))
+        both = sum(either.issuperset(pair) for pair in pairs)
+        same = sum(frozenset(pair) in trained_pairs for pair in pairs)
+        repeated += same
+        lines.append(
+            f"{len(pairs)} of {name}: the helper step of {helper}, the main step of {main}, both steps, in "
+            f"either place, of {both} occur in training, the pair of {same}"
+        )
+    text = f"problems of two steps, {'; '.join(lines)}"
+    return ("warn", f"{text}: training and test share what is to be learned") if repeated else ("ok", text)
+
+
+def _two_steps(items: Sequence) -> list[tuple[str, str]]:
+    """The operations of every different solution of two steps."""
+    coding = [item for item in items if isinstance(item, CodingItem)]
+    solutions = {item.canonical_solution: item for item in coding}
+    return [steps for steps in map(operations, solutions.values()) if steps]
+
+
 def checks(of_splits: Mapping[str, Sequence]) -> tuple[list[Result], dict[str, list[Neighbour]]]:
-    """Both checks of the items of all splits, "train" first, and the neighbours for `table`."""
+    """All checks of the items of all splits, "train" first, and the neighbours for `table`."""
     neighbours = find_neighbours(of_splits)
-    return [splits(of_splits), nearest_neighbours(neighbours)], neighbours
+    return [splits(of_splits), operations_seen(of_splits), nearest_neighbours(neighbours)], neighbours
 
 
 def find_neighbours(of_splits: Mapping[str, Sequence]) -> dict[str, list[Neighbour]]:
