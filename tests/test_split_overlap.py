@@ -151,6 +151,25 @@ def test_checks_of_the_doctor():
     assert data.nearest_neighbours(data.find_neighbours(locks)).status == "skipped"
 
 
+def test_operations_that_training_has():
+    train = [two_steps("max(x)", "value + 1"), two_steps("min(x)", "value * 2"), item("no", solution="")]
+    other = [
+        two_steps("max(x)", "value * 5"),
+        two_steps("x.upper()", "max(value)"),
+        two_steps("x + 1", "min(value)"),
+    ]
+    result = data.operations_seen({"train": train, "eval": train[2:], "test": other})
+    assert result == (
+        "operations seen",
+        "ok",
+        "problems of two steps, 3 of test: the helper step of 1, the main step of 1, both steps, in either "
+        "place, of 2 occur in training, the pair of 0",
+    )
+    again = data.operations_seen({"train": train, "test": [two_steps("y + 7", "max(value)", "y")]})
+    assert again.status == "warn" and "the pair of 1" in again.sentence
+    assert data.operations_seen({"train": train, "test": train[2:]}).status == "skipped"
+
+
 def test_humaneval_has_disjoint_splits():
     train, validation, test = (load_items("humaneval", s) for s in ("train", "validation", "test"))
     assert overlaps(train, validation) == overlaps(train, test) == overlaps(validation, test) == []

@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import pathlib
 import re
 
 import pytest
@@ -53,6 +54,24 @@ def test_size_grades_and_splits(items):
     for stratum, count in whole.items():
         for split in ("validation", "test"):
             assert abs(parts[split][stratum] - 0.15 * count) <= 1, stratum
+
+
+def test_the_counts_of_the_page_are_right(items):
+    text = (pathlib.Path(__file__).parents[1] / "docs/coding.md").read_text("utf-8")
+    everything = load_items("starter")
+    counts = collections.defaultdict(collections.Counter)
+    for item in everything:
+        parts = item.task_id.split("/")
+        name = parts[1] if parts[0] == "starter" else "written"
+        counts[name, item.grade, item.statement][item.split] += 1
+    rows = set()
+    for (name, grade, _), count in counts.items():
+        statements = [s for s in ("steps", "goal", "written") if (name, grade, s) in counts]
+        numbers = " | ".join(str(count[split]) for split in SPLITS)
+        rows.add(f"| {name} | {grade} | {', '.join(statements)} | {numbers} |")
+    assert [row for row in rows if row not in text] == []
+    written = sum(item.statement == "written" for item in everything)
+    assert f"has {len(items) + written} problems in {len(everything)} statements" in text
 
 
 def test_both_statements_of_a_problem_are_in_one_split(steps, goals):
