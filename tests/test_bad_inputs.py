@@ -95,10 +95,10 @@ def test_data(unfinished, tmp_path, lines, message):
 
 
 @pytest.mark.parametrize("split, message", [
-    ("eval", r"^task.eval_source='.*data.jsonl', task.eval_split='all': 1 of 1 problems occur in training, names "
-             r"aside: 't/1' \(equal prompt\)\. Choose splits"),
-    ("test", r"^task.test_source='.*other.jsonl\[1:\]', task.test_split='all': 1 of 1 problems occur in training, "
-             r"names aside: 't/3' \(prompt as that of 't/1'\)\. Choose splits"),
+    ("eval", r"^task.eval_source='.*data.jsonl', task.eval_split='all': 1 of 1 problems occur in training, "
+             r"names aside: 't/1' \(equal prompt\)\. Choose splits"),
+    ("test", r"^task.test_source='.*other.jsonl\[1:\]', task.test_split='all': 1 of 1 problems occur in "
+             r"training, names aside: 't/3' \(prompt as that of 't/1'\)\. Choose splits"),
 ])  # fmt: skip
 def test_a_problem_of_training_in_another_split(unfinished, tmp_path, split, message):
     renamed = {**ROW, "task_id": "t/3", "prompt": "def g(y):\n", "entry_point": "g"}

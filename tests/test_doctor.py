@@ -13,7 +13,7 @@ from jaxmarl_llm.tasks.coding import CodingTask
 pytestmark = pytest.mark.model  # for its tokenizer
 NAMES = (
     "executor level", "splits", "operations seen", "nearest neighbours", "chat template",
-   "prompt lengths", "rollout", "temperature, truncation",
+    "prompt lengths", "rollout", "temperature, truncation",
     "log-prob parity", "trained tokens", "reward scale", "zero-signal groups", "pairs",
     "reward purity", "reward order", "tokenizer round trip", "memory", "export round trip",
 )  # fmt: skip
