@@ -130,8 +130,9 @@ def _add_task(c: ConfigDict) -> None:
     # program, which is to be fast or to pass tests, see docs/lessonl.md) | lock (a word to find)
     # | dotted name of a task of your own, see docs/tasks.md
     c.task.source = "starter"  # see below; a slice may follow: humaneval[33:133]
-    # coding: starter | humaneval | path of a JSONL. Writing: sample_posts | sample_abstracts | path of a
-    # JSONL | trl-lib/tldr | OpenMLRL/arXiv_abstract (the last two need the data extra).
+    # coding: starter | starter:steps | starter:goal | starter:written | humaneval | path of a JSONL.
+    # Writing: sample_posts | sample_abstracts | path of a JSONL | trl-lib/tldr | OpenMLRL/arXiv_abstract
+    # (the last two need the data extra).
     # Game: games (both kinds) | climbing | penalty. Optimisation: python | cpp | path of a TOML file.
     # Generation: as coding. Lock: locks.
     c.task.train_split = "train"  # train | validation | test | all

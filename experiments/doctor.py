@@ -21,7 +21,7 @@ from absl import flags
 from configs import checks, preference_checks, program_checks
 from experiments import cli, closing, export, named, protocols, remote_agents, setup, systems, talking, tasks
 from jaxmarl_llm import update
-from jaxmarl_llm.doctor import Result, choices, exports, machine, rewards, texts, updates
+from jaxmarl_llm.doctor import Result, choices, data, exports, machine, rewards, texts, updates
 from jaxmarl_llm.doctor.result import failed
 from jaxmarl_llm.doctor.rewards import Caught
 from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
@@ -29,9 +29,11 @@ from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.rollout import counterfactuals
 from jaxmarl_llm.rollout.counterfactuals import Conversation
 from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.tasks.split_overlap import Neighbour
 from jaxmarl_llm.team import Team
 
 READ = 64  # tokens that an exported agent reads
+SPLITS = ("train", "eval", "test")
 
 
 def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
@@ -53,8 +55,9 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         named.check(small)
         yield level
         expert = tasks.build_expert(small)
-        splits = [tasks.build_task(small, executor, split, expert) for split in ("train", "eval", "test")]
+        splits = [tasks.build_task(small, executor, split, expert) for split in SPLITS]
         task = splits[0]
+        yield from data.checks({s: each.items for s, each in zip(SPLITS, splits, strict=True)})[0]
         speakers = remote_agents.build(small, [item for each in splits for item in each.items])
         team = setup.build_team(small, speakers=speakers)
         ours = team.local("the doctor")
@@ -71,6 +74,12 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         yield texts.round_trip(forest, _tokenizers(team), task.prompts(task.items[0]), _handed_on(config))
         yield memory(config, team)  # before the export, which takes memory that a training does not
         yield _export(ours, forest)
+
+
+def examine_data(config) -> tuple[list[Result], dict[str, list[Neighbour]]]:
+    """The checks of the problems alone, and the nearest training problems of the other splits' problems."""
+    checks.validate(config)
+    return data.checks({split: tasks.build_task(config, None, split).items for split in SPLITS})
 
 
 def shrunk(config, problems: int, tokens: int):
@@ -254,6 +263,7 @@ def define_flags() -> None:
     cli.define_config()
     flags.DEFINE_integer("problems", 2, "Most problems that the team answers.", lower_bound=1)
     flags.DEFINE_integer("tokens", 64, "Most tokens of a completion.", lower_bound=2)
+    flags.DEFINE_enum("only", "", ["", "data"], "data: look at the problems alone and list their neighbours.")
     flags.DEFINE_bool("json", False, "Print one JSON list instead of lines.")
 
 
@@ -261,7 +271,12 @@ def main(argv) -> int:
     """Print the checks; 1 if one of them fails."""
     cli.refuse_arguments(argv)
     given, begun, results = flags.FLAGS, time.perf_counter(), []
-    for result in examine(given.config, given.problems, given.tokens):
+    neighbours = {}
+    if given.only == "data":
+        checked, neighbours = examine_data(given.config)
+    else:
+        checked = examine(given.config, given.problems, given.tokens)
+    for result in checked:
         results.append(result)
         if not given.json:
             print(f"{result.status:<8}{result.name:<25}{result.sentence}", flush=True)
@@ -270,7 +285,7 @@ def main(argv) -> int:
         print(json.dumps([result._asdict() for result in results], indent=2))
     else:
         named = ", ".join(f"{number} {status}" for status, number in counts.items())
-        print(f"{named}; {time.perf_counter() - begun:.0f} s")
+        print(f"{named}; {time.perf_counter() - begun:.0f} s", *data.table(neighbours), sep="\n")
     return int(counts["fail"] > 0)
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from configs import checks, programs
 from configs.credit_checks import is_dotted
@@ -19,6 +19,7 @@ from jaxmarl_llm.tasks import (
     game,
     lock,
     optimisation_items,
+    split_overlap,
     writing_items,
     writing_reward,
 )
@@ -29,6 +30,7 @@ from jaxmarl_llm.tasks.generation import GenerationTask
 from jaxmarl_llm.tasks.optimisation import OptimisationTask
 from jaxmarl_llm.tasks.program_task import ProgramTask
 from jaxmarl_llm.tasks.timed import TimedJudge
+from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.tasks.writing import AGENTS, WritingTask
 
 
@@ -86,6 +88,18 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
         task = _own_task(config, executor, split, expert)
     task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
     return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
+
+
+def check_splits(config, of_splits: Mapping[str, Task]) -> None:
+    """ValueError, naming the config's fields, if a task of another split has a problem of the training task.
+
+    of_splits: tasks as `build_task` makes them, by the name of their split: "train" and any others.
+    """
+    train = of_splits["train"].items
+    for split, task in of_splits.items():
+        if split != "train":
+            with _naming(config, split):
+                split_overlap.check_disjoint(train, task.items)
 
 
 @contextlib.contextmanager

@@ -94,6 +94,27 @@ def test_data(unfinished, tmp_path, lines, message):
     assert_refused(config, folder, message)
 
 
+@pytest.mark.parametrize("split, message", [
+    ("eval", r"^task.eval_source='.*data.jsonl', task.eval_split='all': 1 of 1 problems occur in training, "
+             r"names aside: 't/1' \(equal prompt\)\. Choose splits"),
+    ("test", r"^task.test_source='.*other.jsonl\[1:\]', task.test_split='all': 1 of 1 problems occur in "
+             r"training, names aside: 't/3' \(prompt as that of 't/1'\)\. Choose splits"),
+])  # fmt: skip
+def test_a_problem_of_training_in_another_split(unfinished, tmp_path, split, message):
+    renamed = {**ROW, "task_id": "t/3", "prompt": "def g(y):\n", "entry_point": "g"}
+    rows = {"data": [ROW], "other": [{**ROW, "task_id": "t/2", "prompt": "def f(x, y):\n"}, renamed]}
+    for name, lines in rows.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    folder, config = unfinished
+    config.task.source, config.task.train_split = str(tmp_path / "data.jsonl"), "all"
+    config.task.eval_source, config.task.eval_split = f"{tmp_path}/other.jsonl[:1]", "all"
+    config.task.test_source, config.task.test_split = f"{tmp_path}/other.jsonl[1:]", "all"
+    if split == "eval":
+        config.task.eval_source = config.task.source
+    as_if_started(folder, config)
+    assert_refused(config, folder, message)
+
+
 def missing(model):
     shutil.rmtree(model)
 

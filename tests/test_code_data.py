@@ -17,7 +17,7 @@ def ids(items):
     return [item.task_id for item in items]
 
 
-def test_splits_go_by_the_place_among_those_of_a_grade():
+def test_splits_by_the_place_in_a_grade():
     items = [item("a1", 1), item("b1", 2), item("a2", 1), item("a3", 1), item("b2", 2), item("a4", 1),
              item("b3", 2), item("b4", 2), item("a5", 1), item("b5", 2), item("a6", 1), item("a7", 1),
              item("a8", 1)]
@@ -27,24 +27,25 @@ def test_splits_go_by_the_place_among_those_of_a_grade():
     assert select_split(items, "all") == items
 
 
-def test_the_starter_set():
+def test_the_starter_set_has_problems_in_two_statements():
+    steps, goal = load_items("starter:steps"), load_items("starter:goal")
     items = load_starter()
-    train, validation, test = map(load_starter, ("train", "validation", "test"))
-    assert len(items) >= 160
-    assert len({i.task_id for i in items}) == len(items)
-    assert len({*ids(train), *ids(validation), *ids(test)}) == len(items)
-    assert len(train) + len(validation) + len(test) == len(items)
-    assert all(0.05 < len(part) / len(items) <= 0.2 for part in (validation, test))
-    for one in items:
-        assert one.test.count("assert ") >= 5, one.task_id
-        assert one.grade >= 1 and one.canonical_solution and one.params, one.task_id
-    assert {i.grade for i in train} == {i.grade for i in validation} == {i.grade for i in test}
-
-
-def test_no_starter_problem_is_evaluated_and_trained_under_another_name():
-    prompts = {i.prompt: i.task_id for i in load_starter("train")}
-    evaluated = load_starter("validation") + load_starter("test")
-    assert [i.task_id for i in evaluated if i.prompt in prompts] == []
+    assert items[: len(steps)] == steps and items[len(steps) : len(steps) + len(goal)] == goal
+    assert {item.statement for item in items} <= {"steps", "goal", "written"}
+    assert len(set(ids(items))) == len(items)
+    one, other = steps[0], goal[0]
+    assert (one.task_id, other.task_id) == ("starter/basics/001", "starter/basics/001/goal")
+    assert one.prompt == (
+        "def double_three_times(name: str) -> str:\n"
+        '    """First repeat name 2 times. Then repeat the result 3 times."""\n'
+    )
+    assert other.prompt == (
+        'def double_three_times(name: str) -> str:\n    """Return name written six times in a row."""\n'
+    )
+    for field in ("entry_point", "params", "test", "canonical_solution", "grade", "split"):
+        assert getattr(one, field) == getattr(other, field)
+    assert "goal" not in one.columns
+    assert load_items("starter:goal[:2]", "train") == [i for i in goal if i.split == "train"][:2]
 
 
 def test_humaneval():
@@ -67,19 +68,29 @@ def test_a_path(tmp_path):
     path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
     assert ids(load_items(str(path))) == [f"t{k}" for k in range(6)]
     assert ids(load_items(str(path), "validation")) == ["t3"]
-    with pytest.raises(ValueError, match="split 'test' holds no problems"):
-        load_items(str(path), "test")  # six are too few
     assert ids(load_items(f"{path}[2:]", "train")) == ["t2", "t4", "t5"]  # the split first: t0 t1 t2 t4 t5
     assert ids(load_items(f"{path}[-1:]")) == ["t5"]
     with pytest.raises(ValueError, match="holds no problems"):
         load_items(f"{path}[6:]")
 
 
+def test_a_file_with_splits_of_its_own(tmp_path):
+    rows = [{"task_id": f"t{k}", "prompt": "def f(x):\n    '''Doc'''\n", "entry_point": "f", "split": split,
+             "test": "def check(candidate):\n    assert candidate(1)"}
+            for k, split in enumerate(("test", "train", "test", "validation", "train"))]
+    path = tmp_path / "mine.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    wanted = {"train": ["t1", "t4"], "validation": ["t3"], "test": ["t0", "t2"],
+              "all": ["t0", "t1", "t2", "t3", "t4"]}
+    assert {split: ids(load_items(str(path), split)) for split in wanted} == wanted
+
+
 def test_slices_of_the_starter_set():
     assert load_items("starter[:3]", "train") == load_starter("train")[:3]
 
 
-@pytest.mark.parametrize("source", ["", "startr", "mbpp", "humaneval[33]", "humaneval[a:b]", "/nowhere/file"])
+@pytest.mark.parametrize("source", ["", "startr", "starter:", "starter:step", "mbpp",
+                                    "humaneval[33]", "humaneval[a:b]", "/nowhere/file"])
 def test_an_unknown_source(source):
     with pytest.raises(ValueError, match=r"source is .*; allowed: 'starter', 'humaneval' or the path"):
         load_items(source)

@@ -18,9 +18,11 @@ def write(tmp_path, *rows):
 
 def test_a_good_row(tmp_path):
     row = {**ROW, "canonical_solution": "    return x\n", "grade": 2, "something": "else"}
+    row |= {"statement": "goal", "split": "test"}
     (item,) = load_jsonl(write(tmp_path, row, ""))
     assert (item.task_id, item.entry_point, item.params, item.prelude) == ("a", "f", ("x", "y"), "")
     assert (item.canonical_solution, item.grade) == ("    return x\n", 2)
+    assert (item.statement, item.split) == ("goal", "test")
     assert (item.prompt, item.test) == (ROW["prompt"], ROW["test"])
     assert item.columns == {"something": "else"} and isinstance(hash(item), int)
 
@@ -28,7 +30,7 @@ def test_a_good_row(tmp_path):
 def test_mbpp_numbers_its_tasks(tmp_path):
     (item,) = load_jsonl(write(tmp_path, {**ROW, "task_id": 11}))
     assert item.task_id == "11"
-    assert (item.canonical_solution, item.grade) == ("", 0)
+    assert (item.canonical_solution, item.grade, item.statement, item.split) == ("", 0, "", "")
 
 
 def test_all_bad_rows_are_reported_at_once(tmp_path):
@@ -65,6 +67,23 @@ def test_all_bad_rows_are_reported_at_once(tmp_path):
     assert len(lines) == len(expected)
     for line, (number, complaint) in zip(lines, expected.items(), strict=True):
         assert line.startswith(f"  line {number}: ") and complaint in line
+
+
+def test_a_split_and_a_statement_that_are_none(tmp_path):
+    rows = [{**ROW, "task_id": f"t{k}", "split": "test"} for k in range(6)]
+    rows[1]["split"] = "held_out"
+    del rows[2]["split"]
+    rows[3] |= {"statement": "two words", "split": None}
+    rows[4]["statement"] = 3
+    with pytest.raises(ValueError) as caught:
+        load_jsonl(write(tmp_path, *rows))
+    assert str(caught.value).split("\n")[1:] == [
+        "  line 2: field 'split' is 'held_out', expected one of train, validation, test",
+        "  line 3: no field 'split', which other rows have",
+        "  line 4: field 'split' is None, expected one of train, validation, test; "
+        "field 'statement' is 'two words', expected one word",
+        "  line 5: field 'statement' is 3, expected one word",
+    ]
 
 
 def test_an_empty_file_and_a_missing_one(tmp_path):

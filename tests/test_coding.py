@@ -144,7 +144,7 @@ def executor():
 
 def test_every_starter_solution_earns_everything(level):
     """The references define aux and the entry point: both agents answer with them and earn 4 of 4."""
-    items = load_starter()
+    items = load_starter("all", "steps")
     texts = [item.canonical_solution for item in items]
     with Executor(workers=2, min_level=1, level=level) as executor:
         judgements = CodingTask(items, executor).judge(items, {"aux": texts, "main": texts})
@@ -168,7 +168,7 @@ def test_humaneval_solutions_earn_everything_alone(executor):
 
 
 def test_the_observed_rule_tells_reading_from_using(executor):
-    (item,) = (i for i in load_starter() if i.entry_point == "sum_plus_one")
+    (item,) = (i for i in load_starter("all", "steps") if i.entry_point == "sum_plus_one")
     helper = "def aux(numbers):\n    return sum(numbers)"
     mains = [
         "def sum_plus_one(numbers):\n    total = aux(numbers)\n    return total + 1",
@@ -187,7 +187,7 @@ def test_the_observed_rule_tells_reading_from_using(executor):
 
 
 def test_the_real_executor_on_good_and_bad_answers(executor):
-    (item,) = (i for i in load_starter() if i.entry_point == "sum_plus_one")
+    (item,) = (i for i in load_starter("all", "steps") if i.entry_point == "sum_plus_one")
     helper = "def aux(numbers):\n    return sum(numbers)"
     mains = [
         "def sum_plus_one(numbers):\n    total = aux(numbers)\n    return total + 1",

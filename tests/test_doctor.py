@@ -12,7 +12,8 @@ from jaxmarl_llm.tasks.coding import CodingTask
 
 pytestmark = pytest.mark.model  # for its tokenizer
 NAMES = (
-    "executor level", "chat template", "prompt lengths", "rollout", "temperature, truncation",
+    "executor level", "splits", "operations seen", "nearest neighbours", "chat template",
+    "prompt lengths", "rollout", "temperature, truncation",
     "log-prob parity", "trained tokens", "reward scale", "zero-signal groups", "pairs",
     "reward purity", "reward order", "tokenizer round trip", "memory", "export round trip",
 )  # fmt: skip
@@ -37,6 +38,18 @@ def test_the_smoke_config(compiled):
     warned = {name for name, status in found.items() if status != "ok"}
     assert warned == {"reward scale", "zero-signal groups", "rollout", "pairs"}
     assert "fail" not in last and "3 warn" in last and "1 skipped" in last
+
+
+def test_the_problems_alone(compiled):
+    source = "--config.task.source=starter:steps[:20]"
+    done = run(compiled, "--only=data", source, "--config.task.eval_source=", "--config.task.test_source=")
+    assert done.returncode == 0, done.stdout + done.stderr
+    *checked, last = done.stdout.partition("\n| split")[0].splitlines()
+    assert [line[8:33].strip() for line in checked] == list(NAMES[1:4])
+    assert "20 of train, 20 of eval, 20 of test" in checked[0] and last.startswith("3 ok; ")
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 80 and {row[0] for row in rows} == {"| eval", "| test"}
+    assert [row[-1] for row in rows] == sorted((row[-1] for row in rows), reverse=True)
 
 
 def test_what_is_wrong_is_said_and_the_rest_goes_on(compiled):

@@ -53,11 +53,11 @@ def passed(item, candidate):
 
 
 def test_whole_files_are_in_one_split(files, items):
-    splits = {subject: {item.columns["split"] for item in file} for subject, file in files.items()}
+    splits = {subject: {item.split for item in file} for subject, file in files.items()}
     assert all(len(names) == 1 for names in splits.values()), splits
     counts = collections.Counter(name for names in splits.values() for name in names)
     assert counts == {"train": 6, "validation": 4, "test": 8}
-    assert len(items) >= 216 and all(item.columns["statement"] == "written" for item in items)
+    assert len(items) >= 216 and all(item.statement == "written" for item in items)
 
 
 def test_every_file_has_problems_of_all_grades(files):

@@ -11,8 +11,9 @@ from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.code_text import function_node, parse
 
 _FIELDS = ("task_id", "prompt", "test", "entry_point")
-_OPTIONAL = ("canonical_solution", "grade")
+_OPTIONAL = ("canonical_solution", "grade", "statement", "split")
 _MADE = ("params", "prelude", "columns")  # of the prompt: a column of that name would hide what is read there
+_SPLITS = tuple(split for split in sources.SPLITS if split != "all")
 _IMPORT = re.compile(r"(?:import|from)\s+\w")
 
 
@@ -23,6 +24,9 @@ class CodingItem:
     prompt: signature and docstring, after imports and helpers if any. test: defines `check(candidate)`.
     params: the entry point's parameter names ('*args' with its star). prelude: what precedes the entry point
     in the prompt. canonical_solution: as the data gives it, or ''. grade: difficulty, 0 if the data has none.
+    statement: how the problem is stated, '' if the data does not say; evaluations report every kind apart. Of
+    the starter set: "steps" (names the steps), "goal" (says only what to return), "written" (by hand).
+    split: "train", "validation" or "test", '' if the data does not say.
     columns: what else its row holds, by name; a reward of the user's own gets it.
     """
 
@@ -34,21 +38,25 @@ class CodingItem:
     prelude: str = ""
     canonical_solution: str = ""
     grade: int = 0
+    statement: str = ""
+    split: str = ""
     columns: Mapping[str, object] = dataclasses.field(default_factory=dict, hash=False)
 
 
 def load_jsonl(path) -> list[CodingItem]:
-    """Items of a JSONL file in the CoopHumanEval / MBPP schema: task_id, prompt, test, entry_point (and, if
-    there, canonical_solution and grade); other fields become `columns`. One ValueError lists all bad rows
-    with their line numbers."""
+    """Items of a JSONL file in the CoopHumanEval / MBPP schema: task_id, prompt, test, entry_point and, if
+    there, canonical_solution, grade, statement and split; other fields become `columns`. Either all rows have
+    a split or none. One ValueError lists all bad rows with their line numbers."""
     return parse_lines(sources.read_text(path), str(path))
 
 
 def parse_lines(text: str, name: str) -> list[CodingItem]:
     """Items of JSONL `text`; `name` is what an error calls it. See `load_jsonl`."""
     items, problems, first_line = [], [], {}
-    for number, row, complaints in sources.json_lines(text):
-        complaints = complaints or _complaints(row)
+    lines = list(sources.json_lines(text))
+    with_split = any("split" in row for _, row, _ in lines)
+    for number, row, complaints in lines:
+        complaints = complaints or _complaints(row, with_split)
         if not complaints and row["task_id"] in first_line:
             complaints = [f"task_id {row['task_id']!r} was already used in line {first_line[row['task_id']]}"]
         if complaints:
@@ -76,6 +84,8 @@ def item_from_row(row: dict) -> CodingItem:
         prelude=prelude,
         canonical_solution=row.get("canonical_solution", ""),
         grade=row.get("grade", 0),
+        statement=row.get("statement", ""),
+        split=row.get("split", ""),
         columns=sources.other_columns(row, (*_FIELDS, *_OPTIONAL)),
     )
 
@@ -112,10 +122,12 @@ def _prelude(text: str) -> str:
     return text.strip()
 
 
-def _complaints(row: dict) -> list[str]:
+def _complaints(row: dict, with_split: bool) -> list[str]:
     """All that is wrong with a row. A task_id that is a number becomes text: MBPP numbers its tasks."""
     if isinstance(row.get("task_id"), int):
         row["task_id"] = str(row["task_id"])
+    if with_split and "split" not in row:
+        return ["no field 'split', which other rows have"]
     return _field_complaints(row) or _content_complaints(row)
 
 
@@ -129,6 +141,11 @@ def _field_complaints(row: dict) -> list[str]:
             complaints.append(f"field {field!r} is empty")
     if not isinstance(row.get("grade", 0), int):
         complaints.append(f"field 'grade' is {row['grade']!r:.40}, expected a whole number")
+    if row.get("split", _SPLITS[0]) not in _SPLITS:
+        complaints.append(f"field 'split' is {row['split']!r:.40}, expected one of {', '.join(_SPLITS)}")
+    statement = row.get("statement", "")
+    if not (isinstance(statement, str) and re.fullmatch(r"\w*", statement)):
+        complaints.append(f"field 'statement' is {statement!r:.40}, expected one word")
     return complaints + sources.column_complaints(row, _MADE)
 
 

@@ -1,0 +1,111 @@
+"""Do items of validation or test occur in training? And what is nearest to them there?
+
+Items are compared by parts. Coding: `prompt` and `solution`, see `code_canonical`; a text to write about:
+`text`, in lower case with its spaces squeezed. Other items (games, locks, timed programs, those of a task of
+the user's own) have no parts and are not compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Hashable, Sequence
+
+from jaxmarl_llm.tasks.code_canonical import canonical_prompt, canonical_solution, tokens
+from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.writing_items import WritingItem
+
+NGRAM = 3  # tokens
+SHOWN = 3  # overlaps that an error names
+
+
+class Overlap(typing.NamedTuple):
+    """An item outside of training, the first training item that is equal in `part`, and that part's name."""
+
+    task_id: str
+    train_task_id: str
+    part: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbour:
+    """The training item whose `part` is most similar to that of an item; `similarity` from 0 to 1."""
+
+    task_id: str
+    train_task_id: str
+    part: str
+    similarity: float
+
+
+def parts(item: typing.Any) -> dict[str, str]:
+    """The canonical texts by which an item is compared, empty ones left out; {} where there are none."""
+    if isinstance(item, CodingItem):
+        texts = {"prompt": canonical_prompt(item), "solution": canonical_solution(item)}
+    elif isinstance(item, WritingItem):
+        texts = {"text": " ".join(item.text.lower().split())}
+    else:
+        texts = {}
+    return {name: text for name, text in texts.items() if text}
+
+
+def overlaps(train_items: Sequence, other_items: Sequence) -> list[Overlap]:
+    """Every item of `other_items` that is equal to a training item in a part, once per part, in order."""
+    seen: dict[Hashable, str] = {}
+    for item in train_items:
+        for part in parts(item).items():
+            seen.setdefault(part, item.task_id)
+    return [
+        Overlap(item.task_id, seen[part, text], part)
+        for item in other_items
+        for part, text in parts(item).items()
+        if (part, text) in seen
+    ]
+
+
+def check_disjoint(train_items: Sequence, other_items: Sequence) -> None:
+    """ValueError if an item of `other_items`, those of validation or test, occurs in training."""
+    both = overlaps(train_items, other_items)
+    if not both:
+        return
+    count = len({overlap.task_id for overlap in both})
+    shown = "; ".join(
+        f"{other!r} (equal {part})" if other == train else f"{other!r} ({part} as that of {train!r})"
+        for other, train, part in both[:SHOWN]
+    )
+    raise ValueError(
+        f"{count} of {len(other_items)} problems occur in training, names aside: {shown}"
+        f"{'; …' if len(both) > SHOWN else ''}. Choose splits, slices or files without common problems"
+    )
+
+
+def similarity(first: str, second: str) -> float:
+    """Jaccard similarity of two texts: shared n-grams of NGRAM tokens, of all n-grams of either; 0 to 1."""
+    return _jaccard(_ngrams(first), _ngrams(second))
+
+
+def nearest(train_items: Sequence, other_items: Sequence) -> list[Neighbour]:
+    """The nearest training item of every item and part, in order; the first of equally near ones.
+
+    An item that has a part no training item has gets no neighbour for it.
+    """
+    trained: dict[str, dict[frozenset, str]] = {}
+    for item in train_items:
+        for part, text in parts(item).items():
+            trained.setdefault(part, {}).setdefault(_ngrams(text), item.task_id)
+    neighbours = []
+    for item in other_items:
+        for part, text in parts(item).items():
+            grams, candidates = _ngrams(text), trained.get(part, {})
+            if candidates:
+                best = max(candidates, key=lambda other: _jaccard(grams, other))  # noqa: B023
+                neighbours.append(Neighbour(item.task_id, candidates[best], part, _jaccard(grams, best)))
+    return neighbours
+
+
+def _ngrams(text: str) -> frozenset:
+    words = tokens(text)
+    return frozenset(tuple(words[k : k + NGRAM]) for k in range(max(1, len(words) - NGRAM + 1)))
+
+
+def _jaccard(first: frozenset, second: frozenset) -> float:
+    return len(first & second) / len(first | second)

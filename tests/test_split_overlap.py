@@ -1,0 +1,175 @@
+"""Canonical forms of problems, overlaps of splits, nearest neighbours."""
+
+import dataclasses
+
+import pytest
+
+from jaxmarl_llm.doctor import data
+from jaxmarl_llm.tasks import split_overlap
+from jaxmarl_llm.tasks.code_canonical import canonical_prompt, canonical_solution
+from jaxmarl_llm.tasks.code_data import load_humaneval, load_items
+from jaxmarl_llm.tasks.code_items import item_from_row
+from jaxmarl_llm.tasks.code_operations import operation_pair, operations
+from jaxmarl_llm.tasks.lock import load_items as load_locks
+from jaxmarl_llm.tasks.split_overlap import Neighbour, Overlap, nearest, overlaps, similarity
+from jaxmarl_llm.tasks.writing_items import WritingItem
+
+TEST = "def check(candidate):\n    assert candidate(1) == 1\n"
+
+
+def item(task_id, signature="f(x)", doc="Return x.", solution="", **fields):
+    prompt = f'def {signature}:\n    """{doc}"""\n'
+    row = {"task_id": task_id, "prompt": prompt, "entry_point": signature.partition("(")[0], "test": TEST}
+    return item_from_row(row | {"canonical_solution": solution} | fields)
+
+
+def two_steps(helper, main, params="x"):
+    first = f"def aux({params}):\n    return {helper}\n\n\n"
+    second = f"def f({params}):\n    value = aux({params})\n    return {main}\n"
+    return item("two", f"f({params})", "Doc", first + second)
+
+
+def test_a_solution_up_to_names():
+    one = item("a", "total(numbers)", solution=(
+        "import math\n\ndef part(ns: list) -> int:\n    '''Sum.'''\n    return sum(n for n in ns)\n\n"
+        "def total(numbers):\n    value: int = part(numbers)\n    return math.floor(value) + 1\n"
+    ))
+    other = item("b", "g(xs)", solution=(
+        "def aux(max):\n    return sum(k for k in max)\n\n\n"
+        "def g(xs):\n    # a comment\n    s = aux(xs)\n    return math.floor(s)+1\n"
+    ))
+    assert canonical_solution(one) == canonical_solution(other) == (
+        "def f0(v0):\n    return sum((v1 for v1 in v0))\n\n"
+        "def f1(v2):\n    v3 = f0(v2)\n    return math.floor(v3) + 1"
+    )
+    for changed in ("floor(s) + 2", "ceil(s) + 1"):
+        text = other.canonical_solution.replace("floor(s)+1", changed)
+        third = dataclasses.replace(other, canonical_solution=text)
+        assert canonical_solution(third) != canonical_solution(one)
+
+
+def test_a_solution_that_is_a_body_or_none():
+    assert canonical_solution(item("a", solution="    return x * 2\n")) == "def f0(v0):\n    return v0 * 2"
+    assert canonical_solution(item("a")) == ""
+    assert canonical_solution(item("a", solution="  for x in\n  y ")) == "for x in y"
+    assert all(canonical_solution(i).startswith("def f0(") for i in load_humaneval(0, 40) if not i.prelude)
+
+
+def test_a_prompt_up_to_names():
+    text = "Count n in line, as total(line,  2) does."
+    one = canonical_prompt(item("a", "total(line: str, n) -> int", text))
+    assert one == "count v1 in v0 , as f ( v0 , 2 ) does ."
+    assert one == canonical_prompt(item("b", "g(x, y)", "Count y in x,\n    as g(x, 2) does."))
+    assert one != canonical_prompt(item("b", "g(x, y)", "Count x in y, as g(x, 2) does."))
+    broken = dataclasses.replace(item("c"), prompt="Some text\ndef f(x):\n  # no docstring")
+    assert canonical_prompt(broken) == "some text def f ( v0 ) : # no docstring"
+
+
+@pytest.mark.parametrize("one, other, equal", [
+    (("a * b", "value + 3", "a, b"), ("y * z", "value + 99", "y, z"), True),  # names and constants
+    (("x.upper()", "value[::-1]"), ("x[::-1]", "value.upper()"), True),  # the order
+    (("x", "2 * value"), ("x", "value * 5"), True),
+    (("x", "-value"), ("x", "value * 3"), True),
+    (("x", "value - 3"), ("x", "value + 8"), True),
+    (("x", "value / 2"), ("x", "value * 8"), True),
+    (("x", "value * value"), ("x", "value ** 3"), True),
+    (("x[0]", "value + 1"), ("x[-1]", "value + 1"), False),  # which item is no constant
+    (("x", "value + 1"), ("x", "value * 1"), False),
+    (("x", "value + 1"), ("x", "value + '1'"), False),
+    (("a - b", "value + 1", "a, b"), ("a + b", "value + 1", "a, b"), False),
+    (("max(x)", "value + 1"), ("min(x)", "value + 1"), False),
+])
+def test_pairs_of_operations(one, other, equal):
+    assert (operation_pair(two_steps(*one)) == operation_pair(two_steps(*other))) == equal
+
+
+def test_operations_are_helper_and_main():
+    assert operations(two_steps("max(x)", "value - 2")) == (
+        "def f0():\n    return max(v0)", "def f0():\n    return v0 + 'NUMBER'"
+    )
+    assert operations(item("a", solution="def f(x):\n    return x")) is None
+    assert operation_pair(item("a")) is None
+
+
+def test_overlaps():
+    train = [item("a", "f(x)", "Double x.", "def f(x):\n    return 2 * x"), item("b", doc="Other.")]
+    same_text = item("c", "g(n)", "Double  n.", "def g(n):\n    return n + n")
+    same_code = item("d", "h(k)", "Two times k.", "def h(k):\n    return 2 * k")
+    new = item("e", "f(x)", "Triple x.", "def f(x):\n    return 3 * x")
+    assert overlaps(train, [new, same_text, same_code, train[1]]) == [
+        Overlap("c", "a", "prompt"), Overlap("d", "a", "solution"), Overlap("b", "b", "prompt"),
+    ]
+    split_overlap.check_disjoint(train, [new])
+    message = (
+        r"^3 of 4 problems occur in training, names aside: 'c' \(prompt as that of 'a'\); 'd' \(solution as "
+        r"that of 'a'\); 'b' \(equal prompt\)\. Choose splits, slices or files without common problems$"
+    )
+    with pytest.raises(ValueError, match=message):
+        split_overlap.check_disjoint(train, [new, same_text, same_code, train[1]])
+
+
+def test_overlaps_of_texts_and_of_what_has_none():
+    train = [WritingItem("p/1", "A post about\n ducks.")]
+    assert overlaps(train, [WritingItem("q/1", "A Post about ducks. "), WritingItem("q/2", "Else")]) == [
+        Overlap("q/1", "p/1", "text")
+    ]
+    locks = load_locks("locks", "all")
+    assert overlaps(locks, locks) == [] and split_overlap.parts(locks[0]) == {}
+
+
+def test_similarity_by_hand():
+    assert similarity("a b c d", "a b c d") == 1.0
+    assert similarity("a b c d", "x a b c") == pytest.approx(1 / 3)  # abc; bcd, xab
+    assert similarity("a b", "a b") == 1.0 and similarity("a b", "a c") == 0.0  # shorter than three tokens
+
+
+def test_nearest():
+    train = [WritingItem("t1", "one two three four"), WritingItem("t2", "two three four five six")]
+    other = [WritingItem("o", "two three four five"), WritingItem("p", "nothing alike here at all")]
+    assert nearest(train, other) == [Neighbour("o", "t2", "text", 2 / 3), Neighbour("p", "t1", "text", 0.0)]
+    assert nearest([], other) == []
+
+
+def test_checks_of_the_doctor():
+    train, other = [item("a", doc="Double x at once.")], [item("b", doc="Double x at last.")]
+    assert data.splits({"train": train, "test": other}) == (
+        "splits", "ok",
+        "1 of train, 1 of test: no text or solution of the others occurs in training, names aside",
+    )
+    broken = data.splits({"train": train, "eval": other, "test": train})
+    assert broken.status == "fail" and broken.sentence.startswith("of test, 1 of 1 problems occur in train")
+    neighbours = data.find_neighbours({"train": train, "test": other})
+    assert data.nearest_neighbours(neighbours) == (
+        "nearest neighbours", "ok",
+        "similarity to training, of 1: prompt of test at most 0.20, mean 0.20 (b and a)"
+    )
+    assert data.table(neighbours)[2:] == ["| test | b | prompt | a | 0.20 |"]
+    near = data.nearest_neighbours(data.find_neighbours({"train": train, "test": train}))
+    assert near.status == "warn" and near.sentence.endswith("1 are 0.95 or more: are they the same problem?")
+    locks = {"train": load_locks("locks", "all"), "eval": load_locks("locks", "all")}
+    assert data.splits(locks).status == "skipped" and data.table(data.find_neighbours(locks)) == []
+    assert data.nearest_neighbours(data.find_neighbours(locks)).status == "skipped"
+
+
+def test_operations_that_training_has():
+    train = [two_steps("max(x)", "value + 1"), two_steps("min(x)", "value * 2"), item("no", solution="")]
+    other = [
+        two_steps("max(x)", "value * 5"),
+        two_steps("x.upper()", "max(value)"),
+        two_steps("x + 1", "min(value)"),
+    ]
+    result = data.operations_seen({"train": train, "eval": train[2:], "test": other})
+    assert result == (
+        "operations seen",
+        "ok",
+        "problems of two steps, 3 of test: the helper step of 1, the main step of 1, both steps, in either "
+        "place, of 2 occur in training, the pair of 0",
+    )
+    again = data.operations_seen({"train": train, "test": [two_steps("y + 7", "max(value)", "y")]})
+    assert again.status == "warn" and "the pair of 1" in again.sentence
+    assert data.operations_seen({"train": train, "test": train[2:]}).status == "skipped"
+
+
+def test_humaneval_has_disjoint_splits():
+    train, validation, test = (load_items("humaneval", s) for s in ("train", "validation", "test"))
+    assert overlaps(train, validation) == overlaps(train, test) == overlaps(validation, test) == []
