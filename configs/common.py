@@ -137,8 +137,13 @@ def _add_task(c: ConfigDict) -> None:
     c.task.train_split = "train"  # train | held_out | all
     c.task.eval_source = ""  # empty: the same as source
     c.task.eval_split = "held_out"  # train | held_out | all
-    c.task.cooperation = "paper"  # main's cooperation by its text (paper) or by what it did (observed)
+    c.task.prompts = "examples"  # of coding: four worked examples, the same for all agents and methods
+    # (examples) | the structure of the published experiments, without examples (published)
+    c.task.cooperation = "influence"  # of coding, how a call of a helper is paid: 1.5 times the share of tests
+    # passed where its result changed main's (influence) | as published, by main's text (paper) | the same by
+    # what main did (observed)
     c.task.centralised = False  # one agent, named in team.agents, writes all roles
+    c.task.roles = ()  # of coding with task.centralised: names (helpers .., main); empty: ("aux", "main")
     # Between turns: from nothing but the wish for another try to an expert's advice, see docs/turns.md.
     c.task.feedback = "level_feedback"  # plain | passed | level_passed | level_feedback | expert_edits
     # | played (of the game only: what all said, and what it paid)
