@@ -139,8 +139,8 @@ def _add_task(c: ConfigDict) -> None:
     c.task.eval_split = "held_out"  # train | held_out | all
     c.task.prompts = "examples"  # of coding: four worked examples, the same for all agents and methods
     # (examples) | the structure of the published experiments, without examples (published)
-    c.task.cooperation = "influence"  # of coding, how a call of a helper is paid: 1.5 times the share of tests
-    # passed where its result changed main's (influence) | as published, by main's text (paper) | the same by
+    c.task.cooperation = "influence"  # of coding, what a call of a helper earns: 1.5 times the share of tests
+    # that pass, if its result changed main's (influence) | as published, by main's text (paper) | the same by
     # what main did (observed)
     c.task.centralised = False  # one agent, named in team.agents, writes all roles
     c.task.roles = ()  # of coding with task.centralised: names (helpers .., main); empty: ("aux", "main")
