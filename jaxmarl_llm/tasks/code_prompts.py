@@ -43,21 +43,23 @@ class Example(typing.NamedTuple):
     combined: tuple[str, ...]
 
 
-# Problems that name their steps and problems that do not; in the second a helper can do all.
+# Problems that name their steps and problems that do not. In the first a helper does all, main passes it on:
+# examples that all showed "a helper, then one more operation" would show it as the rule. Every answer of main
+# begins with the call, since a 135M model calls a helper in more of its answers where all examples do.
 EXAMPLES = (
-    Example(
-        "listed",
-        ("words",),
-        'def listed(words: list) -> str:\n    """First join words with \', \'. Then add \'.\' to the end."""',
-        ("', '.join(words)",),
-        ("{0} + '.'",),
-    ),
     Example(
         "is_question",
         ("text",),
         'def is_question(text: str) -> bool:\n    """Check that text ends with a question mark."""',
         ("text.endswith('?')",),
         ("{0}",),
+    ),
+    Example(
+        "listed",
+        ("words",),
+        'def listed(words: list) -> str:\n    """First join words with \', \'. Then add \'.\' to the end."""',
+        ("', '.join(words)",),
+        ("{0} + '.'",),
     ),
     Example(
         "longer_length",
