@@ -137,11 +137,9 @@ def _add_task(c: ConfigDict) -> None:
     c.task.train_split = "train"  # train | held_out | all
     c.task.eval_source = ""  # empty: the same as source
     c.task.eval_split = "held_out"  # train | held_out | all
-    c.task.prompts = "examples"  # of coding: four worked examples, the same for all agents and methods
-    # (examples) | the structure of the published experiments, without examples (published)
-    c.task.cooperation = "influence"  # of coding, what a call of a helper earns: 1.5 times the share of tests
-    # that pass, if its result changed main's (influence) | as published, by main's text (paper) | the same by
-    # what main did (observed)
+    c.task.prompts = "examples"  # of coding: examples (four, equal for all agents and methods) | published
+    c.task.cooperation = "influence"  # of coding, what pays a call of a helper: influence (its result changed
+    # main's and tests pass) | paper (as published, by main's text) | observed (the same by what main did)
     c.task.centralised = False  # one agent, named in team.agents, writes all roles
     c.task.roles = ()  # of coding with task.centralised: names (helpers .., main); empty: ("aux", "main")
     # Between turns: from nothing but the wish for another try to an expert's advice, see docs/turns.md.
