@@ -11,6 +11,7 @@ from configs import (
     program_checks,
     programs,
     remote,
+    task_checks,
     team_checks,
     unread_checks,
 )
@@ -25,7 +26,8 @@ CHOICES = {
     "task.train_split": SPLITS,
     "task.eval_split": SPLITS,
     "task.test_split": SPLITS,
-    "task.cooperation": ("paper", "observed"),
+    "task.prompts": ("examples", "published"),
+    "task.cooperation": ("influence", "observed", "paper"),
     "task.matching": ("paper", "corrected"),
     "task.bands": ("", "tldr", "arxiv", "arxiv_later"),
     "task.feedback": ("plain", "passed", "level_passed", "level_feedback", "expert_edits", "played"),
@@ -219,7 +221,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
-    others = (team_checks, loss_checks, credit_checks, preference_checks, program_checks, remote)
+    others = (team_checks, task_checks, loss_checks, credit_checks, preference_checks, program_checks, remote)
     return bad + [sentence for module in others for sentence in module.found(config)]
 
 

@@ -1,7 +1,7 @@
 """Two language models learn to code together: `aux` writes a helper, `main` the function that is tested.
 
 Command:   python -m experiments.train --config=configs/coding.py
-Result:    held-out return 28 -> 62 sampled, 47 -> 66 greedy (means of three seeds; docs/coding.md)
+Result:    docs/coding.md
 Cost:      26 minutes and 4.5 GB on two CPU cores
 Variants (after a colon, comma-separated):
   smoke          two tiny random models, everything else real; under a minute
@@ -70,6 +70,7 @@ def comlrl_compat(config):
     config.sampling.top_p = 0.6
     config.sampling.top_k = 50
     config.train.comlrl_compat = True
+    config.task.cooperation = "paper"
     config.train.normalise = True
     config.train.joint_mode = "aligned"
     config.train.group = 4

@@ -140,8 +140,11 @@ def _add_task(c: ConfigDict) -> None:
     c.task.eval_split = "validation"  # train | validation | test | all
     c.task.test_source = ""  # of every reported number, read at both ends only; empty: the same as source
     c.task.test_split = "test"  # train | validation | test | all
-    c.task.cooperation = "paper"  # main's cooperation by its text (paper) or by what it did (observed)
+    c.task.prompts = "examples"  # of coding: examples (four, equal for all agents and methods) | published
+    c.task.cooperation = "influence"  # of coding, what pays a call of a helper: influence (its result changed
+    # main's and tests pass) | paper (as published, by main's text) | observed (the same by what main did)
     c.task.centralised = False  # one agent, named in team.agents, writes all roles
+    c.task.roles = ()  # of coding with task.centralised: names (helpers .., main); empty: ("aux", "main")
     # Between turns: from nothing but the wish for another try to an expert's advice, see docs/turns.md.
     c.task.feedback = "level_feedback"  # plain | passed | level_passed | level_feedback | expert_edits
     # | played (of the game only: what all said, and what it paid)

@@ -45,7 +45,7 @@ def _compat(config: ConfigDict) -> list[str]:
     c, bad = config.train, []
     if not c.comlrl_compat:
         return bad
-    if config.task.cooperation != "paper":
+    if config.task.kind == "coding" and not config.task.reward and config.task.cooperation != "paper":
         bad.append(f"task.cooperation={config.task.cooperation!r}: train.comlrl_compat allows paper only")
     for name in ("kl_coef", "entropy_coef"):
         if c[name]:

@@ -10,6 +10,9 @@ che_2turn_level_feedback  return 88.5, tests 75.0, cooperation 86.3 over both tu
 che_2turn_expert          a curve only, as above
 mbpp_..                   not in the paper's tables
 
+Prompts have the published structure (`jaxmarl_llm/tasks/code_published.py`), without a chat template, as
+published (`model_options.chat`). The twins on the default model keep its own prompts and chat template.
+
 Where the sources leave something open: the two-turn scripts of HumanEval and CoopHumanEval set discount 0.9,
 which CoMLRL 1.4.3 does not read; epochs and sampling of che_1turn are taken from che_2turn; top_k is 0, where
 the first version of the code had 50. CoopHumanEval and MBPP are files that you give: --config.task.source,
@@ -78,6 +81,8 @@ def apply(config, experiment: Experiment) -> None:
     config.team.mode = "full"
     config.policy.dtype = "bfloat16"
     config.policy.remat = "full"
+    config.task.prompts = "published"
+    config.task.cooperation = "paper"
     config.task.source, config.task.train_split = experiment.train, "all"
     config.task.eval_source, config.task.eval_split = experiment.validation, "all"
     config.task.test_source, config.task.test_split = experiment.evaluated, "all"

@@ -9,7 +9,7 @@ RESERVED = (
     "credit", "eval", "eval_executor", "eval_greedy", "executor", "expert", "lessons", "madpo", "memory",
     "preference", "reward_model", "seconds", "step", "test", "test_greedy", "train",
 )  # fmt: skip
-OF_TWO = ("coding", "tldr", "arxiv")  # kinds of tasks with two roles
+OF_TWO = ("tldr", "arxiv")  # kinds of tasks with two roles
 
 
 def found(config: ConfigDict) -> list[str]:

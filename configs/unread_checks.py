@@ -53,6 +53,7 @@ READ: dict[str, tuple[Callable[[ConfigDict], bool], str]] = {
     "train.hand_on": (_turns, _ONE_TURN),
     "train.discount": (_turns, _ONE_TURN),
     "train.stop_above": (_turns, _ONE_TURN),
+    "task.prompts": (lambda c: c.task.kind == "coding", "only task.kind='coding' reads it"),
     "task.cooperation": (lambda c: c.task.kind == "coding", "only task.kind='coding' reads it"),
     "task.held_back": (_tested, "only task.kind='coding' and 'generation' have tests to hold back"),
     "task.bands": (_writes, _NO_TEXTS),

@@ -14,7 +14,7 @@ from jaxmarl_llm.experts.feedback import ExpertEdits
 from jaxmarl_llm.tasks import (
     code_data,
     code_feedback,
-    code_reward,
+    code_roles,
     custom_task,
     game,
     lock,
@@ -153,7 +153,7 @@ def _source(config, split: str) -> tuple[str, str]:
 
 def _coding(config, executor: Executor, source: str, part: str, expert) -> CodingTask:
     c = config.task
-    roles = code_reward.TEAM if c.centralised else tuple(config.team.agents)
+    roles = tuple(c.roles or code_roles.TEAM) if c.centralised else tuple(config.team.agents)
     feedback = c.feedback if c.feedback in code_feedback.MODES else "plain"  # in one turn nobody is asked
     if expert:
         feedback = ExpertEdits(expert, roles, config.expert.max_tokens)
@@ -166,6 +166,7 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
         feedback=feedback,
         revealed_tests=c.revealed_tests,
         held_back=c.held_back,
+        prompts=c.prompts,
     )
 
 

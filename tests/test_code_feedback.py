@@ -37,7 +37,7 @@ PART = report(1, 4, *[f"assert candidate({i}) == {i + 2} -> AssertionError" for 
 
 def told(mode, aux, main, seen=None):
     """(to the helper, to main)"""
-    return tuple(feedback(mode, ITEM, TEAM, {"aux": aux, "main": main}, seen).values())
+    return tuple(feedback(mode, ITEM, TEAM, {"aux": aux, "main": main}, seen, "paper").values())
 
 
 PLACE = "Line 2, column 15: invalid syntax.\n    return x +"  # 4 + len("return x +") characters, and one on
@@ -131,6 +131,39 @@ def test_one_agent_alone(main, seen, details, levels, everything):
     bit = "All checks passed." if everything else "Not all checks passed."
     for mode, text in zip(MODES, ("", f"{bit}\n", f"{levels}\n", f"{details}\n"), strict=True):
         assert feedback(mode, ITEM, ("main",), {"main": main}, seen) == {"main": text + REVISE_F}
+
+
+def test_main_may_pass_on_what_a_helper_returns_where_that_is_paid():
+    for rule, used in (("influence", "f uses aux."), ("observed", "f only passes on")):
+        details, levels = (
+            feedback(mode, ITEM, TEAM, {"aux": AUX, "main": WRAPS}, FULL, rule)["main"]
+            for mode in ("level_feedback", "level_passed")
+        )
+        assert used in details and f"Use of aux: {OK if rule == 'influence' else NO}." in levels
+
+
+THREE = ("left", "right", "main")
+LEFT, RIGHT = "def aux1(x, n):\n    return x + 1", "def aux2(x, n):\n    return n * 7"
+BOTH = "def f(x, n):\n    v = aux1(x, n)\n    aux2(x, n)\n    return v + 1"
+
+
+def test_two_helpers_read_nothing_of_each_other_and_main_reads_of_both():
+    answer = {"left": LEFT, "right": RIGHT, "main": BOTH}
+    given = feedback("level_feedback", ITEM, THREE, answer, FULL)
+    assert given == {
+        "left": "aux1: found.\nTests passed: 4 of 4.\nRevise aux1. Answer with code only.",
+        "right": "aux2: found.\nTests passed: 4 of 4.\nRevise aux2. Answer with code only.",
+        "main": "f: found.\naux1: found.\naux2: found.\nf uses aux1.\nf ignores what aux2 returns. Use it.\n"
+        "Tests passed: 4 of 4.\nRevise f. Answer with code only.",
+    }
+    answer_broken = answer | {"right": "def aux2(x, n):\n    return n *"}
+    broken = feedback("level_feedback", ITEM, THREE, answer_broken, None)
+    assert broken["left"] == "aux1: found.\nNot tested.\nRevise aux1. Answer with code only."
+    assert "aux2: syntax error." in broken["main"] and "aux1: found." in broken["main"]
+    for error in ("right: NameError: name 'k'", "ValueError: return n * 7"):
+        seen = report(0, 1, f"assert candidate(1) == 3 -> {error}")
+        told_left = feedback("level_feedback", ITEM, THREE, answer, seen)["left"]
+        assert "aux2" not in told_left and "n * 7" not in told_left
 
 
 def test_agents_are_helper_and_main_by_order_not_by_name():

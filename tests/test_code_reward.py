@@ -27,8 +27,10 @@ def report(passed, total=4, verdict="fail"):
 
 
 def total(aux, main, passed=0, of=4, **kwargs):
+    """By the paper's rule."""
     draft = compose(ITEM, {"aux": aux, "main": main})
-    return finish(draft, None if draft.program is None else report(passed, of), **kwargs)["total"]
+    seen = None if draft.program is None else report(passed, of)
+    return finish(draft, seen, rule="paper", **kwargs)["total"]
 
 
 @pytest.mark.parametrize("aux, main, passed, expected", [
@@ -62,27 +64,31 @@ def test_every_row_of_the_table(aux, main, passed, expected):
     assert total(aux, main, passed) == pytest.approx(expected, abs=1e-12)
 
 
-def observed(main, *rows, passed=2):
-    """Cooperation part by the observed rule; a row is (calls, returned, raised, used)."""
+def cooperates(rule, main, *rows, passed=2):
+    """Cooperation part by a rule that asks the report; a row is (calls, returned, raised, used)."""
     draft = compose(ITEM, {"aux": AUX, "main": main})
     seen = tuple(Interaction("main", "aux", "aux", *row) for row in rows)
     found = Report("fail", passed, 4, (), {}, 2, 0.0, 0.0, interactions=seen)
-    return finish(draft, found, rule="observed")["cooperation"]
+    return finish(draft, found, rule=rule)["cooperation"]
 
 
-@pytest.mark.parametrize("main, rows, expected", [
-    (USES, [(3, 3, 0, True)], 1.5),
-    (USES, [(3, 3, 0, False)], 1.0),  # the text reads it, and it makes no difference
-    (USES, [(3, 0, 3, False)], 1.0),
-    (IGNORES, [(3, 3, 0, False)], 1.0),
-    (USES, [(3, 3, 0, None)], 1.5),  # could not be tried: the text decides
-    (IGNORES, [(3, 3, 0, None)], 1.0),
-    (WRAPS, [(3, 3, 0, True)], 0.5),
-    (USES, [], 0.0),  # a call in the text that never happens
+# influence: 1.5 times the 2 of 4 tests that pass, or nothing
+@pytest.mark.parametrize("main, rows, observed, influence", [
+    (USES, [(3, 3, 0, True)], 1.5, 0.75),
+    (USES, [(3, 3, 0, False)], 1.0, 0.0),  # the text reads it, and it makes no difference
+    (USES, [(3, 0, 3, False)], 1.0, 0.0),
+    (IGNORES, [(3, 3, 0, False)], 1.0, 0.0),
+    (USES, [(3, 3, 0, None)], 1.5, 0.75),  # could not be tried: the text decides
+    (IGNORES, [(3, 3, 0, None)], 1.0, 0.0),
+    (WRAPS, [(3, 3, 0, True)], 0.5, 0.75),  # passing on is worth as much
+    (WRAPS, [(3, 3, 0, None)], 0.5, 0.75),
+    (USES, [], 0.0, 0.0),  # a call in the text that never happens
 ])
-def test_cooperation_by_what_was_observed(main, rows, expected):
-    assert observed(main, *rows) == expected
-    assert observed(main, *rows, passed=0) == 0.0
+def test_cooperation_by_what_was_observed(main, rows, observed, influence):
+    assert cooperates("observed", main, *rows) == observed
+    assert cooperates("influence", main, *rows) == influence
+    assert cooperates("influence", main, *rows, passed=4) == 2 * influence
+    assert [cooperates(rule, main, *rows, passed=0) for rule in ("observed", "influence")] == [0.0, 0.0]
 
 
 def test_calls_in_the_other_direction_are_no_cooperation_of_main():
@@ -90,11 +96,43 @@ def test_calls_in_the_other_direction_are_no_cooperation_of_main():
     rows = ("aux", "main", "f", 1, 1, 0, None), ("main", "aux", "other", 1, 1, 0, True)
     seen = tuple(Interaction(*row) for row in rows)
     found = Report("fail", 2, 4, (), {}, 2, 0.0, 0.0, interactions=seen)
-    assert finish(draft, found, rule="observed")["cooperation"] == 0.0
+    for rule in ("observed", "influence"):
+        assert finish(draft, found, rule=rule)["cooperation"] == 0.0
+
+
+THREE = ("left", "right", "main")
+TWO_CALLS = "def f(x):\n    v = aux1(x)\n    return v + aux2(x)"
+
+
+@pytest.mark.parametrize("left, right, main, passed, by_text, by_facts", [
+    # structure 0.2 for each helper, 0.6 for main; cooperation is the mean over both helpers
+    ("aux1", "aux2", TWO_CALLS, 4, 2.5 + 1.5, 2.5 + 1.5),
+    ("aux1", "aux2", TWO_CALLS, 2, 2.0 + 1.5, 2.0 + 0.75),
+    ("aux1", "aux2", TWO_CALLS, 0, 1.5, 1.5),
+    ("aux1", "", TWO_CALLS, 4, 2.3 + 0.75, 2.3 + 0.75),
+    ("", "", TWO_CALLS, 4, 2.1, 2.1),
+    ("aux2", "aux1", TWO_CALLS, 4, 2.1, 2.1),  # each the other's name
+    ("aux1", "aux2", "def f(x):\n    return aux1(x)", 4, 2.5 + 0.25, 2.5 + 0.75),  # wraps one, leaves one
+    ("aux1", "aux2", "def f(x):\n    aux2(x)\n    return aux1(x) + 1", 4, 2.5 + 1.25, 2.5 + 0.75),
+    ("aux1", "aux2", "no", 4, 0.4, 0.4),
+])
+def test_two_helpers(left, right, main, passed, by_text, by_facts):
+    texts = {"left": f"def {left}(x):\n    return x" if left else "no",
+             "right": f"def {right}(x):\n    return x" if right else "", "main": main}
+    draft = compose(ITEM, texts, THREE)
+    rows = []
+    for agent, name in (("left", "aux1"), ("right", "aux2")):
+        used = f"= {name}" in main or f"+ {name}" in main or f"return {name}" in main
+        if draft.program and agent in draft.program.sources and name in main:
+            rows.append(Interaction("main", agent, name, 1, 1, 0, used))
+    seen = Report("fail", passed, 4, (), {}, 2, 0.0, 0.0, interactions=tuple(rows)) if draft.program else None
+    totals = [finish(draft, seen, THREE, rule=rule)["total"] for rule in ("paper", "influence")]
+    assert totals == pytest.approx([by_text, by_facts], abs=1e-12)
+    assert reward_range(THREE) == (0.0, 4.0)
 
 
 def test_the_parts_and_their_sum():
-    parts = finish(compose(ITEM, {"aux": AUX, "main": IGNORES}), report(3))
+    parts = finish(compose(ITEM, {"aux": AUX, "main": IGNORES}), report(3), rule="paper")
     assert parts == {"structure": 1.0, "syntax": 0.5, "tests": 0.75, "cooperation": 1.0, "total": 3.25}
 
 
@@ -133,7 +171,7 @@ def test_where_a_draft_stopped():
 def test_agents_are_helper_and_main_by_order_not_by_name():
     draft = compose(ITEM, {"left": AUX, "right": USES}, ("left", "right"))
     assert list(draft.program.sources) == ["left", "right"]
-    assert finish(draft, report(4), ("left", "right"))["total"] == 4.0
+    assert finish(draft, report(4), ("left", "right"), rule="paper")["total"] == 4.0
 
 
 @pytest.mark.parametrize("main, passed, expected", [
@@ -169,5 +207,5 @@ def test_nothing_raises_on_truncated_answers():
     for end in range(len(USES) + 1):
         for aux_end in (0, 5, 12, 20, len(AUX)):
             draft = compose(ITEM, {"aux": AUX[:aux_end], "main": USES[:end]})
-            parts = finish(draft, draft.program and report(4))
+            parts = finish(draft, draft.program and report(4), rule="paper")
             assert 0.0 <= parts["total"] <= 4.0

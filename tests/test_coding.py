@@ -2,8 +2,9 @@
 
 import pytest
 
-from jaxmarl_llm.executor import Executor, Report
-from jaxmarl_llm.tasks import CodingTask, Judgement, code_prompts
+from jaxmarl_llm.executor import Executor, Interaction, Report
+from jaxmarl_llm.tasks import CodingTask, Judgement
+from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.code_data import load_humaneval, load_starter
 from jaxmarl_llm.tasks.code_items import CodingItem
 
@@ -14,6 +15,10 @@ OTHER = CodingItem("t/2", "import math\n\n\ndef area(r):\n    '''Area.'''\n", "a
 AUX = "def aux(a, b):\n    return a + b"
 MAIN = "def add_two(a, b):\n    v = aux(a, b)\n    return v + 2"
 AREA = "def area(r):\n    return math.pi * r * r"
+
+
+def named(entry_point):
+    return CodingItem("t/9", f"def {entry_point}(x):\n", entry_point, TEST, ("x",))
 
 
 class Scripted:
@@ -27,12 +32,17 @@ class Scripted:
         return [self.reports.pop(0) for _ in programs]
 
 
-def report(verdict, passed, total, *failures):
-    return Report(verdict, passed, total, failures, {}, 2, 0.0, 0.0)
+USED = (Interaction("main", "aux", "aux", 2, 2, 0, True),)
+
+
+def report(verdict, passed, total, *failures, interactions=()):
+    return Report(verdict, passed, total, failures, {}, 2, 0.0, 0.0, interactions=interactions)
 
 
 def test_one_batch_in_order_with_stopped_answers_between():
-    executor = Scripted(report("pass", 2, 2), report("fail", 1, 2, "assert area(0) == 0: got 1"))
+    executor = Scripted(
+        report("pass", 2, 2, interactions=USED), report("fail", 1, 2, "assert area(0) == 0: got 1")
+    )
     task = CodingTask([ITEM, OTHER], executor)
     judgements = task.judge([ITEM, ITEM, OTHER, OTHER], {
         "aux": [AUX, AUX, "I cannot.", "def aux(r:\n    return r"],
@@ -49,13 +59,14 @@ def test_one_batch_in_order_with_stopped_answers_between():
         failures=("assert area(0) == 0: got 1",), program_source=f"import math\n\n\n{AREA}",
         local={"aux": 0.0, "main": 1.0},
     )
+    assert judgements[0].interactions == USED
     assert judgements[0].program_source == f"{AUX}\n\n\n{MAIN}"
     assert judgements[1].program_source == ""
     assert all(tuple(j.parts) == task.part_names and sum(j.parts.values()) == j.total for j in judgements)
 
 
 def test_score_is_parts_with_total_and_normalise_is_percent():
-    task = CodingTask([ITEM], Scripted(report("pass", 2, 2)))
+    task = CodingTask([ITEM], Scripted(report("pass", 2, 2, interactions=USED)))
     (scores,) = task.score([ITEM], {"aux": [AUX], "main": [MAIN]})
     assert scores == {"structure": 1.0, "syntax": 0.5, "tests": 1.0, "cooperation": 1.5, "total": 4.0}
     assert task.normalise(scores) == dict.fromkeys((*task.part_names, "return"), 100)
@@ -71,43 +82,14 @@ def test_nothing_worth_running_runs_nothing():
 def test_compat_reaches_the_reward():
     ignores = "def add_two(a, b):\n    aux(a, b)\n    return a + b + 2"
     answer = {"aux": [AUX], "main": [ignores]}
-    totals = [CodingTask([ITEM], Scripted(report("pass", 2, 2)), compat=compat).judge([ITEM], answer)[0].total
-              for compat in (False, True)]
+    tasks = [CodingTask([ITEM], Scripted(report("pass", 2, 2)), cooperation="paper", compat=compat)
+             for compat in (False, True)]
+    totals = [task.judge([ITEM], answer)[0].total for task in tasks]
     assert totals == [3.5, 4.0]
-
-
-def test_prompts_of_a_team():
-    prompts = CodingTask([ITEM], None, agents=("left", "right")).prompts(ITEM)
-    assert list(prompts) == ["left", "right"]
-    for messages in prompts.values():  # one worked example before the question
-        assert [m["role"] for m in messages] == ["system", "user", "assistant", "user"]
-        assert "code only" in messages[0]["content"] and "add_two" not in messages[1]["content"]
-    helper, main = (messages[-1]["content"] for messages in prompts.values())
-    for text in (helper, main):
-        assert ITEM.prompt.strip() in text and "{" not in text
-    assert "def aux(a, b):" in helper and "aux(a, b)" not in helper.replace("def aux(a, b):", "")
-    assert "value = aux(a, b)" in main and "def aux" not in main and main.endswith("    return ")
-
-
-def test_worked_examples_earn_the_highest_reward():
-    """What the agents are shown must be what is asked of them."""
-    helper, main = code_prompts.ANSWERS[code_prompts.HELPER], code_prompts.ANSWERS[code_prompts.MAIN]
-    test = "def check(candidate):\n    assert candidate(10, 0.5) == 15.0\n"
-    item = CodingItem("t", code_prompts.EXAMPLE["problem"], "bill_with_tip", test, ("bill", "rate"))
-    task = CodingTask([item], Scripted(report("pass", 1, 1)))
-    (judgement,) = task.judge([item], {"aux": [helper], "main": [main]})
-    assert judgement.total == pytest.approx(4.0)
-
-
-def test_a_problem_with_braces_is_quoted_as_it_is():
-    item = CodingItem("t", 'def f(d):\n    """f({"a": 1}) is {}."""\n', "f", TEST, ("d",))
-    prompts = CodingTask([item], None).prompts(item)
-    assert all('f({"a": 1}) is {}.' in messages[-1]["content"] for messages in prompts.values())
 
 
 def test_one_agent_alone():
     task = CodingTask([ITEM], Scripted(report("pass", 2, 2)), agents=("solo",))
-    assert "aux" not in task.prompts(ITEM)["solo"][-1]["content"]
     (judgement,) = task.judge([ITEM], {"solo": ["def add_two(a, b):\n    return a + b + 2"]})
     assert judgement.total == pytest.approx(2.1)
     assert task.reward_range == (0.0, 2.1)
@@ -116,10 +98,11 @@ def test_one_agent_alone():
 
 @pytest.mark.parametrize("items, agents, message", [
     ([], ("aux", "main"), "items is empty"),
-    ([ITEM], (), "agents is .*allowed: one name, or two"),
-    ([ITEM], ("a", "a"), "agents is .*allowed: one name, or two"),
-    ([ITEM], ("a", "b", "c"), "agents is .*allowed: one name, or two"),
-    ([CodingItem("t/9", "def aux(x):\n", "aux", TEST, ("x",))], ("aux", "main"), "'t/9': entry point 'aux'"),
+    ([ITEM], (), "agents is .*allowed: 1 to 8 different names"),
+    ([ITEM], ("a", "a"), "agents is .*allowed: 1 to 8 different names"),
+    ([ITEM], tuple("abcdefghi"), "agents is .*allowed: 1 to 8 different names"),
+    ([named("aux")], ("aux", "main"), "'t/9': entry point 'aux' is a helper"),
+    ([named("aux2")], ("a", "b", "main"), "'t/9': entry point 'aux2' is a helper"),
 ])
 def test_bad_arguments(items, agents, message):
     with pytest.raises(ValueError, match=message):
@@ -167,23 +150,72 @@ def test_humaneval_solutions_earn_everything_alone(executor):
     assert short == {}
 
 
-def test_the_observed_rule_tells_reading_from_using(executor):
+def test_rules_of_cooperation_on_what_really_happens(executor):
     (item,) = (i for i in load_starter("all", "steps") if i.entry_point == "sum_plus_one")
     helper = "def aux(numbers):\n    return sum(numbers)"
+    helpers = [helper] * 5 + [f"{helper} + 1"]
     mains = [
         "def sum_plus_one(numbers):\n    total = aux(numbers)\n    return total + 1",
         "def sum_plus_one(numbers):\n    total = aux(numbers)\n    return sum(numbers) + 1 + 0 * total",
         "def sum_plus_one(numbers):\n    if not numbers == numbers:\n        return aux(numbers)\n"
         "    return sum(numbers) + 1",
+        "def sum_plus_one(numbers):\n    total = aux(numbers)\n    return total * total",
+        "def sum_plus_one(numbers):\n    return 1 if not numbers else aux(numbers) * 10",
+        "def sum_plus_one(numbers):\n    return aux(numbers)",
     ]
-    answers = {"aux": [helper] * 3, "main": mains}
-    by_text = CodingTask([item], executor).judge([item] * 3, answers)
-    by_facts = CodingTask([item], executor, cooperation="observed").judge([item] * 3, answers)
-    assert [j.total for j in by_text] == [4.0, 4.0, 4.0]
-    assert [j.total for j in by_facts] == [4.0, 3.5, 2.5]
-    assert by_facts[0].interactions[0][:3] == ("main", "aux", "aux") and by_facts[0].interactions[0].used
-    with pytest.raises(ValueError, match="cooperation is 'guess'; allowed: paper, observed"):
+    answers = {"aux": helpers, "main": mains}
+    parts = {
+        rule: [j.parts for j in CodingTask([item], executor, cooperation=rule).judge([item] * 6, answers)]
+        for rule in ("paper", "observed", "influence")
+    }
+    tests = [p["tests"] for p in parts["influence"]]
+    assert tests[:3] == [1, 1, 1] and tests[5] == 1
+    paid = {rule: [p["cooperation"] for p in rows] for rule, rows in parts.items()}
+    # used; result ignored; never called; wrong; right by chance at best; passed on
+    assert paid["influence"] == pytest.approx([1.5, 0, 0, 1.5 * tests[3], 1.5 * tests[4], 1.5])
+    assert paid["observed"][:3] == [1.5, 1.0, 0.0] and paid["observed"][5] == 0.5
+    assert paid["paper"][:3] == [1.5, 1.5, 1.5] and paid["paper"][5] == 0.5
+    with pytest.raises(ValueError, match="cooperation is 'guess'; allowed: influence, observed, paper"):
         CodingTask([item], executor, cooperation="guess")
+
+
+SUM = CodingItem(
+    "t/sum", 'def spread(numbers):\n    """Largest less smallest, plus one."""\n', "spread",
+    "def check(candidate):\n    assert candidate([5, 1]) == 5\n    assert candidate([2, 9, 4]) == 8\n",
+    ("numbers",),
+)  # fmt: skip
+LARGEST = "def aux1(numbers):\n    return max(numbers)"
+SMALLEST = "def aux2(numbers):\n    return min(numbers)"
+ON_FIRST = "def aux2(numbers):\n    return aux1(numbers) - min(numbers)"
+
+
+@pytest.mark.parametrize("aux1, aux2, main, structure, cooperation", [
+    (LARGEST, SMALLEST, "return aux1(numbers) - aux2(numbers) + 1", 1.0, 1.5),  # both used
+    (LARGEST, SMALLEST, "return aux1(numbers) - min(numbers) + 1", 1.0, 0.75),  # one never called
+    (LARGEST, SMALLEST, "n = aux2(numbers)\n    return aux1(numbers) - min(numbers) + 1 + 0 * n", 1.0, 0.75),
+    (LARGEST, "no function", "return aux1(numbers) - min(numbers) + 1", 0.8, 0.75),  # 0.4 / 2 + 0.6
+    (LARGEST, SMALLEST, "return max(numbers) - min(numbers) + 1", 1.0, 0.0),
+    # main uses what the second makes of the first: the first is no cooperation of main's
+    (LARGEST, ON_FIRST, "return aux2(numbers) + 1", 1.0, 0.75),
+])
+def test_a_team_of_three(executor, aux1, aux2, main, structure, cooperation):
+    task = CodingTask([SUM], executor, ("left", "right", "main"))
+    texts = {"left": [aux1], "right": [aux2], "main": [f"def spread(numbers):\n    {main}"]}
+    (judgement,) = task.judge([SUM], texts)
+    assert judgement.parts == pytest.approx(
+        {"structure": structure, "syntax": 0.5, "tests": 1.0, "cooperation": cooperation}
+    )
+    assert judgement.local == {"left": 1.0, "right": float(aux2.startswith("def")), "main": 1.0}
+    assert task.reward_range == (0.0, 4.0)
+    assert task.normalise(judgement.scores)["return"] == pytest.approx(25 * judgement.total)
+
+
+def test_one_who_writes_the_functions_of_three(executor):
+    task = CentralisedTask(CodingTask([SUM], executor, ("left", "right", "main")))
+    text = f"[left]\n{LARGEST}\n[right]\n{SMALLEST}\n[main]\n"
+    mains = ["def spread(n):\n    return aux1(n) - aux2(n) + 1", "def spread(n):\n    return 1"]
+    judgements = task.judge([SUM] * 2, {"team": [text + main for main in mains]})
+    assert [j.total for j in judgements] == [4.0, 1.5]
 
 
 def test_the_real_executor_on_good_and_bad_answers(executor):

@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from test_coding import AUX, ITEM, MAIN, Scripted, report
+from test_coding import AUX, ITEM, MAIN, USED, Scripted, report
 
 from jaxmarl_llm.protocols import Answer
 from jaxmarl_llm.tasks import CodingTask
@@ -48,7 +48,9 @@ def test_how_many_tests_are_revealed(number, shown):
 
 def test_tests_that_are_held_back_earn_nothing_and_are_never_shown():
     # A quarter of four: the last one is held back.
-    executor = Scripted(report("pass", 3, 3), report("fail", 0, 1), report("pass", 3, 3))
+    executor = Scripted(
+        report("pass", 3, 3, interactions=USED), report("fail", 0, 1), report("pass", 3, 3)
+    )
     task = CodingTask([FOUR], executor, held_back=0.25, revealed_tests=0)
     said = {"aux": AUX, "main": MAIN}
     (judged,) = task.judge([FOUR], {agent: [text] for agent, text in said.items()})

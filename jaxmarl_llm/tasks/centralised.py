@@ -7,6 +7,7 @@ said nothing.
 from __future__ import annotations
 
 import dataclasses
+import os.path
 import re
 from collections.abc import Mapping, Sequence
 
@@ -51,17 +52,31 @@ class CentralisedTask:
 def merge(prompts: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str]]:
     """Merge the chats of all roles into one: message by message, every role's under its tag.
 
-    Of system messages the first role's stays. ValueError if the chats do not alternate alike.
+    Lines that all roles' questions begin with, such as the problem, stand once, before the tags. Of system
+    messages the first role's stays. ValueError if the chats do not alternate alike.
     """
     kinds = {tuple(message["role"] for message in messages) for messages in prompts.values()}
     if len(kinds) != 1:
         raise ValueError(f"the prompts of {', '.join(prompts)} differ in their order: {sorted(kinds)}")
     merged = []
-    for said in zip(*prompts.values(), strict=True):
-        texts = {role: message["content"] for role, message in zip(prompts, said, strict=True)}
-        first = said[0]
-        merged.append(first if first["role"] == "system" else {**first, "content": tagged(texts)})
+    for messages in zip(*prompts.values(), strict=True):
+        first = messages[0]
+        texts = {role: message["content"] for role, message in zip(prompts, messages, strict=True)}
+        if first["role"] == "user":
+            first = {**first, "content": _question(texts)}
+        elif first["role"] != "system":
+            first = {**first, "content": tagged(texts)}
+        merged.append(first)
     return merged
+
+
+def _question(texts: Mapping[str, str]) -> str:
+    """All roles' questions as one: first the lines that they share, then what is left of each."""
+    lines = [text.strip().split("\n") for text in texts.values()]
+    shared = os.path.commonprefix(lines)
+    rests = ["\n".join(of_role[len(shared) :]) for of_role in lines]
+    own = tagged(dict(zip(texts, rests, strict=True))) if any(rests) else ""
+    return "\n".join([*shared, own] if own else shared)
 
 
 def tagged(texts: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ import json
 
 from jaxmarl_llm import files
 from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.code_reward import HELPER
+from jaxmarl_llm.tasks.code_roles import functions, helper_functions
 from jaxmarl_llm.tasks.code_text import clean, extract_function
 
 PERFECT = "No changes needed."  # what the expert is to say where it would change nothing
@@ -55,15 +55,16 @@ def request_messages(
     Args:
       item: the problem; its tests are not shown.
       completions: what each agent said last.
-      agents: names in the order (helper, main), or (main,).
+      agents: names in the order (helpers .., main), or (main,).
 
     Raises ValueError unless there is one completion per agent, and no other.
     """
     if set(completions) != set(agents):
         raise ValueError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
-    functions = dict(zip(agents, (HELPER, item.entry_point)[-len(agents) :], strict=True))
-    parts = [_part(item, agent, functions[agent], completions[agent]) for agent in agents]
-    example = {agent: f"def {function}(...):\n    ..." for agent, function in functions.items()}
+    written = functions(agents, item.entry_point)
+    helpers = helper_functions(agents)
+    parts = [_part(item, agent, written[agent], agent in helpers, completions[agent]) for agent in agents]
+    example = {agent: f"def {function}(...):\n    ..." for agent, function in written.items()}
     asked = ASK.format(
         problem=item.prompt.strip(),
         parts="\n\n".join(parts),
@@ -91,9 +92,9 @@ def parse_edits(text: str, agents: tuple[str, ...]) -> dict[str, str] | None:
     return {} if PERFECT.lower().rstrip(".") in said else None
 
 
-def _part(item: CodingItem, agent: str, function: str, completion: str) -> str:
+def _part(item: CodingItem, agent: str, function: str, is_helper: bool, completion: str) -> str:
     """Return what an agent was to write and wrote: its function, or the whole text where that is missing."""
-    purpose = f", a helper of {item.entry_point}" if function == HELPER else ""
+    purpose = f", a helper of {item.entry_point}" if is_helper else ""
     code = extract_function(completion, function) or clean(completion).strip()[:_LONGEST] or _NOTHING
     return PART.format(agent=agent, function=function, purpose=purpose, code=code)
 

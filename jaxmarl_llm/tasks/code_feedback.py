@@ -7,9 +7,9 @@ The modes are those of MAGRPO's multi-turn coding (arXiv:2508.04652; OpenMLRL/LL
     level_passed    one word per level: function, syntax, tests, use of aux
     level_feedback  what is missing, where the syntax error is, which test failed and how
 
-An agent reads about its own function, about the tests, and whether its partner's function is there: never a
-line of the partner's answer. It reads of the tests what the report holds, so the report should be one of
-revealed tests (`code_tests.revealed`).
+An agent reads about its own function, about the tests, and whether its partners' functions are there, a
+helper of main's alone: never a line of another one's answer. It reads of the tests what the report holds, so
+the report should be one of revealed tests (`code_tests.revealed`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import warnings
 from jaxmarl_llm.executor import Report
 from jaxmarl_llm.tasks import code_tests, code_usage
 from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.code_reward import HELPER, compose
+from jaxmarl_llm.tasks.code_reward import compose
+from jaxmarl_llm.tasks.code_roles import functions, helper_functions
 from jaxmarl_llm.tasks.code_text import extract_function, has_return, parse
 
 MODES = ("plain", "passed", "level_passed", "level_feedback")
 MAX_CODE, MAX_MESSAGE = 120, 80  # characters of a line that is shown, of an exception's message
 _FOUND, _MISSING, _NO_RETURN, _BROKEN = "found", "missing", "no return", "syntax error"
 _WORDS = {True: "ok", False: "failed", None: "not run"}
-_USES = f"uses {HELPER}."
 _ENDS = {
     "timeout-cpu": "took too long",
     "timeout-wall": "took too long",
@@ -53,10 +53,16 @@ class _Answer(typing.NamedTuple):
     parts: dict[str, _Part]
     completions: dict[str, str]
     report: Report | None
+    rule: str
 
-    def partner(self, agent: str) -> str | None:
-        """The other agent, None for one that works alone."""
-        return next((other for other in self.parts if other != agent), None)
+    def is_main(self, agent: str) -> bool:
+        """Whether the agent writes the entry point of a team."""
+        return len(self.parts) > 1 and agent == list(self.parts)[-1]
+
+    def partners(self, agent: str) -> list[str]:
+        """Agents whose functions this one knows of: main of all helpers, a helper of main alone."""
+        *helpers, main = self.parts
+        return helpers if agent == main else [main]
 
 
 def feedback(
@@ -65,12 +71,14 @@ def feedback(
     agents: tuple[str, ...],
     completions: dict[str, str],
     report: Report | None,
+    rule: str = "influence",
 ) -> dict[str, str]:
     """The user message for each agent's next try.
 
-    mode: one of MODES. agents: (helper, main), or (main,) alone. completions: {agent: what it wrote}.
+    mode: one of MODES. agents: (helpers .., main), or (main,) alone. completions: {agent: what it wrote}.
     report: the executor's, on the tests that may be shown; None where `code_reward.compose` stopped the
         answer before any test. "plain" does not look at it.
+    rule: how cooperation is paid, see `code_reward`: with "influence" main may pass on what a helper returns.
     Errors: ValueError for an unknown mode, other agents than expected, a report of an answer that was stopped
         or none of one that was not.
     """
@@ -80,28 +88,23 @@ def feedback(
         raise ValueError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
     lines = dict.fromkeys(agents, ())
     if mode != "plain":
-        answer = _read(item, agents, completions, report)
+        answer = _read(item, agents, completions, report, rule)
         lines = {agent: _TELL[mode](answer, agent) for agent in agents}
-    names = _names(item, agents)
+    names = functions(agents, item.entry_point)
     return {a: "\n".join([*lines[a], f"Revise {names[a]}. Answer with code only."]) for a in agents}
 
 
-def _names(item, agents) -> dict[str, str]:
-    """The function that each agent writes."""
-    return dict(zip(agents, (HELPER, item.entry_point)[-len(agents) :], strict=True))
-
-
-def _read(item, agents, completions, report) -> _Answer:
+def _read(item, agents, completions, report, rule) -> _Answer:
     stop = compose(item, completions, agents).stop
     if (report is None) != bool(stop):
         raise ValueError(
             f"item {item.task_id!r}: the answer {f'stopped at {stop!r}' if stop else 'can be run'} and the "
             f"report is {report!r:.80}; allowed: a report exactly where a program can be run"
         )
-    names = _names(item, agents)
+    names = functions(agents, item.entry_point)
     sources = {agent: extract_function(completions[agent], names[agent]) for agent in agents}
     parts = {agent: _Part(names[agent], sources[agent], _state(sources[agent])) for agent in agents}
-    return _Answer(item, parts, completions, report)
+    return _Answer(item, parts, completions, report, rule)
 
 
 def _state(source: str) -> str:
@@ -128,19 +131,18 @@ def _levels(answer: _Answer, agent: str) -> dict[str, str]:
     if levels["Function"]:
         levels["Syntax"] = part.state == _FOUND
     levels["Tests"] = report and report.passed == report.total > 0
-    if _is_main_of_two(answer, agent) and part.state == _FOUND:
-        levels[f"Use of {HELPER}"] = _usage(part) == _USES
+    for helper, usage in _usages(answer, agent).items():
+        levels[f"Use of {helper}"] = usage == _uses(helper)
     return {name: _WORDS[passed] for name, passed in levels.items()}
 
 
 def _tell_details(answer: _Answer, agent: str) -> list[str]:
-    part, report, partner = answer.parts[agent], answer.report, answer.partner(agent)
-    main = _is_main_of_two(answer, agent)
+    part, report = answer.parts[agent], answer.report
     lines = [_describe(answer, part)]
-    if main or (partner and report is None and answer.parts[partner].state != _FOUND):
-        lines.append(f"{answer.parts[partner].name}: {answer.parts[partner].state}.")
-    if main and part.state == _FOUND:
-        lines.append(f"{part.name} {_usage(part)}")
+    for other in (answer.parts[name] for name in answer.partners(agent)):
+        if answer.is_main(agent) or (report is None and other.state != _FOUND):
+            lines.append(f"{other.name}: {other.state}.")
+    lines += [f"{part.name} {usage}" for usage in _usages(answer, agent).values()]
     if report is None:
         return [*lines, "Not tested."]
     lines.append(f"Tests passed: {report.passed} of {report.total}.")
@@ -150,10 +152,6 @@ def _tell_details(answer: _Answer, agent: str) -> list[str]:
 
 
 _TELL = {"passed": _tell_bit, "level_passed": _tell_levels, "level_feedback": _tell_details}
-
-
-def _is_main_of_two(answer: _Answer, agent: str) -> bool:
-    return len(answer.parts) == 2 and agent == list(answer.parts)[-1]
 
 
 def _describe(answer: _Answer, part: _Part) -> str:
@@ -184,15 +182,28 @@ def _place(source: str) -> str:
     return ""
 
 
-def _usage(main: _Part) -> str:
-    """Say how main, which parses, treats the helper: by its text alone, whether there is a helper or not."""
-    if not code_usage.calls_function(main.source, HELPER):
-        return f"does not call {HELPER}. Use its result."
-    if code_usage.is_thin_wrapper(main.source, HELPER):
-        return f"only passes on what {HELPER} returns. Add a step of its own."
-    if code_usage.ignores_result(main.source, HELPER):
-        return f"ignores what {HELPER} returns. Use it."
-    return _USES
+def _usages(answer: _Answer, agent: str) -> dict[str, str]:
+    """{helper function: how main treats it}, for a main function that parses; else nothing."""
+    part = answer.parts[agent]
+    if not answer.is_main(agent) or part.state != _FOUND:
+        return {}
+    helpers = helper_functions(tuple(answer.parts)).values()
+    return {helper: _usage(part.source, helper, answer.rule) for helper in helpers}
+
+
+def _uses(helper: str) -> str:
+    return f"uses {helper}."
+
+
+def _usage(main: str, helper: str, rule: str) -> str:
+    """Say how main treats a helper: by its text alone, whether there is a helper or not."""
+    if not code_usage.calls_function(main, helper):
+        return f"does not call {helper}. Use its result."
+    if rule != "influence" and code_usage.is_thin_wrapper(main, helper):
+        return f"only passes on what {helper} returns. Add a step of its own."
+    if code_usage.ignores_result(main, helper):
+        return f"ignores what {helper} returns. Use it."
+    return _uses(helper)
 
 
 def _failure(answer: _Answer, agent: str) -> str:
@@ -209,17 +220,17 @@ def _failure(answer: _Answer, agent: str) -> str:
 
 
 def _exception(error: str, answer: _Answer, agent: str) -> str:
-    """`error` with function names for agents, plain words, and no message that the partner's text holds."""
+    """`error` with function names for agents, plain words, and no message that another one's text holds."""
     ended = re.search(r"\(([a-z-]+)\)$", error)
     if ended and ended[1] in _ENDS:
         return _ENDS[ended[1]]
     place, colon, rest = error.partition(": ")
     where = ""
     if colon and place in answer.parts:  # the source of that agent could not be loaded
-        where, error = f"{answer.parts[place].name}: ", rest
+        known = place == agent or place in answer.partners(agent)
+        where, error = f"{answer.parts[place].name}: " if known else "", rest
     kind, colon, message = error.partition(": ")
-    partner = answer.partner(agent)
-    if partner and _repeats(message, answer.completions[partner]):
+    if any(_repeats(message, text) for other, text in answer.completions.items() if other != agent):
         colon = message = ""
     return where + kind + colon + _cut(" ".join(message.split()), MAX_MESSAGE)
 

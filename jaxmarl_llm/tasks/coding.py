@@ -1,15 +1,18 @@
-"""Collaborative coding: one agent writes a helper, one the tested function, one reward for both."""
+"""Collaborative coding: agents write a helper function each, one the tested function, one reward for all."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from jaxmarl_llm.executor import Program, Report
-from jaxmarl_llm.tasks import code_feedback, code_prompts, code_reward, code_tests, step_prompts
+from jaxmarl_llm.executor import MAX_AGENTS, Program, Report
+from jaxmarl_llm.tasks import code_feedback, code_prompts, code_published, code_reward, code_tests
 from jaxmarl_llm.tasks.code_items import CodingItem
 from jaxmarl_llm.tasks.code_reward import Draft
+from jaxmarl_llm.tasks.code_roles import helper_functions
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+
+PROMPTS = {"examples": code_prompts.render, "published": code_published.render}
 
 
 class CodingTask:
@@ -18,15 +21,17 @@ class CodingTask:
     Args:
       items: the problems; see `code_data.load_items`.
       executor: its `run(list[Program]) -> list[Report]` judges all programs of a batch in one call.
-      agents: names in the order (helper, main), or the name of one agent that works alone (rewards 0..2.1).
-      cooperation: whether main cooperates is judged by its text ("paper") or by what it did ("observed"); see
-        `code_reward`.
+      agents: names in the order (helpers .., main), or the name of one agent that works alone (rewards
+        0..2.1); `code_roles` has the function that each writes.
+      cooperation: how main's use of the helpers is paid, one of `code_reward.RULES`.
       compat: judge "helper's result ignored" as CoMLRL does, by a pattern that hardly ever matches.
       feedback: what agents are told before another try: one of `code_feedback.MODES`, or a function from
         judged answers to {agent: text} for each.
       revealed_tests: the tests that feedback may tell of: the first n, 0 for all, the last n if negative.
       held_back: share of each problem's tests that earn nothing; how many of them pass is the part
         "tests_held_back", and less than of the others hints at answers made for the tests.
+      prompts: one of PROMPTS: worked examples before the problem, or the structure of the published
+        experiments, without examples.
     """
 
     part_names = code_reward.PART_NAMES
@@ -36,11 +41,12 @@ class CodingTask:
         items: Sequence[CodingItem],
         executor,
         agents: Sequence[str] = ("aux", "main"),
-        cooperation: str = "paper",
+        cooperation: str = "influence",
         compat: bool = False,
         feedback: str | Callable = "level_feedback",
         revealed_tests: int = 1,
         held_back: float = 0.0,
+        prompts: str = "examples",
     ):
         self.items = tuple(items)
         self.agents = tuple(agents)
@@ -48,29 +54,25 @@ class CodingTask:
         self._rule, self._compat = cooperation, compat
         if cooperation not in code_reward.RULES:
             raise ValueError(f"cooperation is {cooperation!r}; allowed: {', '.join(code_reward.RULES)}")
+        if prompts not in PROMPTS:
+            raise ValueError(f"prompts is {prompts!r}; allowed: {', '.join(PROMPTS)}")
+        self._render = PROMPTS[prompts]
         if not callable(feedback) and feedback not in code_feedback.MODES:
             raise ValueError(f"feedback is {feedback!r}; allowed: {', '.join(code_feedback.MODES)}")
         self._feedback, self._revealed, self._held_back = feedback, revealed_tests, held_back
         self.reward_range = code_reward.reward_range(self.agents)
-        if len(self.agents) not in (1, 2) or len(set(self.agents)) != len(self.agents):
-            raise ValueError(f"agents is {self.agents!r}; allowed: one name, or two that differ")
+        if not 1 <= len(self.agents) <= MAX_AGENTS or len(set(self.agents)) != len(self.agents):
+            raise ValueError(f"agents is {self.agents!r}; allowed: 1 to {MAX_AGENTS} different names")
         if not self.items:
             raise ValueError("items is empty; a coding task needs at least one problem")
         for item in self.items:
-            if len(self.agents) == 2 and item.entry_point == code_reward.HELPER:
-                raise ValueError(f"item {item.task_id!r}: entry point 'aux' is the helper's name")
+            name = item.entry_point
+            if name in helper_functions(self.agents).values():
+                raise ValueError(f"item {item.task_id!r}: entry point {name!r} is a helper function's name")
 
     def prompts(self, item: CodingItem) -> dict[str, list[dict[str, str]]]:
-        """Chat messages [{role, content}, …] per agent. No agent sees what the others are told or answer."""
-        fields = dict(entry_point=item.entry_point, params=item.params)
-        if len(self.agents) == 1:
-            said = [code_prompts.render(code_prompts.SOLO, item.prompt, **fields)]
-        elif steps := step_prompts.parse(item.prompt):
-            said = [step_prompts.render(t, steps, **fields) for t in (step_prompts.HELPER, step_prompts.MAIN)]
-        else:
-            templates = (code_prompts.HELPER, code_prompts.MAIN)
-            said = [code_prompts.render(t, item.prompt, **fields) for t in templates]
-        return dict(zip(self.agents, said, strict=True))
+        """Chat messages [{role, content}, …] per agent. No agent reads another one's prompt or answer."""
+        return self._render(item, self.agents)
 
     def judge(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
@@ -105,7 +107,9 @@ class CodingTask:
             shown = [self._shown(answer.item) for answer in answers]
             programs = [_testing(draft, tests) for draft, tests in zip(drafts, shown, strict=True)]
         return [
-            code_feedback.feedback(self._feedback, answer.item, self.agents, answer.completions, report)
+            code_feedback.feedback(
+                self._feedback, answer.item, self.agents, answer.completions, report, self._rule
+            )
             for answer, report in zip(answers, self._run(programs), strict=True)
         ]
 

@@ -1,0 +1,73 @@
+"""configs/task_checks.py: settings of a task that nothing would read, and roles of coding."""
+
+import pytest
+
+from configs import checks, coding, common, task_checks
+from jaxmarl_llm.executor import MAX_AGENTS
+
+REWARD = "my_module.my_reward"
+
+
+def complaints(fields):
+    config = common.base_config()
+    config.update_from_flattened_dict(fields)
+    try:
+        checks.validate(config)
+    except ValueError as error:
+        return [line.strip() for line in str(error).split("\n")[1:]]
+    return []
+
+
+@pytest.mark.parametrize("fields, sentence", [
+    ({"task.reward": REWARD, "task.held_back": 0.5},
+     f"task.held_back=0.5: task.reward={REWARD!r} judges in place of the task's reward, allowed is 0.0"),
+    ({"task.reward": REWARD, "task.cooperation": "paper"},
+     f"task.cooperation='paper': task.reward={REWARD!r} judges in place of the task's reward, allowed is "
+     "'influence'"),
+    ({"task.reward": REWARD, "task.kind": "tldr", "task.bands": "arxiv"},
+     f"task.bands='arxiv': task.reward={REWARD!r} judges in place of the task's reward, allowed is ''"),
+    ({"task.reward": REWARD, "task.kind": "tldr", "task.matching": "corrected"},
+     f"task.matching='corrected': task.reward={REWARD!r} judges in place of the task's reward, allowed is "
+     "'paper'"),
+    ({"task.feedback": "expert_edits", "expert.model": "m"},
+     "task.feedback='expert_edits': with train.turns=1 no turn follows, so no expert advises, allowed are "
+     "train.turns=2 or more, or another feedback"),
+    ({"team.agents": tuple("abcdefghi")},
+     f"team.agents={tuple('abcdefghi')!r}: task.kind='coding' allows 1 to 8 names"),
+    ({"task.roles": ("left", "main")},
+     "task.roles=('left', 'main'): needs task.kind='coding' and task.centralised=True, allowed is ()"),
+    ({"task.roles": ("main",), "task.centralised": True, "team.agents": ("team",)},
+     "task.roles=('main',): allowed are 2 to 8 different names, letters, digits and _"),
+    ({"task.roles": ("a", "a"), "task.centralised": True, "team.agents": ("team",)},
+     "task.roles=('a', 'a'): allowed are 2 to 8 different names, letters, digits and _"),
+    ({"task.roles": ("a]", "b"), "task.centralised": True, "team.agents": ("team",)},
+     "task.roles=('a]', 'b'): allowed are 2 to 8 different names, letters, digits and _"),
+    ({"train.comlrl_compat": True},
+     "task.cooperation='influence': train.comlrl_compat allows paper only"),
+])  # fmt: skip
+def test_what_is_refused(fields, sentence):
+    assert complaints(fields) == [sentence]
+
+
+@pytest.mark.parametrize("fields", [
+    {"task.reward": REWARD},
+    {"task.held_back": 0.5, "task.cooperation": "observed"},
+    {"task.feedback": "expert_edits", "expert.model": "m", "train.turns": 2},
+    {"team.agents": ("aux1", "aux2", "main")},
+    {"task.roles": ("left", "right", "main"), "task.centralised": True, "team.agents": ("team",)},
+    {"train.comlrl_compat": True, "task.cooperation": "paper"},
+    {"train.comlrl_compat": True, "task.reward": REWARD},
+    {"train.comlrl_compat": True, "task.kind": "tldr"},
+])  # fmt: skip
+def test_what_is_allowed(fields):
+    assert complaints(fields) == []
+
+
+def test_a_team_is_as_large_as_the_executor_allows():
+    assert task_checks.MOST_ROLES == MAX_AGENTS
+
+
+def test_rules_of_the_presets():
+    assert coding.get_config().task.cooperation == "influence"
+    for name in ("he_1turn", "comlrl_compat"):
+        assert coding.get_config(name).task.cooperation == "paper"
