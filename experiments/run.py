@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import jax
 
-from experiments import closing, journals, named, protocols, remote_agents, setup, tasks
+from experiments import chat_options, closing, journals, named, protocols, remote_agents, setup, tasks
 from experiments.learner import Learner
 from jaxmarl_llm import (
     checkpoint,
@@ -41,7 +41,7 @@ class Run:
     """
 
     def __init__(self, config, workdir):
-        self.config = config
+        self.config = chat_options.dated(config, workdir)
         self.folder = pathlib.Path(workdir)
         self.books = processes.own_folder(self.folder)
         self.timer = metrics.PhaseTimer()

@@ -351,7 +351,7 @@ def test_every_field_is_explained():
     """A comment begins on the line of every field, with its choices where it has some."""
     source = (ROOT / "configs" / "common.py").read_text()
     body = source[source.index("def base_config") : source.index("def laptop")]
-    body += (ROOT / "configs" / "programs.py").read_text()
+    body += "".join((ROOT / "configs" / name).read_text() for name in ("programs.py", "model_options.py"))
     lines = re.findall(r"^    c\.([\w.]+) = (.*(?:\n    # .*)*)$", body, re.MULTILINE)
     comments = {path: text.partition("  # ")[2] for path, text in lines if not text.endswith("ConfigDict()")}
     assert set(comments) == set(flat(common.base_config()))
@@ -361,9 +361,9 @@ def test_every_field_is_explained():
 
 
 def flat(config, prefix=""):
-    """Dotted names of all fields."""
+    """Dotted names of all fields; an empty section holds a dict."""
     for name, value in config.items():
-        if isinstance(value, config_dict.ConfigDict):
+        if isinstance(value, config_dict.ConfigDict) and len(value):
             yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"

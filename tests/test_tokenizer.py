@@ -201,7 +201,9 @@ def test_chat_without_a_template_is_joined_text(tmp_path):
     plain = tokenizer.Tokenizer(gguf_tokenizer.build(file), (260,))
     chat = [{"role": "system", "content": "abc"}, {"role": "user", "content": "ab"}]
     newline = tokens.index(byte_letters()[10])
-    assert plain.encode_chat(chat) == [257, newline, newline, 256, newline]
+    assert plain.encode_chat(chat) == [257, newline, newline, 256]
+    answered = [*chat, {"role": "assistant", "content": "abc"}, chat[1]]
+    assert plain.encode_chat(answered)[-6:] == [257, newline, newline, 256, newline, newline]
     with pytest.raises(ValueError, match="at least one message"):
         plain.encode_chat([])
 
