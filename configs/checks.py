@@ -24,6 +24,7 @@ CHOICES = {
     "task.kind": ("coding", "tldr", "arxiv", "game", *programs.JUDGED_ALONE),
     "task.train_split": ("train", "held_out", "all"),
     "task.eval_split": ("train", "held_out", "all"),
+    "task.prompts": ("examples", "published"),
     "task.cooperation": ("paper", "observed"),
     "task.matching": ("paper", "corrected"),
     "task.bands": ("", "tldr", "arxiv", "arxiv_later"),

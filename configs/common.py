@@ -138,6 +138,8 @@ def _add_task(c: ConfigDict) -> None:
     c.task.train_split = "train"  # train | held_out | all
     c.task.eval_source = ""  # empty: the same as source
     c.task.eval_split = "held_out"  # train | held_out | all
+    c.task.prompts = "examples"  # examples: a role's instruction and worked examples | published: the
+    # structure of the published experiments
     c.task.cooperation = "paper"  # main's cooperation by its text (paper) or by what it did (observed)
     c.task.centralised = False  # one agent, named in team.agents, writes all roles
     # Between turns: from nothing but the wish for another try to an expert's advice, see docs/turns.md.

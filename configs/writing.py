@@ -56,6 +56,7 @@ def published(config):
     config.team.mode = "full"
     config.policy.dtype = "bfloat16"
     config.policy.remat = "full"
+    config.task.prompts, config.model_options.chat = "published", False  # plain text, as CoMLRL's
     config.task.source = "trl-lib/tldr" if config.task.kind == "tldr" else "OpenMLRL/arXiv_abstract"
     config.sampling.max_new_tokens = 256
     config.sampling.max_prompt_tokens = 2048

@@ -196,4 +196,5 @@ def _writing(config, source: str, part: str) -> WritingTask:
     c = config.task
     agents = AGENTS[c.kind] if c.centralised else tuple(config.team.agents)
     bands = writing_reward.bands(c.bands or c.kind)
-    return WritingTask(writing_items.load_items(source, part, c.column), c.kind, agents, c.matching, bands)
+    items = writing_items.load_items(source, part, c.column)
+    return WritingTask(items, c.kind, agents, c.matching, bands, c.prompts)

@@ -255,6 +255,10 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"team.models": ("", "x")}, r"team.models=\('', 'x'\): allowed are bundled names"),
     ({"team.targets": ()}, r"team.targets=\(\): allowed are one or more of q, k, v, o, gate, up, down"),
     ({"team.agents": ("a", "b", "c")}, "team.agents=.*: task.kind='coding' has two roles, allowed are 1 or"),
+    ({"team.agents": ("a", "b", "c", "d"), "task.kind": "arxiv"},
+     "team.agents=.*: task.kind='arxiv' with task.prompts='examples' allows 1 to 3 names"),
+    ({"team.agents": tuple("abcdef"), "task.kind": "tldr", "task.prompts": "published"},
+     "team.agents=.*: task.kind='tldr' with task.prompts='published' allows 1 to 5 names"),
     ({"lessons.encoder": "foo"}, "lessons.encoder='foo': allowed are policy, ngrams, or the dotted name"),
     ({"train.clip": 0.2, "train.clip_high": 0.1},
      "train.clip_high=0.1: allowed is 0, or any number from train.clip=0.2"),
@@ -382,6 +386,7 @@ UNREAD = {
     "train.discount": (0.5, {"train.turns": 2}),
     "train.stop_above": (1.0, {"train.turns": 2}),
     "task.cooperation": ("observed", {"task.kind": "coding"}),
+    "task.prompts": ("published", {"task.kind": "tldr"}),
     "task.held_back": (0.5, {"task.kind": "generation"}),
     "task.bands": ("arxiv_later", {"task.kind": "arxiv"}),
     "task.matching": ("corrected", {"task.kind": "tldr"}),
@@ -396,6 +401,8 @@ def test_what_nothing_reads_is_refused(path):
     config = changed(path, value)
     if path.startswith(("task.cooperation", "task.held")):
         config.task.kind = "tldr"
+    if path == "task.prompts":
+        config.task.kind = "game"
     (line,) = complaints(config)
     default = common.field(common.base_config(), path)
     assert line.startswith(f"{path}={value!r}: ") and line.endswith(f", allowed is {default!r}")

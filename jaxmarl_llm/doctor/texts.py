@@ -83,8 +83,8 @@ def _thinking(tokenizers: Mapping[str, Any], prompts: Mapping[str, Messages]) ->
         return []
     return [
         f"it turns thinking on for {', '.join(thinking)}: an answer begins after a thought, which may take "
-        "all of sampling.max_new_tokens; set model_options.chat_template={'enable_thinking': False} or, where "
-        "the template does not read that, another model"
+        "all of sampling.max_new_tokens; set model_options.chat_template={'enable_thinking': False}, or "
+        "another model where the template does not read that"
     ]
 
 
