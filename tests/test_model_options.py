@@ -10,8 +10,9 @@ from test_chat_template import BARE, CHAT, LLAMA, OFF, QWEN3, clock, shown  # no
 from test_doctor_texts import build
 
 from configs import checks, common
-from experiments import chat_options, setup, tasks
-from jaxmarl_llm import weights
+from experiments import chat_options, evaluate, setup, tasks
+from experiments.run import Run
+from jaxmarl_llm import checkpoint, weights
 
 FIELD = "model_options.chat_template"
 
@@ -106,4 +107,10 @@ def test_a_run_keeps_the_date_that_it_began_with(template, clock, monkeypatch, t
     other = chat_options.dated(config_of(), tmp_path / "other")
     assert other.model_options.date == "2026-03-06"
     assert shown(chat_options.apply(other, build(template))) != first
+    (tmp_path / "config.json").write_text(json.dumps(begun.to_dict()))
+    assert Run(config_of(), tmp_path).config.model_options.date == "2026-03-05"
+    monkeypatch.setattr(tasks, "build_executor", lambda config: pytest.fail(config.model_options.date))
+    monkeypatch.setattr(checkpoint, "read_meta", lambda *_: {"step": 1})
+    with pytest.raises(pytest.fail.Exception, match="^2026-03-05$"):  # with a config of its own, too
+        evaluate.evaluate_run(config_of(), tmp_path)
     assert chat_options.dated(config_of(date="2020-01-31"), tmp_path).model_options.date == "2020-01-31"
