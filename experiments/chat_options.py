@@ -4,7 +4,9 @@ import datetime
 import pathlib
 from collections.abc import Mapping
 
+from configs import checks
 from jaxmarl_llm import chat_template, files, processes
+from jaxmarl_llm.team import Team
 from jaxmarl_llm.tokenizer import Tokenizer
 
 FIELD = "model_options.chat_template"
@@ -43,6 +45,15 @@ def apply(config, tokenizer: Tokenizer) -> Tokenizer:
     c = config.model_options
     date = datetime.date.fromisoformat(c.date) if c.date else today()
     return tokenizer.with_chat(c.chat, c.chat_template.to_dict(), date)
+
+
+def date_matters(config, team: Team) -> bool:
+    """Whether a chat template writes a date: one of the team, or that of a local expert, which may do so.
+
+    If none does, the date is no part of a run.
+    """
+    local = checks.asks_expert(config) and config.expert.kind == "local"
+    return local or any(getattr(member.tokenizer, "date", "") for member in team.members)
 
 
 def check_arguments(config, tokenizers: Mapping[str, Tokenizer]) -> None:

@@ -41,7 +41,7 @@ class Run:
     """
 
     def __init__(self, config, workdir):
-        self.config = chat_options.dated(config, workdir)
+        self.config, self._given_date = chat_options.dated(config, workdir), config.model_options.date
         self.folder = pathlib.Path(workdir)
         self.books = processes.own_folder(self.folder)
         self.timer = metrics.PhaseTimer()
@@ -78,6 +78,8 @@ class Run:
             self._saved_meta().get("speakers", {}),
         )
         self.team = setup.build_team(config, speakers=self._speakers)
+        if not chat_options.date_matters(config, self.team):
+            config.model_options.date = self._given_date
         self._account = remote_agents.Account(self._speakers, self.team)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
         self._deciding = scores.spread(len(self.eval_task.items), config.eval.problems)

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from types import SimpleNamespace
 
 import pytest
 from absl import flags
@@ -13,6 +14,7 @@ from configs import checks, common
 from experiments import chat_options, evaluate, setup, tasks
 from experiments.run import Run
 from jaxmarl_llm import checkpoint, weights
+from jaxmarl_llm.team import Team
 
 FIELD = "model_options.chat_template"
 
@@ -114,3 +116,13 @@ def test_a_run_keeps_the_date_that_it_began_with(template, clock, monkeypatch, t
     with pytest.raises(pytest.fail.Exception, match="^2026-03-05$"):  # with a config of its own, too
         evaluate.evaluate_run(config_of(), tmp_path)
     assert chat_options.dated(config_of(date="2020-01-31"), tmp_path).model_options.date == "2020-01-31"
+
+
+def test_the_date_is_part_of_a_run_only_where_a_template_writes_it():
+    config = config_of()
+    for template, matters in ((QWEN3, False), (LLAMA, True)):
+        member = SimpleNamespace(tokenizer=chat_options.apply(config, build(template)))
+        assert chat_options.date_matters(config, Team((member,))) is matters
+    # The template of a local expert is not loaded yet.
+    config.update_from_flattened_dict({"expert.kind": "local", "train.turns": 2, "task.feedback": "expert_edits"})
+    assert chat_options.date_matters(config, Team(()))

@@ -41,6 +41,7 @@ def test_the_same_run_may_go_on():
     free = dict(executor__workers=4, executor__min_level=3, log__tensorboard=False, save__every=5)
     run_checks.check_same_run(CONFIG, changed(train__steps=60, **free))
     run_checks.check_same_run(CONFIG, changed(model_options__date=""))
+    run_checks.check_same_run(changed(model_options__date=""), CONFIG)
 
 
 @pytest.mark.parametrize("fields", [

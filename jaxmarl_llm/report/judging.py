@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 # Of the task's section what decides how a team answers, and what only training reads; the rest judges.
-OF_ANSWERS = ("feedback", "revealed_tests", "centralised")
+OF_ANSWERS = ("prompts", "feedback", "revealed_tests", "centralised")
 OF_TRAINING = ("source", "train_split")
 # Besides the task.
 LIMITS = (("train", "comlrl_compat"), ("executor", "cpu_seconds"), ("executor", "memory_mb"))
