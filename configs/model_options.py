@@ -16,7 +16,7 @@ def add_fields(c: config_dict.ConfigDict) -> None:
     c.model_options.chat = True  # apply the model's chat template; False: the messages' contents, joined by
     # blank lines without markup, and the answer directly behind them, see docs/prompts.md
     c.model_options.chat_template = config_dict.ConfigDict()  # arguments of the chat template, by name:
-    # --config.model_options.chat_template="{'enable_thinking': True}" (Qwen3; False where nothing is said)
+    # --config.model_options.chat_template="{'enable_thinking': True}" (Qwen3; without it False)
     c.model_options.date = ""  # YYYY-MM-DD, the date that templates write; empty: the day a run begins,
     # which is kept in its config.json if a template writes it
 

@@ -41,7 +41,7 @@ class Tokenizer:
     def with_chat(
         self, chat: bool = True, arguments: Mapping[str, Any] | None = None, date: datetime.date | None = None
     ) -> "Tokenizer":
-        """This tokenizer with other chats: `encode_chat` and `save` do as is said here, this one stays.
+        """A copy of this tokenizer whose `encode_chat` and `save` use another template.
 
         Args:
           chat: False: there is no chat template, messages become `plain_text`.

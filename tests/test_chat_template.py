@@ -96,7 +96,7 @@ def test_loaded_tokenizers_do_not_think_unless_the_config_says_so(tmp_path):
     loaded = tokenizer.load(tmp_path / "raw")
     assert shown(loaded) == shown(raw) + OFF
     assert shown(loaded.with_chat(arguments={"enable_thinking": True})) == shown(raw)
-    # What was said when the folder was written stays: an export is prompted as its run was.
+    # The value that the folder was written with stays: an export is prompted as its run was.
     assert shown(tokenizer.load(tmp_path / "on")) == shown(raw)
 
 

@@ -76,7 +76,7 @@ def test_a_template_that_thinks_is_a_warning():
     assert result.status == "warn" and result.sentence.startswith("it turns thinking on for aux: ")
     off = asks.with_chat(arguments={"enable_thinking": False})
     assert texts.chat_template({"aux": off, "main": GOOD}, PROMPTS).status == "ok"
-    always = build(TEMPLATE + "<think>\n")  # whatever is said
+    always = build(TEMPLATE + "<think>\n")  # whatever the arguments
     assert "thinking on for main: " in texts.chat_template({"aux": GOOD, "main": always}, PROMPTS).sentence
     never = build(TEMPLATE + "<think>\n\n</think>\n")
     assert texts.chat_template({"aux": never, "main": never}, PROMPTS).status == "ok"

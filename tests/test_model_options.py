@@ -124,5 +124,6 @@ def test_the_date_is_part_of_a_run_only_where_a_template_writes_it():
         member = SimpleNamespace(tokenizer=chat_options.apply(config, build(template)))
         assert chat_options.date_matters(config, Team((member,))) is matters
     # The template of a local expert is not loaded yet.
-    config.update_from_flattened_dict({"expert.kind": "local", "train.turns": 2, "task.feedback": "expert_edits"})
+    asks = {"expert.kind": "local", "train.turns": 2, "task.feedback": "expert_edits"}
+    config.update_from_flattened_dict(asks)
     assert chat_options.date_matters(config, Team(()))
