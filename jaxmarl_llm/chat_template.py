@@ -87,7 +87,9 @@ def _parse(template: str) -> nodes.Template:
 
 
 def _formats(tree: nodes.Template) -> list[str]:
-    """The formats that ``strftime_now`` is called with."""
+    """The formats that ``strftime_now`` is called with; none where `with_date` has defined it."""
+    if any(macro.name == STRFTIME for macro in tree.find_all(nodes.Macro)):
+        return []
     calls = [c for c in tree.find_all(nodes.Call) if getattr(c.node, "name", None) == STRFTIME]
     for call in calls:
         if len(call.args) != 1 or not isinstance(call.args[0], nodes.Const):

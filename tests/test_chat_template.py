@@ -120,6 +120,8 @@ def test_a_fixed_date_is_that_of_every_day(clock, template, written, tmp_path):
     assert (free.date, fixed.date) == ("", "2026-03-05")
     fixed.save(tmp_path)
     assert shown(tokenizer.load(tmp_path)) == fixed_1
+    again = tokenizer.load(tmp_path).with_chat(date=datetime.date(2030, 1, 1))
+    assert shown(again) == fixed_1 and again.date == ""  # an export keeps the date of its run
     assert shown(build(LLAMA).with_chat(arguments={"date_string": "X"}, date=DAY)).startswith("Today Date: X")
 
 
