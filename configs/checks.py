@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from configs import (
     credit_checks,
     loss_checks,
+    model_options,
     preference_checks,
     program_checks,
     programs,
@@ -222,6 +223,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
     others = (team_checks, task_checks, loss_checks, credit_checks, preference_checks, program_checks, remote)
+    bad += model_options.problems(config)
     return bad + [sentence for module in others for sentence in module.found(config)]
 
 

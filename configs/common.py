@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ml_collections import config_dict
 
-from configs import programs
+from configs import model_options, programs
 
 ConfigDict = config_dict.ConfigDict
 
@@ -18,9 +18,9 @@ def field(config: Mapping, path: str):
 
 
 def leaves(config: Mapping, prefix: str = "") -> Iterator[str]:
-    """Dotted names of all fields that are no sections."""
+    """Dotted names of all fields that are no sections; an empty section is a field that holds a dict."""
     for name, value in config.items():
-        if isinstance(value, ConfigDict):
+        if isinstance(value, ConfigDict) and len(value):
             yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
@@ -99,6 +99,7 @@ def base_config() -> ConfigDict:
     c.policy = ConfigDict()
     c.policy.dtype = "float32"  # of the computation: float32 | bfloat16 | float16; weights stay float32
     c.policy.remat = "dots"  # recomputed in the backward pass: none | dots (all but linear maps) | full
+    model_options.add_fields(c)
     _add_task(c)
     c.executor = ConfigDict()
     c.executor.workers = 0  # programs that run at a time; 0: one per CPU of this process
@@ -140,7 +141,8 @@ def _add_task(c: ConfigDict) -> None:
     c.task.eval_split = "validation"  # train | validation | test | all
     c.task.test_source = ""  # of every reported number, read at both ends only; empty: the same as source
     c.task.test_split = "test"  # train | validation | test | all
-    c.task.prompts = "examples"  # of coding: examples (four, equal for all agents and methods) | published
+    c.task.prompts = "examples"  # of coding and writing: examples (the same ones for all agents and methods)
+    # | published (the structure of the published experiments)
     c.task.cooperation = "influence"  # of coding, what pays a call of a helper: influence (its result changed
     # main's and tests pass) | paper (as published, by main's text) | observed (the same by what main did)
     c.task.centralised = False  # one agent, named in team.agents, writes all roles

@@ -41,6 +41,8 @@ def found(config) -> list[str]:
             )
         if system in (*credit_checks.CRITICS, *preference_checks.SYSTEMS):
             bad.append(f"train.system={system!r}: it reads what agents think, and {where} does not show it")
+        if not config.model_options.chat:
+            bad.append(f"model_options.chat=False: {where} is reached by chats, which its endpoint writes")
         if config.train.counterfactual == "reference":
             bad.append(f"train.counterfactual='reference': {where} has no untrained form")
     return bad

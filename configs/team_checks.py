@@ -1,5 +1,6 @@
 """What may stand in a config about the team: the agents' names, and a model for each."""
 
+import math
 import re
 
 from configs.common import ConfigDict, base_config
@@ -9,7 +10,7 @@ RESERVED = (
     "credit", "eval", "eval_executor", "eval_greedy", "executor", "expert", "lessons", "madpo", "memory",
     "preference", "reward_model", "seconds", "step", "test", "test_greedy", "train",
 )  # fmt: skip
-OF_TWO = ("tldr", "arxiv")  # kinds of tasks with two roles
+WRITERS = {"examples": 3, "published": 5}  # by task.prompts: most agents of task.kind=tldr and arxiv
 
 
 def found(config: ConfigDict) -> list[str]:
@@ -20,11 +21,15 @@ def found(config: ConfigDict) -> list[str]:
         bad.append(f"team.models={models!r}: allowed is one model per agent ({len(agents)}), or none")
     if config.task.centralised and len(agents) != 1:
         bad.append(f"team.agents={agents!r}: task.centralised allows one, who writes all roles")
-    if config.task.kind in OF_TWO and len(agents) > 2:
-        bad.append(
-            f"team.agents={agents!r}: task.kind={config.task.kind!r} has two roles, allowed are 1 or 2 names"
-        )
-    return bad
+    return bad + _writers(config.task, agents)
+
+
+def _writers(c: ConfigDict, agents: tuple) -> list[str]:
+    """More writers of a text than there are prompts for."""
+    if c.kind not in ("tldr", "arxiv") or len(agents) <= WRITERS.get(c.prompts, math.inf):
+        return []
+    where = f"task.kind={c.kind!r} with task.prompts={c.prompts!r}"
+    return [f"team.agents={agents!r}: {where} allows 1 to {WRITERS[c.prompts]} names"]
 
 
 def _models(config: ConfigDict) -> list[str]:

@@ -6,6 +6,7 @@ from configs import credit_checks, preference_checks
 from configs.common import ConfigDict, base_config, field
 
 WRITING = ("tldr", "arxiv")
+PROMPTED = ("coding", *WRITING)  # kinds of tasks with published prompts
 
 
 def _turns(config: ConfigDict) -> bool:
@@ -40,6 +41,7 @@ _ONE_TURN = "with train.turns=1 no turn follows"
 _NO_CRITIC = "only train.system='iac' and 'maac' have a critic"
 _NO_PAIRS = f"only train.system={', '.join(map(repr, preference_checks.SYSTEMS))} learn from pairs"
 _NO_TEXTS = f"only task.kind={' and '.join(map(repr, WRITING))} read it"
+_NO_PROMPTS = f"only task.kind={', '.join(map(repr, PROMPTED))} read it"
 # field: (when it is read, why it is not); unread, it must be as it is by default. Amounts such as critic.lr
 # may stand in a config that many systems start from; these here say what is done.
 READ: dict[str, tuple[Callable[[ConfigDict], bool], str]] = {
@@ -53,9 +55,9 @@ READ: dict[str, tuple[Callable[[ConfigDict], bool], str]] = {
     "train.hand_on": (_turns, _ONE_TURN),
     "train.discount": (_turns, _ONE_TURN),
     "train.stop_above": (_turns, _ONE_TURN),
-    "task.prompts": (lambda c: c.task.kind == "coding", "only task.kind='coding' reads it"),
     "task.cooperation": (lambda c: c.task.kind == "coding", "only task.kind='coding' reads it"),
     "task.held_back": (_tested, "only task.kind='coding' and 'generation' have tests to hold back"),
+    "task.prompts": (lambda c: c.task.kind in PROMPTED, _NO_PROMPTS),
     "task.bands": (_writes, _NO_TEXTS),
     "task.matching": (_writes, _NO_TEXTS),
     "task.column": (_writes, _NO_TEXTS),

@@ -14,7 +14,7 @@ import pathlib
 from absl import flags
 
 from configs import ablation, checks, program_checks
-from experiments import cli, protocols, search, setup, tasks
+from experiments import chat_options, cli, protocols, search, setup, tasks
 from jaxmarl_llm import run_checks
 from jaxmarl_llm.search import results as search_results
 
@@ -27,6 +27,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
     """
     if unknown := [name for name in names if name not in ablation.MEMBERS]:
         raise ValueError(f"--members={unknown[0]!r}: allowed are {', '.join(ablation.MEMBERS)}")
+    config = chat_options.dated(config, *sorted(pathlib.Path(workdir).glob("*/")))
     members = {name: ablation.MEMBERS[name] for name in names or ablation.MEMBERS}
     configs = {name: ablation.config_of(config, member) for name, member in members.items()}
     for name, own in configs.items():

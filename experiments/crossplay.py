@@ -135,6 +135,7 @@ def _differences(one: dict, two: dict) -> dict[str, str]:
 def judged(config) -> dict:
     """What must be equal where agents are exchanged: what they are, how they speak, and what judges them."""
     found = {"model": config.model, "team": config.team.to_dict(), "sampling": config.sampling.to_dict()}
+    found["model_options"] = {k: v for k, v in config.model_options.to_dict().items() if k != "date"}
     found |= judging.judged(config.to_dict())
     found |= {path: checks.field(config, path) for path in ANSWERING}
     if program_checks.searches(config):

@@ -26,6 +26,7 @@ from jaxmarl_llm.doctor.result import failed
 from jaxmarl_llm.doctor.rewards import Caught
 from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.rollout import counterfactuals
 from jaxmarl_llm.rollout.counterfactuals import Conversation
 from jaxmarl_llm.scoring import TaskScorer
@@ -136,8 +137,11 @@ def _executor(config, stack: contextlib.ExitStack) -> tuple[Any, Result]:
 
 def _of_prompts(config, team: Team, of_tasks: Sequence[Any]) -> Iterator[Result]:
     tokenizers, task = _tokenizers(team), of_tasks[0]
-    first = task.prompts(task.items[0])
-    yield texts.chat_template(tokenizers, {agent: first[agent] for agent in first if agent in tokenizers})
+    item = task.items[0]
+    first = {agent: messages for agent, messages in task.prompts(item).items() if agent in tokenizers}
+    yield texts.chat_template(tokenizers, first, config.model_options.chat, tuple(config.sampling.stop))
+    for agent, messages in first.items():
+        yield texts.rendered(agent, tokenizers[agent], messages, item_name(item))
     try:
         lengths = {agent: [] for agent in team.agents}
         for item in (item for task in of_tasks for item in task.items):
@@ -279,7 +283,9 @@ def main(argv) -> int:
     for result in checked:
         results.append(result)
         if not given.json:
-            print(f"{result.status:<8}{result.name:<25}{result.sentence}", flush=True)
+            first, *more = result.sentence.split("\n")
+            print(f"{result.status:<8}{result.name:<25}{first}", flush=True)
+            print("".join(f"        | {line}\n" for line in more), end="", flush=True)
     counts = Counter(result.status for result in results)
     if given.json:
         print(json.dumps([result._asdict() for result in results], indent=2))

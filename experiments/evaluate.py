@@ -20,7 +20,7 @@ import pathlib
 from absl import app, flags
 
 from configs import checks, program_checks
-from experiments import cli, protocols, remote_agents, search, setup, tasks
+from experiments import chat_options, cli, protocols, remote_agents, search, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, scores
 from jaxmarl_llm.statistics import bootstrap
 from jaxmarl_llm.transcripts import TranscriptWriter
@@ -46,6 +46,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     Raises:
       ValueError: for a k or checkpoint that cannot be, before any model is loaded, and what loading raises.
     """
+    config = chat_options.dated(config, workdir)
     samples = samples or config.eval.samples
     for k in ks:
         scores.pass_at_k(samples, 0, k)
@@ -79,6 +80,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         "problems": len(task.items),
         "task": config.task.to_dict(),
         "sampling": config.sampling.to_dict(),
+        "model_options": config.model_options.to_dict(),
         "executor": isolation,
         "speed": found.speed(),
     }
@@ -181,6 +183,7 @@ def write(path, results: dict, report: dict) -> None:
 def search_run(config, workdir, which, out, split="test") -> None:
     """Let the team search for programs; the results go to ``out``, or search/ in the run folder, or runs/."""
     path = pathlib.Path(out or pathlib.Path(workdir or setup.new_workdir()) / "search" / search.RESULTS)
+    config = chat_options.dated(config, workdir, path.with_suffix(""))
     goes_on = "the same command" if out or workdir else f"the same command with --out={path}"
     print(f"searching in {path.with_suffix('')}; when it is stopped, {goes_on} goes on", flush=True)
     with search.opened(config, workdir, which) as by:

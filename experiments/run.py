@@ -9,7 +9,17 @@ from collections.abc import Iterator, Sequence
 
 import jax
 
-from experiments import closing, journals, named, protocols, remote_agents, run_evaluations, setup, tasks
+from experiments import (
+    chat_options,
+    closing,
+    journals,
+    named,
+    protocols,
+    remote_agents,
+    run_evaluations,
+    setup,
+    tasks,
+)
 from experiments.learner import Learner
 from jaxmarl_llm import (
     checkpoint,
@@ -42,7 +52,7 @@ class Run:
     """
 
     def __init__(self, config, workdir):
-        self.config = config
+        self.config, self._given_date = chat_options.dated(config, workdir), config.model_options.date
         self.folder = pathlib.Path(workdir)
         self.books = processes.own_folder(self.folder)
         self.timer = metrics.PhaseTimer()
@@ -85,6 +95,8 @@ class Run:
             self._saved_meta().get("speakers", {}),
         )
         self.team = setup.build_team(config, speakers=self._speakers)
+        if not chat_options.date_matters(config, self.team):
+            config.model_options.date = self._given_date
         self._account = remote_agents.Account(self._speakers, self.team)
         setup.check_prompts(config, self.team, *every_task)
         self.validation_items = scores.spread(len(self.validation_task.items), config.eval.problems)

@@ -13,7 +13,7 @@ from ml_collections import config_dict
 
 from configs import arithmetic, checks, loss_checks, preference_checks, remote
 from configs.common import base_config
-from experiments import built_models, protocols, talking
+from experiments import built_models, chat_options, protocols, talking
 from jaxmarl_llm import evaluation, sharding, update, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm.sampling import SamplingParams
@@ -75,11 +75,13 @@ def layout(config, devices=None) -> sharding.Layout:
 def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
     """A model of the team by name, with float32 parameters, NumPy arrays if ``on_host``.
 
-    ValueError, naming the config's field, for one that cannot be loaded or has no tokenizer.
+    Its tokenizer writes chats as ``model_options`` says. ValueError, naming the config's field, for one that
+    cannot be loaded or has no tokenizer.
     """
     if name in built_models.BUILDERS:
         seed = (config.seed, STREAMS.index("random_model"))
-        return built_models.BUILDERS[name](config, seed, on_host)
+        model = built_models.BUILDERS[name](config, seed, on_host)
+        return model.replace(tokenizer=chat_options.apply(config, model.tokenizer))
     dtype, remat = jnp.dtype(config.policy.dtype), config.policy.remat
     field = "team.models" if config.team.models else "model"
     try:
@@ -88,7 +90,7 @@ def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
         raise ValueError(f"{field}: {error}") from error
     if model.tokenizer is None:
         raise ValueError(f"{field}: {name!r} has no tokenizer files; an agent needs one")
-    return model
+    return model.replace(tokenizer=chat_options.apply(config, model.tokenizer))
 
 
 def build_team(config, devices=None, speakers=None) -> team_lib.Team:
@@ -101,6 +103,7 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
     where = layout(config, devices)  # before anything is loaded: it may be refused
     on_host = where.mesh is not None
     models = {name: load_model(config, name, on_host) for name in dict.fromkeys(names) if name not in experts}
+    chat_options.check_arguments(config, {name: model.tokenizer for name, model in models.items()})
     for name, model in models.items():
         needed = config.sampling.max_prompt_tokens + config.sampling.max_new_tokens
         if needed > model.policy.config.max_positions:

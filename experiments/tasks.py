@@ -1,13 +1,15 @@
 """From a config to the task: problems or texts, roles, rewards."""
 
 import contextlib
+import functools
 import logging
 import pathlib
 from collections.abc import Iterator, Mapping
 
 from configs import checks, programs
 from configs.credit_checks import is_dotted
-from jaxmarl_llm import experts
+from experiments import chat_options
+from jaxmarl_llm import experts, weights
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.experts import Spent
 from jaxmarl_llm.experts.feedback import ExpertEdits
@@ -75,7 +77,16 @@ def expert_options(config, workdir="") -> dict:
     """How ``config.expert`` is reached, for `experts.build`; answers are kept in the run folder, if any."""
     options = config.expert.to_dict()
     del options["max_tokens"]
+    if config.expert.kind == "local":
+        written = {name: config.model_options[name] for name in ("chat", "chat_template")}
+        options |= {"load": functools.partial(_load_expert, config), "prompts": str(written)}
     return options | {"cache": options["cache"] or (workdir and str(pathlib.Path(workdir) / "expert"))}
+
+
+def _load_expert(config, name: str) -> weights.LoadedModel:
+    """A local expert's model, whose chats are written as ``model_options`` says."""
+    model = weights.load(name)
+    return model.replace(tokenizer=model.tokenizer and chat_options.apply(config, model.tokenizer))
 
 
 def build_task(config, executor: Executor | None, split: str, expert=None):
@@ -199,4 +210,5 @@ def _writing(config, source: str, part: str) -> WritingTask:
     c = config.task
     agents = AGENTS[c.kind] if c.centralised else tuple(config.team.agents)
     bands = writing_reward.bands(c.bands or c.kind)
-    return WritingTask(writing_items.load_items(source, part, c.column), c.kind, agents, c.matching, bands)
+    items = writing_items.load_items(source, part, c.column)
+    return WritingTask(items, c.kind, agents, c.matching, bands, c.prompts)

@@ -28,6 +28,8 @@ MAY_CHANGE = (
     "search.prices",  # what the same tokens are said to cost
     "save",  # how often a checkpoint is written, and how many are kept
 )
+# Fields that a run fills in when it begins, if they matter to it; empty, they go with any value.
+FILLED = ("model_options.date",)
 
 
 def describe_team(team: Team) -> dict[str, dict]:
@@ -83,13 +85,16 @@ def check_agents(saved: dict, team: Team, agents: Sequence[str] | None, where: s
 def check_same_run(saved: dict, config: dict) -> None:
     """Compare the configuration of a saved run with the one to continue it with; both nested dicts.
 
-    Fields in `MAY_CHANGE` are free. Raises ValueError listing every other difference.
+    Fields in `MAY_CHANGE` are free, and so are those in `FILLED` where one side is empty. Raises ValueError
+    listing every other difference.
     """
     saved, config = json.loads(json.dumps(saved)), json.loads(json.dumps(config))
     decays = saved.get("train", {}).get("decay", "constant") != "constant"
     free = [f for f in MAY_CHANGE if not (decays and f == "train.steps")]
     free += LONG_PROMPTS if saved.get("sampling", {}).get("long_prompts") == "error" else ()
     found = differences(saved, config)
+    sides = _flat(saved), _flat(config)
+    found = {k: v for k, v in found.items() if k not in FILLED or all(side.get(k) for side in sides)}
     bad = {k: v for k, v in found.items() if not any(f"{k}.".startswith(f"{f}.") for f in free)}
     if bad:
         raise ValueError(f"the run in this folder has another configuration: {listed(bad)}")

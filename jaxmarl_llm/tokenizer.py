@@ -1,16 +1,19 @@
 """Text to ids and back, around a Hugging Face fast tokenizer: chat template, every ending id, lengths."""
 
+import copy
 import dataclasses
+import datetime
 import functools
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jinja2
 import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from jaxmarl_llm import files
+from jaxmarl_llm import chat_template, files
 
 _FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 _PROBE = "qzxj"
@@ -22,11 +25,39 @@ class Tokenizer:
 
     Attributes:
       hf: the Hugging Face tokenizer, for whatever is not wrapped here.
-      eos_ids: every id that ends a completion, the main one first.
+      eos_ids: every id that ends a completion, the main one first; they end one without a template too.
+      date: the date that the chat template writes (YYYY-MM-DD), if it writes one and `with_chat` fixed it.
     """
 
     hf: PreTrainedTokenizerFast
     eos_ids: tuple[int, ...]
+    date: str = ""
+
+    @property
+    def template(self) -> str | None:
+        """The text of the chat template, with what was written into it; None if there is none."""
+        return self.hf.get_chat_template() if self.hf.chat_template else None
+
+    def with_chat(
+        self, chat: bool = True, arguments: Mapping[str, Any] | None = None, date: datetime.date | None = None
+    ) -> "Tokenizer":
+        """A copy of this tokenizer whose `encode_chat` and `save` use another template.
+
+        Args:
+          chat: False: there is no chat template, messages become `plain_text`.
+          arguments: values for the chat template, by name; those that it does not read are left out.
+          date: what the template writes in place of the day's date; None leaves that.
+
+        Raises:
+          ValueError: for a template that cannot be read, or whose date cannot be fixed.
+        """
+        template, hf, fixed = self.template, copy.copy(self.hf), ""
+        if template is not None and chat:
+            template = chat_template.with_arguments(template, arguments or {})
+            if date is not None and chat_template.writes_date(template):
+                template, fixed = chat_template.with_date(template, date), date.isoformat()
+        hf.chat_template = template if chat else None
+        return dataclasses.replace(self, hf=hf, date=fixed)
 
     @property
     def pad_id(self) -> int:
@@ -45,14 +76,14 @@ class Tokenizer:
     def encode_chat(self, messages: Sequence[dict[str, str]], **template_options) -> list[int]:
         """Ids of a chat, ``[{"role": ..., "content": ...}, ...]``, up to where the assistant's answer begins.
 
-        ``template_options`` go to the chat template (e.g. Qwen3's ``enable_thinking=False``). Without a
-        template the contents are joined by blank lines and a line break ends the prompt; roles and options
-        are dropped, and a beginning-of-text token is put in front if the tokenizer adds one.
+        ``template_options`` go to the chat template and win over what `with_chat` gave it. Without a template
+        the ids are those of `plain_text`; options are dropped, and a beginning-of-text token is put in front
+        if the tokenizer adds one.
         """
         if not messages:
             raise ValueError("a chat needs at least one message")
         if self.hf.chat_template is None:
-            return self.hf.encode("\n\n".join(m["content"] for m in messages) + "\n")
+            return self.hf.encode(plain_text(messages))
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
         return self.hf.apply_chat_template(list(messages), **options)
 
@@ -104,8 +135,9 @@ class Tokenizer:
 def load(folder) -> Tokenizer | None:
     """The tokenizer of a Hugging Face folder, or None if there are no tokenizer files.
 
-    ``tokenizer.json`` is taken literally, whatever class the folder names. ValueError if no ending id is
-    known, or naming a file that is damaged.
+    ``tokenizer.json`` is taken literally, whatever class the folder names. A chat template that can turn
+    thinking on (``enable_thinking``, as Qwen3's) has it off, unless `with_chat` gives it another value.
+    ValueError if no ending id is known, or naming a file that is damaged.
     """
     folder = pathlib.Path(folder)
     if not any((folder / name).exists() for name in _FILES):
@@ -119,7 +151,23 @@ def load(folder) -> Tokenizer | None:
     ids = tuple(dict.fromkeys(int(i) for i in ids if i is not None))
     if not ids:
         raise ValueError(f"{folder} names no end-of-text token in its generation, model or tokenizer config")
+    if hf.chat_template:
+        try:
+            hf.chat_template = chat_template.without_thinking(hf.get_chat_template())
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from error
     return Tokenizer(hf, ids)
+
+
+def plain_text(messages: Sequence[Mapping[str, str]]) -> str:
+    """A chat as text without markup: the messages' contents with a blank line between them.
+
+    The answer begins right behind the text. Where the chat holds answers already (worked examples, earlier
+    turns) the text ends with a blank line too, so that the next answer stands as those do; otherwise nothing
+    is added behind the last message, as in CoMLRL.
+    """
+    text = "\n\n".join(message["content"] for message in messages)
+    return text + "\n\n" if any(message.get("role") == "assistant" for message in messages) else text
 
 
 def write_eos(folder, eos_ids: Sequence[int], bos_id: int | None, pad_id: int | None) -> None:

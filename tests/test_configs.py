@@ -258,6 +258,10 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"model": ""}, "model='': allowed are bundled names, folders, .gguf files and hub ids"),
     ({"team.models": ("", "x")}, r"team.models=\('', 'x'\): allowed are bundled names"),
     ({"team.targets": ()}, r"team.targets=\(\): allowed are one or more of q, k, v, o, gate, up, down"),
+    ({"team.agents": ("a", "b", "c", "d"), "task.kind": "arxiv"},
+     "team.agents=.*: task.kind='arxiv' with task.prompts='examples' allows 1 to 3 names"),
+    ({"team.agents": tuple("abcdef"), "task.kind": "tldr", "task.prompts": "published"},
+     "team.agents=.*: task.kind='tldr' with task.prompts='published' allows 1 to 5 names"),
     ({"lessons.encoder": "foo"}, "lessons.encoder='foo': allowed are policy, ngrams, or the dotted name"),
     ({"train.clip": 0.2, "train.clip_high": 0.1},
      "train.clip_high=0.1: allowed is 0, or any number from train.clip=0.2"),
@@ -354,7 +358,7 @@ def test_every_field_is_explained():
     """A comment begins on the line of every field, with its choices where it has some."""
     source = (ROOT / "configs" / "common.py").read_text()
     body = source[source.index("def base_config") : source.index("def laptop")]
-    body += (ROOT / "configs" / "programs.py").read_text()
+    body += "".join((ROOT / "configs" / name).read_text() for name in ("programs.py", "model_options.py"))
     lines = re.findall(r"^    c\.([\w.]+) = (.*(?:\n    # .*)*)$", body, re.MULTILINE)
     comments = {path: text.partition("  # ")[2] for path, text in lines if not text.endswith("ConfigDict()")}
     assert set(comments) == set(flat(common.base_config()))
@@ -364,9 +368,9 @@ def test_every_field_is_explained():
 
 
 def flat(config, prefix=""):
-    """Dotted names of all fields."""
+    """Dotted names of all fields; an empty section holds a dict."""
     for name, value in config.items():
-        if isinstance(value, config_dict.ConfigDict):
+        if isinstance(value, config_dict.ConfigDict) and len(value):
             yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
@@ -400,6 +404,8 @@ def test_what_nothing_reads_is_refused(path):
     config = changed(path, value)
     if path.startswith(("task.cooperation", "task.held", "task.prompts")):
         config.task.kind = "tldr"
+    if path == "task.prompts":
+        config.task.kind = "game"
     (line,) = complaints(config)
     default = common.field(common.base_config(), path)
     assert line.startswith(f"{path}={value!r}: ") and line.endswith(f", allowed is {default!r}")

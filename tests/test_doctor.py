@@ -12,8 +12,8 @@ from jaxmarl_llm.tasks.coding import CodingTask
 
 pytestmark = pytest.mark.model  # for its tokenizer
 NAMES = (
-    "executor level", "splits", "operations seen", "nearest neighbours", "chat template",
-    "prompt lengths", "rollout", "temperature, truncation",
+    "executor level", "splits", "operations seen", "nearest neighbours", "chat template", "prompt of aux",
+    "prompt of main", "prompt lengths", "rollout", "temperature, truncation",
     "log-prob parity", "trained tokens", "reward scale", "zero-signal groups", "pairs",
     "reward purity", "reward order", "tokenizer round trip", "memory", "export round trip",
 )  # fmt: skip
@@ -32,6 +32,9 @@ def test_the_smoke_config(compiled):
     done = run(compiled)
     assert done.returncode == 0, done.stdout + done.stderr
     *lines, last = done.stdout.splitlines()
+    prompts = [line[10:] for line in lines if line.startswith("        |")]
+    lines = [line for line in lines if not line.startswith("        |")]
+    assert prompts.count("<|im_start|>assistant") >= 2 and prompts[0].startswith("<|im_start|>system")
     assert [line[8:33].strip() for line in lines] == list(NAMES)
     found = {line[8:33].strip(): line[:8].strip() for line in lines}
     # Random models write no Python: their reward is 0 whatever they say.

@@ -1,5 +1,7 @@
 """doctor/texts.py: tokenizers that keep everything, and some that do not."""
 
+import datetime
+
 import numpy as np
 import pytest
 from tokenizers import Tokenizer as Raw
@@ -68,6 +70,43 @@ def test_a_template_that_raises_fails():
     assert result.status == "fail" and "no system" in result.sentence
 
 
+def test_a_template_that_thinks_is_a_warning():
+    asks = build(TEMPLATE + "{% if enable_thinking is not defined or enable_thinking %} on{% endif %}")
+    result = texts.chat_template({"aux": asks, "main": GOOD}, PROMPTS)
+    assert result.status == "warn" and result.sentence.startswith("it turns thinking on for aux: ")
+    off = asks.with_chat(arguments={"enable_thinking": False})
+    assert texts.chat_template({"aux": off, "main": GOOD}, PROMPTS).status == "ok"
+    always = build(TEMPLATE + "<think>\n")  # whatever the arguments
+    assert "thinking on for main: " in texts.chat_template({"aux": GOOD, "main": always}, PROMPTS).sentence
+    never = build(TEMPLATE + "<think>\n\n</think>\n")
+    assert texts.chat_template({"aux": never, "main": never}, PROMPTS).status == "ok"
+
+
+def test_a_template_with_the_days_date_is_a_warning():
+    dated = build("{{ strftime_now('%d %b') }}" + TEMPLATE).with_chat(date=datetime.date(2026, 3, 5))
+    result = texts.chat_template({"aux": GOOD, "main": dated}, PROMPTS)
+    assert result.status == "warn"
+    assert result.sentence.startswith("it writes the day's date for main: 2026-03-05 in all of this run; set")
+
+
+def test_plain_text_needs_something_that_ends_an_answer():
+    plain = dict.fromkeys(PROMPTS, GOOD.with_chat(chat=False))
+    result = texts.chat_template(plain, PROMPTS, chat=False)
+    assert result.status == "ok" and result.sentence.startswith("model_options.chat=False: ")
+    answered = {"aux": [*CHAT, {"role": "assistant", "content": "1"}, CHAT[1]]}
+    assert texts.chat_template(plain, answered, chat=False).status == "warn"
+    assert texts.chat_template(plain, answered, chat=False, stop=("\n\n",)).status == "ok"
+
+
+def test_a_prompt_is_shown_with_its_markup():
+    result = texts.rendered("aux", GOOD, CHAT, "x/1")
+    number = len(GOOD.encode_chat(CHAT))
+    assert result == ("prompt of aux", "ok", f"{number} tokens for x/1:\n{SHOWN}")
+    broken = texts.rendered("aux", build("{{ raise_exception('no system') }}"), CHAT, "x/1")
+    assert (broken.name, broken.status) == ("prompt of aux", "fail") and "no system" in broken.sentence
+
+
+SHOWN = "[system] Be brief.\n[user] def f(x):\n    return x  # ä\n[assistant]"
 LENGTHS = {"aux": [10, 30], "main": [20, 40]}
 
 

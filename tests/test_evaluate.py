@@ -25,6 +25,7 @@ CONFIG = config_dict.ConfigDict({
     "train": {"turns": 1, "protocol": "simultaneous"},
     "task": {"test_source": "scripted", "test_split": "test"},
     "executor": {"cpu_seconds": 2.0, "memory_mb": 512},
+    "model_options": {"chat": True, "chat_template": {}, "date": ""},
     "sampling": {
         "max_new_tokens": 6, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
         "max_prompt_tokens": 100, "long_prompts": "error",

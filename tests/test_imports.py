@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 LAYER = {
     "types": 0, "files": 0, "statistics": 0, "host_memory": 0, "dotted": 0, "forest": 5,
-    "compiled_programs": 0,
+    "compiled_programs": 0, "chat_template": 0,
     "executor": 10, "tokenizer": 10, "byte_tokenizer": 10, "metrics": 10, "transcripts": 10, "plots": 10,
     "console": 10, "report": 12,
     "tasks": 15,  # tasks say what the executor is to run

@@ -20,6 +20,7 @@ CONFIG = {
     "expert": {"model": "wise", "base_url": "http://a", "token_budget": 1000, "offline": False},
     "log": {"tensorboard": True},
     "save": {"every": 10},
+    "model_options": {"date": "2026-03-05"},
 }
 
 
@@ -39,6 +40,8 @@ def test_the_same_run_may_go_on():
     run_checks.check_same_run(read_back, CONFIG)
     free = dict(executor__workers=4, executor__min_level=3, log__tensorboard=False, save__every=5)
     run_checks.check_same_run(CONFIG, changed(train__steps=60, **free))
+    run_checks.check_same_run(CONFIG, changed(model_options__date=""))
+    run_checks.check_same_run(changed(model_options__date=""), CONFIG)
 
 
 @pytest.mark.parametrize("fields", [
@@ -58,6 +61,7 @@ def test_where_prompts_were_cut_the_limit_stays():
 @pytest.mark.parametrize("fields, message", [
     (dict(expert__model="wiser"), "expert.model: saved 'wise', now 'wiser'$"),
     (dict(seed=1), "configuration: seed: saved 0, now 1$"),
+    (dict(model_options__date="2026-03-06"), "model_options.date: saved '2026-03-05', now '2026-03-06'$"),
     (dict(team__rank=8, train__lr=1e-4), "team.rank: saved 16, now 8; train.lr: saved 2e-05, now 0.0001$"),
     (dict(team__agents=("aux",)), r"team.agents: saved \['aux', 'main'\], now \['aux'\]$"),
     (dict(executor__cpu_seconds=4.0), "executor.cpu_seconds: saved 2.0, now 4.0$"),

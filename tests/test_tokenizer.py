@@ -193,6 +193,20 @@ def test_byte_level_gguf(tmp_path):
     assert loaded.decode([257, 260, a]) == "abca"
 
 
+def test_a_template_out_of_a_gguf_file_does_not_think(tmp_path):
+    """Its prompt ends with <tool> where thinking is off, as it is by default."""
+    (tokens, types), thinks = letters_vocab(), "{% if enable_thinking is false %}<tool>{% endif %}"
+    file = write_vocab_gguf(
+        tmp_path / "v.gguf", "gpt2", "qwen2", tokens, types, merges=["a b", "ab c"],
+        template=TEMPLATE + thinks, eos=260,
+    )  # fmt: skip
+    (tmp_path / "t").mkdir()
+    tokenizer.Tokenizer(gguf_tokenizer.build(file), (260,)).save(tmp_path / "t")
+    loaded, chat = tokenizer.load(tmp_path / "t"), [{"role": "user", "content": "abc"}]
+    assert loaded.encode_chat(chat) == [258, 257, 260, 259, 262]
+    assert loaded.with_chat(arguments={"enable_thinking": True}).encode_chat(chat) == [258, 257, 260, 259]
+
+
 def test_chat_without_a_template_is_joined_text(tmp_path):
     tokens, types = letters_vocab()
     file = write_vocab_gguf(
@@ -201,7 +215,9 @@ def test_chat_without_a_template_is_joined_text(tmp_path):
     plain = tokenizer.Tokenizer(gguf_tokenizer.build(file), (260,))
     chat = [{"role": "system", "content": "abc"}, {"role": "user", "content": "ab"}]
     newline = tokens.index(byte_letters()[10])
-    assert plain.encode_chat(chat) == [257, newline, newline, 256, newline]
+    assert plain.encode_chat(chat) == [257, newline, newline, 256]
+    answered = [*chat, {"role": "assistant", "content": "abc"}, chat[1]]
+    assert plain.encode_chat(answered)[-6:] == [257, newline, newline, 256, newline, newline]
     with pytest.raises(ValueError, match="at least one message"):
         plain.encode_chat([])
 

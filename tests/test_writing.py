@@ -1,10 +1,12 @@
 """The writing task: prompts, judgements in order, one agent alone, worked examples that keep the rules."""
 
 import dataclasses
+import re
 
 import pytest
 
-from jaxmarl_llm.tasks import CustomRewardTask, Judgement, writing_prompts
+from configs import team_checks
+from jaxmarl_llm.tasks import CustomRewardTask, Judgement, writing_prompts, writing_reward
 from jaxmarl_llm.tasks.writing import WritingTask, split
 from jaxmarl_llm.tasks.writing_items import WritingItem, load_items
 from jaxmarl_llm.tasks.writing_prompts import DELIMITER, KINDS
@@ -65,34 +67,83 @@ def test_kind_matching_and_bands_reach_the_reward():
         assert scores == pytest.approx({**PARTS, "ratio": earned, "overlap": 0.6, "total": 1.6 + earned})
 
 
-@pytest.mark.parametrize("kind, agents", [("tldr", ("short", "long")), ("arxiv", ("background", "method"))])
-def test_prompts_of_a_team(kind, agents):
-    task = WritingTask([POST], kind)
+ALL = {"tldr": ("short", "long", "longer"), "arxiv": ("background", "method", "results")}
+TEAMS = [(kind, names[:n]) for kind, names in ALL.items() for n in (2, 3)]
+
+
+def without(text, kind, part, writers):
+    """A question without the sentences about a part, so that what is left can be compared."""
+    return text.replace(writing_prompts._request(kind, part, writers), "<request>")
+
+
+@pytest.mark.parametrize("kind, agents", TEAMS)
+def test_every_agent_of_every_method_reads_the_same(kind, agents):
+    """All but the sentences about one's part and the worked answers is equal, also for who works alone."""
+    team = WritingTask([POST], kind, agents).prompts(POST)
+    assert tuple(team) == agents
+    read = [(i, messages) for i, messages in enumerate(team.values())]
+    read.append((None, writing_prompts.render(kind, POST, None, len(agents))))
+    if len(agents) == 2:
+        assert WritingTask([POST], kind, ("solo",)).prompts(POST) == {"solo": read[-1][1]}
+    common = [
+        [(m["role"], without(m["content"], kind, part, len(agents))) for m in own if m["role"] != "assistant"]
+        for part, own in read
+    ]
+    assert all(own == common[0] for own in common)
+    assert len(common[0]) == 2 + len(KINDS[kind].examples)
+    assert "A kettle\nThe kettle hums {all} night.\n\n<request>" in common[0][-1][1]
+    assert all("<request>" in text for role, text in common[0] if role == "user")
+    last = {messages[-1]["content"] for messages in team.values()}
+    assert len(last) == len(agents) and DELIMITER not in str(team)
+    for agent, messages in team.items():  # nobody sees the others' answers
+        others = [m for name in agents if name != agent for m in team[name]]
+        assert not any(m["content"] in str(messages) for m in others if m["role"] == "assistant")
+
+
+def test_what_two_agents_are_to_write():
+    def requests(kind):
+        return [m[-1]["content"].split("\n\n")[1] for m in WritingTask([POST], kind).prompts(POST).values()]
+
+    assert requests("tldr") == [
+        "Write a concise summary in one or two sentences.",
+        "Write a detailed summary in four sentences, with many different words and some transition words.",
+    ]
+    assert requests("arxiv") == [
+        "Write the background and motivation in 150 words, with transition words. "
+        "Another writer adds the method and implications.",
+        "Write the method and implications in 170 words, with transition words. "
+        "Another writer adds the background and motivation.",
+    ]
+
+
+@pytest.mark.parametrize("writers", [2, 3, 5])
+def test_published_prompts_of_posts_do_not_mention_the_others(writers):
+    task = WritingTask([POST], agents=tuple("abcde"[:writers]), prompts="published")
     prompts = task.prompts(POST)
-    assert task.agents == tuple(prompts) == agents
-    for messages in prompts.values():
-        examples = KINDS[kind].examples
-        assert [m["role"] for m in messages] == ["system", *["user", "assistant"] * len(examples), "user"]
-        assert "A kettle\nThe kettle hums {all} night." in messages[-1]["content"]
-        assert DELIMITER not in str(messages)
-    assert len({messages[-1]["content"] for messages in prompts.values()}) == 2  # each has its own request
-    for agent, other in zip(agents, reversed(agents), strict=True):  # nobody sees the other's examples
-        answers = [m["content"] for m in prompts[other] if m["role"] == "assistant"]
-        assert not any(answer in str(prompts[agent]) for answer in answers)
-    last = {agent: messages[-1]["content"] for agent, messages in prompts.items()}
-    if kind == "arxiv":  # each is told that another writes the other part
-        assert "Another writer adds the method and implications." in last["background"]
-        assert "Another writer adds the background and motivation." in last["method"]
-    else:
-        assert "concise" in last["short"] and "detailed" in last["long"] and "other" not in last["short"]
+    assert [[m["role"] for m in messages] for messages in prompts.values()] == [["user"]] * writers
+    texts = [messages[0]["content"] for messages in prompts.values()]
+    assert len(set(texts)) == writers
+    for text in texts:
+        assert text.startswith("Post:\nA kettle\nThe kettle hums {all} night.\n\nWrite a ")
+        assert not re.search("other|agent|writer|both|pair|longer|shorter|than", text)
+        assert not any(example.text in text for example in KINDS["tldr"].examples)
+    assert "detailed" not in texts[0] and all("detailed summary" in text for text in texts[1:])
 
 
-def test_prompts_share_all_but_the_last_message():
-    for kind, agents in (("tldr", None), ("arxiv", None), ("tldr", ("solo",)), ("arxiv", ("solo",))):
-        task = WritingTask([POST, OTHER], kind, agents)
-        one, two = task.prompts(POST), task.prompts(OTHER)
-        assert all(one[agent][:-1] == two[agent][:-1] != [] for agent in task.agents)
-        assert all("Our boat leaks." in two[agent][-1]["content"] for agent in task.agents)
+@pytest.mark.parametrize("writers", [2, 3, 4, 5])
+def test_published_prompts_of_abstracts_name_the_parts_of_the_others(writers):
+    parts = writing_prompts.PARTS[writers]
+    prompts = WritingTask([POST], "arxiv", tuple("abcde"[:writers]), prompts="published").prompts(POST)
+    for i, (message,) in enumerate(prompts.values()):
+        own, others = message["content"].split("Write the ")[1].split(" agent", 1)
+        assert own.startswith(f"{parts[i]} of the introduction") and "Avoid " in others
+        assert all((f"the {part}" in others) == (part != parts[i]) for part in parts)
+
+
+def test_one_agent_alone_has_the_published_text_too():
+    for kind in ALL:
+        (message,) = WritingTask([POST], kind, ("solo",), prompts="published").prompts(POST)["solo"]
+        assert "The kettle hums {all} night." in message["content"] and DELIMITER in message["content"]
 
 
 def test_names_of_agents_are_free():
@@ -104,15 +155,49 @@ def test_names_of_agents_are_free():
 @pytest.mark.parametrize("matching", ["paper", "corrected"])
 def test_worked_examples_keep_every_rule(kind, matching):
     """What the agents are shown must be what is asked of them; five categories of transition words do."""
-    for agents in (("first", "second"), ("alone",)):
-        task = WritingTask([POST], kind, agents, matching)
+    for writers in (2, 3):
+        task = WritingTask([POST], kind, tuple("abc"[:writers]), matching)
         for example in KINDS[kind].examples:
-            texts = {agent: [writing_prompts.answer(example, agent)] for agent in agents}
-            (judgement,) = task.judge([POST], texts)
-            assert judgement.failures == ()
-            assert judgement.parts["transitions"] >= 0.24 - 1e-9  # .4 (.4 + .05 * 4)
-            assert judgement.parts == pytest.approx(
-                {**PARTS, "overlap": 0.6, "transitions": judgement.parts["transitions"]})
+            answers = [writing_prompts.answer(example, i, writers) for i in range(writers)]
+            texts = {agent: [text] for agent, text in zip(task.agents, answers, strict=True)}
+            judgements = task.judge([POST], texts)
+            if writers == 2:
+                alone = {"solo": [writing_prompts.answer(example, None)]}
+                judgements += WritingTask([POST], kind, ("solo",), matching).judge([POST], alone)
+            for judgement in judgements:
+                assert judgement.failures == ()
+                assert judgement.parts["transitions"] >= 0.24 - 1e-9  # .4 (.4 + .05 * 4)
+                assert judgement.parts == pytest.approx(
+                    {**PARTS, "overlap": 0.6, "transitions": judgement.parts["transitions"]})
+
+
+def test_three_texts_earn_the_mean_of_neighbours():
+    longest = " ".join(f"{a}{b}" for a in "efgh" for b in "zyxwvqjk").ljust(160, ".")  # 32 words, all new
+    task = WritingTask([POST], agents=("a", "b", "c"))
+    good, gap, unlike = task.judge([POST] * 3, {
+        "a": [SHORT, SHORT, SHORT], "b": [LONG + " hence aa", "no", LONG], "c": [longest, longest, LONG],
+    })
+    # Pairs by hand: SHORT and LONG with "hence": 2.76 (see above). LONG with "hence" has 18 words and 89
+    # characters: ratio 160/89 is full, uniqueness (32/18 - 1.3)/.7 of .5; nothing shared, no transition word.
+    assert good.total == pytest.approx((2.76 + 0.5 + 1.0 + 0.5 * (32 / 18 - 1.3) / 0.7) / 2)
+    assert good.parts["transitions"] == pytest.approx(0.16 / 2) and good.failures == ()
+    assert gap.total == 0.0 and len(gap.failures) == 2
+    assert gap.failures[1] == "texts 2 and 3: length: 1 and 32 words, allowed 8 to 256"
+    # The first pair is whole, the second ends at the ratio: its .5 for the length stays.
+    assert unlike.total == pytest.approx((2.0 + 0.5) / 2)
+    assert unlike.failures == ("texts 2 and 3: ratio: 1.00, allowed 1.1 to 5.0",)
+
+
+def test_two_texts_earn_the_published_reward_to_the_last_digit():
+    written = KINDS["arxiv"].examples[0].answers[2]
+    for kind, texts in (("tldr", (SHORT, LONG + " hence aa")), ("arxiv", written)):
+        parts, stops = writing_reward.mark_all(texts, bands(kind))
+        assert (parts, stops) == (writing_reward.mark(*texts, bands(kind)).parts, ())
+
+
+def test_the_most_writers_are_those_of_the_configs():
+    assert team_checks.WRITERS == writing_prompts.MOST
+    assert set(writing_prompts.PARTS) == set(range(2, 1 + max(writing_prompts.MOST.values())))
 
 
 def test_worked_examples_are_in_no_data_set():
@@ -155,10 +240,11 @@ def test_a_reward_of_ones_own():
 @pytest.mark.parametrize("items, kwargs, message", [
     ([], {}, "items is empty; a writing task needs at least one text"),
     ([POST], {"kind": "poem"}, "kind is 'poem'; allowed: tldr, arxiv"),
+    ([POST], {"prompts": "short"}, "prompts is 'short'; allowed: examples, published"),
     ([POST], {"matching": "exact"}, "matching is 'exact'; allowed: paper, corrected"),
-    ([POST], {"agents": ()}, "agents is .*allowed: one name, or two"),
-    ([POST], {"agents": ("a", "a")}, "agents is .*allowed: one name, or two"),
-    ([POST], {"agents": ("a", "b", "c")}, "agents is .*allowed: one name, or two"),
+    ([POST], {"agents": ()}, "agents is .*allowed with prompts='examples': 1 to 3 names"),
+    ([POST], {"agents": ("a", "a")}, "agents is .*allowed with prompts='examples': 1 to 3 names"),
+    ([POST], {"agents": ("a", "b", "c", "d")}, "agents is .*allowed with prompts='examples': 1 to 3 names"),
 ])
 def test_bad_arguments(items, kwargs, message):
     with pytest.raises(ValueError, match=message):

@@ -8,7 +8,10 @@ STATUSES = ("ok", "warn", "fail", "skipped")
 
 
 class Result(NamedTuple):
-    """One line: ``status`` is one of `STATUSES`, ``sentence`` has the number and what to change."""
+    """One line: ``status`` is one of `STATUSES`, ``sentence`` has the number and what to change.
+
+    A text that is shown, such as a prompt, stands below the sentence, after a line break.
+    """
 
     name: str
     status: str

@@ -43,6 +43,7 @@ def build(
     spent: Spent | None = None,
     seed: int = 0,
     load: Callable | None = None,
+    prompts: str = "",
 ) -> Expert:
     """An expert; nothing is loaded and nobody is asked yet.
 
@@ -65,6 +66,8 @@ def build(
       spent: what the run had spent when it was interrupted.
       seed: of a local model's sampling.
       load: how a local model is loaded by its name, None for `weights.load`.
+      prompts: how a local model's prompts are written, if ``load`` changes that: kept answers to other ones
+        are not taken.
 
     Raises ValueError for bad values.
     """
@@ -82,7 +85,8 @@ def build(
         _check_local(base_url=base_url, requests_per_minute=requests_per_minute, token_budget=token_budget)
         from jaxmarl_llm.experts.local import Local  # brings in JAX
 
-        return Cached(Local(model, seed=seed, account=account, load=load), cache, offline)
+        local = Local(model, seed=seed, account=account, load=load, prompts=prompts)
+        return Cached(local, cache, offline)
     if kind not in APIS:
         raise ValueError(f"expert.kind={kind!r}; allowed: {', '.join(KINDS)}")
     source = APIS[kind](

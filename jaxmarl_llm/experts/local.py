@@ -25,6 +25,7 @@ class Local:
       rows: most requests sampled together, a power of two; smaller batches are filled up to one.
       account: where tokens are booked.
       load: model name -> `weights.LoadedModel` with a tokenizer; None is `weights.load`.
+      prompts: how ``load`` makes the tokenizer write prompts, if not as usual; part of the identity.
     """
 
     def __init__(
@@ -35,8 +36,10 @@ class Local:
         rows: int = 16,
         account: Account | None = None,
         load: Callable[[str], weights.LoadedModel] | None = None,
+        prompts: str = "",
     ):
         self.identity = {"kind": "local", "base_url": "", "model": model}
+        self.identity |= {"prompts": prompts} if prompts else {}
         self._seed, self._rows, self._load = seed, rows, load or weights.load
         self._account = account or Account(None, Spent())
         self._loaded = None

@@ -8,7 +8,8 @@ from typing import Any
 from jaxmarl_llm.report.runs import RunData
 
 # Fields, or groups of them, that leave the training as it is: runs that differ in them can be one curve.
-APART = ("seed", "eval", "log", "save", "executor.workers", "executor.min_level")
+# The date that chat templates write does count, yet seeds of a sweep that goes on overnight are one setting.
+APART = ("seed", "eval", "log", "save", "executor.workers", "executor.min_level", "model_options.date")
 MOST_FIELDS = 3  # that a group is named after
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 # Of the task's section what decides how a team answers, and what only training and its choice of the best
 # state read; the rest judges.
-OF_ANSWERS = ("feedback", "revealed_tests", "centralised")
+OF_ANSWERS = ("prompts", "feedback", "revealed_tests", "centralised")
 OF_TRAINING = ("source", "train_split", "eval_source", "eval_split")
 # Besides the task.
 LIMITS = (("train", "comlrl_compat"), ("executor", "cpu_seconds"), ("executor", "memory_mb"))

@@ -33,7 +33,7 @@ LEGEND = (
     "Means over the seeds on the test split, 0..100, sampled at the training settings. (a, b): 95 % "
     "t-interval over the seeds; [a, b]: 95 % bootstrap interval over the test problems, of the means over "
     "the seeds. Costs are means of what was really spent, without evaluations and without a warm-up before. "
-    "Returns of one agent and of a team are shares of different sums: one agent's has no part for cooperation."
+    "Returns of one agent and of a team are shares of different sums: one agent's has no cooperation part."
 )
 DRAWN = {"return": "test return (0..100), sampled", "pass@1": "test pass@1 (%), sampled"}
 COLORS = {"trained": plots.TRAIN, "untrained": "#8A8A8A"}

@@ -1,4 +1,4 @@
-"""Collaborative writing: two agents write about one text, one reward judges how their texts go together."""
+"""Collaborative writing: agents write about one text, one reward judges how their texts go together."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ class WritingTask:
 
     Args:
       items: the texts; see `writing_items.load_items`.
-      kind: "tldr", a concise and a detailed summary of a post; or "arxiv", two parts of an introduction to an
-        abstract: background and motivation, method and implications.
-      agents: names in that order, or the name of one agent that writes both (see `split`); None: AGENTS.
-      matching: how transition words are found, see `writing_reward`.
+      kind: "tldr", summaries of a post, each more detailed than the one before; or "arxiv", the parts of an
+        introduction to an abstract (`writing_prompts.PARTS`).
+      agents: a name for each text, in that order, at most ``writing_prompts.MOST[prompts]``; or the name of
+        one agent that writes two texts (see `split`); None: AGENTS.
+      matching: how transition words are looked for, see `writing_reward`.
       bands: what the reward asks for; None: `writing_reward.bands(kind)`.
+      prompts: "examples" or "published", see `writing_prompts`.
     """
 
     part_names = writing_reward.PART_NAMES
@@ -34,24 +36,34 @@ class WritingTask:
         agents: Sequence[str] | None = None,
         matching: str = "paper",
         bands: Bands | None = None,
+        prompts: str = "examples",
     ):
         if kind not in AGENTS:
             raise ValueError(f"kind is {kind!r}; allowed: {', '.join(AGENTS)}")
+        if prompts not in writing_prompts.PROMPTS:
+            raise ValueError(f"prompts is {prompts!r}; allowed: {', '.join(writing_prompts.PROMPTS)}")
         self.items = tuple(items)
         self.agents = tuple(AGENTS[kind] if agents is None else agents)
-        self._kind, self._matching = kind, matching
+        self._kind, self._matching, self._prompts = kind, matching, prompts
         self._bands = writing_reward.bands(kind) if bands is None else bands
         writing_reward.check_matching(matching)
-        if len(self.agents) not in (1, 2) or len(set(self.agents)) != len(self.agents):
-            raise ValueError(f"agents is {self.agents!r}; allowed: one name, or two that differ")
+        most = writing_prompts.MOST[prompts]
+        if not 1 <= len(self.agents) <= most or len(set(self.agents)) != len(self.agents):
+            raise ValueError(
+                f"agents is {self.agents!r}; allowed with prompts={prompts!r}: 1 to {most} names that differ"
+            )
         if not self.items:
             raise ValueError("items is empty; a writing task needs at least one text")
 
     def prompts(self, item: WritingItem) -> dict[str, list[dict[str, str]]]:
-        """Chat messages [{role, content}, …] per agent. No agent sees what the others are told or answer."""
-        roles = ("first", "second") if len(self.agents) == 2 else ("alone",)
-        said = [writing_prompts.render(self._kind, role, item) for role in roles]
-        return dict(zip(self.agents, said, strict=True))
+        """Chat messages [{role, content}, …] per agent. No agent sees what the others read or answer."""
+        writers = len(self.agents)
+        parts = range(writers) if writers > 1 else (None,)
+        options = dict(writers=max(writers, 2), prompts=self._prompts)
+        return {
+            agent: writing_prompts.render(self._kind, item, part, **options)
+            for agent, part in zip(self.agents, parts, strict=True)
+        }
 
     def judge(self, items: Sequence[WritingItem], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
@@ -61,7 +73,7 @@ class WritingTask:
         """
         check_batch(items, completions, self.agents)
         rows = zip(*(completions[agent] for agent in self.agents), strict=True)
-        return [self._judgement(*(texts if len(texts) == 2 else split(texts[0]))) for texts in rows]
+        return [self._judgement(texts if len(texts) > 1 else split(texts[0])) for texts in rows]
 
     def score(
         self, items: Sequence[WritingItem], completions: dict[str, list[str]]
@@ -73,10 +85,10 @@ class WritingTask:
         """`scores` (or means of them) on the paper's 0..100 scale; see `writing_reward.normalise`."""
         return writing_reward.normalise(scores)
 
-    def _judgement(self, first: str, second: str) -> Judgement:
-        parts, stop = writing_reward.mark(first, second, self._bands, self._matching)
+    def _judgement(self, texts: Sequence[str]) -> Judgement:
+        parts, stops = writing_reward.mark_all(texts, self._bands, self._matching)
         # "judged" also of what stopped early: other verdicts would be read as tests that failed.
-        return Judgement(parts, sum(parts.values()), "judged", (stop,) if stop else ())
+        return Judgement(parts, sum(parts.values()), "judged", stops)
 
 
 def split(text: str) -> tuple[str, str]:

@@ -1,145 +1,126 @@
-"""Prompts of the writing agents: an instruction and worked examples each, short for a 135M model.
+"""Prompts of the writing agents, short for a 135M model: chats of N writers, or of one who writes all.
 
-The agents of a team are asked about the same text, and neither sees what the other writes. The examples are
-in no data set; all prompts share them, so that they are read once per batch. Their answers show the form: how
-long the two texts are, and how they differ.
+Every agent of every method reads the same text; only the sentences about its part differ, and nobody sees
+what the others write. With ``prompts="examples"`` all read the same instruction and worked examples as well,
+whose answers show the form: how long the texts are, and how they differ. ``prompts="published"`` is the
+structure of the published experiments (arXiv 2508.04652, OpenMLRL/LLM_Collab_Writing) in words of ours: one
+message without examples, which for posts does not mention the other agents, and for abstracts says what each
+of them writes.
 """
 
 from __future__ import annotations
 
 import typing
 
+from jaxmarl_llm.tasks.writing_examples import BAKERY, CAR, TREES, Example
 from jaxmarl_llm.tasks.writing_items import WritingItem
 
 DELIMITER = "[PARAGRAPH_SPLIT]"
-ROLES = ("first", "second", "alone")
-
-
-class Example(typing.NamedTuple):
-    """A worked text and the two texts that answer it."""
-
-    text: str
-    first: str
-    second: str
+PROMPTS = ("examples", "published")
+MOST = {"examples": 3, "published": 5}  # writers of a text: worked examples, and parts, are there for so many
+_WORDS = "with many different words and some transition words"
 
 
 class Kind(typing.NamedTuple):
-    """The wording for one kind of text: system message, what it is called, request per role, examples."""
+    """The wording for one kind of text: system message, what it is called, worked examples."""
 
     system: str
     label: str
-    requests: dict[str, str]
     examples: tuple[Example, ...]
 
 
-def _line(text: str) -> str:
-    return " ".join(text.split())
-
-
-_BAKERY = Example(
-    text=_line("""
-        I start work at a bakery at five in the morning. My neighbor practices the drums every evening until
-        eleven. I like her, we water each other's plants. Last night I knocked and she looked so
-        embarrassed. She says she has a concert in June. Should I tell the landlord or wait?"""),
-    first=_line("""
-        A baker who starts at five cannot sleep because a friendly neighbor plays the drums until eleven,
-        and wonders whether to tell the landlord."""),
-    second=_line("""
-        The writer begins early shifts at a bakery and therefore needs quiet nights. However, the woman next
-        door practices drums every evening. Although they water each other's plants, knocking only
-        embarrassed her. In fact, her concert comes in June, so waiting might be enough; otherwise the
-        landlord must help."""),
-)
-_CAR = Example(
-    text=_line("""
-        In March I lent my brother my car while his was being repaired. His car has been ready for weeks and
-        he still drives mine. I need it for a trip in August. When I ask, he laughs and says next week. How
-        do I get it back without a fight?"""),
-    first=_line("""
-        A car lent to a brother in March has not come back, and the owner needs it for a trip in August but
-        fears a fight."""),
-    second=_line("""
-        First, the writer lent a car to a brother whose own was broken. That repair finished weeks ago, yet
-        he still drives the borrowed one. Whenever somebody asks, he just laughs and promises next week.
-        Since a trip is planned for August, the question is how to recover it before then, ideally while
-        keeping peace in the family."""),
-)
-_TREES = Example(
-    text=_line("""
-        We study how street trees lower the temperature of city streets in summer. Sensors were placed on
-        forty streets for two years. Streets with many trees were up to four degrees cooler at noon, most of
-        all where the trees stood close together. A simple model predicts the cooling from the number of
-        trees and the width of the street. It can help cities decide where to plant."""),
-    first=_line("""
-        Summer heat is a growing problem in cities. Streets with dark surfaces and little shade store heat
-        during the day, so the temperature stays high long after noon. Because many people live and walk on
-        such streets, heat also harms their health, especially that of older people. Trees are a simple
-        answer: their shade keeps a street cooler, and water from their leaves cools the air. However,
-        cities have little space and money, and trees grow slowly. For example, a narrow street may have
-        room for one row of trees, while a wide street needs two. Although earlier studies measured the
-        temperature of parks, they rarely measured streets, and they lasted only one summer. Therefore
-        cities still do not know how many trees a street needs, or where trees lower the temperature most.
-        In short, better evidence is needed before cities decide where to plant."""),
-    second=_line("""
-        To measure how trees lower the temperature of streets, sensors were first placed on forty streets
-        for two years. Some streets had many trees and some had none, so streets could be compared in the
-        same way during each summer. In addition, the width of each street and the number of trees were
-        counted. Then a simple model was built that predicts the temperature at noon from these numbers. The
-        results show that trees keep a street up to four degrees cooler, especially where trees stand close
-        together and shade the dark surfaces. However, one row of trees is not enough on a wide street,
-        while a narrow street needs little more. Therefore cities can use the model to decide where to plant
-        before they spend money. Overall, this evidence may help people who live and walk on hot streets,
-        for example older people. It also shows where more trees would do little against the heat, so that
-        money can be spent in other ways."""),
-)
 KINDS = {
-    "tldr": Kind(
-        system="You summarize posts. Write nothing else.",
-        label="Post",
-        requests={
-            "first": "Write a concise summary in one or two sentences.",
-            "second": "Write a detailed summary in four sentences, with many different words and some "
-            "transition words.",
-            "alone": f"Write a concise summary in one or two sentences, then {DELIMITER}, then a detailed "
-            "summary in four sentences, with many different words and some transition words.",
-        },
-        examples=(_BAKERY, _CAR),
-    ),
-    "arxiv": Kind(
-        system="You write introductions of research papers. Write nothing else.",
-        label="Abstract",
-        requests={
-            "first": "Write the background and motivation in 150 words, with transition words. "
-            "Another writer adds the method and implications.",
-            "second": "Write the method and implications in 170 words, with transition words. "
-            "Another writer adds the background and motivation.",
-            "alone": f"Write the background and motivation in 150 words, then {DELIMITER}, then the method "
-            "and implications in 170 words, with transition words.",
-        },
-        examples=(_TREES,),
-    ),
+    "tldr": Kind("You summarize posts. Write nothing else.", "Post", (BAKERY, CAR)),
+    "arxiv": Kind("You write introductions of research papers. Write nothing else.", "Abstract", (TREES,)),
+}
+# The parts of an introduction, by number of writers.
+PARTS = {
+    2: ("background and motivation", "method and implications"),
+    3: ("background and motivation", "method", "results and implications"),
+    4: ("background", "motivation", "method", "results and implications"),
+    5: ("background", "motivation", "method", "results", "implications"),
 }
 
 
-def render(kind: str, role: str, item: WritingItem) -> list[dict[str, str]]:
-    """Chat messages [{role, content}, …] for one text; ``kind`` is one of KINDS, ``role`` one of ROLES."""
-    told = KINDS[kind]
-    messages = [{"role": "system", "content": told.system}]
-    for example in told.examples:
+def render(
+    kind: str, item: WritingItem, part: int | None, writers: int = 2, prompts: str = "examples"
+) -> list[dict[str, str]]:
+    """Chat messages [{role, content}, …] for one text.
+
+    Args:
+      kind: one of `KINDS`.
+      item: the text to write about.
+      part: which of the texts to write, from 0; None: all of them, with `DELIMITER` between.
+      writers: how many texts there are, 2 to ``MOST[prompts]``.
+      prompts: one of `PROMPTS`.
+    """
+    of_kind, text = KINDS[kind], f"{item.title}\n{item.text}" if item.title else item.text
+    if prompts == "published":
+        content = f"{of_kind.label}:\n{text}\n\n{_published(kind, part, writers)}"
+        return [{"role": "user", "content": content}]
+    request = _request(kind, part, writers)
+    messages = [{"role": "system", "content": of_kind.system}]
+    for example in of_kind.examples:
         messages += [
-            {"role": "user", "content": _ask(told, role, example.text)},
-            {"role": "assistant", "content": answer(example, role)},
+            {"role": "user", "content": f"{of_kind.label}: {example.text}\n\n{request}"},
+            {"role": "assistant", "content": answer(example, part, writers)},
         ]
-    text = f"{item.title}\n{item.text}" if item.title else item.text
-    return [*messages, {"role": "user", "content": _ask(told, role, text)}]
+    return [*messages, {"role": "user", "content": f"{of_kind.label}: {text}\n\n{request}"}]
 
 
-def answer(example: Example, role: str) -> str:
-    """The worked answer of a role."""
-    if role == "alone":
-        return f"{example.first}\n{DELIMITER}\n{example.second}"
-    return example.first if role == "first" else example.second
+def answer(example: Example, part: int | None, writers: int = 2) -> str:
+    """The worked answer of a part, or of one who writes all."""
+    answers = example.answers[writers]
+    return f"\n{DELIMITER}\n".join(answers) if part is None else answers[part]
 
 
-def _ask(told: Kind, role: str, text: str) -> str:
-    return f"{told.label}: {text}\n\n{told.requests[role]}"
+def _request(kind: str, part: int | None, writers: int) -> str:
+    """The sentences about a part, with worked examples."""
+    texts = [_summary(i) if kind == "tldr" else _section(i, writers) for i in range(writers)]
+    if part is None:
+        return f"Write {f', then {DELIMITER}, then '.join(texts)}" + (
+            "." if kind == "tldr" else ", with transition words."
+        )
+    if kind == "tldr":
+        return f"Write {texts[part]}."
+    return f"Write {texts[part]}, with transition words. {_others(part, writers, 'writer', 'adds', 'add')}"
+
+
+def _summary(part: int) -> str:
+    """A summary in the words of a request: the second has four sentences, each further one twice as many."""
+    if part == 0:
+        return "a concise summary in one or two sentences"
+    sentences = {1: "four", 2: "eight", 3: "sixteen", 4: "thirty-two"}[part]
+    return f"a {'' if part == 1 else 'very '}detailed summary in {sentences} sentences, {_WORDS}"
+
+
+def _section(part: int, writers: int) -> str:
+    """A part of an introduction in the words of a request; the last of two is a little longer."""
+    return f"the {PARTS[writers][part]} in {170 if part == 1 and writers == 2 else 150} words"
+
+
+def _others(part: int, writers: int, noun: str, one: str, several: str) -> str:
+    """The sentence about who writes the other parts."""
+    others = [f"the {name}" for i, name in enumerate(PARTS[writers]) if i != part]
+    if len(others) == 1:
+        return f"Another {noun} {one} {others[0]}."
+    return f"Other {noun}s {several} {', '.join(others[:-1])} and {others[-1]}."
+
+
+def _published(kind: str, part: int | None, writers: int) -> str:
+    """The request as in the published experiments; the answer begins behind its last word."""
+    if part is None:
+        parts = [_summary(i) if kind == "tldr" else f"the {PARTS[writers][i]}" for i in range(writers)]
+        of = "" if kind == "tldr" else " of the introduction of this paper"
+        between = f"with {DELIMITER} on a line of its own between two paragraphs"
+        return f"Write {writers} paragraphs{of}, {between}: {'; '.join(parts)}.\n\nParagraphs:"
+    if kind == "tldr":
+        concise = "a concise summary of this post, its facts in one sentence or a few"
+        text = _summary(part).replace(" in ", " of this post in ", 1) if part else concise
+        return f"Write {text}. Nothing else.\n\nSummary:"
+    others = _others(part, writers, "agent", "writes", "write")
+    avoid = "it" if writers == 2 else "them"
+    return (
+        f"Write the {PARTS[writers][part]} of the introduction of this paper, as one paragraph with "
+        f"transition words. {others} Avoid {avoid}, and write nothing else.\n\nParagraph:"
+    )

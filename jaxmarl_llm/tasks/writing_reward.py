@@ -16,14 +16,24 @@ nothing, and yet the count goes on. There are twelve categories, so that nobody 
 
 The original looks for transition words as parts of the lower-cased text: "last" contains "as". That is
 matching "paper"; "corrected" takes whole words only.
+
+N texts t_1 .. t_N, in order, earn the mean of what neighbours earn, each part by itself:
+
+    R(t_1, .., t_N) = 1 / (N - 1) * sum over i < N of R(t_i, t_{i+1})
+
+so that two texts earn exactly the published reward, and every text but the ends is judged against both of its
+neighbours. A level that fails ends the count of its pair only. Of posts each text must be longer than the one
+before, of abstracts about as long. This generalisation is ours.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 import typing
+from collections.abc import Sequence
 
 from jaxmarl_llm.tasks.writing_words import STOP_WORDS, TRANSITIONS
 
@@ -134,6 +144,17 @@ def mark(first: str, second: str, bands: Bands, matching: str = "paper") -> Mark
     parts["transitions"] = 0.4 * (0.4 + 0.05 * (found - 1)) if found else 0.0
     parts["overlap"] = 0.6 * min(jaccard(*words), bands.overlap_cap) / bands.overlap_cap
     return Marks(parts, "")
+
+
+def mark_all(
+    texts: Sequence[str], bands: Bands, matching: str = "paper"
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """The parts of N >= 2 texts, means over neighbours (see the module), and what ended counts early."""
+    marks = [mark(*pair, bands, matching) for pair in itertools.pairwise(texts)]
+    parts = {name: sum(each.parts[name] for each in marks) / len(marks) for name in PART_NAMES}
+    stops = [(f"texts {i} and {i + 1}: " if len(marks) > 1 else "") + each.stop if each.stop else ""
+             for i, each in enumerate(marks, 1)]  # fmt: skip
+    return parts, tuple(filter(None, stops))
 
 
 def normalise(parts: dict[str, float]) -> dict[str, float]:

@@ -1,0 +1,115 @@
+"""Chat templates with their arguments written into them, so that every renderer makes the same prompt.
+
+A chat template is a Jinja text, rendered by transformers with keyword arguments, such as Qwen3's
+``enable_thinking``. Arguments that a template does not read are ignored silently, and some templates write
+the date of the day on which they are rendered (Llama 3.2: ``strftime_now``). Here arguments and date become
+assignments in front of the template's text; a folder that the tokenizer is saved to keeps them.
+
+All functions take and give the text of a template, and raise ValueError for one that Jinja cannot read.
+"""
+
+import datetime
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+from jinja2 import meta, nodes
+
+THINKING = "enable_thinking"
+DATE_STRING, STRFTIME = "date_string", "strftime_now"
+DATE_FORMAT = "%d %b %Y"  # of date_string, as in Llama's templates
+# What transformers itself hands to every template, and functions that it adds.
+GIVEN = ("messages", "tools", "documents", "add_generation_prompt", STRFTIME, "raise_exception")
+# transformers marks the assistant's parts with this tag, which plain Jinja does not know.
+_GENERATION = re.compile(r"\{%[-+]?\s*(end)?generation\s*[-+]?%\}")
+_ENVIRONMENT = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"])
+
+
+def variables(template: str) -> frozenset[str]:
+    """Names that a template reads and that are no functions of Jinja's own."""
+    return frozenset(meta.find_undeclared_variables(_parse(template)))
+
+
+def with_arguments(template: str, arguments: Mapping[str, Any]) -> str:
+    """The template with default values for those of the arguments that it reads; others are left out.
+
+    Values are what JSON holds. A keyword argument of the renderer still wins over them, and they win over
+    those that were written into the template before.
+    """
+    read = variables(template)
+    lines = [_default(name) + f"{_literal(value)} %}}{{% endif %}}\n" for name, value in arguments.items()
+             if name in read]  # fmt: skip
+    return "".join(lines) + template
+
+
+def without_thinking(template: str) -> str:
+    """The template with ``enable_thinking`` False by default, unless it does not read it or has a value."""
+    if _default(THINKING) in template:
+        return template
+    return with_arguments(template, {THINKING: False})
+
+
+def writes_date(template: str) -> bool:
+    """Whether the prompt depends on the date: `with_date` changes such templates and no others."""
+    tree = _parse(template)
+    return bool(_formats(tree)) or _reads_date_string(tree)
+
+
+def with_date(template: str, date: datetime.date) -> str:
+    """The template with this date in place of the day's: the result of ``strftime_now``, at midnight.
+
+    ``date_string`` gets it too (as "26 Jul 2024"), unless the template gives it a value of its own, as those
+    of Llama 3.1 and 3.2 do. ValueError for a format that is not written out in the template.
+    """
+    tree, lines = _parse(template), []
+    if _reads_date_string(tree):
+        lines.append(_default(DATE_STRING) + f"{_literal(date.strftime(DATE_FORMAT))} %}}{{% endif %}}\n")
+    if formats := _formats(tree):
+        midnight = datetime.datetime.combine(date, datetime.time())
+        table = _literal({each: midnight.strftime(each) for each in formats})
+        lines.append(f"{{% macro {STRFTIME}(format) %}}{{{{ {table}[format] }}}}{{% endmacro %}}\n")
+    return "".join(lines) + template
+
+
+def _default(name: str) -> str:
+    """The beginning of the line that gives a name a default value."""
+    # A line break after a block is dropped by transformers, and what follows begins a line of its own.
+    return f"{{% if {name} is not defined %}}{{% set {name} = "
+
+
+def _parse(template: str) -> nodes.Template:
+    try:
+        return _ENVIRONMENT.parse(_GENERATION.sub("", template))
+    except jinja2.TemplateSyntaxError as error:
+        raise ValueError(f"the chat template cannot be read: line {error.lineno}: {error.message}") from error
+
+
+def _formats(tree: nodes.Template) -> list[str]:
+    """The formats that ``strftime_now`` is called with; none where `with_date` has defined it."""
+    if any(macro.name == STRFTIME for macro in tree.find_all(nodes.Macro)):
+        return []
+    calls = [c for c in tree.find_all(nodes.Call) if getattr(c.node, "name", None) == STRFTIME]
+    for call in calls:
+        if len(call.args) != 1 or not isinstance(call.args[0], nodes.Const):
+            raise ValueError(
+                f"the chat template calls {STRFTIME} in line {call.lineno} with a format that is not written "
+                "there, so its date cannot be fixed"
+            )
+    return list(dict.fromkeys(call.args[0].value for call in calls))
+
+
+def _reads_date_string(tree: nodes.Template) -> bool:
+    """Whether ``date_string`` is read and gets no value in the template itself."""
+    uses = {node.ctx for node in tree.find_all(nodes.Name) if node.name == DATE_STRING}
+    return "load" in uses and "store" not in uses
+
+
+def _literal(value: Any) -> str:
+    """A value of JSON as Jinja writes it."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_literal(k)}: {_literal(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
