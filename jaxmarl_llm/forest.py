@@ -96,6 +96,8 @@ class Node:
 class Joint:
     """One joint answer: turn ids in agent order, and its judgement (reward parts, total, verdict).
 
+    ``reward`` is the total reward that the callback returned (`bridge`), NaN where it does not apply; None in
+    a forest that no rollout made: the judgement's total. Learning reads `total`.
     ``node`` numbers the node it is an answer of, ``follows`` is the index of the joint answer before it;
     ``heard`` are the turns that led to it without being part of it.
     """
@@ -107,6 +109,17 @@ class Joint:
     turn: int = 0
     follows: int | None = None
     heard: tuple[int, ...] = ()
+    reward: float | None = None
+
+    @property
+    def total(self) -> float:
+        """Total reward that is learned from; NaN where the reward does not apply.
+
+        It has the judgement's digits where these are the same number in float32.
+        """
+        own = np.nan if self.judgement.total is None else self.judgement.total
+        same = self.reward is None or np.float32(own) == np.float32(self.reward)
+        return own if same else self.reward
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,8 +146,7 @@ class Forest:
 
     def totals(self) -> np.ndarray:
         """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""
-        totals = [joint.judgement.total for joint in self.joints]
-        return np.array([np.nan if total is None else total for total in totals], np.float32)
+        return np.array([joint.total for joint in self.joints], np.float32)
 
     def nodes(self) -> tuple[np.ndarray, np.ndarray]:
         """Number every joint answer's node, and the joint answer it follows (-1: none), int32 (J,) each."""

@@ -43,8 +43,7 @@ def run(
     Args:
       protocol: who speaks when.
       team, trainables: the agents, and the current parameters of each member of the team.
-      scorer: the task with its judge, and how answers are combined; keep it from call to call, it holds a
-        compiled program.
+      scorer: the task with its judge, and how answers are combined.
       item_ids: indices into the task's items.
       key: random key of this iteration.
       params: how tokens are drawn.
@@ -155,21 +154,22 @@ def _judge(
                 tokens[agent][p, g, : len(turn.completion)] = turn.completion
                 lengths[agent][p, g] = len(turn.completion)
     with timer("score"):
-        judgements = iter(scorer.judge(tokens, lengths, items_P))
+        judged = scorer.judge(tokens, lengths, items_P)
+    answers = [(p, node, c) for p, node in enumerate(nodes) for c in scorer.combinations(samples)]
     return [
         Joint(
             node.item,
             tuple(
                 node.turns[a][g] for a, g in zip(scorer.agents, combination, strict=True) if a in node.turns
             ),
-            next(judgements),
+            judgement,
             node=first_node + p,
             turn=node.turn,
             follows=node.follows,
             heard=tuple(ids[combination[0]] for ids in node.heard),
+            reward=reward,
         )
-        for p, node in enumerate(nodes)
-        for combination in scorer.combinations(samples)
+        for (p, node, combination), (reward, judgement) in zip(answers, judged, strict=True)
     ]
 
 
