@@ -46,7 +46,8 @@ class Turn:
     in nats; ``finished`` is False where the completion was cut off at the length limit, ``greedy`` True where
     it is the most likely one and not a sample. ``cost``, of an agent behind an endpoint, whose ids are bytes
     and whose log-probabilities are 0, are the tokens of prompt and completion that it was charged with.
-    ``cut`` are the tokens that a prompt which was too long lost on the left.
+    ``cut`` are the tokens that a prompt which was too long lost on the left. ``step`` numbers the protocol's
+    steps in the rollout, from 0: a prompt can hold texts of earlier steps only.
     """
 
     id: int
@@ -66,6 +67,7 @@ class Turn:
     shown: tuple[int, ...] = ()
     cost: tuple[int, int] | None = None
     cut: int = 0
+    step: int = 0
 
     @property
     def tokens(self) -> tuple[int, int]:

@@ -235,5 +235,5 @@ def test_what_the_critics_read():
     read = actor_critic.requests(FOREST)
     assert {agent: sorted(prompts) for agent, prompts in read.items()} == {"a": [0, 2], "b": [1, 3]}
     assert read["b"][3].tolist() == [3, 9]
-    joint_prompts = actor_critic.nodes(FOREST)
+    joint_prompts = actor_critic.joint_requests(FOREST)
     assert {k: ids.tolist() for k, ids in joint_prompts["team"].items()} == {0: [0, 9, 1, 9], 1: [2, 9, 3, 9]}

@@ -67,7 +67,7 @@ def run(
     while requests := protocol.step(state):
         # Every answer that was judged last may be handed on; fewer are padded, so that shapes are few.
         sizes = (len(items), max(len(items), answered))
-        asked = _encode(state, team, requests, max_prompt_tokens, long_prompts, last_greedy)
+        asked = _encode(state, team, requests, level, max_prompt_tokens, long_prompts, last_greedy)
         level_key = jax.random.fold_in(key, level)
         draw = functools.partial(_sample, team, trainables, asked, level_key, params, sizes, timer)
         new = journal.once(f"{level:04d}_turns", requests, draw)
@@ -110,7 +110,7 @@ def _sample(
 
 
 def _encode(
-    state: Episode, team: Team, requests, limit: int, on_long: str, last_greedy: bool
+    state: Episode, team: Team, requests, step: int, limit: int, on_long: str, last_greedy: bool
 ) -> list[PendingRequest]:
     """New requests with their numbers, the ids of their turns, and their prompts as tokens."""
     asked, first_id = [], len(state.turns)
@@ -120,7 +120,7 @@ def _encode(
         # What a model behind an endpoint takes is not known here.
         ids, cut = encode_cut(member.tokenizer, request, None if member.remote else limit, on_long, name)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
-        asked.append(PendingRequest(number, first_id, request, ids, greedy, name, cut))
+        asked.append(PendingRequest(number, first_id, request, ids, greedy, name, cut, step))
         first_id += request.samples
     return asked
 
