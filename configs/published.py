@@ -96,6 +96,7 @@ def in_turns(config, experiment: Experiment, expert: dict) -> None:
     config.train.turns = experiment.turns
     config.train.discount = experiment.discount
     config.train.turn_weights = experiment.turn_weights
+    config.train.turn_loss = "mean" if experiment.turns > 1 else "return"  # the original's sum of means
     config.task.feedback = experiment.feedback
     if experiment.feedback == "expert_edits":
         config.expert.update(expert)

@@ -26,6 +26,7 @@ LEARNING = {
     "sampling.max_new_tokens": 8,
     "train.steps": 14,
     "train.minibatches": 2,
+    "train.clip": 0.2,
     "train.kl_coef": 0.05,
     "train.lr": 0.01,
     "train.warmup": 3,

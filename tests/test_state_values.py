@@ -6,21 +6,17 @@ advantages is compared with finite differences of the expected reward.
 """
 
 import collections
-import dataclasses
 import itertools
-import math
-import zlib
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from all_rollouts import expected_gradient, logits_of, spoken, true_gradient
 
-from jaxmarl_llm.forest import Forest, Joint, Turn
-from jaxmarl_llm.protocols import Discussion, Episode, Pipeline, Simultaneous, Tree
+from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous, Tree
 from jaxmarl_llm.systems import actor_critic
 from jaxmarl_llm.systems.magrpo import CreditConfig
 
-AGENTS, WORDS = ("a", "b"), ("no", "yes")
+AGENTS = ("a", "b")
 REWARDS = (0.0, 1.0, 3.0, 2.5, 0.5, 4.0, 1.5, 2.0, 6.0, 0.3, 1.1, 2.2, 5.0, 0.1, 0.7, 2.9)
 
 
@@ -38,56 +34,14 @@ PROTOCOLS = {
 }
 
 
-@dataclasses.dataclass
-class Rollout:
-    """A forest, the context (agent and text) of each of its turns, and its words."""
-
-    forest: Forest
-    contexts: list[tuple[str, str]]
-    words: tuple[int, ...]
-
-    def probability(self, logits) -> float:
-        chances = [1 / (1 + math.exp(-logits[context])) for context in self.contexts]
-        return math.prod(p if word else 1 - p for p, word in zip(chances, self.words, strict=True))
+def reward(item, words):
+    """Any function of the words and their places."""
+    return REWARDS[sum(word * 2**n for n, word in enumerate(words))]
 
 
-def spoken(protocol, words) -> Rollout:
-    """The rollout in which completion k is words[k]; the reward is any function of the words and places."""
-    state, contexts, step, nodes = Episode(("item",)), [], 0, 0
-    while requests := protocol.step(state):
-        first = len(state.turns)
-        for number, request in enumerate(requests, len(state.requests)):
-            text = "|".join(message["content"] for message in request.messages)
-            prompt = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
-            for g in range(request.samples):
-                word = words[len(state.turns)]
-                said = np.array([word]), np.zeros(1), WORDS[word], True
-                place = request.agent, request.item, request.turn, g, prompt
-                state.turns.append(
-                    Turn(len(state.turns), number, *place, *said, parent=request.parent, step=step)
-                )
-                contexts.append((request.agent, text))
-        state.requests += requests
-        for node in protocol.observe(state, state.turns[first:]):
-            for g, ids in enumerate(zip(*node.turns.values(), strict=True)):
-                heard = tuple(before[g] for before in node.heard)
-                place = sum(words[i] * 2**n for n, i in enumerate((*heard, *ids)))
-                total = SimpleNamespace(total=REWARDS[place])
-                state.joints.append(Joint(0, ids, total, nodes, node.turn, heard=heard))
-            nodes += 1
-        step += 1
-    assert len(state.turns) == len(words)
-    return Rollout(Forest(("item",), tuple(state.turns), tuple(state.joints)), contexts, words)
-
-
-def logits_of(rollouts) -> dict:
-    """Any policy: a logit for each context that can come about."""
-    contexts = sorted({context for rollout in rollouts for context in rollout.contexts})
-    return {context: zlib.crc32(repr(context).encode()) % 100 / 50 - 1 for context in contexts}
-
-
-def expected_reward(rollouts, logits) -> float:
-    return sum(r.probability(logits) * r.forest.totals().astype(float).mean() for r in rollouts)
+def every(name):
+    protocol, number = PROTOCOLS[name]
+    return [spoken(protocol, words, reward) for words in itertools.product((0, 1), repeat=number)]
 
 
 class Exact:
@@ -109,33 +63,15 @@ class Exact:
         return {k: self._table[c, tuple(ids)] for c, texts in read.items() for k, ids in texts.items()}
 
 
-def expected_gradient(rollouts, logits, lesson) -> dict:
-    """Of sum_turns A grad log pi, each agent's turns at a place of the conversation averaged."""
-    found = collections.Counter()
-    for rollout in rollouts:
-        chance, advantages = rollout.probability(logits), lesson(rollout.forest).advantages
-        places = collections.Counter((turn.agent, turn.turn) for turn in rollout.forest.turns)
-        for turn, context, word in zip(rollout.forest.turns, rollout.contexts, rollout.words, strict=True):
-            score = word - 1 / (1 + math.exp(-logits[context]))
-            found[context] += chance * float(advantages[turn.id]) * score / places[turn.agent, turn.turn]
-    return found
-
-
 @pytest.mark.parametrize("system", ["maac", "iac"])
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_expected_gradient_is_the_true_one(name, system):
-    protocol, number = PROTOCOLS[name]
-    rollouts = [spoken(protocol, words) for words in itertools.product((0, 1), repeat=number)]
-    logits, recipe = logits_of(rollouts), actor_critic.RECIPES[system, "v"]
-    critic = Exact(recipe, rollouts, logits)
-    learner = actor_critic.ActorCritic(recipe, critic, CreditConfig())
-    found = expected_gradient(rollouts, logits, learner.lesson)
-    step = 1e-5
+    rollouts, recipe = every(name), actor_critic.RECIPES[system, "v"]
+    logits = logits_of(rollouts)
+    learner = actor_critic.ActorCritic(recipe, Exact(recipe, rollouts, logits), CreditConfig())
+    found = expected_gradient(rollouts, logits, lambda forest: learner.lesson(forest).advantages)
     for context in logits:
-        up, down = (
-            expected_reward(rollouts, logits | {context: logits[context] + s}) for s in (step, -step)
-        )
-        true = (up - down) / (2 * step)
+        true = true_gradient(rollouts, logits, lambda r: float(r.forest.totals().mean()), context)
         assert found[context] == pytest.approx(true, abs=2e-6), context
     assert max(abs(value) for value in found.values()) > 0.01
 
@@ -143,7 +79,8 @@ def test_the_expected_gradient_is_the_true_one(name, system):
 def test_what_the_critic_of_all_reads_before_each_answer():
     def read(name):
         protocol, number = PROTOCOLS[name]
-        texts = actor_critic.joint_requests(spoken(protocol, (0, 1, 0, 1, 0, 1)[:number]).forest)
+        forest = spoken(protocol, (0, 1, 0, 1, 0, 1)[:number], reward).forest
+        texts = actor_critic.joint_requests(forest)
         return [bytes(ids.astype(np.uint8)).decode() for ids in texts["team"].values()]
 
     assert read("simultaneous") == ["a itemb item"]

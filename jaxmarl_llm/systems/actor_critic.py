@@ -218,14 +218,12 @@ class ActorCritic:
     the iteration. Returns and groups are MAGRPO's: no credit comes of them.
 
     Attributes:
-      turns: T that a conversation may have: nodes that end before count the turns they left out.
       warmup: first iterations, in which only the critics learn.
     """
 
     recipe: Recipe
     models: Critics
     config: CreditConfig
-    turns: int = 1
     warmup: int = 0
 
     def lesson(self, forest: Forest) -> Lesson:
@@ -234,7 +232,7 @@ class ActorCritic:
         """
         read = self.recipe.read(forest)
         values = self.models.values(read)
-        later = Later(self.config.discount, self.config.chain, self.turns)
+        later = Later(self.config.discount, self.config.chain, self.config.turns)
         advantages_R, targets = self.recipe.credit(forest, values, later)
         returns_R, groups_R = magrpo.returns(forest, self.config), magrpo.groups(forest)
         if self.config.normalise:
@@ -243,7 +241,8 @@ class ActorCritic:
             options = {"num_agents": number, "centre": True, "length": len(agent_R)}
             advantages_R = credit.on_host(credit.normalise_per_agent, advantages_R, agent_R, **options)
         taught = not self.warmup or self.models.done >= self.warmup
-        advantages_R = np.asarray(advantages_R) * np.float32(taught)
+        advantages_R = np.asarray(advantages_R) * magrpo.return_weights(forest, self.config)
+        advantages_R *= np.float32(taught)
         return Lesson(forest, advantages_R, returns_R, groups_R, (read, values, targets), taught)
 
     def learn(self, lesson: Lesson) -> dict[str, float]:
