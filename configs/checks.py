@@ -42,6 +42,7 @@ CHOICES = {
     "train.hand_on": ("all", "best", "random"),
     "train.backup": ("mean", "max", "last"),
     "train.normalise_by": ("group", "agent"),
+    "train.turn_loss": ("return", "mean"),
     "train.counterfactual": ("", *credit_checks.COUNTERFACTUALS),
     "train.baseline": ("mean", "leave_one_out", "max", "none"),
     "train.ratio_level": ("token", "sequence_normalised", "sequence"),

@@ -205,6 +205,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.discount = 1.0  # gamma: what a later turn earns counts this much one turn earlier
     c.train.backup = "mean"  # later turns add their mean | max return; last: only the last answers count
     c.train.turn_weights = ()  # of each turn's advantages; empty: all alike
+    c.train.turn_loss = "return"  # later turns weigh as in the return's gradient | mean: as published
     c.train.local_weight = 0.0  # at_grpo: weight of what an agent earned by itself beside the team's reward
     c.train.counterfactual = ""  # also judge every joint answer without each agent's part, in whose place is
     # nothing (no text) | sample (its next one) | reference (the untrained agent's greedy answer) | nothing,

@@ -16,7 +16,7 @@ DECIDED = {
     "marloo": ("baseline",),
     "maremax": ("baseline",),
     "dr_mas": ("normalise", "normalise_by"),
-    "at_grpo": ("normalise", "normalise_by", "discount", "backup"),
+    "at_grpo": ("normalise", "normalise_by", "discount", "backup", "turn_loss"),
     "c3": ("baseline",),
     "iac": ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat"),
     "maac": ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat"),

@@ -69,6 +69,13 @@ def _corrections(config: ConfigDict) -> list[str]:
             "train.overlap=True: answers come from the policy before an update; correct for it with "
             "train.importance_cap, for example 2, or train.clip"
         )
+    # With comlrl_compat they are stale as in the original, which has no ratio; MADPO makes one update only.
+    allowed = c.comlrl_compat or c.system in preference_checks.MADPO
+    if c.minibatches > 1 and not c.prompts % c.minibatches and not corrected and not allowed:
+        bad.append(
+            f"train.minibatches={c.minibatches}: all but the first learn from a policy before an update; "
+            "correct for it with train.importance_cap, for example 2, or train.clip; without, 1 is allowed"
+        )
     if c.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:
         bad.append("train.overlap=True: two programs at once need a device alone; allowed with mesh 1, 1, 1")
     if _mismatch(config) and not corrected and c.system not in preference_checks.MADPO:

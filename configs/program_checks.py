@@ -35,6 +35,7 @@ NEEDED = {
     "train.counterfactual": ("", "every program is judged by itself already"),
     "train.stop_above": (0.0, "search.stop_when_solved is its like"),
     "train.turn_weights": ((), "programs and lessons are turns of their own"),
+    "train.turn_loss": ("return", "programs and lessons are turns of their own"),
     "task.centralised": (False, "every agent writes a program of its own"),
     "task.reward": ("", "programs are judged by time or by tests"),
 }

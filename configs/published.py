@@ -46,8 +46,8 @@ class Experiment:
 
 
 HE = ("humaneval[33:133]", "humaneval[0:32]", "humaneval[133:164]", 100)
-HE_LONG = ("humaneval[33:163]", "humaneval[0:32]", "humaneval[147:163]", 130)
-CHE = ("CoopHumanEval.jsonl[16:]", "CoopHumanEval.jsonl[:16]", "CoopHumanEval.jsonl[66:]", 66)
+HE_LONG = ("humaneval[33:147]", "humaneval[0:32]", "humaneval[147:163]", 114)
+CHE = ("CoopHumanEval.jsonl[16:66]", "CoopHumanEval.jsonl[:16]", "CoopHumanEval.jsonl[66:]", 50)
 MBPP = ("MBPP.jsonl[:50]", "MBPP.jsonl[50:66]", "MBPP.jsonl[66:82]", 50)
 MBPP_LONG = ("MBPP.jsonl[33:163]", "MBPP.jsonl[:32]", "MBPP.jsonl[163:179]", 130)
 
@@ -82,6 +82,7 @@ def apply(config, experiment: Experiment) -> None:
     config.policy.dtype = "bfloat16"
     config.policy.remat = "full"
     config.task.prompts = "published"
+    config.model_options.chat = False  # the original uses no chat template
     config.task.cooperation = "paper"
     config.task.source, config.task.train_split = experiment.train, "all"
     config.task.eval_source, config.task.eval_split = experiment.validation, "all"
@@ -104,6 +105,7 @@ def in_turns(config, experiment: Experiment, expert: dict) -> None:
     config.train.turns = experiment.turns
     config.train.discount = experiment.discount
     config.train.turn_weights = experiment.turn_weights
+    config.train.turn_loss = "mean" if experiment.turns > 1 else "return"  # the original's sum of means
     config.task.feedback = experiment.feedback
     if experiment.feedback == "expert_edits":
         config.expert.update(expert)

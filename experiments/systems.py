@@ -66,11 +66,11 @@ def build(config, team: Team, trainables: Callable[[], list]) -> System:
         return madpo.Madpo(build_pool(config), scores, c.batch, c.beta, c.reference, collect)
     if name in preference_checks.SYSTEMS:
         return marlhf.Marlhf(build_reward_model(config, team), credit_config(config), collect)
-    how, credit, turns = recipe(config), credit_config(config), config.train.turns
+    how, credit = recipe(config), credit_config(config)
     if config.critic.shared:
         heads = build_heads(config, team, trainables)
-        return actor_critic.SharedActorCritic(how, heads, credit, turns, coef=config.critic.coef)
-    return actor_critic.ActorCritic(how, build_critics(config, team), credit, turns, config.critic.warmup)
+        return actor_critic.SharedActorCritic(how, heads, credit, coef=config.critic.coef)
+    return actor_critic.ActorCritic(how, build_critics(config, team), credit, config.critic.warmup)
 
 
 def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.TrainState]:
@@ -113,6 +113,8 @@ def credit_config(config) -> magrpo.CreditConfig:
         turn_weights=tuple(c.turn_weights),
         chain=c.hand_on != "all",
         local_weight=c.local_weight,
+        turns=c.turns,
+        turn_loss=c.turn_loss,
     )
 
 

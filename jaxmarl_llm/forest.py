@@ -46,7 +46,8 @@ class Turn:
     in nats; ``finished`` is False where the completion was cut off at the length limit, ``greedy`` True where
     it is the most likely one and not a sample. ``cost``, of an agent behind an endpoint, whose ids are bytes
     and whose log-probabilities are 0, are the tokens of prompt and completion that it was charged with.
-    ``cut`` are the tokens that a prompt which was too long lost on the left.
+    ``cut`` are the tokens that a prompt which was too long lost on the left. ``step`` numbers the protocol's
+    steps in the rollout, from 0: a prompt can hold texts of earlier steps only.
     """
 
     id: int
@@ -66,6 +67,7 @@ class Turn:
     shown: tuple[int, ...] = ()
     cost: tuple[int, int] | None = None
     cut: int = 0
+    step: int = 0
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -96,6 +98,8 @@ class Node:
 class Joint:
     """One joint answer: turn ids in agent order, and its judgement (reward parts, total, verdict).
 
+    ``reward`` is the total reward that the callback returned (`bridge`), NaN where it does not apply; None in
+    a forest that no rollout made: the judgement's total. Learning reads `total`.
     ``node`` numbers the node it is an answer of, ``follows`` is the index of the joint answer before it;
     ``heard`` are the turns that led to it without being part of it.
     """
@@ -107,6 +111,17 @@ class Joint:
     turn: int = 0
     follows: int | None = None
     heard: tuple[int, ...] = ()
+    reward: float | None = None
+
+    @property
+    def total(self) -> float:
+        """Total reward that is learned from; NaN where the reward does not apply.
+
+        It has the judgement's digits where these are the same number in float32.
+        """
+        own = np.nan if self.judgement.total is None else self.judgement.total
+        same = self.reward is None or np.float32(own) == np.float32(self.reward)
+        return own if same else self.reward
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,8 +151,7 @@ class Forest:
 
     def totals(self) -> np.ndarray:
         """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""
-        totals = [joint.judgement.total for joint in self.joints]
-        return np.array([np.nan if total is None else total for total in totals], np.float32)
+        return np.array([joint.total for joint in self.joints], np.float32)
 
     def nodes(self) -> tuple[np.ndarray, np.ndarray]:
         """Number every joint answer's node, and the joint answer it follows (-1: none), int32 (J,) each."""

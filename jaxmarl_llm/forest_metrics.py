@@ -32,7 +32,8 @@ def reward_metrics(forest: Forest, task: Task) -> dict[str, float]:
 
 def _means(prefix: str, joints: Sequence[Joint], task: Task) -> dict[str, float]:
     # Each on the 0..100 scale first: what compares two parts (hack_gap) is over the answers that have both.
-    scores = [joint.judgement.scores for joint in joints if joint.judgement.total is not None]
+    known = [joint for joint in joints if not np.isnan(joint.total)]
+    scores = [{**joint.judgement.parts, "total": joint.total} for joint in known]
     rows = [task.normalise(row) for row in scores]
     names = dict.fromkeys(name for row in rows for name in row)
     return {f"{prefix}/{name}": float(np.mean([row[name] for row in rows if name in row])) for name in names}
@@ -78,7 +79,7 @@ def credit_metrics(forest: Forest, advantages_R) -> dict[str, float]:
     its parts have the same sign. With ``cross`` joint answers also the share of the variance of a node's
     rewards by each agent alone, ``<agent>/main_effect``, and by their combination, ``credit/interaction``.
     """
-    judged = [joint for joint in forest.joints if joint.judgement.total is not None]
+    judged = [joint for joint in forest.joints if not np.isnan(joint.total)]
     if not judged:
         return {}
     parts_JN = np.array([[advantages_R[i] for i in joint.turns] for joint in judged])
@@ -105,7 +106,7 @@ def reward_tables(forest: Forest) -> tuple[tuple[str, ...], np.ndarray]:
             return agents, np.array([])
         tables.append(np.full((size,) * len(agents), np.nan, np.float32))
         for sample, joint in zip(samples, joints, strict=True):
-            tables[-1][sample] = np.nan if joint.judgement.total is None else joint.judgement.total
+            tables[-1][sample] = joint.total
     return agents, np.array(tables)
 
 

@@ -54,7 +54,7 @@ def joint_actions(
             item=str(forest.items[joint.item].task_id),
             agents=said(j),
             parts=dict(joint.judgement.parts),
-            total=joint.judgement.total,
+            total=None if np.isnan(joint.total) else joint.total,
             verdict=joint.judgement.verdict,
             failures=tuple(joint.judgement.failures),
             interactions=tuple(joint.judgement.interactions),

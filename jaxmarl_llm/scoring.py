@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm import processes
-from jaxmarl_llm.bridge import Bridge
+from jaxmarl_llm.bridge import Bridge, Scored
 from jaxmarl_llm.forest import joint_samples
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.types import Task
@@ -22,14 +21,12 @@ class TaskScorer:
       tokenizers: agent -> tokenizer.
       joint_mode: ``aligned`` or ``cross``; see `forest.joint_samples`.
 
-    It is the scorer of a `bridge.Bridge`, and holds one itself for `judge`. ``judgements`` keeps those of the
-    last call.
+    It is the scorer of a `bridge.Bridge`, and holds one itself for `judge`.
     """
 
     def __init__(self, task: Task, tokenizers: dict[str, Any], joint_mode: str):
         self.task, self.agents = task, tuple(task.agents)
         self._tokenizers, self._mode = {agent: tokenizers[agent] for agent in task.agents}, joint_mode
-        self.judgements: Sequence[Judgement] = ()
         self._bridge = Bridge(self, self.shape)
 
     @classmethod
@@ -45,24 +42,24 @@ class TaskScorer:
         """Shape (B, J) of the rewards for B prompts of G samples."""
         return prompts, len(self.combinations(samples))
 
-    def judge(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> Sequence[Judgement]:
-        """Judgements of all joint answers through the bridge, those of one prompt together.
+    def judge(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> list[tuple[float, Judgement]]:
+        """Rewards and judgements of all joint answers through the bridge, those of one prompt together.
 
-        Each process judges its share of the prompts, and learns of the others' judgements.
+        The rewards are float32, as the callback returned them; NaN where the reward does not apply. Each
+        process judges its share of the prompts and receives the others'.
         """
         asked, count = np.flatnonzero(items_B >= 0), jax.process_count()
         mine_B, share = np.full_like(items_B, -1), asked[jax.process_index() :: count]
         mine_B[share] = items_B[share]
 
         def own() -> list:
-            jax.block_until_ready(self._bridge.run(tokens, lengths, jnp.asarray(mine_B)))
-            return list(self.judgements)
+            rewards_BJ, judgements = self._bridge.run(tokens, lengths, mine_B)
+            return list(zip(rewards_BJ[share].ravel().tolist(), judgements, strict=True))
 
         shares = processes.together(own)
         size = len(self.combinations(next(iter(lengths.values())).shape[1]))
         places = [(n % count, n // count * size + j) for n in range(len(asked)) for j in range(size)]
-        self.judgements = [shares[process][place] for process, place in places]
-        return self.judgements
+        return [shares[process][place] for process, place in places]
 
     def judge_texts(self, items: Sequence[Any], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of joint answers that are given as texts, in order; the task judges them in one call.
@@ -78,10 +75,11 @@ class TaskScorer:
         shares = processes.together(own)
         return [shares[n % count][n // count] for n in range(len(items))]
 
-    def __call__(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> np.ndarray:
+    def __call__(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> Scored:
         """Total rewards, float32 (B, J), of tokens[agent] (B, G, L) cut to lengths[agent] (B, G).
 
         NaN where the reward does not apply, and in rows whose item is negative: they only fill up the batch.
+        The record is a list of the judgements of the other rows' joint answers, in order.
         """
         prompts, samples = next(iter(lengths.values())).shape
         texts = {
@@ -96,8 +94,8 @@ class TaskScorer:
             for n, agent in enumerate(self.agents)
         }
         items = [self.task.items[int(items_B[b])] for b in asked for _ in combinations]
-        self.judgements = self.task.judge(items, completions) if items else []
-        totals = np.full((prompts, len(combinations)), np.nan, np.float32)
-        rewards = np.array([judgement.total for judgement in self.judgements], np.float32)
-        totals[asked] = rewards.reshape(len(asked), -1)
-        return totals
+        judgements = list(self.task.judge(items, completions)) if items else []
+        totals_BJ = np.full((prompts, len(combinations)), np.nan, np.float32)
+        rewards = np.array([judgement.total for judgement in judgements], np.float32)
+        totals_BJ[asked] = rewards.reshape(len(asked), -1)
+        return Scored(totals_BJ, judgements)

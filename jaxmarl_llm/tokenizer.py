@@ -6,7 +6,7 @@ import datetime
 import functools
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -17,6 +17,7 @@ from jaxmarl_llm import chat_template, files
 
 _FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 _PROBE = "qzxj"
+TEXTS_KEPT = 1 << 15  # decoded completions; more than an iteration has
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -110,14 +111,27 @@ class Tokenizer:
             found.append(inner)
         return tuple(dict.fromkeys(found))
 
+    @functools.cached_property
+    def _decode_row(self) -> Callable[[bytes], str]:
+        """Text of int32 ids as bytes. The rollout and the scorer both ask for it; it is decoded once."""
+
+        def decode(row: bytes) -> str:
+            return self.decode(np.frombuffer(row, np.int32))
+
+        return functools.lru_cache(TEXTS_KEPT)(decode)
+
     def decode_completions(self, tokens_RL, lengths_R) -> list[str]:
-        """Texts of R rows, each cut to its length in tokens (an ending token counts and is not shown)."""
+        """Texts of R rows, each cut to its length in tokens (an ending token counts and is not shown).
+
+        Equal rows are decoded once, as long as they are among the last `TEXTS_KEPT`.
+        """
         tokens_RL, lengths_R = np.asarray(tokens_RL), np.asarray(lengths_R)
         if tokens_RL.ndim != 2 or lengths_R.shape != tokens_RL.shape[:1]:
             raise ValueError(f"tokens {tokens_RL.shape} and lengths {lengths_R.shape} do not belong together")
         if ((lengths_R < 0) | (lengths_R > tokens_RL.shape[1])).any():
             raise ValueError(f"lengths {lengths_R.tolist()} are not all within 0..{tokens_RL.shape[1]}")
-        return [self.decode(row[:length]) for row, length in zip(tokens_RL, lengths_R, strict=True)]
+        rows = zip(tokens_RL.astype(np.int32), lengths_R, strict=True)
+        return [self._decode_row(row[:length].tobytes()) for row, length in rows]
 
     def check_vocab(self, vocab_size: int) -> None:
         """ValueError if the tokenizer knows ids that a policy with ``vocab_size`` tokens does not have."""

@@ -104,14 +104,22 @@ def by_hand(forest, c):
         mean = np.mean([totals[k] for k, joint in enumerate(joints) if joint.node == joints[j].node])
         return totals[j] + mean * sum(c.discount**k for k in range(1, c.turns - joints[j].turn))
 
+    def share(j):
+        """Of what follows answer j, in the return of all problems."""
+        before, node = joints[j].follows, joints[j].node
+        own = share(before) if before is not None else 1 / len({k.node for k in joints if k.follows is None})
+        return c.discount * own / (sum(k.node == node for k in joints) if c.hand_on == "all" else 1)
+
     gains, groups, found = [gain(j) for j in range(len(joints))], {}, {}
     for turn in forest.turns:
         mean = np.mean(
             [gains[j] for j, joint in enumerate(joints) if turn.id in (*joint.turns, *joint.heard)]
         )
         groups.setdefault((turn.agent, turn.item, turn.turn, turn.follows), {})[turn.id] = mean
-    for (*_, index, _), means in groups.items():
+    for (agent, _, index, follows), means in groups.items():
         weight = c.turn_weights[index] if c.turn_weights else 1.0
+        if c.turn_loss == "return" and follows is not None:
+            weight *= share(follows) * sum((a, t) == (agent, index) for a, _, t, _ in groups)
         found |= {i: weight * (mean - np.mean([*means.values()])) for i, mean in means.items()}
     return [found[turn.id] for turn in forest.turns]
 

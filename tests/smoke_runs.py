@@ -28,6 +28,7 @@ LEARNING = {
     "train.steps": 14,
     "train.minibatches": 2,
     "train.prompts_per_microbatch": 1,
+    "train.clip": 0.2,
     "train.kl_coef": 0.05,
     "train.lr": 0.01,
     "train.warmup": 3,

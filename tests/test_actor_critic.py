@@ -1,5 +1,6 @@
 """Targets and advantages of IAC and MAAC from scripted forests, by hand."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -144,10 +145,14 @@ def test_the_settings_reach_the_targets():
     class Known:
         values = staticmethod(lambda texts: {number: 1.0 for read in texts.values() for number in read})
 
-    recipe, config = actor_critic.RECIPES["iac", "v"], CreditConfig(discount=0.5, chain=True)
-    lesson = actor_critic.ActorCritic(recipe, Known(), config, turns=3).lesson(FOREST)
+    recipe = actor_critic.RECIPES["iac", "v"]
+    config = CreditConfig(discount=0.5, chain=True, turns=3, turn_loss="mean")
+    lesson = actor_critic.ActorCritic(recipe, Known(), config).lesson(FOREST)
     # The second turn leaves one out: 5 + 0.5 * 5; before it 1 + 0.5 and 3 + 0.5. Less 1.
     np.testing.assert_allclose(lesson.advantages, [0.5, 2.5, 0.5, 2.5, 6.5, 6.5])
+    weighed = dataclasses.replace(config, turn_loss="return")
+    lesson = actor_critic.ActorCritic(recipe, Known(), weighed).lesson(FOREST)
+    np.testing.assert_allclose(lesson.advantages, [0.5, 2.5, 0.5, 2.5, 3.25, 3.25])  # half for the discount
 
 
 # Q form: what an answer earns, by turn (IAC) or by joint answer (MAAC).
@@ -235,5 +240,5 @@ def test_what_the_critics_read():
     read = actor_critic.requests(FOREST)
     assert {agent: sorted(prompts) for agent, prompts in read.items()} == {"a": [0, 2], "b": [1, 3]}
     assert read["b"][3].tolist() == [3, 9]
-    joint_prompts = actor_critic.nodes(FOREST)
+    joint_prompts = actor_critic.joint_requests(FOREST)
     assert {k: ids.tolist() for k, ids in joint_prompts["team"].items()} == {0: [0, 9, 1, 9], 1: [2, 9, 3, 9]}

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from benchmarks import contest, peers, rounds, tables
+from benchmarks import bridge_overhead, contest, peers, rounds, tables
+from jaxmarl_llm import bridge
 
 # A peer that says what it was asked, and dies when asked to.
 ECHO = """
@@ -138,3 +139,14 @@ def test_the_larger_of_two_measurements_is_the_limit():
     first = contest.machine.Limits({"float32": 3.0, "bfloat16": 1.0}, 5.0)
     second = contest.machine.Limits({"float32": 2.0, "bfloat16": 4.0}, 6.0)
     assert first.best(second) == contest.machine.Limits({"float32": 3.0, "bfloat16": 4.0}, 6.0)
+
+
+def test_the_bridges_share_of_a_call():
+    found = bridge_overhead.measure(prompts=2, samples=2, width=4, joint_mode="cross", repeats=5)
+    assert {name: len(ms) for name, ms in found.items()} == {
+        "first call (compiles)": 1, "through the bridge": 5, "plain call": 5, "the bridge's overhead": 5,
+    }  # fmt: skip
+    through, plain = found["through the bridge"], found["plain call"]
+    pairs = zip(through, plain, strict=True)
+    assert found["the bridge's overhead"] == [one - other for one, other in pairs] and min(plain) > 0
+    assert bridge._program.cache_info().misses == 1  # batches of three sizes

@@ -160,6 +160,10 @@ def complaints(config):
     return [line.strip() for line in lines]
 
 
+TIMED = {"task.kind": "optimisation"}
+TOLD = TIMED | {"train.protocol": "lessonl", "train.system": "lessonl"}
+MAPCODER = TIMED | {"train.protocol": "mapcoder", "search.plans": 1}
+SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
 # What makes a choice one that is read.
 READ_WITH = {
     "train.hand_on": {"train.turns": 2}, "train.backup": {"train.turns": 2},
@@ -169,6 +173,10 @@ READ_WITH = {
     "preference.selection": {"train.system": "madpo_iter"},
     "preference.replay": {"train.system": "madpo_iter"},
     "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
+    "train.turn_loss": {"train.turns": 2}, "train.minibatches": {"train.clip": 0.2},
+    "search.plans": MAPCODER, "search.problems": MAPCODER,
+    **{f"lessons.{name}": TOLD for name in common.base_config().lessons},
+    **{f"timing.{name}": TIMED for name in common.base_config().timing},
 }  # fmt: skip
 
 
@@ -181,11 +189,11 @@ def test_choices(path):
         config.train.normalise = value == "agent"
         needed = {"c3": "tree", "solo": "pipeline"}
         config.train.protocol = needed.get(value, config.train.protocol)
-        if config.train.protocol in programs.METHODS or value == "lessonl":
+        if value in programs.METHODS:
             config.task.kind = "optimisation"
             config.train.system = "lessonl" if value == "lessonl" else "magrpo"
             config.train.protocol = value
-            config.search.plans = 1
+            config.search.plans = 1 if value == "mapcoder" else config.search.plans
         if value == "generated":
             config.task.kind, config.train.protocol = "generation", "repeated"
         if value == "expert_edits":
@@ -209,7 +217,9 @@ def test_ranges(path):
         assert complaints(changed(path, value))[0] == f"{path}={value!r}: allowed is {low} to {end}"
     for value in filter(None, (low, high)):  # 0 of the temperature has a check of its own
         config = changed(path, value)
-        config.update_from_flattened_dict(READ_WITH.get(path, {}))
+        config.update_from_flattened_dict(
+            {name: given for name, given in READ_WITH.get(path, {}).items() if name != path}
+        )
         assert [line for line in _quiet_complaints(config) if line.startswith(f"{path}=")] == []
 
 
@@ -268,7 +278,9 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"team.models": ("x",)}, r"team.models=\('x',\): allowed is one model per agent \(2\), or none"),
     ({"train.minibatches": 3}, "train.minibatches=3: must divide train.prompts=4"),
     ({"train.minibatches": 0}, "train.minibatches=0: allowed is 1"),
-    ({"train.minibatches": 2, "train.prompts_per_microbatch": 4},
+    ({"train.minibatches": 2},
+     "train.minibatches=2: all but the first learn from a policy .* correct for it with train"),
+    ({"train.minibatches": 2, "train.clip": 0.2, "train.prompts_per_microbatch": 4},
      "train.prompts_per_microbatch=4: must divide the 2 problems of a minibatch"),
     ({"sampling.dtype": "bfloat16"},
      "sampling.dtype='bfloat16': the sampler differs .* correct for it with train.importance_cap"),
@@ -307,7 +319,7 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"critic.updates": 0}, "critic.updates=0: allowed is 1 to any larger number"),
     ({"train.system": "maac", "critic.shared": True},
      "critic.shared=True: the critic of train.system='maac'"),
-    ({"train.system": "iac", "critic.shared": True, "train.minibatches": 2, "train.prompts": 4},
+    ({"train.system": "iac", "critic.shared": True, "train.minibatches": 2, "train.clip": 0.2},
      "train.minibatches=2: with critic.shared=True agent and head make one step"),
     ({"train.normalise_by": "agent"}, "train.normalise_by='agent': does nothing without train.normalise"),
     ({"train.normalise": True, "train.normalise_by": "agent", "train.baseline": "leave_one_out"},
@@ -395,6 +407,31 @@ UNREAD = {
     "task.matching": ("corrected", {"task.kind": "tldr"}),
     "task.column": ("post", {"task.kind": "tldr"}),
     "mesh.fsdp": (True, {"mesh.data": 2}),
+    "train.turn_loss": ("mean", {"train.turns": 2}),
+    "task.revealed_tests": (2, {"train.turns": 2}),
+    "train.grade_every": (2, {"task.kind": "game"}),
+    "preference.reference": (True, {"train.system": "madpo"}),
+    "expert.model": ("teacher", {"train.turns": 2, "task.feedback": "expert_edits"}),
+    "search.plans": (1, TIMED | {"train.protocol": "mapcoder"}),
+    "search.problems": (2, SEARCHED),
+    "search.stop_when_solved": (True, SEARCHED),
+    "search.prices": ((("smollm2-135m-instruct", 1.0, 2.0),), SEARCHED),
+    "lessons.shown": (2, TOLD),
+    "lessons.select": ("random", TOLD),
+    "lessons.control": (1, TOLD | {"lessons.select": "dealt"}),
+    "lessons.factor": ("off", TOLD),
+    "lessons.step": (0.2, TOLD),
+    "lessons.gate": (1.2, TOLD),
+    "lessons.encoder": ("ngrams", TOLD),
+    "lessons.bank": ("run", TOLD),
+    "lessons.keep": (9, TOLD),
+    "timing.min_pairs": (9, TIMED),
+    "timing.max_pairs": (23, TIMED),
+    "timing.width": (0.2, TIMED),
+    "timing.cap": (5.0, TIMED),
+    "timing.seconds": (9.0, TIMED),
+    "timing.min_seconds": (0.1, TIMED),
+    "timing.remember": (False, TIMED),
 }
 
 
@@ -402,7 +439,7 @@ UNREAD = {
 def test_what_nothing_reads_is_refused(path):
     value, read = UNREAD[path]
     config = changed(path, value)
-    if path.startswith(("task.cooperation", "task.held", "task.prompts")):
+    if path.startswith(("task.cooperation", "task.held", "task.prompts", "train.grade_every")):
         config.task.kind = "tldr"
     if path == "task.prompts":
         config.task.kind = "game"
@@ -411,6 +448,14 @@ def test_what_nothing_reads_is_refused(path):
     assert line.startswith(f"{path}={value!r}: ") and line.endswith(f", allowed is {default!r}")
     config.update_from_flattened_dict(read)
     checks.validate(config)
+
+
+def test_minibatches_are_stale_without_a_ratio():
+    """Where the original's loss is mimicked they may be, as there; else something has to correct for it."""
+    for allowed in ({"clip": 0.2}, {"importance_cap": 2.0}, {"loss": "m.f"}, {"comlrl_compat": True}):
+        config = changed("train.minibatches", 2)
+        config.train.update(allowed)
+        checks.validate(config)
 
 
 def test_a_system_of_ones_own_reads_what_it_likes():

@@ -84,7 +84,7 @@ def test_where_a_node_ended_early_its_answers_are_last_ones():
     # joint 0: (3 + 5) / 2; joint 4: (8 + 6) / 2; joint 1: (7 + 2) / 2
     assert found.tolist() == [4, 4.5, 3, 5, 7, 2, 8, 6]
     # As the best of the ways: 1 + 5 and, for the turn that was left out, the mean 4; 1 + 2 + 8
-    found = magrpo.joint_returns(tree.forest(), CreditConfig(backup="max"))
+    found = magrpo.joint_returns(tree.forest(), CreditConfig(backup="max", turns=3))
     assert found[:2].tolist() == [10, 11]
 
 
@@ -118,13 +118,43 @@ def test_in_a_chain_what_follows_is_shared():
     assert magrpo.joint_returns(chain).tolist() == [1, 4, 0, 4]
 
 
+def test_what_an_answer_is_worth_does_not_depend_on_whether_another_problem_went_on():
+    """One node of rewards 1 and 3 of two turns ends; a second problem's does, or goes on."""
+    config = CreditConfig(baseline="none", turns=2)
+    alone = Tree("aligned").node([1.0, 3.0]).forest()
+    beside = Tree("aligned").node([1.0, 3.0]).node([0.0, 0.0]).node([5.0, 7.0], 2).forest()
+    # each with the mean 2 of the turn that was left out
+    assert magrpo.advantages(alone, config)[:4].tolist() == [3, 5, 3, 5]
+    assert magrpo.advantages(beside, config)[:4].tolist() == [3, 5, 3, 5]
+
+
+def test_the_losses_of_later_turns_weigh_as_in_the_return():
+    """Of two problems with two answers each one answer goes on: one node of the four that there could be."""
+    tree = Tree("aligned").node([1.0, 2.0]).node([4.0, 4.0]).node([0.0, 4.0], 1)
+    made = tree.forest()
+    # n = 2 answers of an agent, the node's share of the return is 1/2 (problems) * 1/2 (answers before it),
+    # half of that for each of its two answers
+    assert magrpo.return_weights(made, CreditConfig(turns=2)).tolist() == [1] * 8 + [0.25] * 4
+    assert magrpo.return_weights(made, CreditConfig(turns=2, discount=0.5)).tolist() == [1] * 8 + [0.125] * 4
+    # in a chain nothing but the problems has a share
+    assert magrpo.return_weights(made, CreditConfig(turns=2, chain=True)).tolist() == [1] * 8 + [0.5] * 4
+    assert magrpo.return_weights(made, CreditConfig(turn_loss="mean")).tolist() == [1] * 12
+    assert magrpo.advantages(made, CreditConfig(turns=2))[8:].tolist() == [-0.5, 0.5] * 2
+    assert magrpo.advantages(made, CreditConfig(turns=2, turn_loss="mean"))[8:].tolist() == [-2, 2] * 2
+    # where every answer goes on nothing is weighed but the discount
+    assert magrpo.return_weights(TREE, CreditConfig(turns=2)).tolist() == [1] * 12
+    assert magrpo.return_weights(TREE, CreditConfig(discount=0.5)).tolist() == [1] * 4 + [0.5] * 8
+    with pytest.raises(ValueError, match="turn_loss='sum'; allowed: return, mean"):
+        CreditConfig(turn_loss="sum")
+
+
 @pytest.mark.parametrize("discount, first", [(1.0, [9, 5]), (0.5, [1 + 2 + 1, 1 + 1 + 0.5])])
 def test_a_node_that_ended_early_counts_as_if_it_went_on_as_good(discount, first):
     # After joint 0 comes a node that earns 3 and 5, mean 4, and ends; after joint 1 nodes of 2, and again 2.
     # Joint 0: 1 + 4 + 4; joint 1: 1 + 2 + 2. Without the turn that was left out it would be 5 each.
     tree = Tree("aligned").node([1.0, 1.0]).node([3.0, 5.0], 0).node([2.0, 2.0], 1)
     tree.node([2.0, 2.0], 4).node([2.0, 2.0], 5)
-    config = CreditConfig(discount=discount)
+    config = CreditConfig(discount=discount, turns=3, turn_loss="mean")
     found = magrpo.joint_returns(tree.forest(), config)
     assert found[:2].tolist() == first
     assert found[2:4].tolist() == [3 + 4 * discount, 5 + 4 * discount]  # alike: it decides nothing here

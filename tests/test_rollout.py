@@ -3,18 +3,23 @@
 import contextlib
 import dataclasses
 import functools
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from jaxmarl_llm import rollout, sampling, team
+from jaxmarl_llm import bridge, rollout, sampling, team, tokenizer, update
 from jaxmarl_llm.forest import Node, SpeakRequest
 from jaxmarl_llm.prompts import pad_prompts, pad_team
 from jaxmarl_llm.protocols import Discussion, Simultaneous
 from jaxmarl_llm.rollout import episode, speech
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.update import batches
 from tests import test_journal, tiny
 
 PARAMS = SamplingParams(4)
@@ -226,3 +231,63 @@ def test_agents_of_a_stack_may_be_asked_unequally_often():
         assert turn.completion.tolist() == same.completion.tolist() and turn.item == same.item
     with pytest.raises(ValueError, match=r"agents \('a', 'b'\) must be asked for the same .* not \[1, 2\]"):
         run(tiny.Task(total), protocol=Once(samples=(1, 1, 1, 2)))
+
+
+def test_the_rewards_that_the_callback_returns_are_learned_from(monkeypatch):
+    """What the host returns to the program is changed on its way; the judgements stay as they are."""
+    task, rewards = tiny.Task(total), iter(np.float32([[5, 1, 9, 3], [2, 2, 2, np.nan]]))
+    before = run(task, "cross")
+    deliver = bridge._host
+
+    def changed(room, message):
+        own, number = deliver(room, message)
+        own = own.copy()
+        own[:8] = np.concatenate(list(rewards))
+        return own, number
+
+    monkeypatch.setattr(bridge, "_host", changed)
+    bridge._program.cache_clear()
+    forest = run(task, "cross")
+    bridge._program.cache_clear()
+    assert [j.judgement.total for j in forest.joints] == [j.judgement.total for j in before.joints]
+    np.testing.assert_array_equal(forest.totals(), [5, 1, 9, 3, 2, 2, 2, np.nan])
+    advantages = magrpo.lesson(forest).advantages
+    # of "a" 3 and 6, of "b" 7 and 2 in mean; the second item's are all 2
+    assert advantages.tolist() == [-1.5, 1.5, 2.5, -2.5, 0, 0, 0, 0]
+    updates = [updated(made, magrpo.lesson(made).advantages) for made in (forest, before)]
+    pairs = zip(*map(jax.tree.leaves, updates), strict=True)
+    assert max(float(np.abs(one - other).max()) for one, other in pairs) > 1e-3
+
+
+def updated(forest, advantages):
+    """Parameters of the tiny team after an update."""
+    (member,) = built().members
+    config, optimizer = update.LossConfig(PARAMS), optax.sgd(1.0)
+    (batch,) = batches.collate(forest, advantages, member.stack, 4, 0)
+    state = update.init_state(jax.tree.map(jnp.copy, member.trainable), optimizer)
+    packed = (config.pack(batch),)
+    state, _ = update.train_step(member.stack, config, optimizer, member.base, state, packed)
+    return jax.device_get(state.trainable)
+
+
+def test_every_completion_is_decoded_once():
+    decoded = []
+
+    def decode(ids, **_):
+        decoded.append(tuple(ids))
+        return " ".join(map(str, ids))
+
+    words = SimpleNamespace(
+        chat_template=None,
+        encode=lambda text: [7 + ord(char) % 50 for char in text],
+        decode=decode,
+        get_vocab=lambda: {"w": tiny.V - 1},
+    )
+    own = dataclasses.replace(tiny.model(), tokenizer=tokenizer.Tokenizer(words, (3, 5)))
+    members = team.build({"own": own}, dict.fromkeys(tiny.AGENTS, "own"), jax.random.key(0), rank=2)
+    task = tiny.Task(total)
+    forest = run(task, "cross", members)
+    spoken = [tuple(turn.completion.tolist()) for turn in forest.turns]
+    assert sorted(decoded) == sorted(set(spoken)) and len(task.calls[0][0]) == 8
+    judged = {text for texts in task.calls[0][1].values() for text in texts}
+    assert {turn.text for turn in forest.turns} == judged

@@ -102,7 +102,7 @@ def test_options_reach_their_places():
         train__clip=0.2, train__ratio_level="sequence", train__aggregation="token", train__kl_coef=0.1,
         train__kl_kind="k2", train__entropy_coef=0.01, train__baseline="max", train__normalise=True,
         train__normalise_by="agent", train__backup="last", train__discount=0.9, train__reduce="sum",
-        train__turn_weights=(1.0, 0.5), train__hand_on="best",
+        train__turn_weights=(1.0, 0.5), train__hand_on="best", train__turns=2, train__turn_loss="mean",
     )  # fmt: skip
     drawn = setup.sampling_params(c)
     assert dataclasses.astuple(drawn) == (16, 0.7, 5, 0.9, 0.1)
@@ -113,7 +113,7 @@ def test_options_reach_their_places():
     plain = setup.loss_config(config(train__clip=0.0))
     assert plain.clip is None and plain.importance_cap is None
     assert setup.loss_config(config(train__clip=0.0, train__importance_cap=1.2)).importance_cap == 1.2
-    wanted = magrpo.CreditConfig("max", True, 0.9, "sum", (1.0, 0.5), True, "agent", "last", 0.0)
+    wanted = magrpo.CreditConfig("max", True, 0.9, "sum", (1.0, 0.5), True, "agent", "last", 0.0, 2, "mean")
     assert systems.credit_config(c) == wanted
     assert (loss.dual_clip, loss.drop_truncated) == (None, False)
     dapo = config(

@@ -120,7 +120,7 @@ def judged_again(forest: Forest, task: Task) -> Forest:
     found = task.judge([forest.items[joint.item] for joint in forest.joints], said)
     pairs = zip(forest.joints, found, strict=True)
     return dataclasses.replace(
-        forest, joints=tuple(dataclasses.replace(j, judgement=own) for j, own in pairs)
+        forest, joints=tuple(dataclasses.replace(j, judgement=own, reward=None) for j, own in pairs)
     )
 
 

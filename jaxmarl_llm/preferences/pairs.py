@@ -67,7 +67,7 @@ def tie(forest: Forest) -> Pair:
 def _pair(forest: Forest, item: str, winner: int, loser: int) -> Pair:
     sides = [forest.joints[j] for j in (winner, loser)]
     said = [tuple(forest.turns[i] for i in joint.turns) for joint in sides]
-    rewards = tuple(0.0 if joint.judgement.total is None else float(joint.judgement.total) for joint in sides)
+    rewards = tuple(float(np.nan_to_num(joint.total)) for joint in sides)
     return Pair(item, rewards, *said)
 
 

@@ -9,7 +9,7 @@ import dataclasses
 
 import numpy as np
 
-from jaxmarl_llm.forest import Joint, Node, SpeakRequest
+from jaxmarl_llm.forest import Node, SpeakRequest
 from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, everybody, tell
 
 HAND_ON = ("all", "best", "random")
@@ -77,7 +77,7 @@ class Simultaneous:
         return [j for answers in nodes.values() for j in self._of_node(state, answers)]
 
     def _of_node(self, state: Episode, answers: list[int]) -> list[int]:
-        rewards = [_reward(state.joints[j]) for j in answers]
+        rewards = [state.joints[j].total for j in answers]
         known = [reward for reward in rewards if not np.isnan(reward)]
         if self.stop_above is not None and known and np.mean(known) > self.stop_above:
             return []
@@ -100,8 +100,3 @@ class Simultaneous:
                 SpeakRequest(turn.agent, joint.item, messages, samples, turn.turn + 1, turn.id, follows=j)
             )
         return requests
-
-
-def _reward(joint: Joint) -> float:
-    total = joint.judgement.total
-    return np.nan if total is None else total

@@ -44,8 +44,7 @@ def run(
     Args:
       protocol: who speaks when.
       team, trainables: the agents, and the current parameters of each member of the team.
-      scorer: the task with its judge, and how answers are combined; keep it from call to call, it holds a
-        compiled program.
+      scorer: the task with its judge, and how answers are combined.
       item_ids: indices into the task's items.
       key: random key of this iteration.
       params: how tokens are drawn.
@@ -71,7 +70,7 @@ def run(
     while requests := protocol.step(state):
         # Every answer that was judged last may be handed on; fewer are padded, so that shapes are few.
         sizes = (len(items), max(len(items), answered))
-        asked = _encode(state, team, requests, max_prompt_tokens, long_prompts, last_greedy)
+        asked = _encode(state, team, requests, level, max_prompt_tokens, long_prompts, last_greedy)
         level_key = jax.random.fold_in(key, level)
         options = params, sizes, prompt_sizes, timer
         draw = functools.partial(_sample, team, trainables, asked, level_key, *options)
@@ -117,7 +116,7 @@ def _sample(
 
 
 def _encode(
-    state: Episode, team: Team, requests, limit: int, on_long: str, last_greedy: bool
+    state: Episode, team: Team, requests, step: int, limit: int, on_long: str, last_greedy: bool
 ) -> list[PendingRequest]:
     """New requests with their numbers, the ids of their turns, and their prompts as tokens."""
     asked, first_id = [], len(state.turns)
@@ -127,7 +126,7 @@ def _encode(
         # What a model behind an endpoint takes is not known here.
         ids, cut = encode_cut(member.tokenizer, request, None if member.remote else limit, on_long, name)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
-        asked.append(PendingRequest(number, first_id, request, ids, greedy, name, cut))
+        asked.append(PendingRequest(number, first_id, request, ids, greedy, name, cut, step))
         first_id += request.samples
     return asked
 
@@ -161,21 +160,22 @@ def _judge(
                 tokens[agent][p, g, : len(turn.completion)] = turn.completion
                 lengths[agent][p, g] = len(turn.completion)
     with timer("score"):
-        judgements = iter(scorer.judge(tokens, lengths, items_P))
+        judged = scorer.judge(tokens, lengths, items_P)
+    answers = [(p, node, c) for p, node in enumerate(nodes) for c in scorer.combinations(samples)]
     return [
         Joint(
             node.item,
             tuple(
                 node.turns[a][g] for a, g in zip(scorer.agents, combination, strict=True) if a in node.turns
             ),
-            next(judgements),
+            judgement,
             node=first_node + p,
             turn=node.turn,
             follows=node.follows,
             heard=tuple(ids[combination[0]] for ids in node.heard),
+            reward=reward,
         )
-        for p, node in enumerate(nodes)
-        for combination in scorer.combinations(samples)
+        for (p, node, combination), (reward, judgement) in zip(answers, judged, strict=True)
     ]
 
 

@@ -19,7 +19,7 @@ class PendingRequest(NamedTuple):
     """A request with its number, the id of its first turn, and its prompt as token ids.
 
     With ``greedy`` its last sample takes the most likely tokens. Errors call its item ``item``. The prompt
-    has lost ``cut`` tokens.
+    has lost ``cut`` tokens. It is one of the protocol's step ``step``.
     """
 
     number: int
@@ -29,6 +29,7 @@ class PendingRequest(NamedTuple):
     greedy: bool = False
     item: str = ""
     cut: int = 0
+    step: int = 0
 
 
 def encode_prompt(
@@ -181,5 +182,6 @@ def _asked_for(asked: PendingRequest, g: int) -> dict:
         follows=request.follows,
         greedy=asked.greedy and g == request.samples - 1,
         cut=asked.cut,
+        step=asked.step,
         shown=tuple(request.shown),
     )

@@ -11,6 +11,11 @@ which reads the agent's prompt and in the Q form its reply too. MAAC: one critic
 What V says of a prompt needs one sample; the mean of Q over a group stands for expected SARSA's sum over all
 answers, and needs two or more.
 
+V is a baseline, which must not know the answer that it is subtracted from: where agents speak one after the
+other (pipeline, discussion, tree), the critic of all reads before each answer the prompts of the step in
+which it was asked for and of the steps before, in which nobody had read it (`states`). Every state of a joint
+answer is taught the same target; the V in y_j is that of the first state of what follows.
+
 In the V form the advantage of a completion is the mean over the joint answers that it is a part of. In the Q
 form Q(a) is that mean, with MAAC of Q(j). Where all combinations are joint answers (``cross``), A is then the
 mean over the partners' samples of COMA's counterfactual advantage (arXiv 1705.08926, equation 4), Q(j) less
@@ -53,16 +58,34 @@ def requests(forest: Forest) -> Texts:
     return found
 
 
-def nodes(forest: Forest) -> Texts:
-    """Return what the critic of MAAC reads, V form: by number of the node, the prompts of all turns that led
-    to its answers, one after the other.
+def states(forest: Forest) -> tuple[dict[tuple[int, ...], int], np.ndarray, np.ndarray]:
+    """Number what was known before each answer: the requests of its joint answer up to the answer's own step.
+
+    Returns:
+      state numbers by sorted numbers of requests; the state of every pair of joint answer and turn, int32 in
+      the order of `Forest.memberships`; the first state of every joint answer, int32 (J,).
     """
-    found: dict[int, np.ndarray] = {}
+    numbers: dict[tuple[int, ...], int] = {}
+    state_M, first_J = [], []
     for joint in forest.joints:
-        if joint.node not in found:
-            said = sorted((*joint.heard, *joint.turns))
-            found[joint.node] = np.concatenate([forest.turns[i].prompt for i in said])
-    return {TEAM: found}
+        turns = [forest.turns[i] for i in (*joint.turns, *joint.heard)]
+        known = {
+            step: tuple(sorted({turn.request for turn in turns if turn.step <= step}))
+            for step in sorted({turn.step for turn in turns})
+        }
+        own = {step: numbers.setdefault(requests, len(numbers)) for step, requests in known.items()}
+        state_M += [own[turn.step] for turn in turns]
+        first_J.append(own[min(own)])
+    return numbers, np.array(state_M, np.int32), np.array(first_J, np.int32)
+
+
+def joint_requests(forest: Forest) -> Texts:
+    """Return what the critic of MAAC reads, V form: by number of the state (`states`), the prompts of its
+    requests, one after the other.
+    """
+    prompts = {turn.request: turn.prompt for turn in forest.turns}
+    known = {k: np.concatenate([prompts[r] for r in requests]) for requests, k in states(forest)[0].items()}
+    return {TEAM: known}
 
 
 def replies(forest: Forest) -> Texts:
@@ -118,15 +141,17 @@ def independent_q(forest: Forest, values: Values, later: Later = ONE_TURN) -> Fo
 
 
 def centralised(forest: Forest, values: Values, later: Later = ONE_TURN) -> Found:
-    """Advantages of all turns, float32 (turns,), and the target of every node's value: MAAC, V form.
+    """Advantages of all turns, float32 (turns,), and the target of every state's value: MAAC, V form.
 
-    As `independent`, with ``values`` by number of the node.
+    As `independent`, with ``values`` by number of the state (`states`).
     """
-    node_J, _ = forest.nodes()
-    values_J = np.array([values[node] for node in node_J.tolist()], np.float32)
-    targets_J = td_targets.of_joints(forest, values_J, later)
-    advantages_R = _of_turns(forest, targets_J - values_J)
-    return np.nan_to_num(advantages_R), _known(td_targets.mean_by(targets_J, node_J, int(node_J.max()) + 1))
+    numbers, state_M, first_J = states(forest)
+    values_S = np.array([values[state] for state in range(len(numbers))], np.float32)
+    joint_M, turn_M = forest.memberships()
+    y_M = td_targets.of_joints(forest, values_S[first_J], later)[joint_M]
+    advantages_R = td_targets.mean_by(y_M - values_S[state_M], turn_M, len(forest.turns))
+    taught = td_targets.mean_by(y_M, state_M, len(numbers))
+    return np.nan_to_num(advantages_R), _known(taught)
 
 
 def centralised_q(forest: Forest, values: Values, later: Later = ONE_TURN) -> Found:
@@ -180,7 +205,7 @@ class Recipe:
 RECIPES = {
     ("iac", "v"): Recipe(requests, independent, joint=False),
     ("iac", "q"): Recipe(replies, independent_q, joint=False),
-    ("maac", "v"): Recipe(nodes, centralised, joint=True),
+    ("maac", "v"): Recipe(joint_requests, centralised, joint=True),
     ("maac", "q"): Recipe(joint_replies, centralised_q, joint=True),
 }
 
@@ -193,14 +218,12 @@ class ActorCritic:
     the iteration. Returns and groups are MAGRPO's: no credit comes of them.
 
     Attributes:
-      turns: T that a conversation may have: nodes that end before count the turns they left out.
       warmup: first iterations, in which only the critics learn.
     """
 
     recipe: Recipe
     models: Critics
     config: CreditConfig
-    turns: int = 1
     warmup: int = 0
 
     def lesson(self, forest: Forest) -> Lesson:
@@ -209,7 +232,7 @@ class ActorCritic:
         """
         read = self.recipe.read(forest)
         values = self.models.values(read)
-        later = Later(self.config.discount, self.config.chain, self.turns)
+        later = Later(self.config.discount, self.config.chain, self.config.turns)
         advantages_R, targets = self.recipe.credit(forest, values, later)
         returns_R, groups_R = magrpo.returns(forest, self.config), magrpo.groups(forest)
         if self.config.normalise:
@@ -218,7 +241,8 @@ class ActorCritic:
             options = {"num_agents": number, "centre": True, "length": len(agent_R)}
             advantages_R = credit.on_host(credit.normalise_per_agent, advantages_R, agent_R, **options)
         taught = not self.warmup or self.models.done >= self.warmup
-        advantages_R = np.asarray(advantages_R) * np.float32(taught)
+        advantages_R = np.asarray(advantages_R) * magrpo.return_weights(forest, self.config)
+        advantages_R *= np.float32(taught)
         return Lesson(forest, advantages_R, returns_R, groups_R, (read, values, targets), taught)
 
     def learn(self, lesson: Lesson) -> dict[str, float]:

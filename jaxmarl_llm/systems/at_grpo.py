@@ -23,7 +23,8 @@ from jaxmarl_llm.systems.types import Lesson
 
 def lesson(forest: Forest, config: CreditConfig) -> Lesson:
     """Advantages of every turn among the samples that answer the same prompt."""
-    own = dataclasses.replace(config, discount=0.0, normalise=True, chain=False, backup="mean")
+    options = dict(discount=0.0, normalise=True, chain=False, backup="mean", turn_loss="mean")
+    own = dataclasses.replace(config, **options)
     returns_R = magrpo.returns(forest, own) + config.local_weight * local_rewards(forest)
     groups_R, _ = credit.keys_by(
         "environment_agent_turn",

@@ -186,7 +186,7 @@ def lesson(forest: Forest, config: CreditConfig = PAPER) -> Lesson:
 def _contrasts(forest: Forest, lessons: Sequence[int], later) -> tuple[np.ndarray, float]:
     """The contrast of every lesson, and of having seen any lesson, over the programs of later rounds."""
     group_J, number = credit.group_keys([j.item for j in later], [j.turn for j in later])
-    value_J = [float(joint.judgement.total) for joint in later]
+    value_J = [joint.total for joint in later]
     shown_J = [set(forest.turns[joint.turns[0]].shown) for joint in later]
     shown_JZ = np.array([[z in shown for z in lessons] + [bool(shown)] for shown in shown_J])
     # A lesson is compared within its item only: there it was known.

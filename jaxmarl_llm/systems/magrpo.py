@@ -12,8 +12,18 @@ reward over the partners' samples: the partner's luck no longer drowns the agent
 In many turns the return of a joint answer is its reward plus the discounted mean return of the answers that
 follow it, or another backup of them, and the losses of the turns are added: L = sum_t w_t L_t, each a mean
 over the groups of its turn. A node that ended early counts as if it had gone on with its mean reward.
+
+L_t is the mean over the groups that turn t has, so that where most nodes ended early those few that went on
+weigh as much as all of the first turn. The gradient of the expected return gives every node the discounted
+share that it has in the return of its problem instead: of a node k turns after the first,
+
+    gamma^k / (B * product of the numbers of joint answers of the nodes before it that share the return)
+
+(a chain, where one answer is handed on, has no such numbers). ``turn_loss="return"`` scales advantages so
+that L has these weights (`return_weights`); ``mean`` leaves the published L.
 """
 
+import collections
 import dataclasses
 
 import numpy as np
@@ -23,6 +33,7 @@ from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.types import Lesson
 
 NORMALISE_BY = ("group", "agent")
+TURN_LOSSES = ("return", "mean")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +51,10 @@ class CreditConfig:
       chain: joint answers of a node share what follows (`credit.backed_up_returns`): for protocols that hand
         on only one of them.
       local_weight: of what an agent earns by itself, for systems that use it (`at_grpo`).
+      turns: T that a conversation may have. It is not read from the forest: what an answer is worth does not
+        depend on whether another problem went on.
+      turn_loss: losses of later turns as the gradient of the ``return`` weighs them, or the ``mean`` of the
+        groups that each turn has.
     """
 
     baseline: str = "mean"
@@ -51,8 +66,12 @@ class CreditConfig:
     normalise_by: str = "group"
     backup: str = "mean"
     local_weight: float = 0.0
+    turns: int = 1
+    turn_loss: str = "return"
 
     def __post_init__(self):
+        if self.turn_loss not in TURN_LOSSES:
+            raise ValueError(f"turn_loss={self.turn_loss!r}; allowed: {', '.join(TURN_LOSSES)}")
         if self.normalise_by not in NORMALISE_BY:
             raise ValueError(f"normalise_by={self.normalise_by!r}; allowed: {', '.join(NORMALISE_BY)}")
 
@@ -63,11 +82,11 @@ def joint_returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.n
     own_J = np.arange(len(before_J), dtype=np.int32)
     if config.chain:
         own_J, before_J = node_J, np.where(before_J < 0, -1, node_J[before_J])
-    turns = 1 + max((joint.turn for joint in forest.joints), default=0)
-    options = {"turns": turns, "discount": config.discount, "backup": config.backup}
+    deepest = 1 + max((joint.turn for joint in forest.joints), default=0)
+    options = {"turns": deepest, "discount": config.discount, "backup": config.backup}
     rewards_J = forest.totals()
     if config.backup != "last":  # there the answers of a node that ended early are last ones like others
-        rewards_J = rewards_J + left_out(forest, turns, config.discount)
+        rewards_J = rewards_J + left_out(forest, config.turns, config.discount)
     columns, size = (rewards_J, own_J, before_J), len(own_J)
     return credit.on_host(credit.backed_up_returns, *columns, num_keys=max(size, 1), length=size, **options)
 
@@ -140,8 +159,39 @@ def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Lesson
         agent_R = np.where(np.isnan(returns_R), -1, agent_R)
         columns, options = (advantages_R, agent_R), {"num_agents": num_agents, "length": len(agent_R)}
         advantages_R = credit.on_host(credit.normalise_per_agent, *columns, **options)
-    weights_R = _turn_weights(forest, config.turn_weights)
+    weights_R = _turn_weights(forest, config.turn_weights) * return_weights(forest, config)
     return Lesson(forest, advantages_R * weights_R, returns_R, groups_R)
+
+
+def return_weights(forest: Forest, config: CreditConfig) -> np.ndarray:
+    """Factor of every turn's advantage that makes L the gradient of the return, float32 (turns,).
+
+    L is a mean over the completions of an agent in a turn, n of them; the factor is n times the discounted
+    share of the completion in the expected return. It is discount^k where every node went on for k turns, and
+    1 with ``turn_loss="mean"``.
+    """
+    weights_R = np.ones(len(forest.turns), np.float32)
+    if config.turn_loss == "mean":
+        return weights_R
+    shares_J = _shares(forest, config)
+    answers = collections.Counter((turn.agent, turn.turn) for turn in forest.turns)
+    group = collections.Counter((turn.agent, turn.item, turn.turn, turn.follows) for turn in forest.turns)
+    for turn in forest.turns:
+        if turn.follows is not None:
+            own = group[turn.agent, turn.item, turn.turn, turn.follows]
+            weights_R[turn.id] = shares_J[turn.follows] * answers[turn.agent, turn.turn] / own
+    return weights_R
+
+
+def _shares(forest: Forest, config: CreditConfig) -> np.ndarray:
+    """Share that what follows a joint answer has in the mean return of all problems, float64 (J,)."""
+    node_J, before_J = forest.nodes()
+    sizes, first = np.bincount(node_J), len(np.unique(node_J[before_J < 0]))
+    shares_J = np.zeros(len(node_J))
+    for j, before in enumerate(before_J):  # what follows comes later
+        own = 1 / first if before < 0 else shares_J[before]
+        shares_J[j] = config.discount * own / (1 if config.chain else sizes[node_J[j]])
+    return shares_J
 
 
 def _turn_weights(forest: Forest, weights: tuple[float, ...]) -> np.ndarray:

@@ -18,6 +18,8 @@ it is about to score are among them.
 
 import dataclasses
 
+import numpy as np
+
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.preferences import reward_model
 from jaxmarl_llm.preferences.reward_model import RewardModel
@@ -70,12 +72,7 @@ class Marlhf:
 
 
 def scored(forest: Forest, scores_J) -> Forest:
-    """The forest with scores as totals, where a reward applies."""
-
-    def judged(joint, score):
-        if joint.judgement.total is None:
-            return joint
-        return dataclasses.replace(joint, judgement=dataclasses.replace(joint.judgement, total=float(score)))
-
-    pairs = zip(forest.joints, scores_J, strict=True)
-    return dataclasses.replace(forest, joints=tuple(judged(*pair) for pair in pairs))
+    """The forest with scores as rewards, where the task's reward applies."""
+    pairs = zip(forest.joints, np.asarray(scores_J).tolist(), strict=True)
+    joints = [joint if np.isnan(joint.total) else dataclasses.replace(joint, reward=s) for joint, s in pairs]
+    return dataclasses.replace(forest, joints=tuple(joints))

@@ -1,0 +1,91 @@
+"""With an exact critic the actor-critics' expected gradient is the true one, whoever hears whom.
+
+Two agents say one of two words. Every rollout of a protocol is enumerated with its probability; the critic is
+a table with the exact expected reward after everything that it reads; the expected gradient of the lessons'
+advantages is compared with finite differences of the expected reward.
+"""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+from all_rollouts import expected_gradient, logits_of, spoken, true_gradient
+
+from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous, Tree
+from jaxmarl_llm.systems import actor_critic
+from jaxmarl_llm.systems.magrpo import CreditConfig
+
+AGENTS = ("a", "b")
+REWARDS = (0.0, 1.0, 3.0, 2.5, 0.5, 4.0, 1.5, 2.0, 6.0, 0.3, 1.1, 2.2, 5.0, 0.1, 0.7, 2.9)
+
+
+def prompts(item):
+    return {agent: [{"role": "user", "content": f"{agent} {item}"}] for agent in AGENTS}
+
+
+# With the number of completions of a rollout.
+PROTOCOLS = {
+    "simultaneous": (Simultaneous(prompts, 1), 2),
+    "pipeline": (Pipeline(prompts, 1), 2),
+    "pipeline of two": (Pipeline(prompts, 2), 4),
+    "discussion": (Discussion(prompts, 1), 4),
+    "tree": (Tree(prompts, (2, 2)), 6),
+}
+
+
+def reward(item, words):
+    """Any function of the words and their places."""
+    return REWARDS[sum(word * 2**n for n, word in enumerate(words))]
+
+
+def every(name):
+    protocol, number = PROTOCOLS[name]
+    return [spoken(protocol, words, reward) for words in itertools.product((0, 1), repeat=number)]
+
+
+class Exact:
+    """The expected reward after each text that it reads, of all rollouts."""
+
+    def __init__(self, recipe, rollouts, logits):
+        mass, earned = collections.Counter(), collections.Counter()
+        for rollout in rollouts:
+            read, chance = recipe.read(rollout.forest), rollout.probability(logits)
+            numbers = [k for texts in read.values() for k in texts]
+            _, targets = recipe.credit(rollout.forest, dict.fromkeys(numbers, 0.0), actor_critic.ONE_TURN)
+            for critic, texts in read.items():
+                for number, ids in texts.items():
+                    mass[critic, tuple(ids)] += chance
+                    earned[critic, tuple(ids)] += chance * targets[number]
+        self._table = {key: earned[key] / mass[key] for key in mass}
+
+    def values(self, read):
+        return {k: self._table[c, tuple(ids)] for c, texts in read.items() for k, ids in texts.items()}
+
+
+@pytest.mark.parametrize("system", ["maac", "iac"])
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_expected_gradient_is_the_true_one(name, system):
+    rollouts, recipe = every(name), actor_critic.RECIPES[system, "v"]
+    logits = logits_of(rollouts)
+    learner = actor_critic.ActorCritic(recipe, Exact(recipe, rollouts, logits), CreditConfig())
+    found = expected_gradient(rollouts, logits, lambda forest: learner.lesson(forest).advantages)
+    for context in logits:
+        true = true_gradient(rollouts, logits, lambda r: float(r.forest.totals().mean()), context)
+        assert found[context] == pytest.approx(true, abs=2e-6), context
+    assert max(abs(value) for value in found.values()) > 0.01
+
+
+def test_what_the_critic_of_all_reads_before_each_answer():
+    def read(name):
+        protocol, number = PROTOCOLS[name]
+        forest = spoken(protocol, (0, 1, 0, 1, 0, 1)[:number], reward).forest
+        texts = actor_critic.joint_requests(forest)
+        return [bytes(ids.astype(np.uint8)).decode() for ids in texts["team"].values()]
+
+    assert read("simultaneous") == ["a itemb item"]
+    first, then = read("pipeline")
+    assert first == "a item" and then == "a itema wrote:\nno\n\nb item"
+    assert read("tree") == [first, then, then.replace("no", "yes")]
+    both, again = read("discussion")
+    assert both == "a itemb item" and again.startswith(both) and "yes" in again
