@@ -1,6 +1,6 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
-from configs import credit_checks, preference_checks
+from configs import agent_settings, credit_checks, preference_checks
 from configs.programs import METHODS
 
 
@@ -98,4 +98,4 @@ def completions(config) -> int:
 
 def tokens(config) -> int:
     """Most completion tokens of one iteration."""
-    return completions(config) * config.sampling.max_new_tokens
+    return completions(config) * agent_settings.longest(config)

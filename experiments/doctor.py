@@ -80,6 +80,9 @@ def shrunk(config, problems: int, tokens: int):
     c.minibatches = 1
     c.prompts_per_microbatch = math.gcd(c.prompts_per_microbatch, c.prompts)
     small.sampling.max_new_tokens = min(small.sampling.max_new_tokens, tokens)
+    for own in small.team.agent.values():
+        if own.get("max_new_tokens") is not None:
+            own.max_new_tokens = min(own.max_new_tokens, tokens)
     return small
 
 

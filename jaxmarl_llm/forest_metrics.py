@@ -109,8 +109,10 @@ def reward_tables(forest: Forest) -> tuple[tuple[str, ...], np.ndarray]:
     return agents, np.array(tables)
 
 
-def update_metrics(agents: tuple[str, ...], metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The update's metrics, arrays (N,), keyed ``<agent>/<name>``.
+def update_metrics(
+    agents: tuple[str, ...], metrics: Mapping[str, Any], learners: Sequence[str] | None = None
+) -> dict[str, float]:
+    """The update's metrics, arrays (N,), keyed ``<agent>/<name>``; only those of ``learners``, None: of all.
 
     The importance ratios go by ``ratio0``: of an iteration's first minibatch they must be 1.
     """
@@ -120,6 +122,7 @@ def update_metrics(agents: tuple[str, ...], metrics: Mapping[str, Any]) -> dict[
         f"{agent}/{name}": float(values[n])
         for name, values in named.items()
         for n, agent in enumerate(agents)
+        if learners is None or agent in learners
     }
 
 

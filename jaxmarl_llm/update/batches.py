@@ -1,19 +1,49 @@
 """A forest's turns as arrays to learn from."""
 
 import collections
+from collections.abc import Sequence
 
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.prompts import pad_team, padded_size
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update.packing import Batch
 
 
+def of_learners(
+    forest: Forest,
+    advantages_R: np.ndarray,
+    stack: Stack,
+    sampling: SamplingParams,
+    pad_id: int = 0,
+    learners: Sequence[str] | None = None,
+) -> tuple[Batch, ...]:
+    """`collate` of those agents of a stack that learn (None: all), apart where they draw in different ways.
+
+    Each batch holds how its agents draw (None where all agents of the team draw alike), and has room for
+    their longest completion.
+    """
+    chosen = stack.agents if learners is None else [agent for agent in stack.agents if agent in learners]
+    found: list[Batch] = []
+    for own, agents in sampling.alike(chosen).items():
+        batches = collate(forest, advantages_R, stack, own.max_new_tokens, pad_id, agents)
+        found += [batch.replace(sampling=own) if sampling.agents else batch for batch in batches]
+    return tuple(found)
+
+
 def collate(
-    forest: Forest, advantages_R: np.ndarray, stack: Stack, max_new_tokens: int, pad_id: int = 0
+    forest: Forest,
+    advantages_R: np.ndarray,
+    stack: Stack,
+    max_new_tokens: int,
+    pad_id: int = 0,
+    agents: Sequence[str] | None = None,
 ) -> tuple[Batch, ...]:
     """A stack's turns as batches: one per turn index, and per set of agents that spoke equally often in it.
+
+    Only those of ``agents``, None: of all.
 
     Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. Where fewer answers
     were handed on than could have been, groups of length 0 fill up to a `padded_size`.
@@ -23,7 +53,7 @@ def collate(
     """
     batches, most = [], len(forest.items)
     for index in sorted({turn.turn for turn in forest.turns}):
-        said = {agent: [] for agent in stack.agents}
+        said: dict[str, list] = {agent: [] for agent in agents or stack.agents}
         for turn in forest.turns:
             if turn.turn == index and turn.agent in said:
                 said[turn.agent].append(turn)
@@ -37,11 +67,12 @@ def collate(
                 )
             if turns:
                 alike.setdefault((len(turns), len(counts)), []).append(agent)
-        for (n_turns, n_prompts), agents in alike.items():
+        for (n_turns, n_prompts), names in alike.items():
             size = padded_size(n_prompts, len(forest.items), most)
             shape = (size, n_turns // n_prompts, max_new_tokens)
-            batch = _collate([said[agent] for agent in agents], advantages_R, shape, pad_id)
-            batches.append(batch if len(agents) == len(said) else batch.replace(agents=tuple(agents)))
+            batch = _collate([said[agent] for agent in names], advantages_R, shape, pad_id)
+            whole = len(names) == len(stack.agents)
+            batches.append(batch if whole else batch.replace(agents=tuple(names)))
         most = max(len(forest.items), sum(joint.turn == index for joint in forest.joints))
     return tuple(batches)
 
