@@ -84,6 +84,7 @@ RANGES = {
     "task.held_back": (0, 0.9),
     "train.grade_every": (0, None),
     "train.group": (2, None),
+    "train.partner_samples": (0, None),
     "critic.coef": (0, None),
     "critic.lr": (0, None),
     "critic.updates": (1, None),

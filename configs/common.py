@@ -185,6 +185,8 @@ def _add_training(c: ConfigDict) -> None:
     # | dotted name of a function of your own, forest and credit settings -> lesson
     c.train.group = 4  # G: samples per agent and problem; with critic.form=v one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
+    c.train.partner_samples = 0  # K: further samples of every agent for each problem, not learned from: they
+    # are judged beside its partners' samples, whose returns are then less a matter of luck
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
     c.train.protocol = "simultaneous"  # simultaneous | pipeline | discussion | tree; all but the first:
     # aligned, one turn. In a tree each agent answers every path of answers before it G times. Of programs:

@@ -88,7 +88,7 @@ def shrunk(config, problems: int, tokens: int):
 
 def draw(config, team: Team, task: Any) -> Forest:
     """The answers of the first iteration, judged as in a training; prompts that are too long are cut."""
-    scorer = TaskScorer.of_team(task, team, config.train.joint_mode)
+    scorer = TaskScorer.of_team(task, team, config.train.joint_mode, config.train.partner_samples)
     protocol, trainables = protocols.build(config, task, team), _trainables(team)
     talk = functools.partial(
         talking.talk,

@@ -64,6 +64,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
     longest = dataclasses.replace(loss.sampling, agents=(), max_new_tokens=loss.sampling.longest)
     loss = dataclasses.replace(loss, sampling=longest)
     problems = max(1, evaluation.ROWS_PER_BATCH // drawn)
+    samples = config.train.group + config.train.partner_samples
     return Job(
         # No tokenizer is read: which token ends a completion changes no shape.
         stack=Stack(agents, policy, (0,), c.mode, scale, (), sampler, own),
@@ -71,7 +72,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         targets=tuple(c.targets),
         keep_reference=loss.reads_reference,
         width=bucket(config.sampling.max_prompt_tokens),
-        calls=_calls(config, agents, arithmetic.nodes(config), config.train.group),
+        calls=_calls(config, agents, arithmetic.nodes(config), samples),
         eval_calls=_calls(
             config, agents, [problems] + [problems * drawn] * (config.train.turns - 1), drawn, 1
         ),

@@ -44,7 +44,8 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
         feedback = processes.by_first(feedback)
     if samples is not None:
         return Simultaneous(task.prompts, samples, c.turns, feedback, later_samples=1)
-    return Simultaneous(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
+    options = dict(hand_on=c.hand_on, stop_above=c.stop_above or None, extra=c.partner_samples)
+    return Simultaneous(task.prompts, c.group, c.turns, feedback, **options)
 
 
 def has_lessons(config) -> bool:

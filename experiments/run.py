@@ -81,7 +81,8 @@ class Run:
         self._account = remote_agents.Account(self._speakers, self.team)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
         self._deciding = scores.spread(len(self.eval_task.items), config.eval.problems)
-        self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
+        combined = config.train.joint_mode, config.train.partner_samples
+        self.scorer = TaskScorer.of_team(self.task, self.team, *combined)
         self.learner = Learner(config, self.team)
         self.start = self.learner.open(self.folder, stack)
         self.protocol = protocols.build(config, self.task, self.team, memory=self._memory())

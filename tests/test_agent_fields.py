@@ -71,11 +71,11 @@ def test_what_agents_have_of_their_own_reaches_sampler_and_optimizer():
 
 @pytest.mark.parametrize("own, message", [
     (dict(third__lr=1e-4), r"team\.agent\.third: there is no such agent, team\.agents=\('first', 'second'\)"),
-    (dict(first__rate=1), r"team\.agent\.first\.rate: there is no such field; allowed are trainable, lr, temp"),
+    (dict(first__rate=1), r"team\.agent\.first\.rate: there is no such field; allowed are trainable, lr"),
     (dict(first__lr=-1.0), r"team\.agent\.first\.lr=-1\.0: allowed is 0 to any larger number"),
     (dict(first__lr=float("nan")), r"team\.agent\.first\.lr=nan: allowed is 0 to any larger number"),
     (dict(first__lr="x"), r"team\.agent\.first\.lr='x': must be of type float, or None for train\.lr"),
-    (dict(first__top_k=1.5), r"team\.agent\.first\.top_k=1\.5: must be of type int, or None for sampling\.top_k"),
+    (dict(first__top_k=1.5), r"team\.agent\.first\.top_k=1\.5: must be of type int, or None for"),
     (dict(first__top_p=1.2), r"team\.agent\.first\.top_p=1\.2: allowed is 1e-06 to 1"),
     (dict(first__min_p=1.0), r"team\.agent\.first\.min_p=1\.0: allowed is 0 to 0\.999999"),
     (dict(first__max_new_tokens=0), r"team\.agent\.first\.max_new_tokens=0: allowed is 1 to any larger"),
@@ -129,5 +129,6 @@ def test_a_flag_of_a_field_that_no_agent_has():
     argv = ["--config.team.agent.main.lr=1", "--config.team.agent.main.learning_rate=1"]
     assert cli._unknown_field(argv) == "team.agent.main.learning_rate"
     assert cli._unknown_field(argv[:1]) is None
-    known = cli._known_fields("team.agent.main.temperatur")
-    assert "did you mean team.agent.main.temperature" in common.no_such_field("team.agent.main.temperatur", known)
+    wrong = "team.agent.main.temperatur"
+    sentence = common.no_such_field(wrong, cli._known_fields(wrong))
+    assert "did you mean team.agent.main.temperature" in sentence

@@ -28,6 +28,7 @@ class Simultaneous:
         ``random`` one (chains).
       stop_above: a node whose mean reward is greater gets no next turn (in units of the reward); None: never.
       later_samples: G from the second turn on; None: as in the first.
+      extra: K further samples of every agent, for the partners' sake alone (`Turn.extra`); in one turn only.
     """
 
     prompts: Prompts
@@ -37,6 +38,7 @@ class Simultaneous:
     hand_on: str = "all"
     stop_above: float | None = None
     later_samples: int | None = None
+    extra: int = 0
 
     def __post_init__(self):
         if self.turns < 1:
@@ -45,11 +47,13 @@ class Simultaneous:
             raise ValueError(f"turns={self.turns} needs a feedback: what agents are told between turns")
         if self.hand_on not in HAND_ON:
             raise ValueError(f"hand_on={self.hand_on!r} is not one of {HAND_ON}")
+        if self.extra and self.turns > 1:
+            raise ValueError(f"extra={self.extra}: with turns={self.turns} their answers would be handed on")
 
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Ask all agents about all items; then, turn by turn, about every joint answer that is handed on."""
         if not state.turns:
-            return everybody(state, self.prompts, self.samples)
+            return everybody(state, self.prompts, self.samples, self.extra)
         if state.turns[-1].turn + 1 == self.turns:
             return []
         handed = self._handed_on(state)

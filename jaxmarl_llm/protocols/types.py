@@ -84,10 +84,10 @@ def names_item(text: str, name: str) -> bool:
     return repr(name) in text or (found is not None and not name.isdigit())
 
 
-def everybody(state: Episode, prompts: Prompts, samples: int) -> list[SpeakRequest]:
-    """Ask all agents about all items, for ``samples`` completions each: a first round."""
+def everybody(state: Episode, prompts: Prompts, samples: int, extra: int = 0) -> list[SpeakRequest]:
+    """Ask all agents about all items, for ``samples`` completions each and ``extra`` ones: a first round."""
     return [
-        SpeakRequest(agent, i, tuple(messages), samples)
+        SpeakRequest(agent, i, tuple(messages), samples + extra, extra=extra)
         for i, item in enumerate(state.items)
         for agent, messages in prompts(item).items()
     ]

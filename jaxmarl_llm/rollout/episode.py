@@ -88,7 +88,7 @@ def run(
 def _identity(scorer: TaskScorer, items, key: jax.Array) -> tuple:
     """Return what makes two rollouts the same: items, random key, and how answers are combined."""
     drawn = np.asarray(jax.random.key_data(key)), str(jax.random.key_impl(key))
-    return tuple(map(item_name, items)), drawn, scorer.agents, scorer.combinations(2)
+    return tuple(map(item_name, items)), drawn, scorer.agents, scorer.combinations(2 + scorer.extra)
 
 
 def _sample(

@@ -194,4 +194,5 @@ def _asked_for(asked: PendingRequest, g: int) -> dict:
         greedy=asked.greedy and g == request.samples - 1,
         cut=asked.cut,
         shown=tuple(request.shown),
+        extra=g >= request.samples - request.extra,
     )

@@ -43,7 +43,7 @@ def collate(
 ) -> tuple[Batch, ...]:
     """A stack's turns as batches: one per turn index, and per set of agents that spoke equally often in it.
 
-    Only those of ``agents``, None: of all.
+    Only those of ``agents``, None: of all. Samples that nobody learns from (`Turn.extra`) are left out.
 
     Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. Where fewer answers
     were handed on than could have been, groups of length 0 fill up to a `padded_size`.
@@ -55,7 +55,7 @@ def collate(
     for index in sorted({turn.turn for turn in forest.turns}):
         said: dict[str, list] = {agent: [] for agent in agents or stack.agents}
         for turn in forest.turns:
-            if turn.turn == index and turn.agent in said:
+            if turn.turn == index and turn.agent in said and not turn.extra:
                 said[turn.agent].append(turn)
         alike: dict[tuple, list[str]] = {}
         for agent, turns in said.items():
