@@ -196,12 +196,13 @@ def _contradictions(config: ConfigDict) -> list[str]:
             f"train.prompts_per_microbatch={c.prompts_per_microbatch}: must divide the "
             f"{c.prompts // c.minibatches} problems of a minibatch"
         )
-    talks = CHOICES["train.protocol"][1:4]
-    if c.protocol in talks and (c.turns > 1 or c.joint_mode != "aligned"):
+    hearing = CHOICES["train.protocol"][1:4]
+    if c.protocol in hearing and c.joint_mode != "aligned":
         bad.append(
-            f"train.protocol={c.protocol!r}: needs train.turns=1 and train.joint_mode='aligned', "
-            f"they are {c.turns} and {c.joint_mode!r}"
+            f"train.protocol={c.protocol!r}: needs train.joint_mode='aligned', it is {c.joint_mode!r}"
         )
+    if c.protocol == "tree" and c.turns > 1:
+        bad.append(f"train.protocol='tree': has one turn, train.turns={c.turns}")
     if not re.fullmatch("auto|[A-Z_][A-Z0-9_]*|", config.expert.key_variable):
         # Not shown, and refused before config.json is written: it may be the key itself.
         bad.append("expert.key_variable: allowed are auto, nothing, or capital letters, digits and _")

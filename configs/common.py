@@ -189,8 +189,8 @@ def _add_training(c: ConfigDict) -> None:
     # are judged beside its partners' samples, whose returns are then less a matter of luck
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
     c.train.protocol = "simultaneous"  # simultaneous | pipeline | discussion | tree; all but the first:
-    # aligned, one turn. In a tree each agent answers every path of answers before it G times. Of programs:
-    # lessonl | repeated | reflexion | mapcoder | mixture, train.turns rounds
+    # aligned, a tree in one turn. There each agent answers every path of answers before it G times. Of
+    # programs: lessonl | repeated | reflexion | mapcoder | mixture, train.turns rounds
     # | dotted name of a protocol of your own, see docs/tasks.md
     c.train.turns = 1  # answers in a row: from the second on, agents revise theirs after task.feedback
     c.train.hand_on = "all"  # answers of a node that get a next turn: all (a tree) | best | random (chains)

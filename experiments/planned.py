@@ -113,21 +113,24 @@ def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None =
             f"train.protocol={config.train.protocol!r}: what a protocol of your own asks for is not known "
             "before it speaks; plan with the built-in one that is most like it"
         )
-    if config.train.protocol == "pipeline":
-        first, rest = config.team.agents[0], config.team.agents[1:]
-        found = [Call((first,), nodes[0], group)] + [Call((agent,), nodes[0] * group, 1) for agent in rest]
-        return tuple(call for call in found if call.agents[0] in agents)
     if config.train.protocol == "tree":
         every = enumerate(config.team.agents)
         return tuple(Call((a,), config.train.prompts * group**n, group) for n, a in every if a in agents)
-    if config.train.protocol == "discussion":
-        return Call(agents, nodes[0], group), Call(agents, nodes[0] * group, 1)
     if (
         config.train.protocol in programs.METHODS
     ):  # what follows the first program or plan is asked for singly
         rest = config.train.turns + arithmetic.remarks_of_chain(config) - 1
         return Call(agents, nodes[0], group), *[Call(agents, nodes[0] * group, 1)] * rest
     samples = [group] + [later or group] * (len(nodes) - 1)
+    if config.train.protocol == "pipeline":
+        first, rest = config.team.agents[0], config.team.agents[1:]
+        found = []
+        for n, g in zip(nodes, samples, strict=True):
+            found += [Call((first,), n, g), *(Call((agent,), n * g, 1) for agent in rest)]
+        return tuple(call for call in found if call.agents[0] in agents)
+    if config.train.protocol == "discussion":
+        rounds = [(Call(agents, n, g), Call(agents, n * g, 1)) for n, g in zip(nodes, samples, strict=True)]
+        return tuple(call for pair in rounds for call in pair)
     return tuple(Call(agents, n, g) for n, g in zip(nodes, samples, strict=True))
 
 
@@ -139,7 +142,8 @@ def _batches(config, agents) -> tuple[Call, ...]:
         if not learners:
             continue
         # The agents of a pipeline speak one after the other in the same turn.
-        key = (0 if config.train.protocol == "pipeline" else turn, call.prompts, call.samples)
+        number = turn // len(agents) if config.train.protocol == "pipeline" else turn
+        key = (number, call.prompts, call.samples)
         alike[key] = alike.get(key, ()) + learners
     parts = config.train.minibatches
     return tuple(Call(who, prompts // parts, samples) for (_, prompts, samples), who in alike.items())

@@ -34,7 +34,8 @@ class Episode:
     """State of one iteration's conversation; the rollout appends to it, protocols read it.
 
     ``requests``, ``turns`` and ``joints`` are indexed by ``Turn.request``, ``Turn.id`` and
-    ``SpeakRequest.follows``. ``random`` is seeded by the iteration's key.
+    ``SpeakRequest.follows``. ``random`` is seeded by the iteration's key. ``feedback`` has, by index of each
+    joint answer that was handed on, what every agent reads about it.
     """
 
     items: Sequence[Any]
@@ -42,6 +43,7 @@ class Episode:
     requests: list[SpeakRequest] = dataclasses.field(default_factory=list)
     turns: list[Turn] = dataclasses.field(default_factory=list)
     joints: list[Joint] = dataclasses.field(default_factory=list)
+    feedback: dict[int, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def answer(self, index: int) -> Answer:
         """A joint answer with its texts."""

@@ -153,9 +153,11 @@ def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Lesson
 
 
 def _turn_weights(forest: Forest, weights: tuple[float, ...]) -> np.ndarray:
-    turn_R = np.array([turn.turn for turn in forest.turns])
     if not weights:
-        return np.ones(len(turn_R), np.float32)
+        return np.ones(len(forest.turns), np.float32)
+    turn_R = np.zeros(len(forest.turns), np.int32)
+    joint_M, turn_M = forest.memberships()  # of a discussion, whose turns have two rounds, the turn counts
+    turn_R[turn_M] = np.array([joint.turn for joint in forest.joints], np.int32)[joint_M]
     if turn_R.max() >= len(weights):
         raise ValueError(f"turn_weights={weights}; there are {turn_R.max() + 1} turns")
     return np.array(weights, np.float32)[turn_R]
