@@ -232,7 +232,7 @@ def rates(config, agents: tuple[str, ...]) -> update.Rates | None:
     scale_N = [own.get(agent, most) / most if most else 1.0 for agent in agents]
     if all(learns_N) and all(scale == 1 for scale in scale_N):
         return None
-    return update.Rates(jnp.array(learns_N), jnp.array(scale_N, jnp.float32))
+    return update.Rates(np.array(learns_N), np.array(scale_N, np.float32))
 
 
 def load_run(workdir) -> config_dict.ConfigDict:

@@ -75,7 +75,7 @@ def length_metrics(forest: Forest) -> dict[str, float]:
         turns = [turn for turn in forest.turns if turn.agent == agent and not turn.extra]
         drawn = [turn.logprobs for turn in turns if turn.cost is None and not turn.greedy]
         if sum(map(len, drawn)):
-            out[f"{agent}/sampled_entropy"] = float(-np.concatenate(drawn).mean())
+            out[f"{agent}/sampled_entropy"] = float(0.0 - np.concatenate(drawn).mean())
         out[f"{agent}/completion_length"] = float(np.mean([turn.tokens[1] for turn in turns]))
         out[f"{agent}/truncated"] = float(np.mean([not turn.finished for turn in turns]))
     return out

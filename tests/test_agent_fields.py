@@ -8,7 +8,7 @@ import pytest
 from absl import flags
 
 from configs import agent_settings, checks, common, game, program_checks, sweeps
-from experiments import cli, setup
+from experiments import cli, crossplay, setup
 
 
 def config(**own):
@@ -105,6 +105,13 @@ def test_somebody_must_learn():
     program_checks.check_training(config(first__trainable=False))
     # A partner that is not trained may take the likeliest words.
     checks.validate(config(first__trainable=False, first__temperature=0.0))
+
+
+def test_agents_may_be_exchanged_that_were_trained_at_other_rates():
+    """What they answer depends on how they draw, not on whether and how fast they were trained."""
+    plain = crossplay.judged(config())
+    assert crossplay.judged(config(first__trainable=False, second__lr=1e-4)) == plain
+    assert crossplay.judged(config(first__top_k=3))["team"]["agent"] == {"first": {"top_k": 3}, "second": {}}
 
 
 def test_sweeps_over_fields_of_agents():

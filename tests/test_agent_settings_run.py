@@ -33,6 +33,17 @@ def same(one, two) -> bool:
     return all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(two)))
 
 
+@pytest.mark.model  # for its tokenizer
+def test_a_whole_stack_may_be_frozen_and_resumed(tmp_path):
+    """Two models: what does not learn is saved with the rest, and a second iteration follows the first."""
+    c = config(team__models=("game-tiny", "random-tiny"), sampling__max_prompt_tokens=192, train__steps=1)
+    train.train(c, tmp_path)
+    c.train.steps = 2
+    train.train(c, tmp_path)
+    before, after = parameters(c), parameters(c, tmp_path)
+    assert same(before["second"], after["second"]) and not same(before["first"], after["first"])
+
+
 @pytest.mark.parametrize("fields", [
     dict(train__minibatches=2, train__prompts_per_microbatch=1),
     dict(train__system="iac", critic__shared=True),  # whose value loss reaches the agents' own parameters
