@@ -75,7 +75,7 @@ def longest(config: Mapping) -> int:
     return max(value(config, agent, "max_new_tokens") for agent in config["team"]["agents"])
 
 
-def found(config: ConfigDict, ranges: Mapping) -> list[str]:
+def problems(config: ConfigDict, ranges: Mapping) -> list[str]:
     """One sentence per field of ``team.agent`` that cannot be; ``ranges`` are those of the shared fields."""
     bad, agents = [], tuple(config.team.agents)
     for agent, section in config.team.agent.items():

@@ -214,7 +214,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
     others = (team_checks, loss_checks, credit_checks, preference_checks, program_checks, remote)
-    bad += agent_settings.found(config, RANGES)
+    bad += agent_settings.problems(config, RANGES)
     return bad + [sentence for module in others for sentence in module.found(config)]
 
 

@@ -119,17 +119,17 @@ def test_agents_that_draw_in_different_ways_have_random_streams_of_their_own():
     task.prompts = lambda item: {a: [{"role": "user", "content": item}] for a in "ab"}
     scorer = TaskScorer(task, dict.fromkeys("ab", tiny.Tokenizer()), "aligned")
     protocol, key = Simultaneous(task.prompts, 4), jax.random.key(0)
-    found = rollout.run(protocol, team(), [same], scorer, [0, 1], key, params=params, max_prompt_tokens=20)
-    texts = {a: [t.text[:4] for t in found.turns if t.agent == a] for a in "ab"}
+    result = rollout.run(protocol, team(), [same], scorer, [0, 1], key, params=params, max_prompt_tokens=20)
+    texts = {a: [t.text[:4] for t in result.turns if t.agent == a] for a in "ab"}
     assert texts["a"] != texts["b"]
 
 
 def test_scores_under_other_parameters_use_each_agents_own_distribution():
     """What madpo compares, by the policies that drew: the sampler's own log-probabilities."""
     members = team()
-    found = turn_scores.of_forest(forest(), members, [members.members[0].trainable], MIXED)
+    result = turn_scores.of_forest(forest(), members, [members.members[0].trainable], MIXED)
     for turn in forest().turns:
-        np.testing.assert_allclose(found[turn.id], turn.logprobs, atol=1e-4)
+        np.testing.assert_allclose(result[turn.id], turn.logprobs, atol=1e-4)
 
 
 def test_agents_are_grouped_by_how_they_draw():

@@ -56,11 +56,11 @@ def test_which_joint_answers_are_judged():
     ]  # fmt: skip
     c = game.get_config()
     for mode, agents, group, extra in itertools.product(("aligned", "cross"), (2, 3), (2, 3), (0, 1, 2)):
-        found = joint_samples(mode, agents, group, extra)
-        assert len(found) == len(set(found))
+        result = joint_samples(mode, agents, group, extra)
+        assert len(result) == len(set(result))
         c.team.agents, c.train.joint_mode = tuple("xyz"[:agents]), mode
         c.train.group, c.train.partner_samples = group, extra
-        assert arithmetic.answers_per_node(c) == len(found)
+        assert arithmetic.answers_per_node(c) == len(result)
     c.train.group, c.train.partner_samples, c.team.agents = 8, 4, ("x", "y")
     assert arithmetic.answers_per_node(c) == 8 * 8 + 2 * 8 * 4
     assert arithmetic.completions(c) == c.train.prompts * 2 * (8 + 4)
@@ -91,13 +91,13 @@ def test_cross_returns_are_normalised_by_the_agents_own_group():
     """Each agent's G returns, less their mean, over their own standard deviation."""
     tables = np.random.default_rng(0).normal(size=(3, 5, 5))
     made = forest("cross", tables, 3, 2)
-    found = magrpo.advantages(made, CreditConfig(normalise=True, normalise_by="group"))
+    result = magrpo.advantages(made, CreditConfig(normalise=True, normalise_by="group"))
     for item, table in enumerate(tables):
         for n, own in enumerate((table[:3].mean(1), table[:, :3].mean(0))):
             first = 10 * item + 5 * n
             expected = (own - own.mean()) / own.std()
-            np.testing.assert_allclose(found[first : first + 3], expected, rtol=1e-4, atol=1e-5)
-            assert found[first + 3 : first + 5].tolist() == [0, 0]
+            np.testing.assert_allclose(result[first : first + 3], expected, rtol=1e-4, atol=1e-5)
+            assert result[first + 3 : first + 5].tolist() == [0, 0]
 
 
 def moments(mode, group, extra):
@@ -127,10 +127,10 @@ def true_gradient():
 
 @pytest.mark.parametrize("mode", ["aligned", "cross"])
 def test_the_gradient_is_the_true_one_and_varies_less_with_more_partners(mode):
-    found = [moments(mode, 2, extra) for extra in range(3)]
-    for mean, _ in found:
+    result = [moments(mode, 2, extra) for extra in range(3)]
+    for mean, _ in result:
         np.testing.assert_allclose(mean, true_gradient() / 2, atol=1e-6)  # (G - 1) / G of it
-    variances = np.array([variance.sum(-1) for _, variance in found])  # by K and agent
+    variances = np.array([variance.sum(-1) for _, variance in result])  # by K and agent
     assert (np.diff(variances, axis=0) < -1e-3).all()
 
 
@@ -140,19 +140,19 @@ def test_a_rollout_draws_them_and_the_update_leaves_them_out():
     scorer = TaskScorer(task, dict.fromkeys("ab", tiny.Tokenizer()), "cross", extra=1)
     inputs = team, [tiny.lora()], scorer, [0, 1], jax.random.key(2)
     protocol = Simultaneous(task.prompts, 2, extra=1)
-    found = rollout.run(protocol, *inputs, params=SamplingParams(4), max_prompt_tokens=20)
-    assert [t.extra for t in found.turns] == [False, False, True] * 4
-    assert len(found.joints) == 2 * (9 - 1) and len(found.without_extra().joints) == 2 * 4
-    assert all(any(not found.turns[i].extra for i in joint.turns) for joint in found.joints)
-    (batch,) = batches.collate(found, np.arange(12.0), tiny.stack(), 4)
+    result = rollout.run(protocol, *inputs, params=SamplingParams(4), max_prompt_tokens=20)
+    assert [t.extra for t in result.turns] == [False, False, True] * 4
+    assert len(result.joints) == 2 * (9 - 1) and len(result.without_extra().joints) == 2 * 4
+    assert all(any(not result.turns[i].extra for i in joint.turns) for joint in result.joints)
+    (batch,) = batches.collate(result, np.arange(12.0), tiny.stack(), 4)
     assert batch.tokens_NRL.shape == (2, 2 * 2, 4) and 2.0 not in batch.advantages_NR
-    first = [t for t in found.turns if t.agent == "a" and not t.extra]
+    first = [t for t in result.turns if t.agent == "a" and not t.extra]
     for row, own in enumerate(first):
         assert batch.tokens_NRL[0, row, : len(own.completion)].tolist() == own.completion.tolist()
     assert LossConfig(SamplingParams(4)).pack(batch).lengths_NR.shape == (2, 4)
-    assert forest_metrics.tokens(found) == sum(len(t.completion) for t in found.turns)  # what was drawn
+    assert forest_metrics.tokens(result) == sum(len(t.completion) for t in result.turns)  # what was drawn
     drawn = np.concatenate([t.logprobs for t in first])
-    logged = forest_metrics.length_metrics(found)
+    logged = forest_metrics.length_metrics(result)
     assert logged["a/sampled_entropy"] == pytest.approx(-drawn.mean(), rel=1e-6)
     assert logged["a/completion_length"] == np.mean([len(t.completion) for t in first])
 
@@ -165,9 +165,10 @@ def test_the_logged_entropy_is_that_of_the_sampling_distribution():
     logs = np.log(probabilities)
     turns = [dataclasses.replace(base, completion=row, logprobs=logs[row]) for row in tokens]
     remote = dataclasses.replace(base, agent="b", cost=(1, 1))
-    found = forest_metrics.length_metrics(Forest(("x",), (*turns, remote), ()))
+    result = forest_metrics.length_metrics(Forest(("x",), (*turns, remote), ()))
     entropy = -(probabilities * np.log(probabilities)).sum()
-    assert found["a/sampled_entropy"] == pytest.approx(entropy, abs=0.03) and "b/sampled_entropy" not in found
+    assert result["a/sampled_entropy"] == pytest.approx(entropy, abs=0.03)
+    assert "b/sampled_entropy" not in result
 
 
 @pytest.mark.parametrize("fields, message", [

@@ -28,9 +28,9 @@ def prompts(item):
 def feedback(answers):
     """What each agent reads: its own text again, and the reward."""
     return [
-        {agent: f"{agent}, {text} earned {answer.judgement.total}" for agent, text in said.items()}
+        {agent: f"{agent}, {text} earned {answer.judgement.total}" for agent, text in spoken.items()}
         for answer in answers
-        for said in [answer.completions]
+        for spoken in [answer.completions]
     ]
 
 
@@ -45,8 +45,8 @@ def play(protocol, rewards, items=("x",)):
             for g in range(request.samples):
                 i, ids = len(state.turns) + len(new), np.zeros(1, np.int32)
                 place = (i, number, request.agent, request.item, request.turn, g)
-                said = (ids, ids, np.zeros(1, np.float32), f"t{i}", True, request.parent, request.follows)
-                new.append(Turn(*place, *said))
+                spoken = (ids, ids, np.zeros(1, np.float32), f"t{i}", True, request.parent, request.follows)
+                new.append(Turn(*place, *spoken))
         state.turns += new
         for node in protocol.observe(state, new):
             for g in range(len(next(iter(node.turns.values())))):

@@ -31,8 +31,8 @@ class Discussion(InTurns):
         if number % 2 == 0:
             return [
                 self._again(state, own, {t.agent: t.text for t in together if t is not own})
-                for said in by_node(state, number).values()
-                for together in zip(*said.values(), strict=True)
+                for given in by_node(state, number).values()
+                for together in zip(*given.values(), strict=True)
                 for own in together
             ]
         return [request for requests in self.next_turn(state) for request in requests]
@@ -43,9 +43,9 @@ class Discussion(InTurns):
         if number % 2 == 0:
             return []
         blind, nodes = by_node(state, number - 1), []
-        for (item, j), said in by_node(state, number).items():
+        for (item, j), given in by_node(state, number).items():
             agents = list(self.prompts(state.items[item]))
-            final = {agent: tuple(turn.id for turn in said[agent]) for agent in agents}
+            final = {agent: tuple(turn.id for turn in given[agent]) for agent in agents}
             heard = tuple(tuple(turn.id for turn in blind[item, j][agent]) for agent in agents)
             nodes.append(Node(item, final, number // 2, j, heard))
         return nodes

@@ -1,7 +1,7 @@
-"""One agent after the other, each sees what those before it said (a baseline of MAGRPO's paper).
+"""One agent after the other, each sees what those before it wrote (a baseline of MAGRPO's paper).
 
 In many turns each turn is a pipeline: the agents go on in the same order from their own earlier prompts and
-replies and the feedback, and each sees what those before it said in this turn.
+replies and the feedback, and each sees what those before it wrote in this turn.
 """
 
 import dataclasses
@@ -40,17 +40,17 @@ class Pipeline(InTurns):
         for (item, j), before in nodes.items():
             own = None if j is None else next(turn for turn in own_turns(state, j) if turn.agent == agent)
             seen = self.prompts(state.items[item])[agent] if own is None else history(state, own, j)
-            for heard in zip(*before.values(), strict=True):
-                messages = with_heard(seen, {turn.agent: turn.text for turn in heard})
-                parent = heard[-1].id if own is None else own.id
+            for earlier in zip(*before.values(), strict=True):
+                messages = with_heard(seen, {turn.agent: turn.text for turn in earlier})
+                parent = earlier[-1].id if own is None else own.id
                 requests.append(SpeakRequest(agent, item, messages, 1, number, parent=parent, follows=j))
         return requests
 
     def observe(self, state: Episode, turns) -> list[Node]:
         """When the last agent of a turn has spoken, its nodes."""
         number, nodes = turns[0].turn, []
-        for (item, j), said in by_node(state, number).items():
+        for (item, j), given in by_node(state, number).items():
             agents = list(self.prompts(state.items[item]))
-            if len(said) == len(agents):
-                nodes.append(Node(item, {a: tuple(t.id for t in said[a]) for a in agents}, number, j))
+            if len(given) == len(agents):
+                nodes.append(Node(item, {a: tuple(t.id for t in given[a]) for a in agents}, number, j))
         return nodes

@@ -98,8 +98,8 @@ def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray
     samples that nobody learns from (`Turn.extra`).
     """
     joint_M, _ = forest.memberships()
-    found_R = marginals.over_answers(forest, joint_returns(forest, config)[joint_M], config.reduce)
-    return np.where([turn.extra for turn in forest.turns], np.nan, found_R).astype(np.float32)
+    mean_R = marginals.over_answers(forest, joint_returns(forest, config)[joint_M], config.reduce)
+    return np.where([turn.extra for turn in forest.turns], np.nan, mean_R).astype(np.float32)
 
 
 def groups(forest: Forest) -> np.ndarray:

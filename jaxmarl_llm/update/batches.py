@@ -26,11 +26,11 @@ def of_learners(
     their longest completion.
     """
     chosen = stack.agents if learners is None else [agent for agent in stack.agents if agent in learners]
-    found: list[Batch] = []
+    made: list[Batch] = []
     for own, agents in sampling.alike(chosen).items():
         batches = collate(forest, advantages_R, stack, own.max_new_tokens, pad_id, agents)
-        found += [batch.replace(sampling=own) if sampling.agents else batch for batch in batches]
-    return tuple(found)
+        made += [batch.replace(sampling=own) if sampling.agents else batch for batch in batches]
+    return tuple(made)
 
 
 def collate(
