@@ -35,7 +35,8 @@ class Discussion(InTurns):
                 for together in zip(*given.values(), strict=True)
                 for own in together
             ]
-        return [request for requests in self.next_turn(state) for request in requests]
+        done = number // 2 + 1
+        return [request for requests in self.next_turn(state, done) for request in requests]
 
     def observe(self, state: Episode, turns) -> list[Node]:
         """After the second round of a turn, its nodes."""

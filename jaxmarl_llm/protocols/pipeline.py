@@ -32,7 +32,7 @@ class Pipeline(InTurns):
         spoken = list(next(iter(nodes.values())))
         if len(spoken) < len(agents):
             return self._after(state, agents[len(spoken)], number, nodes)
-        return [requests[0] for requests in self.next_turn(state)]
+        return [requests[0] for requests in self.next_turn(state, number + 1)]
 
     def _after(self, state: Episode, agent: str, number: int, nodes: dict) -> list[SpeakRequest]:
         """Ask an agent once after each sample of those before it."""

@@ -31,7 +31,8 @@ class Simultaneous(InTurns):
         """Ask all agents about all items; then, turn by turn, about every joint answer that is handed on."""
         if not state.turns:
             return everybody(state, self.prompts, self.samples, self.extra)
-        return [request for requests in self.next_turn(state) for request in requests]
+        done = state.turns[-1].turn + 1
+        return [request for requests in self.next_turn(state, done) for request in requests]
 
     def observe(self, state: Episode, turns) -> list[Node]:
         """Return one node for each item, or joint answer, that everybody has spoken on."""

@@ -41,11 +41,14 @@ class InTurns:
         if self.hand_on not in HAND_ON:
             raise ValueError(f"hand_on={self.hand_on!r} is not one of {HAND_ON}")
 
-    def next_turn(self, state: Episode) -> list[list[SpeakRequest]]:
+    def next_turn(self, state: Episode, done: int) -> list[list[SpeakRequest]]:
         """Ask all agents for their next turn after every joint answer that is handed on; a list for each.
 
-        [] after the last turn. The feedback on these answers is in ``state.feedback`` from then on.
+        ``done`` counts the turns behind, rounds of a discussion together; [] after the last. The feedback on
+        these answers is in ``state.feedback`` from then on.
         """
+        if done == self.turns:
+            return []
         number, samples = state.turns[-1].turn + 1, self.later_samples or self.samples
         return [
             [
@@ -54,14 +57,11 @@ class InTurns:
                 )
                 for turn in own_turns(state, j)
             ]
-            for j in self._hand_on(state)
+            for j in self._hand_on(state, done - 1)
         ]
 
-    def _hand_on(self, state: Episode) -> list[int]:
-        """Indices of the last turn's joint answers that get a next turn."""
-        last = max(joint.turn for joint in state.joints)
-        if last + 1 == self.turns:
-            return []
+    def _hand_on(self, state: Episode, last: int) -> list[int]:
+        """Indices of turn ``last``'s joint answers that get a next turn."""
         nodes: dict[int, list[int]] = {}
         for j, joint in enumerate(state.joints):
             if joint.turn == last:
