@@ -1,6 +1,6 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
-from configs import credit_checks, preference_checks
+from configs import agent_settings, credit_checks, preference_checks
 from configs.programs import METHODS
 
 
@@ -55,9 +55,21 @@ def remarks_of_chain(config) -> int:
 
 
 def answers_per_node(config) -> int:
-    """Joint answers of one node: G, or G**N where all combinations are judged."""
-    c = config.train
-    return c.group ** (len(config.team.agents) if c.joint_mode == "cross" else 1)
+    """Joint answers of one node: G, or G**N where all combinations are judged; see `forest.joint_samples`."""
+    c, agents = config.train, len(config.team.agents)
+    if c.joint_mode == "cross":
+        return (c.group + c.partner_samples) ** agents - c.partner_samples**agents
+    return c.group + agents * c.group * c.partner_samples
+
+
+def shares_samples(config) -> bool:
+    """Whether one sample is part of several joint answers."""
+    return config.train.joint_mode == "cross" or config.train.partner_samples > 0
+
+
+def partner_completions(config) -> int:
+    """Completions of one iteration that are drawn for the partners' sake alone."""
+    return config.train.partner_samples * config.train.prompts * len(config.team.agents)
 
 
 def joint_answers(config) -> int:
@@ -93,9 +105,9 @@ def completions(config) -> int:
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
     rounds = 2 if c.protocol == "discussion" else 1
     learned = (rounds * sum(nodes(config)) * c.group + remarks(config)) * len(config.team.agents)
-    return learned + counterfactual_completions(config)
+    return learned + partner_completions(config) + counterfactual_completions(config)
 
 
 def tokens(config) -> int:
     """Most completion tokens of one iteration."""
-    return completions(config) * config.sampling.max_new_tokens
+    return completions(config) * agent_settings.longest(config)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from configs import (
+    agent_settings,
     credit_checks,
     loss_checks,
     model_options,
@@ -91,6 +92,7 @@ RANGES = {
     "task.held_back": (0, 0.9),
     "train.grade_every": (0, None),
     "train.group": (2, None),
+    "train.partner_samples": (0, None),
     "critic.coef": (0, None),
     "critic.lr": (0, None),
     "critic.updates": (1, None),
@@ -202,12 +204,13 @@ def _contradictions(config: ConfigDict) -> list[str]:
             f"train.prompts_per_microbatch={c.prompts_per_microbatch}: must divide the "
             f"{c.prompts // c.minibatches} problems of a minibatch"
         )
-    talks = CHOICES["train.protocol"][1:4]
-    if c.protocol in talks and (c.turns > 1 or c.joint_mode != "aligned"):
+    hearing = CHOICES["train.protocol"][1:4]
+    if c.protocol in hearing and c.joint_mode != "aligned":
         bad.append(
-            f"train.protocol={c.protocol!r}: needs train.turns=1 and train.joint_mode='aligned', "
-            f"they are {c.turns} and {c.joint_mode!r}"
+            f"train.protocol={c.protocol!r}: needs train.joint_mode='aligned', it is {c.joint_mode!r}"
         )
+    if c.protocol == "tree" and c.turns > 1:
+        bad.append(f"train.protocol='tree': has one turn, train.turns={c.turns}")
     if not re.fullmatch("auto|[A-Z_][A-Z0-9_]*|", config.expert.key_variable):
         # Not shown, and refused before config.json is written: it may be the key itself.
         bad.append("expert.key_variable: allowed are auto, nothing, or capital letters, digits and _")
@@ -225,6 +228,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
     others = (team_checks, task_checks, loss_checks, credit_checks, preference_checks, program_checks, remote)
     bad += model_options.problems(config)
+    bad += agent_settings.problems(config, RANGES)
     return bad + [sentence for module in others for sentence in module.found(config)]
 
 

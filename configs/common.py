@@ -86,6 +86,10 @@ def base_config() -> ConfigDict:
     # | expert:<name>: a model behind the endpoint of config.expert, which speaks and does not learn
     # | scripted:mixture: a script that draws from the known rewrites of an optimisation problem
     # | scripted:follower: a script that does what the lessons about a lock say
+    # Settings of single agents, team.agent.<name>.<field>: trainable (False: it answers with its start
+    # parameters), lr, temperature, top_p, top_k, min_p, max_new_tokens. A field that is empty, as all are at
+    # first, takes the value of all agents, of train.lr or sampling.
+    c.team.agent = ConfigDict()
     c.team.mode = "adapters"  # adapters (one shared base) | full (a copy per agent) | frozen
     c.team.rank = 16  # of the adapters; ignored in the other modes, as alpha and targets are
     c.team.alpha = 32.0  # the low-rank addition is scaled by alpha / rank
@@ -194,10 +198,12 @@ def _add_training(c: ConfigDict) -> None:
     # | dotted name of a function of your own, forest and credit settings -> lesson
     c.train.group = 4  # G: samples per agent and problem; with critic.form=v one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
+    c.train.partner_samples = 0  # K: further samples of every agent for each problem, not learned from: they
+    # are judged beside its partners' samples, whose returns are then less a matter of luck
     c.train.reduce = "mean"  # cross: a sample's return is the mean | sum over its joint answers
     c.train.protocol = "simultaneous"  # simultaneous | pipeline | discussion | tree; all but the first:
-    # aligned, one turn. In a tree each agent answers every path of answers before it G times. Of programs:
-    # lessonl | repeated | reflexion | mapcoder | mixture, train.turns rounds
+    # aligned, a tree in one turn. There each agent answers every path of answers before it G times. Of
+    # programs: lessonl | repeated | reflexion | mapcoder | mixture, train.turns rounds
     # | dotted name of a protocol of your own, see docs/tasks.md
     c.train.turns = 1  # answers in a row: from the second on, agents revise theirs after task.feedback
     c.train.hand_on = "all"  # answers of a node that get a next turn: all (a tree) | best | random (chains)

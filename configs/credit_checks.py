@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from configs.common import ConfigDict, base_config, field
+from configs.programs import JUDGED_ALONE
 
 SYSTEMS = (
     "mareinforce", "marloo", "maremax", "dr_mas", "at_grpo", "c3", "ccpo", "centralised", "iac", "maac",
@@ -37,7 +38,7 @@ def is_dotted(name: str) -> bool:
 
 def found(config: ConfigDict) -> list[str]:
     """One sentence per field of the credit that others make meaningless."""
-    return _credit(config.train) + _counterfactual(config) + _system(config)
+    return _credit(config.train) + _counterfactual(config) + _partners(config) + _system(config)
 
 
 def _credit(c: ConfigDict) -> list[str]:
@@ -93,9 +94,33 @@ def _counterfactual(config: ConfigDict) -> list[str]:
         why.append(f"train.group={c.group} has no other sample, allowed are nothing and reference")
     if kind == "solo" and c.protocol not in ("pipeline", "discussion"):
         why.append(f"with train.protocol={c.protocol!r} nobody hears the others, say 'nothing'")
+    if kind == "solo" and c.turns > 1:
+        why.append(f"nothing else shares the nodes of later turns, train.turns is {c.turns}")
     if kind == "reference" and config.team.mode != "adapters":
         why.append(f"the untrained agent is the base without adapters, team.mode is {config.team.mode!r}")
     return [f"train.counterfactual={kind!r}: {reason}" for reason in why]
+
+
+def _partners(config: ConfigDict) -> list[str]:
+    """What samples that nobody learns from do not go with."""
+    c, why = config.train, []
+    if not c.partner_samples:
+        return []
+    allowed = ("magrpo", "dr_mas", "at_grpo", *BASELINE_ONLY)
+    if len(config.team.agents) < 2:
+        why.append(f"team.agents={tuple(config.team.agents)!r} has no partners, allowed is 0")
+    if c.protocol != "simultaneous" or c.turns > 1:
+        why.append(
+            "needs one turn of train.protocol='simultaneous', they are "
+            f"train.turns={c.turns} and {c.protocol!r}"
+        )
+    if c.system not in allowed:
+        why.append(f"train.system={c.system!r} does not average over partners, {', '.join(allowed)} do")
+    if c.counterfactual:
+        why.append(f"does not go with train.counterfactual={c.counterfactual!r}")
+    if config.task.kind in JUDGED_ALONE:
+        why.append(f"task.kind={config.task.kind!r} judges every agent alone")
+    return [f"train.partner_samples={c.partner_samples}: {reason}" for reason in why]
 
 
 def decided(config: ConfigDict, names: Iterable[str]) -> list[str]:

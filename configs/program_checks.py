@@ -2,7 +2,7 @@
 
 import math
 
-from configs import credit_checks, remote
+from configs import agent_settings, credit_checks, remote
 from configs.common import ConfigDict, base_config, field
 from configs.programs import JUDGED_ALONE, KINDS, METHODS
 
@@ -54,6 +54,7 @@ def check_training(config, name: str = "the config") -> None:
         raise ValueError(
             f"{name} cannot be trained: team.mode='frozen': no agent learns; allowed are adapters and full"
         )
+    agent_settings.check_training(config, name)
     if config.task.tests == "generated":
         raise ValueError(
             f"{name} cannot be trained: task.tests='generated': agents write tests in a search "

@@ -19,7 +19,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from configs import checks, program_checks
+from configs import agent_settings, checks, program_checks
 from configs.common import ConfigDict, field, leaves, no_such_field
 
 LONGEST = 120  # characters of a folder's name
@@ -96,16 +96,19 @@ def _member(fields: dict, short: str, number: int, base: ConfigDict, fixed: Mapp
     if not isinstance(short, str) or not short.isprintable():
         raise ValueError(f"{name}: name={short!r} must be a line of text")
     config = base.copy_and_resolve_references()
-    known = list(leaves(base))
+    agent_settings.declare(config, map(str, fields))
+    known = list(leaves(config))
     for path, value in fields.items():
         if path not in known:
-            raise ValueError(f"{name}: {no_such_field(str(path), known)}")
+            all_known = [*known, *agent_settings.known_fields(config)]
+            raise ValueError(f"{name}: {no_such_field(str(path), all_known)}")
         if path in fixed:
             raise ValueError(f"{name}: --config.{path}={fixed[path]} on the command line contradicts it")
         try:
             config.update_from_flattened_dict({path: value})
         except TypeError:
-            kind = type(field(base, path)).__name__
+            section, _, last = path.rpartition(".")
+            kind = (field(config, section) if section else config).get_type(last).__name__
             raise ValueError(f"{name}: {path}={value!r} must be of type {kind}") from None
     checks.validate(config, name)
     program_checks.check_training(config, name)

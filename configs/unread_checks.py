@@ -24,7 +24,8 @@ def _pairs(config: ConfigDict) -> bool:
 
 
 def _reduces(config: ConfigDict) -> bool:
-    return config.train.joint_mode == "cross" or credit_checks.is_dotted(config.train.system)
+    shared = config.train.joint_mode == "cross" or config.train.partner_samples > 0
+    return shared or credit_checks.is_dotted(config.train.system)
 
 
 def _tested(config: ConfigDict) -> bool:

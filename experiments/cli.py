@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from configs import agent_settings
 from configs.common import base_config, leaves, no_such_field
 from jaxmarl_llm import compiled_programs, host_memory
 from jaxmarl_llm.dotted import UserCodeError
@@ -29,7 +30,9 @@ GIVE_CONFIG = "give --config=configs/coding.py (others: ls configs)"
 flags.disclaim_key_flags()  # those that are defined here belong to the command, and to its --help
 
 
-def define_config(required: bool = True, help_text: str = "Config file") -> None:
+def define_config(
+    required: bool = True, help_text: str = "Config file", flag_values: flags.FlagValues = flags.FLAGS
+) -> None:
     """Define ``--config``, a Python file with `get_config`, and ``--config.<field>`` that changes a field."""
     config_flags.DEFINE_config_file(
         "config",
@@ -37,9 +40,39 @@ def define_config(required: bool = True, help_text: str = "Config file") -> None
         "configs/coding.py:smoke. --config.<field>=<value> changes a field, such as --config.train.lr=1e-4; "
         "configs/common.py explains them all.",
         lock_config=True,
+        flag_values=flag_values,
     )
+    flag = flag_values["config"]
+    flag.parser = _WithAgents(flag.parser)
     if required:
-        flags.register_validator("config", lambda config: config is not None, GIVE_CONFIG)
+        given = dict(message=GIVE_CONFIG, flag_values=flag_values)
+        flags.register_validator("config", lambda config: config is not None, **given)
+
+
+class _WithAgents(flags.ArgumentParser):
+    """Loads ``--config`` as ``inner`` does, with the fields of ``team.agent`` that other flags name.
+
+    Agents' names are no fields beforehand, and ml_collections refuses a flag of a field that is not there.
+    """
+
+    def __init__(self, inner: flags.ArgumentParser):
+        super().__init__()
+        self._inner = inner
+
+    def parse(self, argument):
+        config = self._inner.parse(argument)
+        if config is not None:
+            agent_settings.declare(config, _config_fields(flags.FLAGS.read_flags_from_files(sys.argv)))
+        return config
+
+    def flag_type(self) -> str:
+        return self._inner.flag_type()
+
+
+def _config_fields(argv: Sequence[str]) -> list[str]:
+    """The dotted names of all ``--config.<name>`` flags."""
+    matches = (re.match(r"--?(?:no)?config\.([^=]+)", flag) for flag in argv)
+    return [match[1] for match in matches if match]
 
 
 def refuse_arguments(argv: Sequence[str]) -> None:
@@ -97,7 +130,7 @@ def parse(argv: list[str]) -> list[str]:
         path = _unknown_field(argv)
         if path is None or _in_get_config(error):
             raise  # a bug in a config file
-        sys.exit(complain(no_such_field(path, leaves(base_config()))))
+        sys.exit(complain(no_such_field(path, _known_fields(path))))
 
 
 def _wrong_file(argv: Sequence[str]) -> str:
@@ -130,12 +163,18 @@ def _wrong_file(argv: Sequence[str]) -> str:
 
 def _unknown_field(argv: Sequence[str]) -> str | None:
     """The dotted name in the first ``--config.<name>`` that is no field, nor a section; None if all are."""
-    known = list(leaves(base_config()))
-    for flag in argv:
-        found = re.match(r"--?(?:no)?config\.([^=]+)", flag)
-        if found and found[1] not in known and not any(name.startswith(f"{found[1]}.") for name in known):
-            return found[1]
+    for path in _config_fields(argv):
+        known = _known_fields(path)
+        if path not in known and not any(name.startswith(f"{path}.") for name in known):
+            return path
     return None
+
+
+def _known_fields(path: str) -> list[str]:
+    """Dotted names of all fields; of ``team.agent`` those of the agent that the path is about."""
+    match = re.match(r"team\.agent\.(\w+)", path)
+    own = [f"team.agent.{match[1]}.{name}" for name in agent_settings.FIELDS] if match else []
+    return [*leaves(base_config()), *own]
 
 
 def _in_get_config(error: BaseException) -> bool:

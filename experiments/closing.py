@@ -7,7 +7,7 @@ import time
 
 import jax
 
-from configs import arithmetic, credit_checks
+from configs import agent_settings, arithmetic, credit_checks
 from experiments import ending
 from experiments.ending import PARTS
 from jaxmarl_llm import checkpoint, files, metrics, plots, processes, run_checks
@@ -39,7 +39,7 @@ def memory(config, team, states) -> dict[str, float]:
 
     ``states`` may hold shapes. Of cache and logits those of all devices are counted.
     """
-    g, length = config.train.group, config.sampling.max_new_tokens
+    g, length = config.train.group + config.train.partner_samples, agent_settings.longest(config)
     nodes, members = arithmetic.nodes(config)[-1], [m for m in team.members if not m.remote]
     policies = [m.stack.policy.config for m in members]
     cache = sum(
@@ -106,12 +106,13 @@ def _answers(config, agents: int) -> list[tuple[str, str]]:
     c, nodes = config.train, arithmetic.nodes(config)
     if credit_checks.is_dotted(c.protocol):
         return [("who speaks when", f"{c.protocol}, for {c.prompts} problems")]
-    learned = arithmetic.completions(config) - arithmetic.counterfactual_completions(config)
-    made = f"{learned} completions, up to {config.sampling.max_new_tokens} tokens"
+    drawn = arithmetic.completions(config) - arithmetic.counterfactual_completions(config)
+    made = f"{drawn} completions, up to {agent_settings.longest(config)} tokens"
+    samples = f"({c.group} + {c.partner_samples})" if c.partner_samples else c.group
     return [
         (
             f"{'problems' if c.turns == 1 else 'nodes of each turn'} x agents x samples",
-            f"{' + '.join(map(str, nodes))} x {agents} x {c.group}: {made}",
+            f"{' + '.join(map(str, nodes))} x {agents} x {samples}: {made}",
         ),
         ("joint answers judged", f"{arithmetic.joint_answers(config)} ({c.joint_mode}), equal ones once"),
         *_counterfactuals(config),

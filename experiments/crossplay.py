@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from absl import flags
 
-from configs import checks, program_checks, remote
+from configs import agent_settings, checks, program_checks, remote
 from experiments import built_models, cli, evaluate, remote_agents, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, run_checks
 from jaxmarl_llm.audit import crossplay
@@ -134,7 +134,12 @@ def _differences(one: dict, two: dict) -> dict[str, str]:
 
 def judged(config) -> dict:
     """What must be equal where agents are exchanged: what they are, how they speak, and what judges them."""
-    found = {"model": config.model, "team": config.team.to_dict(), "sampling": config.sampling.to_dict()}
+    names, how = agent_settings.SAMPLING, {}
+    for agent in config.team.agents:
+        values = {name: agent_settings.own(config, agent, name) for name in names}
+        how[agent] = {name: value for name, value in values.items() if value is not None}
+    team = config.team.to_dict() | {"agent": how}  # who was trained, and how fast, may differ
+    found = {"model": config.model, "team": team, "sampling": config.sampling.to_dict()}
     found["model_options"] = {k: v for k, v in config.model_options.to_dict().items() if k != "date"}
     found |= judging.judged(config.to_dict())
     found |= {path: checks.field(config, path) for path in ANSWERING}

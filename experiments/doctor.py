@@ -91,12 +91,15 @@ def shrunk(config, problems: int, tokens: int):
     c.minibatches = 1
     c.prompts_per_microbatch = math.gcd(c.prompts_per_microbatch, c.prompts)
     small.sampling.max_new_tokens = min(small.sampling.max_new_tokens, tokens)
+    for own in small.team.agent.values():
+        if own.get("max_new_tokens") is not None:
+            own.max_new_tokens = min(own.max_new_tokens, tokens)
     return small
 
 
 def draw(config, team: Team, task: Any) -> Forest:
     """The answers of the first iteration, judged as in a training; prompts that are too long are cut."""
-    scorer = TaskScorer.of_team(task, team, config.train.joint_mode)
+    scorer = TaskScorer.of_team(task, team, config.train.joint_mode, config.train.partner_samples)
     protocol, trainables = protocols.build(config, task, team), _trainables(team)
     talk = functools.partial(
         talking.talk,

@@ -65,7 +65,7 @@ def measure(
     with replay.copied(workdir, start) as folder:
         found = _do_again(replay.settings(config, workdir), folder, step, partners)
         again = transcripts.read(folder, step)
-    sizes = arithmetic.answers_per_node(config), config.train.joint_mode == "cross"
+    sizes = arithmetic.answers_per_node(config), arithmetic.shares_samples(config)
     differ = [p.kind for p in replaying.compare(recorded, again, *sizes) if p.first is not None]
     if differ:
         tell(f"{', '.join(differ)} are not as they were recorded: experiments.replay shows where")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs import arithmetic
+from configs import agent_settings, arithmetic
 from experiments import protocols, setup, systems
 from jaxmarl_llm import checkpoint, forest_metrics, run_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer
@@ -37,6 +37,9 @@ class Learner:
         }
         if not self.states and any(member.remote for member in team.members):
             team.require_local(f"train.system={config.train.system!r}")
+        self._learners = [agent for agent in team.agents if agent_settings.trainable(config, agent)]
+        # A member none of whose agents is to learn keeps its state as it is, and is saved with the others.
+        self._learning = [i for i in self.states if {*team.members[i].stack.agents} & {*self._learners}]
         self.system = systems.build(config, team, self.trainables)
 
     @property
@@ -56,11 +59,11 @@ class Learner:
     def update(self, lesson: Lesson) -> dict[str, float]:
         """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
         found = {}
-        for i in self.states if lesson.taught else ():
-            member = self._team.members[i]
-            limit, pad_id = self.config.sampling.max_new_tokens, member.tokenizer.pad_id
-            sizes = self._prompt_sizes[i]
-            said = batches.collate(lesson.forest, lesson.advantages, member.stack, limit, pad_id, sizes)
+        for i in self._learning if lesson.taught else ():
+            member, sampling = self._team.members[i], self._loss.sampling
+            how = dict(pad_id=member.tokenizer.pad_id, learners=self._learners)
+            how["prompt_sizes"] = self._prompt_sizes[i]
+            said = batches.of_learners(lesson.forest, lesson.advantages, member.stack, sampling, **how)
             parts = self.config.train.minibatches
             pieces = [packing.split_minibatches(batch, parts) for batch in said]
             rows, layout = [], member.stack.layout
@@ -73,8 +76,10 @@ class Learner:
                     self.states[i],
                     tuple(self._loss.pack(b, layout.of(b.prompts_NBP.shape[0]).shards) for b in part),
                     more=lesson.gradients.get(i),
+                    rates=setup.rates(self.config, member.stack.agents),
                 )
-                rows.append(forest_metrics.update_metrics(member.stack.agents, jax.device_get(new)))
+                new = jax.device_get(new)
+                rows.append(forest_metrics.update_metrics(member.stack.agents, new, self._learners))
                 if not all(map(math.isfinite, rows[-1].values())):
                     return found | forest_metrics.over_minibatches(rows)
             found |= forest_metrics.over_minibatches(rows)
@@ -138,7 +143,7 @@ class Learner:
         leaves = [leaf for state in self.states.values() for leaf in jax.tree.leaves(state)]
         if any(leaf.is_deleted() for leaf in leaves):  # donated to an update that failed
             return False
-        return all(int(state.step) == done for state in self.states.values())
+        return all(int(self.states[i].step) == done for i in self._learning)
 
 
 def _placed_like(saved: jax.Array, now: jax.Array) -> jax.Array:

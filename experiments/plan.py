@@ -50,11 +50,11 @@ def main(argv) -> int:
 def show(config, devices, name: str, settings: search.Settings, programs: list, limit: float | None) -> None:
     """Print what an iteration is, the memory of every stack's programs, and the time of its phases."""
     c, mesh = config.train, f"agent {settings.agent} x data {settings.data} x model {settings.model}"
-    nodes = " + ".join(map(str, arithmetic.nodes(config)))
+    nodes, samples = " + ".join(map(str, arithmetic.nodes(config))), c.group + c.partner_samples
     rows = [
         ("devices", f"{name}: {len(devices)} x {devices[0].device_kind}"),
         ("mesh", mesh + (", parameters cut along data (fsdp)" if settings.fsdp else "")),
-        ("nodes of each turn x agents x samples", f"{nodes} x {len(config.team.agents)} x {c.group}"),
+        ("nodes of each turn x agents x samples", f"{nodes} x {len(config.team.agents)} x {samples}"),
         ("completions", f"{arithmetic.completions(config)}, {arithmetic.tokens(config)} tokens at most"),
         ("prompts", f"up to {config.sampling.max_prompt_tokens} tokens, counted as if all were that long"),
         ("optimizer steps", f"{c.minibatches} per agent"),

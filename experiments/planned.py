@@ -1,5 +1,6 @@
 """From a config to what `jaxmarl_llm.planning` plans: jobs of stacks, without models, data or hardware."""
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from configs import arithmetic, credit_checks, programs, remote
+from configs import agent_settings, arithmetic, credit_checks, programs, remote
 from experiments import setup, systems
 from jaxmarl_llm import evaluation, sharding
 from jaxmarl_llm.critics import TEAM, ValueLoss
@@ -44,7 +45,7 @@ def _layout(config, devices: Sequence[jax.Device]) -> sharding.Layout:
 
 def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, devices) -> Job:
     policy = Policy(models.policy_config(name), jnp.dtype(config.policy.dtype), config.policy.remat)
-    needed = config.sampling.max_prompt_tokens + config.sampling.max_new_tokens
+    needed = config.sampling.max_prompt_tokens + agent_settings.longest(config)
     if needed > policy.config.max_positions:
         raise ValueError(
             f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of {name!r}, "
@@ -59,7 +60,11 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         dtype=jnp.dtype(config.sampling.dtype or policy.dtype), apart=devices[0].platform == "cpu"
     )
     loss, drawn = setup.loss_config(config), config.eval.samples + 1
+    # The longest completion of any agent stands for all of them.
+    longest = dataclasses.replace(loss.sampling, agents=(), max_new_tokens=loss.sampling.longest)
+    loss = dataclasses.replace(loss, sampling=longest)
     problems = max(1, evaluation.ROWS_PER_BATCH // drawn)
+    samples = config.train.group + config.train.partner_samples
     return Job(
         # No tokenizer is read: which token ends a completion changes no shape.
         stack=Stack(agents, policy, (0,), c.mode, scale, (), sampler, own),
@@ -67,7 +72,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         targets=tuple(c.targets),
         keep_reference=loss.reads_reference,
         width=bucket(config.sampling.max_prompt_tokens),
-        calls=_calls(config, agents, arithmetic.nodes(config), config.train.group),
+        calls=_calls(config, agents, arithmetic.nodes(config), samples),
         eval_calls=_calls(
             config, agents, [problems] + [problems * drawn] * (config.train.turns - 1), drawn, 1
         ),
@@ -85,7 +90,7 @@ def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critic
     if config.train.system not in systems.CRITICS:
         return None
     c, joint, replies = config.critic, systems.recipe(config).joint, config.critic.form == "q"
-    length = config.sampling.max_prompt_tokens + (config.sampling.max_new_tokens if replies else 0)
+    length = config.sampling.max_prompt_tokens + (agent_settings.longest(config) if replies else 0)
     names, calls = agents, _calls(config, agents, arithmetic.nodes(config), config.train.group)
     said = [[call for call in calls if agent in call.agents] for agent in agents]
     number = max(sum(call.prompts * (call.samples if replies else 1) for call in own) for own in said)
@@ -108,21 +113,24 @@ def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None =
             f"train.protocol={config.train.protocol!r}: what a protocol of your own asks for is not known "
             "before it speaks; plan with the built-in one that is most like it"
         )
-    if config.train.protocol == "pipeline":
-        first, rest = config.team.agents[0], config.team.agents[1:]
-        found = [Call((first,), nodes[0], group)] + [Call((agent,), nodes[0] * group, 1) for agent in rest]
-        return tuple(call for call in found if call.agents[0] in agents)
     if config.train.protocol == "tree":
         every = enumerate(config.team.agents)
         return tuple(Call((a,), config.train.prompts * group**n, group) for n, a in every if a in agents)
-    if config.train.protocol == "discussion":
-        return Call(agents, nodes[0], group), Call(agents, nodes[0] * group, 1)
     if (
         config.train.protocol in programs.METHODS
     ):  # what follows the first program or plan is asked for singly
         rest = config.train.turns + arithmetic.remarks_of_chain(config) - 1
         return Call(agents, nodes[0], group), *[Call(agents, nodes[0] * group, 1)] * rest
     samples = [group] + [later or group] * (len(nodes) - 1)
+    if config.train.protocol == "pipeline":
+        first, rest = config.team.agents[0], config.team.agents[1:]
+        found = []
+        for n, g in zip(nodes, samples, strict=True):
+            found += [Call((first,), n, g), *(Call((agent,), n * g, 1) for agent in rest)]
+        return tuple(call for call in found if call.agents[0] in agents)
+    if config.train.protocol == "discussion":
+        rounds = [(Call(agents, n, g), Call(agents, n * g, 1)) for n, g in zip(nodes, samples, strict=True)]
+        return tuple(call for pair in rounds for call in pair)
     return tuple(Call(agents, n, g) for n, g in zip(nodes, samples, strict=True))
 
 
@@ -130,9 +138,13 @@ def _batches(config, agents) -> tuple[Call, ...]:
     """What one update learns from: the calls, those of several agents with as many answers together."""
     alike: dict[tuple[int, int, int], tuple[str, ...]] = {}
     for turn, call in enumerate(_calls(config, agents, arithmetic.nodes(config), config.train.group)):
+        learners = tuple(agent for agent in call.agents if agent_settings.trainable(config, agent))
+        if not learners:
+            continue
         # The agents of a pipeline speak one after the other in the same turn.
-        key = (0 if config.train.protocol == "pipeline" else turn, call.prompts, call.samples)
-        alike[key] = alike.get(key, ()) + call.agents
+        number = turn // len(agents) if config.train.protocol == "pipeline" else turn
+        key = (number, call.prompts, call.samples)
+        alike[key] = alike.get(key, ()) + learners
     parts = config.train.minibatches
     return tuple(Call(who, prompts // parts, samples) for (_, prompts, samples), who in alike.items())
 

@@ -18,8 +18,7 @@ from jaxmarl_llm.systems.reflexion import Reflexion
 from jaxmarl_llm.systems.repeated import Repeated
 from jaxmarl_llm.team import Team
 
-# In an evaluation a tree is its chains.
-TALKS = {"pipeline": Pipeline, "discussion": Discussion, "tree": Pipeline}
+IN_TURNS = {"simultaneous": Simultaneous, "pipeline": Pipeline, "discussion": Discussion}
 ROUNDS = {"repeated": Repeated, "reflexion": Reflexion, "mixture": Mixture}
 
 
@@ -37,14 +36,16 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
         return rounds(config, task, how, samples, memory)
     if c.protocol == "tree" and samples is None:
         return Tree(task.prompts, (c.group,) * len(config.team.agents))
-    if c.protocol != "simultaneous":
-        return TALKS[c.protocol](task.prompts, samples or c.group)
+    if c.protocol == "tree":
+        return Pipeline(task.prompts, samples)  # in an evaluation a tree is its chains
     feedback = task.feedback if c.turns > 1 else None
     if checks.asks_expert(config):  # who may answer each process otherwise, and is paid by each
         feedback = processes.by_first(feedback)
     if samples is not None:
-        return Simultaneous(task.prompts, samples, c.turns, feedback, later_samples=1)
-    return Simultaneous(task.prompts, c.group, c.turns, feedback, c.hand_on, c.stop_above or None)
+        return IN_TURNS[c.protocol](task.prompts, samples, c.turns, feedback, later_samples=1)
+    options = dict(hand_on=c.hand_on, stop_above=c.stop_above or None)
+    options |= {"extra": c.partner_samples} if c.protocol == "simultaneous" else {}
+    return IN_TURNS[c.protocol](task.prompts, c.group, c.turns, feedback, **options)
 
 
 def has_lessons(config) -> bool:

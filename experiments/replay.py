@@ -70,7 +70,7 @@ def replay(
     with copied(workdir, start) as folder:
         row = do_again(settings(config, workdir), folder, step)
         again = transcripts.read(folder, step)
-    sizes = arithmetic.answers_per_node(config), config.train.joint_mode == "cross"
+    sizes = arithmetic.answers_per_node(config), arithmetic.shares_samples(config)
     parts = replaying.compare(recorded, again, *sizes, tolerance)
     kept = [old for old in metrics.read_metrics(workdir) if old["step"] == step and "tokens_per_s" in old]
     if kept:

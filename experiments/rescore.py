@@ -69,14 +69,15 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
     missing = _missing(own) or _missing(config) or _unnumbered(own, transcripts.read(workdir, steps[0]))
     recorded, wanted = (None, None) if missing else map(systems.from_forest, (own, config))
     # Without advantages nothing depends on nodes, and every answer may be one.
-    per_node, cross = 1 if missing else arithmetic.answers_per_node(own), own.train.joint_mode == "cross"
+    per_node, cross = 1 if missing else arithmetic.answers_per_node(own), arithmetic.shares_samples(own)
+    group = own.train.group if own.train.partner_samples else None
     found, rewards, groups, errors = [], [], [], [math.nan if missing else 0.0]
     with tasks.build_executor(config) as executor:
         task = tasks.build_task(config, executor, "train", None)
         items = {str(item.task_id): item for item in task.items}
         for step in steps:
             actions = transcripts.read(workdir, step)
-            forest, before_R = rescoring.forest_of(actions, items, per_node, cross)
+            forest, before_R = rescoring.forest_of(actions, items, per_node, cross, group)
             again = rescoring.judged_again(forest, task)
             rewards.append((forest.totals(), again.totals()))
             groups += [(step, action.item, action.turn) for action in actions]

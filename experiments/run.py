@@ -103,7 +103,8 @@ class Run:
         self.prompt_sizes = setup.prompt_sizes(config, self.team, every_task)
         # Of all evaluations, so that those on fewer problems run the same program.
         self.items_per_batch = evaluation.batch_size(len(self.test_task.items), config.eval.samples)
-        self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
+        combined = config.train.joint_mode, config.train.partner_samples
+        self.scorer = TaskScorer.of_team(self.task, self.team, *combined)
         self.learner = Learner(config, self.team, self.prompt_sizes)
         self.start = self.learner.open(self.folder, stack)
         self.protocol = protocols.build(config, self.task, self.team, memory=self.memory())

@@ -1,5 +1,6 @@
 """From a config to objects. Below this file nothing knows the ConfigDict."""
 
+import dataclasses
 import json
 import logging
 import math
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from configs import arithmetic, checks, loss_checks, preference_checks, remote
+from configs import agent_settings, arithmetic, checks, loss_checks, preference_checks, remote
 from configs.common import base_config
 from experiments import built_models, chat_options, protocols, talking
 from jaxmarl_llm import evaluation, sharding, update, weights
@@ -105,7 +106,7 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
     models = {name: load_model(config, name, on_host) for name in dict.fromkeys(names) if name not in experts}
     chat_options.check_arguments(config, {name: model.tokenizer for name, model in models.items()})
     for name, model in models.items():
-        needed = config.sampling.max_prompt_tokens + config.sampling.max_new_tokens
+        needed = config.sampling.max_prompt_tokens + agent_settings.longest(config)
         if needed > model.policy.config.max_positions:
             raise ValueError(
                 f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of "
@@ -129,9 +130,13 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
 
 
 def sampling_params(config) -> SamplingParams:
-    """How tokens are drawn in training and sampled evaluation."""
+    """How tokens are drawn in training and sampled evaluation, by each agent."""
     c = config.sampling
-    return SamplingParams(c.max_new_tokens, c.temperature, c.top_k, c.top_p, c.min_p)
+    shared = SamplingParams(c.max_new_tokens, c.temperature, c.top_k, c.top_p, c.min_p)
+    own = {a: agent_settings.sampling(config, a) for a in config.team.agents}
+    pairs = tuple((agent, SamplingParams(**values)) for agent, values in own.items())
+    others = tuple((agent, params) for agent, params in pairs if params != shared)
+    return dataclasses.replace(shared, agents=others)
 
 
 def loss_config(config) -> agent_loss.LossConfig:
@@ -227,16 +232,33 @@ def prompt_sizes(config, team: team_lib.Team, tasks_of_run):
 
 
 def build_optimizer(config):
-    """The optimizer of one agent."""
+    """The optimizer of one agent, at the greatest learning rate of all of them (see `rates`)."""
     c = config.train
     return update.make_optimizer(
-        lr=c.lr,
+        lr=max(_learning_rates(config).values(), default=c.lr),
         steps=arithmetic.updates(config, c.steps),
         warmup=c.warmup,
         decay=c.decay,
         weight_decay=c.weight_decay,
         grad_clip=c.grad_clip,
     )
+
+
+def _learning_rates(config) -> dict[str, float]:
+    """Learning rate of every agent that learns."""
+    agents = [agent for agent in config.team.agents if agent_settings.trainable(config, agent)]
+    return {agent: agent_settings.value(config, agent, "lr") for agent in agents}
+
+
+def rates(config, agents: tuple[str, ...]) -> update.Rates | None:
+    """How some agents learn beside `build_optimizer`; None: all of them, at its learning rate."""
+    own = _learning_rates(config)
+    most = max(own.values(), default=0.0)
+    learns_N = [agent in own for agent in agents]
+    scale_N = [own.get(agent, most) / most if most else 1.0 for agent in agents]
+    if all(learns_N) and all(scale == 1 for scale in scale_N):
+        return None
+    return update.Rates(np.array(learns_N), np.array(scale_N, np.float32))
 
 
 def load_run(workdir) -> config_dict.ConfigDict:

@@ -26,6 +26,7 @@ class SpeakRequest:
       parent: id of the turn this one continues, or None.
       follows: index of the joint answer that this request comes after, or None.
       shown: ids of the turns whose texts stand in the messages, where the protocol says so.
+      extra: K, how many of the samples, the last ones, nobody learns from (``Turn.extra``).
     """
 
     agent: str
@@ -36,6 +37,7 @@ class SpeakRequest:
     parent: int | None = None
     follows: int | None = None
     shown: tuple[int, ...] = ()
+    extra: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +49,8 @@ class Turn:
     it is the most likely one and not a sample. ``cost``, of an agent behind an endpoint, whose ids are bytes
     and whose log-probabilities are 0, are the tokens of prompt and completion that it was charged with.
     ``cut`` are the tokens that a prompt which was too long lost on the left. ``step`` numbers the protocol's
-    steps in the rollout, from 0: a prompt can hold texts of earlier steps only.
+    steps in the rollout, from 0: a prompt can hold texts of earlier steps only. ``extra`` is True for a
+    sample that nobody learns from: it is judged beside the partners' samples, to average over more partners.
     """
 
     id: int
@@ -68,6 +71,7 @@ class Turn:
     cost: tuple[int, int] | None = None
     cut: int = 0
     step: int = 0
+    extra: bool = False
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -153,6 +157,14 @@ class Forest:
         """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""
         return np.array([joint.total for joint in self.joints], np.float32)
 
+    def without_extra(self) -> "Forest":
+        """The forest without the joint answers that have an extra sample in them (`Turn.extra`)."""
+        kept_J = np.array([not any(self.turns[i].extra for i in joint.turns) for joint in self.joints], bool)
+        if kept_J.all():
+            return self
+        joints = tuple(joint for joint, kept in zip(self.joints, kept_J, strict=True) if kept)
+        return dataclasses.replace(self, joints=joints)
+
     def nodes(self) -> tuple[np.ndarray, np.ndarray]:
         """Number every joint answer's node, and the joint answer it follows (-1: none), int32 (J,) each."""
         own_J = np.array([joint.node for joint in self.joints], np.int32)
@@ -165,16 +177,23 @@ class Forest:
         return np.array([j for j, _ in pairs], np.int32), np.array([t for _, t in pairs], np.int32)
 
 
-def joint_samples(mode: str, agents: int, samples: int) -> list[tuple[int, ...]]:
+def joint_samples(mode: str, agents: int, samples: int, extra: int = 0) -> list[tuple[int, ...]]:
     """Sample indices of the joint answers of one item, one index per agent.
 
-    ``aligned`` pairs sample g with sample g (G joint answers); ``cross`` takes all combinations (G**N).
+    ``aligned`` pairs sample g with sample g (G joint answers); ``cross`` takes all combinations (G**N). With
+    K ``extra`` samples of every agent, G .. G + K - 1, each of the G is judged with the partners' extra
+    samples too: ``aligned`` adds, for every sample of every agent, K answers in which all partners give
+    sample G + k (G + N*G*K in all); ``cross`` takes all combinations but those of extra samples alone
+    ((G+K)**N - K**N).
 
     Raises:
       ValueError: for any other mode.
     """
     if mode == "aligned":
-        return [(g,) * agents for g in range(samples)]
+        added = itertools.product(range(samples), range(agents), range(samples, samples + extra))
+        beside = [(k,) * n + (g,) + (k,) * (agents - 1 - n) for g, n, k in added]
+        return [(g,) * agents for g in range(samples)] + beside
     if mode == "cross":
-        return list(itertools.product(range(samples), repeat=agents))
+        every = itertools.product(range(samples + extra), repeat=agents)
+        return [combination for combination in every if min(combination) < samples]
     raise ValueError(f"joint_mode={mode!r} is not one of {JOINT_MODES}")

@@ -20,8 +20,10 @@ def reward_metrics(forest: Forest, task: Task) -> dict[str, float]:
     """Mean reward parts and return over the joint answers that have them, 0..100, keyed ``train/<part>``.
 
     In many turns these are of the final answers, whose node nothing follows; ``train/turn<t>/<part>``, from
-    1, are of all answers of a turn.
+    1, are of all answers of a turn. Answers with a sample that nobody learns from (`Turn.extra`) are left
+    out.
     """
+    forest = forest.without_extra()
     gone_on = {forest.joints[joint.follows].node for joint in forest.joints if joint.follows is not None}
     found = _means("train", [joint for joint in forest.joints if joint.node not in gone_on], task)
     turns = sorted({joint.turn for joint in forest.joints})
@@ -63,10 +65,18 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
 
 
 def length_metrics(forest: Forest) -> dict[str, float]:
-    """Per agent ``<agent>/completion_length``, mean tokens, and ``<agent>/truncated``, share cut off."""
+    """Per agent ``<agent>/completion_length``, mean tokens, and ``<agent>/truncated``, share cut off.
+
+    ``<agent>/sampled_entropy``, of models of ours: the mean of -log p over the tokens that were drawn, p of
+    the distribution that they were drawn from. Its expectation is the entropy per token; unlike the update's
+    ``entropy`` it counts every completion, also of groups without a signal and of agents that do not learn.
+    """
     out = {}
     for agent in dict.fromkeys(turn.agent for turn in forest.turns):
-        turns = [turn for turn in forest.turns if turn.agent == agent]
+        turns = [turn for turn in forest.turns if turn.agent == agent and not turn.extra]
+        drawn = [turn.logprobs for turn in turns if turn.cost is None and not turn.greedy]
+        if sum(map(len, drawn)):
+            out[f"{agent}/sampled_entropy"] = float(0.0 - np.concatenate(drawn).mean())
         out[f"{agent}/completion_length"] = float(np.mean([turn.tokens[1] for turn in turns]))
         out[f"{agent}/truncated"] = float(np.mean([not turn.finished for turn in turns]))
     return out
@@ -110,8 +120,10 @@ def reward_tables(forest: Forest) -> tuple[tuple[str, ...], np.ndarray]:
     return agents, np.array(tables)
 
 
-def update_metrics(agents: tuple[str, ...], metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The update's metrics, arrays (N,), keyed ``<agent>/<name>``.
+def update_metrics(
+    agents: tuple[str, ...], metrics: Mapping[str, Any], learners: Sequence[str] | None = None
+) -> dict[str, float]:
+    """The update's metrics, arrays (N,), keyed ``<agent>/<name>``; only those of ``learners``, None: of all.
 
     The importance ratios go by ``ratio0``: of an iteration's first minibatch they must be 1.
     """
@@ -121,6 +133,7 @@ def update_metrics(agents: tuple[str, ...], metrics: Mapping[str, Any]) -> dict[
         f"{agent}/{name}": float(values[n])
         for name, values in named.items()
         for n, agent in enumerate(agents)
+        if learners is None or agent in learners
     }
 
 

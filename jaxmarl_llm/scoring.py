@@ -20,23 +20,27 @@ class TaskScorer:
       task: the items and their judge.
       tokenizers: agent -> tokenizer.
       joint_mode: ``aligned`` or ``cross``; see `forest.joint_samples`.
+      extra: K, of each agent's samples the last ones, that are judged for the partners' sake alone.
 
     It is the scorer of a `bridge.Bridge`, and holds one itself for `judge`.
     """
 
-    def __init__(self, task: Task, tokenizers: dict[str, Any], joint_mode: str):
-        self.task, self.agents = task, tuple(task.agents)
+    def __init__(self, task: Task, tokenizers: dict[str, Any], joint_mode: str, extra: int = 0):
+        self.task, self.agents, self.extra = task, tuple(task.agents), extra
         self._tokenizers, self._mode = {agent: tokenizers[agent] for agent in task.agents}, joint_mode
         self._bridge = Bridge(self, self.shape)
 
     @classmethod
-    def of_team(cls, task: Task, team: Any, joint_mode: str) -> "TaskScorer":
+    def of_team(cls, task: Task, team: Any, joint_mode: str, extra: int = 0) -> "TaskScorer":
         """Build a scorer with the tokenizers of a team."""
-        return cls(task, {agent: team[agent].tokenizer for agent in task.agents}, joint_mode)
+        return cls(task, {agent: team[agent].tokenizer for agent in task.agents}, joint_mode, extra)
 
     def combinations(self, samples: int) -> list[tuple[int, ...]]:
-        """Sample indices of the joint answers to one prompt, in the order of their judgements."""
-        return joint_samples(self._mode, len(self.agents), samples)
+        """Sample indices of the joint answers to one prompt, in the order of their judgements.
+
+        ``samples`` are all of an agent, G + K.
+        """
+        return joint_samples(self._mode, len(self.agents), samples - self.extra, self.extra)
 
     def shape(self, prompts: int, samples: int) -> tuple[int, int]:
         """Shape (B, J) of the rewards for B prompts of G samples."""

@@ -549,7 +549,7 @@ def test_writing_has_one_turn():
 def test_fields_that_contradict_each_other():
     config = common.base_config()
     config.train.protocol, config.train.joint_mode = "pipeline", "cross"
-    wanted = "train.protocol='pipeline': needs train.turns=1 and train.joint_mode='aligned'"
+    wanted = "train.protocol='pipeline': needs train.joint_mode='aligned', it is 'cross'"
     assert wanted in complaints(config)[0]
     config = common.base_config()
     config.task.centralised = True

@@ -86,6 +86,7 @@ def test_agents():
     }  # fmt: skip
     assert forest_metrics.length_metrics(forest(turns=turns)) == {
         "a/completion_length": 2.0, "a/truncated": 0.25, "b/completion_length": 7.0, "b/truncated": 0.0,
+        "a/sampled_entropy": 0.0, "b/sampled_entropy": 0.0,  # drawn with probability 1
     }  # fmt: skip
     assert forest_metrics.tokens(forest(turns=turns)) == 22
 

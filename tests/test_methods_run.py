@@ -40,13 +40,13 @@ def test_writing_by_two(tmp_path, seen):
     assert {"eval/return", "eval/length/short", "eval/length/long"} <= set(smoke_runs.rows(tmp_path)[-1])
 
 
-@pytest.mark.parametrize("protocol, rounds, turn", [("pipeline", 1, 0), ("discussion", 2, 1)])
-def test_agents_that_hear_each_other(tmp_path, seen, protocol, rounds, turn):
+@pytest.mark.parametrize("protocol, rounds", [("pipeline", 1), ("discussion", 2)])
+def test_agents_that_hear_each_other(tmp_path, seen, protocol, rounds):
     row, actions = trained(seen, tmp_path, {"train.protocol": protocol})
     # aux, then main; or both, then both again. All that is said is learned, of a discussion both rounds.
     assert seen.called[:3] == ["generate", "generate", "train_step"]
     assert len(seen.forests[0].turns) == rounds * 2 * 2 * 2
-    assert [(a.turn, a.follows) for a in actions] == [(turn, None)] * 4  # 2 problems, 2 samples
+    assert [(a.turn, a.follows) for a in actions] == [(0, None)] * 4  # 2 problems, 2 samples
     said = {t.id: t for t in seen.forests[0].turns}
     for action, joint in zip(actions, seen.forests[0].joints, strict=True):
         heard = joint.heard or joint.turns

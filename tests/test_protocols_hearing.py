@@ -105,7 +105,7 @@ def test_in_a_discussion_everybody_hears_the_others_once():
     for joint in forest.joints:
         answer, heard = ([forest.turns[i] for i in turns] for turns in (joint.turns, joint.heard))
         assert [t.agent for t in answer] == [t.agent for t in heard] == list(tiny.AGENTS)
-        assert [t.parent for t in answer] == list(joint.heard) and joint.turn == 1
+        assert [t.parent for t in answer] == list(joint.heard) and joint.turn == 0
         expected = total(forest.items[joint.item], *(t.text for t in answer))
         assert joint.judgement.total == pytest.approx(expected)
 

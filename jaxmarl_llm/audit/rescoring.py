@@ -40,7 +40,11 @@ KINDS = ("kept", "flipped", "silenced", "awakened")  # sign: the same, the other
 
 
 def forest_of(
-    actions: Sequence[JointAction], items: Mapping[str, Any], per_node: int, cross: bool
+    actions: Sequence[JointAction],
+    items: Mapping[str, Any],
+    per_node: int,
+    cross: bool,
+    group: int | None = None,
 ) -> tuple[Forest, np.ndarray]:
     """The forest of a step's transcript, and the advantage of every turn as recorded, float32 (turns,).
 
@@ -49,6 +53,7 @@ def forest_of(
       items: of the task, by ``task_id``.
       per_node: joint answers of one node, which follow each other.
       cross: whether they share completions (all combinations of the agents' samples).
+      group: G, where later samples are those that nobody learns from (`Turn.extra`); None: there are none.
 
     Which completions and problems are the same is taken from ``id`` and ``problem``, in transcripts that have
     none from the places of the answers, which does for all protocols but trees.
@@ -82,7 +87,9 @@ def forest_of(
             key = (node, agent, speech.sample if cross else j) if speech.id is None else (speech.id,)
             if key not in ids:
                 ids[key] = len(turns)
-                turns.append(_turn(len(turns), agent, item, action, speech, ids.get((speech.parent,))))
+                turn = _turn(len(turns), agent, item, action, speech, ids.get((speech.parent,)))
+                extra = group is not None and speech.sample >= group
+                turns.append(dataclasses.replace(turn, extra=extra))
                 advantages.append(np.nan if speech.advantage is None else speech.advantage)
             said.append(ids[key])
         judgement = Judgement(action.parts, action.total, action.verdict, action.failures)

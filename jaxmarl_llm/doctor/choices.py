@@ -44,19 +44,24 @@ def distribution(
       stated: of the config.
       loss: what the loss applies.
     """
-    differ = [name for name in FIELDS if getattr(stated, name) != getattr(loss, name)]
-    if differ:
-        pairs = [f"{name} is {getattr(stated, name)} and {getattr(loss, name)}" for name in differ]
-        return "fail", f"of the config and of the loss {', '.join(pairs)}: build both from sampling.*"
-    found = []
+    for agent in team.agents:
+        both = stated.of(agent), loss.of(agent)
+        differ = [name for name in FIELDS if getattr(both[0], name) != getattr(both[1], name)]
+        if differ:
+            pairs = [f"{name} is {getattr(both[0], name)} and {getattr(both[1], name)}" for name in differ]
+            return "fail", f"of the config and of the loss {', '.join(pairs)}: build both from sampling.*"
+    found: dict[SamplingParams, list[Drawn]] = {}
     for member, trainable in zip(team.members, trainables, strict=True):
         for agent in member.stack.agents:
             said = [turn for turn in forest.turns if turn.agent == agent and not turn.greedy]
             if said:
                 turn = max(said, key=lambda turn: len(turn.completion))
                 logits_LV = completion_logits(member, trainable, turn)
-                found.append(Drawn(logits_LV, turn.completion, turn.logprobs))
-    return compare(found, stated, TOLERANCES[precision(team)])
+                drawn = Drawn(logits_LV, turn.completion, turn.logprobs)
+                found.setdefault(stated.of(agent), []).append(drawn)
+    results = [compare(drawn, own, TOLERANCES[precision(team)]) for own, drawn in found.items()]
+    failed = [result for result in results if result[0] == "fail"]
+    return failed[0] if failed else (results[0][0], "; ".join(text for _, text in results))
 
 
 def precision(team: Team) -> str:

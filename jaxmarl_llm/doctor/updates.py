@@ -11,7 +11,7 @@ from jaxmarl_llm.doctor.taps import Look, looks
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.update import Batch, LossConfig
-from jaxmarl_llm.update.batches import collate
+from jaxmarl_llm.update.batches import of_learners
 from jaxmarl_llm.update.diagnostics import Diagnostics
 
 # Largest |ratio - 1| of any token, and KL(sampler || trainer) in nats per token, that rounding explains.
@@ -78,10 +78,9 @@ def of_forest(team, trainables, config: LossConfig, forest: Forest) -> dict[str,
         if trainable is None:
             continue
         advantages_R = np.ones(len(forest.turns), np.float32)
-        limit, pad_id = config.sampling.max_new_tokens, member.tokenizer.pad_id
-        found |= examine(
-            member, trainable, config, collate(forest, advantages_R, member.stack, limit, pad_id)
-        )
+        pad_id = member.tokenizer.pad_id
+        batches = of_learners(forest, advantages_R, member.stack, config.sampling, pad_id)
+        found |= examine(member, trainable, config, batches)
     return found
 
 

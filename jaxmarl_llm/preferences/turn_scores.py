@@ -47,13 +47,14 @@ def of_forest(
     for member, trainable in zip(team.members, trainables, strict=True):
         if reference and member.base is None:
             raise ValueError(f"agents {member.stack.agents} have no reference: build with keep_reference")
-        (batch,) = batches.collate(forest, unweighted_R, member.stack, sampling.max_new_tokens)
-        given = member.stack, sampling, member.base, trainable, batch
-        scores_NRL = jax.device_get(of_batch(*given, reference=reference))
-        for agent, scores_RL in zip(member.stack.agents, scores_NRL, strict=True):
-            said = [turn for turn in forest.turns if turn.agent == agent]
-            for turn, scores_L in zip(said, scores_RL, strict=False):  # rows that fill up come last
-                found[turn.id] = scores_L[: len(turn.completion)]
+        for batch in batches.of_learners(forest, unweighted_R, member.stack, sampling):
+            stack, own = member.stack.only(batch.agents or member.stack.agents, trainable)
+            given = stack, batch.sampling or sampling, member.base, own, batch
+            scores_NRL = jax.device_get(of_batch(*given, reference=reference))
+            for agent, scores_RL in zip(stack.agents, scores_NRL, strict=True):
+                said = [turn for turn in forest.turns if turn.agent == agent]
+                for turn, scores_L in zip(said, scores_RL, strict=False):  # rows that fill up come last
+                    found[turn.id] = scores_L[: len(turn.completion)]
     return found
 
 

@@ -34,7 +34,8 @@ class Episode:
     """State of one iteration's conversation; the rollout appends to it, protocols read it.
 
     ``requests``, ``turns`` and ``joints`` are indexed by ``Turn.request``, ``Turn.id`` and
-    ``SpeakRequest.follows``. ``random`` is seeded by the iteration's key.
+    ``SpeakRequest.follows``. ``random`` is seeded by the iteration's key. ``feedback`` has, by index of each
+    joint answer that was handed on, what every agent reads about it.
     """
 
     items: Sequence[Any]
@@ -42,6 +43,7 @@ class Episode:
     requests: list[SpeakRequest] = dataclasses.field(default_factory=list)
     turns: list[Turn] = dataclasses.field(default_factory=list)
     joints: list[Joint] = dataclasses.field(default_factory=list)
+    feedback: dict[int, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def answer(self, index: int) -> Answer:
         """A joint answer with its texts."""
@@ -84,10 +86,10 @@ def names_item(text: str, name: str) -> bool:
     return repr(name) in text or (found is not None and not name.isdigit())
 
 
-def everybody(state: Episode, prompts: Prompts, samples: int) -> list[SpeakRequest]:
-    """Ask all agents about all items, for ``samples`` completions each: a first round."""
+def everybody(state: Episode, prompts: Prompts, samples: int, extra: int = 0) -> list[SpeakRequest]:
+    """Ask all agents about all items, for ``samples`` completions each and ``extra`` ones: a first round."""
     return [
-        SpeakRequest(agent, i, tuple(messages), samples)
+        SpeakRequest(agent, i, tuple(messages), samples + extra, extra=extra)
         for i, item in enumerate(state.items)
         for agent, messages in prompts(item).items()
     ]

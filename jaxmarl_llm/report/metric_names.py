@@ -57,6 +57,7 @@ OF_AGENTS = {
     "completion_length": "tokens",
     "critic_explained": "share of variance",
     "entropy": "nats per token",
+    "sampled_entropy": "nats per token",
     "zero_signal": "share of groups",
     "truncated": "share of completions",
 }

@@ -91,7 +91,7 @@ def run(
 def _identity(scorer: TaskScorer, items, key: jax.Array) -> tuple:
     """Return what makes two rollouts the same: items, random key, and how answers are combined."""
     drawn = np.asarray(jax.random.key_data(key)), str(jax.random.key_impl(key))
-    return tuple(map(item_name, items)), drawn, scorer.agents, scorer.combinations(2)
+    return tuple(map(item_name, items)), drawn, scorer.agents, scorer.combinations(2 + scorer.extra)
 
 
 def _sample(
@@ -149,7 +149,7 @@ def _judge(
     if len(samples) != 1:
         raise ValueError(f"the agents have different numbers of answers, {sorted(samples)}")
     samples, rows = samples.pop(), padded_size(len(nodes), *sizes)
-    widths = _widths(state, nodes, scorer.agents, params.max_new_tokens)
+    widths = _widths(state, nodes, {a: params.of(a).max_new_tokens for a in scorer.agents})
     tokens = {agent: np.zeros((rows, samples, width), np.int32) for agent, width in widths.items()}
     lengths = {agent: np.zeros((rows, samples), np.int32) for agent in scorer.agents}
     items_P = np.full(rows, -1, np.int32)  # what only fills up is not judged
@@ -179,9 +179,9 @@ def _judge(
     ]
 
 
-def _widths(state: Episode, nodes: Sequence[Node], agents: Sequence[str], least: int) -> dict[str, int]:
+def _widths(state: Episode, nodes: Sequence[Node], least: dict[str, int]) -> dict[str, int]:
     """Room for each agent's completions: ``least`` tokens, doubled for texts that come as bytes."""
-    found = dict.fromkeys(agents, least)
+    found = dict(least)
     for turn in (state.turns[i] for node in nodes for ids in node.turns.values() for i in ids):
         while found[turn.agent] < len(turn.completion):
             found[turn.agent] *= 2

@@ -72,11 +72,26 @@ def speak(
     """Answer one stack's requests as one batch, filled up to a `padded_size` between ``sizes``.
 
     ``prompt_sizes``: what prompts are padded to, see `prompts.pad_team`. Some of its agents may not be asked,
-    or less often than others; all must be asked for the same number of samples. Remote ones are asked as
-    `ask` says.
+    or less often than others; all must be asked for the same number of samples. Agents that draw in
+    different ways (`SamplingParams.agents`) are batches of their own. Remote ones are asked as `ask` says.
     """
     if member.remote:
         return ask(member, asked, key, params)
+    agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in asked))
+    alike = params.alike(agents)
+    if len(alike) == 1:
+        return _speak_alike(member, trainable, asked, key, next(iter(alike)), sizes, prompt_sizes)
+    turns = []
+    for i, (own, names) in enumerate(alike.items()):
+        mine, own_key = [n for n in asked if n.request.agent in names], jax.random.fold_in(key, i)
+        turns += _speak_alike(member, trainable, mine, own_key, own, sizes, prompt_sizes)
+    return turns
+
+
+def _speak_alike(
+    member: Member, trainable, asked, key, params: SamplingParams, sizes, prompt_sizes: Sizes | None
+) -> list[Turn]:
+    """`speak`, for agents that draw in the same way."""
     agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in asked))
     by_agent = {agent: [n for n in asked if n.request.agent == agent] for agent in agents}
     samples = {n.request.samples for n in asked}
@@ -123,20 +138,20 @@ def ask(
         who = f"agent {asked[0].request.agent!r} speaks through {member.model_name!r}"
         raise ValueError(f"{who}, which this team was built without (team.build, experts)")
     stream = np.asarray(jax.random.key_data(key)).tobytes().hex()
-    wanted = [(n, g) for n in asked for g in range(n.request.samples)]
+    wanted = [(n, g, params.of(n.request.agent)) for n in asked for g in range(n.request.samples)]
     requests = [
         Request(
             messages=tuple(n.request.messages),
             item=n.item or str(n.request.item),
-            max_tokens=params.max_new_tokens,
-            temperature=0.0 if n.greedy and g == n.request.samples - 1 else params.temperature,
+            max_tokens=own.max_new_tokens,
+            temperature=0.0 if n.greedy and g == n.request.samples - 1 else own.temperature,
             stream=stream,
         )
-        for n, g in wanted
+        for n, g, own in wanted
     ]
     # Each process would be answered otherwise, and pay for it.
     replies = processes.by_first(member.expert.ask)(requests)
-    return [_told(n, g, reply, member.tokenizer) for (n, g), reply in zip(wanted, replies, strict=True)]
+    return [_told(n, g, reply, member.tokenizer) for (n, g, _), reply in zip(wanted, replies, strict=True)]
 
 
 def _told(asked: PendingRequest, g: int, reply: Reply, tokenizer) -> Turn:
@@ -184,4 +199,5 @@ def _asked_for(asked: PendingRequest, g: int) -> dict:
         cut=asked.cut,
         step=asked.step,
         shown=tuple(request.shown),
+        extra=g >= request.samples - request.extra,
     )

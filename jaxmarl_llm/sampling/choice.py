@@ -1,6 +1,7 @@
 """Choose one token from logits: temperature, truncation, and the draw itself."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ class SamplingParams:
       top_k: keep the k most likely tokens; 0 keeps all.
       top_p: keep the smallest set of most likely tokens whose probability reaches top_p; 1 keeps all.
       min_p: keep tokens at least min_p times as likely as the most likely one; 0 keeps all.
+      agents: agents that draw otherwise, as pairs (name, their params); see `of`.
     """
 
     max_new_tokens: int
@@ -23,6 +25,7 @@ class SamplingParams:
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    agents: tuple[tuple[str, "SamplingParams"], ...] = ()
 
     def __post_init__(self):
         checks = {
@@ -35,6 +38,24 @@ class SamplingParams:
         for name, (ok, allowed) in checks.items():
             if not ok:
                 raise ValueError(f"sampling.{name}={getattr(self, name)} must be {allowed}")
+
+    def of(self, agent: str) -> "SamplingParams":
+        """How an agent draws."""
+        shared = dataclasses.replace(self, agents=()) if self.agents else self
+        return dict(self.agents).get(agent, shared)
+
+    def alike(self, agents: Sequence[str]) -> dict["SamplingParams", tuple[str, ...]]:
+        """Those of some agents that draw alike, by how they draw, in their order."""
+        groups: dict[SamplingParams, tuple[str, ...]] = {}
+        for agent in agents:
+            own = self.of(agent)
+            groups[own] = (*groups.get(own, ()), agent)
+        return groups
+
+    @property
+    def longest(self) -> int:
+        """The longest completion of any agent, in tokens."""
+        return max(self.max_new_tokens, *(own.max_new_tokens for _, own in self.agents), 0)
 
     @property
     def keeps_all(self) -> bool:

@@ -7,7 +7,9 @@ completion is its return minus the mean return of its group, and agent i descend
 
 With ``aligned`` joint answers the return of sample g is the reward of joint answer g, for all agents alike.
 With ``cross`` every combination of the agents' samples is executed and the return of a sample is the mean
-reward over the partners' samples: the partner's luck no longer drowns the agent's own part in it.
+reward over the partners' samples: the partner's luck no longer drowns the agent's own part in it. K further
+samples of each partner (`Turn.extra`), which nobody learns from, make that mean more certain still. They are
+independent of the agent's own samples, so the gradient's expectation stays (G - 1) / G times the true one.
 
 In many turns the return of a joint answer is its reward plus the discounted mean return of the answers that
 follow it, or another backup of them, and the losses of the turns are added: L = sum_t w_t L_t, each a mean
@@ -111,16 +113,22 @@ def left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
 def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
     """Return of every turn, float32 (turns,): mean, or sum, over the joint answers that contain it.
 
-    Joint answers to which the reward does not apply are left out, see `marginals.over_answers`.
+    Joint answers to which the reward does not apply are left out, see `marginals.over_answers`. NaN for
+    samples that nobody learns from (`Turn.extra`).
     """
     joint_M, _ = forest.memberships()
-    return marginals.over_answers(forest, joint_returns(forest, config)[joint_M], config.reduce)
+    mean_R = marginals.over_answers(forest, joint_returns(forest, config)[joint_M], config.reduce)
+    return np.where([turn.extra for turn in forest.turns], np.nan, mean_R).astype(np.float32)
 
 
 def groups(forest: Forest) -> np.ndarray:
-    """Group key of every turn, int32 (turns,): an agent's turns at the same place of the tree compete."""
+    """Group key of every turn, int32 (turns,): an agent's turns at the same place of the tree compete.
+
+    -1, which is no group, for samples that nobody learns from (`Turn.extra`).
+    """
     places = [(turn.agent, turn.item, turn.turn, turn.follows) for turn in forest.turns]
-    return credit.group_keys(*zip(*places, strict=True))[0]
+    keys_R = np.asarray(credit.group_keys(*zip(*places, strict=True))[0])
+    return np.where([turn.extra for turn in forest.turns], -1, keys_R).astype(np.int32)
 
 
 def advantages(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
@@ -195,9 +203,11 @@ def _shares(forest: Forest, config: CreditConfig) -> np.ndarray:
 
 
 def _turn_weights(forest: Forest, weights: tuple[float, ...]) -> np.ndarray:
-    turn_R = np.array([turn.turn for turn in forest.turns])
     if not weights:
-        return np.ones(len(turn_R), np.float32)
+        return np.ones(len(forest.turns), np.float32)
+    turn_R = np.zeros(len(forest.turns), np.int32)
+    joint_M, turn_M = forest.memberships()  # of a discussion, whose turns have two rounds, the turn counts
+    turn_R[turn_M] = np.array([joint.turn for joint in forest.joints], np.int32)[joint_M]
     if turn_R.max() >= len(weights):
         raise ValueError(f"turn_weights={weights}; there are {turn_R.max() + 1} turns")
     return np.array(weights, np.float32)[turn_R]

@@ -40,8 +40,9 @@ class Lesson:
     def metrics(self) -> dict[str, float]:
         """Summarise credit by agent and by joint answer."""
         of_agents = forest_metrics.agent_metrics(self.forest, self.returns, self.groups, self.advantages)
-        of_answers = forest_metrics.credit_metrics(self.forest, self.advantages)
-        worth = marginals.metrics(self.forest)
+        learned = self.forest.without_extra()
+        of_answers = forest_metrics.credit_metrics(learned, self.advantages)
+        worth = marginals.metrics(learned)
         return of_agents | of_answers | worth | dict(self.numbers)
 
 

@@ -8,12 +8,13 @@ log-probabilities without all logits at once, `diagnostics` what is seen on the 
 
 from jaxmarl_llm.update.agent_loss import LossConfig
 from jaxmarl_llm.update.packing import Batch, Packed
-from jaxmarl_llm.update.step import TrainState, descend, init_state, make_optimizer, train_step
+from jaxmarl_llm.update.step import Rates, TrainState, descend, init_state, make_optimizer, train_step
 
 __all__ = [
     "Batch",
     "LossConfig",
     "Packed",
+    "Rates",
     "TrainState",
     "descend",
     "init_state",

@@ -1,13 +1,37 @@
 """A forest's turns as arrays to learn from."""
 
 import collections
+from collections.abc import Sequence
 
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.prompts import Sizes, pad_team, padded_size
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update.packing import Batch
+
+
+def of_learners(
+    forest: Forest,
+    advantages_R: np.ndarray,
+    stack: Stack,
+    sampling: SamplingParams,
+    pad_id: int = 0,
+    learners: Sequence[str] | None = None,
+    prompt_sizes: Sizes | None = None,
+) -> tuple[Batch, ...]:
+    """`collate` of those agents of a stack that learn (None: all), apart where they draw in different ways.
+
+    Each batch holds how its agents draw (None where all agents of the team draw alike), and has room for
+    their longest completion.
+    """
+    chosen = stack.agents if learners is None else [agent for agent in stack.agents if agent in learners]
+    made: list[Batch] = []
+    for own, agents in sampling.alike(chosen).items():
+        batches = collate(forest, advantages_R, stack, own.max_new_tokens, pad_id, prompt_sizes, agents)
+        made += [batch.replace(sampling=own) if sampling.agents else batch for batch in batches]
+    return tuple(made)
 
 
 def collate(
@@ -17,8 +41,11 @@ def collate(
     max_new_tokens: int,
     pad_id: int = 0,
     prompt_sizes: Sizes | None = None,
+    agents: Sequence[str] | None = None,
 ) -> tuple[Batch, ...]:
     """A stack's turns as batches: one per turn index, and per set of agents that spoke equally often in it.
+
+    Only those of ``agents``, None: of all. Samples that nobody learns from (`Turn.extra`) are left out.
 
     Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. Where fewer answers
     were handed on than could have been, groups of length 0 fill up to a `padded_size`. ``prompt_sizes``: what
@@ -29,9 +56,9 @@ def collate(
     """
     batches, most = [], len(forest.items)
     for index in sorted({turn.turn for turn in forest.turns}):
-        said = {agent: [] for agent in stack.agents}
+        said: dict[str, list] = {agent: [] for agent in agents or stack.agents}
         for turn in forest.turns:
-            if turn.turn == index and turn.agent in said:
+            if turn.turn == index and turn.agent in said and not turn.extra:
                 said[turn.agent].append(turn)
         alike: dict[tuple, list[str]] = {}
         for agent, turns in said.items():
@@ -43,12 +70,13 @@ def collate(
                 )
             if turns:
                 alike.setdefault((len(turns), len(counts)), []).append(agent)
-        for (n_turns, n_prompts), agents in alike.items():
+        for (n_turns, n_prompts), names in alike.items():
             size = padded_size(n_prompts, len(forest.items), most)
             shape = (size, n_turns // n_prompts, max_new_tokens)
-            turns = {agent: said[agent] for agent in agents}
+            turns = {agent: said[agent] for agent in names}
             batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes)
-            batches.append(batch if len(agents) == len(said) else batch.replace(agents=tuple(agents)))
+            whole = len(names) == len(stack.agents)
+            batches.append(batch if whole else batch.replace(agents=tuple(names)))
         most = max(len(forest.items), sum(joint.turn == index for joint in forest.joints))
     return tuple(batches)
 

@@ -13,6 +13,7 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_llm.prompts import Shared
+from jaxmarl_llm.sampling import SamplingParams
 
 ROW = 64  # a row has room for at least so many tokens
 
@@ -29,6 +30,7 @@ class Batch:
       shared: what all prompts of an agent begin with, if anything.
       finished_NR: False for completions that were cut off at the length limit; None where it is not known.
       agents: names of the N agents, if they are not all of their stack.
+      sampling: how these agents draw, where not all agents draw alike.
     """
 
     prompts_NBP: jax.Array
@@ -40,6 +42,7 @@ class Batch:
     shared: Shared | None = None
     finished_NR: jax.Array | None = None
     agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
+    sampling: SamplingParams | None = struct.field(pytree_node=False, default=None)
 
 
 def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
@@ -101,7 +104,7 @@ class Packed:
       prompts_XNDBP, prompt_lengths_XNDB: prompts that are read together, those with something to learn first.
       rows: with leading axes X, Z, N, D; used micro-batches come first, and used rows in them.
       lengths_NR: of all completions of the batch, in any order: they say what the loss is divided by.
-      shared, agents: as in `Batch`.
+      shared, agents, sampling: as in `Batch`.
     """
 
     prompts_XNDBP: jax.Array
@@ -110,6 +113,7 @@ class Packed:
     lengths_NR: jax.Array
     shared: Shared | None = None
     agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
+    sampling: SamplingParams | None = struct.field(pytree_node=False, default=None)
 
 
 def pack(
@@ -159,6 +163,7 @@ def pack(
         batch.lengths_NR,
         batch.shared,
         batch.agents,
+        batch.sampling,
     )
 
 

@@ -1,14 +1,16 @@
 """One optimizer step for every agent of a stack."""
 
+import dataclasses
 import functools
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
 
+from jaxmarl_llm import agent_axis
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
 from jaxmarl_llm.update.agent_loss import LossConfig
 from jaxmarl_llm.update.packing import Packed
@@ -22,6 +24,20 @@ class TrainState:
     step: jax.Array
     trainable: Any
     opt_state: Any
+
+
+class Rates(NamedTuple):
+    """How the agents of a stack learn, where they do not learn alike.
+
+    Attributes:
+      learns_N: False: the agent's parameters and optimizer state stay, bit for bit.
+      scale_N: its learning rate as a multiple of the optimizer's. AdamW's step is proportional to the
+        learning rate, weight decay included, and its state does not depend on it: so this equals an
+        optimizer of its own.
+    """
+
+    learns_N: jax.Array
+    scale_N: jax.Array
 
 
 def make_optimizer(
@@ -68,6 +84,7 @@ def train_step(
     state: TrainState,
     batches: tuple[Packed, ...],
     more: Any = None,
+    rates: Rates | None = None,
 ):
     """Update every agent of the stack once, by the sum of the mean losses of all batches.
 
@@ -78,6 +95,7 @@ def train_step(
       batches: from `LossConfig.pack`; one per turn of the conversation, or several of different agents.
       more: a gradient to add to that of the batches, of a loss of the same parameters that is none of
         theirs; clipped together with it. The metric ``loss`` does not have that loss in it.
+      rates: of agents that learn at different rates, or not at all; None: all learn alike.
 
     Returns:
       The new state and a dict of metrics, each of shape (N,).
@@ -87,7 +105,7 @@ def train_step(
     )
     if more is not None:
         grads = jax.tree.map(jnp.add, grads, more)
-    new, metrics, updates = descend(optimizer, state, grads, losses_N)
+    new, metrics, updates = descend(optimizer, state, grads, losses_N, rates)
     metrics |= seen.values()
     if config.custom is not None:
         del metrics["clip_fraction"]  # what it clips is its own affair
@@ -97,12 +115,19 @@ def train_step(
     return stack.layout.constrain(new), stack.layout.whole(metrics)
 
 
-def descend(optimizer, state: TrainState, grads, losses_N):
+def descend(optimizer, state: TrainState, grads, losses_N, rates: Rates | None = None):
     """The state one optimizer step on, the metrics ``loss`` and ``grad_norm`` (N,), and the step itself.
 
-    What is not finite leaves everything as it was, so that the state before it can be saved.
+    What is not finite leaves everything as it was, so that the state before it can be saved. ``rates`` as in
+    `train_step`.
     """
+    if rates is not None:  # another loss may reach parameters of an agent that does not learn
+        grads = _where_learning(rates, grads, jax.tree.map(jnp.zeros_like, grads))
     updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
+    if rates is not None:
+        updates = jax.tree.map(lambda u: u * agent_axis.along(rates.scale_N, u).astype(u.dtype), updates)
+        updates = _where_learning(rates, updates, jax.tree.map(jnp.zeros_like, updates))
+        opt_state = _where_learning(rates, opt_state, state.opt_state)
     trainable = optax.apply_updates(state.trainable, updates)
     metrics = {"loss": losses_N, "grad_norm": jax.vmap(optax.tree.norm)(grads)}
     well = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
@@ -111,8 +136,14 @@ def descend(optimizer, state: TrainState, grads, losses_N):
     return new, metrics, updates
 
 
+def _where_learning(rates: Rates, new, old):
+    """Leaves (N, ..) of ``new`` for the agents that learn, of ``old`` for the others."""
+    return jax.tree.map(lambda x, y: jnp.where(agent_axis.along(rates.learns_N, x), x, y), new, old)
+
+
 def _gradients(stack, config: LossConfig, base, trainable, batch: Packed):
     """`gradients` for all agents of the stack, 0 for those that are not in the batch."""
+    config = config if batch.sampling is None else dataclasses.replace(config, sampling=batch.sampling)
     if batch.agents is None:
         return gradients(stack, config, base, trainable, batch)
     index = jnp.array([stack.agents.index(agent) for agent in batch.agents])

@@ -1,0 +1,106 @@
+"""Turns: which joint answers get a next one, and what every agent then sees. The base of some protocols."""
+
+import dataclasses
+
+import numpy as np
+
+from jaxmarl_llm.forest import SpeakRequest, Turn
+from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, tell
+
+HAND_ON = ("all", "best", "random")
+
+
+@dataclasses.dataclass(frozen=True)
+class InTurns:
+    """Agents answer every item up to ``turns`` times; in between, a feedback says what to do better.
+
+    Attributes:
+      prompts: item -> {agent: chat messages}; agents speak in this dict's order.
+      samples: G, completions per agent and node.
+      turns: most answers in a row, at least 1.
+      feedback: judged answers -> for each {agent: what it reads before the next turn}; for turns > 1.
+      hand_on: which joint answers of a node get a next turn: ``all`` (a tree), the ``best`` one, or a
+        ``random`` one (chains).
+      stop_above: a node whose mean reward is greater gets no next turn (in units of the reward); None: never.
+      later_samples: G from the second turn on; None: as in the first.
+    """
+
+    prompts: Prompts
+    samples: int
+    turns: int = 1
+    feedback: Feedback | None = None
+    hand_on: str = "all"
+    stop_above: float | None = None
+    later_samples: int | None = None
+
+    def __post_init__(self):
+        if self.turns < 1:
+            raise ValueError(f"turns={self.turns}; allowed: 1 or more")
+        if self.turns > 1 and self.feedback is None:
+            raise ValueError(f"turns={self.turns} needs a feedback: what agents are told between turns")
+        if self.hand_on not in HAND_ON:
+            raise ValueError(f"hand_on={self.hand_on!r} is not one of {HAND_ON}")
+
+    def next_turn(self, state: Episode, done: int) -> list[list[SpeakRequest]]:
+        """Ask all agents for their next turn after every joint answer that is handed on; a list for each.
+
+        ``done`` counts the turns behind, rounds of a discussion together; [] after the last. The feedback on
+        these answers is in ``state.feedback`` from then on.
+        """
+        if done == self.turns:
+            return []
+        number, samples = state.turns[-1].turn + 1, self.later_samples or self.samples
+        return [
+            [
+                SpeakRequest(
+                    turn.agent, turn.item, history(state, turn, j), samples, number, parent=turn.id, follows=j
+                )
+                for turn in own_turns(state, j)
+            ]
+            for j in self._hand_on(state, done - 1)
+        ]
+
+    def _hand_on(self, state: Episode, last: int) -> list[int]:
+        """Indices of turn ``last``'s joint answers that get a next turn."""
+        nodes: dict[int, list[int]] = {}
+        for j, joint in enumerate(state.joints):
+            if joint.turn == last:
+                nodes.setdefault(joint.node, []).append(j)
+        handed = [j for answers in nodes.values() for j in self._of_node(state, answers)]
+        texts = tell(self.feedback, [state.answer(j) for j in handed]) if handed else []
+        state.feedback.update(zip(handed, texts, strict=True))
+        return handed
+
+    def _of_node(self, state: Episode, answers: list[int]) -> list[int]:
+        rewards = [state.joints[j].total for j in answers]
+        known = [reward for reward in rewards if not np.isnan(reward)]
+        if self.stop_above is not None and known and np.mean(known) > self.stop_above:
+            return []
+        if self.hand_on == "random":
+            return [answers[state.random.integers(len(answers))]]
+        if self.hand_on == "best":
+            return [answers[int(np.argmax(np.nan_to_num(rewards, nan=-np.inf)))]]
+        return answers
+
+
+def own_turns(state: Episode, j: int) -> list[Turn]:
+    """The turns that a joint answer is made of, in the order of the agents."""
+    return [state.turns[i] for i in state.joints[j].turns]
+
+
+def history(state: Episode, turn: Turn, j: int) -> tuple[dict[str, str], ...]:
+    """What an agent sees after its part in joint answer ``j``: all it saw before, its reply, the feedback."""
+    reply = {"role": "assistant", "content": turn.text}
+    now = {"role": "user", "content": state.feedback[j][turn.agent]}
+    return (*state.requests[turn.request].messages, reply, now)
+
+
+def by_node(state: Episode, number: int) -> dict[tuple, dict[str, list[Turn]]]:
+    """All turns with the turn index ``number``: by place (item, joint answer before or None), then by agent.
+
+    Places are in the order in which their first turn was asked for.
+    """
+    places: dict[tuple, dict[str, list[Turn]]] = {}
+    for turn in (turn for turn in state.turns if turn.turn == number):
+        places.setdefault((turn.item, turn.follows), {}).setdefault(turn.agent, []).append(turn)
+    return places
