@@ -7,7 +7,7 @@ import time
 
 import jax
 
-from configs import arithmetic, credit_checks
+from configs import arithmetic, credit_checks, sft_checks
 from jaxmarl_llm import checkpoint, console, files, metrics, plots, run_checks
 from jaxmarl_llm.evaluation import Evaluations
 from jaxmarl_llm.update import token_scores
@@ -85,7 +85,9 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
     learners = ", ".join(agent for agent in team.agents if not team[agent].remote)
     return [
         *_answers(config, len(team.agents)),
-        ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems"),
+        ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems")
+        if c.system != sft_checks.SYSTEM
+        else ("iterations", str(c.steps)),
         *_devices(config),
         ("memory: shared base", f"{size['base']:.0f} MB"),
         (
@@ -104,6 +106,9 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
 def _answers(config, agents: int) -> list[tuple[str, str]]:
     """What is said, judged and learned from, as table rows; a protocol of the user's own decides that."""
     c, nodes = config.train, arithmetic.nodes(config)
+    if c.system == sft_checks.SYSTEM:
+        read = f"{config.sft.batch} x {agents}: texts of up to {config.sampling.max_new_tokens} tokens"
+        return [("demonstrations x agents", read), ("optimizer steps", f"{c.minibatches} per agent")]
     if credit_checks.is_dotted(c.protocol):
         return [("who speaks when", f"{c.protocol}, for {c.prompts} problems")]
     learned = arithmetic.completions(config) - arithmetic.counterfactual_completions(config)
@@ -132,6 +137,8 @@ def headline(values: dict, agents) -> dict[str, float]:
     """The few numbers of an iteration that fit on a line."""
     names = {f"train/{part}": part for part in PARTS}
     names |= {f"{agent}/completion_length": f"{agent} tokens" for agent in agents}
+    if "sft/tokens" in values:
+        names |= {f"{agent}/loss": f"{agent} loss" for agent in agents}
     return {short: values[name] for name, short in names.items() if name in values} | {"s": values["seconds"]}
 
 
@@ -167,7 +174,7 @@ def read_json(path: pathlib.Path) -> dict:
 def read_summary(folder, start: int) -> dict:
     """The summary of a run that is resumed at iteration ``start``; what is done again is forgotten."""
     saved = read_json(pathlib.Path(folder) / "summary.json")
-    kept = {"before": saved["before"]} if start > 0 and "before" in saved else {}
+    kept = {name: saved[name] for name in ("before", "warm") if start > 0 and name in saved}
     best, place = saved.get("best", {}), pathlib.Path(folder) / "checkpoints"
     if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
         # A kill may have come between this entry and its checkpoint.
@@ -185,7 +192,7 @@ def write_summary(run) -> None:
     """Write summary.json with the seconds spent so far, earlier sessions included."""
     run.summary |= {"seconds": seconds(run.summary), "resumed": time.time()}
     shown = {k: v for k, v in run.summary.items() if k != "resumed"} | {"seed": run.config.seed}
-    for name in {"before", "best", "after"} & set(shown):
+    for name in {"before", "warm", "best", "after"} & set(shown):
         # JSON knows no NaN; what an earlier session wrote holds None in its place.
         shown[name] = {k: None if v is None or not math.isfinite(v) else v for k, v in shown[name].items()}
     files.atomic_write_text(run.books / "summary.json", json.dumps(shown, indent=2) + "\n")
@@ -230,16 +237,17 @@ def complete(config, summary: dict) -> bool:
 
 
 def show(summary: dict) -> None:
-    """The closing table: held-out results before and after."""
-    before, after = summary.get("before", {}), summary["after"]
+    """The closing table: held-out results before, after the warm-up if there was one, and after."""
+    ends = {name: summary[name] for name in ("before", "warm", "after") if summary.get(name)}
+    first, after = next(iter(ends.values())), summary["after"]
     grades = sorted(n for n in after if n.startswith("return_grade"))
     shown = (*PARTS, "return_greedy", "pass@1", *grades)
-    names = [n for n in shown if after.get(n) is not None and (before.get(n) is not None or not before)]
-    headers = ("held-out, 0..100", "before", "after", "gain")
-    gains = [(n, before.get(n, math.nan), after[n]) for n in names]
-    rows = [(n, f"{old:.1f}", f"{new:.1f}", f"{new - old:+.1f}") for n, old, new in gains]
-    if not before:
-        headers, rows = (headers[0], headers[2]), [(n, new) for n, _, new, _ in rows]
+    names = [n for n in shown if all(end.get(n) is not None for end in ends.values())]
+    headers = ("held-out, 0..100", *ends, *["gain"] * (len(ends) > 1))
+    rows = [
+        (n, *(f"{end[n]:.1f}" for end in ends.values()), *[f"{after[n] - first[n]:+.1f}"] * (len(ends) > 1))
+        for n in names
+    ]
     console.table(rows, headers, title=f"{after['step']} iterations")
 
 

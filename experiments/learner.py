@@ -3,6 +3,7 @@
 import contextlib
 import math
 import pathlib
+from collections.abc import Sequence
 
 import jax
 
@@ -10,6 +11,7 @@ from configs import arithmetic
 from experiments import protocols, setup, systems
 from jaxmarl_llm import forest_metrics, run_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.demonstrations import Encoded
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.types import Lesson
 from jaxmarl_llm.team import Team
@@ -17,12 +19,13 @@ from jaxmarl_llm.update import batches, packing
 
 
 class Learner:
-    """``states`` are of the members of the team that learn, by position; ``system`` is what they learn by.
+    """``states`` are of the members of the team that learn, by position; ``system`` is what they learn by,
+    with train.system=sft from ``demonstrations``.
 
     The states own the parameters, which are donated at every update: those of ``team`` become shapes.
     """
 
-    def __init__(self, config, team: Team):
+    def __init__(self, config, team: Team, demonstrations: Sequence[Encoded] = ()):
         self.config, self._team = config, team
         self._optimizer, self._loss = setup.build_optimizer(config), setup.loss_config(config)
         self.states: dict[int, update.TrainState] = {
@@ -32,7 +35,7 @@ class Learner:
         }
         if not self.states and any(member.remote for member in team.members):
             team.require_local(f"train.system={config.train.system!r}")
-        self.system = systems.build(config, team, self.trainables)
+        self.system = systems.build(config, team, self.trainables, demonstrations)
 
     @property
     def own_states(self) -> dict[int, update.TrainState]:
@@ -67,6 +70,7 @@ class Learner:
                     self.states[i],
                     tuple(self._loss.pack(b, layout.of(b.prompts_NBP.shape[0]).shards) for b in part),
                     more=lesson.gradients.get(i),
+                    reference=member.reference,
                 )
                 rows.append(forest_metrics.update_metrics(member.stack.agents, jax.device_get(new)))
                 if not all(map(math.isfinite, rows[-1].values())):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import jax
 
-from experiments import closing, journals, named, protocols, remote_agents, setup, tasks
+from experiments import begin, closing, imitation, journals, named, protocols, remote_agents, setup, tasks
 from experiments.learner import Learner
 from jaxmarl_llm import (
     checkpoint,
@@ -77,12 +77,13 @@ class Run:
             self.folder,
             self._saved_meta().get("speakers", {}),
         )
-        self.team = setup.build_team(config, speakers=self._speakers)
+        team = setup.build_team(config, speakers=self._speakers)
+        self.team = begin.begun(config, team, self.folder)
         self._account = remote_agents.Account(self._speakers, self.team)
         setup.check_prompts(config, self.team, self.task, self.eval_task)
         self._deciding = scores.spread(len(self.eval_task.items), config.eval.problems)
         self.scorer = TaskScorer.of_team(self.task, self.team, config.train.joint_mode)
-        self.learner = Learner(config, self.team)
+        self.learner = Learner(config, self.team, imitation.load(config, self.task, self.team))
         self.start = self.learner.open(self.folder, stack)
         self.protocol = protocols.build(config, self.task, self.team, memory=self._memory())
         if self.start > config.train.steps:
@@ -246,13 +247,26 @@ class Run:
         return self.evaluate_on(range(len(self.eval_task.items)), step)
 
     def evaluate_before(self) -> None:
-        """Measure the untrained team, unless this run has learned something already."""
-        if self.start == 0 and self.config.eval.before:
+        """Measure the team that begins, unless this run has learned something already.
+
+        It is ``warm`` in the summary if it begins from another run, whose results are taken over where they
+        are the same, else ``before``: the untrained one.
+        """
+        if self.start > 0:
+            return
+        begins = begin.source(self.config, self.folder) is not None
+        found, rows = begin.earlier(self.config, self.folder) if begins else ({}, [])
+        self.summary |= found
+        for row in rows:
+            self.log(0, row)
+        name, title = ("warm", "after the warm-up") if begins else ("before", "before training")
+        if name not in found and self.config.eval.before:
             problems = f"{len(self.eval_task.items)} held-out problems"
-            print(f"evaluating the untrained team on {problems} ...", flush=True)
-            self.summary["before"] = closing.entry(self.evaluate_all(0), 0)
-            closing.write_summary(self)
-            print(closing.eval_line("before training", self.summary["before"]), flush=True)
+            print(f"evaluating the team {title} on {problems} ...", flush=True)
+            self.summary[name] = closing.entry(self.evaluate_all(0), 0)
+        closing.write_summary(self)
+        if name in self.summary:
+            print(closing.eval_line(title, self.summary[name]), flush=True)
 
     def evaluate(self, step: int) -> str:
         """Evaluate during training, keep the best checkpoint; returns a line to print."""

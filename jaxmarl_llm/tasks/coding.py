@@ -6,7 +6,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from jaxmarl_llm.executor import Program, Report
-from jaxmarl_llm.tasks import code_feedback, code_prompts, code_reward, code_tests, step_prompts
+from jaxmarl_llm.tasks import (
+    code_feedback,
+    code_prompts,
+    code_references,
+    code_reward,
+    code_tests,
+    step_prompts,
+)
 from jaxmarl_llm.tasks.code_items import CodingItem
 from jaxmarl_llm.tasks.code_reward import Draft
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
@@ -71,6 +78,10 @@ class CodingTask:
             templates = (code_prompts.HELPER, code_prompts.MAIN)
             said = [code_prompts.render(t, item.prompt, **fields) for t in templates]
         return dict(zip(self.agents, said, strict=True))
+
+    def references(self, item: CodingItem) -> dict[str, str] | None:
+        """Reference answers per agent, None where the data has none; see `code_references.answers`."""
+        return code_references.answers(item, self.agents)
 
     def judge(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
