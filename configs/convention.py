@@ -65,15 +65,15 @@ def task(config):
 
 
 def training(config):
-    """The warm-up, and learning from rewards: 8 problems, 4 answers of each agent."""
+    """The warm-up, and learning from rewards: 4 problems, 8 answers of each agent."""
     config.sft.source = f"{TASK}:mixed"
     config.sft.batch = 16
     config.warm_up.steps = WARM_UP
     config.warm_up.lr = 1e-3
     config.warm_up.folder = "runs/convention_warm_up/seed{seed}"
     config.train.steps = STEPS
-    config.train.prompts = config.train.prompts_per_microbatch = 8
-    config.train.group = 4
+    config.train.prompts = config.train.prompts_per_microbatch = 4
+    config.train.group = 8
     config.train.joint_mode = "cross"
     config.train.lr = 5e-4
     config.train.warmup = 2

@@ -28,7 +28,7 @@ def _warm_up(config: ConfigDict) -> list[str]:
 
 
 def _begin(c: ConfigDict) -> list[str]:
-    """What cannot be said about the run that a team begins from."""
+    """What does not describe the run that a team begins from."""
     bad, agents, base = [], tuple(c.agents), base_config().team
     if not c.begin:
         for name in ("begin_map", "begin_step"):

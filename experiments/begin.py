@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from configs import preference_checks, remote
 from configs.common import field
 from experiments import built_models, closing, setup
-from jaxmarl_llm import checkpoint, metrics, run_checks
+from jaxmarl_llm import checkpoint, metrics, processes, run_checks
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.team import Team
 
@@ -52,7 +52,7 @@ def begun(config, team: Team, folder: pathlib.Path) -> Team:
     if place is None:
         return team
     kept = pathlib.Path(folder) / KEPT
-    if not checkpoint.saved_steps(kept / checkpoint.BEST):
+    if not processes.by_first(checkpoint.saved_steps)(kept / checkpoint.BEST):
         _copy(config, team, place, kept)
     team, _ = checkpoint.restore_team(kept, checkpoint.BEST, team, learners(team))
     if not reads_reference(config):
@@ -92,14 +92,14 @@ def earlier(config, folder) -> tuple[dict, list[dict]]:
     now = json.loads(json.dumps(config.to_dict()))
     if not saved or any(_field(saved, path) != field(now, path) for path in MEASURED):
         return {}, []
-    found = {"before": summary["before"]} if "before" in summary else {}
+    entries = {"before": summary["before"]} if "before" in summary else {}
     begun_at = checkpoint.read_meta(pathlib.Path(folder) / KEPT, checkpoint.BEST)["of_step"]
     after = summary.get("after", {})
     if after.get("step") != begun_at:
-        return found, []
+        return entries, []
     rows = [row for row in metrics.read_metrics(place) if row["step"] == begun_at]
     rows = [{name: x for name, x in row.items() if name.startswith(("eval", "test"))} for row in rows]
-    return found | {"warm": after | {"step": 0}}, [row for row in rows if row]
+    return entries | {"warm": after | {"step": 0}}, [row for row in rows if row]
 
 
 def _field(saved: dict, path: str):

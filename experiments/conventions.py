@@ -74,17 +74,17 @@ def rows(workdir: pathlib.Path) -> list[dict]:
     sweep = closing.read_json(workdir / "sweep.json")
     if not sweep:
         raise ValueError(f"--workdir={workdir}: there is no sweep.json; run experiments.sweep first")
-    found = []
+    entries = []
     for setting in sweep["settings"]:
         for member in setting["members"]:
             if member["state"] == FINISHED:
-                found += _of_run(setting["setting"], member["seed"], pathlib.Path(member["folder"]))
-    return found
+                entries += _of_run(setting["setting"], member["seed"], pathlib.Path(member["folder"]))
+    return entries
 
 
 def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
     summary, config = closing.read_json(folder / "summary.json"), setup.load_run(folder)
-    found = []
+    entries = []
     for state in ("warm", "after"):
         if state in summary:
             own = team(summary[state])
@@ -92,10 +92,10 @@ def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
             numbers = {"joint": own.joint, "able": own.able, "beside_fixed": own.beside_fixed}
             shares = {f"{agent}_first": own.first[n] for n, agent in enumerate(AGENTS)}
             cost = {"judged": _judged(config, summary[state]["step"]), "minutes": summary["seconds"] / 60}
-            found.append(
+            entries.append(
                 {"setting": setting, "seed": seed, "state": state, **numbers, **shares, **followed, **cost}
             )
-    return found
+    return entries
 
 
 def _judged(config: ConfigDict, steps: int) -> int:
@@ -103,7 +103,7 @@ def _judged(config: ConfigDict, steps: int) -> int:
     return steps * (arithmetic.joint_answers(config) + arithmetic.counterfactual_answers(config))
 
 
-def table(found: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]:
+def table(entries: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]:
     """Headers and rows as texts."""
     headers = ["setting", "seed", "state", "joint", "able", "beside a fixed partner"]
     headers += [f"{agent}'s convention" for agent in AGENTS] + ["answers judged", "minutes"]
@@ -114,7 +114,7 @@ def table(found: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]:
             *(row[agent] for agent in AGENTS),
             str(row["judged"]), f"{row['minutes']:.1f}",
         )
-        for row in found
+        for row in entries
     ]  # fmt: skip
     return headers, texts
 
@@ -128,10 +128,10 @@ def main(argv):
     """Command line entry."""
     cli.refuse_arguments(argv)
     workdir = pathlib.Path(flags.FLAGS.workdir)
-    found = rows(workdir)
-    headers, texts = table(found)
+    entries = rows(workdir)
+    headers, texts = table(entries)
     console.table(texts, headers)
-    files.atomic_write_text(workdir / "conventions.json", json.dumps(found, indent=1) + "\n")
+    files.atomic_write_text(workdir / "conventions.json", json.dumps(entries, indent=1) + "\n")
     files.atomic_write_text(workdir / "conventions.md", console.markdown(texts, headers, "# Conventions"))
     print(f"\nconventions.json and conventions.md are in {workdir}")
 

@@ -255,12 +255,12 @@ class Run:
         if self.start > 0:
             return
         begins = begin.source(self.config, self.folder) is not None
-        found, rows = begin.earlier(self.config, self.folder) if begins else ({}, [])
-        self.summary |= found
+        earlier, rows = begin.earlier(self.config, self.folder) if begins else ({}, [])
+        self.summary |= earlier
         for row in rows:
             self.log(0, row)
         name, title = ("warm", "after the warm-up") if begins else ("before", "before training")
-        if name not in found and self.config.eval.before:
+        if name not in earlier and self.config.eval.before:
             problems = f"{len(self.eval_task.items)} held-out problems"
             print(f"evaluating the team {title} on {problems} ...", flush=True)
             self.summary[name] = closing.entry(self.evaluate_all(0), 0)

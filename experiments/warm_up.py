@@ -15,7 +15,7 @@ from jaxmarl_llm import checkpoint, processes, run_checks
 
 # Fields of ``train`` that the warm-up has in common with the main run; all others are as by default.
 SHARED = (
-    "prompts", "protocol", "turns", "hand_on", "stop_above", "warmup", "decay", "weight_decay", "grad_clip",
+    "protocol", "turns", "hand_on", "stop_above", "warmup", "decay", "weight_decay", "grad_clip",
     "prompts_per_microbatch", "tokens_per_microbatch",
 )  # fmt: skip
 
@@ -26,14 +26,15 @@ def stage(config) -> ConfigDict:
     made.train = base.train
     made.train.update({name: config.train[name] for name in SHARED})
     made.train.update(system="sft", steps=config.warm_up.steps, lr=config.warm_up.lr)
+    made.train.prompts = config.sft.batch  # of which the sizes of micro-batches are parts
     made.critic, made.preference, made.warm_up = base.critic, base.preference, base.warm_up
     made.eval.every = 0
     for own in made.team.get(
         "agent", {}
     ).values():  # all agents are warmed up, also those that are fixed later
         with own.unlocked():
-            for name in ("trainable", "lr"):
-                own.pop(name, None)
+            for name in {"trainable", "lr"} & set(own):
+                del own[name]
     checks.validate(made, "the config's warm-up")
     return made
 
@@ -49,18 +50,24 @@ def made(config, workdir, train: Callable) -> bool:
     Raises:
       ValueError: if the folder of the warm-up holds another one.
     """
-    if not config.warm_up.steps or checkpoint.saved_steps(
-        pathlib.Path(workdir) / begin.KEPT / checkpoint.BEST
-    ):
+    kept = pathlib.Path(workdir) / begin.KEPT / checkpoint.BEST
+    if not config.warm_up.steps or processes.by_first(checkpoint.saved_steps)(kept):
         return True
     own, folder = stage(config), begin.source(config, workdir)
     with _alone(folder):
-        saved, summary = (closing.read_json(folder / f"{name}.json") for name in ("config", "summary"))
-        if saved and summary and closing.complete(own, summary):
-            run_checks.check_same_run(saved, json.loads(json.dumps(own.to_dict())))
+        if processes.by_first(_finished)(own, folder):
             return True
-        print(f"warm-up: {config.warm_up.steps} iterations on demonstrations, in {folder}", flush=True)
+        print(f"warm-up: {own.train.steps} iterations on demonstrations, in {folder}", flush=True)
         return bool(train(own, folder))
+
+
+def _finished(own: ConfigDict, folder: pathlib.Path) -> bool:
+    """Whether the warm-up with this config is done; ValueError if the folder holds another one that is."""
+    saved, summary = (closing.read_json(folder / f"{name}.json") for name in ("config", "summary"))
+    if not saved or not summary or not closing.complete(own, summary):
+        return False
+    run_checks.check_same_run(saved, json.loads(json.dumps(own.to_dict())))
+    return True
 
 
 @contextlib.contextmanager

@@ -60,7 +60,7 @@ def read(path, task: Task) -> list[Demonstration]:
     """
     items = {str(item.task_id): item for item in task.items}
     prompts: dict[str, dict] = {}
-    found, bad = [], []
+    demonstrations, bad = [], []
     for number, row, complaints in sources.json_lines(sources.read_text(path)):
         complaints = complaints or _complaints(row, task.agents, items)
         if complaints:
@@ -72,12 +72,12 @@ def read(path, task: Task) -> list[Demonstration]:
             prompts.setdefault(name, task.prompts(items[name]))
             messages = prompts[name][row["agent"]]
         weight = float(row.get("weight", 1.0))
-        found.append(
+        demonstrations.append(
             Demonstration(row["agent"], tuple(messages), row["text"], weight, f"{path}, line {number}")
         )
     if bad:
         raise ValueError(f"{FIELD}={str(path)!r}: {len(bad)} bad line(s)\n" + "\n".join(bad))
-    return _some(found, str(path))
+    return _some(demonstrations, str(path))
 
 
 def _complaints(row: Mapping, agents: Sequence[str], items: Mapping[str, Any]) -> list[str]:
@@ -128,7 +128,7 @@ def of_items(task: Task, answers: Callable[[Any], Mapping | None], name: str) ->
       ValueError: naming the item, where the function raises, or returns an agent that is not in the team or
         what is no text; and if there is no demonstration at all.
     """
-    found = []
+    demonstrations = []
     for item in task.items:
         where = f"{FIELD}={name!r}: problem {item.task_id!r}"
         try:
@@ -146,14 +146,15 @@ def of_items(task: Task, answers: Callable[[Any], Mapping | None], name: str) ->
             for text in [texts] if isinstance(texts, str) else texts:
                 if not isinstance(text, str) or not text:
                     raise ValueError(f"{where}: the text of {agent!r} is {text!r:.40}, expected a text")
-                found.append(Demonstration(agent, tuple(prompts[agent]), text, name=str(item.task_id)))
-    return _some(found, name)
+                messages = tuple(prompts[agent])
+                demonstrations.append(Demonstration(agent, messages, text, name=str(item.task_id)))
+    return _some(demonstrations, name)
 
 
-def _some(found: list[Demonstration], name: str) -> list[Demonstration]:
-    if not any(each.weight for each in found):
+def _some(demonstrations: list[Demonstration], name: str) -> list[Demonstration]:
+    if not any(each.weight for each in demonstrations):
         raise ValueError(f"{FIELD}={name!r}: there is no demonstration with a weight above 0")
-    return found
+    return demonstrations
 
 
 def encode(
@@ -177,7 +178,7 @@ def encode(
     Raises:
       ValueError: naming the demonstration that is too long or holds a stop text.
     """
-    found = []
+    encoded = []
     for row in rows:
         tokenizer, where = tokenizers[row.agent], f"{FIELD}: the demonstration of {row.agent!r} ({row.name})"
         prompt = np.array(tokenizer.encode_chat(list(row.messages)), np.int32)
@@ -195,8 +196,8 @@ def encode(
         for text in stop:
             if text in row.text:
                 raise ValueError(f"{where} holds {text!r}, where sampling.stop ends an answer")
-        found.append(Encoded(row.agent, prompt[-max_prompt_tokens:], completion, row.text, row.weight))
-    return found
+        encoded.append(Encoded(row.agent, prompt[-max_prompt_tokens:], completion, row.text, row.weight))
+    return encoded
 
 
 def forest_of(groups: Sequence[Sequence[Encoded]], room: int) -> Forest:

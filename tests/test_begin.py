@@ -10,9 +10,10 @@ import smoke_runs
 from test_sft import game_config
 
 from configs import checks, coding, game
-from experiments import begin, setup, tasks, train
+from experiments import begin, replay, setup, tasks, train
 from experiments.learner import Learner
-from jaxmarl_llm import checkpoint
+from jaxmarl_llm import checkpoint, sampling
+from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.update import LossConfig
 from tests import tiny
@@ -30,44 +31,52 @@ def config_of(**fields):
 
 
 @pytest.fixture(scope="module", params=["full", "adapters"])
-def taught(request, tmp_path_factory):
+def trained(request, tmp_path_factory):
     """A run on demonstrations, of copies or of adapters: its folder and config."""
-    folder = tmp_path_factory.mktemp("taught") / "run"
+    folder = tmp_path_factory.mktemp("trained") / "run"
     config = game_config(**{"team.mode": request.param, "team.rank": 4, "train.steps": 12, "train.lr": 0.02})
     train.train(config, folder)
     return folder, config
 
 
-def texts(config, team):
-    """What every agent says to every item, decoded greedily."""
-    task = tasks.build_task(config, None, "eval")
-    trainables = [member.trainable for member in team.members]
-    found = setup.evaluate(config, team, trainables, task, range(len(task.items)), 1)
-    return [[action.texts for action in samples] for samples in found.greedy.actions_BG]
+def answers(config, team):
+    """What every agent says to every item, decoded greedily: token ids (N, B, 2)."""
+    (member,), task = team.members, tasks.build_task(config, None, "train")
+    prompts = [
+        [member.tokenizer.encode_chat(task.prompts(item)[agent]) for item in task.items]
+        for agent in member.stack.agents
+    ]
+    padded = [pad_prompts(own, 128) for own in prompts]
+    tokens_NBP, lengths_NB = (np.stack(arrays) for arrays in zip(*padded, strict=True))
+    inputs = member.stack, member.base, member.trainable, tokens_NBP, lengths_NB, jax.random.key(0)
+    drawn = sampling.generate(*inputs, samples=1, params=SamplingParams(2, temperature=0.0))
+    return np.asarray(drawn.tokens_NRL)
 
 
-def begun_config(taught, **fields):
-    folder, config = taught
+def begun_config(trained, **fields):
+    folder, config = trained
     same = {"team.mode": config.team.mode, "team.rank": 4, "team.begin": str(folder)}
     return config_of(**(same | fields))
 
 
-def test_it_answers_as_the_other_run_ended_and_that_is_its_reference(taught, tmp_path):
-    config = begun_config(taught, **{"train.kl_coef": 0.1})
+def test_it_answers_as_the_other_run_ended_and_that_is_its_reference(trained, tmp_path):
+    config = begun_config(trained, **{"train.kl_coef": 0.1})
     plain = setup.build_team(config)
     team = begin.begun(config, plain, tmp_path)
-    ended, _ = checkpoint.restore_team(taught[0] / "checkpoints", "latest", plain)
-    answers = texts(config, team)
-    assert answers == texts(config, ended) and answers != texts(config, plain)
+    ended, _ = checkpoint.restore_team(trained[0] / "checkpoints", "latest", plain)
+    now = answers(config, team)
+    np.testing.assert_array_equal(now, answers(config, ended))
+    assert (now != answers(config, plain)).any()
     for member, other in zip(team.members, ended.members, strict=True):
         assert_close(member.reference, other.trainable, rtol=0)
         pairs = zip(*map(jax.tree.leaves, (member.reference, member.trainable)), strict=True)
         assert all(a is not b for a, b in pairs)  # the trained ones are donated
-    assert begin.begun(begun_config(taught), plain, tmp_path).members[0].reference is None  # nothing reads it
+    (member,) = begin.begun(begun_config(trained), plain, tmp_path).members
+    assert member.reference is None  # nothing reads it
 
 
-def test_agents_are_renamed_and_copied(taught, tmp_path):
-    config = begun_config(taught, **{"team.begin_map": ("second=first",)})
+def test_agents_are_renamed_and_copied(trained, tmp_path):
+    config = begun_config(trained, **{"team.begin_map": ("second=first",)})
     team = begin.begun(config, setup.build_team(config), tmp_path)
     for leaf in jax.tree.leaves(team.members[0].trainable):
         np.testing.assert_array_equal(leaf[0], leaf[1])
@@ -75,10 +84,11 @@ def test_agents_are_renamed_and_copied(taught, tmp_path):
     assert meta["names"] == {"first": "first", "second": "first"} and meta["of_step"] == 12
 
 
-def test_a_run_goes_on_without_the_folder_that_it_began_from(taught, tmp_path, monkeypatch):
+def test_a_run_goes_on_without_the_folder_that_it_began_from(trained, tmp_path, monkeypatch):
     source, once, parts = (tmp_path / name for name in ("source", "once", "parts"))
-    shutil.copytree(taught[0], source)
-    config = begun_config(taught, **{"train.kl_coef": 0.1, "team.begin": str(source)})
+    shutil.copytree(trained[0], source)
+    logged = {"log.transcripts_every": 1}
+    config = begun_config(trained, **{"train.kl_coef": 0.1, "team.begin": str(source)} | logged)
     train.train(config, once)
     learn, calls = Learner.update, []
 
@@ -101,7 +111,8 @@ def test_a_run_goes_on_without_the_folder_that_it_began_from(taught, tmp_path, m
     jax.tree.map(np.testing.assert_array_equal, left, right)
     summary = json.loads((once / "summary.json").read_text())
     assert {"warm", "after"} <= set(summary)
-    of_source = json.loads((taught[0] / "summary.json").read_text())
+    assert replay.replay(once, tell=lambda line: None).same
+    of_source = json.loads((trained[0] / "summary.json").read_text())
     assert summary["warm"]["return_greedy"] == of_source["after"]["return_greedy"]
 
 
@@ -141,25 +152,25 @@ def refused(config, folder):
     return str(caught.value)
 
 
-def test_what_does_not_fit_is_named(taught, tmp_path):
-    folder, mode = taught[0], taught[1].team.mode
+def test_what_does_not_fit_is_named(trained, tmp_path):
+    folder, mode = trained[0], trained[1].team.mode
     where = f"team.begin={str(folder)!r}: "
     other = "full" if mode == "adapters" else "adapters"
     assert f"first.mode: saved {mode!r}, now {other!r}" in refused(
-        begun_config(taught, **{"team.mode": other}), tmp_path
+        begun_config(trained, **{"team.mode": other}), tmp_path
     )
-    text = refused(begun_config(taught, **{"team.begin_map": ("second=third",)}), tmp_path)
+    text = refused(begun_config(trained, **{"team.begin_map": ("second=third",)}), tmp_path)
     assert text.startswith(where) and text.endswith(
         "the checkpoint has no agent 'third', only ['first', 'second']"
     )
-    text = refused(begun_config(taught, **{"team.begin_step": "5"}), tmp_path)
+    text = refused(begun_config(trained, **{"team.begin_step": "5"}), tmp_path)
     assert text.startswith(where) and "no checkpoint 5 in" in text
-    text = refused(begun_config(taught, **{"team.begin": str(tmp_path / "gone")}), tmp_path)
+    text = refused(begun_config(trained, **{"team.begin": str(tmp_path / "gone")}), tmp_path)
     assert text.endswith("the folder holds no run, config.json is missing")
     if mode == "adapters":
-        text = refused(begun_config(taught, **{"team.rank": 3}), tmp_path)
+        text = refused(begun_config(trained, **{"team.rank": 3}), tmp_path)
         assert "first.rank: saved 4, now 3" in text
-        text = refused(begun_config(taught, seed=1), tmp_path)
+        text = refused(begun_config(trained, seed=1), tmp_path)
         assert text.endswith("the base 'game-tiny' is drawn from the seed; seed: saved 0, now 1")
     assert not (tmp_path / begin.KEPT / "best" / "0").exists()
 

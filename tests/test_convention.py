@@ -21,19 +21,19 @@ def item(solution, params=("name",)):
 
 
 def test_the_texts_of_both_conventions():
-    found = forms(item(SOLUTION))
-    assert (found.param, found.first, found.second) == ("name", "name[0]", "value + '!'")
-    assert found.references("first") == {
+    divided = forms(item(SOLUTION))
+    assert (divided.param, divided.first, divided.second) == ("name", "name[0]", "value + '!'")
+    assert divided.references("first") == {
         "aux": "def aux(name):\n    return name[0]",
         "main": "def f(name):\n    value = aux(name)\n    return value + '!'",
     }
-    assert found.references("second") == {
+    assert divided.references("second") == {
         "aux": "def aux(value):\n    return value + '!'",
         "main": "def f(name):\n    value = name[0]\n    return aux(value)",
     }
-    both = task_lib.mixed(found)
-    assert all(both[agent] == [found.references(c)[agent] for c in CONVENTIONS] for agent in both)
-    assert task_lib.second(found) == found.references("second") != task_lib.first(found)
+    both = task_lib.mixed(divided)
+    assert all(both[agent] == [divided.references(c)[agent] for c in CONVENTIONS] for agent in both)
+    assert task_lib.second(divided) == divided.references("second") != task_lib.first(divided)
 
 
 @pytest.mark.parametrize("solution, params", [
@@ -84,20 +84,20 @@ def test_the_starter_problems_need_a_convention(task):
 def test_answers_that_are_no_functions(task):
     first, good = task.items[0], task.items[0].references("first")
     texts = {"aux": ["", good["aux"], "def aux(x): pass"], "main": [good["main"], "no idea", good["main"]]}
-    found = task.judge([first] * 3, texts)
-    assert [judgement.total for judgement in found] == [0, 0, 0]
-    assert [judgement.parts["main_first"] for judgement in found] == [1, 0, 1]
-    assert [judgement.parts["aux_first"] for judgement in found] == [0, 1, 0]
+    judgements = task.judge([first] * 3, texts)
+    assert [judgement.total for judgement in judgements] == [0, 0, 0]
+    assert [judgement.parts["main_first"] for judgement in judgements] == [1, 0, 1]
+    assert [judgement.parts["aux_first"] for judgement in judgements] == [0, 1, 0]
     with pytest.raises(ValueError):
         task.judge([first], {"aux": [""]})
 
 
 def test_prompts_say_the_same_problem_and_nothing_of_who_does_which_step(task):
-    asked = task.prompts(task.items[0])
-    problem = {messages[-1]["content"] for messages in asked.values()}
+    prompts = task.prompts(task.items[0])
+    problem = {messages[-1]["content"] for messages in prompts.values()}
     assert problem == {task.items[0].problem.prompt.strip()}
-    told = [messages[0]["content"].replace(task_lib.OWN[agent], "?") for agent, messages in asked.items()]
-    assert all(text.endswith("You write ?.") for text in told)
+    rules = [messages[0]["content"].replace(task_lib.OWN[agent], "?") for agent, messages in prompts.items()]
+    assert all(text.endswith("You write ?.") for text in rules)
 
 
 def test_a_source_without_such_problems():

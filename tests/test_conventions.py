@@ -36,12 +36,12 @@ def test_the_rows_of_a_sweep(tmp_path):
         {"seed": 1, "folder": "x", "state": "failed"},
     ]
     (tmp_path / "sweep.json").write_text(json.dumps({"settings": [{"setting": "cross", "members": members}]}))
-    found = conventions.rows(tmp_path)
-    assert [(row["state"], row["aux"], row["judged"]) for row in found] == [
-        ("warm", "both", 0), ("after", "first", 3 * 8 * 16),
+    rows = conventions.rows(tmp_path)
+    assert [(row["state"], row["aux"], row["judged"]) for row in rows] == [
+        ("warm", "both", 0), ("after", "first", 3 * 4 * 64),
     ]  # fmt: skip
-    headers, texts = conventions.table(found)
-    assert texts[1] == ("cross", "0", "after", "80.0", "90.0", "45.0", "first", "first", "384", "1.5")
+    headers, texts = conventions.table(rows)
+    assert texts[1] == ("cross", "0", "after", "80.0", "90.0", "45.0", "first", "first", "768", "1.5")
     assert len(headers) == len(texts[0])
     with pytest.raises(ValueError, match="there is no sweep.json; run experiments.sweep first"):
         conventions.rows(folder)

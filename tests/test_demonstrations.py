@@ -17,7 +17,7 @@ ITEMS = (SimpleNamespace(task_id="one"), SimpleNamespace(task_id="two"))
 
 
 class Task:
-    """Two problems; each agent is asked for its part by name."""
+    """Two problems; each agent has a prompt of its own."""
 
     items, agents = ITEMS, AGENTS
 
@@ -44,15 +44,15 @@ def write(folder, *rows):
 
 
 def test_rows_of_a_file(tmp_path):
-    asked = [{"role": "user", "content": "what?"}]
+    messages = [{"role": "user", "content": "what?"}]
     rows = (
         {"task_id": "two", "agent": "main", "text": "x"},
-        {"messages": asked, "agent": "aux", "text": "y", "weight": 0.5},
+        {"messages": messages, "agent": "aux", "text": "y", "weight": 0.5},
     )
     first, second = demonstrations.read(write(tmp_path, *rows), Task())
     assert (first.agent, first.text, first.weight) == ("main", "x", 1.0)
     assert first.messages == ({"role": "user", "content": "main of two"},)
-    assert (second.agent, second.weight, list(second.messages)) == ("aux", 0.5, asked)
+    assert (second.agent, second.weight, list(second.messages)) == ("aux", 0.5, messages)
 
 
 BAD = (
@@ -87,8 +87,8 @@ def test_weights_that_are_all_zero_are_refused(tmp_path):
 
 def test_answers_of_a_function():
     given = {"one": {"aux": ["a", "b"], "main": "c"}, "two": None}
-    found = demonstrations.of_items(Task(), lambda item: given[item.task_id], "mine:f")
-    assert [(row.agent, row.text, row.name) for row in found] == [
+    rows = demonstrations.of_items(Task(), lambda item: given[item.task_id], "mine:f")
+    assert [(row.agent, row.text, row.name) for row in rows] == [
         ("aux", "a", "one"), ("aux", "b", "one"), ("main", "c", "one"),
     ]  # fmt: skip
 
@@ -107,8 +107,8 @@ def test_answers_that_are_none(given, sentence):
 def test_token_ids_and_their_end():
     row = Demonstration("aux", ({"role": "user", "content": "abc"},), "de", 2.0, "one")
     limits = dict(max_prompt_tokens=3, max_new_tokens=3)
-    (found,) = demonstrations.encode([row], {"aux": Letters()}, **limits)
-    assert found.prompt.tolist() == [197, 198, 199] and found.completion.tolist() == [200, 201, 9]
+    (encoded,) = demonstrations.encode([row], {"aux": Letters()}, **limits)
+    assert encoded.prompt.tolist() == [197, 198, 199] and encoded.completion.tolist() == [200, 201, 9]
     refused = {
         "has 3 tokens with its end, sampling.max_new_tokens allows 2": {"max_new_tokens": 2},
         "a prompt of 3 tokens, sampling.max_prompt_tokens allows 2": {"max_prompt_tokens": 2},

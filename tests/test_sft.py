@@ -57,12 +57,12 @@ def cross_entropy(lora, n, agent):
 
 def test_the_gradient_is_that_of_cross_entropy():
     lora = tiny.lora()
-    found, (loss, *_) = gradients(ROWS, lora)
+    gradient, (loss, *_) = gradients(ROWS, lora)
     assert loss.count.tolist() == [5, 6]  # tokens with their end
     for n, agent in enumerate(tiny.AGENTS):
         value, expected = jax.value_and_grad(cross_entropy)(lora, n, agent)
         np.testing.assert_allclose(loss.mean()[n], value, rtol=1e-5)
-        for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        for one, two in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(one[n], two[n], rtol=1e-3, atol=1e-5)
             assert np.abs(two[n]).max() > 1e-4 and (two[1 - n] == 0).all()
 

@@ -30,6 +30,14 @@ def test_the_stage_differs_in_its_training_only():
         assert stage[section] == config[section]
 
 
+def test_agents_that_are_fixed_later_are_warmed_up_too():
+    config, main = config_of(**WARM), {"trainable": False, "lr": None, "temperature": 0.7}
+    with config.unlocked():
+        config.team.agent = {"first": main}
+    assert warm_up.stage(config).team.agent.first.to_dict() == {"temperature": 0.7}
+    assert config.team.agent.first.trainable is False
+
+
 def test_a_warm_up_that_was_stopped_goes_on_and_the_run_begins_from_it(tmp_path, monkeypatch):
     once, parts, config = tmp_path / "once", tmp_path / "parts", config_of(**WARM)
     summary = train.train(config, once)
@@ -64,17 +72,18 @@ def test_a_warm_up_that_was_stopped_goes_on_and_the_run_begins_from_it(tmp_path,
 
 def test_runs_share_a_warm_up(tmp_path, monkeypatch):
     shared = {"warm_up.folder": str(tmp_path / "shared" / "seed{seed}")}
-    made, real = [], warm_up.stage
-    monkeypatch.setattr(warm_up, "stage", lambda config: made.append(1) or real(config))
-    steps = []
+    learn, systems = Learner.update, []
+
+    def counted(self, lesson):
+        systems.append(self.config.train.system)
+        return learn(self, lesson)
+
+    monkeypatch.setattr(Learner, "update", counted)
     for name, lr in (("one", 1e-2), ("two", 1e-3)):
         train.train(config_of(**(WARM | shared | {"train.lr": lr})), tmp_path / name)
-        steps.append(checkpoint.read_meta(tmp_path / name / "begin", checkpoint.BEST)["run"])
+        meta = checkpoint.read_meta(tmp_path / name / "begin", checkpoint.BEST)
+        assert (meta["run"], meta["of_step"]) == (str(tmp_path / "shared" / "seed0"), 10)
         assert not (tmp_path / name / "warm_up").exists()
-    assert steps == [str(tmp_path / "shared" / "seed0")] * 2 and len(made) == 2
-    kept = [
-        smoke_runs.files(tmp_path / name / "begin" / "best" / "0" / "agent_first") for name in ("one", "two")
-    ]
-    assert kept[0].keys() == kept[1].keys()
+    assert systems == ["sft"] * 10 + ["magrpo"] * 4
     with pytest.raises(ValueError, match="another configuration: train.lr: saved 0.01, now 0.02"):
         train.train(config_of(**(WARM | shared | {"warm_up.lr": 0.02})), tmp_path / "three")

@@ -66,13 +66,13 @@ class Order:
         return [group for n, agent in enumerate(self._own) for group in self._of(n, self._own[agent])]
 
     def _of(self, n: int, own: list[list[Encoded]]) -> list[list[Encoded]]:
-        found, orders = [], {}
+        groups, orders = [], {}
         for place in range(self.done * self.prompts, (self.done + 1) * self.prompts):
             epoch, k = divmod(place, len(own))
             if epoch not in orders:
                 orders[epoch] = np.random.default_rng((*self._seed, n, epoch)).permutation(len(own))
-            found.append(own[orders[epoch][k]])
-        return found
+            groups.append(own[orders[epoch][k]])
+        return groups
 
     @contextlib.contextmanager
     def kept_in(self, folder, keep: int = 0) -> Iterator[None]:

@@ -89,9 +89,9 @@ def forms(item: CodingItem) -> ConventionItem | None:
     second = _renamed(returns[1].value, target.id, "value")
     if _renamed(ast.parse(first, mode="eval").body, param, "value") == second:
         return None
-    found = ConventionItem(item.task_id, item, param, first, second, item.grade)
-    texts = [text for convention in CONVENTIONS for text in found.references(convention).values()]
-    return found if max(map(len, texts)) <= LONGEST else None
+    divided = ConventionItem(item.task_id, item, param, first, second, item.grade)
+    texts = [text for convention in CONVENTIONS for text in divided.references(convention).values()]
+    return divided if max(map(len, texts)) <= LONGEST else None
 
 
 def _names(tree: ast.AST) -> set[str]:
@@ -191,12 +191,12 @@ class ConventionTask:
 
 def _teams(item: ConventionItem, helper: str, main: str) -> dict[str, tuple[str, str]]:
     """The two texts together, and each beside the reference partner of each convention, by part name."""
-    found = {"total": (helper, main)}
+    pairs = {"total": (helper, main)}
     for convention in CONVENTIONS:
         own = item.references(convention)
-        found[f"{AGENTS[0]}_{convention}"] = (helper, own[AGENTS[1]])
-        found[f"{AGENTS[1]}_{convention}"] = (own[AGENTS[0]], main)
-    return found
+        pairs[f"{AGENTS[0]}_{convention}"] = (helper, own[AGENTS[1]])
+        pairs[f"{AGENTS[1]}_{convention}"] = (own[AGENTS[0]], main)
+    return pairs
 
 
 def _program(problem: CodingItem, helper: str, main: str) -> Program | None:
