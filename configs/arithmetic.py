@@ -1,6 +1,6 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
-from configs import agent_settings, credit_checks, preference_checks
+from configs import agent_settings, credit_checks, preference_checks, sft_checks
 from configs.programs import METHODS
 
 
@@ -26,6 +26,8 @@ def collecting(config) -> int:
 
 def draws(config, step: int) -> bool:
     """Whether the team answers problems in iteration ``step``, from 0."""
+    if config.train.system == sft_checks.SYSTEM:
+        return False
     return config.train.system != "madpo" or step < collecting(config)
 
 
@@ -36,6 +38,8 @@ def updates(config, steps: int) -> int:
 
 def learned(config) -> int:
     """Completions of each agent in one update."""
+    if config.train.system == sft_checks.SYSTEM:
+        return config.sft.batch // config.train.minibatches
     if config.train.system in preference_checks.MADPO:
         return 2 * config.preference.batch
     return (sum(nodes(config)) * config.train.group + remarks(config)) // config.train.minibatches
@@ -74,6 +78,8 @@ def partner_completions(config) -> int:
 
 def joint_answers(config) -> int:
     """Joint answers that are judged in one iteration."""
+    if config.train.system == sft_checks.SYSTEM:
+        return 0
     return sum(nodes(config)) * answers_per_node(config)
 
 
@@ -101,6 +107,8 @@ def counterfactual_completions(config) -> int:
 def completions(config) -> int:
     """Completions of one iteration, all agents and turns together; of a discussion both rounds."""
     c = config.train
+    if c.system == sft_checks.SYSTEM:
+        return 0
     if c.protocol == "tree":
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
     rounds = 2 if c.protocol == "discussion" else 1

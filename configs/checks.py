@@ -13,9 +13,11 @@ from configs import (
     program_checks,
     programs,
     remote,
+    sft_checks,
     task_checks,
     team_checks,
     unread_checks,
+    warm_up_checks,
 )
 from configs.common import ConfigDict, base_config, field
 
@@ -36,7 +38,7 @@ CHOICES = {
     "expert.kind": ("openai", "anthropic", "local"),
     "sampling.dtype": ("", "float32", "bfloat16"),
     "sampling.long_prompts": ("error", "truncate"),
-    "train.system": ("magrpo", *credit_checks.SYSTEMS, *preference_checks.SYSTEMS, "lessonl"),
+    "train.system": ("magrpo", *credit_checks.SYSTEMS, *preference_checks.SYSTEMS, "lessonl", "sft"),
     "train.joint_mode": ("aligned", "cross"),
     "train.reduce": ("mean", "sum"),
     "train.protocol": ("simultaneous", "pipeline", "discussion", "tree", *programs.METHODS),
@@ -99,6 +101,9 @@ RANGES = {
     "critic.warmup": (0, None),
     "critic.clip": (0, None),
     "critic.prompts_per_microbatch": (1, None),
+    "warm_up.steps": (0, None),
+    "warm_up.lr": (0, None),
+    "sft.batch": (1, None),
     "preference.collect": (1, None),
     "preference.pairs": (0, None),
     "preference.nearest": (1, None),
@@ -226,9 +231,12 @@ def _contradictions(config: ConfigDict) -> list[str]:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
-    others = (team_checks, task_checks, loss_checks, credit_checks, preference_checks, program_checks, remote)
     bad += model_options.problems(config)
     bad += agent_settings.problems(config, RANGES)
+    others = (
+        team_checks, task_checks, loss_checks, credit_checks, preference_checks, program_checks, remote,
+        sft_checks, warm_up_checks,
+    )  # fmt: skip
     return bad + [sentence for module in others for sentence in module.found(config)]
 
 

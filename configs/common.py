@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ml_collections import config_dict
 
-from configs import model_options, programs
+from configs import imitation, model_options, programs
 
 ConfigDict = config_dict.ConfigDict
 
@@ -94,6 +94,11 @@ def base_config() -> ConfigDict:
     c.team.rank = 16  # of the adapters; ignored in the other modes, as alpha and targets are
     c.team.alpha = 32.0  # the low-rank addition is scaled by alpha / rank
     c.team.targets = ("q", "k", "v", "o", "gate", "up", "down")  # linear maps that get an adapter
+    # What agents begin with, and what the reference policy of KL terms and comparisons is.
+    c.team.begin = ""  # run folder whose agents' parameters are taken over; empty: the model as it is
+    c.team.begin_map = ()  # ("aux1=aux", "aux2=aux"): agents of this team that begin as another one of that
+    # run's; empty: as the one of their own name
+    c.team.begin_step = "latest"  # checkpoint of that run: latest | best | a number of iterations
     # How many devices cut each axis; all 1: one device. The product must be the number of devices.
     c.mesh = ConfigDict()
     c.mesh.agent = 1  # agents; where it does not divide those of one model, it cuts problems instead
@@ -122,6 +127,7 @@ def base_config() -> ConfigDict:
     c.sampling.max_prompt_tokens = 1024  # longest prompt, chat markup counted
     c.sampling.long_prompts = "error"  # error | truncate (on the left, with a warning)
     _add_training(c)
+    imitation.add_fields(c)
     programs.add_fields(c)
     _add_books(c)
     return c
@@ -194,6 +200,7 @@ def _add_training(c: ConfigDict) -> None:
     c.train.system = "magrpo"  # magrpo | mareinforce | marloo | maremax | dr_mas | at_grpo | c3 | ccpo
     # | centralised | iac | maac (a critic per agent, or one of all, says what was to be expected)
     # | madpo | madpo_iter | marlhf | marlhf_iter (pairs of joint answers, a reward model; see c.preference)
+    # | sft (agents imitate demonstrations, nothing is drawn or judged; see c.sft)
     # | lessonl (agents that learn lessons from each other, with the protocol of that name; see c.lessons)
     # | dotted name of a function of your own, forest and credit settings -> lesson
     c.train.group = 4  # G: samples per agent and problem; with critic.form=v one will do

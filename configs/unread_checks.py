@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from configs import credit_checks, preference_checks, program_checks
+from configs import credit_checks, preference_checks, program_checks, sft_checks
 from configs.common import ConfigDict, base_config, field
 
 WRITING = ("tldr", "arxiv")
@@ -67,6 +67,7 @@ _NO_PROMPTS = f"only task.kind={', '.join(map(repr, PROMPTED))} read it"
 # field: (when it is read, why it is not); unread, it must be as it is by default. Amounts such as critic.lr
 # may stand in a config that many systems start from; these here say what is done.
 READ: dict[str, tuple[Callable[[ConfigDict], bool], str]] = {
+    "sft.source": (sft_checks.used, "only train.system='sft' and warm_up.steps above 0 read demonstrations"),
     "critic.form": (_critic, _NO_CRITIC),
     "critic.shared": (_critic, _NO_CRITIC),
     "preference.selection": (_pairs, _NO_PAIRS),

@@ -7,7 +7,7 @@ import time
 
 import jax
 
-from configs import agent_settings, arithmetic, credit_checks
+from configs import agent_settings, arithmetic, credit_checks, sft_checks
 from experiments import ending
 from experiments.ending import PARTS
 from jaxmarl_llm import checkpoint, files, metrics, plots, processes, run_checks
@@ -85,7 +85,9 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
     learners = ", ".join(agent for agent in team.agents if not team[agent].remote)
     return [
         *_answers(config, len(team.agents)),
-        ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems"),
+        ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems")
+        if c.system != sft_checks.SYSTEM
+        else ("iterations", str(c.steps)),
         *_devices(config),
         ("memory: shared base", f"{size['base']:.0f} MB"),
         (
@@ -104,6 +106,9 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
 def _answers(config, agents: int) -> list[tuple[str, str]]:
     """What is said, judged and learned from, as table rows; a protocol of the user's own decides that."""
     c, nodes = config.train, arithmetic.nodes(config)
+    if c.system == sft_checks.SYSTEM:
+        read = f"{config.sft.batch} x {agents}: texts of up to {config.sampling.max_new_tokens} tokens"
+        return [("demonstrations x agents", read), ("optimizer steps", f"{c.minibatches} per agent")]
     if credit_checks.is_dotted(c.protocol):
         return [("who speaks when", f"{c.protocol}, for {c.prompts} problems")]
     drawn = arithmetic.completions(config) - arithmetic.counterfactual_completions(config)
@@ -133,6 +138,8 @@ def headline(values: dict, agents) -> dict[str, float]:
     """The few numbers of an iteration that fit on a line."""
     names = {f"train/{part}": part for part in PARTS}
     names |= {f"{agent}/completion_length": f"{agent} tokens" for agent in agents}
+    if "sft/tokens" in values:
+        names |= {f"{agent}/loss": f"{agent} loss" for agent in agents}
     return {short: values[name] for name, short in names.items() if name in values} | {"s": values["seconds"]}
 
 
@@ -167,7 +174,7 @@ def read_json(path: pathlib.Path) -> dict:
 def read_summary(folder, start: int) -> dict:
     """The summary of a run that is resumed at iteration ``start``; what is done again is forgotten."""
     saved = read_json(pathlib.Path(folder) / "summary.json")
-    kept = {"before": saved["before"]} if start > 0 and "before" in saved else {}
+    kept = {name: saved[name] for name in ("before", "warm") if start > 0 and name in saved}
     best, place = saved.get("best", {}), pathlib.Path(folder) / "checkpoints"
     if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
         # A kill may have come between this entry and its checkpoint.

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 import pathlib
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from configs import agent_settings, arithmetic
 from experiments import protocols, setup, systems
 from jaxmarl_llm import checkpoint, forest_metrics, run_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.demonstrations import Encoded
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.types import Lesson
 from jaxmarl_llm.team import Team
@@ -20,13 +22,14 @@ from jaxmarl_llm.update import batches, packing
 
 
 class Learner:
-    """``states`` are of the members of the team that learn, by position; ``system`` is what they learn by.
-    ``prompt_sizes``: what their prompts are padded to, see `setup.prompt_sizes`; None: what each batch needs.
+    """``states`` are of the members of the team that learn, by position; ``system`` is what they learn by,
+    with train.system=sft from ``demonstrations``. ``prompt_sizes``: what their prompts are padded to, see
+    `setup.prompt_sizes`; None: what each batch needs.
 
     The states own the parameters, which are donated at every update: those of ``team`` become shapes.
     """
 
-    def __init__(self, config, team: Team, prompt_sizes=None):
+    def __init__(self, config, team: Team, prompt_sizes=None, demonstrations: Sequence[Encoded] = ()):
         self.config, self._team = config, team
         self._prompt_sizes = prompt_sizes or [None] * len(team.members)
         self._optimizer, self._loss = setup.build_optimizer(config), setup.loss_config(config)
@@ -40,7 +43,7 @@ class Learner:
         self._learners = [agent for agent in team.agents if agent_settings.trainable(config, agent)]
         # A member none of whose agents is to learn keeps its state as it is, and is saved with the others.
         self._learning = [i for i in self.states if {*team.members[i].stack.agents} & {*self._learners}]
-        self.system = systems.build(config, team, self.trainables)
+        self.system = systems.build(config, team, self.trainables, demonstrations)
 
     @property
     def own_states(self) -> dict[int, update.TrainState]:
@@ -77,6 +80,7 @@ class Learner:
                     tuple(self._loss.pack(b, layout.of(b.prompts_NBP.shape[0]).shards) for b in part),
                     more=lesson.gradients.get(i),
                     rates=setup.rates(self.config, member.stack.agents),
+                    reference=member.reference,
                 )
                 new = jax.device_get(new)
                 rows.append(forest_metrics.update_metrics(member.stack.agents, new, self._learners))

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from configs import checks
+from configs import checks, sft_checks
 from jaxmarl_llm import dotted
 from jaxmarl_llm.protocols import custom as custom_protocol
 from jaxmarl_llm.systems import custom
@@ -26,6 +26,7 @@ FIELDS: dict[str, Callable[[str], Callable]] = {
     "train.loss": custom_loss.resolve,
     "train.system": custom.resolve,
     "train.protocol": custom_protocol.resolve,
+    "sft.source": lambda name: dotted.resolve(name, "sft.source"),
     "lessons.encoder": lambda name: dotted.resolve(name, "lessons.encoder"),
 }
 
@@ -33,7 +34,11 @@ FIELDS: dict[str, Callable[[str], Callable]] = {
 def given(config) -> dict[str, str]:
     """The dotted names in a config, by field."""
     found = {path: checks.field(config, path) for path in FIELDS}
-    return {path: name for path, name in found.items() if any(mark in name for mark in ".:")}
+    return {
+        path: name
+        for path, name in found.items()
+        if any(mark in name for mark in ".:") and not name.endswith(sft_checks.FILE)
+    }
 
 
 def check(config) -> None:

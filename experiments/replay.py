@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from absl import flags
 
 from configs import arithmetic, checks
-from experiments import cli, setup, train
+from experiments import begin, cli, setup, train
 from experiments.ahead import Ahead
 from experiments.run import Run
 from jaxmarl_llm import checkpoint, console, metrics, run_checks, transcripts
@@ -117,6 +117,8 @@ def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
             if start and saved.is_dir():
                 (folder / kind).mkdir()
                 (folder / kind / str(start)).symlink_to(saved.absolute(), target_is_directory=True)
+        if (workdir / begin.KEPT).is_dir():
+            (folder / begin.KEPT).symlink_to((workdir / begin.KEPT).absolute(), target_is_directory=True)
         for kind in ("pairs", "lessons"):  # may be written to: what is done again finds them again
             if (workdir / "system" / kind).is_dir():
                 shutil.copytree(workdir / "system" / kind, folder / "system" / kind)

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 import jax
 
 from experiments import (
+    begin,
     chat_options,
     closing,
+    imitation,
     journals,
     named,
     protocols,
@@ -94,7 +96,7 @@ class Run:
             self.folder,
             self._saved_meta().get("speakers", {}),
         )
-        self.team = setup.build_team(config, speakers=self._speakers)
+        self.team = begin.begun(config, setup.build_team(config, speakers=self._speakers), self.folder)
         if not chat_options.date_matters(config, self.team):
             config.model_options.date = self._given_date
         self._account = remote_agents.Account(self._speakers, self.team)
@@ -105,7 +107,8 @@ class Run:
         self.items_per_batch = evaluation.batch_size(len(self.test_task.items), config.eval.samples)
         combined = config.train.joint_mode, config.train.partner_samples
         self.scorer = TaskScorer.of_team(self.task, self.team, *combined)
-        self.learner = Learner(config, self.team, self.prompt_sizes)
+        demonstrations = imitation.load(config, self.task, self.team)
+        self.learner = Learner(config, self.team, self.prompt_sizes, demonstrations)
         self.start = self.learner.open(self.folder, stack)
         self.protocol = protocols.build(config, self.task, self.team, memory=self.memory())
         if self.start > config.train.steps:
@@ -248,10 +251,23 @@ class Run:
         self.learner.save(step, meta)
 
     def evaluate_before(self) -> None:
-        """Measure the untrained team on the test and on validation, unless this run has learned already."""
-        if self.start == 0 and self.config.eval.before:
-            print(f"testing the untrained team on {len(self.test_task.items)} problems ...", flush=True)
-            print(run_evaluations.test(self, "before", "before training", run_evaluations.current(self, 0)))
+        """Measure the team that begins on the test and on validation, unless this run has learned already.
+
+        It is ``warm`` in the summary if it begins from another run, whose results are taken over where they
+        are the same, else ``before``: the untrained one.
+        """
+        if self.start > 0:
+            return
+        begins = begin.source(self.config, self.folder) is not None
+        earlier, rows = begin.earlier(self.config, self.folder) if begins else ({}, [])
+        self.summary |= earlier
+        for row in rows:
+            self.log(0, row)
+        closing.write_summary(self)
+        name, title = ("warm", "after the warm-up") if begins else ("before", "before training")
+        if name not in earlier and self.config.eval.before:
+            print(f"testing the team {title} on {len(self.test_task.items)} problems ...", flush=True)
+            print(run_evaluations.test(self, name, title, run_evaluations.current(self, 0)), flush=True)
             print(run_evaluations.validate(self, 0), flush=True)
 
     def test_after(self) -> None:

@@ -12,7 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from configs import agent_settings, arithmetic, checks, loss_checks, preference_checks, remote
+from configs import (
+    agent_settings,
+    arithmetic,
+    checks,
+    loss_checks,
+    preference_checks,
+    remote,
+    sft_checks,
+    warm_up_checks,
+)
 from configs.common import base_config
 from experiments import built_models, chat_options, protocols, talking
 from jaxmarl_llm import evaluation, sharding, update, weights
@@ -33,6 +42,7 @@ STREAMS = (
     "fidelity",
     "test",
     "report",
+    "demonstrations",
 )
 
 
@@ -121,6 +131,7 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
         alpha=c.alpha,
         targets=tuple(c.targets),
         keep_reference=c.mode == "full"
+        and not warm_up_checks.begins(config)
         and (loss_config(config).reads_reference or preference_checks.needs_reference(config)),
         stop=tuple(config.sampling.stop),
         sampling_dtype=config.sampling.dtype or None,
@@ -142,6 +153,14 @@ def sampling_params(config) -> SamplingParams:
 def loss_config(config) -> agent_loss.LossConfig:
     """Options of the loss; ValueError if ``train.loss`` names what cannot be one."""
     c = config.train
+    if c.system == sft_checks.SYSTEM:
+        return agent_loss.LossConfig(
+            SamplingParams(config.sampling.max_new_tokens),  # the model's own distribution
+            aggregation="token",
+            given_texts=True,
+            prompts_per_microbatch=c.prompts_per_microbatch,
+            tokens_per_microbatch=c.tokens_per_microbatch,
+        )
     return agent_loss.LossConfig(
         sampling_params(config),
         clip=(c.clip, c.clip_high) if c.clip_high else c.clip or None,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import jax
 
-from configs import arithmetic, preference_checks
+from configs import arithmetic, preference_checks, sft_checks
 from experiments import protocols, setup
 from jaxmarl_llm import critics, update
 from jaxmarl_llm.critics import Critics
@@ -27,6 +27,7 @@ from jaxmarl_llm.systems import (
     maremax,
     marlhf,
     marloo,
+    sft,
 )
 from jaxmarl_llm.systems.types import FromForest, System
 from jaxmarl_llm.team import Team
@@ -47,14 +48,19 @@ LESSONS = {
 CRITICS = {name for name, _ in actor_critic.RECIPES}
 
 
-def build(config, team: Team, trainables: Callable[[], list]) -> System:
+def build(config, team: Team, trainables: Callable[[], list], demonstrations: Sequence = ()) -> System:
     """The system of ``train.system``, with the models that it trains beside the agents.
 
-    ``trainables`` gives the agents' parameters as they are when it is called, by position in the team.
+    ``trainables`` gives the agents' parameters as they are when it is called, by position in the team;
+    ``demonstrations`` are what train.system=sft learns from.
     """
     name, collect = config.train.system, arithmetic.collecting(config)
     if protocols.remembers(config):
         return lessonl.Remembering(protocols.memory(config), credit_config(config))
+    if name == sft_checks.SYSTEM:
+        seed = (config.seed, setup.STREAMS.index("demonstrations"))
+        multiple = config.train.minibatches * config.train.prompts_per_microbatch
+        return sft.Sft(sft.Order(demonstrations, config.sft.batch, seed, multiple))
     if (lesson := from_forest(config)) is not None:
         return FromForest(lesson)
     if name in preference_checks.MADPO:
@@ -94,7 +100,7 @@ def from_forest(config):
     ValueError if a dotted name leads nowhere.
     """
     name = config.train.system
-    if name in CRITICS or name in preference_checks.SYSTEMS:
+    if name in CRITICS or name in preference_checks.SYSTEMS or name == sft_checks.SYSTEM:
         return None
     lesson = LESSONS[name] if name in LESSONS else custom.resolve(name)
     return functools.partial(lesson, config=credit_config(config))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from absl import flags
 
 from configs import arithmetic, checks, program_checks
-from experiments import cli, closing, joining, setup, talking
+from experiments import cli, closing, joining, setup, talking, warm_up
 from experiments.ahead import Ahead
 from experiments.run import Run
 from experiments.stop_signal import StopSignal
@@ -46,7 +46,8 @@ def draw(run: Run, step: int, trainables, timer) -> Forest:
     forest = talk(run.protocol, trainables=trainables, key=run.key("rollout", step), journal=journal)
     if not config.train.counterfactual:
         return forest
-    again = Conversation(talk, run.protocol, trainables, run.key("counterfactual", step))
+    references = [member.reference for member in run.team.members]
+    again = Conversation(talk, run.protocol, trainables, run.key("counterfactual", step), references)
     with timer("counterfactual"):
         return counterfactuals.judged(forest, config.train.counterfactual, run.scorer, again)
 
@@ -84,6 +85,8 @@ def train(config, workdir: str) -> dict:
     program_checks.check_training(config)
     if finished := closing.finished(config, workdir):
         return finished
+    if not warm_up.made(config, workdir, train):
+        return {}
     with StopSignal() as stop, Run(config, workdir) as run, Ahead(functools.partial(draw, run)) as ahead:
         console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
         run.evaluate_before()

@@ -12,7 +12,7 @@ import importlib.metadata
 import json
 import pathlib
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -187,17 +187,29 @@ def read_meta(folder, which=LATEST) -> dict:
     return _read(folder, which, {})["meta"]
 
 
-def restore_team(folder, which, team: Team, agents: Sequence[str] | None = None) -> tuple[Team, dict]:
+def restore_team(
+    folder,
+    which,
+    team: Team,
+    agents: Sequence[str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> tuple[Team, dict]:
     """The team with saved parameters, for evaluation and export, and the checkpoint's metadata.
 
     ``which`` as in `read_meta`, the rest and the errors as in `Checkpointer.restore`. The arrays of
-    ``team`` stay valid.
+    ``team`` stay valid. ``names``: what ``agents`` are called in the checkpoint, where that differs.
     """
-    meta = read_meta(folder, which)
-    chosen = check_agents(meta["agents"], team, agents, str(folder))
+    meta, names = read_meta(folder, which), dict(names or {})
+    saved = meta["agents"]
+    if names:
+        known = {agent: names.get(agent, agent) for agent in agents or team.agents}
+        if missing := [name for name in known.values() if name not in saved]:
+            raise ValueError(f"{folder}: the checkpoint has no agent {missing[0]!r}, only {sorted(saved)}")
+        saved = {agent: saved[name] for agent, name in known.items()}
+    chosen = check_agents(saved, team, agents, str(folder))
     members = [dataclasses.replace(m, trainable=jax.tree.map(jnp.copy, m.trainable)) for m in team.members]
     for i, n, agent in _learners(team, chosen):
-        stacked, name = members[i].trainable, _item("agent", agent)
+        stacked, name = members[i].trainable, _item("agent", names.get(agent, agent))
         saved = _read(folder, which, {name: agent_axis.one_like(stacked)})[name]
         members[i].trainable = agent_axis.put(stacked, saved, n)
     return Team(tuple(members)), meta

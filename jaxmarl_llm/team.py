@@ -71,9 +71,13 @@ class Stack:
         part = dataclasses.replace(self, agents=agents, layout=self.layout.of(len(agents)))
         return part, jax.tree.map(lambda x: x[index], trainable)
 
-    def bind_reference(self, base: Any) -> tuple[dict, None]:
-        """Variables of the reference policy: the base with adapters off, shared by all agents."""
-        return base, None
+    def bind_reference(self, base: Any, reference: Any = None) -> tuple[dict, Any]:
+        """Variables of the reference policy and their ``vmap`` axes over the agents.
+
+        It is the base with adapters off, shared by all agents; or, with the parameters ``reference`` (leading
+        axis N), which the team began with, those on the base.
+        """
+        return (base, None) if reference is None else self.bind(base, reference)
 
 
 @dataclasses.dataclass
@@ -82,7 +86,8 @@ class Member:
 
     ``base`` holds frozen Linen variables (None in ``full`` mode without a reference), ``trainable`` the
     per-agent tree with a leading axis N (None when frozen). A ``remote`` one has neither, but an ``expert``
-    that is asked for its texts, None where it is not going to be.
+    that is asked for its texts, None where it is not going to be. ``reference`` are the parameters of the
+    reference policy, with a leading axis N, of a team that began with those of another run; None: the base.
     """
 
     stack: Stack
@@ -91,6 +96,7 @@ class Member:
     tokenizer: Any
     model_name: str
     expert: Any = None
+    reference: Any = None
 
     @property
     def remote(self) -> bool:

@@ -62,8 +62,10 @@ def test_bad_options(text, message):
 
 
 @pytest.mark.parametrize("path, meant", [
-    ("train.stepz", "train.steps"), ("train.seed", "seed"), ("lr", "critic.lr or train.lr"),
-    ("eval.stes", "train.steps"), ("train.normalize", "train.normalise"), ("task.soruce", "task.source"),
+    ("train.stepz", "train.steps"), ("train.seed", "seed"),
+    ("lr", "critic.lr or train.lr or warm_up.lr"),
+    ("eval.stes", "train.steps or warm_up.steps"), ("train.normalize", "train.normalise"),
+    ("task.soruce", "task.source"),
 ])  # fmt: skip
 def test_a_field_that_is_not_there_names_those_that_may_be_meant(path, meant):
     sentence = common.no_such_field(path, common.leaves(common.base_config()))
@@ -370,7 +372,8 @@ def test_every_field_is_explained():
     """A comment begins on the line of every field, with its choices where it has some."""
     source = (ROOT / "configs" / "common.py").read_text()
     body = source[source.index("def base_config") : source.index("def laptop")]
-    body += "".join((ROOT / "configs" / name).read_text() for name in ("programs.py", "model_options.py"))
+    others = ("programs", "model_options", "imitation")
+    body += "".join((ROOT / "configs" / f"{name}.py").read_text() for name in others)
     lines = re.findall(r"^    c\.([\w.]+) = (.*(?:\n    # .*)*)$", body, re.MULTILINE)
     comments = {path: text.partition("  # ")[2] for path, text in lines if not text.endswith("ConfigDict()")}
     assert set(comments) == set(flat(common.base_config()))
@@ -390,6 +393,7 @@ def flat(config, prefix=""):
 
 # A value of each that nothing reads in the base config, and what makes it read.
 UNREAD = {
+    "sft.source": ("rows.jsonl", {"train.system": "sft"}),
     "critic.form": ("q", {"train.system": "maac"}),
     "critic.shared": (True, {"train.system": "iac"}),
     "preference.selection": ("random", {"train.system": "marlhf"}),

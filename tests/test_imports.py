@@ -22,6 +22,7 @@ LAYER = {
     "tasks": 15,  # tasks say what the executor is to run
     "search": 16, "records": 16,
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "forest_metrics": 25, "marginals": 26,
+    "demonstrations": 27,
     "prompts": 28, "sharding": 28, "weights": 30, "sampling": 30,
     "team": 40, "protocols": 40, "processes": 40,
     "bridge": 44, "scoring": 45,  # between the rollout and the tasks

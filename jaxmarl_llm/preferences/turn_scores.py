@@ -35,7 +35,7 @@ def of_forest(
       forest: one turn of a conversation, in which all agents spoke equally often.
       team, trainables: the policies: parameters by position in ``team.members``.
       sampling: temperature and truncation.
-      reference: of the untrained policies instead.
+      reference: of the reference policies instead: those that the team began with.
 
     Raises:
       ValueError: for an agent that is no model of ours, or a reference that the team does not hold
@@ -45,10 +45,11 @@ def of_forest(
     found: list[Any] = [None] * len(forest.turns)
     unweighted_R = np.zeros(len(forest.turns), np.float32)
     for member, trainable in zip(team.members, trainables, strict=True):
-        if reference and member.base is None:
+        if reference and member.base is None and member.reference is None:
             raise ValueError(f"agents {member.stack.agents} have no reference: build with keep_reference")
         for batch in batches.of_learners(forest, unweighted_R, member.stack, sampling):
-            stack, own = member.stack.only(batch.agents or member.stack.agents, trainable)
+            parameters = member.reference if reference else trainable
+            stack, own = member.stack.only(batch.agents or member.stack.agents, parameters)
             given = stack, batch.sampling or sampling, member.base, own, batch
             scores_NRL = jax.device_get(of_batch(*given, reference=reference))
             for agent, scores_RL in zip(stack.agents, scores_NRL, strict=True):
@@ -64,9 +65,10 @@ def of_batch(
 ) -> jax.Array:
     """Log-probabilities (N, R, L) of a batch's completions; what lies beyond a length means nothing.
 
+    With ``reference`` of the reference policy, whose parameters ``trainable`` are then, None for the base.
     Prompt after prompt, each with its samples, so that little is in memory together.
     """
-    variables, axes = stack.bind_reference(base) if reference else stack.bind(base, trainable)
+    variables, axes = stack.bind_reference(base, trainable) if reference else stack.bind(base, trainable)
     shared = batch.shared
     if shared is not None:
         begin = functools.partial(prefill_shared, stack.policy)

@@ -6,7 +6,8 @@ The other part is one of `KINDS`:
 
     nothing    an empty text
     sample     another sample of the agent's at the same node: the next one, after the last the first
-    reference  the untrained agent's most likely answer to the problem (adapters off), whatever the turn
+    reference  the most likely answer to the problem of the agent as the team began (untrained: adapters off),
+               whatever the turn
     solo       none, and everybody speaks again without the agent: C is the mean reward of the node's samples
                drawn so, the same for all its joint answers (the solver alone: CCPO, arXiv 2603.21563)
 
@@ -43,12 +44,14 @@ class Conversation:
       protocol: of the rollout; with ``solo`` it has ``prompts``.
       trainables: the current parameters of each member of the team.
       key: random key, not that of the rollout.
+      references: parameters of each member's reference policy, None for the base; () for None of all.
     """
 
     talk: Talk
     protocol: Protocol
     trainables: Sequence[Any]
     key: jax.Array
+    references: Sequence[Any] = ()
 
 
 def judged(forest: Forest, kind: str, scorer: TaskScorer, again: Conversation) -> Forest:
@@ -143,11 +146,13 @@ class Asked:
 def reference_answers(
     forest: Forest, scorer: TaskScorer, again: Conversation
 ) -> tuple[dict[str, list[str]], list[Forest]]:
-    """Return for each agent and joint answer what the untrained agent says to the item, decoded greedily.
+    """Return for each agent and joint answer the greedy answer of its reference policy to the item.
 
     Also returns what was drawn for them.
     """
-    off = [None if tree is None else jax.tree.map(_zeros_like, tree) for tree in again.trainables]
+    begun = again.references or [None] * len(again.trainables)
+    pairs = zip(again.trainables, begun, strict=True)
+    off = [own if own is not None or tree is None else jax.tree.map(_zeros_like, tree) for tree, own in pairs]
     asked = Asked(scorer.task.prompts)
     drawn = again.talk(asked, trainables=off, key=again.key, last_greedy=True)
     texts = {(turn.agent, turn.item): turn.text for turn in drawn.turns}

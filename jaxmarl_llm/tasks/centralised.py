@@ -34,6 +34,14 @@ class CentralisedTask:
         """Chat messages: those of all roles side by side."""
         return {self.agents[0]: merge(self._task.prompts(item))}
 
+    def references(self, item) -> dict[str, str] | None:
+        """Reference answers of all roles, each under its tag; None where the task has none for the item."""
+        references = getattr(self._task, "references", None)
+        if references is None:
+            raise ValueError("the task has no reference answers")
+        own = references(item)
+        return own and {self.agents[0]: tagged(own)}
+
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of the roles' joint answers, in order; see the task's own."""
         check_batch(items, completions, self.agents)

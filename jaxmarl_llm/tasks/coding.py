@@ -6,7 +6,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from jaxmarl_llm.executor import MAX_AGENTS, Program, Report
-from jaxmarl_llm.tasks import code_feedback, code_prompts, code_published, code_reward, code_tests
+from jaxmarl_llm.tasks import (
+    code_feedback,
+    code_prompts,
+    code_published,
+    code_references,
+    code_reward,
+    code_tests,
+)
 from jaxmarl_llm.tasks.code_items import CodingItem
 from jaxmarl_llm.tasks.code_reward import Draft
 from jaxmarl_llm.tasks.code_roles import helper_functions
@@ -73,6 +80,10 @@ class CodingTask:
     def prompts(self, item: CodingItem) -> dict[str, list[dict[str, str]]]:
         """Chat messages [{role, content}, …] per agent. No agent reads another one's prompt or answer."""
         return self._render(item, self.agents)
+
+    def references(self, item: CodingItem) -> dict[str, str] | None:
+        """Reference answers per agent, None where the data has none; see `code_references.answers`."""
+        return code_references.answers(item, self.agents)
 
     def judge(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].

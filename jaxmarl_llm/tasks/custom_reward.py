@@ -44,6 +44,7 @@ class CustomRewardTask:
         self.items, self.agents, self.prompts = task.items, task.agents, task.prompts
         self._reward = reward
         self.feedback = getattr(task, "feedback", None)
+        self.references = getattr(task, "references", None)
         self.reward_range = stated_range(reward)
         self._columns = _column_names(self.items)
         _check_signature(reward, self._columns)

@@ -13,7 +13,8 @@ whose items should differ. The object has
     judge(items, completions)   a `Judgement` for each joint answer: completions[agent][j] answers items[j]
 
 and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100; ``part_names``; and, for
-several turns, ``feedback(answers)``: for each `protocols.Answer` what every agent is told, {agent: text}.
+several turns, ``feedback(answers)``: for each `protocols.Answer` what every agent is told, {agent: text};
+and, for sft.source=reference, ``references(item)``: {agent: text} or {agent: [texts]} to imitate.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class CustomTask:
         self.reward_range = stated_range(task)
         if feedback := getattr(task, "feedback", None):
             self.feedback = feedback
+        self.references = getattr(task, "references", None)
         self._check()
 
     def _check(self) -> None:

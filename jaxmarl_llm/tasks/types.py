@@ -23,7 +23,8 @@ class Task(Protocol):
       part_names: the named parts of the reward, () if they are not known beforehand.
       reward_range: lowest and highest total, None if not known.
 
-    A task that can be tried in several turns is a `FeedbackTask`.
+    A task that can be tried in several turns is a `FeedbackTask`. One with reference answers has
+    ``references(item)``, {agent: text, or a list of texts} or None, for train.system=sft.
     """
 
     items: Sequence[Any]

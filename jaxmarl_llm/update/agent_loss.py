@@ -31,6 +31,8 @@ class LossConfig:
       kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off).
       entropy_coef: weight of an entropy bonus, exact, over the sampling distribution (0 switches it off).
       comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
+      given_texts: the completions were not drawn by a policy: their behaviour log-probabilities mean nothing,
+        and neither clip nor importance_cap may read them.
       custom: a function that takes the place of all of the above but sampling and drop_truncated, and is
         divided by what it counts itself, see `custom_loss`; None: none.
       prompts_per_microbatch, tokens_per_microbatch: prompts, and of their completions tokens of each agent,
@@ -48,9 +50,17 @@ class LossConfig:
     kl_kind: str = "k3"
     entropy_coef: float = 0.0
     comlrl_compat: bool = False
+    given_texts: bool = False
     custom: Callable | None = None
     prompts_per_microbatch: int = 1
     tokens_per_microbatch: int = 512
+
+    def __post_init__(self):
+        if self.given_texts and (self.clip is not None or self.importance_cap is not None):
+            raise ValueError(
+                f"given_texts=True with clip={self.clip}, importance_cap={self.importance_cap}: allowed is "
+                "None, texts that nobody drew have no importance ratio"
+            )
 
     @property
     def division(self) -> dict:

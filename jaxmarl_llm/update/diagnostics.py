@@ -10,6 +10,9 @@ import jax.numpy as jnp
 from jaxmarl_llm import losses
 from jaxmarl_llm.losses import SumCount, aggregate, kl_estimate, log_ratio
 
+# Values that compare the policy with the sampler: of texts that nobody drew they mean nothing.
+OF_SAMPLER = ("ratio_mean", "ratio_max_deviation", "clip_fraction", "approx_kl")
+
 
 @flax.struct.dataclass
 class Diagnostics:

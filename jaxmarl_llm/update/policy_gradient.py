@@ -19,7 +19,7 @@ from jaxmarl_llm.update.diagnostics import Diagnostics
 from jaxmarl_llm.update.packing import Packed
 
 
-def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
+def gradients(stack, config: LossConfig, base, trainable, packed: Packed, reference=None):
     """Gradient of the mean loss per agent (leading axis N) and the merged (SumCount, KL, Diagnostics).
 
     Micro-batches add sums and counts and divide once, so their number does not change the result. The
@@ -29,14 +29,15 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
       stack, config: static.
       base, trainable: parameters of the stack.
       packed: from `LossConfig.pack` of the same config.
+      reference: parameters of the reference policy where it is not the base (`Stack.bind_reference`).
 
     Raises:
       ValueError: if a KL term, or a loss of the user's that asks for it, has no reference policy.
     """
-    if config.reads_reference and base is None:
+    if config.reads_reference and base is None and reference is None:
         needs = f"kl_coef={config.kl_coef}" if config.kl_coef else "a loss that names ref_logprobs_BL"
         raise ValueError(f"{needs} needs a reference: build the team with keep_reference")
-    fixed = _Fixed(stack, config, base)
+    fixed = _Fixed(stack, config, base, reference)
 
     def read(trainable):
         return _read_shared(stack, *stack.bind(base, trainable), packed.shared)
@@ -44,7 +45,7 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed):
     shared, back_to_shared = _vjp(read, trainable)
     shared_ref = None
     if config.reads_reference:
-        shared_ref = _read_shared(stack, *stack.bind_reference(base), packed.shared)
+        shared_ref = _read_shared(stack, *stack.bind_reference(base, reference), packed.shared)
     begin = functools.partial(_begin_prompts, fixed, trainable, shared, shared_ref)
     of_rows = functools.partial(_of_rows, fixed, trainable)
     prompts = stack.layout.split((packed.prompts_XNDBP, packed.prompt_lengths_XNDB), None, "agent", "rows")
@@ -74,6 +75,7 @@ class _Fixed(NamedTuple):
     stack: Any
     config: LossConfig
     base: Any
+    reference: Any = None
 
 
 def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
@@ -90,7 +92,7 @@ def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
       function that pulls gradients of the policy's reading back to ``trainable`` and to the floats of
       ``shared``.
     """
-    stack, config, base = fixed
+    stack, config, base, reference = fixed
 
     def read(trainable, floats):
         return _read_prompts(stack, *stack.bind(base, trainable), _with_floats(shared, floats), prompts)
@@ -98,7 +100,7 @@ def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
     own, back = _vjp(read, trainable, _floats(shared))
     if not config.reads_reference:
         return (own, own), back
-    return (own, _read_prompts(stack, *stack.bind_reference(base), shared_ref, prompts)), back
+    return (own, _read_prompts(stack, *stack.bind_reference(base, reference), shared_ref, prompts)), back
 
 
 def _add_prompts(found, begun, of_rows, rows, used):
@@ -135,14 +137,14 @@ def _of_rows(fixed: _Fixed, trainable, read, read_ref, rows):
       The gradients (of the parameters, of the floats of ``read``), and the sums (SumCount (N,), KL SumCount
       (N,), Diagnostics (N,)), added up over the shards.
     """
-    stack, config, base = fixed
-    reference, _ = stack.bind_reference(base)
+    stack, config, base, own_reference = fixed
+    reference, ref_axes = stack.bind_reference(base, own_reference)
 
     def loss(trainable, floats):
         variables, axes = stack.bind(base, trainable)
         reads = (_with_floats(read, floats), read_ref)
         per_shard = _over_shards(functools.partial(agent_loss, stack, config), (None, None, 0, 0))
-        sums_ND, aux = jax.vmap(per_shard, in_axes=(axes, None, 0, 0))(variables, reference, reads, rows)
+        sums_ND, aux = jax.vmap(per_shard, in_axes=(axes, ref_axes, 0, 0))(variables, reference, reads, rows)
         return sums_ND.sum(), aux
 
     grads, (pg, kl, seen) = jax.grad(loss, argnums=(0, 1), has_aux=True)(trainable, _floats(read))

@@ -12,6 +12,7 @@ from flax import struct
 
 from jaxmarl_llm import agent_axis
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
+from jaxmarl_llm.update import diagnostics
 from jaxmarl_llm.update.agent_loss import LossConfig
 from jaxmarl_llm.update.packing import Packed
 from jaxmarl_llm.update.policy_gradient import gradients
@@ -85,6 +86,7 @@ def train_step(
     batches: tuple[Packed, ...],
     more: Any = None,
     rates: Rates | None = None,
+    reference: Any = None,
 ):
     """Update every agent of the stack once, by the sum of the mean losses of all batches.
 
@@ -96,12 +98,13 @@ def train_step(
       more: a gradient to add to that of the batches, of a loss of the same parameters that is none of
         theirs; clipped together with it. The metric ``loss`` does not have that loss in it.
       rates: of agents that learn at different rates, or not at all; None: all learn alike.
+      reference: parameters of the reference policy where it is not the base (`Stack.bind_reference`).
 
     Returns:
       The new state and a dict of metrics, each of shape (N,).
     """
     grads, losses_N, kl, seen = _sum_over(
-        [_gradients(stack, config, base, state.trainable, batch) for batch in batches]
+        [_gradients(stack, config, base, state.trainable, batch, reference) for batch in batches]
     )
     if more is not None:
         grads = jax.tree.map(jnp.add, grads, more)
@@ -109,6 +112,8 @@ def train_step(
     metrics |= seen.values()
     if config.custom is not None:
         del metrics["clip_fraction"]  # what it clips is its own affair
+    if config.given_texts:
+        metrics = {name: values for name, values in metrics.items() if name not in diagnostics.OF_SAMPLER}
     metrics["update_norm"] = jax.vmap(optax.tree.norm)(updates)
     if config.kl_coef:
         metrics["kl"] = kl.mean()
@@ -141,14 +146,15 @@ def _where_learning(rates: Rates, new, old):
     return jax.tree.map(lambda x, y: jnp.where(agent_axis.along(rates.learns_N, x), x, y), new, old)
 
 
-def _gradients(stack, config: LossConfig, base, trainable, batch: Packed):
+def _gradients(stack, config: LossConfig, base, trainable, batch: Packed, reference):
     """`gradients` for all agents of the stack, 0 for those that are not in the batch."""
     config = config if batch.sampling is None else dataclasses.replace(config, sampling=batch.sampling)
     if batch.agents is None:
-        return gradients(stack, config, base, trainable, batch)
+        return gradients(stack, config, base, trainable, batch, reference)
     index = jnp.array([stack.agents.index(agent) for agent in batch.agents])
     part, theirs = stack.only(batch.agents, trainable)
-    found = gradients(part, config, base, theirs, batch)
+    of_theirs = None if reference is None else stack.only(batch.agents, reference)[1]
+    found = gradients(part, config, base, theirs, batch, of_theirs)
 
     def among_all(x):
         return jnp.zeros((len(stack.agents), *x.shape[1:]), x.dtype).at[index].set(x)

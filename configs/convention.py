@@ -1,0 +1,96 @@
+"""Two agents, each able to do either of two steps, find out who does which: docs/convention.md.
+
+Command:   python -m experiments.train --config=configs/convention.py:cross --workdir=runs/cross
+           python -m experiments.sweep --config=configs/sweep_convention.py --workdir=runs/convention
+           runs all variants over three seeds; experiments.conventions prints what each learned
+Result:    docs/convention.md says what is measured and how
+Cost:      prompts of about 90 tokens, answers of at most 32; in a run 40 warm-up and 40 further iterations
+Variants (after a colon):
+  aligned, cross, cross_normalised, c3, ccpo, maac
+                    credit: after the warm-up on both conventions agents learn from rewards alone
+  control_sft       more of the same demonstrations in place of rewards, at least as many tokens
+  fixed_convention  demonstrations of one convention only, from the untrained model: the upper bound
+  smoke             with one of these: tiny random models, a minute; nothing is learned
+
+All but fixed_convention begin from one warm-up per seed, which the first of them makes (warm_up.folder).
+"""
+
+from configs import common
+
+TASK = "jaxmarl_llm.tasks.convention"
+WARM_UP, STEPS = 40, 40  # iterations
+ALIGNED = {"train.joint_mode": "aligned"}
+# What each variant changes of learning by `cross`.
+VARIANTS = {
+    "cross": {},
+    "aligned": ALIGNED,
+    "cross_normalised": {"train.normalise": True},
+    # In a tree main reads the helper before it answers.
+    "c3": {**ALIGNED, "train.system": "c3", "train.protocol": "tree", "train.group": 3},
+    "ccpo": {**ALIGNED, "train.system": "ccpo", "train.counterfactual": "sample"},
+    "maac": {**ALIGNED, "train.system": "maac", "train.normalise": True, "train.normalise_by": "agent"},
+    # 32 demonstrations an iteration are half of the 64 answers that `cross` draws.
+    "control_sft": {"train.system": "sft", "train.lr": 5e-4, "train.steps": 2 * STEPS},
+    "fixed_convention": {
+        "train.system": "sft", "train.lr": 1e-3, "train.steps": WARM_UP + STEPS,
+        "sft.source": f"{TASK}:first", "warm_up.steps": 0, "warm_up.folder": "",
+    },
+}  # fmt: skip
+
+
+def get_config(arg=None):
+    """One of `VARIANTS`, ``cross`` if none is named."""
+    options = common.parse_arg(arg, smoke=False, **dict.fromkeys(VARIANTS, False))
+    chosen = [name for name in VARIANTS if options[name]]
+    if len(chosen) > 1:
+        raise ValueError(f"config options {' and '.join(chosen)} exclude each other")
+    config = common.base_config()
+    task(config)
+    training(config)
+    config.update_from_flattened_dict(VARIANTS[chosen[0] if chosen else "cross"])
+    if options.smoke:
+        smoke(config)
+    return config
+
+
+def task(config):
+    """Problems of two steps that can be divided both ways, and answers of one short function."""
+    config.task.kind = f"{TASK}:ConventionTask"
+    config.sampling.max_new_tokens = 32
+    config.sampling.max_prompt_tokens = 128
+    config.sampling.stop = ("<|im_start|>", "\n\n")
+    config.eval.samples = 4
+    config.log.tensorboard = False
+    config.log.transcripts_every = 10
+
+
+def training(config):
+    """The warm-up, and learning from rewards: 4 problems, 8 answers of each agent."""
+    config.sft.source = f"{TASK}:mixed"
+    config.sft.batch = 16
+    config.warm_up.steps = WARM_UP
+    config.warm_up.lr = 1e-3
+    config.warm_up.folder = "runs/convention_warm_up/seed{seed}"
+    config.train.steps = STEPS
+    config.train.prompts = config.train.prompts_per_microbatch = 4
+    config.train.group = 8
+    config.train.joint_mode = "cross"
+    config.train.lr = 5e-4
+    config.train.warmup = 2
+    config.train.decay = "linear"
+    config.train.tokens_per_microbatch = 512
+    config.save.every = 10
+
+
+def smoke(config):
+    """The whole path in a minute, in the run folder alone."""
+    config.model = "random-tiny"
+    config.team.rank = 2
+    config.task.source = "starter[:40]"
+    config.train.decay = "constant"
+    config.train.steps = 2
+    config.train.prompts = config.train.prompts_per_microbatch = config.sft.batch = 2
+    config.train.group = 2
+    config.eval.samples = 1
+    if config.warm_up.steps:
+        config.warm_up.steps, config.warm_up.folder = 2, ""

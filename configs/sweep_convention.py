@@ -1,0 +1,22 @@
+"""Who does which step: all credit options side by side on the convention task, with the controls.
+
+Command:   python -m experiments.sweep --config=configs/sweep_convention.py --workdir=runs/convention
+           python -m experiments.conventions --workdir=runs/convention
+Result:    docs/convention.md says what is measured and how
+Cost:      eight variants, three seeds: 24 runs and the three warm-ups that they share
+The baseline of the tables is the control: more demonstrations in place of rewards.
+"""
+
+from configs import convention
+from configs.convention import get_config as get_config
+
+SEEDS = range(3)
+FIRST = "control_sft"
+
+
+def sweep(add):
+    """A member per variant of configs/convention.py and seed."""
+    names = [FIRST, *(name for name in convention.VARIANTS if name != FIRST)]
+    for name in names:
+        for seed in SEEDS:
+            add(convention.VARIANTS[name] | {"seed": seed}, name=name.replace("_", " "))

@@ -1,0 +1,44 @@
+"""From a config to the demonstrations that its agents imitate."""
+
+from configs import sft_checks
+from jaxmarl_llm import demonstrations, dotted
+from jaxmarl_llm.demonstrations import Encoded
+from jaxmarl_llm.team import Team
+
+
+def load(config, task, team: Team) -> list[Encoded]:
+    """The demonstrations of ``sft.source`` for the problems of the training task; [] where none are read.
+
+    ValueError for demonstrations that cannot be read or do not fit the team, its prompts or the sampler.
+    """
+    if config.train.system != sft_checks.SYSTEM:
+        return []
+    source = config.sft.source
+    if source.endswith(sft_checks.FILE):
+        rows = demonstrations.read(source, task)
+    elif source == "reference":
+        rows = demonstrations.of_items(task, _references(config, task), source)
+    else:
+        rows = demonstrations.of_items(task, dotted.resolve(source, "sft.source"), source)
+    for agent in dict.fromkeys(row.agent for row in rows):
+        if team[agent].remote:
+            raise ValueError(f"sft.source={source!r}: agent {agent!r} is no model of ours and cannot learn")
+    return demonstrations.encode(
+        rows,
+        {agent: team[agent].tokenizer for agent in team.agents},
+        max_prompt_tokens=config.sampling.max_prompt_tokens,
+        max_new_tokens=config.sampling.max_new_tokens,
+        stop=tuple(config.sampling.stop),
+        truncate=config.sampling.long_prompts == "truncate",
+    )
+
+
+def _references(config, task):
+    """The task's function from an item to its reference answers."""
+    own = getattr(task, "references", None)
+    if own is None:
+        raise ValueError(
+            f"sft.source='reference': task.kind={config.task.kind!r} has no reference answers; give a "
+            f"{sft_checks.FILE} file or the dotted name of a function"
+        )
+    return own

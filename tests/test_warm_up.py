@@ -1,0 +1,89 @@
+"""The warm-up before a training: made once, resumed where it stopped, shared by runs that name one folder."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+import smoke_runs
+from test_begin import config_of
+
+from experiments import train, warm_up
+from experiments.learner import Learner
+from jaxmarl_llm import checkpoint
+
+pytestmark = pytest.mark.usefixtures("programs_shared")
+WARM = {
+    "warm_up.steps": 10, "warm_up.lr": 0.01, "sft.source": "test_sft:words", "sft.batch": 6, "train.steps": 2,
+    "train.kl_coef": 0.1,
+}  # fmt: skip
+
+
+def test_the_stage_differs_in_its_training_only():
+    config = config_of(
+        **(WARM | {"train.minibatches": 2, "train.prompts_per_microbatch": 3, "train.clip": 0.2})
+    )
+    stage = warm_up.stage(config)
+    assert (stage.train.system, stage.train.steps, stage.train.lr) == ("sft", 10, 0.01)
+    assert (stage.train.clip, stage.train.minibatches, stage.warm_up.steps) == (0.0, 1, 0)
+    for section in ("task", "sampling", "team", "sft", "model", "seed"):
+        assert stage[section] == config[section]
+
+
+def test_agents_that_are_fixed_later_are_warmed_up_too():
+    config, main = config_of(**WARM), {"trainable": False, "lr": None, "temperature": 0.7}
+    with config.unlocked():
+        config.team.agent = {"first": main}
+    assert warm_up.stage(config).team.agent.first.to_dict() == {"temperature": 0.7}
+    assert config.team.agent.first.trainable is False
+
+
+def test_a_warm_up_that_was_stopped_goes_on_and_the_run_begins_from_it(tmp_path, monkeypatch):
+    once, parts, config = tmp_path / "once", tmp_path / "parts", config_of(**WARM)
+    summary = train.train(config, once)
+    assert summary["before"]["return"] < summary["warm"]["return"]
+    learn, calls = Learner.update, []
+
+    def failing(self, lesson):
+        calls.append(1)
+        if len(calls) in (4, 12):  # of the warm-up, and of the main run
+            raise RuntimeError("out of luck")
+        return learn(self, lesson)
+
+    monkeypatch.setattr(Learner, "update", failing)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="out of luck"):
+            train.train(config, parts)
+    train.train(config, parts)
+    assert len(calls) == 10 + 2 + 2
+    for place in (".", "warm_up"):
+        assert smoke_runs.rows(parts / place) == smoke_runs.rows(once / place)
+        assert smoke_runs.summary(parts / place) == smoke_runs.summary(once / place)
+    left, right = (smoke_runs.saved_state(folder, config) for folder in (parts, once))
+    jax.tree.map(np.testing.assert_array_equal, left, right)
+    stage = json.loads((once / "warm_up" / "summary.json").read_text())
+    assert summary["before"] == stage["before"]
+    assert summary["warm"] == stage["after"] | {"step": 0}
+    first = smoke_runs.rows(once, "eval/")[0]
+    assert first["step"] == 0 and first["eval/return"] == summary["warm"]["return"]
+    again = train.train(config, once)
+    assert again["after"] == summary["after"] and len(calls) == 14  # nothing was done
+
+
+def test_runs_share_a_warm_up(tmp_path, monkeypatch):
+    shared = {"warm_up.folder": str(tmp_path / "shared" / "seed{seed}")}
+    learn, systems = Learner.update, []
+
+    def counted(self, lesson):
+        systems.append(self.config.train.system)
+        return learn(self, lesson)
+
+    monkeypatch.setattr(Learner, "update", counted)
+    for name, lr in (("one", 1e-2), ("two", 1e-3)):
+        train.train(config_of(**(WARM | shared | {"train.lr": lr})), tmp_path / name)
+        meta = checkpoint.read_meta(tmp_path / name / "begin", checkpoint.BEST)
+        assert (meta["run"], meta["of_step"]) == (str(tmp_path / "shared" / "seed0"), 10)
+        assert not (tmp_path / name / "warm_up").exists()
+    assert systems == ["sft"] * 10 + ["magrpo"] * 4
+    with pytest.raises(ValueError, match="another configuration: train.lr: saved 0.01, now 0.02"):
+        train.train(config_of(**(WARM | shared | {"warm_up.lr": 0.02})), tmp_path / "three")
