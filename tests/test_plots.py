@@ -41,14 +41,14 @@ def test_axes_are_labelled_on_the_scale_and_share_the_steps():
         assert axes.get_xlabel() == "training step"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "training, each step", "training, mean of 10 steps",
-        "held-out, sampled", "95 % interval", "held-out, greedy"]
+        "validation, sampled", "95 % interval", "validation, greedy"]
 
 
 def test_curves_are_the_rows():
     main = draw(run_rows(), "", (), 5).axes[0]
     curves = {line.get_label(): line.get_xydata().tolist() for line in main.lines}
-    assert curves["held-out, sampled"] == [[0, 25], [20, 45], [40, 65]]
-    assert curves["held-out, greedy"] == [[0, 40], [20, 50], [40, 60]]
+    assert curves["validation, sampled"] == [[0, 25], [20, 45], [40, 65]]
+    assert curves["validation, greedy"] == [[0, 40], [20, 50], [40, 60]]
     assert [7, 27] not in curves["training, each step"] and len(curves["training, each step"]) == 40
     band = main.collections[0].get_paths()[0].vertices.tolist()
     assert all([x, y] in band for x, y in ([0, 20], [0, 32], [20, 40], [20, 52], [40, 60], [40, 72]))
@@ -67,7 +67,21 @@ def test_two_evaluations_are_points_with_bars():
     rows = [row for row in run_rows() if "eval/return" not in row or row["step"] != 20]
     main = draw(rows, "", (), 5).axes[0]
     lines = {line.get_label(): line for line in main.lines}
-    for label in ("held-out, sampled", "held-out, greedy"):
+    for label in ("validation, sampled", "validation, greedy"):
         assert lines[label].get_linestyle() == "None" and len(lines[label].get_xdata()) == 2
     bars = main.collections[0].get_segments()
     assert [bar.tolist() for bar in bars] == [[[0, 20], [0, 32]], [[40, 60], [40, 72]]]
+
+
+def test_the_test_is_read_at_both_ends():
+    ends = [
+        {"step": step, "test/return": 10.0 + step, "test/return_low": step, "test/return_high": 20.0 + step}
+        for step in (0, 40)
+    ]
+    main = draw(ends + run_rows(), "", (), 5).axes[0]
+    (line,) = (line for line in main.lines if line.get_label() == "test, sampled")
+    assert line.get_xydata().tolist() == [[0, 10], [40, 50]] and line.get_linestyle() == "None"
+    bars = [bar.tolist() for bar in main.collections[-1].get_segments()]
+    assert bars == [[[0, 0], [0, 20]], [[40, 40], [40, 60]]]
+    labels = main.get_legend_handles_labels()[1]
+    assert labels.count("95 % interval") == 1 and "test, sampled" in labels

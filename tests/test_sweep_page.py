@@ -189,8 +189,8 @@ def test_the_page(found, tmp_path):
     assert text.count('<source media') == text.count("<img") == 2
     ranks, words = re.findall(r"<summary>In words</summary><p>(.*?)</p>", text)
     assert ranks == "Sampled, best first. lr=3: 40. lr=2: 32. lr=1, the baseline: 30."
-    # lr=1: held-out returns end at 60 and a shift of 100 / 40, 120 / 40, 140 / 40, in the mean 63
-    assert "return, held-out, sampled, lr=1: 23 at 0, 63 at 3" in words
+    # lr=1: returns on validation end at 60 and a shift of 100 / 40, 120 / 40, 140 / 40, in the mean 63
+    assert "return, validation, sampled, lr=1: 23 at 0, 63 at 3" in words
     assert "p-values are not corrected for the 2 comparisons" in text
     assert "Members that are not finished are in it as far as they are" in text
 
@@ -218,7 +218,7 @@ def test_many_settings_have_a_panel_each(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(figures, "png", lambda picture, *args, **rest: drawn.append(picture) or b"")
     text = sweep_page.write(found, tmp_path / "many.html", "many").read_text()
-    assert "thin lines single seeds" not in text and "Where held-out problems were answered before" in text
+    assert "thin lines single seeds" not in text and "Where problems were evaluated before" in text
     assert "<p>A panel per setting: " in text
     assert [panel.group.label for panel in drawn[0].panels] == names
     title = drawn[0].panels[1].title  # lines of 30
