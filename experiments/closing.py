@@ -10,6 +10,7 @@ import jax
 from configs import agent_settings, arithmetic, credit_checks, sft_checks
 from experiments import ending
 from experiments.ending import PARTS
+from experiments.spending import MARKS
 from jaxmarl_llm import checkpoint, files, metrics, plots, processes, run_checks
 from jaxmarl_llm.report import page
 from jaxmarl_llm.update import token_scores
@@ -175,6 +176,7 @@ def read_summary(folder, start: int) -> dict:
     """The summary of a run that is resumed at iteration ``start``; what is done again is forgotten."""
     saved = read_json(pathlib.Path(folder) / "summary.json")
     kept = {name: saved[name] for name in ("before", "warm") if start > 0 and name in saved}
+    kept |= {mark: saved[mark] for mark in MARKS if mark in saved and saved[mark]["step"] <= start}
     best, place = saved.get("best", {}), pathlib.Path(folder) / "checkpoints"
     if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
         # A kill may have come between this entry and its checkpoint.
@@ -192,7 +194,7 @@ def write_summary(run) -> None:
     """Write summary.json with the seconds spent so far, earlier sessions included."""
     run.summary |= {"seconds": seconds(run.summary), "resumed": time.time()}
     shown = {k: v for k, v in run.summary.items() if k != "resumed"} | {"seed": run.config.seed}
-    for name in {"before", "warm", "best", "after"} & set(shown):
+    for name in {"before", "warm", "best", "after", *MARKS} & set(shown):
         # JSON knows no NaN; what an earlier session wrote holds None in its place.
         shown[name] = {k: None if v is None or not math.isfinite(v) else v for k, v in shown[name].items()}
     files.atomic_write_text(run.books / "summary.json", json.dumps(shown, indent=2) + "\n")
@@ -218,11 +220,13 @@ def finished(config, folder) -> dict:
 
 
 def complete(config, summary: dict) -> bool:
-    """Whether a run with this summary has done all its iterations, or lasted as long as it may."""
+    """Whether a run with this summary has done all iterations, spent its budgets or lasted long enough."""
+    if "after" not in summary:
+        return False
+    budgets = [mark for mark, (field, _) in MARKS.items() if config.train[field]]
+    spent = bool(budgets) and all(mark in summary for mark in budgets)
     limit = 60 * config.train.max_minutes or math.inf
-    return "after" in summary and (
-        summary["after"]["step"] == config.train.steps or summary["seconds"] >= limit
-    )
+    return summary["after"]["step"] == config.train.steps or spent or summary["seconds"] >= limit
 
 
 def finish(run) -> dict:

@@ -17,7 +17,7 @@ from absl import flags
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from configs import compare
-from experiments import cli, closing, spending
+from experiments import cli, closing, ending, spending
 from jaxmarl_llm import console, files, metrics, plots
 from jaxmarl_llm.report import methods
 from jaxmarl_llm.report.methods import UNTRAINED
@@ -52,8 +52,7 @@ def result(folder: pathlib.Path) -> dict[str, dict]:
     if evaluation:
         means = {name: ends["mean"] for name, ends in evaluation["sampled"]["scores"].items()}
         means["return_greedy"] = evaluation["greedy"]["scores"]["return"]["mean"]
-        rows = evaluation["sampled"]["items"]
-        problems = {name: [row[name] for row in rows] for name in ("return", "pass@1") if name in rows[0]}
+        problems = _problems(evaluation["sampled"]["items"])
         return {UNTRAINED: {"scores": means, "problems": problems}}
     if "after" not in summary:
         return {}
@@ -66,13 +65,19 @@ def _point(folder: pathlib.Path, mark: str, entry: dict, rows: list[dict]) -> di
     """Scores of an entry of a summary, and what training had cost until then."""
     before = [row for row in rows if row["step"] < entry["step"]]
     spent = {name.removeprefix("spent/"): before[-1][name] for name in spending.NAMES} if before else {}
-    kept = closing.read_json(folder / f"test_{mark}.json")
+    rows = closing.read_json(folder / ending.FOLDER / f"{mark}.json").get("sampled", {}).get("items", [])
     return {
         "scores": {name: value for name, value in entry.items() if "/" not in name and name != "step"},
-        "problems": {name: kept[name] for name in ("return", "pass@1") if name in kept},
+        "problems": _problems(rows),
         "steps": entry["step"],
         "minutes": sum(row["seconds"] for row in before) / 60,
     } | spent
+
+
+def _problems(rows: list[dict]) -> dict[str, list]:
+    """Scores by problem, of the rows of an evaluation; {} if there are none."""
+    names = [name for name in ("return", "pass@1") if rows and all(name in row for row in rows)]
+    return {name: [row[name] for row in rows] for name in names}
 
 
 def compare_all(

@@ -123,7 +123,8 @@ def describe(found: scores.Evaluation, ks) -> dict:
         "verdicts": found.verdicts(),
         "items": [
             {"item": row[0].item, "totals": [a.total for a in row], "verdicts": [a.verdict for a in row]}
-            for row in found.actions_BG
+            | {name: _number(values[name][b]) for name in ("return", "pass@1") if name in values}
+            for b, row in enumerate(found.actions_BG)
         ],
     }
 

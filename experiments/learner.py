@@ -40,9 +40,9 @@ class Learner:
         }
         if not self.states and any(member.remote for member in team.members):
             team.require_local(f"train.system={config.train.system!r}")
-        self._learners = [agent for agent in team.agents if agent_settings.trainable(config, agent)]
+        self.learners = [agent for agent in team.agents if agent_settings.trainable(config, agent)]
         # A member none of whose agents is to learn keeps its state as it is, and is saved with the others.
-        self._learning = [i for i in self.states if {*team.members[i].stack.agents} & {*self._learners}]
+        self._learning = [i for i in self.states if {*team.members[i].stack.agents} & {*self.learners}]
         self.system = systems.build(config, team, self.trainables, demonstrations)
 
     @property
@@ -64,7 +64,7 @@ class Learner:
         found = {}
         for i in self._learning if lesson.taught else ():
             member, sampling = self._team.members[i], self._loss.sampling
-            how = dict(pad_id=member.tokenizer.pad_id, learners=self._learners)
+            how = dict(pad_id=member.tokenizer.pad_id, learners=self.learners)
             how["prompt_sizes"] = self._prompt_sizes[i]
             said = batches.of_learners(lesson.forest, lesson.advantages, member.stack, sampling, **how)
             parts = self.config.train.minibatches
@@ -83,7 +83,7 @@ class Learner:
                     reference=member.reference,
                 )
                 new = jax.device_get(new)
-                rows.append(forest_metrics.update_metrics(member.stack.agents, new, self._learners))
+                rows.append(forest_metrics.update_metrics(member.stack.agents, new, self.learners))
                 if not all(map(math.isfinite, rows[-1].values())):
                     return found | forest_metrics.over_minibatches(rows)
             found |= forest_metrics.over_minibatches(rows)

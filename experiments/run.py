@@ -23,6 +23,7 @@ from experiments import (
     tasks,
 )
 from experiments.learner import Learner
+from experiments.spending import Spending
 from jaxmarl_llm import (
     checkpoint,
     console,
@@ -125,6 +126,8 @@ class Run:
         self._metrics = stack.enter_context(
             metrics.MetricsWriter(self.books, resume_step=self.start, **options)
         )
+        rows = metrics.read_metrics(self.books) if self.start else []
+        self.spending = Spending(config, self.learner.learners, rows)
         self._transcripts = TranscriptWriter(self.books)
 
     def memory(self, best_step: int | None = None) -> Sequence[Entry]:
@@ -155,11 +158,12 @@ class Run:
         return jax.random.fold_in(setup.stream(self.config, stream), step)
 
     def steps_left(self) -> Iterator[int]:
-        """Iterations to do: up to ``train.steps``, or until the run has lasted ``train.max_minutes``."""
+        """Iterations to do: up to ``train.steps``, the budgets, or ``train.max_minutes`` of the whole run."""
         limit = 60 * self.config.train.max_minutes or math.inf
-        while self.done < self.config.train.steps and not processes.any_says(
-            closing.seconds(self.summary) >= limit
-        ):
+        while self.done < self.config.train.steps:
+            late = closing.seconds(self.summary) >= limit
+            if processes.any_says(late or self.spending.over()):
+                return
             yield self.done
             self.done += 1
 
@@ -273,8 +277,7 @@ class Run:
     def test_after(self) -> None:
         """Measure the last state on the test, and the best one on validation if that is another."""
         print(f"testing the trained team on {len(self.test_task.items)} problems ...", flush=True)
-        state = run_evaluations.current(self, self.done)
-        print(run_evaluations.test(self, "after", "after training", state), flush=True)
+        print(run_evaluations.test_once(self, "after", "after training", self.done), flush=True)
         run_evaluations.test_best(self)
 
     def evaluate(self, step: int) -> str:

@@ -8,8 +8,10 @@ import dataclasses
 import json
 import math
 import pathlib
+import shutil
 
 from experiments import closing, ending, evaluate, setup
+from experiments.spending import MARKS
 from jaxmarl_llm import console, files
 from jaxmarl_llm.evaluation import Evaluations
 
@@ -66,6 +68,32 @@ def test(run, name: str, title: str, state: State, logged: bool = True) -> str:
     _write(run, name, found, state.step)
     closing.write_summary(run)
     return closing.eval_line(f"test {title}", result)
+
+
+def test_at_budgets(run, step: int) -> list[str]:
+    """Evaluate on the test at each budget that is reached and was not before; returns lines to print.
+
+    Results are under the budget's mark (`spending.MARKS`) in summary.json. Two budgets that are reached in
+    one iteration, and the end of the run there, share one evaluation.
+    """
+    lines = []
+    for mark in run.spending.reached():
+        if mark not in run.summary:
+            lines.append(test_once(run, mark, f"{mark.replace('_', ' ')}, iteration {step}", step))
+    return lines
+
+
+def test_once(run, name: str, title: str, step: int) -> str:
+    """`test` of the present state, or the results under another mark that were measured at this very step."""
+    same = [mark for mark in MARKS if run.summary.get(mark, {}).get("step") == step]
+    if not same:
+        return test(run, name, title, current(run, step))
+    run.summary[name] = run.summary[same[0]]
+    folder = run.books / ending.FOLDER
+    shutil.copytree(folder / same[0], folder / name, dirs_exist_ok=True)
+    shutil.copyfile(folder / f"{same[0]}.json", folder / f"{name}.json")
+    closing.write_summary(run)
+    return closing.eval_line(f"test {title}", run.summary[name])
 
 
 def test_best(run) -> None:

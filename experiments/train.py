@@ -13,7 +13,7 @@ from collections.abc import Callable
 from absl import flags
 
 from configs import arithmetic, checks, program_checks
-from experiments import cli, closing, joining, setup, talking, warm_up
+from experiments import cli, closing, joining, run_evaluations, setup, talking, warm_up
 from experiments.ahead import Ahead
 from experiments.run import Run
 from experiments.stop_signal import StopSignal
@@ -75,7 +75,7 @@ def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
         run.write_transcripts(step, forest, lesson)
     seconds = time.perf_counter() - started
     tokens = forest_metrics.tokens(forest) if drawn else 0
-    metrics |= {"seconds": seconds, "tokens_per_s": tokens / seconds}
+    metrics |= {"seconds": seconds, "tokens_per_s": tokens / seconds} | run.spending.add(forest, lesson)
     return metrics | run.executor_metrics() | run.expert_metrics() | run.timer.collect()
 
 
@@ -100,6 +100,8 @@ def train(config, workdir: str) -> dict:
                 run.log(step, metrics)
                 display.update(step + 1, closing.headline(metrics, run.team.agents))
                 run.check_finite(step, metrics)
+                for line in run_evaluations.test_at_budgets(run, step + 1):
+                    display.print(line)
                 stopping = processes.any_says(stop.requested)
                 if run.due(config.save.every, step + 1) or stopping:
                     run.save(step + 1)

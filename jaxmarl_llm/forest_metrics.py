@@ -158,8 +158,8 @@ def answers(forest: Forest) -> int:
 
 
 def learned_tokens(forest: Forest, agents: Collection[str]) -> int:
-    """Completion tokens of these agents, each time that one is in the forest."""
-    return sum(turn.tokens[1] for turn in forest.turns if turn.agent in agents)
+    """Completion tokens of these agents, each time that one is in the forest, without extra samples."""
+    return sum(turn.tokens[1] for turn in forest.turns if turn.agent in agents and not turn.extra)
 
 
 def answer_tokens(forest: Forest, joint: Joint) -> int:

@@ -49,8 +49,10 @@ def trained(folder, value, marks=True):
     if marks:
         summary |= {"at_answers": entry | {"step": 1, "return": value - 20}}
         summary |= {"at_tokens": entry | {"step": 2, "return": value - 10}}
-        problems = {"return": [value - 20, value], "items": ["a", "b"]}
-        (folder / "test_at_tokens.json").write_text(json.dumps(problems))
+        items = [{"item": "a", "return": value - 20}, {"item": "b", "return": value}]
+        problems = {"sampled": {"items": items}}
+        (folder / "test").mkdir(exist_ok=True)
+        (folder / "test" / "at_tokens.json").write_text(json.dumps(problems))
     (folder / "summary.json").write_text(json.dumps(summary))
     rows = [
         {"step": i, "seconds": 60.0, "spent/tokens": 100.0 * (i + 1), "spent/answers": 32.0 * (i + 1),
