@@ -130,13 +130,14 @@ class Forest:
 
     ``counterfactuals``, where they were judged, are the rewards of the joint answers with each agent's part
     replaced (`counterfactuals.judged`), float32 (N, J), agents in the order of ``Joint.turns``; NaN where
-    none applies.
+    none applies. ``replaced_by`` is what stood in its place, one of `counterfactuals.KINDS`.
     """
 
     items: tuple[Any, ...]
     turns: tuple[Turn, ...]
     joints: tuple[Joint, ...]
     counterfactuals: np.ndarray | None = None
+    replaced_by: str = ""
 
     def joint_texts(self) -> dict[str, list[str]]:
         """What each agent said in every joint answer: {agent: [J texts]}."""

@@ -74,7 +74,8 @@ def judged(forest: Forest, kind: str, scorer: TaskScorer, again: Conversation) -
     else:
         parts = {agent: [""] * len(forest.joints) for agent in scorer.agents if agent not in alone}
     found = alone | replaced_rewards(forest, scorer, parts)
-    return dataclasses.replace(forest, counterfactuals=np.stack([found[agent] for agent in scorer.agents]))
+    without_NJ = np.stack([found[agent] for agent in scorer.agents])
+    return dataclasses.replace(forest, counterfactuals=without_NJ, replaced_by=kind)
 
 
 def replaced_rewards(
