@@ -87,8 +87,8 @@ def _corrections(config: ConfigDict) -> list[str]:
 
 
 def off_policy(config: ConfigDict) -> bool:
-    """Whether completions are drawn by another policy than the one that is trained on them."""
-    return config.train.overlap or _mismatch(config)
+    """Whether completions are drawn by another policy than the one that is trained on them, or on some."""
+    return config.train.overlap or config.train.minibatches > 1 or _mismatch(config)
 
 
 def _mismatch(config: ConfigDict) -> bool:

@@ -184,8 +184,9 @@ def _custom_loss(config):
     function = custom_loss.resolve(config.train.loss)
     if loss_checks.off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.asks(function):
         raise ValueError(
-            f"train.loss {config.train.loss!r} does not name behaviour_logprobs_BL: with train.overlap, or "
-            "sampling.dtype other than policy.dtype, it must correct for the sampler's being another policy"
+            f"train.loss {config.train.loss!r} does not name behaviour_logprobs_BL: with train.overlap, "
+            "train.minibatches above 1, or sampling.dtype other than policy.dtype, it must correct for the "
+            "sampler's being another policy"
         )
     return function
 

@@ -134,8 +134,9 @@ class Forest:
 
     ``counterfactuals``, where they were judged, are the rewards of the joint answers with each agent's part
     replaced (`counterfactuals.judged`), float32 (N, J), agents in the order of ``Joint.turns``; NaN where
-    none applies. For them ``extra_answers`` were judged and ``extra_tokens`` of completions drawn, which are
-    not among the joint answers and the turns.
+    none applies. ``replaced_by`` is what stood in its place, one of `counterfactuals.KINDS`. For them
+    ``extra_answers`` were judged and ``extra_tokens`` of completions drawn, which are not among the joint
+    answers and the turns.
     """
 
     items: tuple[Any, ...]
@@ -144,6 +145,7 @@ class Forest:
     counterfactuals: np.ndarray | None = None
     extra_answers: int = 0
     extra_tokens: int = 0
+    replaced_by: str = ""
 
     def joint_texts(self) -> dict[str, list[str]]:
         """What each agent said in every joint answer: {agent: [J texts]}."""

@@ -71,28 +71,26 @@ def over_answers(forest: Forest, values_M: np.ndarray, reduce: str = "mean") -> 
 
 
 def metrics(forest: Forest) -> dict[str, float]:
-    """Summarise the marginals, as far as they are known.
+    """Summarise the marginals, as far as answers were judged without a part.
 
-    ``<agent>/free_rider`` and ``<agent>/dominance`` (`credit.free_rider_rate`, `credit.dominance_rate`);
-    ``<agent>/marginal``, the mean, where the answers without a part were judged (over an agent's own other
-    samples it is 0).
+    ``<agent>/marginal``, the mean; ``<agent>/free_rider`` and ``<agent>/dominance``
+    (`credit.free_rider_rate`, `credit.dominance_rate`) unless another of the agent's own samples stood in
+    place of its part. Against its own samples (``sample``, or the tables of ``cross``) about half of an
+    agent's answers come out no better, whether or not the team needs the agent.
     """
-    without_NJ = counterfactual_rewards(forest) if forest.joints else None
-    found = {} if without_NJ is None else _rates(forest, without_NJ)
+    found = {} if forest.counterfactuals is None or not forest.joints else _rates(forest)
     return {name: value for name, value in found.items() if not np.isnan(value)}
 
 
-def _rates(forest: Forest, without_NJ: np.ndarray) -> dict[str, float]:
-    totals_J = forest.totals()
-    values = {
-        "free_rider": _free_rider_rate(totals_J, without_NJ),
-        "dominance": _dominance_rate(totals_J, without_NJ),
-    }
-    if forest.counterfactuals is not None:
-        parts_NJ = totals_J - without_NJ
-        known_N = np.maximum((~np.isnan(parts_NJ)).sum(axis=1), 1)
-        means_N = np.nansum(parts_NJ, axis=1) / known_N
-        values["marginal"] = np.where(np.isnan(parts_NJ).all(axis=1), np.nan, means_N)
+def _rates(forest: Forest) -> dict[str, float]:
+    totals_J, without_NJ, values = forest.totals(), forest.counterfactuals, {}
+    if forest.replaced_by != "sample":
+        values["free_rider"] = _free_rider_rate(totals_J, without_NJ)
+        values["dominance"] = _dominance_rate(totals_J, without_NJ)
+    parts_NJ = totals_J - without_NJ
+    known_N = np.maximum((~np.isnan(parts_NJ)).sum(axis=1), 1)
+    means_N = np.nansum(parts_NJ, axis=1) / known_N
+    values["marginal"] = np.where(np.isnan(parts_NJ).all(axis=1), np.nan, means_N)
     return {
         f"{agent}/{name}": float(each[n])
         for name, each in values.items()

@@ -459,6 +459,7 @@ def test_minibatches_are_stale_without_a_ratio():
     for allowed in ({"clip": 0.2}, {"importance_cap": 2.0}, {"loss": "m.f"}, {"comlrl_compat": True}):
         config = changed("train.minibatches", 2)
         config.train.update(allowed)
+        config.task.cooperation = "paper" if "comlrl_compat" in allowed else config.task.cooperation
         checks.validate(config)
 
 

@@ -35,19 +35,26 @@ THREE = aligned([1.0, 2.0, 6.0], [[0, 2, 7], [1, 1, 1]])  # marginals 1, 0, -1 o
 def test_of_a_full_table_the_other_samples_say_it():
     forest = cross(TABLE)
     assert marginals.marginals(forest).tolist() == [OF_A, OF_B]
-    found = marginals.metrics(forest)
-    # a alone makes the third better (4, -3), b alone the second (-6, 1), both the last; half of each falls.
-    assert found == {
-        "a/free_rider": 0.5, "b/free_rider": 0.5, "a/dominance": 0.25, "b/dominance": 0.25,
-    }  # fmt: skip
+    # Against an agent's own samples half of its answers are no better, whatever the agent does.
+    assert marginals.metrics(forest) == {}
+
+
+def test_no_free_riders_among_an_agents_own_samples():
+    """An agent that everything depends on, and one that does nothing: both would have 1/2 or 1 of it."""
+    needed = aligned([1.0, 2.0, 4.0], [[0, 0, 0], [1, 2, 4]])
+    found = marginals.metrics(dataclasses.replace(needed, replaced_by="nothing"))
+    assert (found["a/free_rider"], found["b/free_rider"]) == (0, 1)
+    assert (found["a/dominance"], found["b/dominance"]) == (1, 0)
+    sampled = aligned([1.0, 2.0, 4.0], [[2, 4, 1], [1, 2, 4]])  # of a: its next sample's
+    found = marginals.metrics(dataclasses.replace(sampled, replaced_by="sample"))
+    assert set(found) == {"a/marginal", "b/marginal"}
 
 
 def test_a_table_that_lacks_a_reward_says_nothing():
     forest = cross(TABLE, [1.0, None, 0.0, 0.0])
     unknown = [NAN] * 4
     np.testing.assert_array_equal(marginals.marginals(forest), [OF_A + unknown, OF_B + unknown])
-    found = marginals.metrics(forest)
-    assert found["a/free_rider"] == 0.5 and found["b/dominance"] == 0.25
+    assert marginals.metrics(forest) == {}
     assert marginals.metrics(cross([1.0, None, 0.0, 0.0])) == {}
 
 

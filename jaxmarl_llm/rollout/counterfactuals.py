@@ -81,6 +81,7 @@ def judged(forest: Forest, kind: str, scorer: TaskScorer, again: Conversation) -
     return dataclasses.replace(
         forest,
         counterfactuals=np.stack([rewards[agent] for agent in scorer.agents]),
+        replaced_by=kind,
         extra_answers=answers + sum(len(other.joints) for other in drawn),
         extra_tokens=sum(turn.tokens[1] for other in drawn for turn in other.turns),
     )

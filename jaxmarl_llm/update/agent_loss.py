@@ -28,7 +28,10 @@ class LossConfig:
         "sequence_normalised"; the budget of "constant" is the longest completion allowed.
       drop_truncated: completions that were cut off are not read and count nowhere (`losses.drop_truncated`).
       importance_cap: greatest weight policy / sampler of a token, or None for no such weights.
-      kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off).
+      kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off). With
+        top-k, top-p or min-p it is no KL of two distributions: the policy's log-probabilities are of its
+        truncated distribution, from which the tokens come, the reference's of its own one, cut by itself and
+        with the sampled token kept; tokens that only the reference keeps count in neither.
       entropy_coef: weight of an entropy bonus, exact, over the sampling distribution (0 switches it off).
       comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
       given_texts: the completions were not drawn by a policy: their behaviour log-probabilities mean nothing,
