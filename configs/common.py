@@ -87,8 +87,8 @@ def base_config() -> ConfigDict:
     # | scripted:mixture: a script that draws from the known rewrites of an optimisation problem
     # | scripted:follower: a script that does what the lessons about a lock say
     c.team.agent = ConfigDict()  # settings of single agents, team.agent.<name>.<field>: trainable (False: it
-    # answers with its start parameters), lr, temperature, top_p, top_k, min_p, max_new_tokens; a field that is
-    # not set takes the value of all agents, of train.lr or sampling
+    # answers with its start parameters), lr, temperature, top_p, top_k, min_p, max_new_tokens; a field that
+    # is not set takes the value of all agents, of train.lr or sampling
     c.team.mode = "adapters"  # adapters (one shared base) | full (a copy per agent) | frozen
     c.team.rank = 16  # of the adapters; ignored in the other modes, as alpha and targets are
     c.team.alpha = 32.0  # the low-rank addition is scaled by alpha / rank
