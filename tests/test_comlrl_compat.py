@@ -3,12 +3,18 @@
 The comparison with the package itself is benchmarks/comlrl_parity.py.
 """
 
+import dataclasses
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxmarl_llm.losses import policy_gradient
+from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.update import comlrl_compat as compat
+from jaxmarl_llm.weights.hf_config import hf_config, policy_config
 
 LENGTHS_R = np.array([2, 4, 1, 3, 2, 2, 1, 1, 1])  # nodes 0 (longest 4), 1 (longest 3), 2 (longest 1)
 GROUP_R = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
@@ -83,3 +89,53 @@ def test_differs_from_the_paper_form_only_where_documented():
     np.testing.assert_allclose(
         theirs.mean(), policy_gradient(logprobs_RL, advantages_R, mask_RL).mean(), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_pad_row_gets_no_gradient_where_it_is_read(tied):
+    """Against the same model with one table that is read and another that predicts."""
+    config = PolicyConfig(
+        7, d_model=8, d_ff=16, n_layers=1, n_heads=2, n_kv_heads=1, head_dim=4, max_positions=16,
+        tie_embeddings=tied, pad_row=3,
+    )  # fmt: skip
+    policy = Policy(config)
+    tokens_BL = jnp.array([[1, 3, 5, 3, 2, 6]])
+    positions_BL = jnp.arange(6)[None]
+    params = policy.init(jax.random.key(0), tokens_BL, positions_BL)
+
+    def loss(policy, params):
+        logits_BLV, _ = policy.apply(params, tokens_BL, positions_BL)
+        return jnp.take_along_axis(jax.nn.log_softmax(logits_BLV[:, :-1]), tokens_BL[:, 1:, None], -1).sum()
+
+    def table(tree):
+        return tree["params"]["embed"]["embedding"]
+
+    plain = table(jax.grad(functools.partial(loss, policy))(params))
+    fixed = table(jax.grad(functools.partial(loss, policy.clone(pad_row_fixed=True)))(params))
+    others = np.array([0, 1, 2, 4, 5, 6])
+    np.testing.assert_array_equal(fixed[others], plain[others])
+    assert np.abs(plain[3] - fixed[3]).max() > 1e-3
+    if not tied:
+        assert not fixed[3].any()
+        return
+
+    def read_elsewhere(row_D):
+        """The row as it is predicted with only: token 7 takes its place where it is read."""
+        wide = Policy(dataclasses.replace(config, vocab_size=8))
+        own = table(params)
+        rows = jnp.concatenate([own.at[3].set(row_D), own[3:4]])
+        widened = {"params": params["params"] | {"embed": {"embedding": rows}}}
+        logits_BLV, _ = wide.apply(widened, jnp.where(tokens_BL == 3, 7, tokens_BL), positions_BL)
+        logprobs = jax.nn.log_softmax(logits_BLV[:, :-1, :7])
+        return jnp.take_along_axis(logprobs, tokens_BL[:, 1:, None], -1).sum()
+
+    np.testing.assert_allclose(fixed[3], jax.grad(read_elsewhere)(table(params)[3]), rtol=1e-4, atol=1e-6)
+
+
+def test_the_pad_row_comes_from_the_models_own_config():
+    raw = hf_config(PolicyConfig(10, 8, 16, 1, 2, 1, 4, 16, pad_row=4))
+    assert policy_config(raw).pad_row == raw["pad_token_id"] == 4
+    assert policy_config(raw | {"pad_token_id": None}).pad_row is None
+    assert policy_config(raw | {"pad_token_id": -1}).pad_row == 9
+    with pytest.raises(ValueError, match="pad_token_id is 10; allowed: null, or a row of the 10"):
+        policy_config(raw | {"pad_token_id": 10})

@@ -38,6 +38,7 @@ class PolicyConfig:
     tie_embeddings: bool = True
     qkv_bias: bool = False
     qk_norm: bool = False
+    pad_row: int | None = None  # row of the embedding that its own framework never trains as an input
 
     def __post_init__(self):
         if self.n_heads % self.n_kv_heads:
@@ -141,6 +142,9 @@ class Policy(nn.Module):
     With ``apart`` every layer has variables of its own (``layers_0``, ..), its part of the cache too (see
     `Cache.apart`), and ``remat`` is not applied: for reading one token at a time, see `decode`.
 
+    With ``pad_row_fixed`` reading ``config.pad_row`` gives its embedding no gradient, as torch's
+    ``nn.Embedding(padding_idx=..)``; as a row of a tied head it still gets one.
+
     ``fetch(name, params)`` is applied to the parameters of a layer, the embedding and the head where they are
     used; it may say where they are to lie there, not what they are.
     """
@@ -150,6 +154,7 @@ class Policy(nn.Module):
     remat: str = "dots"
     apart: bool = False
     fetch: Callable | None = None
+    pad_row_fixed: bool = False
 
     def setup(self):
         c = self.config
@@ -177,6 +182,13 @@ class Policy(nn.Module):
     def _table(self) -> jax.Array:
         table = self.embed.embedding
         return table if self.fetch is None else self.fetch("embed", {"embedding": table})["embedding"]
+
+    def _embedded(self, tokens_BL) -> jax.Array:
+        x_BLD = jnp.take(self._table(), tokens_BL, axis=0)
+        if not self.pad_row_fixed or self.config.pad_row is None:
+            return x_BLD
+        is_pad_BL = tokens_BL == self.config.pad_row
+        return jnp.where(is_pad_BL[..., None], jax.lax.stop_gradient(x_BLD), x_BLD)
 
     def _stacked(self, layer: type) -> nn.Module:
         """Build all layers as one scan."""
@@ -211,7 +223,7 @@ class Policy(nn.Module):
         The cache is `Cache.settled`. With ``apart`` these are tuples of Y arrays.
         """
         rotary = rope_lib.tables(self.config.rope, self.config.head_dim, positions_BL)
-        x_BLD = jnp.take(self._table(), tokens_BL, axis=0).astype(self.dtype)
+        x_BLD = self._embedded(tokens_BL).astype(self.dtype)
         blocks = tuple((block.k_YBKHS, block.v_YBKSH) for block in cache.blocks)
         visible = visibility(positions_BL, cache, segments_BL)
         if not self.apart:

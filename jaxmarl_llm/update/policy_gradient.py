@@ -4,6 +4,7 @@ What completions have in common is read once, and its gradient, summed over them
 prompts of an agent begin with, then every prompt, then the completions, packed (see `packing`).
 """
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed, refere
     if config.reads_reference and base is None and reference is None:
         needs = f"kl_coef={config.kl_coef}" if config.kl_coef else "a loss that names ref_logprobs_BL"
         raise ValueError(f"{needs} needs a reference: build the team with keep_reference")
+    if config.comlrl_compat:
+        stack = dataclasses.replace(stack, policy=stack.policy.clone(pad_row_fixed=True))
     fixed = _Fixed(stack, config, base, reference)
 
     def read(trainable):

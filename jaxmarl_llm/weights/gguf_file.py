@@ -133,6 +133,7 @@ def _config(file: GgufFile) -> dict:
         "max_position_embeddings": need("context_length"),
         "rms_norm_eps": _short(need("attention.layer_norm_rms_epsilon")),
         "tie_word_embeddings": "output.weight" not in shapes,
+        "pad_token_id": file.field("tokenizer.ggml.padding_token_id"),
         "hidden_act": "silu",
         "attention_bias": False,
         "sliding_window": file.field(f"{file.arch}.attention.sliding_window"),

@@ -40,7 +40,19 @@ def policy_config(raw: dict) -> PolicyConfig:
         tie_embeddings=raw.get("tie_word_embeddings", False),
         qkv_bias=family == "qwen2",
         qk_norm=family == "qwen3",
+        pad_row=_pad_row(raw),
     )
+
+
+def _pad_row(raw: dict) -> int | None:
+    """The row that transformers gives ``nn.Embedding`` as ``padding_idx``; from the end if negative."""
+    row = raw.get("pad_token_id")
+    if row is None:
+        return None
+    size = raw["vocab_size"]
+    if not isinstance(row, int) or not -size <= row < size:
+        raise ValueError(f"pad_token_id is {row!r}; allowed: null, or a row of the {size} of the embedding")
+    return row % size
 
 
 def read_policy_config(path: pathlib.Path) -> PolicyConfig:
@@ -132,6 +144,7 @@ def hf_config(config: PolicyConfig, dtype: str = "float32") -> dict:
         "max_position_embeddings": config.max_positions,
         "rms_norm_eps": config.norm_eps,
         "tie_word_embeddings": config.tie_embeddings,
+        "pad_token_id": config.pad_row,
         "hidden_act": "silu",
         "attention_bias": False,
         "rope_theta": config.rope.theta,
