@@ -6,8 +6,9 @@ Command:   python -m experiments.train --config=configs/convention.py:cross --wo
 Result:    docs/convention.md says what is measured and how
 Cost:      prompts of about 90 tokens, answers of at most 32; in a run 40 warm-up and 40 further iterations
 Variants (after a colon):
-  aligned, cross, cross_normalised, c3, ccpo, maac
+  aligned, cross, cross_normalised, partner_samples, c3, ccpo, maac
                     credit: after the warm-up on both conventions agents learn from rewards alone
+  frozen_main       cross, and main stays as the warm-up left it
   control_sft       more of the same demonstrations in place of rewards, at least as many tokens
   fixed_convention  demonstrations of one convention only, from the untrained model: the upper bound
   smoke             with one of these: tiny random models, a minute; nothing is learned
@@ -15,7 +16,7 @@ Variants (after a colon):
 All but fixed_convention begin from one warm-up per seed, which the first of them makes (warm_up.folder).
 """
 
-from configs import common
+from configs import agent_settings, common
 
 TASK = "jaxmarl_llm.tasks.convention"
 WARM_UP, STEPS = 40, 40  # iterations
@@ -29,6 +30,9 @@ VARIANTS = {
     "c3": {**ALIGNED, "train.system": "c3", "train.protocol": "tree", "train.group": 3},
     "ccpo": {**ALIGNED, "train.system": "ccpo", "train.counterfactual": "sample"},
     "maac": {**ALIGNED, "train.system": "maac", "train.normalise": True, "train.normalise_by": "agent"},
+    "partner_samples": {"train.partner_samples": 8},
+    # Main stays at its mixture, so that only aux can settle on a convention.
+    "frozen_main": {"team.agent.main.trainable": False},
     # 32 demonstrations an iteration are half of the 64 answers that `cross` draws.
     "control_sft": {"train.system": "sft", "train.lr": 5e-4, "train.steps": 2 * STEPS},
     "fixed_convention": {
@@ -47,7 +51,9 @@ def get_config(arg=None):
     config = common.base_config()
     task(config)
     training(config)
-    config.update_from_flattened_dict(VARIANTS[chosen[0] if chosen else "cross"])
+    fields = VARIANTS[chosen[0] if chosen else "cross"]
+    agent_settings.declare(config, fields)
+    config.update_from_flattened_dict(fields)
     if options.smoke:
         smoke(config)
     return config
@@ -56,6 +62,7 @@ def get_config(arg=None):
 def task(config):
     """Problems of two steps that can be divided both ways, and answers of one short function."""
     config.task.kind = f"{TASK}:ConventionTask"
+    config.task.source = "starter:steps"
     config.sampling.max_new_tokens = 32
     config.sampling.max_prompt_tokens = 128
     config.sampling.stop = ("<|im_start|>", "\n\n")
@@ -86,7 +93,7 @@ def smoke(config):
     """The whole path in a minute, in the run folder alone."""
     config.model = "random-tiny"
     config.team.rank = 2
-    config.task.source = "starter[:40]"
+    config.task.source = "starter:steps[:40]"
     config.train.decay = "constant"
     config.train.steps = 2
     config.train.prompts = config.train.prompts_per_microbatch = config.sft.batch = 2
