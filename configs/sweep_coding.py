@@ -3,7 +3,7 @@
 Command:   python -m experiments.sweep --config=configs/sweep_coding.py --workdir=runs/learning_rates
 Result:    sweep.html, sweep.md and sweep.json in the workdir; the baseline is the default run; not run to the
            end since the prompts were made equal
-Cost:      nine runs of 26 minutes on two CPU cores; with :smoke nine of under a minute
+Cost:      nine runs of the default config; with :smoke nine of under a minute
 The variants are those of configs/coding.py.
 """
 

@@ -2,7 +2,7 @@
 
 Command:   python -m experiments.train --config=configs/systems.py:marloo
 Result:    compared with each other on a game whose optimum is known in docs/game.md; not run to the end here
-Cost:      as configs/coding.py, 26 minutes and 4.5 GB on two CPU cores; with ,smoke under a minute
+Cost:      as configs/coding.py, with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
   mareinforce, marloo, maremax, dr_mas, at_grpo, c3, ccpo, centralised, iac, maac, madpo, madpo_iter,
   marlhf, marlhf_iter
