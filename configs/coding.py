@@ -50,7 +50,7 @@ def laptop(config):
     config.train.prompts = config.train.prompts_per_microbatch = 4  # all at once: fewer, wider products
     config.train.group = 8
     config.train.grade_every = config.eval.every = config.train.steps // 2
-    config.eval.problems = 12
+    config.eval.problems = 24
     config.eval.samples = 2  # of each of 223 test problems: more problems say more than more samples
 
 

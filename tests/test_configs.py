@@ -372,7 +372,7 @@ def test_every_field_is_explained():
     """A comment begins on the line of every field, with its choices where it has some."""
     source = (ROOT / "configs" / "common.py").read_text()
     body = source[source.index("def base_config") : source.index("def laptop")]
-    others = ("programs", "model_options", "imitation")
+    others = ("task_fields", "programs", "model_options", "imitation")
     body += "".join((ROOT / "configs" / f"{name}.py").read_text() for name in others)
     lines = re.findall(r"^    c\.([\w.]+) = (.*(?:\n    # .*)*)$", body, re.MULTILINE)
     comments = {path: text.partition("  # ")[2] for path, text in lines if not text.endswith("ConfigDict()")}
