@@ -212,8 +212,13 @@ def assert_programs_counted(folder):
         wanted = {verdict: ended[verdict] for verdict in VERDICTS}
         assert {verdict: row[f"executor/verdict/{verdict}"] for verdict in VERDICTS} == wanted
         assert row["executor/programs"] == sum(wanted.values())
-    evaluations = [row for row in rows if "eval/return" in row]
-    assert evaluations and all(row["eval_executor/programs"] > 0 for row in evaluations)
+    for kind in ("eval", "test"):
+        evaluations = [row for row in rows if f"{kind}/return" in row]
+        names = [f"{mode}/verdict/{verdict}" for mode in (kind, f"{kind}_greedy") for verdict in VERDICTS]
+        ran = [sum(row.get(name, 0) for name in names) for row in evaluations]
+        assert len(ran) == 2 and sum(ran) > 0
+        for row, number in zip(evaluations, ran, strict=True):  # what fills a batch up is judged too
+            assert row["eval_executor/programs"] >= number
 
 
 def test_number_of_workers_changes_nothing(tmp_path, monkeypatch, programs):
