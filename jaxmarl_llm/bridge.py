@@ -44,9 +44,9 @@ class Bridge:
     """A host scorer as a JAX function.
 
     Args:
-      scorer: ``scorer(tokens, lengths, items_B) -> Scored``; tokens[agent] int32 (B, G, L), lengths[agent]
-        (B, G), items_B the items' indices in the data set. It runs on the host in a thread of the runtime
-        and must not call JAX.
+      scorer: ``scorer(tokens, lengths, items_B) -> Scored``, or the rewards alone; tokens[agent] int32
+        (B, G, L), lengths[agent] (B, G), items_B the items' indices in the data set. It runs on the host in a
+        thread of the runtime and must not call JAX.
       shape: function from (B, G) to the shape of the rewards it returns.
     """
 
@@ -67,6 +67,11 @@ class Bridge:
 
         specs = (jax.ShapeDtypeStruct(shape, jnp.float32), jax.ShapeDtypeStruct((), jnp.int32))
         return io_callback(host, specs, tokens, lengths, items_B)
+
+    def check(self, call) -> None:
+        """Raise what the scorer raised if ``call`` says that it failed; the record stays."""
+        if int(call) < 0:
+            self.record(call)
 
     def record(self, call) -> Any:
         """Take what the scorer recorded in a call; once, soon after the call.
@@ -116,6 +121,7 @@ class Bridge:
             self._results.pop(next(iter(self._results)), None)
         try:
             scored = self._scorer(tokens, lengths, items_B)
+            scored = scored if isinstance(scored, Scored) else Scored(scored)
             rewards = np.asarray(scored.rewards, np.float32)
             if rewards.shape != shape:
                 raise ValueError(f"the scorer returned rewards of shape {rewards.shape}, expected {shape}")

@@ -182,3 +182,21 @@ def test_an_error_on_eight_devices_neither_hangs_nor_kills(bridge, scorer):
         bridge.record(program(*inputs)[1])
     scorer.error = None
     np.testing.assert_array_equal(program(*inputs)[0], expected())
+
+
+def test_a_scorer_may_return_the_rewards_alone_and_a_call_is_checked():
+    def shape(prompts, samples):
+        return prompts, 1
+
+    bridge = Bridge(lambda tokens, lengths, items_B: np.full((2, 1), 3.5), shape)
+    tokens, lengths = {"a": np.zeros((2, 1, 3), np.int32)}, {"a": np.ones((2, 1), np.int32)}
+    rewards, call = jax.jit(bridge)(tokens, lengths, np.arange(2))
+    assert rewards.tolist() == [[3.5], [3.5]] and bridge.check(call) is None
+    assert bridge.record(call) is None  # which check has left there
+
+    def refuse(*arguments):
+        raise KeyError("no such item")
+
+    bridge = Bridge(refuse, shape)
+    with pytest.raises(KeyError, match="no such item"):
+        bridge.check(jax.jit(bridge)(tokens, lengths, np.arange(2))[1])

@@ -37,7 +37,7 @@ def test_writing_by_two(tmp_path, seen):
     assert all(set(action.agents) == {"short", "long"} for action in actions)
     assert row["train/return"] == pytest.approx(np.mean([a.total for a in actions]) / 3 * 100)
     assert {"train/structure", "train/style", "train/coherence"} <= set(row)
-    assert {"eval/return", "eval/length/short", "eval/length/long"} <= set(smoke_runs.rows(tmp_path)[-1])
+    assert {"test/return", "test/length/short", "test/length/long"} <= set(smoke_runs.rows(tmp_path)[-1])
 
 
 @pytest.mark.parametrize("protocol, rounds", [("pipeline", 1), ("discussion", 2)])
@@ -55,7 +55,7 @@ def test_agents_that_hear_each_other(tmp_path, seen, protocol, rounds):
     assert row["train/return"] == pytest.approx(np.mean([action.total for action in actions]))
     answer = smoke_runs.rows(tmp_path)[-1]
     # every completion of an evaluation's answer counts, 8 tokens at most
-    assert rounds * 2 <= answer["eval/tokens/answer"] <= rounds * 2 * 8
+    assert rounds * 2 <= answer["test/tokens/answer"] <= rounds * 2 * 8
 
 
 def test_coding_by_one(tmp_path, seen, monkeypatch):
@@ -68,7 +68,7 @@ def test_coding_by_one(tmp_path, seen, monkeypatch):
     assert row["train/tests"] == 75 and row["train/return"] == pytest.approx((100 + 160 / 2.1) / 2)
     # The sample is right, the greedy answer is the second.
     found = smoke_runs.rows(tmp_path / "run")[-1]
-    assert (found["eval/return"], found["eval_greedy/tests"]) == pytest.approx((100, 50))
+    assert (found["test/return"], found["test_greedy/tests"]) == pytest.approx((100, 50))
 
 
 def test_coding_centralised(tmp_path, seen, monkeypatch):
@@ -80,7 +80,7 @@ def test_coding_centralised(tmp_path, seen, monkeypatch):
     # structure 1, syntax 0.5, tests 1 or 0.5; main does not call aux
     assert [a.total for a in actions] == pytest.approx([2.5, 2.0] * 2)
     assert row["train/return"] == pytest.approx(225 / 4) and row["train/structure"] == 100
-    assert smoke_runs.rows(tmp_path / "run")[-1]["eval/return"] == pytest.approx(250 / 4)
+    assert smoke_runs.rows(tmp_path / "run")[-1]["test/return"] == pytest.approx(250 / 4)
 
 
 def test_writing_centralised(tmp_path, seen):
@@ -88,7 +88,7 @@ def test_writing_centralised(tmp_path, seen):
     assert len(seen.forests[0].turns) == len(actions) == 2 * 2
     assert "detailed summary" in actions[0].agents["team"].prompt  # of the second role
     assert row["train/team"] == row["train/return"] == pytest.approx(np.mean([a.total for a in actions]))
-    assert "eval/length/team" in smoke_runs.rows(tmp_path)[-1]
+    assert "test/length/team" in smoke_runs.rows(tmp_path)[-1]
 
 
 def test_the_gap_of_answers_made_for_the_tests(tmp_path, seen, monkeypatch):
@@ -100,7 +100,7 @@ def test_the_gap_of_answers_made_for_the_tests(tmp_path, seen, monkeypatch):
     assert (row["train/tests"], row["train/hack_gap"]) == (100, (0 + 100) / 2)
     assert row["main/zero_signal"] == 1
     found = smoke_runs.rows(tmp_path / "run")[-1]
-    assert (found["eval/hack_gap"], found["eval_greedy/hack_gap"]) == (0, 100)
+    assert (found["test/hack_gap"], found["test_greedy/hack_gap"]) == (0, 100)
 
 
 def test_two_turns_of_all_pairs_where_one_problem_ends_early(tmp_path, seen, no_evaluation):
