@@ -23,7 +23,7 @@ COMPLETION: dict[str, Callable[[Speech], Any]] = {
 }
 METRICS = "metrics"
 # Metrics that a clock, the machine or an earlier process has a part in.
-VARYING = ("seconds", "tokens_per_s", "memory/", "executor/", "expert/")
+VARYING = ("seconds", "tokens_per_s", "memory/", "executor/", "expert/", "spent/")
 ABSENT = "(absent)"
 
 
