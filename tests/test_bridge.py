@@ -1,5 +1,8 @@
 """The callback on one device and on eight, inside a user's program and alone; errors stay what they are."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import jax
@@ -200,3 +203,23 @@ def test_a_scorer_may_return_the_rewards_alone_and_a_call_is_checked():
     bridge = Bridge(refuse, shape)
     with pytest.raises(KeyError, match="no such item"):
         bridge.check(jax.jit(bridge)(tokens, lengths, np.arange(2))[1])
+
+
+ON_ONE_CORE = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import numpy as np
+from jaxmarl_llm.bridge import Bridge
+bridge = Bridge(lambda tokens, lengths, items_B: np.full((4, 8), 3.0), lambda B, G: (B, G))
+tokens, lengths = np.zeros((4, 8, 9000), np.int32), np.full((4, 8), 9000, np.int32)
+rewards, _ = bridge.run({"main": tokens}, {"main": lengths}, np.arange(4))
+print(rewards.sum())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no choice of cores on this system")
+def test_a_process_that_may_use_one_core_does_not_wait_for_ever():
+    """XLA would have a single thread, which the callback holds while it waits for large arguments."""
+    alone = {name: value for name, value in os.environ.items() if name not in ("NPROC", "XLA_FLAGS")}
+    done = subprocess.run([sys.executable, "-c", ON_ONE_CORE], capture_output=True, text=True, env=alone)
+    assert done.stdout.strip() == str(3.0 * 4 * 8), done.stderr
