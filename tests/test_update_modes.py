@@ -73,6 +73,23 @@ def test_weight_decay_and_clipping():
     np.testing.assert_allclose(mu, [0.06, 0.08], rtol=1e-5)  # (1 - 0.9) g
 
 
+def test_the_compat_loss_gives_the_pad_row_no_gradient_where_it_is_read():
+    """Prompts contain token 8 and completions never do: with a head of its own, its row is read only."""
+    config = dataclasses.replace(tiny.POLICY.config, tie_embeddings=False, pad_row=8)
+    stack = dataclasses.replace(tiny.stack(("a",), "full"), policy=tiny.POLICY.clone(config=config))
+    dummy = jnp.zeros((1, 1), jnp.int32)
+    params = jax.tree.map(lambda x: x[None], stack.policy.init(jax.random.key(0), dummy, dummy))
+    batch = scripted(agents=1)
+    batch = dataclasses.replace(batch, tokens_NRL=np.where(batch.tokens_NRL == 8, 9, batch.tokens_NRL))
+
+    def of_rows(compat):
+        loss = LossConfig(SamplingParams(3), comlrl_compat=compat)
+        grads, _ = tiny.gradients(stack, loss, None, params, batch)
+        return np.asarray(grads["params"]["embed"]["embedding"][0])
+
+    assert not of_rows(True)[8].any() and of_rows(True)[7].any() and of_rows(False)[8].any()
+
+
 def test_full_mode_trains_every_agents_own_copy():
     """One agent's gradient against jax.grad of a plain loss over the same tokens."""
     batch = scripted()
