@@ -7,8 +7,6 @@ import pathlib
 from collections.abc import Sequence
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from configs import agent_settings, arithmetic
 from experiments import protocols, setup, systems
@@ -138,8 +136,7 @@ class Learner:
         now = zip(self._team.members, self.trainables(), strict=True)
         team = Team(tuple(dataclasses.replace(member, trainable=mine) for member, mine in now))
         best, _ = checkpoint.restore_team(self._checkpoints.folder, checkpoint.BEST, team)
-        pairs = zip(best.members, team.members, strict=True)
-        return [jax.tree.map(_placed_like, member.trainable, now.trainable) for member, now in pairs]
+        return [member.trainable for member in best.members]
 
     def untouched(self, step: int) -> bool:
         """Whether no update has been made since ``step`` iterations."""
@@ -148,8 +145,3 @@ class Learner:
         if any(leaf.is_deleted() for leaf in leaves):  # donated to an update that failed
             return False
         return all(int(self.states[i].step) == done for i in self._learning)
-
-
-def _placed_like(saved: jax.Array, now: jax.Array) -> jax.Array:
-    """The saved values, bound to a device only if ``now`` is: else what samples is compiled once more."""
-    return saved if now.committed else jnp.asarray(np.asarray(saved))

@@ -41,10 +41,20 @@ def allocate(tree):
 
 
 def put(stacked, one, n: int):
-    """Replace agent n of a stacked tree and keep its shardings. ``stacked`` is donated."""
+    """Replace agent n of a stacked tree; its arrays stay where they are. ``stacked`` is donated.
+
+    Arrays that are bound to no device stay so: bound ones would make every program that reads them be
+    compiled once more.
+    """
     leaves, tree = jax.tree.flatten(stacked)
-    write = _writer(tuple(x.sharding for x in leaves))
-    return tree.unflatten(write(leaves, jax.tree.leaves(one), n))
+    new = [placed_like(x, y) for x, y in zip(leaves, jax.tree.leaves(one), strict=True)]
+    write = _writer(tuple(x.sharding if x.committed else None for x in leaves))
+    return tree.unflatten(write(leaves, new, n))
+
+
+def placed_like(now: jax.Array, new):
+    """``new`` bound to a device only if ``now`` is."""
+    return new if now.committed else jnp.asarray(np.asarray(new))
 
 
 @functools.cache  # one compilation for all agents of a tree

@@ -121,7 +121,10 @@ class Checkpointer:
             found = _read(self.folder, meta["step"], like)
             trainable = agent_axis.put(state.trainable, found[own], n)
             opt_state = agent_axis.put(state.opt_state, found[optimizer]["state"], n)
-            states[i] = TrainState(found[optimizer]["step"], trainable, opt_state)
+            count = found[optimizer]["step"]
+            if isinstance(state.step, jax.Array):
+                count = agent_axis.placed_like(state.step, count)
+            states[i] = TrainState(count, trainable, opt_state)
         return states, meta
 
     def wait(self) -> None:

@@ -137,6 +137,21 @@ def test_onto_a_mesh_and_back(tmp_path, abstract):
     assert all(len(x.sharding.device_set) == 1 for x in jax.tree.leaves(back))
 
 
+@pytest.mark.parametrize("bound", [False, True])
+def test_arrays_are_bound_to_a_device_only_where_they_were(tmp_path, bound):
+    """Bound ones would make the first program of a resumed run be compiled twice."""
+    ours = make_team()
+    states = trained(ours)
+    device = jax.local_devices()[0]
+    like = jax.tree.map(lambda x: jax.device_put(x, device), trained(ours, 1)) if bound else trained(ours, 1)
+    with Checkpointer(tmp_path) as saver:
+        saver.save(1, states, ours, {})
+        found, _ = saver.restore(1, ours, like)
+        team, _ = checkpoint.restore_team(tmp_path, 1, ours)
+    assert {x.committed for x in jax.tree.leaves(found)} == {bound}
+    assert not any(x.committed for x in jax.tree.leaves(team.members[0].trainable))
+
+
 def test_dtype_follows_the_state(tmp_path):
     ours, states = make_team(), trained(make_team())
     with Checkpointer(tmp_path) as saver:
