@@ -4,7 +4,7 @@ Command:   python -m experiments.train --config=configs/convention.py:cross --wo
            python -m experiments.sweep --config=configs/sweep_convention.py --workdir=runs/convention
            runs all variants over three seeds; experiments.conventions prints what each learned
 Result:    docs/convention.md says what is measured and how
-Cost:      prompts of about 90 tokens, answers of at most 32; in a run 40 warm-up and 40 further iterations
+Cost:      prompts of about 90 tokens, answers of at most 32; in a run 40 warm-up and 20 further iterations
 Variants (after a colon):
   aligned, cross, cross_normalised, partner_samples, c3, ccpo, maac
                     credit: after the warm-up on both conventions agents learn from rewards alone
@@ -19,15 +19,18 @@ All but fixed_convention begin from one warm-up per seed, which the first of the
 from configs import agent_settings, common
 
 TASK = "jaxmarl_llm.tasks.convention"
-WARM_UP, STEPS = 40, 40  # iterations
+WARM_UP, STEPS = 40, 20  # iterations
 ALIGNED = {"train.joint_mode": "aligned"}
 # What each variant changes of learning by `cross`.
 VARIANTS = {
     "cross": {},
     "aligned": ALIGNED,
     "cross_normalised": {"train.normalise": True},
-    # In a tree main reads the helper before it answers.
-    "c3": {**ALIGNED, "train.system": "c3", "train.protocol": "tree", "train.group": 3},
+    # In a tree main reads the helper before it answers; in the warm-up, the same as for all, it does not.
+    "c3": {
+        **ALIGNED, "train.system": "c3", "train.protocol": "tree", "train.group": 3,
+        "warm_up.protocol": "simultaneous",
+    },
     "ccpo": {**ALIGNED, "train.system": "ccpo", "train.counterfactual": "sample"},
     "maac": {**ALIGNED, "train.system": "maac", "train.normalise": True, "train.normalise_by": "agent"},
     "partner_samples": {"train.partner_samples": 8},

@@ -15,5 +15,6 @@ def add_fields(c: config_dict.ConfigDict) -> None:
     c.warm_up = config_dict.ConfigDict()
     c.warm_up.steps = 0  # iterations; 0: no warm-up
     c.warm_up.lr = 5e-4  # of AdamW; the rest of the optimizer is as in c.train
+    c.warm_up.protocol = ""  # of the stage, as train.protocol; empty: that of the training
     c.warm_up.folder = ""  # run folder of the stage; runs that name the same one share it, {seed} stands for
     # the seed; empty: warm_up in the run folder

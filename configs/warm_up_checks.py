@@ -17,14 +17,13 @@ def found(config: ConfigDict) -> list[str]:
 
 def _warm_up(config: ConfigDict) -> list[str]:
     """What does not go with a warm-up, or says nothing without."""
-    c, bad = config.warm_up, []
+    c = config.warm_up
     if not c.steps:
-        if c.folder:
-            bad.append(f"warm_up.folder={c.folder!r}: warm_up.steps is 0, allowed is ''")
-        return bad
+        unread = [name for name in ("protocol", "folder") if c[name]]
+        return [f"warm_up.{name}={c[name]!r}: warm_up.steps is 0, allowed is ''" for name in unread]
     if config.team.begin:
-        bad.append(f"team.begin={config.team.begin!r}: with warm_up.steps={c.steps} the warm-up is the begin")
-    return bad
+        return [f"team.begin={config.team.begin!r}: with warm_up.steps={c.steps} the warm-up is the begin"]
+    return []
 
 
 def _begin(c: ConfigDict) -> list[str]:

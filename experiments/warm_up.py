@@ -26,6 +26,7 @@ def stage(config) -> ConfigDict:
     made.train = base.train
     made.train.update({name: config.train[name] for name in SHARED})
     made.train.update(system="sft", steps=config.warm_up.steps, lr=config.warm_up.lr)
+    made.train.protocol = config.warm_up.protocol or config.train.protocol
     made.train.prompts = config.sft.batch  # of which the sizes of micro-batches are parts
     made.critic, made.preference, made.warm_up = base.critic, base.preference, base.warm_up
     made.eval.every = 0

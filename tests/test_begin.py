@@ -183,6 +183,7 @@ def test_what_does_not_fit_is_named(trained, tmp_path):
     ({"team.begin": "x", "team.begin_map": ("b=aux",)}, "team.begin_map=('b=aux',): before '=' allowed"),
     ({"team.begin": "x", "team.mode": "frozen"}, "team.begin='x': team.mode='frozen' has no"),
     ({"team.begin": "x", "warm_up.steps": 2}, "team.begin='x': with warm_up.steps=2 the warm-up"),
+    ({"warm_up.protocol": "tree"}, "warm_up.protocol='tree': warm_up.steps is 0, allowed is ''"),
     ({"warm_up.folder": "x"}, "warm_up.folder='x': warm_up.steps is 0, allowed is ''"),
 ])  # fmt: skip
 def test_fields_that_contradict(fields, sentence):

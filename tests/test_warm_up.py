@@ -30,6 +30,14 @@ def test_the_stage_differs_in_its_training_only():
         assert stage[section] == config[section]
 
 
+def test_the_stage_may_have_another_protocol():
+    """Agents that hear each other later begin from a warm-up in which they did not."""
+    fields = WARM | {"train.protocol": "tree", "train.system": "c3"}
+    assert warm_up.stage(config_of(**fields)).train.protocol == "tree"
+    own = warm_up.stage(config_of(**(fields | {"warm_up.protocol": "simultaneous"})))
+    assert own.train.protocol == "simultaneous"
+
+
 def test_agents_that_are_fixed_later_are_warmed_up_too():
     config, main = config_of(**WARM), {"trainable": False, "lr": None, "temperature": 0.7}
     with config.unlocked():
