@@ -211,9 +211,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
         )
     hearing = CHOICES["train.protocol"][1:4]
     if c.protocol in hearing and c.joint_mode != "aligned":
-        bad.append(
-            f"train.protocol={c.protocol!r}: needs train.joint_mode='aligned', it is {c.joint_mode!r}"
-        )
+        bad.append(f"train.protocol={c.protocol!r}: needs train.joint_mode='aligned', it is {c.joint_mode!r}")
     if c.protocol == "tree" and c.turns > 1:
         bad.append(f"train.protocol='tree': has one turn, train.turns={c.turns}")
     if not re.fullmatch("auto|[A-Z_][A-Z0-9_]*|", config.expert.key_variable):

@@ -20,6 +20,7 @@ from configs import agent_settings, common
 
 TASK = "jaxmarl_llm.tasks.convention"
 WARM_UP, STEPS = 40, 20  # iterations
+BATCH = 16  # demonstrations of each agent in an iteration of the warm-up
 ALIGNED = {"train.joint_mode": "aligned"}
 # What each variant changes of learning by `cross`.
 VARIANTS = {
@@ -38,7 +39,9 @@ VARIANTS = {
     "frozen_main": {"team.agent.main.trainable": False},
     # 32 demonstrations an iteration are half of the 64 answers that `cross` draws.
     "control_sft": {"train.system": "sft", "train.lr": 5e-4, "train.steps": 2 * STEPS},
+    # As many demonstrations of its convention in an iteration as the mixture has of each.
     "fixed_convention": {
+        "sft.batch": BATCH // 2,
         "train.system": "sft", "train.lr": 1e-3, "train.steps": WARM_UP + STEPS,
         "sft.source": f"{TASK}:first", "warm_up.steps": 0, "warm_up.folder": "",
     },
@@ -77,7 +80,7 @@ def task(config):
 def training(config):
     """The warm-up, and learning from rewards: 4 problems, 8 answers of each agent."""
     config.sft.source = f"{TASK}:mixed"
-    config.sft.batch = 16
+    config.sft.batch = BATCH
     config.warm_up.steps = WARM_UP
     config.warm_up.lr = 1e-3
     config.warm_up.folder = "runs/convention_warm_up/seed{seed}"

@@ -23,9 +23,7 @@ from jaxmarl_llm.report import methods
 from jaxmarl_llm.report.methods import UNTRAINED
 
 
-def command(
-    task: str, name: str, seed: int, workdir: pathlib.Path, more: Sequence[str] = ()
-) -> list[str]:
+def command(task: str, name: str, seed: int, workdir: pathlib.Path, more: Sequence[str] = ()) -> list[str]:
     """What trains, or evaluates, one member; ``more`` are further flags."""
     member, folder = compare.MEMBERS[task][name], folder_of(workdir, name, seed)
     config = [f"--config=configs/compare.py:task={task},member={name}", f"--config.seed={seed}", *more]

@@ -2,8 +2,9 @@
 
   python -m experiments.conventions --workdir=runs/convention
 
-prints, for every run of `configs/sweep_convention.py` that is finished, its team after the warm-up and after
-training, in percent of the sampled answers to the test problems, and writes conventions.json and .md there.
+prints, for every variant of `configs/sweep_convention.py` and for each of its runs that is finished, the team
+after the warm-up and after training, in percent of the sampled answers to the test problems, and writes
+conventions.json and .md there.
 """
 
 import json
@@ -14,14 +15,27 @@ from typing import NamedTuple
 import numpy as np
 from absl import flags
 
-from configs import arithmetic
-from configs.common import ConfigDict
-from experiments import cli, closing, setup
-from jaxmarl_llm import console, files
+from experiments import cli, closing, ending, spending
+from jaxmarl_llm import console, files, metrics
+from jaxmarl_llm.report import methods
 from jaxmarl_llm.report.settings import FINISHED
 from jaxmarl_llm.tasks.convention import AGENTS, CONVENTIONS
 
 CLEAR = 0.75  # share of one convention among an agent's right answers from which on it is called the agent's
+STATES = ("warm", "after")
+NUMBERS = {  # of a team, and what tables call them
+    "joint": "joint success",
+    "able": "able",
+    "by_skill": "joint success by skill alone",
+    "beside_fixed": "beside a fixed partner",
+}
+COSTS = {
+    "answers": "answers judged",
+    "tokens": "tokens drawn",
+    "optimizer_tokens": "tokens learned from",
+    "seconds": "seconds an iteration",
+}
+UPPER = "fixed convention"  # the variant that has a convention from its demonstrations
 
 
 class Team(NamedTuple):
@@ -40,6 +54,14 @@ class Team(NamedTuple):
     def able(self) -> float:
         """Answers that are right beside a partner of one convention or the other, mean of the agents."""
         return float(np.mean([one + two for one, two in zip(self.first, self.second, strict=True)]))
+
+    @property
+    def by_skill(self) -> float:
+        """Joint success of agents of these abilities who had no convention.
+
+        Each would follow either convention with probability 1/2, independently of the other.
+        """
+        return float(np.prod([one + two for one, two in zip(self.first, self.second, strict=True)])) / 200
 
     @property
     def beside_fixed(self) -> float:
@@ -83,40 +105,73 @@ def rows(workdir: pathlib.Path) -> list[dict]:
 
 
 def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
-    summary, config = closing.read_json(folder / "summary.json"), setup.load_run(folder)
+    summary, spent = closing.read_json(folder / "summary.json"), _spent(folder)
     entries = []
-    for state in ("warm", "after"):
+    for state in STATES:
         if state in summary:
             own = team(summary[state])
             followed = {agent: own.convention(n) for n, agent in enumerate(AGENTS)}
-            numbers = {"joint": own.joint, "able": own.able, "beside_fixed": own.beside_fixed}
+            numbers = {name: getattr(own, name) for name in NUMBERS}
             shares = {f"{agent}_first": own.first[n] for n, agent in enumerate(AGENTS)}
-            cost = {"judged": _judged(config, summary[state]["step"]), "minutes": summary["seconds"] / 60}
-            entries.append(
-                {"setting": setting, "seed": seed, "state": state, **numbers, **shares, **followed, **cost}
-            )
+            cost = spent if state == "after" else dict.fromkeys(spent, 0)
+            about = {"setting": setting, "seed": seed, "state": state, "problems": _problems(folder, state)}
+            entries.append(about | numbers | shares | followed | cost)
     return entries
 
 
-def _judged(config: ConfigDict, steps: int) -> int:
-    """Joint answers that were judged in training."""
-    return steps * (arithmetic.joint_answers(config) + arithmetic.counterfactual_answers(config))
+def _problems(folder: pathlib.Path, state: str) -> list[float]:
+    """Sampled joint success by test problem; [] where the run has not kept its answers of that state."""
+    items = closing.read_json(folder / ending.FOLDER / f"{state}.json").get("sampled", {}).get("items", [])
+    return [row["return"] for row in items]
+
+
+def _spent(folder: pathlib.Path) -> dict[str, float]:
+    """Joint answers judged, tokens drawn and learned from, and seconds of an iteration, after a warm-up."""
+    rows = [row for row in metrics.read_metrics(folder) if spending.TOKENS in row]
+    totals = {name.removeprefix("spent/"): rows[-1][name] for name in spending.NAMES}
+    # The median: the first iteration compiles.
+    return totals | {"seconds": float(np.median([row["seconds"] for row in rows]))}
 
 
 def table(entries: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Headers and rows as texts."""
-    headers = ["setting", "seed", "state", "joint", "able", "beside a fixed partner"]
-    headers += [f"{agent}'s convention" for agent in AGENTS] + ["answers judged", "minutes"]
+    """Headers and rows as texts, a row per run and state."""
+    headers = ["variant", "seed", "state", *NUMBERS.values(), *(f"{agent}'s convention" for agent in AGENTS)]
     texts = [
         (
-            row["setting"], str(row["seed"]), row["state"],
-            *(f"{row[name]:.1f}" for name in ("joint", "able", "beside_fixed")),
+            row["setting"], str(row["seed"]), row["state"], *(f"{row[name]:.1f}" for name in NUMBERS),
             *(row[agent] for agent in AGENTS),
-            str(row["judged"]), f"{row['minutes']:.1f}",
         )
         for row in entries
     ]  # fmt: skip
     return headers, texts
+
+
+def summary(entries: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Headers and rows as texts, a row per variant: means over its seeds after training.
+
+    The first row is the warmed-up team, once per seed. The share is that of the joint success of the variant
+    `UPPER`.
+    """
+    headers = ["variant", "runs", *NUMBERS.values(), f"share of {UPPER}", *COSTS.values(), "conventions"]
+    after = [row for row in entries if row["state"] == "after"]
+    warm = {row["seed"]: row for row in reversed(entries) if row["state"] == "warm" and row["problems"]}
+    groups = {"warmed up": [warm[seed] for seed in sorted(warm)]} if warm else {}
+    for row in after:
+        groups.setdefault(row["setting"], []).append(row)
+    upper = [row["joint"] for row in groups.get(UPPER, [])]
+    return headers, [_variant(name, runs, upper) for name, runs in groups.items()]
+
+
+def _variant(name: str, runs: Sequence[Mapping], upper: Sequence[float]) -> tuple[str, ...]:
+    joint = [run["joint"] for run in runs]
+    share = f"{100 * np.mean(joint) / np.mean(upper):.0f} %" if upper else ""
+    others = [
+        methods.with_intervals([run[number] for run in runs]) for number in NUMBERS if number != "joint"
+    ]
+    costs = [f"{np.mean([run[cost] for run in runs]):,.0f}" for cost in COSTS]
+    settled = ", ".join(run[AGENTS[0]] if len({run[a] for a in AGENTS}) == 1 else "none" for run in runs)
+    with_problems = methods.with_intervals(joint, [run["problems"] for run in runs])
+    return name, str(len(runs)), with_problems, *others, share, *costs, settled
 
 
 def define_flags() -> None:
@@ -129,10 +184,12 @@ def main(argv):
     cli.refuse_arguments(argv)
     workdir = pathlib.Path(flags.FLAGS.workdir)
     entries = rows(workdir)
-    headers, texts = table(entries)
-    console.table(texts, headers)
+    pages = []
+    for title, (headers, texts) in {"Variants": summary(entries), "Runs": table(entries)}.items():
+        console.table(texts, headers, title)
+        pages.append(console.markdown(texts, headers, f"## {title}"))
     files.atomic_write_text(workdir / "conventions.json", json.dumps(entries, indent=1) + "\n")
-    files.atomic_write_text(workdir / "conventions.md", console.markdown(texts, headers, "# Conventions"))
+    files.atomic_write_text(workdir / "conventions.md", "\n".join(pages))
     print(f"\nconventions.json and conventions.md are in {workdir}")
 
 

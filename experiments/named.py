@@ -59,9 +59,7 @@ def check_all(configs: Mapping[str, object]) -> None:
     wanted = {who: given(config) for who, config in configs.items()}
     asked = list(dict.fromkeys(pair for names in wanted.values() for pair in names.items()))
     told = dict(zip(asked, _ask(asked), strict=True)) if asked else {}
-    bad = [
-        f"{who}: {told[pair]}" for who, names in wanted.items() for pair in names.items() if told[pair]
-    ]
+    bad = [f"{who}: {told[pair]}" for who, names in wanted.items() for pair in names.items() if told[pair]]
     if bad:
         raise ValueError("\n  ".join(["functions that are named cannot be used:", *bad]))
 

@@ -137,9 +137,7 @@ def show(found: Rescored) -> None:
         own = [change for change in found.changes if agent in (change.agent, "all")]
         shares = rescoring.shares(own)
         correlation = f"{shares['correlation']:.2f}"
-        rows.append(
-            (agent, len(own), *(f"{shares[kind]:.1%}" for kind in rescoring.KINDS), correlation)
-        )
+        rows.append((agent, len(own), *(f"{shares[kind]:.1%}" for kind in rescoring.KINDS), correlation))
     console.table(rows, ("advantages of", "completions", *rescoring.KINDS, "correlation"), title="")
     flipped = [change for change in found.changes if change.kind == "flipped"]
     flipped.sort(key=lambda change: -abs(change.after - change.before))

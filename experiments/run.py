@@ -87,9 +87,7 @@ class Run:
         self.task = tasks.build_task(config, self._executor, "train", self._expert)
         self.validation_task = tasks.build_task(config, self._executor, "eval", self._expert)
         self.test_task = tasks.build_task(config, self._executor, "test", self._expert)
-        tasks.check_splits(
-            config, {"train": self.task, "eval": self.validation_task, "test": self.test_task}
-        )
+        tasks.check_splits(config, {"train": self.task, "eval": self.validation_task, "test": self.test_task})
         every_task = self.task, self.validation_task, self.test_task
         self._speakers = remote_agents.build(
             config,

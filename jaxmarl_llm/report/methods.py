@@ -79,14 +79,24 @@ def _is_statement(name: str) -> bool:
 def _score(name: str, runs: Sequence[Mapping]) -> str:
     """Mean over the runs; its interval over the seeds, and over the problems where their scores are known."""
     values = [run["scores"][name] for run in runs if run["scores"].get(name) is not None]
+    per_problem = [run["problems"][name] for run in runs if name in run["problems"]]
+    return with_intervals(values, per_problem if len(per_problem) == len(runs) else ())
+
+
+def with_intervals(values: Sequence[float], per_problem: Sequence[Sequence[float | None]] = ()) -> str:
+    """``mean (low, high) [low, high]``: a mean of runs with its intervals over seeds and over problems.
+
+    Args:
+      values: one of each run; of a single one there is no interval over seeds.
+      per_problem: of each run its scores by problem, None where unknown; only if all have the same problems.
+    """
     if not values:
         return ""
     text = f"{np.mean(values):.1f}"
     if len(values) > 1:
         over_seeds = t_interval(values)
         text += f" ({over_seeds.low:.1f}, {over_seeds.high:.1f})"
-    per_problem = [run["problems"][name] for run in runs if name in run["problems"]]
-    if len(per_problem) == len(runs) and len({len(row) for row in per_problem}) == 1:
+    if per_problem and len({len(row) for row in per_problem}) == 1:
         known = np.array(per_problem, float)  # None becomes NaN
         over_problems = interval(known.mean(axis=0))
         text += f" [{over_problems.low:.1f}, {over_problems.high:.1f}]"
