@@ -169,9 +169,15 @@ def _variant(name: str, runs: Sequence[Mapping], upper: Sequence[float]) -> tupl
         methods.with_intervals([run[number] for run in runs]) for number in NUMBERS if number != "joint"
     ]
     costs = [f"{np.mean([run[cost] for run in runs]):,.0f}" for cost in COSTS]
-    settled = ", ".join(run[AGENTS[0]] if len({run[a] for a in AGENTS}) == 1 else "none" for run in runs)
+    settled = ", ".join(_convention(run) for run in runs)
     with_problems = methods.with_intervals(joint, [run["problems"] for run in runs])
     return name, str(len(runs)), with_problems, *others, share, *costs, settled
+
+
+def _convention(run: Mapping) -> str:
+    """The convention that both agents of a run follow, ``none`` if there is no such one."""
+    followed = {run[agent] for agent in AGENTS}
+    return followed.pop() if len(followed) == 1 and followed < set(CONVENTIONS) else "none"
 
 
 def define_flags() -> None:

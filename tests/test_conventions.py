@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from configs import convention
 from experiments import conventions
 
 HALF = {"aux_first": 0.4, "aux_second": 0.5, "main_first": 0.45, "main_second": 0.45}
@@ -24,24 +23,57 @@ def test_an_agent_that_settles_gains_beside_one_partner_what_it_loses_beside_the
         conventions.team({"return": 3.0})
 
 
+def run(folder, joint: float, problems: list[float]):
+    """A run folder with what the table reads."""
+    (folder / "test").mkdir(parents=True)
+    ends = {"warm": {"step": 0, "return": 41.0} | HALF, "after": {"step": 3, "return": joint} | ONE}
+    (folder / "summary.json").write_text(json.dumps(ends))
+    for state, returns in {"warm": [40.0, 42.0], "after": problems}.items():
+        items = {"sampled": {"items": [{"return": x} for x in returns]}}
+        (folder / "test" / f"{state}.json").write_text(json.dumps(items))
+    spent = {"spent/tokens": 10.0, "spent/optimizer_tokens": 8.0}
+    rows = [spent | {"step": i, "seconds": 9.0 - i, "spent/answers": 256.0 * (i + 1)} for i in range(3)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def sweep(workdir, joints: dict[str, list[float]]):
+    """Folders and sweep.json of variants with the joint success of each of their seeds."""
+    settings = []
+    for name, values in joints.items():
+        members = [{"seed": 9, "folder": "x", "state": "failed"}]
+        for seed, joint in enumerate(values):
+            folder = workdir / name / f"seed{seed}"
+            run(folder, joint, [joint - 10, joint + 10])
+            members.append({"seed": seed, "folder": str(folder), "state": "finished"})
+        settings.append({"setting": name, "members": members})
+    (workdir / "sweep.json").write_text(json.dumps({"settings": settings}))
+
+
 def test_the_rows_of_a_sweep(tmp_path):
-    folder = tmp_path / "cross" / "seed0"
-    folder.mkdir(parents=True)
-    config = convention.get_config("cross")
-    (folder / "config.json").write_text(json.dumps(config.to_dict()))
-    ends = {"warm": {"step": 0, "return": 41.0} | HALF, "after": {"step": 3, "return": 80.0} | ONE}
-    (folder / "summary.json").write_text(json.dumps(ends | {"seconds": 90.0}))
-    members = [
-        {"seed": 0, "folder": str(folder), "state": "finished"},
-        {"seed": 1, "folder": "x", "state": "failed"},
-    ]
-    (tmp_path / "sweep.json").write_text(json.dumps({"settings": [{"setting": "cross", "members": members}]}))
+    sweep(tmp_path, {"cross": [80.0]})
     rows = conventions.rows(tmp_path)
-    assert [(row["state"], row["aux"], row["judged"]) for row in rows] == [
-        ("warm", "both", 0), ("after", "first", 3 * 4 * 64),
+    assert [(row["state"], row["aux"], row["answers"], row["seconds"]) for row in rows] == [
+        ("warm", "both", 0, 0), ("after", "first", 768, 8),
     ]  # fmt: skip
     headers, texts = conventions.table(rows)
-    assert texts[1] == ("cross", "0", "after", "80.0", "90.0", "45.0", "first", "first", "768", "1.5")
+    # By skill alone: each is able in 90 % of the cases, and half of these fit.
+    assert texts[1] == ("cross", "0", "after", "80.0", "90.0", "40.5", "45.0", "first", "first")
     assert len(headers) == len(texts[0])
     with pytest.raises(ValueError, match="there is no sweep.json; run experiments.sweep first"):
-        conventions.rows(folder)
+        conventions.rows(tmp_path / "cross")
+
+
+def test_a_variant_has_the_means_of_its_seeds_with_intervals(tmp_path):
+    sweep(tmp_path, {"cross": [80.0, 84.0], "fixed convention": [90.0, 90.0]})
+    headers, texts = conventions.summary(conventions.rows(tmp_path))
+    found = {row[0]: dict(zip(headers, row, strict=True)) for row in texts}
+    assert list(found) == ["warmed up", "cross", "fixed convention"]
+    # Student's interval of 80 and 84: 82 +- 12.706 sqrt(8) / sqrt(2) / sqrt(2); of two problems 72 and 92.
+    assert found["cross"]["joint success"] == "82.0 (56.6, 107.4) [72.0, 92.0]"
+    assert (
+        found["cross"]["share of fixed convention"] == "91 %"
+        and found["cross"]["conventions"] == "first, first"
+    )
+    assert found["cross"]["answers judged"] == "768" and found["warmed up"]["answers judged"] == "0"
+    assert found["warmed up"]["joint success"].startswith("41.0 (41.0, 41.0) [40.0, 42.0]")
+    assert found["warmed up"]["conventions"] == "none, none"
