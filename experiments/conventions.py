@@ -4,7 +4,7 @@
 
 prints, for every variant of `configs/sweep_convention.py` and for each of its runs that is finished, the team
 after the warm-up and after training, in percent of the sampled answers to the test problems, and writes
-conventions.json and .md there.
+conventions.json, .md and .png there.
 """
 
 import json
@@ -12,12 +12,14 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import matplotlib
 import numpy as np
 from absl import flags
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from experiments import cli, closing, ending, spending
-from jaxmarl_llm import console, files, metrics
-from jaxmarl_llm.report import methods
+from jaxmarl_llm import console, files, metrics, plots
+from jaxmarl_llm.report import convention_figure, methods
 from jaxmarl_llm.report.settings import FINISHED
 from jaxmarl_llm.tasks.convention import AGENTS, CONVENTIONS
 
@@ -146,18 +148,23 @@ def table(entries: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]
     return headers, texts
 
 
+def by_variant(entries: Sequence[Mapping]) -> dict[str, list[Mapping]]:
+    """Rows of the trained teams by variant, after those of the warmed-up ones, once per seed."""
+    warm = {row["seed"]: row for row in reversed(entries) if row["state"] == "warm" and row["problems"]}
+    groups = {"warmed up": [warm[seed] for seed in sorted(warm)]} if warm else {}
+    for row in entries:
+        if row["state"] == "after":
+            groups.setdefault(row["setting"], []).append(row)
+    return groups
+
+
 def summary(entries: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]:
     """Headers and rows as texts, a row per variant: means over its seeds after training.
 
-    The first row is the warmed-up team, once per seed. The share is that of the joint success of the variant
-    `UPPER`.
+    The share is that of the joint success of the variant `UPPER`.
     """
     headers = ["variant", "runs", *NUMBERS.values(), f"share of {UPPER}", *COSTS.values(), "conventions"]
-    after = [row for row in entries if row["state"] == "after"]
-    warm = {row["seed"]: row for row in reversed(entries) if row["state"] == "warm" and row["problems"]}
-    groups = {"warmed up": [warm[seed] for seed in sorted(warm)]} if warm else {}
-    for row in after:
-        groups.setdefault(row["setting"], []).append(row)
+    groups = by_variant(entries)
     upper = [row["joint"] for row in groups.get(UPPER, [])]
     return headers, [_variant(name, runs, upper) for name, runs in groups.items()]
 
@@ -196,7 +203,10 @@ def main(argv):
         pages.append(console.markdown(texts, headers, f"## {title}"))
     files.atomic_write_text(workdir / "conventions.json", json.dumps(entries, indent=1) + "\n")
     files.atomic_write_text(workdir / "conventions.md", "\n".join(pages))
-    print(f"\nconventions.json and conventions.md are in {workdir}")
+    with matplotlib.rc_context(plots.STYLE):
+        figure = convention_figure.draw(by_variant(entries))
+        FigureCanvasAgg(figure).print_png(str(workdir / "conventions.png"))
+    print(f"\nconventions.json, conventions.md and conventions.png are in {workdir}")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from experiments import conventions
+from jaxmarl_llm.report import convention_figure
 
 HALF = {"aux_first": 0.4, "aux_second": 0.5, "main_first": 0.45, "main_second": 0.45}
 ONE = {"aux_first": 0.9, "aux_second": 0.0, "main_first": 0.8, "main_second": 0.1}
@@ -77,3 +78,13 @@ def test_a_variant_has_the_means_of_its_seeds_with_intervals(tmp_path):
     assert found["cross"]["answers judged"] == "768" and found["warmed up"]["answers judged"] == "0"
     assert found["warmed up"]["joint success"].startswith("41.0 (41.0, 41.0) [40.0, 42.0]")
     assert found["warmed up"]["conventions"] == "none, none"
+
+
+def test_the_picture_has_a_bar_a_dot_per_seed_and_the_skill_of_each_variant():
+    variants = {"cross": [{"joint": 80.0, "by_skill": 40.0}, {"joint": 84.0, "by_skill": 42.0}]}
+    figure = convention_figure.draw(variants)
+    (axes,) = figure.axes
+    assert [bar.get_width() for bar in axes.patches] == [82.0]
+    dots, skill = axes.lines
+    assert list(dots.get_xdata()) == [80.0, 84.0] and list(skill.get_xdata()) == [41.0, 41.0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["cross"]
