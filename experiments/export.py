@@ -1,4 +1,4 @@
-"""Write one trained agent as a Hugging Face model, or its adapters as a PEFT folder.
+"""Write one trained agent as a Hugging Face model, or its adapters as a PEFT folder, with a model card.
 
 Command: python -m experiments.export --workdir=runs/x --agent=main --out=models/main
          --format=adapter writes the adapters alone, to be loaded on top of the base model with PEFT
@@ -9,8 +9,9 @@ import pathlib
 
 from absl import flags
 
-from experiments import cli, evaluate, setup
-from jaxmarl_llm import agent_axis, checkpoint, run_checks, weights
+from experiments import cli, closing, evaluate, setup
+from jaxmarl_llm import agent_axis, checkpoint, files, run_checks, weights
+from jaxmarl_llm.report import model_card
 from jaxmarl_llm.team import REMOTE, Member
 from jaxmarl_llm.weights import peft
 
@@ -56,6 +57,9 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
     run_checks.ensure_writable(out.parent)
     team, _ = checkpoint.restore_team(folder, which, setup.build_team(config), [agent])
     write(team[agent], agent, out, form)
+    summary = closing.read_json(pathlib.Path(workdir) / "summary.json")
+    text = model_card.card(config.to_dict(), summary, meta, agent, form)
+    files.atomic_write_text(out / "README.md", text)
     return meta["step"]
 
 

@@ -4,6 +4,7 @@ Methods are compared at equal budgets. What an iteration may cost at most says l
 early, so the real numbers are counted. Evaluations are not counted: they are the same for every method.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 from jaxmarl_llm import forest_metrics
@@ -41,6 +42,13 @@ class Spending:
         if lesson.taught and lesson.forest is not None:
             self.totals[LEARNED] += forest_metrics.learned_tokens(lesson.forest, self._agents)
         return dict(self.totals)
+
+    def expected_steps(self, done: int, limit: int) -> int:
+        """Iterations of the whole training, at most ``limit``, if all cost as the ``done`` ones did."""
+        spent = {budget: self.totals[MARKS[mark][1]] for mark, budget in self._budgets.items() if budget}
+        if not spent or not all(spent.values()):
+            return limit
+        return min(limit, max(done, *(math.ceil(done * budget / each) for budget, each in spent.items())))
 
     def reached(self) -> list[str]:
         """The marks whose budget is spent, in the order of `MARKS`."""

@@ -98,7 +98,8 @@ def train(config, workdir: str) -> dict:
                         display.print(run.evaluate(step))
                     metrics = iterate(run, ahead, step)
                 run.log(step, metrics)
-                display.update(step + 1, closing.headline(metrics, run.team.agents))
+                total = run.spending.expected_steps(step + 1, config.train.steps)
+                display.update(step + 1, closing.headline(metrics, run.team.agents), total)
                 run.check_finite(step, metrics)
                 for line in run_evaluations.test_at_budgets(run, step + 1):
                     display.print(line)

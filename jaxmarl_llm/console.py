@@ -91,8 +91,12 @@ class ProgressDisplay:
         if self._bar is not None:
             self._task = self._bar.add_task(label, total=total, completed=done, numbers="", timing="ETA ?")
 
-    def update(self, done: int, values: Mapping[str, float]) -> None:
-        """`done` steps are complete; `values` are the key numbers to show, by the name to show them under."""
+    def update(self, done: int, values: Mapping[str, float], total: int | None = None) -> None:
+        """`done` steps are complete; `values` are the key numbers to show, by the name to show them under.
+
+        `total`: steps that there will be, where that is known better than before.
+        """
+        self._total = total or self._total
         if done > self._done:
             self._eta.tick(done - self._done)
             self._done = done
@@ -101,7 +105,7 @@ class ProgressDisplay:
         unit = "s/step" if self._label == "step" else "s each"
         timing = f"{'?' if pace is None else format_number(pace)} {unit}  ETA {format_seconds(rest)}"
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, numbers=numbers, timing=timing)
+            self._bar.update(self._task, total=self._total, completed=done, numbers=numbers, timing=timing)
         else:
             width = len(str(self._total))
             counted = f"{self._label} {done:>{width}}/{self._total}"

@@ -47,6 +47,17 @@ def test_plain_progress_is_one_line_per_step_with_eta():
     ]
 
 
+def test_the_total_may_become_known_later():
+    times, out = iter([0.0, 60.0, 80.0]), io.StringIO()
+    progress = ProgressDisplay(10_000, stream=out, clock=lambda: next(times))
+    progress.update(1, {}, total=12)
+    progress.update(2, {})
+    assert out.getvalue().splitlines() == [
+        "step  1/12  60.0 s/step  ETA ?",
+        "step  2/12  20.0 s/step  ETA 3:20",
+    ]
+
+
 def test_resumed_run_counts_only_its_own_steps():
     times, out = iter([100.0, 110.0]), io.StringIO()
     with ProgressDisplay(8, done=5, stream=out, clock=lambda: next(times)) as progress:

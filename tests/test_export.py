@@ -118,6 +118,8 @@ def test_adapter_folder_from_the_command_line(tmp_path):
     assert (adapter.rank, adapter.alpha, adapter.base_name) == (4, 32.0, str(run.parent / "model"))
     found = logits(base.policy, adapter.alpha / adapter.rank)(base.params, adapter.lora)
     np.testing.assert_array_equal(found, in_memory("adapters", team, states["latest"], "aux"))
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"base_model: {run.parent / 'model'}" in card and "was not evaluated on the test" in card
 
 
 @pytest.mark.parametrize("wrong, message", [

@@ -40,6 +40,19 @@ def test_tokens_and_answers_add_up():
     assert not spending.over()  # without a budget there is no end
 
 
+def test_how_many_iterations_the_budgets_will_take():
+    spent = {"spent/tokens": 50.0, "spent/answers": 20.0, "spent/optimizer_tokens": 40.0}
+    rows = [{"step": 0} | spent]
+    # 5 iterations of 10 tokens and 4 answers each: 200 tokens take 20, 30 answers 8.
+    assert Spending(budgets(200, 30), "ab", rows).expected_steps(5, 100) == 20
+    assert Spending(budgets(0, 30), "ab", rows).expected_steps(5, 100) == 8
+    assert Spending(budgets(200, 30), "ab", rows).expected_steps(5, 12) == 12
+    assert Spending(budgets(10, 0), "ab", rows).expected_steps(5, 100) == 5
+    assert Spending(budgets(), "ab", rows).expected_steps(5, 100) == 100
+    unjudged = [{"step": 0} | spent | {"spent/answers": 0.0}]
+    assert Spending(budgets(0, 30), "ab", unjudged).expected_steps(5, 9) == 9
+
+
 def test_a_run_that_goes_on_counts_on():
     spent = {"spent/tokens": 5.0, "spent/answers": 2.0, "spent/optimizer_tokens": 4.0}
     assert Spending(budgets(), "ab", [{"step": 0} | spent, {"step": 1}]).totals == spent
