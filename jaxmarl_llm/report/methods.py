@@ -30,7 +30,8 @@ COSTS = {  # of training until then, evaluations not counted
     "steps": "iterations",
 }
 LEGEND = (
-    "Means over the seeds on the test split, 0..100, sampled at the training settings. (a, b): 95 % "
+    "Means over the seeds on the test split, 0..100, sampled at the training settings, of the latest state: "
+    "no best one is chosen. (a, b): 95 % "
     "t-interval over the seeds; [a, b]: 95 % bootstrap interval over the test problems, of the means over "
     "the seeds. Costs are means of what was really spent, without evaluations and without a warm-up before. "
     "Returns of one agent and of a team are shares of different sums: one agent's has no cooperation part."

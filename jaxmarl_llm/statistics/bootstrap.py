@@ -1,4 +1,4 @@
-"""Means with bootstrap intervals: over runs, over held-out problems, for single numbers and along curves.
+"""Means with bootstrap intervals: over runs, over test problems, for single numbers and along curves.
 
 The percentile bootstrap of Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. With
 few values it is computed from all possible resamples, so that nothing is random. With two or three its 95 %
