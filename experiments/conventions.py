@@ -4,7 +4,7 @@
 
 prints, for every variant of `configs/sweep_convention.py` and for each of its runs that is finished, the team
 after the warm-up and after training, in percent of the sampled answers to the test problems, and writes
-conventions.json, .md and .png there.
+conventions.json, .md and .png there. ``--have=<conventions.json>`` adds runs that were finished elsewhere.
 """
 
 import json
@@ -106,6 +106,14 @@ def rows(workdir: pathlib.Path) -> list[dict]:
     return entries
 
 
+def merged(entries: Sequence[Mapping], have: Sequence[Mapping]) -> list[Mapping]:
+    """``entries`` and those of ``have`` whose run is not among them, variants and seeds together."""
+    own = {(row["setting"], row["seed"]) for row in entries}
+    rows = [*(row for row in have if (row["setting"], row["seed"]) not in own), *entries]
+    order = list(dict.fromkeys(row["setting"] for row in [*have, *entries]))
+    return sorted(rows, key=lambda row: (order.index(row["setting"]), row["seed"]))
+
+
 def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
     summary, spent = closing.read_json(folder / "summary.json"), _spent(folder)
     entries = []
@@ -190,13 +198,15 @@ def _convention(run: Mapping) -> str:
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
     flags.DEFINE_string("workdir", None, "Folder of the sweep.", required=True)
+    flags.DEFINE_string("have", "", "conventions.json of an earlier call: its runs are added.")
 
 
 def main(argv):
     """Command line entry."""
     cli.refuse_arguments(argv)
     workdir = pathlib.Path(flags.FLAGS.workdir)
-    entries = rows(workdir)
+    have = json.loads(pathlib.Path(flags.FLAGS.have).read_text()) if flags.FLAGS.have else []
+    entries = merged(rows(workdir), have)
     pages = []
     for title, (headers, texts) in {"Variants": summary(entries), "Runs": table(entries)}.items():
         console.table(texts, headers, title)

@@ -80,6 +80,17 @@ def test_a_variant_has_the_means_of_its_seeds_with_intervals(tmp_path):
     assert found["warmed up"]["conventions"] == "none, none"
 
 
+def test_runs_that_were_finished_elsewhere_are_added():
+    def row(setting, seed, joint):
+        return {"setting": setting, "seed": seed, "state": "after", "joint": joint}
+
+    have = [row("cross", 0, 1.0), row("cross", 1, 2.0), row("aligned", 0, 3.0)]
+    both = conventions.merged([row("aligned", 1, 4.0), row("cross", 1, 5.0)], have)
+    assert [(r["setting"], r["seed"], r["joint"]) for r in both] == [
+        ("cross", 0, 1.0), ("cross", 1, 5.0), ("aligned", 0, 3.0), ("aligned", 1, 4.0),
+    ]  # fmt: skip
+
+
 def test_the_picture_has_a_bar_a_dot_per_seed_and_the_skill_of_each_variant():
     variants = {"cross": [{"joint": 80.0, "by_skill": 40.0}, {"joint": 84.0, "by_skill": 42.0}]}
     figure = convention_figure.draw(variants)
