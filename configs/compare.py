@@ -19,11 +19,13 @@ from configs import coding, common, writing
 
 SEEDS = (0, 1, 2)
 BUDGET = {  # of one training: completion tokens drawn, joint answers judged
-    "coding": {"tokens": 20_000, "answers": 640},
-    "turns": {"tokens": 20_000, "answers": 640},
-    "guidance": {"tokens": 20_000, "answers": 640},
-    "writing": {"tokens": 20_000, "answers": 240},
+    "coding": {"tokens": 16_000, "answers": 512},
+    "turns": {"tokens": 16_000, "answers": 512},
+    "guidance": {"tokens": 16_000, "answers": 512},
+    "writing": {"tokens": 16_000, "answers": 240},
 }
+# Of the test, so that evaluations take less than trainings: every other problem, or one statement; samples.
+TEST = {"coding": ("starter[::2]", 1), "turns": ("starter:goal", 2), "guidance": ("starter:goal", 2)}
 WARM_STEPS = 12  # iterations of a warm-up
 
 
@@ -147,6 +149,8 @@ def get_config(arg=None):
     config.train.grade_every = 0
     config.eval.every = 0
     config.eval.before = False
+    if options.task in TEST:
+        config.task.test_source, config.eval.samples = TEST[options.task]
     if member.trained and options.member not in WARM_UPS.get(options.task, {}):
         config.train.steps = 10_000  # the budgets end it
         config.train.budget_tokens = BUDGET[options.task]["tokens"]

@@ -15,7 +15,9 @@ from jaxmarl_llm.tasks import sources
     ("", "", slice(None)),
     ("posts[3]", "posts[3]", slice(None)),  # no slice: part of the name
     ("posts[a:b]", "posts[a:b]", slice(None)),
-    ("posts[1:2:3]", "posts[1:2:3]", slice(None)),
+    ("posts[1:2:3]", "posts", slice(1, 2, 3)),
+    ("posts[::2]", "posts", slice(None, None, 2)),
+    ("posts[::0]", "posts[::0]", slice(None)),
 ])
 def test_parse(source, name, chosen):
     assert sources.parse(source) == (name, chosen)

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 SPLITS = ("train", "validation", "test", "all")
 _PLACES = {4: "validation", 0: "test"}  # of eight items of a group in a row, by their number modulo 8
-_SOURCE = re.compile(r"(?P<name>.+?)(?:\[(?P<start>-?\d*):(?P<stop>-?\d*)\])?")
+_SOURCE = re.compile(r"(?P<name>.+?)(?:\[(?P<start>-?\d*):(?P<stop>-?\d*)(?::(?P<step>[1-9]\d*))?\])?")
 T = typing.TypeVar("T")
 
 
 def parse(source: str) -> tuple[str, slice]:
-    """'name[10:50]' as name and slice; without a slice, or with one that cannot be read, all of `source`."""
+    """'name[10:50]' or 'name[::2]' as name and slice; all of `source` without a slice that can be read."""
     match = _SOURCE.fullmatch(source)
     if not match or match["start"] is None:
         return source, slice(None)
-    start, stop = (int(bound) if bound else None for bound in (match["start"], match["stop"]))
-    return match["name"], slice(start, stop)
+    bounds = (int(match[name]) if match[name] else None for name in ("start", "stop", "step"))
+    return match["name"], slice(*bounds)
 
 
 def check_split(split: str) -> None:
