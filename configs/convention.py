@@ -10,10 +10,10 @@ Variants (after a colon):
                     credit: after the warm-up on both conventions agents learn from rewards alone
   frozen_main       cross, and main stays as the warm-up left it
   control_sft       more of the same demonstrations in place of rewards, at least as many tokens
-  fixed_convention  demonstrations of one convention only, from the untrained model: the upper bound
+  fixed_convention  cross after a warm-up on one convention only: the upper bound
   smoke             with one of these: tiny random models, a minute; nothing is learned
 
-All but fixed_convention begin from one warm-up per seed, which the first of them makes (warm_up.folder).
+All but fixed_convention begin from the same warm-up per seed, which the first of them makes (warm_up.folder).
 """
 
 from configs import agent_settings, common
@@ -39,12 +39,8 @@ VARIANTS = {
     "frozen_main": {"team.agent.main.trainable": False},
     # 32 demonstrations an iteration are half of the 64 answers that `cross` draws.
     "control_sft": {"train.system": "sft", "train.lr": 5e-4, "train.steps": 2 * STEPS},
-    # As many demonstrations of its convention in an iteration as the mixture has of each.
-    "fixed_convention": {
-        "sft.batch": BATCH // 2,
-        "train.system": "sft", "train.lr": 1e-3, "train.steps": WARM_UP + STEPS,
-        "sft.source": f"{TASK}:first", "warm_up.steps": 0, "warm_up.folder": "",
-    },
+    # Learning by `cross` after a warm-up on one convention alone: as many demonstrations of it as in the mixture.
+    "fixed_convention": {"sft.batch": BATCH // 2, "sft.source": f"{TASK}:first", "warm_up.folder": ""},
 }  # fmt: skip
 
 
