@@ -39,7 +39,7 @@ VARIANTS = {
     "frozen_main": {"team.agent.main.trainable": False},
     # 32 demonstrations an iteration are half of the 64 answers that `cross` draws.
     "control_sft": {"train.system": "sft", "train.lr": 5e-4, "train.steps": 2 * STEPS},
-    # Learning by `cross` after a warm-up on one convention alone: as many demonstrations of it as in the mixture.
+    # `cross` after a warm-up on one convention alone, with as many demonstrations of it as the mixture has.
     "fixed_convention": {"sft.batch": BATCH // 2, "sft.source": f"{TASK}:first", "warm_up.folder": ""},
 }  # fmt: skip
 

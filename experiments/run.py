@@ -260,13 +260,12 @@ class Run:
         """
         if self.start > 0:
             return
-        begins = begin.source(self.config, self.folder) is not None
-        earlier, rows = begin.earlier(self.config, self.folder) if begins else ({}, [])
-        self.summary |= earlier
-        for row in rows:
-            self.log(0, row)
+        place, earlier = begin.source(self.config, self.folder), {}
+        if place is not None:
+            earlier, rows = begin.earlier(self.config, self.folder)
+            run_evaluations.take_over(self, place, earlier, rows)
         closing.write_summary(self)
-        name, title = ("warm", "after the warm-up") if begins else ("before", "before training")
+        name, title = ("before", "before training") if place is None else ("warm", "after the warm-up")
         if name not in earlier and self.config.eval.before:
             print(f"testing the team {title} on {len(self.test_task.items)} problems ...", flush=True)
             print(run_evaluations.test(self, name, title, run_evaluations.current(self, 0)), flush=True)

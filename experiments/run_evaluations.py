@@ -89,11 +89,29 @@ def test_once(run, name: str, title: str, step: int) -> str:
     if not same:
         return test(run, name, title, current(run, step))
     run.summary[name] = run.summary[same[0]]
-    folder = run.books / ending.FOLDER
-    shutil.copytree(folder / same[0], folder / name, dirs_exist_ok=True)
-    shutil.copyfile(folder / f"{same[0]}.json", folder / f"{name}.json")
+    _copy_answers(run.books, same[0], run.books, name)
     closing.write_summary(run)
     return closing.eval_line(f"test {title}", run.summary[name])
+
+
+def take_over(run, place: pathlib.Path, entries: dict, rows: list[dict]) -> None:
+    """Take over from the run in ``place``, which this one begins from, what it has measured on the test.
+
+    ``entries`` and ``rows`` are its results, see `begin.earlier`; the answers are copied.
+    """
+    run.summary |= entries
+    for row in rows:
+        run.log(0, row)
+    for name, of in {"before": "before", "warm": "after"}.items():
+        if name in entries and (place / ending.FOLDER / f"{of}.json").is_file():
+            _copy_answers(place, of, run.books, name)
+
+
+def _copy_answers(source: pathlib.Path, name: str, target: pathlib.Path, new: str) -> None:
+    """Copy the answers of an evaluation on the test from one run folder to another, under a new name."""
+    source, target = source / ending.FOLDER, target / ending.FOLDER
+    shutil.copytree(source / name, target / new, dirs_exist_ok=True)
+    shutil.copyfile(source / f"{name}.json", target / f"{new}.json")
 
 
 def test_best(run) -> None:

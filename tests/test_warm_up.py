@@ -8,7 +8,7 @@ import pytest
 import smoke_runs
 from test_begin import config_of
 
-from experiments import train, warm_up
+from experiments import ending, train, warm_up
 from experiments.learner import Learner
 from jaxmarl_llm import checkpoint
 
@@ -72,8 +72,12 @@ def test_a_warm_up_that_was_stopped_goes_on_and_the_run_begins_from_it(tmp_path,
     stage = json.loads((once / "warm_up" / "summary.json").read_text())
     assert summary["before"] == stage["before"]
     assert summary["warm"] == stage["after"] | {"step": 0}
-    first = smoke_runs.rows(once, "eval/")[0]
-    assert first["step"] == 0 and first["eval/return"] == summary["warm"]["return"]
+    answers = {name: ending.first_answer(once, name) for name in ending.TITLES}
+    assert answers["before"] == ending.first_answer(once / "warm_up", "before")
+    assert answers["warm"] == ending.first_answer(once / "warm_up", "after")
+    assert len({str(answer) for answer in answers.values()}) > 1 and None not in answers.values()
+    first, last = smoke_runs.rows(once, "test/")[0], smoke_runs.rows(once / "warm_up", "test/")[-1]
+    assert first["step"] == 0 and first["test/return"] == last["test/return"] == summary["warm"]["return"]
     again = train.train(config, once)
     assert again["after"] == summary["after"] and len(calls) == 14  # nothing was done
 
