@@ -8,7 +8,7 @@ from configs.common import ConfigDict, base_config
 # What metrics begin with that are no agent's; those of an agent begin with its name.
 RESERVED = (
     "credit", "eval", "eval_executor", "eval_greedy", "executor", "expert", "lessons", "madpo", "memory",
-    "preference", "reward_model", "seconds", "step", "test", "test_greedy", "train",
+    "preference", "reward_model", "seconds", "sft", "spent", "step", "test", "test_greedy", "train",
 )  # fmt: skip
 WRITERS = {"examples": 3, "published": 5}  # by task.prompts: most agents of task.kind=tldr and arxiv
 

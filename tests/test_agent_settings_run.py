@@ -46,7 +46,7 @@ def test_a_whole_stack_may_be_frozen_and_resumed(tmp_path):
 
 
 @pytest.mark.parametrize("fields", [
-    dict(train__minibatches=2, train__prompts_per_microbatch=1),
+    dict(train__minibatches=2, train__prompts_per_microbatch=1, train__importance_cap=2.0),
     dict(train__system="iac", critic__shared=True),  # whose value loss reaches the agents' own parameters
 ])
 def test_one_agent_learns_beside_one_that_does_not(tmp_path, fields):

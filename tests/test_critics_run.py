@@ -65,7 +65,8 @@ def test_two_turns_of_a_single_sample_with_a_critic_each(tmp_path, monkeypatch, 
     assert targets == pytest.approx(said, rel=1e-5)
     all_rows = [batch.rows for _, batch in seen.batches]
     learned = [float(a) for rows in all_rows for a in rows.advantages_MS[rows.lengths_MS > 0]]
-    expected = [said[turn.request] - values[turn.request] for turn in forest.turns]
+    # The gradient of the return: what the second turn earns counts half.
+    expected = [0.5**turn.turn * (said[turn.request] - values[turn.request]) for turn in forest.turns]
     np.testing.assert_allclose(sorted(learned), sorted(expected), rtol=1e-4, atol=1e-3)
     row = smoke_runs.rows(tmp_path)[0]
     assert {"aux/critic_loss", "main/critic_explained", "main/critic_grad_norm"} <= set(row)

@@ -206,7 +206,7 @@ def test_a_config_names_the_loss_and_gets_the_same_one_again(my_losses):
     ("kl_coef", 0.1), ("kl_kind", "k2"), ("entropy_coef", 0.1), ("comlrl_compat", True),
 ])  # fmt: skip
 def test_what_a_loss_of_ones_own_would_ignore_is_refused(field, value):
-    c = config(train__loss="my_losses.reinforce", **{f"train__{field}": value})
+    c = config(train__loss="my_losses.reinforce", task__cooperation="paper", **{f"train__{field}": value})
     with pytest.raises(ValueError) as caught:
         checks.validate(c)
     (line,) = str(caught.value).splitlines()[1:]

@@ -125,6 +125,7 @@ def test_two_turns_of_all_pairs_where_one_problem_ends_early(tmp_path, seen, no_
 
 def test_three_turns_in_two_minibatches(tmp_path, seen, no_evaluation):
     fields = {"train.turns": 3, "train.discount": 0.5, "train.minibatches": 2, "train.clip": 0.2}
+    fields["train.prompts_per_microbatch"] = 1
     row, actions = trained(seen, tmp_path, TWO_TURNS | fields)
     assert seen.called == ["generate"] * 3 + ["train_step"] * 2
     # A minibatch has one problem: 1 node with 2 samples, then 2 nodes, then 4.

@@ -18,7 +18,10 @@ from jaxmarl_llm.audit import replaying
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 RUNS = {
-    "plain": {"save.every": 2, "train.steps": 4, "train.minibatches": 2, "train.clip": 0.2},
+    "plain": {
+        "save.every": 2, "train.steps": 4, "train.minibatches": 2, "train.prompts_per_microbatch": 1,
+        "train.clip": 0.2,
+    },
     # A checkpoint after every third: iterations 1, 2, 4 and 5 begin before the update of the one before.
     "critic": {
         "train.system": "iac", "critic.lr": 0.1, "save.every": 3, "train.steps": 6,
