@@ -34,7 +34,7 @@ def test_columns_arrive_as_lists_and_numbers_come_back_in_order():
     assert [j.total for j in judgements] == [1.0, 3.0, 5.0]
     assert seen["task_id"] == ["t/0", "t/1", "t/2"] and seen["entry_point"] == ["f0", "f1", "f2"]
     assert set(seen) == {"task_id", "entry_point", "prompt", "test", "params", "prelude",
-                         "canonical_solution", "grade"}
+                         "canonical_solution", "grade", "statement", "split"}
     assert task(reward).prompts(ITEMS[0]) == CodingTask(ITEMS, None).prompts(ITEMS[0])
 
 

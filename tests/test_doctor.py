@@ -104,8 +104,6 @@ def test_agents_that_speak_one_after_the_other(compiled):
     with smoke_runs.programs_kept(compiled):
         found = examined(train__protocol="pipeline", train__joint_mode="aligned", tokens=16)
     assert all(found[name].status == "ok" for name in OF_POLICY)
-    # What random models say is read again as other tokens.
-    assert found["tokenizer round trip"].status == "warn"
 
 
 def test_a_single_sample_and_a_critic(compiled):
