@@ -86,7 +86,8 @@ def test_a_pipeline_in_two_turns():
     expected = [-2.5, 2.5, -2.5, 2.5, -1, 1, -1, 1, -1, 1, -1, 1]
     assert magrpo.advantages(forest).tolist() == expected
     weighed = magrpo.advantages(forest, CreditConfig(turn_weights=(1.0, 0.5), discount=0.5))
-    assert weighed.tolist() == [-1.75, 1.75, -1.75, 1.75] + [-0.5, 0.5] * 4  # 1 + 3 / 2 and 3 + 6 / 2
+    # 1 + 3 / 2 and 3 + 6 / 2; the later turn counts half in the return, and half once more by its weight.
+    assert weighed.tolist() == [-1.75, 1.75, -1.75, 1.75] + [-0.25, 0.25] * 4
     # A critic's targets: the reward, and the mean value of what the same agent says next.
     values_R = np.arange(12, dtype=np.float32)
     targets = td_targets.of_turns(forest, values_R, Later(1.0, False, 2)).tolist()
@@ -101,7 +102,7 @@ def test_a_pipeline_hands_on_the_best_and_stops_where_it_is_good_enough():
     # Of two problems the second earns enough: the turn that it leaves out counts as its mean reward, 8.
     stopped, _ = play(Pipeline(prompts, 2, 2, feedback, stop_above=5), [1, 3, 7, 9, 2, 4, 5, 7], ("x", "y"))
     assert [(j.item, j.follows) for j in stopped.joints[4:]] == [(0, 0), (0, 0), (0, 1), (0, 1)]
-    assert magrpo.joint_returns(stopped).tolist() == [4, 9, 7 + 8, 9 + 8, 2, 4, 5, 7]
+    assert magrpo.joint_returns(stopped, CreditConfig(turns=2)).tolist() == [4, 9, 7 + 8, 9 + 8, 2, 4, 5, 7]
     ended, _ = play(Pipeline(prompts, 2, 2, feedback, stop_above=0), [1, 3])
     assert len(ended.joints) == 2
 
@@ -127,7 +128,7 @@ def test_a_discussion_in_two_turns():
     assert weighed[:4].tolist() == [-2.5, 2.5, -2.5, 2.5] and weighed[8:12].tolist() == [-0.5, 0.5] * 2
     # A turn that is left out counts once, although it has two rounds.
     stopped, _ = play(Discussion(prompts, 2, 2, feedback, stop_above=5), [1, 3, 7, 9, 2, 4, 5, 7], ("x", "y"))
-    assert magrpo.joint_returns(stopped).tolist() == [4, 9, 7 + 8, 9 + 8, 2, 4, 5, 7]
+    assert magrpo.joint_returns(stopped, CreditConfig(turns=2)).tolist() == [4, 9, 7 + 8, 9 + 8, 2, 4, 5, 7]
 
 
 @pytest.mark.parametrize("protocol", [Pipeline, Discussion])

@@ -8,6 +8,7 @@ import pytest
 from configs import coding
 from experiments import closing
 from experiments.run import Run
+from experiments.spending import Spending
 from jaxmarl_llm import files
 
 
@@ -18,6 +19,7 @@ def iterations(monkeypatch, tmp_path, max_minutes, earlier_seconds=0.0, minutes_
     now = [1000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     run, done = Run(config, tmp_path), []
+    run.spending = Spending(config, ())
     run.summary = {"seconds": earlier_seconds, "resumed": now[0]}
     for step in run.steps_left():
         assert run.done == step
