@@ -117,7 +117,7 @@ def test_every_system_has_a_config_that_is_valid():
     ({"train.local_weight": 1.0}, "only train.system='at_grpo' uses it"),
     ({"train.system": "mareinforce", "train.normalise": True}, "is train.system='magrpo' with"),
     ({"train.system": "marloo", "train.normalise": True, "train.normalise_by": "agent"}, "the same as"),
-    ({"train.protocol": "tree", "train.joint_mode": "cross"}, "train.protocol='tree': needs train.joint_mode='aligned'"),
+    ({"train.protocol": "tree", "train.joint_mode": "cross"}, "'tree': needs train.joint_mode='aligned'"),
 ])  # fmt: skip
 def test_what_the_config_does_not_allow(fields, text):
     config = common.base_config()

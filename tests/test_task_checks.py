@@ -29,7 +29,7 @@ def complaints(fields):
     ({"task.reward": REWARD, "task.kind": "tldr", "task.matching": "corrected"},
      f"task.matching='corrected': task.reward={REWARD!r} judges in place of the task's reward, allowed is "
      "'paper'"),
-    ({"task.feedback": "expert_edits", "expert.model": "m"},
+    ({"task.feedback": "expert_edits"},
      "task.feedback='expert_edits': with train.turns=1 no turn follows, so no expert advises, allowed are "
      "train.turns=2 or more, or another feedback"),
     ({"team.agents": tuple("abcdefghi")},
