@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 import smoke_runs
 from method_runs import SMALL
@@ -10,10 +12,14 @@ from method_runs import SMALL
 from configs import checks, coding
 from experiments import closing, named, planned, protocols, tasks, train
 from jaxmarl_llm import transcripts
+from jaxmarl_llm.bridge import Bridge
 from jaxmarl_llm.protocols import Pipeline
+from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.tasks import Judgement, custom_task
+from tests import tiny
+from tests.test_rollout import built
 
-TASK, PROTOCOL = re.findall(
+TASK, IN_A_JIT, PROTOCOL = re.findall(
     r"```python\n(.*?)```", (Path(__file__).parents[1] / "docs" / "tasks.md").read_text(), re.DOTALL
 )
 TEAM = {"team.agents": ("left", "right"), "task.reward": ""}
@@ -32,6 +38,20 @@ def config(**fields):
     fields = {name.replace("__", "."): value for name, value in fields.items()}
     made.update_from_flattened_dict(SMALL | TEAM | {"task.kind": "docs_letters.Letters"} | fields)
     return made
+
+
+def test_rewards_inside_a_jit_of_ones_own():
+    """The page's lines, with a reward of ten for each letter of the item, and the first agent's token."""
+    task = tiny.Task(lambda item, a, b: 10.0 * len(item) + float(a))
+    tokens = {name: np.array([[[7], [8]], [[9], [7]]], np.int32) for name in tiny.AGENTS}
+    names = {
+        "jax": jax, "Bridge": Bridge, "scorer": TaskScorer.of_team(task, built(), "aligned"),
+        "tokens": tokens, "lengths": {name: np.ones((2, 2), np.int32) for name in tiny.AGENTS},
+        "items_B": np.array([1, 0]),  # yy, x
+    }  # fmt: skip
+    exec(IN_A_JIT, names)
+    np.testing.assert_array_equal(names["rewards_BJ"], [[27, 28], [19, 17]])
+    assert [judgement.total for judgement in names["judgements"]] == [27, 28, 19, 17]
 
 
 def test_the_example_by_hand(modules):
