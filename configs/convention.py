@@ -4,7 +4,7 @@ Command:   python -m experiments.train --config=configs/convention.py:cross --wo
            python -m experiments.sweep --config=configs/sweep_convention.py --workdir=runs/convention
            runs all variants over three seeds; experiments.conventions prints what each learned
 Result:    docs/convention.md says what is measured and how
-Cost:      prompts of about 90 tokens, answers of at most 32; in a run 40 warm-up and 20 further iterations
+Cost:      prompts of about 90 tokens, answers of at most 32; in a run 80 warm-up and 20 further iterations
 Variants (after a colon):
   aligned, cross, cross_normalised, partner_samples, c3, ccpo, maac
                     credit: after the warm-up on both conventions agents learn from rewards alone
@@ -19,7 +19,7 @@ All but fixed_convention begin from the same warm-up per seed, which the first o
 from configs import agent_settings, common
 
 TASK = "jaxmarl_llm.tasks.convention"
-WARM_UP, STEPS = 40, 20  # iterations
+WARM_UP, STEPS = 80, 20  # iterations
 BATCH = 16  # demonstrations of each agent in an iteration of the warm-up
 ALIGNED = {"train.joint_mode": "aligned"}
 # What each variant changes of learning by `cross`.

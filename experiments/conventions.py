@@ -93,7 +93,7 @@ def team(entry: Mapping) -> Team:
 def rows(workdir: pathlib.Path) -> list[dict]:
     """A row per finished run and state (``warm``, ``after``) of a sweep's folder, in the sweep's order.
 
-    ValueError if there is no sweep.json.
+    ValueError if there is no sweep.json, or a run that it names is gone.
     """
     sweep = closing.read_json(workdir / "sweep.json")
     if not sweep:
@@ -115,6 +115,8 @@ def merged(entries: Sequence[Mapping], have: Sequence[Mapping]) -> list[Mapping]
 
 
 def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
+    if not (folder / "summary.json").is_file():
+        raise ValueError(f"{folder}: this run of sweep.json is gone; run experiments.sweep with --table_only")
     summary, spent = closing.read_json(folder / "summary.json"), _spent(folder)
     entries = []
     for state in STATES:

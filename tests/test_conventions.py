@@ -62,6 +62,9 @@ def test_the_rows_of_a_sweep(tmp_path):
     assert len(headers) == len(texts[0])
     with pytest.raises(ValueError, match="there is no sweep.json; run experiments.sweep first"):
         conventions.rows(tmp_path / "cross")
+    (tmp_path / "cross" / "seed0" / "summary.json").unlink()
+    with pytest.raises(ValueError, match="seed0: this run of sweep.json is gone"):
+        conventions.rows(tmp_path)
 
 
 def test_a_variant_has_the_means_of_its_seeds_with_intervals(tmp_path):
