@@ -69,7 +69,7 @@ def task(config):
     config.sampling.max_prompt_tokens = 128
     config.sampling.stop = ("<|im_start|>", "\n\n")
     config.eval.samples = 4
-    config.eval.problems = 8  # of validation, which chooses nothing that is shown: tables have the latest state
+    config.eval.problems = 8  # of validation, which chooses nothing that tables show
     config.log.tensorboard = False
     config.log.transcripts_every = 10
 
