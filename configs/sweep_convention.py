@@ -11,7 +11,7 @@ from configs import convention
 from configs.convention import get_config as get_config
 
 SEEDS = range(3)
-FIRST = ("control_sft", "fixed_convention")  # the second has a warm-up of its own
+FIRST = ("control_sft", "fixed_convention")  # of two at a time neither waits for the warm-up of the other
 
 
 def sweep(add):

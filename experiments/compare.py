@@ -63,10 +63,9 @@ def _point(folder: pathlib.Path, mark: str, entry: dict, rows: list[dict]) -> di
     """Scores of an entry of a summary, and what training had cost until then."""
     before = [row for row in rows if row["step"] < entry["step"]]
     spent = {name.removeprefix("spent/"): before[-1][name] for name in spending.NAMES} if before else {}
-    rows = closing.read_json(folder / ending.FOLDER / f"{mark}.json").get("sampled", {}).get("items", [])
     return {
         "scores": {name: value for name, value in entry.items() if "/" not in name and name != "step"},
-        "problems": _problems(rows),
+        "problems": _problems(ending.sampled_items(folder, mark)),
         "steps": entry["step"],
         "minutes": sum(row["seconds"] for row in before) / 60,
     } | spent

@@ -38,6 +38,7 @@ COSTS = {
     "seconds": "seconds an iteration",
 }
 UPPER = "fixed convention"  # the variant that has a convention from its demonstrations
+OTHER_START = (UPPER, "c3")  # warmed up on other demonstrations; answers in a tree
 
 
 class Team(NamedTuple):
@@ -133,8 +134,7 @@ def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
 
 def _problems(folder: pathlib.Path, state: str) -> list[float]:
     """Sampled joint success by test problem; [] where the run has not kept its answers of that state."""
-    items = closing.read_json(folder / ending.FOLDER / f"{state}.json").get("sampled", {}).get("items", [])
-    return [row["return"] for row in items]
+    return [row["return"] for row in ending.sampled_items(folder, state)]
 
 
 def _spent(folder: pathlib.Path) -> dict[str, float]:
@@ -159,8 +159,12 @@ def table(entries: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]
 
 
 def by_variant(entries: Sequence[Mapping]) -> dict[str, list[Mapping]]:
-    """Rows of the trained teams by variant, after those of the warmed-up ones, once per seed."""
-    warm = {row["seed"]: row for row in reversed(entries) if row["state"] == "warm" and row["problems"]}
+    """Rows of the trained teams by variant, after those of the warmed-up ones, once per seed.
+
+    The latter are of variants that begin alike (see `OTHER_START`) and have kept their answers.
+    """
+    begun = [row for row in entries if row["state"] == "warm" and row["setting"] not in OTHER_START]
+    warm = {row["seed"]: row for row in reversed(begun) if row["problems"]}
     groups = {"warmed up": [warm[seed] for seed in sorted(warm)]} if warm else {}
     for row in entries:
         if row["state"] == "after":

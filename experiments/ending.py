@@ -85,6 +85,12 @@ def example_lines(folder) -> list[str]:
     return [*lines, ""]
 
 
+def sampled_items(folder: pathlib.Path, name: str) -> list[dict]:
+    """Rows of the sampled answers by test problem, of an evaluation on the test; [] if it was not kept."""
+    path = folder / FOLDER / f"{name}.json"
+    return json.loads(path.read_text())["sampled"]["items"] if path.is_file() else []
+
+
 def first_answer(folder, name: str) -> transcripts.JointAction | None:
     """The greedy answer to the first problem of an evaluation on the test ("before", ..), if it was kept.
 

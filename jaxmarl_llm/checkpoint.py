@@ -121,9 +121,7 @@ class Checkpointer:
             found = _read(self.folder, meta["step"], like)
             trainable = agent_axis.put(state.trainable, found[own], n)
             opt_state = agent_axis.put(state.opt_state, found[optimizer]["state"], n)
-            count = found[optimizer]["step"]
-            if isinstance(state.step, jax.Array):
-                count = agent_axis.placed_like(state.step, count)
+            count = agent_axis.placed_like(state.step, found[optimizer]["step"])
             states[i] = TrainState(count, trainable, opt_state)
         return states, meta
 

@@ -83,6 +83,12 @@ def test_a_variant_has_the_means_of_its_seeds_with_intervals(tmp_path):
     assert found["warmed up"]["conventions"] == "none, none"
 
 
+def test_the_warmed_up_team_is_not_that_of_another_start(tmp_path):
+    sweep(tmp_path, {"fixed convention": [90.0], "c3": [70.0]})
+    entries = conventions.rows(tmp_path)
+    assert list(conventions.by_variant(entries)) == ["fixed convention", "c3"]
+
+
 def test_runs_that_were_finished_elsewhere_are_added():
     def row(setting, seed, joint):
         return {"setting": setting, "seed": seed, "state": "after", "joint": joint}

@@ -35,12 +35,12 @@ def card(config: Mapping, summary: Mapping, meta: Mapping, agent: str, form: str
 def _results(summary: Mapping, step: int) -> list[str]:
     """The team's test return of the untrained, the warmed up and the exported state."""
     rows = {title: summary[name] for name, title in STATES.items() if name in summary}
-    own = {name: summary.get(name, {}) for name in ("after", "best")}
     states = {"after": "latest", "best": "best on validation"}
-    titles = [states[name] for name, entry in own.items() if entry.get("step") == step and "return" in entry]
-    if not titles:
+    own = {states[name]: summary[name] for name in states if name in summary}
+    own = {title: entry for title, entry in own.items() if entry["step"] == step and "return" in entry}
+    if not own:
         return ["This state was not evaluated on the test problems."]
-    rows[f"this state ({' and '.join(titles)})"] = next(e for e in own.values() if e.get("step") == step)
+    rows[f"this state ({' and '.join(own)})"] = next(iter(own.values()))
     table = [f"| {title} | {_return(entry)} | {_score(entry, 'pass@1')} |" for title, entry in rows.items()]
     return [
         "Return (0..100) and pass@1 (%) of the whole team's sampled answers to the test problems, which were "
