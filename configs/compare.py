@@ -44,7 +44,7 @@ class Member:
     begins: str = ""
 
 
-SOLO_CODE = {"team.agents": ("main",), "sampling.max_new_tokens": 80, "train.joint_mode": "aligned"}
+SOLO_CODE = {"team.agents": ("main",), "sampling.max_new_tokens": 128, "train.joint_mode": "aligned"}
 ONE_REPLY = {
     **SOLO_CODE, "team.agents": ("team",), "task.centralised": True, "sampling.stop": ("<|im_start|>",),
 }  # fmt: skip

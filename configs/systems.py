@@ -32,7 +32,7 @@ SYSTEMS = {
     # One reply holds both functions.
     "centralised": {
         "team.agents": ("team",), "task.centralised": True, "train.joint_mode": "aligned",
-        "sampling.max_new_tokens": 80, "sampling.stop": ("<|im_start|>",),
+        "sampling.max_new_tokens": 128, "sampling.stop": ("<|im_start|>",),
     },
     "iac": {"train.joint_mode": "aligned", "train.normalise": True, "train.normalise_by": "agent"},
     "maac": {"train.joint_mode": "aligned", "train.normalise": True, "train.normalise_by": "agent"},

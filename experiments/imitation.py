@@ -1,15 +1,19 @@
 """From a config to the demonstrations that its agents imitate."""
 
 from configs import sft_checks
-from jaxmarl_llm import demonstrations, dotted
-from jaxmarl_llm.demonstrations import Encoded
+from jaxmarl_llm import demonstrations, dotted, processes
+from jaxmarl_llm.demonstrations import Demonstration, Encoded
 from jaxmarl_llm.team import Team
 
 
 def load(config, task, team: Team) -> list[Encoded]:
     """The demonstrations of ``sft.source`` for the problems of the training task; [] where none are read.
 
-    ValueError for demonstrations that cannot be read or do not fit the team, its prompts or the sampler.
+    The task's own reference answers that are longer than ``sampling.max_new_tokens`` are left out, and a line
+    says how many; other demonstrations are the user's, and too long a text is refused.
+
+    Raises:
+      ValueError: for demonstrations that cannot be read or do not fit the team, its prompts or the sampler.
     """
     if config.train.system != sft_checks.SYSTEM:
         return []
@@ -23,14 +27,33 @@ def load(config, task, team: Team) -> list[Encoded]:
     for agent in dict.fromkeys(row.agent for row in rows):
         if team[agent].remote:
             raise ValueError(f"sft.source={source!r}: agent {agent!r} is no model of ours and cannot learn")
+    tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
+    if source == "reference":
+        rows = _short_enough(rows, tokenizers, config.sampling.max_new_tokens)
     return demonstrations.encode(
         rows,
-        {agent: team[agent].tokenizer for agent in team.agents},
+        tokenizers,
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         max_new_tokens=config.sampling.max_new_tokens,
         stop=tuple(config.sampling.stop),
         truncate=config.sampling.long_prompts == "truncate",
     )
+
+
+def _short_enough(rows: list[Demonstration], tokenizers, longest: int) -> list[Demonstration]:
+    """Reference answers that the sampler could draw; prints how many others there are."""
+    kept = demonstrations.fitting(rows, tokenizers, longest)
+    if not kept:
+        raise ValueError(
+            f"sampling.max_new_tokens={longest}: every one of the {len(rows)} reference answers is longer"
+        )
+    if len(kept) < len(rows) and processes.first():
+        print(
+            f"{len(rows) - len(kept)} of {len(rows)} reference answers are longer than "
+            f"sampling.max_new_tokens={longest} and are left out",
+            flush=True,
+        )
+    return kept
 
 
 def _references(config, task):

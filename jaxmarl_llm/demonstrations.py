@@ -157,6 +157,18 @@ def _some(demonstrations: list[Demonstration], name: str) -> list[Demonstration]
     return demonstrations
 
 
+def fitting(
+    rows: Iterable[Demonstration], tokenizers: Mapping[str, Any], max_new_tokens: int
+) -> list[Demonstration]:
+    """The demonstrations that a sampler could draw: at most ``max_new_tokens`` tokens with their end."""
+    return [row for row in rows if len(_completion(row, tokenizers[row.agent])) <= max_new_tokens]
+
+
+def _completion(row: Demonstration, tokenizer) -> np.ndarray:
+    """Token ids of the text, and the end-of-text id."""
+    return np.array([*tokenizer.encode(row.text), tokenizer.eos_ids[0]], np.int32)
+
+
 def encode(
     rows: Iterable[Demonstration],
     tokenizers: Mapping[str, Any],
@@ -182,7 +194,7 @@ def encode(
     for row in rows:
         tokenizer, where = tokenizers[row.agent], f"{FIELD}: the demonstration of {row.agent!r} ({row.name})"
         prompt = np.array(tokenizer.encode_chat(list(row.messages)), np.int32)
-        completion = np.array([*tokenizer.encode(row.text), tokenizer.eos_ids[0]], np.int32)
+        completion = _completion(row, tokenizer)
         if len(completion) > max_new_tokens:
             raise ValueError(
                 f"{where} has {len(completion)} tokens with its end, sampling.max_new_tokens allows "

@@ -122,6 +122,12 @@ def test_token_ids_and_their_end():
     assert cut.prompt.tolist() == [198, 199]
 
 
+def test_too_long_answers_can_be_left_out():
+    rows = [Demonstration("aux", (), text, name=text) for text in ("a", "abc", "ab")]
+    kept = demonstrations.fitting(rows, {"aux": Letters()}, 3)  # with its end a text of two letters has three
+    assert [row.text for row in kept] == ["a", "ab"]
+
+
 def test_a_forest_of_unequal_numbers():
     groups = [
         [demonstrations.Encoded(agent, np.array([1]), np.array([2, 9]), "x", 1.0) for _ in range(2)]
@@ -150,7 +156,13 @@ def test_reference_answers_of_coding():
     assert code_references.answers(item("    return n + 1\n"), ("one",)) == {
         "one": "def f(n):\n    return n + 1"
     }
-    assert code_references.answers(item("    return n + 1\n"), AGENTS) is None  # no helper
+    # Of one function the helper gets all; not where it names itself, or where there are several.
+    assert code_references.answers(item("    return n + 1\n"), AGENTS) == {
+        "aux": "def aux(n):\n    return n + 1", "main": "def f(n):\n    value = aux(n)\n    return value",
+    }  # fmt: skip
+    assert code_references.answers(item("    return n and f(n - 1)\n"), AGENTS) is None
+    two = "def g(n):\n    return n\n\ndef f(n):\n    return g(n)\n"
+    assert code_references.answers(item(two), AGENTS) is None
     assert code_references.answers(item(""), ("one",)) is None
     with pytest.raises(ValueError, match="one or two agents"):
         code_references.answers(item(WHOLE), ("a", "b", "c"))

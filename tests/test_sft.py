@@ -1,6 +1,8 @@
 """Supervised fine-tuning: its gradient is that of cross-entropy, by an independent computation, and only on
 an agent's own tokens; its order follows from the seed; a run goes on as if it had not been stopped."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 import smoke_runs
 
 from configs import checks, coding, game
-from experiments import train
+from experiments import imitation, train
 from experiments.learner import Learner
 from jaxmarl_llm import adapters, losses
 from jaxmarl_llm.demonstrations import Encoded
@@ -210,6 +212,25 @@ def test_fields_that_demonstrations_do_not_allow(fields, sentence):
     with pytest.raises(ValueError) as caught:
         checks.validate(config)
     assert any(line.strip().startswith(sentence) for line in str(caught.value).split("\n"))
+
+
+def test_reference_answers_that_are_too_long_are_left_out(capsys):
+    letters = dict(encode=lambda text: [*range(len(text))], encode_chat=lambda _: [1], eos_ids=(9,))
+    tokenizer = SimpleNamespace(**letters)
+    team = type("Team", (dict,), {"agents": ("a",)})(a=SimpleNamespace(tokenizer=tokenizer, remote=False))
+    texts = ["xyz", "x" * 64]
+    task = SimpleNamespace(
+        items=(SimpleNamespace(task_id="one"),), agents=("a",), prompts=lambda _: {"a": []},
+        references=lambda _: {"a": texts},
+    )  # fmt: skip
+    config = coding.get_config()
+    config.train.system = "sft"
+    (kept,) = imitation.load(config, task, team)
+    assert kept.text == "xyz"
+    assert "1 of 2 reference answers are longer than sampling.max_new_tokens=64" in capsys.readouterr().out
+    del texts[0]
+    with pytest.raises(ValueError, match="sampling.max_new_tokens=64: every one of the 1 reference answers"):
+        imitation.load(config, task, team)
 
 
 def test_a_task_without_reference_answers(tmp_path):

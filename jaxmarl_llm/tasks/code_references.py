@@ -18,7 +18,8 @@ def answers(item: CodingItem, agents: Sequence[str]) -> dict[str, str] | None:
     Args:
       item: the problem; its solution may be functions, or the body of the entry point alone (HumanEval).
       agents: one name, which gets everything, or two: the helper, which gets the function ``aux``, and the
-        one that writes the entry point and what else there is.
+        one that writes the entry point and what else there is. Of a solution that is one function the helper
+        gets all, and main returns what the helper returns.
 
     Returns:
       {agent: text} without blank lines, at which a sampled answer may end.
@@ -33,10 +34,25 @@ def answers(item: CodingItem, agents: Sequence[str]) -> dict[str, str] | None:
         return None
     if len(agents) == 1:
         return {agents[0]: _joined(functions.values())}
+    if HELPER not in functions and len(functions) == 1:
+        functions |= _passed_on(item, functions[item.entry_point])
     if HELPER not in functions:
         return None
     helper = functions.pop(HELPER)
     return {agents[0]: _joined([helper]), agents[1]: _joined(functions.values())}
+
+
+def _passed_on(item: CodingItem, source: str) -> dict[str, str]:
+    """The helper's function with the whole solution, and the main function that passes its result on.
+
+    {} where the solution names itself again, as in a recursion.
+    """
+    helper, count = re.subn(rf"\b{re.escape(item.entry_point)}\b", HELPER, source)
+    if count != 1:
+        return {}
+    params = ", ".join(item.params)
+    main = f"def {item.entry_point}({params}):\n    value = {HELPER}({params})\n    return value"
+    return {HELPER: helper, item.entry_point: main}
 
 
 def _functions(item: CodingItem) -> dict[str, str]:
