@@ -63,7 +63,9 @@ class Learner:
         for i in self._learning if lesson.taught else ():
             member, sampling = self._team.members[i], self._loss.sampling
             how = dict(pad_id=member.tokenizer.pad_id, learners=self.learners)
-            how["prompt_sizes"] = self._prompt_sizes[i]
+            sizes = self._prompt_sizes[i]
+            # Given texts are packed with their prompts: another width would only be compiled again.
+            how["prompt_sizes"] = sizes.largest() if sizes and self._loss.given_texts else sizes
             said = batches.of_learners(lesson.forest, lesson.advantages, member.stack, sampling, **how)
             parts = self.config.train.minibatches
             pieces = [packing.split_minibatches(batch, parts) for batch in said]

@@ -16,7 +16,7 @@ from jaxmarl_llm import adapters, losses
 from jaxmarl_llm.demonstrations import Encoded
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import sft
-from jaxmarl_llm.update import LossConfig, batches, init_state, make_optimizer, train_step
+from jaxmarl_llm.update import LossConfig, batches, init_state, make_optimizer, packing, train_step
 from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
@@ -40,9 +40,9 @@ def gradients(rows, lora):
                           LOSS, tiny.params(), lora, batch)  # fmt: skip
 
 
-def cross_entropy(lora, n, agent):
+def cross_entropy(lora, n, agent, rows):
     """`losses.cross_entropy` of an agent's weighted tokens, each text read from its beginning, no cache."""
-    own = [row for row in ROWS if row[0] == agent]
+    own = [row for row in rows if row[0] == agent]
     width = max(len(p) + len(c) for _, p, c, _ in own)
     ids, answered = np.zeros((len(own), width), np.int32), np.zeros((len(own), width), bool)
     for row, (_, prompt, completion, _) in enumerate(own):
@@ -57,16 +57,40 @@ def cross_entropy(lora, n, agent):
     return losses.cross_entropy(weights * logprobs, answered[:, 1:]).mean()
 
 
-def test_the_gradient_is_that_of_cross_entropy():
-    lora = tiny.lora()
-    gradient, (loss, *_) = gradients(ROWS, lora)
+@pytest.mark.parametrize("begin", [[], [5] * 17])  # what all prompts begin with: then they lie in rows too
+def test_the_gradient_is_that_of_cross_entropy(begin):
+    lora, rows = tiny.lora(), [(agent, begin + prompt, *rest) for agent, prompt, *rest in ROWS]
+    gradient, (loss, *_) = gradients(rows, lora)
     assert loss.count.tolist() == [5, 6]  # tokens with their end
     for n, agent in enumerate(tiny.AGENTS):
-        value, expected = jax.value_and_grad(cross_entropy)(lora, n, agent)
+        value, expected = jax.value_and_grad(cross_entropy)(lora, n, agent, rows)
         np.testing.assert_allclose(loss.mean()[n], value, rtol=1e-5)
         for one, two in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(one[n], two[n], rtol=1e-3, atol=1e-5)
             assert np.abs(two[n]).max() > 1e-4 and (two[1 - n] == 0).all()
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_prompts_lie_in_rows_with_their_only_text(shards):
+    rows = [(agent, [5] * 17 + prompt, *rest) for agent, prompt, *rest in ROWS]
+    lesson = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).lesson(None)
+    (batch,) = batches.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
+    made = packing.prompts_in_rows(batch, shards)
+    assert made.prompts_NBP.tolist() == [[[5]] * shards] * 2 and made.shared.lengths_N.tolist() == [15, 15]
+    for n, agent in enumerate(tiny.AGENTS):
+        texts = {(tuple(made.tokens_NRL[n, r, :length]), made.given_NR[n, r], made.advantages_NR[n, r])
+                 for r, length in enumerate(made.lengths_NR[n])}  # fmt: skip
+        assert texts == {((5, *p, *c), 1 + len(p), w) for owner, p, c, w in ROWS if owner == agent}
+
+
+@pytest.mark.parametrize("change", ["other beginnings", "two texts to a prompt"])
+def test_prompts_that_stay_apart(change):
+    rows = ROWS
+    if change == "two texts to a prompt":
+        rows = [(agent, [5] * 18, *rest) for agent, _, *rest in ROWS]
+    lesson = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).lesson(None)
+    (batch,) = batches.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
+    assert packing.prompts_in_rows(batch) is batch
 
 
 def learned(rows, lora):

@@ -92,9 +92,11 @@ class LossConfig:
         """The batch as `gradients` reads it; without what cannot, or must not, change this loss."""
         if self.drop_truncated:
             batch = _without_truncated(batch)
+        if self.given_texts:
+            batch = packing.prompts_in_rows(batch, shards)
         return packing.pack(
             batch,
-            prompts_per_microbatch=self.prompts_per_microbatch,
+            prompts_per_microbatch=1 if batch.given_NR is not None else self.prompts_per_microbatch,
             tokens_per_microbatch=self.tokens_per_microbatch,
             keep_zero_advantage=bool(self.kl_coef or self.entropy_coef or self.own_count),
             padded=self.comlrl_compat,
@@ -134,6 +136,7 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
     lengths_R, advantages_R = rows.lengths_MS.reshape(-1), rows.advantages_MS.reshape(-1)
     behaviour_RL = rows.logprobs_MSL.reshape(-1, rows.logprobs_MSL.shape[-1])
     mask_RL = losses.length_mask(lengths_R, behaviour_RL.shape[1])
+    mask_RL &= jnp.arange(mask_RL.shape[1])[None] >= rows.given_MS.reshape(-1, 1)
     logprobs_RL, entropy_RL = scores(variables, read[0], config.sampling, config.entropy_learns)
     ref_RL = None
     if config.reads_reference:

@@ -31,6 +31,7 @@ class Batch:
       finished_NR: False for completions that were cut off at the length limit; None where it is not known.
       agents: names of the N agents, if they are not all of their stack.
       sampling: how these agents draw, where not all agents draw alike.
+      given_NR: leading tokens of each completion that are read and not learned (`prompts_in_rows`); None: 0.
     """
 
     prompts_NBP: jax.Array
@@ -43,6 +44,7 @@ class Batch:
     finished_NR: jax.Array | None = None
     agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
     sampling: SamplingParams | None = struct.field(pytree_node=False, default=None)
+    given_NR: jax.Array | None = None
 
 
 def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
@@ -59,6 +61,42 @@ def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
     return [jax.tree.map(lambda x, i=i: cut(x, i), own).replace(shared=batch.shared) for i in range(parts)]
 
 
+def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:
+    """The same batch with every prompt at the beginning of its only completion, where it is not learned.
+
+    Prompts of one completion each are then packed like completions, without padding, behind the last token
+    that all prompts of an agent begin with. That token is the only prompt, once for each of the shards.
+    A batch with several completions to a prompt, or whose prompts begin differently, comes back as it is.
+    """
+    n_agents, n_prompts, width = batch.prompts_NBP.shape
+    starts = batch.shared
+    if batch.lengths_NR.shape[1] != n_prompts or starts is None or min(starts.lengths_N) < 2:
+        return batch
+    size, room = shards * -(-n_prompts // shards), width + batch.tokens_NRL.shape[2]
+    tokens_NRL = np.zeros((n_agents, size, room), np.int32)
+    lengths_NR, given_NR = np.zeros((2, n_agents, size), np.int32)
+    advantages_NR = np.zeros((n_agents, size), np.float32)
+    for n, r in np.ndindex(n_agents, n_prompts):
+        given, length = batch.prompt_lengths_NB[n, r], batch.lengths_NR[n, r]
+        if not length:
+            continue
+        text = [*batch.prompts_NBP[n, r, width - given :], *batch.tokens_NRL[n, r, :length]]
+        tokens_NRL[n, r, : len(text)], lengths_NR[n, r], given_NR[n, r] = text, len(text), given
+        advantages_NR[n, r] = batch.advantages_NR[n, r]
+    last_N = np.asarray(starts.tokens_NC)[np.arange(n_agents), np.asarray(starts.lengths_N) - 1]
+    return batch.replace(
+        prompts_NBP=np.tile(last_N[:, None, None], (1, shards, 1)),
+        prompt_lengths_NB=np.ones((n_agents, shards), np.int32),
+        tokens_NRL=tokens_NRL,
+        lengths_NR=lengths_NR,
+        logprobs_NRL=np.zeros(tokens_NRL.shape, np.float32),
+        advantages_NR=advantages_NR,
+        shared=starts.replace(lengths_N=np.asarray(starts.lengths_N) - 1),
+        finished_NR=None,
+        given_NR=given_NR,
+    )
+
+
 @struct.dataclass
 class Rows:
     """M rows of W tokens, and S slots in each for the completions that lie in it.
@@ -68,6 +106,7 @@ class Rows:
       offsets_MW: the place of each token in its completion, -1 where there is none.
       prompt_M: the prompt, of those read together, that a row's completions answer.
       starts_MS, lengths_MS: where the completion of each slot begins, and its tokens; 0 in empty slots.
+      given_MS: how many of its first tokens are not learned.
       advantages_MS, logprobs_MSL: of each completion, as in `Batch`.
     """
 
@@ -76,6 +115,7 @@ class Rows:
     prompt_M: jax.Array
     starts_MS: jax.Array
     lengths_MS: jax.Array
+    given_MS: jax.Array
     advantages_MS: jax.Array
     logprobs_MSL: jax.Array
 
@@ -88,6 +128,7 @@ class Rows:
             np.full((rows, width), -1, np.int32),
             np.zeros(rows, np.int32),
             ints_MS,
+            ints_MS.copy(),
             ints_MS.copy(),
             np.zeros((rows, slots), np.float32),
             np.zeros((rows, slots, length), np.float32),
@@ -103,7 +144,8 @@ class Packed:
     Attributes:
       prompts_XNDBP, prompt_lengths_XNDB: prompts that are read together, those with something to learn first.
       rows: with leading axes X, Z, N, D; used micro-batches come first, and used rows in them.
-      lengths_NR: of all completions of the batch, in any order: they say what the loss is divided by.
+      lengths_NR: tokens to learn of all completions of the batch, in any order: they say what the loss is
+        divided by.
       shared, agents, sampling: as in `Batch`.
     """
 
@@ -160,7 +202,7 @@ def pack(
         batch.prompts_NBP[agent_N11, chosen_XNDB],
         batch.prompt_lengths_NB[agent_N11, chosen_XNDB],
         _stack(rows, axis=0),
-        batch.lengths_NR,
+        batch.lengths_NR if batch.given_NR is None else batch.lengths_NR - batch.given_NR,
         batch.shared,
         batch.agents,
         batch.sampling,
@@ -235,6 +277,7 @@ def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
             for r in copies:
                 at = row, slots[row]
                 rows.starts_MS[at], rows.lengths_MS[at] = start, batch.lengths_NR[n, r]
+                rows.given_MS[at] = 0 if batch.given_NR is None else batch.given_NR[n, r]
                 rows.advantages_MS[at], rows.logprobs_MSL[at] = (
                     batch.advantages_NR[n, r],
                     batch.logprobs_NRL[n, r],
