@@ -1,5 +1,5 @@
 # make            prints these targets
-# make train      trains the default team on coding (configs/coding.py)
+# make train      trains the default team on coding (configs/coding.py:warm_up)
 # make smoke      the same path with two tiny random models, in under a minute
 # make test       runs the test suite
 # make lint       runs ruff
@@ -27,7 +27,7 @@ help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
 train: venv
-	@$(RUN) -m experiments.train --config=configs/coding.py $(ARGS)
+	@$(RUN) -m experiments.train --config=configs/coding.py:warm_up $(ARGS)
 
 smoke: venv
 	@$(RUN) -m experiments.train --config=configs/coding.py:smoke $(ARGS)

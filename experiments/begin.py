@@ -21,8 +21,8 @@ from jaxmarl_llm.team import Team
 
 KEPT = "begin"
 # Of two runs that agree on these, the results of one are those that the other would have measured.
-MEASURED = ("model", "seed", "team.agents", "team.mode", "task", "sampling", "eval", "train.protocol",
-            "train.turns")  # fmt: skip
+MEASURED = ("model", "seed", "team.agents", "team.mode", "task", "sampling", "eval.samples",
+            "eval.problems", "train.protocol", "train.turns")  # fmt: skip
 
 
 def source(config, folder) -> pathlib.Path | None:

@@ -15,7 +15,7 @@ from jaxmarl_llm import checkpoint
 pytestmark = pytest.mark.usefixtures("programs_shared")
 WARM = {
     "warm_up.steps": 10, "warm_up.lr": 0.01, "sft.source": "test_sft:words", "sft.batch": 6, "train.steps": 2,
-    "train.kl_coef": 0.1,
+    "train.kl_coef": 0.1, "eval.every": 1,
 }  # fmt: skip
 
 
