@@ -27,6 +27,9 @@ def get_config(arg=None):
     chosen = [name for name in names if options[name]]
     if len(chosen) > 1:
         raise ValueError(f"config options {' and '.join(chosen)} exclude each other")
+    if options.warm_up and (chosen or options.comlrl_compat):
+        other = chosen[0] if chosen else "comlrl_compat"
+        raise ValueError(f"config option warm_up goes with smoke only, not with {other}")
     if options.small and not chosen:
         raise ValueError(f"config option small needs one of {', '.join(names)}")
     if chosen and not options.small:
@@ -59,7 +62,7 @@ def laptop(config):
     config.train.grade_every = config.eval.every = config.train.steps // 2
     config.eval.problems = 48
     config.eval.samples = 1  # more problems say more than more samples
-    config.task.test_source = "starter[::2]"  # every other one of 223, for a run's own tests to take two minutes
+    config.task.test_source = "starter[::2]"  # every other one of 223: two minutes
 
 
 def warm_up(config):

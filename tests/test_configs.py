@@ -25,8 +25,9 @@ from configs import (
 from jaxmarl_llm.tasks import sources
 
 ROOT = pathlib.Path(__file__).parents[1]
-VARIANTS = ("smoke", *published.EXPERIMENTS, "comlrl_compat")
+VARIANTS = ("smoke", "warm_up", *published.EXPERIMENTS, "comlrl_compat")
 COMBINED = (
+    "warm_up,smoke",
     "smoke,comlrl_compat",
     *(f"smoke,{name}" for name in published.EXPERIMENTS),
     *(f"{name},small" for name in published.EXPERIMENTS),
@@ -94,9 +95,13 @@ def test_every_variant_can_be_used(arg):
 def test_variants_that_exclude_each_other():
     with pytest.raises(ValueError, match="he_1turn and che_1turn exclude each other"):
         coding.get_config("he_1turn,che_1turn")
+    with pytest.raises(ValueError, match="warm_up goes with smoke only, not with che_1turn"):
+        coding.get_config("warm_up,che_1turn")
+    with pytest.raises(ValueError, match="warm_up goes with smoke only, not with comlrl_compat"):
+        coding.get_config("comlrl_compat,warm_up")
     with pytest.raises(ValueError, match="small needs one of he_1turn"):
         coding.get_config("small")
-    with pytest.raises(ValueError, match="'laptop'; known are: smoke, small, he_1turn"):
+    with pytest.raises(ValueError, match="'laptop'; known are: warm_up, smoke, small, he_1turn"):
         coding.get_config("laptop")
 
 
