@@ -8,9 +8,10 @@ One alone: python -m experiments.train --config=configs/compare.py:task=coding,m
 
 Tasks: coding, turns (one against two), guidance (advice between turns; python -m benchmarks.guidance serves
 the expert and runs it), writing. Every trained member ends when it has drawn `BUDGET` tokens and has had as
-many answers judged; at each of the two it is evaluated on the test items. The learning rate is constant and
-the same for all. Members of the second start begin from a warm-up on reference solutions (train.system=sft),
-of the same problems and the same number of iterations for all, one for each way to divide the roles.
+many answers judged; at each of the two it is evaluated on the test items. The learning rate is constant in
+training from rewards and the same for all. Members of the second start begin from a warm-up on reference
+solutions (train.system=sft), of the same problems, the same number of iterations and the same learning rate
+for all (those of configs/coding.py:warm_up), one for each way to divide the roles.
 """
 
 import dataclasses
@@ -26,7 +27,6 @@ BUDGET = {  # of one training: completion tokens drawn, joint answers judged
 }
 # Of the test, so that evaluations take less than trainings: every other problem, or one statement; samples.
 TEST = {"coding": ("starter[::2]", 1), "turns": ("starter:goal", 2), "guidance": ("starter:goal", 2)}
-WARM_STEPS = 12  # iterations of a warm-up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +55,10 @@ TURNS = {**ALIGNED, "train.turns": 2, "train.group": 4}
 EXPERT = {  # benchmarks/known_expert.py serves models of these names
     **TURNS, "task.feedback": "expert_edits", "expert.key_variable": "", "expert.max_tokens": 256,
 }  # fmt: skip
+_WARM_UP = coding.get_config("warm_up").warm_up  # as `make train` has it
 WARM = {
     "train.system": "sft", "sft.source": "reference", "train.joint_mode": "aligned",
-    "train.steps": WARM_STEPS,
+    "train.steps": _WARM_UP.steps, "train.lr": _WARM_UP.lr, "train.decay": "linear",
 }  # fmt: skip
 
 # What is trained, by name: fields, and the untrained and the warmed-up team that it begins from.

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from configs import checks, common, compare
+from configs import checks, coding, common, compare
 from experiments import compare as command
 from jaxmarl_llm.report import methods
 
@@ -25,12 +25,15 @@ def test_every_member_is_a_config(task, name):
 def test_methods_differ_in_nothing_but_the_method():
     """Same problems, same learning rate, no schedule; warm-ups of the same length from the same source."""
     for task, members in compare.MEMBERS.items():
-        configs = [compare.get_config(f"task={task},member={name}") for name in members]
+        learners = [name for name in members if name not in compare.WARM_UPS.get(task, {})]
+        configs = [compare.get_config(f"task={task},member={name}") for name in learners]
         names = ("train.lr", "train.decay", "train.prompts", "task.source", "task.test_split")
         assert all(len({common.field(config, name) for config in configs}) == 1 for name in names)
     warm = [compare.get_config(f"task=coding,member={name}") for name in compare.WARM_UPS["coding"]]
-    settings = {(c.train.system, c.train.steps, c.sft.source) for c in warm}
-    assert settings == {("sft", compare.WARM_STEPS, "reference")}
+    settings = {(c.train.system, c.train.steps, c.train.lr, c.sft.batch, c.sft.source) for c in warm}
+    default = coding.get_config("warm_up")
+    wanted = "sft", default.warm_up.steps, default.warm_up.lr, default.sft.batch, "reference"
+    assert settings == {wanted}
     begun = [member.begins for member in compare.MEMBERS["coding"].values() if member.begins]
     assert len(begun) == len(compare.TRAINED["coding"]) and set(begun) == set(compare.WARM_UPS["coding"])
 
