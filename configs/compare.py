@@ -55,10 +55,11 @@ TURNS = {**ALIGNED, "train.turns": 2, "train.group": 4}
 EXPERT = {  # benchmarks/known_expert.py serves models of these names
     **TURNS, "task.feedback": "expert_edits", "expert.key_variable": "", "expert.max_tokens": 256,
 }  # fmt: skip
-_WARM_UP = coding.get_config("warm_up").warm_up  # as `make train` has it
+_WARM_UP = coding.get_config("warm_up")  # as `make train` has it
 WARM = {
     "train.system": "sft", "sft.source": "reference", "train.joint_mode": "aligned",
-    "train.steps": _WARM_UP.steps, "train.lr": _WARM_UP.lr, "train.decay": "linear",
+    "sft.batch": _WARM_UP.sft.batch, "train.steps": _WARM_UP.warm_up.steps,
+    "train.lr": _WARM_UP.warm_up.lr, "train.decay": _WARM_UP.train.decay,
 }  # fmt: skip
 
 # What is trained, by name: fields, and the untrained and the warmed-up team that it begins from.
