@@ -68,7 +68,7 @@ def laptop(config):
 def warm_up(config):
     """Imitation first; the untrained team's tests pass too rarely for rewards to say much."""
     config.warm_up.steps = 36
-    config.warm_up.lr = 2e-3  # on validation better than 1e-3, and than half as many updates of 16
+    config.warm_up.lr = 2e-3  # on validation 47.5 against 41.5 with 1e-3: one seed, the intervals overlap
     config.sft.batch = 8
     config.train.steps = 30
     config.train.grade_every = 0  # problems of all grades, as in the warm-up

@@ -25,8 +25,8 @@ BUDGET = {  # of one training: completion tokens drawn, joint answers judged
     "guidance": {"tokens": 16_000, "answers": 512},
     "writing": {"tokens": 16_000, "answers": 240},
 }
-# Of the test, so that evaluations take less than trainings: every other problem, or one statement; samples.
-TEST = {"coding": ("starter[::2]", 1), "turns": ("starter:goal", 2), "guidance": ("starter:goal", 2)}
+# Of the test, where it is not what the task's default config has: problems of one statement, and samples.
+TEST = {"turns": ("starter:goal", 2), "guidance": ("starter:goal", 2)}
 
 
 @dataclasses.dataclass(frozen=True)

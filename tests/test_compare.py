@@ -25,15 +25,19 @@ def test_every_member_is_a_config(task, name):
 def test_methods_differ_in_nothing_but_the_method():
     """Same problems, same learning rate, no schedule; warm-ups of the same length from the same source."""
     for task, members in compare.MEMBERS.items():
-        learners = [name for name in members if name not in compare.WARM_UPS.get(task, {})]
-        configs = [compare.get_config(f"task={task},member={name}") for name in learners]
-        names = ("train.lr", "train.decay", "train.prompts", "task.source", "task.test_split")
-        assert all(len({common.field(config, name) for config in configs}) == 1 for name in names)
+        configs = {name: compare.get_config(f"task={task},member={name}") for name in members}
+        for field in ("train.prompts", "task.source", "task.test_split"):
+            assert len({common.field(config, field) for config in configs.values()}) == 1
+        from_rewards = [c for name, c in configs.items() if name not in compare.WARM_UPS.get(task, {})]
+        for field in ("train.lr", "train.decay"):
+            assert len({common.field(config, field) for config in from_rewards}) == 1
     warm = [compare.get_config(f"task=coding,member={name}") for name in compare.WARM_UPS["coding"]]
-    settings = {(c.train.system, c.train.steps, c.train.lr, c.sft.batch, c.sft.source) for c in warm}
+    names = ("train.system", "train.steps", "train.lr", "train.decay", "sft.batch", "sft.source")
+    settings = {tuple(common.field(c, name) for name in names) for c in warm}
     default = coding.get_config("warm_up")
-    wanted = "sft", default.warm_up.steps, default.warm_up.lr, default.sft.batch, "reference"
-    assert settings == {wanted}
+    assert settings == {
+        ("sft", default.warm_up.steps, default.warm_up.lr, "linear", default.sft.batch, "reference")
+    }
     begun = [member.begins for member in compare.MEMBERS["coding"].values() if member.begins]
     assert len(begun) == len(compare.TRAINED["coding"]) and set(begun) == set(compare.WARM_UPS["coding"])
 
