@@ -1,6 +1,8 @@
-"""Runs that differ in their seed, side by side: a Markdown table and a picture.
+"""Runs that differ in their seed, side by side: a Markdown table of their states on the test, and a picture.
 
 Command:   python -m benchmarks.seeds runs/seed0 runs/seed1 runs/seed2 --picture=docs/coding.png
+A number is the mean of the runs; round brackets hold its 95 % interval over the runs, square ones that over
+the test problems, which are the same in all runs.
 """
 
 import argparse
@@ -13,10 +15,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.tables import markdown
+from experiments import ending
 from jaxmarl_llm import metrics, plots
+from jaxmarl_llm.report.methods import with_intervals
 from jaxmarl_llm.statistics.series import running_mean, series
 
-COLUMNS = ("return", "return_greedy", "tests", "cooperation", "pass@1")
+STATES = ending.TITLES | {"best": "trained, best on validation"}
 
 
 def load(folder: pathlib.Path) -> dict:
@@ -28,48 +32,52 @@ def load(folder: pathlib.Path) -> dict:
     return summary
 
 
-def change(summary: dict, name: str) -> str:
-    """Before, after and the gain of one number."""
-    before, after = summary["before"][name], summary["after"][name]
-    return f"{before:.1f} → {after:.1f} ({after - before:+.1f})"
+def table(folders: list[pathlib.Path]) -> str:
+    """A row per number, a column per state of the runs, and what a run took."""
+    summaries = [load(folder) for folder in folders]
+    states = [state for state in STATES if all(state in summary for summary in summaries)]
+    after = summaries[0]["after"]
+    shown = (*ending.PARTS, "return_greedy", "pass@1", *ending.kinds_of_items(after))
+    names = [name for name in shown if name in after]
+    rows = [(name, *(_cell(folders, summaries, state, name) for state in states)) for name in names]
+    text = markdown(("test, 0..100", *(STATES[state] for state in states)), rows)
+    minutes = statistics.mean(seconds(folder) for folder in folders) / 60
+    return f"{text}\n\nruns: {len(folders)}; minutes of each, evaluations and warm-up included: {minutes:.0f}"
 
 
-def mean(summaries: list[dict], name: str) -> str:
-    """Means over the runs and the mean gain."""
-    both = [statistics.mean(s[when][name] for s in summaries) for when in ("before", "after")]
-    return change({"before": {name: both[0]}, "after": {name: both[1]}}, name)
+def _cell(folders: list[pathlib.Path], summaries: list[dict], state: str, name: str) -> str:
+    """Mean and intervals of a number of one state; nothing where a run does not have it."""
+    values = [summary[state].get(name) for summary in summaries]
+    if None in values:
+        return ""
+    items = [ending.sampled_items(folder, state) for folder in folders]
+    known = all(rows and all(name in row for row in rows) for rows in items)
+    return with_intervals(values, [[row[name] for row in rows] for rows in items] if known else ())
 
 
-def tables(summaries: list[dict]) -> str:
-    """A row per run and their mean; below, the sampled return by grade of the problems."""
-    names = [name for name in COLUMNS if name in summaries[0]["after"]]
-    rows = [
-        (str(s["seed"]), *(change(s, name) for name in names), f"{s['seconds'] / 60:.1f}") for s in summaries
-    ]
-    minutes = f"{statistics.mean(s['seconds'] for s in summaries) / 60:.1f}"
-    rows.append(("mean", *(mean(summaries, name) for name in names), minutes))
-    text = markdown(("seed", *(name.replace("_", ", ") for name in names), "minutes"), rows)
-    grades = sorted(name for name in summaries[0]["after"] if name.startswith("return_grade"))
-    if not grades:
-        return text
-    by_grade = [(name.removeprefix("return_grade"), mean(summaries, name)) for name in grades]
-    return f"{text}\n\n{markdown(('grade', 'return, mean of the runs'), by_grade)}"
+def seconds(folder: pathlib.Path) -> float:
+    """What a run took, its own warm-up included."""
+    warm_up = folder / "warm_up" / "summary.json"
+    before = json.loads(warm_up.read_text())["seconds"] if warm_up.is_file() else 0.0
+    return before + load(folder)["seconds"]
 
 
 def draw(folders: list[pathlib.Path], path: pathlib.Path) -> None:
-    """Held-out returns before and after, and the running mean of the training return, of every run."""
+    """The running mean of the training return, and the test return of every state, of every run."""
     figure = Figure(figsize=(9, 4.2), dpi=150, layout="constrained")
     colors = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#000000")
     train, test = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
+    shown = [state for state in ending.TITLES if state in load(folders[0])]
     for folder, color in zip(folders, colors, strict=False):
         summary, rows = load(folder), metrics.read_metrics(folder)
         steps, values = series(rows, "train/return")
         train.plot(steps, values, ".", color=color, alpha=0.35, markersize=4)
         train.plot(steps, running_mean(values, 5), color=color, label=f"seed {summary['seed']}")
         for name, style in (("return", "o-"), ("return_greedy", "s:")):
-            test.plot([0, 1], [summary[when][name] for when in ("before", "after")], style, color=color)
+            test.plot(range(len(shown)), [summary[state][name] for state in shown], style, color=color)
     train.set(title="training return, mean of 5 iterations", xlabel="iteration", ylabel="return (0..100)")
-    test.set(title="test return", xticks=[0, 1], xticklabels=["before", "after"], ylim=(0, 100))
+    test.set(title="test return", ylim=(0, 100))
+    test.set_xticks(range(len(shown)), [ending.TITLES[state] for state in shown])
     train.legend()
     test.plot([], [], "o-", color="grey", label="sampled")
     test.plot([], [], "s:", color="grey", label="greedy")
@@ -84,7 +92,7 @@ def main():
     parser.add_argument("folders", nargs="+", type=pathlib.Path, help="folders of finished runs")
     parser.add_argument("--picture", type=pathlib.Path, help="PNG to draw")
     given = parser.parse_args()
-    print(tables([load(folder) for folder in given.folders]))
+    print(table(given.folders))
     if given.picture:
         with matplotlib.rc_context(plots.STYLE):
             draw(given.folders, given.picture)

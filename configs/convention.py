@@ -8,6 +8,7 @@ Cost:      prompts of about 90 tokens, answers of at most 32; in a run 80 warm-u
 Variants (after a colon):
   aligned, cross, cross_normalised, partner_samples, c3, ccpo, maac
                     credit: after the warm-up on both conventions agents learn from rewards alone
+  entropy_bonus     cross with a bonus for the entropy of every token's distribution
   frozen_main       cross, and main stays as the warm-up left it
   control_sft       more of the same demonstrations in place of rewards, at least as many tokens
   fixed_convention  cross after a warm-up on one convention only: the upper bound
@@ -35,6 +36,7 @@ VARIANTS = {
     "ccpo": {**ALIGNED, "train.system": "ccpo", "train.counterfactual": "sample"},
     "maac": {**ALIGNED, "train.system": "maac", "train.normalise": True, "train.normalise_by": "agent"},
     "partner_samples": {"train.partner_samples": 8},
+    "entropy_bonus": {"train.entropy_coef": 0.02},
     # Main stays at its mixture, so that only aux can settle on a convention.
     "frozen_main": {"team.agent.main.trainable": False},
     # 32 demonstrations an iteration are half of the 64 answers that `cross` draws.
