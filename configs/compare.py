@@ -9,9 +9,9 @@ One alone: python -m experiments.train --config=configs/compare.py:task=coding,m
 Tasks: coding, turns (one against two), guidance (advice between turns; python -m benchmarks.guidance serves
 the expert and runs it), writing. Every trained member ends when it has drawn `BUDGET` tokens and has had as
 many answers judged; at each of the two it is evaluated on the test items. The learning rate is constant in
-training from rewards and the same for all. Members of the second start begin from a warm-up on reference
-solutions (train.system=sft), of the same problems, the same number of iterations and the same learning rate
-for all (those of configs/coding.py:warm_up), one for each way to divide the roles.
+training from rewards and the same for all that begin alike. Members of the second start begin from a warm-up
+on reference solutions (train.system=sft), of the same problems, the same number of iterations and the same
+learning rate for all, one for each way to divide the roles; the rates are those of configs/coding.py:warm_up.
 """
 
 import dataclasses
@@ -128,7 +128,7 @@ def _members(task: str) -> dict[str, Member]:
     members |= {name: Member(fields, trained=True) for name, fields in WARM_UPS.get(task, {}).items()}
     members |= {name: Member(fields, trained=True) for name, (fields, _) in TRAINED[task].items()}
     return members | {
-        f"{name}_after_warm_up": Member(fields, trained=True, begins=warm)
+        f"{name}_after_warm_up": Member({"train.lr": _WARM_UP.train.lr, **fields}, trained=True, begins=warm)
         for name, (fields, warm) in TRAINED[task].items()
         if warm
     }

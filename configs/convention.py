@@ -4,7 +4,7 @@ Command:   python -m experiments.train --config=configs/convention.py:cross --wo
            python -m experiments.sweep --config=configs/sweep_convention.py --workdir=runs/convention
            runs all variants over three seeds; experiments.conventions prints what each learned
 Result:    docs/convention.md says what is measured and how
-Cost:      prompts of about 90 tokens, answers of at most 32; in a run 80 warm-up and 20 further iterations
+Cost:      prompts of about 90 tokens, answers of at most 32; in a run 80 warm-up and 24 further iterations
 Variants (after a colon):
   aligned, cross, cross_normalised, partner_samples, c3, ccpo, maac
                     credit: after the warm-up on both conventions agents learn from rewards alone
@@ -20,8 +20,8 @@ All but fixed_convention begin from the same warm-up per seed, which the first o
 from configs import agent_settings, common
 
 TASK = "jaxmarl_llm.tasks.convention"
-WARM_UP, STEPS = 80, 20  # iterations
-BATCH = 16  # demonstrations of each agent in an iteration of the warm-up
+WARM_UP, STEPS = 80, 24  # iterations
+BATCH = 8  # demonstrations of each agent in an iteration of the warm-up
 ALIGNED = {"train.joint_mode": "aligned"}
 # What each variant changes of learning by `cross`.
 VARIANTS = {
@@ -39,8 +39,8 @@ VARIANTS = {
     "entropy_bonus": {"train.entropy_coef": 0.02},
     # Main stays at its mixture, so that only aux can settle on a convention.
     "frozen_main": {"team.agent.main.trainable": False},
-    # 32 demonstrations an iteration are half of the 64 answers that `cross` draws.
-    "control_sft": {"train.system": "sft", "train.lr": 5e-4, "train.steps": 2 * STEPS},
+    # In all as many demonstrations as `cross` draws answers: 16 an iteration against 64.
+    "control_sft": {"train.system": "sft", "train.steps": 4 * STEPS},
     # `cross` after a warm-up on one convention alone, with as many demonstrations of it as the mixture has.
     "fixed_convention": {"sft.batch": BATCH // 2, "sft.source": f"{TASK}:first", "warm_up.folder": ""},
 }  # fmt: skip
@@ -81,13 +81,13 @@ def training(config):
     config.sft.source = f"{TASK}:mixed"
     config.sft.batch = BATCH
     config.warm_up.steps = WARM_UP
-    config.warm_up.lr = 1e-3
+    config.warm_up.lr = 2e-3
     config.warm_up.folder = "runs/convention_warm_up/seed{seed}"
     config.train.steps = STEPS
     config.train.prompts = config.train.prompts_per_microbatch = 4
     config.train.group = 8
     config.train.joint_mode = "cross"
-    config.train.lr = 5e-4
+    config.train.lr = 3e-4
     config.train.warmup = 2
     config.train.decay = "linear"
     config.train.tokens_per_microbatch = 512

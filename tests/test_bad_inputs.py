@@ -217,7 +217,7 @@ def test_command_line_says_one_sentence(tmp_path, compiled, fields, message):
 
 
 def test_options_after_the_colon():
-    with pytest.raises(ValueError, match="unknown config option 'smokey'; known are: warm_up, smoke, small, he_1turn"):
+    with pytest.raises(ValueError, match="option 'smokey'; known are: warm_up, smoke, small, he_1turn"):
         coding.get_config("smokey")
 
 
