@@ -28,8 +28,8 @@ TASK = "guidance"
 def without_advice(workdir: pathlib.Path, results: dict) -> dict[str, dict[str, dict]]:
     """Evaluate every trained team with ``task.feedback=plain``; results as `compare.result` gives them."""
     remaining: dict[str, dict[str, dict]] = {}
-    for name, by_seed in results.items():
-        for seed in by_seed if compare.MEMBERS[TASK][name].trained else ():
+    for name in compare.TRAINED[TASK]:
+        for seed in results[name]:
             folder = command.folder_of(workdir, name, int(seed))
             out = folder / "without_advice.json"
             if not out.is_file():

@@ -9,9 +9,9 @@ One alone: python -m experiments.train --config=configs/compare.py:task=coding,m
 Tasks: coding, turns (one against two), guidance (advice between turns; python -m benchmarks.guidance serves
 the expert and runs it), writing. Every trained member ends when it has drawn `BUDGET` tokens and has had as
 many answers judged; at each of the two it is evaluated on the test items. The learning rate is constant in
-training from rewards and the same for all that begin alike. Members of the second start begin from a warm-up
-on reference solutions (train.system=sft), of the same problems, the same number of iterations and the same
-learning rate for all, one for each way to divide the roles; the rates are those of configs/coding.py:warm_up.
+training from rewards and the same for all that begin alike. A member begins from the untrained team or from a
+warm-up on reference solutions (train.system=sft), of the same problems, the same number of iterations and the
+same learning rate for all, one for each way to divide the roles; the rates are those of coding.py:warm_up.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class Member:
 
     Attributes:
       fields: by dotted name.
-      trained: False: the untrained team is evaluated.
+      trained: False: the team is evaluated as it begins.
       begins: name of the member whose agents it starts from; empty: the untrained ones.
     """
 
@@ -52,6 +52,8 @@ SOLO_TEXT = {"team.agents": ("writer",), "sampling.max_new_tokens": 144, "train.
 ALIGNED = {"train.joint_mode": "aligned"}
 PIPELINE = {**ALIGNED, "train.protocol": "pipeline"}
 TURNS = {**ALIGNED, "train.turns": 2, "train.group": 4}
+PLAIN = {**TURNS, "task.feedback": "plain"}
+OWN_TESTS = {**TURNS, "task.feedback": "level_feedback"}
 EXPERT = {  # benchmarks/known_expert.py serves models of these names
     **TURNS, "task.feedback": "expert_edits", "expert.key_variable": "", "expert.max_tokens": 256,
 }  # fmt: skip
@@ -62,34 +64,35 @@ WARM = {
     "train.lr": _WARM_UP.warm_up.lr, "train.decay": _WARM_UP.train.decay,
 }  # fmt: skip
 
-# What is trained, by name: fields, and the untrained and the warmed-up team that it begins from.
+WARM_RATE = _WARM_UP.train.lr  # of what begins from a warm-up
+# What is trained, by name: its fields, and what it begins from: the untrained team (""), one of `WARM_UPS`.
 TRAINED = {
     "coding": {
-        "magrpo_cross": ({}, "warm_team"),
-        "magrpo_aligned": (ALIGNED, "warm_team"),
-        "magrpo_partners": ({"train.partner_samples": 8}, "warm_team"),
-        "pipeline": (PIPELINE, "warm_team"),
-        "grpo": (SOLO_CODE, "warm_single"),
-        "centralised": ({**ONE_REPLY, "train.system": "centralised"}, "warm_centralised"),
+        "magrpo_cross": ({}, ("", "warm_team")),
+        "magrpo_aligned": (ALIGNED, ("", "warm_team")),
+        "magrpo_partners": ({"train.partner_samples": 8}, ("", "warm_team")),
+        "pipeline": (PIPELINE, ("", "warm_team")),
+        "grpo": (SOLO_CODE, ("", "warm_single")),
+        "centralised": ({**ONE_REPLY, "train.system": "centralised"}, ("", "warm_centralised")),
     },
     "turns": {
-        "one_turn": (ALIGNED, ""),
-        "one_turn_cross": ({}, ""),
-        "two_turns_tree": (TURNS, ""),
-        "two_turns_best": ({**TURNS, "train.hand_on": "best"}, ""),
+        "one_turn": (ALIGNED, ("warm_team",)),
+        "one_turn_cross": ({}, ("warm_team",)),
+        "two_turns_tree": (TURNS, ("warm_team",)),
+        "two_turns_best": ({**TURNS, "train.hand_on": "best"}, ("warm_team",)),
     },
     "guidance": {
-        "no_feedback": ({**TURNS, "task.feedback": "plain"}, ""),
-        "own_tests": ({**TURNS, "task.feedback": "level_feedback"}, ""),
-        "expert_0": ({**EXPERT, "expert.model": "skill-0"}, ""),
-        "expert_half": ({**EXPERT, "expert.model": "skill-0.5"}, ""),
-        "expert_1": ({**EXPERT, "expert.model": "skill-1"}, ""),
-        "expert_shuffled": ({**EXPERT, "expert.model": "shuffled"}, ""),
+        "no_feedback": (PLAIN, ("warm_team",)),
+        "own_tests": (OWN_TESTS, ("warm_team",)),
+        "expert_0": ({**EXPERT, "expert.model": "skill-0"}, ("warm_team",)),
+        "expert_half": ({**EXPERT, "expert.model": "skill-0.5"}, ("warm_team",)),
+        "expert_1": ({**EXPERT, "expert.model": "skill-1"}, ("warm_team",)),
+        "expert_shuffled": ({**EXPERT, "expert.model": "shuffled"}, ("warm_team",)),
     },
     "writing": {
-        "magrpo_cross": ({}, ""),
-        "magrpo_aligned": (ALIGNED, ""),
-        "grpo": (SOLO_TEXT, ""),
+        "magrpo_cross": ({}, ("",)),
+        "magrpo_aligned": (ALIGNED, ("",)),
+        "grpo": (SOLO_TEXT, ("",)),
     },
 }
 UNTRAINED = {
@@ -101,11 +104,7 @@ UNTRAINED = {
         "untrained_discussion": {**ALIGNED, "train.protocol": "discussion"},
     },
     "turns": {"untrained_one_turn": ALIGNED, "untrained_two_turns": TURNS},
-    "guidance": {
-        "untrained_no_feedback": {**TURNS, "task.feedback": "plain"},
-        "untrained_own_tests": {**TURNS, "task.feedback": "level_feedback"},
-        "untrained_expert_1": {**EXPERT, "expert.model": "skill-1"},
-    },
+    "guidance": {"untrained_no_feedback": PLAIN},
     "writing": {
         "untrained_team": {},
         "untrained_single": SOLO_TEXT,
@@ -119,6 +118,17 @@ WARM_UPS = {
         "warm_single": {**SOLO_CODE, **WARM},
         "warm_centralised": {**ONE_REPLY, **WARM},
     },
+    "turns": {"warm_team": WARM},
+    "guidance": {"warm_team": WARM},
+}
+# What the warmed up team of one turn does with a second one, before it learns from rewards.
+WARMED_UP = {
+    "turns": {"warm_two_turns": TURNS},
+    "guidance": {
+        "warm_no_feedback": PLAIN,
+        "warm_own_tests": OWN_TESTS,
+        "warm_expert_1": {**EXPERT, "expert.model": "skill-1"},
+    },
 }
 
 
@@ -126,10 +136,16 @@ def _members(task: str) -> dict[str, Member]:
     """All members of a task, in the order in which they are run and shown."""
     members = {name: Member(fields) for name, fields in UNTRAINED[task].items()}
     members |= {name: Member(fields, trained=True) for name, fields in WARM_UPS.get(task, {}).items()}
-    members |= {name: Member(fields, trained=True) for name, (fields, _) in TRAINED[task].items()}
+    members |= {name: Member(fields, begins="warm_team") for name, fields in WARMED_UP.get(task, {}).items()}
+    members |= {
+        name: Member(fields, trained=True) for name, (fields, starts) in TRAINED[task].items() if "" in starts
+    }
     return members | {
-        f"{name}_after_warm_up": Member({"train.lr": _WARM_UP.train.lr, **fields}, trained=True, begins=warm)
-        for name, (fields, warm) in TRAINED[task].items()
+        f"{name}_after_warm_up" if "" in starts else name: Member(
+            {"train.lr": WARM_RATE, **fields}, trained=True, begins=warm
+        )
+        for name, (fields, starts) in TRAINED[task].items()
+        for warm in starts
         if warm
     }
 

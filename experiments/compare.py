@@ -27,10 +27,13 @@ def command(task: str, name: str, seed: int, workdir: pathlib.Path, more: Sequen
     """What trains, or evaluates, one member; ``more`` are further flags."""
     member, folder = compare.MEMBERS[task][name], folder_of(workdir, name, seed)
     config = [f"--config=configs/compare.py:task={task},member={name}", f"--config.seed={seed}", *more]
+    start = folder_of(workdir, member.begins, seed) if member.begins else None
     if not member.trained:
-        return [sys.executable, "-m", "experiments.evaluate", *config, f"--out={folder / 'evaluation.json'}"]
-    if member.begins:
-        config.append(f"--config.team.begin={folder_of(workdir, member.begins, seed)}")
+        state = [f"--workdir={start}", "--step=latest"] if start else []
+        argv = [sys.executable, "-m", "experiments.evaluate", *config, *state]
+        return [*argv, f"--out={folder / 'evaluation.json'}"]
+    if start:
+        config.append(f"--config.team.begin={start}")
     return [sys.executable, "-m", "experiments.train", *config, f"--workdir={folder}"]
 
 
@@ -88,8 +91,8 @@ def compare_all(
     results: dict[str, dict[str, dict]] = {}
     for seed in compare.SEEDS:  # a seed of all members first: a table of one seed is there early
         for name, member in compare.MEMBERS[task].items():
-            if not member.trained and seed != compare.SEEDS[0]:
-                continue
+            if not member.trained and not member.begins and seed != compare.SEEDS[0]:
+                continue  # the untrained team is the same with every seed
             folder = folder_of(workdir, name, seed)
             points = have.get(name, {}).get(str(seed)) or result(folder)
             if not points:

@@ -1,6 +1,7 @@
 """Methods side by side: configs, what is run and what is not run again, results and tables by hand."""
 
 import json
+import pathlib
 import types
 
 import pytest
@@ -28,9 +29,12 @@ def test_methods_differ_in_nothing_but_the_method():
         configs = {name: compare.get_config(f"task={task},member={name}") for name in members}
         for field in ("train.prompts", "task.source", "task.test_split"):
             assert len({common.field(config, field) for config in configs.values()}) == 1
-        from_rewards = [c for name, c in configs.items() if name not in compare.WARM_UPS.get(task, {})]
-        for field in ("train.lr", "train.decay"):
-            assert len({common.field(config, field) for config in from_rewards}) == 1
+        from_rewards = {n: c for n, c in configs.items() if n not in compare.WARM_UPS.get(task, {})}
+        assert {config.train.decay for config in from_rewards.values()} == {"constant"}
+        for begun in (True, False):  # methods that begin alike
+            alike = [name for name in from_rewards if members[name].trained]
+            alike = [name for name in alike if bool(members[name].begins) == begun]
+            assert len({from_rewards[name].train.lr for name in alike}) == (1 if alike else 0)
     warm = [compare.get_config(f"task=coding,member={name}") for name in compare.WARM_UPS["coding"]]
     names = ("train.system", "train.steps", "train.lr", "train.decay", "sft.batch", "sft.source")
     settings = {tuple(common.field(c, name) for name in names) for c in warm}
@@ -96,6 +100,7 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
     members = {
         "plain": compare.Member({}),
         "warm": compare.Member({}, trained=True),
+        "seen": compare.Member({}, begins="warm"),
         "after": compare.Member({}, trained=True, begins="warm"),
     }
     monkeypatch.setitem(compare.MEMBERS, "coding", members)
@@ -107,7 +112,7 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
     def run(argv):
         commands.append(argv[2:])
         if argv[2] == "experiments.evaluate":
-            evaluated(tmp_path / "plain" / "seed0", 30.0)
+            evaluated(pathlib.Path(argv[-1].removeprefix("--out=")).parent, 30.0)
         else:
             name, seed = argv[-1].split("/")[-2:]
             trained(tmp_path / name / seed, 70.0, marks=name == "after")
@@ -116,15 +121,19 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
     monkeypatch.setattr(command.subprocess, "run", run)
     results = command.compare_all("coding", tmp_path, have, more=["--config.eval.samples=2"])
     saved = json.loads((tmp_path / "compare.json").read_text())
-    assert saved == results and list(results) == ["plain", "warm", "after"]
+    assert saved == results and list(results) == ["plain", "warm", "seen", "after"]
     config = "--config=configs/compare.py:task=coding,member="
     assert commands == [
         ["experiments.evaluate", f"{config}plain", "--config.seed=0", "--config.eval.samples=2",
          f"--out={tmp_path}/plain/seed0/evaluation.json"],
+        ["experiments.evaluate", f"{config}seen", "--config.seed=0", "--config.eval.samples=2",
+         f"--workdir={tmp_path}/warm/seed0", "--step=latest", f"--out={tmp_path}/seen/seed0/evaluation.json"],
         ["experiments.train", f"{config}after", "--config.seed=0", "--config.eval.samples=2",
          f"--config.team.begin={tmp_path}/warm/seed0", f"--workdir={tmp_path}/after/seed0"],
         ["experiments.train", f"{config}warm", "--config.seed=1", "--config.eval.samples=2",
          f"--workdir={tmp_path}/warm/seed1"],
+        ["experiments.evaluate", f"{config}seen", "--config.seed=1", "--config.eval.samples=2",
+         f"--workdir={tmp_path}/warm/seed1", "--step=latest", f"--out={tmp_path}/seen/seed1/evaluation.json"],
     ]  # fmt: skip
     monkeypatch.setattr(command.subprocess, "run", lambda argv: pytest.fail(f"run again: {argv}"))
     assert command.compare_all("coding", tmp_path, have) == results

@@ -37,7 +37,7 @@ LEGEND = (
     "Returns of one agent and of a team are shares of different sums: one agent's has no cooperation part."
 )
 DRAWN = {"return": "test return (0..100), sampled", "pass@1": "test pass@1 (%), sampled"}
-COLORS = {"trained": plots.TRAIN, "untrained": "#8A8A8A"}
+COLORS = {"trained": plots.TRAIN, "evaluated only": "#8A8A8A"}
 
 
 def at(results: Mapping, mark: str) -> dict[str, list[dict]]:
@@ -137,6 +137,6 @@ def _draw_bars(axes: Axes, points: Mapping, results: Mapping, score: str) -> Non
         if not known:
             continue
         trained = not any(UNTRAINED in marks for marks in results[method].values())
-        axes.barh(y, np.mean(known), color=COLORS["trained" if trained else "untrained"], alpha=0.5)
+        axes.barh(y, np.mean(known), color=COLORS["trained" if trained else "evaluated only"], alpha=0.5)
         if trained:  # one that is not is a single evaluation, and the bar is that
             axes.plot(known, [y] * len(known), "o", color=plots.SAMPLED, markersize=5)
