@@ -30,14 +30,22 @@ def stage(config) -> ConfigDict:
     made.train.prompts = config.sft.batch  # of which the sizes of micro-batches are parts
     made.critic, made.preference, made.warm_up = base.critic, base.preference, base.warm_up
     made.eval.every = 0
-    for own in made.team.get(
-        "agent", {}
-    ).values():  # all agents are warmed up, also those that are fixed later
-        with own.unlocked():
-            for name in {"trainable", "lr"} & set(own):
-                del own[name]
+    _without_training_settings(made.team)
     checks.validate(made, "the config's warm-up")
     return made
+
+
+def _without_training_settings(team: ConfigDict) -> None:
+    """All agents are warmed up alike, also those that are fixed later; one with nothing else has no entry.
+
+    So runs that differ in these settings have one warm-up in common.
+    """
+    with team.unlocked():
+        for agent, own in list(team.get("agent", {}).items()):
+            for name in [name for name, value in own.items() if name in ("trainable", "lr") or value is None]:
+                del own[name]
+            if not own:
+                del team.agent[agent]
 
 
 def made(config, workdir, train: Callable) -> bool:

@@ -39,11 +39,18 @@ def test_the_stage_may_have_another_protocol():
 
 
 def test_agents_that_are_fixed_later_are_warmed_up_too():
-    config, main = config_of(**WARM), {"trainable": False, "lr": None, "temperature": 0.7}
+    config, first = config_of(**WARM), {"trainable": False, "lr": None, "temperature": 0.7, "top_k": None}
     with config.unlocked():
-        config.team.agent = {"first": main}
-    assert warm_up.stage(config).team.agent.first.to_dict() == {"temperature": 0.7}
-    assert config.team.agent.first.trainable is False
+        config.team.agent = {"first": first, "second": {"trainable": False}}
+    assert warm_up.stage(config).team.agent.to_dict() == {"first": {"temperature": 0.7}}
+    assert config.team.agent.first.trainable is False and config.team.agent.second.trainable is False
+
+
+def test_a_run_with_a_fixed_agent_shares_the_warm_up_of_one_without():
+    config = config_of(**WARM)
+    with config.unlocked():
+        config.team.agent = {"second": {"trainable": False}}
+    assert warm_up.stage(config).to_dict() == warm_up.stage(config_of(**WARM)).to_dict()
 
 
 def test_a_warm_up_that_was_stopped_goes_on_and_the_run_begins_from_it(tmp_path, monkeypatch):
