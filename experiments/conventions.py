@@ -30,6 +30,7 @@ NUMBERS = {  # of a team, and what tables call them
     "able": "able",
     "by_skill": "joint success by skill alone",
     "beside_fixed": "beside a fixed partner",
+    "both_steps": "one does both steps",
 }
 COSTS = {
     "answers": "answers judged",
@@ -46,12 +47,15 @@ class Team(NamedTuple):
 
     Attributes:
       joint: joint answers that pass all tests.
-      first, second: per agent of `AGENTS`, answers that are right beside a partner of the convention.
+      first, second: per agent of `AGENTS`, answers that do one step and are right beside a partner of the
+        convention.
+      alone: per agent, answers that do both steps.
     """
 
     joint: float
     first: tuple[float, ...]
     second: tuple[float, ...]
+    alone: tuple[float, ...]
 
     @property
     def able(self) -> float:
@@ -75,6 +79,11 @@ class Team(NamedTuple):
         """
         return self.able / 2
 
+    @property
+    def both_steps(self) -> float:
+        """Answers that do both steps, of the agent with more of them: they earn nothing."""
+        return max(self.alone)
+
     def convention(self, n: int) -> str:
         """Which of `CONVENTIONS` agent n follows, ``both`` if none clearly."""
         shares = np.array([self.first[n], self.second[n]])
@@ -84,11 +93,13 @@ class Team(NamedTuple):
 
 def team(entry: Mapping) -> Team:
     """The numbers of an entry of summary.json; ValueError if the run was not of the convention task."""
-    names = [f"{agent}_{convention}" for convention in CONVENTIONS for agent in AGENTS]
+    names = [f"{agent}_{which}" for which in (*CONVENTIONS, "alone") for agent in AGENTS]
     if missing := [name for name in names if name not in entry]:
         raise ValueError(f"summary.json has no {missing[0]!r}: the run is not of the convention task")
-    percent = [100 * entry[name] for name in names]
-    return Team(entry["return"], tuple(percent[: len(AGENTS)]), tuple(percent[len(AGENTS) :]))
+    first, second, alone = (
+        tuple(100 * entry[f"{agent}_{which}"] for agent in AGENTS) for which in (*CONVENTIONS, "alone")
+    )
+    return Team(entry["return"], first, second, alone)
 
 
 def rows(workdir: pathlib.Path) -> list[dict]:

@@ -40,6 +40,7 @@ def test_the_texts_of_both_conventions():
     (SOLUTION.replace("start + '!'", "start + name"), ("name",)),  # the second step reads the parameter
     (SOLUTION.replace("start + '!'", "'!'"), ("name",)),  # .. or not the first one's result
     (SOLUTION.replace("start + '!'", "start[0]"), ("name",)),  # both steps are the same
+    (SOLUTION.replace("text[0]", "list(text)"), ("name",)),  # the first step changes nothing
     (SOLUTION.replace("    return text[0]", "    t = text\n    return t[0]"), ("name",)),
     (SOLUTION.replace("'!'", "'!'" + " + '!'" * 12), ("name",)),  # too long
     (SOLUTION.replace("aux(text)", "aux(text, n)").replace("f(name)", "f(name, n)"), ("name", "n")),
@@ -79,6 +80,26 @@ def test_the_starter_problems_need_a_convention(task):
             elif judgement.total or sum(parts.values()) != 2:
                 exceptions.add(each.task_id)
     assert len(exceptions) <= 2, exceptions
+
+
+def test_an_agent_that_does_both_steps_needs_no_convention(task):
+    item = next(each for each in task.items if each.task_id == "starter/basics/004")  # first item, as text
+    good, name = item.references("second"), item.problem.entry_point
+    answers = {
+        "aux": [good["aux"], good["aux"], "def aux(ages):\n    return str(ages[0])", good["aux"]],
+        "main": [
+            f"def {name}(ages):\n    value = ages[0]\n    return str(value)",
+            f"def {name}(ages):\n    aux(ages)\n    return str(ages[0])",  # calls, and goes its own way
+            f"def {name}(ages):\n    return aux(ages)",
+            good["main"],
+        ],
+    }
+    judgements = task.judge([item] * 4, answers)
+    assert [judgement.total for judgement in judgements] == [0, 0, 0, 1]
+    assert [judgement.parts["main_alone"] for judgement in judgements] == [1, 1, 0, 0]
+    assert [judgement.parts["aux_alone"] for judgement in judgements] == [0, 0, 1, 0]
+    assert [judgement.parts["main_second"] for judgement in judgements] == [0, 0, 0, 1]
+    assert [judgement.local["main"] for judgement in judgements] == [0, 0, 0, 1]
 
 
 def test_answers_that_are_no_functions(task):

@@ -9,6 +9,8 @@ from jaxmarl_llm.report import convention_figure
 
 HALF = {"aux_first": 0.4, "aux_second": 0.5, "main_first": 0.45, "main_second": 0.45}
 ONE = {"aux_first": 0.9, "aux_second": 0.0, "main_first": 0.8, "main_second": 0.1}
+HALF |= {"aux_alone": 0.0, "main_alone": 0.0}
+ONE |= {"aux_alone": 0.01, "main_alone": 0.02}
 
 
 def test_an_agent_that_settles_gains_beside_one_partner_what_it_loses_beside_the_other():
@@ -58,7 +60,7 @@ def test_the_rows_of_a_sweep(tmp_path):
     ]  # fmt: skip
     headers, texts = conventions.table(rows)
     # By skill alone: each is able in 90 % of the cases, and half of these fit.
-    assert texts[1] == ("cross", "0", "after", "80.0", "90.0", "40.5", "45.0", "first", "first")
+    assert texts[1] == ("cross", "0", "after", "80.0", "90.0", "40.5", "45.0", "2.0", "first", "first")
     assert len(headers) == len(texts[0])
     with pytest.raises(ValueError, match="there is no sweep.json; run experiments.sweep first"):
         conventions.rows(tmp_path / "cross")

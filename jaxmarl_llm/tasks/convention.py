@@ -12,7 +12,8 @@ may be able to do either step, and the team still fails half of the time until i
 
 The answers to both are made by code from the canonical solutions of coding problems (`forms`). The judge runs
 every answer beside the partner's, and beside the reference partner of each convention, so that it is known
-which convention an answer follows, whoever the partner is.
+which convention an answer follows, whoever the partner is. It also runs it beside a partner that contributes
+nothing: an agent that does both steps by itself needs no convention, and such a team earns nothing.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def forms(item: CodingItem) -> ConventionItem | None:
     """The problem with its two steps, or None where its solution does not divide both ways in short answers.
 
     It divides if the entry point has one parameter, the helper returns one expression of it, and the entry
-    point one expression of the helper's result alone; and if the steps differ, or all teams would be right.
+    point one expression of the helper's result alone; and if the steps differ and the first is more than a
+    copy, or all teams would be right.
     """
     tree = parse(item.canonical_solution)
     functions = {} if tree is None else {node.name: node for node in tree.body if hasattr(node, "name")}
@@ -87,8 +89,8 @@ def forms(item: CodingItem) -> ConventionItem | None:
         return None
     first = _renamed(returns[0].value, helper.args.args[0].arg, param)
     second = _renamed(returns[1].value, target.id, "value")
-    if _renamed(ast.parse(first, mode="eval").body, param, "value") == second:
-        return None
+    if _renamed(ast.parse(first, mode="eval").body, param, "value") == second or first == f"list({param})":
+        return None  # one step twice, or a copy, which is none
     divided = ConventionItem(item.task_id, item, param, first, second, item.grade)
     texts = [text for convention in CONVENTIONS for text in divided.references(convention).values()]
     return divided if max(map(len, texts)) <= LONGEST else None
@@ -126,9 +128,11 @@ def second(item: ConventionItem) -> dict[str, str]:
 class ConventionTask:
     """Items, prompts and the judge; a task for ``task.kind=jaxmarl_llm.tasks.convention:ConventionTask``.
 
-    The reward is 1 for a joint answer that passes all tests, else 0. Parts, 1 or 0: ``<agent>_first`` and
-    ``<agent>_second``, whether the agent's answer passes all tests beside the reference partner of that
-    convention; ``same``, whether there is a convention that both answers follow.
+    The reward is 1 for a joint answer that passes all tests and in which no agent does both steps, else 0.
+    Parts, 1 or 0: ``<agent>_alone``, whether the agent's answer does both steps: it passes all tests beside a
+    partner that contributes nothing; ``<agent>_first`` and ``<agent>_second``, whether it does not, and
+    passes beside the reference partner of that convention; ``same``, whether there is a convention that both
+    answers follow.
 
     Args:
       config: the section ``config.task``: where coding problems come from, see `code_data.load_items`.
@@ -141,7 +145,7 @@ class ConventionTask:
 
     runs_programs = True
     agents = AGENTS
-    part_names = ("same", *(f"{agent}_{convention}" for agent in AGENTS for convention in CONVENTIONS))
+    part_names = ("same", *(f"{agent}_{which}" for agent in AGENTS for which in (*CONVENTIONS, "alone")))
     reward_range = (0.0, 1.0)
 
     def __init__(self, config, executor, split: str):
@@ -182,16 +186,17 @@ class ConventionTask:
         reports = self._executor.run(list(runnable.values())) if runnable else []
         passed = {key: report.verdict == "pass" for key, report in zip(runnable, reports, strict=True)}
         return [
-            _judgement(
-                {name: float(passed.get((item.task_id, texts), False)) for name, texts in named.items()}
-            )
+            _judgement({name: passed.get((item.task_id, texts), False) for name, texts in named.items()})
             for item, named in zip(items, teams, strict=True)
         ]
 
 
 def _teams(item: ConventionItem, helper: str, main: str) -> dict[str, tuple[str, str]]:
-    """The two texts together, and each beside the reference partner of each convention, by part name."""
+    """The two texts together, and each beside reference partners and one that does nothing, by part name."""
+    idle_helper = f"def {HELPER}(value):\n    return None"
+    idle_main = f"def {item.problem.entry_point}({item.param}):\n    return {HELPER}({item.param})"
     pairs = {"total": (helper, main)}
+    pairs |= {f"{AGENTS[0]}_alone": (helper, idle_main), f"{AGENTS[1]}_alone": (idle_helper, main)}
     for convention in CONVENTIONS:
         own = item.references(convention)
         pairs[f"{AGENTS[0]}_{convention}"] = (helper, own[AGENTS[1]])
@@ -210,8 +215,17 @@ def _program(problem: CodingItem, helper: str, main: str) -> Program | None:
     return Program(sources, problem.entry_point, problem.test, problem.prelude)
 
 
-def _judgement(passed: dict[str, float]) -> Judgement:
-    total = passed.pop("total")
-    same = any(all(passed[f"{agent}_{convention}"] for agent in AGENTS) for convention in CONVENTIONS)
-    local = {agent: max(passed[f"{agent}_{convention}"] for convention in CONVENTIONS) for agent in AGENTS}
-    return Judgement({"same": float(same)} | passed, total, "judged", local=local)
+def _judgement(passed: dict[str, bool]) -> Judgement:
+    """The judgement of a joint answer, from which of its `_teams` pass all tests."""
+    alone = {agent: passed[f"{agent}_alone"] for agent in AGENTS}
+    follows = {
+        (agent, convention): passed[f"{agent}_{convention}"] and not alone[agent]
+        for agent in AGENTS
+        for convention in CONVENTIONS
+    }
+    same = any(all(follows[agent, convention] for agent in AGENTS) for convention in CONVENTIONS)
+    parts = {f"{agent}_{convention}": float(value) for (agent, convention), value in follows.items()}
+    parts |= {f"{agent}_alone": float(value) for agent, value in alone.items()}
+    local = {agent: float(any(follows[agent, convention] for convention in CONVENTIONS)) for agent in AGENTS}
+    total = passed["total"] and not any(alone.values())
+    return Judgement({"same": float(same)} | parts, float(total), "judged", local=local)
