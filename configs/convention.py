@@ -10,7 +10,7 @@ Variants (after a colon):
                     credit: after the warm-up on both conventions agents learn from rewards alone
   entropy_bonus     cross with a bonus for the entropy of every token's distribution
   frozen_main       cross, and main stays as the warm-up left it
-  control_sft       more of the same demonstrations in place of rewards, at least as many tokens
+  control_sft       more of the same demonstrations in place of rewards, as many as cross draws answers
   fixed_convention  cross after a warm-up on one convention only: the upper bound
   smoke             with one of these: tiny random models, a minute; nothing is learned
 
