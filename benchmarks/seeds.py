@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.tables import markdown
-from experiments import ending
+from experiments import begin, ending, setup
 from jaxmarl_llm import metrics, plots
 from jaxmarl_llm.report.methods import with_intervals
 from jaxmarl_llm.statistics.series import running_mean, series
@@ -37,11 +37,12 @@ def table(folders: list[pathlib.Path]) -> str:
     summaries = [load(folder) for folder in folders]
     states = [state for state in STATES if all(state in summary for summary in summaries)]
     after = summaries[0]["after"]
+    took = [seconds(folder, summary) for folder, summary in zip(folders, summaries, strict=True)]
     shown = (*ending.PARTS, "return_greedy", "pass@1", *ending.kinds_of_items(after))
     names = [name for name in shown if name in after]
     rows = [(name, *(_cell(folders, summaries, state, name) for state in states)) for name in names]
     text = markdown(("test, 0..100", *(STATES[state] for state in states)), rows)
-    minutes = statistics.mean(seconds(folder) for folder in folders) / 60
+    minutes = statistics.mean(took) / 60
     return f"{text}\n\nruns: {len(folders)}; minutes of each, evaluations and warm-up included: {minutes:.0f}"
 
 
@@ -55,11 +56,11 @@ def _cell(folders: list[pathlib.Path], summaries: list[dict], state: str, name: 
     return with_intervals(values, [[row[name] for row in rows] for rows in items] if known else ())
 
 
-def seconds(folder: pathlib.Path) -> float:
-    """What a run took, its own warm-up included."""
-    warm_up = folder / "warm_up" / "summary.json"
-    before = json.loads(warm_up.read_text())["seconds"] if warm_up.is_file() else 0.0
-    return before + load(folder)["seconds"]
+def seconds(folder: pathlib.Path, summary: dict) -> float:
+    """What a run took, the warm-up that it begins from included, also if other runs share it."""
+    config = setup.load_run(folder)
+    warm_up = begin.source(config, folder) if config.warm_up.steps else None
+    return summary["seconds"] + (load(warm_up)["seconds"] if warm_up else 0)
 
 
 def draw(folders: list[pathlib.Path], path: pathlib.Path) -> None:
@@ -67,9 +68,10 @@ def draw(folders: list[pathlib.Path], path: pathlib.Path) -> None:
     figure = Figure(figsize=(9, 4.2), dpi=150, layout="constrained")
     colors = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#000000")
     train, test = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
-    shown = [state for state in ending.TITLES if state in load(folders[0])]
-    for folder, color in zip(folders, colors, strict=False):
-        summary, rows = load(folder), metrics.read_metrics(folder)
+    summaries = [load(folder) for folder in folders]
+    shown = [state for state in ending.TITLES if state in summaries[0]]
+    for folder, summary, color in zip(folders, summaries, colors, strict=False):
+        rows = metrics.read_metrics(folder)
         steps, values = series(rows, "train/return")
         train.plot(steps, values, ".", color=color, alpha=0.35, markersize=4)
         train.plot(steps, running_mean(values, 5), color=color, label=f"seed {summary['seed']}")

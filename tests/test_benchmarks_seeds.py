@@ -5,10 +5,13 @@ import json
 import pytest
 
 from benchmarks import seeds
+from configs import coding
 
 
-def run(folder, before, after, warm=None, seconds=60.0):
+def run(folder, before, after, warm=None, seconds=60.0, warm_up=()):
     """The files of a finished run that the table reads; a state is the returns of two problems."""
+    config = coding.get_config("smoke")
+    config.warm_up.update(dict(warm_up))
     states = {"before": before, "warm": warm, "after": after}
     summary = {"seed": 0, "seconds": seconds}
     (folder / "test").mkdir(parents=True)
@@ -18,6 +21,7 @@ def run(folder, before, after, warm=None, seconds=60.0):
             kept = {"sampled": {"items": [{"return": value} for value in returns]}}
             (folder / "test" / f"{name}.json").write_text(json.dumps(kept))
     (folder / "summary.json").write_text(json.dumps(summary))
+    (folder / "config.json").write_text(json.dumps(config.to_dict()))
     return folder
 
 
@@ -38,9 +42,11 @@ def test_means_over_the_runs_with_both_intervals(tmp_path):
     assert found["return_grade2"] == ["7.0 (7.0, 7.0)"] * 2  # the kept answers have no such number
 
 
-def test_a_warm_up_is_a_state_and_its_time_counts(tmp_path):
-    folder = run(tmp_path / "a", (0, 20), (30, 50), warm=(20, 40), seconds=60.0)
-    run(folder / "warm_up", (0, 20), (20, 40), seconds=120.0)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_warm_up_is_a_state_and_its_time_counts(tmp_path, shared):
+    place = str(tmp_path / "warm" / "{seed}") if shared else ""
+    folder = run(tmp_path / "a", (0, 20), (30, 50), warm=(20, 40), warm_up={"steps": 3, "folder": place})
+    run(tmp_path / "warm" / "0" if shared else folder / "warm_up", (0, 20), (20, 40), seconds=120.0)
     text = seeds.table([folder])
     assert cells(text)["test, 0..100"] == ["untrained", "warmed up", "trained"]
     assert cells(text)["return"][1].startswith("30.0 [20.0")

@@ -66,7 +66,7 @@ def returns_of(aux, main, mode):
     learned = [jax.tree.map(lambda x, y: jnp.stack([x[0], y[1]]), first, second)]
     found = evaluation.evaluate(
         tiny_team(), learned, CountingTask(WORDS), range(len(WORDS)), setup.stream(config(), "report"),
-        params=choice.SamplingParams(16), samples=2, max_prompt_tokens=768,
+        params=choice.SamplingParams(16, config().sampling.temperature), samples=2, max_prompt_tokens=768,
     )  # fmt: skip
     return getattr(found, mode).scores()["return"]
 

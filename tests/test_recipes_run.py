@@ -46,7 +46,7 @@ def trained(tmp_path, monkeypatch, made):
 
     def run(name, fields=()):
         config = system_configs.get_config(f"{name},smoke")
-        config.update_from_flattened_dict(dict(fields))
+        config.update_from_flattened_dict({"sampling.temperature": 1.0} | dict(fields))  # two samples that differ
         train.train(config, tmp_path)
         after = smoke_runs.saved_state(tmp_path, config).trainable
         before = setup.build_team(config).members[0].trainable
