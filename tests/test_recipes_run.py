@@ -46,7 +46,8 @@ def trained(tmp_path, monkeypatch, made):
 
     def run(name, fields=()):
         config = system_configs.get_config(f"{name},smoke")
-        config.update_from_flattened_dict({"sampling.temperature": 1.0} | dict(fields))  # two samples that differ
+        drawn = {"sampling.temperature": 1.0}  # two samples of a few tokens differ
+        config.update_from_flattened_dict(drawn | dict(fields))
         train.train(config, tmp_path)
         after = smoke_runs.saved_state(tmp_path, config).trainable
         before = setup.build_team(config).members[0].trainable
