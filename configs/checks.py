@@ -136,11 +136,6 @@ RANGES = {
 }
 
 
-def asks_expert(config: Mapping) -> bool:
-    """Whether an external expert is asked between turns."""
-    return config["train"]["turns"] > 1 and config["task"]["feedback"] == "expert_edits"
-
-
 def validate(config: ConfigDict, name: str = "the config") -> None:
     """Check every field that can be checked without loading anything.
 
@@ -217,7 +212,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
     if not re.fullmatch("auto|[A-Z_][A-Z0-9_]*|", config.expert.key_variable):
         # Not shown, and refused before config.json is written: it may be the key itself.
         bad.append("expert.key_variable: allowed are auto, nothing, or capital letters, digits and _")
-    if asks_expert(config) and not config.expert.model:
+    if task_checks.asks_expert(config) and not config.expert.model:
         bad.append("expert.model='': task.feedback='expert_edits' asks an expert; give its name")
     bad += _between_turns(config)
     if (c.budget_tokens or c.budget_answers) and c.decay != "constant":

@@ -185,7 +185,8 @@ def _add_training(c: ConfigDict) -> None:
     c.train.importance_cap = 0.0  # weigh tokens by policy / sampler, at most this; 0: no weights
     c.train.overlap = False  # draw and judge the next answers while this iteration's update is made; they
     # are off-policy by that update, so it needs clip or importance_cap
-    c.train.kl_coef = 0.0  # weight of a KL term towards the untrained model; 0: off
+    c.train.kl_coef = 0.0  # weight of a KL term towards the reference policy: what the run began
+    # with; 0: off
     c.train.kl_kind = "k3"  # k2 | k3; not k1, whose gradient is 0 on average
     c.train.entropy_coef = 0.0  # weight of an entropy bonus per token, against collapse; 0: off
     c.train.minibatches = 1  # updates per iteration, each on a share of the problems
@@ -193,9 +194,9 @@ def _add_training(c: ConfigDict) -> None:
     c.train.prompts_per_microbatch = 1  # prompts whose keys and values are held in memory together
     c.train.tokens_per_microbatch = 512  # tokens of an agent's completions whose activations are
     c.train.comlrl_compat = False  # CoMLRL 1.4.3's loss with its quirks, for comparison only
-    c.train.lr = 2e-5  # of AdamW, after the warm-up
-    c.train.warmup = 0  # updates
-    c.train.decay = "constant"  # constant | linear | cosine, over the updates after the warm-up
+    c.train.lr = 2e-5  # of AdamW, after the first updates of train.warmup
+    c.train.warmup = 0  # first updates, in which the rate rises to lr; the imitation before a run is warm_up
+    c.train.decay = "constant"  # constant | linear | cosine, over the updates after those
     c.train.weight_decay = 0.0  # AdamW's, per unit of learning rate
     c.train.grad_clip = 1.0  # global norm per agent; 0: off
     # Of train.system=iac and maac. Each critic begins as the model, with adapters (or a copy) of its own.
@@ -219,7 +220,7 @@ def _add_training(c: ConfigDict) -> None:
     c.preference.decay = 0.5  # lambda of replay=decay; 1: every iteration alike
     c.preference.batch = 16  # pairs of an update, of madpo's agents or of marlhf's reward model
     c.preference.beta = 0.1  # madpo: how far preferences may move the policies, the smaller the further
-    c.preference.reference = False  # madpo: take log-probabilities less those of the untrained model (DPO)
+    c.preference.reference = False  # madpo: take log-probabilities less those of the reference policy (DPO)
     c.preference.model_updates = 32  # marlhf: of the reward model whenever it is fitted, which is once, or in
     # _iter in every iteration
     c.preference.model_lr = 1e-4  # marlhf: of the reward model's AdamW

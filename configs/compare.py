@@ -2,16 +2,17 @@
 
 Command:   python -m experiments.compare --task=coding --workdir=runs/compare
            runs every member below that has not been run, three seeds of the trained ones; two tables
-Result:    docs/comparison.md
-Cost:      docs/comparison.md says what each member took
+Result:    compare.md in the workdir; docs/comparison.md says how to read it
+Cost:      the tables have a column of minutes
 One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_cross
 
 Tasks: coding, turns (one against two), guidance (advice between turns; python -m benchmarks.guidance serves
 the expert and runs it), writing. Every trained member ends when it has drawn `BUDGET` tokens and has had as
-many answers judged; at each of the two it is evaluated on the test items. The learning rate is constant in
-training from rewards and the same for all that begin alike. A member begins from the untrained team or from a
-warm-up on reference solutions (train.system=sft), of the same problems, the same number of iterations and the
-same learning rate for all, one for each way to divide the roles; the rates are those of coding.py:warm_up.
+many answers judged; at each of the two it is evaluated on the test items. The learning rate of training from
+rewards is constant after two updates and the same for all that begin alike. A member begins from the
+untrained team or from a warm-up on reference solutions (train.system=sft), of the same problems, the same
+number of iterations and the same learning rate for all, one for each way to divide the roles; the rates are
+those of coding.py:warm_up.
 """
 
 import dataclasses

@@ -11,7 +11,7 @@ Variants (after a colon):
   entropy_bonus     cross with a bonus for the entropy of every token's distribution
   frozen_main       cross, and main stays as the warm-up left it
   control_sft       more of the same demonstrations in place of rewards, as many as cross draws answers
-  fixed_convention  cross after a warm-up on one convention only: the upper bound
+  fixed_convention  cross after a warm-up on one convention only, for comparison: a pair that has one already
   smoke             with one of these: tiny random models, a minute; nothing is learned
 
 All but fixed_convention begin from the same warm-up per seed, which the first of them makes (warm_up.folder).

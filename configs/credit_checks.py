@@ -43,15 +43,16 @@ def found(config: ConfigDict) -> list[str]:
 
 def _credit(c: ConfigDict) -> list[str]:
     """Settings of the credit that have no meaning together, or are another one under a different name."""
-    bad, by_agent = [], c.normalise_by == "agent"
-    if by_agent and c.normalise and c.baseline == "none":
-        bad.append("train.normalise_by='agent': needs a baseline, train.baseline is 'none'")
-    if by_agent and not c.normalise:
+    bad, by_agent = [], c.normalise and c.normalise_by == "agent" or c.system == "dr_mas"
+    how = "train.system='dr_mas'" if c.system == "dr_mas" else "train.normalise_by='agent'"
+    if by_agent and c.baseline == "none":
+        bad.append(f"{how}: needs a baseline, train.baseline is 'none'")
+    if c.normalise_by == "agent" and not c.normalise:
         bad.append("train.normalise_by='agent': does nothing without train.normalise=True")
-    if by_agent and c.normalise and c.baseline == "leave_one_out":
+    if by_agent and c.baseline == "leave_one_out":
         bad.append(
-            "train.baseline='leave_one_out': is G/(G-1) times 'mean', and train.normalise_by='agent' divides "
-            "that out again: it is the same as 'mean', say that"
+            f"train.baseline='leave_one_out': is G/(G-1) times 'mean', and {how} divides that out again: it "
+            "is the same as 'mean', say that"
         )
     if c.backup in ("max", "last") and c.turns == 1:
         bad.append(f"train.backup={c.backup!r}: with train.turns=1 there is nothing to back up, say 'mean'")
@@ -76,7 +77,19 @@ def _system(config: ConfigDict) -> list[str]:
         bad.append(f"{path}={field(config, path)!r}: train.system={c.system!r} needs {wanted}: {why}")
     if c.local_weight and c.system != "at_grpo":
         bad.append(f"train.local_weight={c.local_weight}: only train.system='at_grpo' uses it, allowed is 0")
+    elif c.local_weight and (why := _no_local_rewards(config)):
+        bad.append(f"train.local_weight={c.local_weight}: {why}, no agent earns by itself, allowed is 0")
     return bad + (_critics(config) if c.system in CRITICS else _coincides(c))
+
+
+def _no_local_rewards(config: ConfigDict) -> str:
+    """Why the task's judgements say nothing of single agents; '' if they may."""
+    c = config.task
+    if c.reward:
+        return f"task.reward={c.reward!r} judges the joint answer alone"
+    if c.centralised:
+        return "task.centralised=True has one agent"
+    return f"task.kind={c.kind!r} judges the joint answer alone" if c.kind in ("tldr", "arxiv") else ""
 
 
 def _counterfactual(config: ConfigDict) -> list[str]:

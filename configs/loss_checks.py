@@ -47,9 +47,10 @@ def _compat(config: ConfigDict) -> list[str]:
         return bad
     if config.task.kind == "coding" and not config.task.reward and config.task.cooperation != "paper":
         bad.append(f"task.cooperation={config.task.cooperation!r}: train.comlrl_compat allows paper only")
-    for name in ("kl_coef", "entropy_coef"):
-        if c[name]:
-            bad.append(f"train.{name}={c[name]}: train.comlrl_compat has none, allowed is 0")
+    base = base_config().train
+    for name in ("kl_coef", "entropy_coef", "clip", "clip_high", "dual_clip", "ratio_level", "aggregation"):
+        if c[name] != base[name]:
+            bad.append(f"train.{name}={c[name]!r}: train.comlrl_compat has none, allowed is {base[name]!r}")
     if c.drop_truncated:
         bad.append("train.drop_truncated=True: train.comlrl_compat trains all completions, allowed is False")
     return bad

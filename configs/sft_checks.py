@@ -9,7 +9,7 @@ SYSTEM, FILE = "sft", ".jsonl"
 # The loss is cross-entropy: there the field must be as it is by default.
 DECIDED = """loss baseline normalise normalise_by discount backup reduce turn_weights local_weight clip
     clip_high dual_clip ratio_level aggregation drop_truncated importance_cap overlap kl_coef entropy_coef
-    comlrl_compat counterfactual""".split()
+    comlrl_compat counterfactual hand_on stop_above turn_loss budget_tokens budget_answers""".split()
 
 
 def used(config: ConfigDict) -> bool:

@@ -3,7 +3,7 @@
 Command:   python -m experiments.sweep --config=configs/sweep_convention.py --workdir=runs/convention
            python -m experiments.conventions --workdir=runs/convention
 Result:    docs/convention.md says what is measured and how
-Cost:      eleven variants, three seeds: 33 runs and the three warm-ups that they share
+Cost:      eleven variants, three seeds: 33 runs, of which 30 share three warm-ups
 The baseline of the tables is the control: more demonstrations in place of rewards.
 """
 

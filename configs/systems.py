@@ -56,6 +56,7 @@ def get_config(arg=None):
     if options.smoke:
         common.smoke(config)
         config.task.reward = "jaxmarl_llm.tasks.letters:distinct"
+        config.train.local_weight = 0.0  # that reward judges the joint answer alone
         # Problems with prompts of about the same length, and small programs: little to compile.
         config.task.source = "starter[7:11]"
         config.task.eval_source = config.task.test_source = "starter[5:7]"

@@ -2,7 +2,7 @@
 
 import re
 
-from configs import credit_checks
+from configs import programs
 from configs.common import ConfigDict, base_config, field
 
 MOST_ROLES = 8  # of a coding team: the executor runs each agent's function in a process of its own
@@ -10,9 +10,15 @@ MOST_ROLES = 8  # of a coding team: the executor runs each agent's function in a
 OF_THE_TASKS_REWARD = ("task.held_back", "task.cooperation", "task.bands", "task.matching")
 
 
+def asks_expert(config: ConfigDict) -> bool:
+    """Whether an external expert is asked between turns."""
+    c = config.train
+    return c.turns > 1 and c.protocol not in programs.METHODS and config.task.feedback == "expert_edits"
+
+
 def found(config: ConfigDict) -> list[str]:
     """One sentence per field of the task that cannot be."""
-    return _own_reward(config) + _roles(config) + _advice(config)
+    return _own_reward(config) + _roles(config) + _advice(config) + _centralised(config)
 
 
 def _own_reward(config: ConfigDict) -> list[str]:
@@ -41,10 +47,16 @@ def _roles(config: ConfigDict) -> list[str]:
 
 def _advice(config: ConfigDict) -> list[str]:
     """An expert that is never asked."""
-    one_turn = config.train.turns == 1 and not credit_checks.is_dotted(config.train.system)
-    if config.task.feedback == "expert_edits" and one_turn:
+    if config.task.feedback == "expert_edits" and config.train.turns == 1:
         return [
             "task.feedback='expert_edits': with train.turns=1 no turn follows, so no expert advises, allowed "
             "are train.turns=2 or more, or another feedback"
         ]
+    return []
+
+
+def _centralised(config: ConfigDict) -> list[str]:
+    """One agent for all roles, in a task that has no roles."""
+    if config.task.centralised and config.task.kind in programs.JUDGED_ALONE:
+        return [f"task.centralised=True: task.kind={config.task.kind!r} has one role, allowed is False"]
     return []

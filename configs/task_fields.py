@@ -37,7 +37,7 @@ def add_fields(c: ConfigDict) -> None:
     c.task.column = ""  # of writing: where a row's text is; empty: as usual for the source
     c.task.bands = ""  # of the writing reward: tldr | arxiv | arxiv_later; empty: as the kind
     c.task.matching = "paper"  # of transition words: paper (parts of words count) | corrected
-    c.task.reward = ""  # dotted name of a reward function of your own; empty: the coding reward
+    c.task.reward = ""  # dotted name of a reward function of your own; empty: the task's own
     # Whom task.feedback=expert_edits asks between turns, and how agents named expert:.. are reached: these
     # have their own model's name, and tokens and temperature from config.sampling.
     c.expert = ConfigDict()

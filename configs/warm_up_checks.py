@@ -2,12 +2,26 @@
 
 import re
 
-from configs.common import ConfigDict, base_config
+from configs.common import ConfigDict, base_config, field
 
 
 def begins(config: ConfigDict) -> bool:
     """Whether the team begins with parameters that another run learned."""
     return bool(config.team.begin or config.warm_up.steps)
+
+
+def check_read(config: ConfigDict, workdir) -> None:
+    """ValueError, naming the field, if a team that begins from another run is to answer without a run folder.
+
+    What it begins with is in its run folder only (`experiments.begin`).
+    """
+    if workdir or not begins(config):
+        return
+    path = "team.begin" if config.team.begin else "warm_up.steps"
+    raise ValueError(
+        f"{path}={field(config, path)!r}: without --workdir the untrained team would answer; give the run's "
+        f"folder, or say --config.{path}={field(base_config(), path)!r}"
+    )
 
 
 def found(config: ConfigDict) -> list[str]:
@@ -21,9 +35,17 @@ def _warm_up(config: ConfigDict) -> list[str]:
     if not c.steps:
         unread = [name for name in ("protocol", "folder") if c[name]]
         return [f"warm_up.{name}={c[name]!r}: warm_up.steps is 0, allowed is ''" for name in unread]
+    bad = []
     if config.team.begin:
-        return [f"team.begin={config.team.begin!r}: with warm_up.steps={c.steps} the warm-up is the begin"]
-    return []
+        bad.append(f"team.begin={config.team.begin!r}: with warm_up.steps={c.steps} the warm-up is the begin")
+    if config.team.mode == "frozen":
+        bad.append(f"warm_up.steps={c.steps}: team.mode='frozen' learns nothing, allowed is 0")
+    if (c.protocol or config.train.protocol) == "lessonl":
+        bad.append(
+            f"warm_up.protocol={c.protocol!r}: demonstrations have no lessons; name another "
+            "protocol, such as 'repeated'"
+        )
+    return bad
 
 
 def _begin(c: ConfigDict) -> list[str]:

@@ -2,7 +2,7 @@
 
 Command:   python -m experiments.train --config=configs/writing.py
 Result:    docs/writing.md
-Cost:      20 minutes and 4.9 GB on two CPU cores
+Cost:      20 minutes and 4.9 GB on two CPU cores, measured with an earlier version
 Variants (after a colon, comma-separated):
   tldr           the published TLDR experiment: two Qwen3-1.7B, full fine-tuning, for accelerators; prompts
                  of the published structure as plain text, in our words, so that its numbers are not

@@ -7,6 +7,7 @@ read whenever the run goes on, also as the reference policy, so that the other r
 import dataclasses
 import json
 import pathlib
+import shutil
 from types import SimpleNamespace
 
 import jax
@@ -52,6 +53,7 @@ def begun(config, team: Team, folder: pathlib.Path) -> Team:
     if place is None:
         return team
     kept = pathlib.Path(folder) / KEPT
+    processes.by_first(_forget_unused)(pathlib.Path(folder))
     if not processes.by_first(checkpoint.saved_steps)(kept / checkpoint.BEST):
         _copy(config, team, place, kept)
     team, _ = checkpoint.restore_team(kept, checkpoint.BEST, team, learners(team))
@@ -62,6 +64,18 @@ def begun(config, team: Team, folder: pathlib.Path) -> Team:
         for m in team.members
     ]
     return Team(tuple(members))
+
+
+def kept_in(folder: pathlib.Path) -> bool:
+    """Whether a run's folder holds what it began with; not if it was refused before it had a config.json."""
+    has_run = (folder / "config.json").is_file()
+    return has_run and bool(checkpoint.saved_steps(folder / KEPT / checkpoint.BEST))
+
+
+def _forget_unused(folder: pathlib.Path) -> None:
+    """Remove what a start that was refused later has copied: the next one may begin from another run."""
+    if not kept_in(folder):
+        shutil.rmtree(folder / KEPT, ignore_errors=True)
 
 
 def learners(team: Team) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import datetime
 import pathlib
 from collections.abc import Mapping
 
-from configs import checks
+from configs import task_checks
 from jaxmarl_llm import chat_template, files, processes
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.tokenizer import Tokenizer
@@ -52,7 +52,7 @@ def date_matters(config, team: Team) -> bool:
 
     If none does, the date is no part of a run.
     """
-    local = checks.asks_expert(config) and config.expert.kind == "local"
+    local = task_checks.asks_expert(config) and config.expert.kind == "local"
     return local or any(getattr(member.tokenizer, "date", "") for member in team.members)
 
 

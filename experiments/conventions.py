@@ -30,7 +30,7 @@ NUMBERS = {  # of a team, and what tables call them
     "able": "able",
     "by_skill": "joint success by skill alone",
     "beside_fixed": "beside a fixed partner",
-    "both_steps": "one does both steps",
+    "most_alone": "one needs no convention",
 }
 COSTS = {
     "answers": "answers judged",
@@ -46,10 +46,10 @@ class Team(NamedTuple):
     """A team's answers, in percent.
 
     Attributes:
-      joint: joint answers that pass all tests.
+      joint: joint answers that earn the reward.
       first, second: per agent of `AGENTS`, answers that do one step and are right beside a partner of the
         convention.
-      alone: per agent, answers that do both steps.
+      alone: per agent, answers that need no convention.
     """
 
     joint: float
@@ -80,8 +80,8 @@ class Team(NamedTuple):
         return self.able / 2
 
     @property
-    def both_steps(self) -> float:
-        """Answers that do both steps, of the agent with more of them: they earn nothing."""
+    def most_alone(self) -> float:
+        """Answers that need no convention, of the agent with more of them: they earn nothing."""
         return max(self.alone)
 
     def convention(self, n: int) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from absl import flags
 
-from configs import agent_settings, checks, program_checks, remote
+from configs import agent_settings, checks, program_checks, remote, task_checks
 from experiments import built_models, cli, evaluate, remote_agents, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, run_checks
 from jaxmarl_llm.audit import crossplay
@@ -145,7 +145,7 @@ def judged(config) -> dict:
     found |= {path: checks.field(config, path) for path in ANSWERING}
     if program_checks.searches(config):
         found |= {name: config[name].to_dict() for name in ("timing", "lessons", "search")}
-    if checks.asks_expert(config):
+    if task_checks.asks_expert(config):
         found |= {f"expert.{name}": config.expert[name] for name in ("kind", "model", "max_tokens")}
     built = set(built_models.BUILDERS).intersection((config.model, *config.team.models))
     if built and config.team.mode != "full":

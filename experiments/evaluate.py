@@ -19,7 +19,7 @@ import pathlib
 
 from absl import app, flags
 
-from configs import checks, program_checks
+from configs import checks, program_checks, warm_up_checks
 from experiments import chat_options, cli, protocols, remote_agents, search, setup, tasks
 from jaxmarl_llm import checkpoint, console, files, scores
 from jaxmarl_llm.statistics import bootstrap
@@ -46,6 +46,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     Raises:
       ValueError: for a k or checkpoint that cannot be, before any model is loaded, and what loading raises.
     """
+    warm_up_checks.check_read(config, workdir)
     config = chat_options.dated(config, workdir)
     samples = samples or config.eval.samples
     for k in ks:

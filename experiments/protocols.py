@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Sequence
 
-from configs import checks, credit_checks, programs
+from configs import credit_checks, programs, task_checks
 from jaxmarl_llm import processes
 from jaxmarl_llm.lessons import memory as lessons
 from jaxmarl_llm.lessons import relevance
@@ -39,7 +39,7 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
     if c.protocol == "tree":
         return Pipeline(task.prompts, samples)  # in an evaluation a tree is its chains
     feedback = task.feedback if c.turns > 1 else None
-    if checks.asks_expert(config):  # who may answer each process otherwise, and is paid by each
+    if task_checks.asks_expert(config):  # who may answer each process otherwise, and is paid by each
         feedback = processes.by_first(feedback)
     if samples is not None:
         return IN_TURNS[c.protocol](task.prompts, samples, c.turns, feedback, later_samples=1)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 from absl import flags
 
-from configs import arithmetic, checks
+from configs import arithmetic, task_checks
 from experiments import begin, cli, setup, train
 from experiments.ahead import Ahead
 from experiments.run import Run
@@ -63,7 +63,7 @@ def replay(
     step = max(transcripts.steps(workdir), default=0) if step is None else step
     recorded = transcripts.read(workdir, step)
     start = begin_at(workdir, step)
-    source = f"the checkpoint after {start} iterations" if start else "the untrained team"
+    source = f"the checkpoint after {start} iterations" if start else "the team as the run began"
     tell(f"iteration {step} of {workdir}: from {source}; {step - start} before it are trained again")
     for note in notes(workdir, config):
         tell(note)
@@ -130,7 +130,7 @@ def settings(config, workdir: pathlib.Path):
     config = config.copy_and_resolve_references()
     config.log.update(tensorboard=False, wandb_project="", transcripts_every=1)
     config.save.keep = 1  # nothing is saved, and room is asked for that many
-    if checks.asks_expert(config):
+    if task_checks.asks_expert(config):
         config.expert.offline = True
         config.expert.cache = config.expert.cache or str(workdir / "expert")
     return config

@@ -1,4 +1,5 @@
-"""Evaluations of a run: on validation problems, which choose the best state, and on the test at both ends.
+"""Evaluations of a run: on validation problems, which choose the best state, and on the test at both ends
+and at budgets.
 
 Each split has a random stream of its own, folded with the number of iterations done, so that no two
 evaluations draw alike, and no test draw is one that a state was chosen by.

@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 
-from configs import programs
+from configs import programs, warm_up_checks
 from experiments import journals, protocols, remote_agents, setup, talking, tasks
 from jaxmarl_llm import checkpoint, console, files, processes, run_checks
 from jaxmarl_llm.executor import Executor
@@ -59,6 +59,7 @@ class Searchers:
 @contextlib.contextmanager
 def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
     """The team of a config, untrained or as a checkpoint of the run in ``workdir`` has it."""
+    warm_up_checks.check_read(config, workdir)
     with tasks.build_executor(config) as executor:
         items = tasks.build_task(config, executor, "test").items
         team = setup.build_team(config, speakers=remote_agents.build(config, items, workdir))

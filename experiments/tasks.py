@@ -6,7 +6,7 @@ import logging
 import pathlib
 from collections.abc import Iterator, Mapping
 
-from configs import checks, programs
+from configs import programs, task_checks
 from configs.credit_checks import is_dotted
 from experiments import chat_options
 from jaxmarl_llm import experts, weights
@@ -66,7 +66,7 @@ def build_expert(config, workdir="", spent: Spent | None = None):
 
     ValueError for what the user must change (no key, no package, no model), ExpertError if it is not there.
     """
-    if not checks.asks_expert(config):
+    if not task_checks.asks_expert(config):
         return None
     expert = experts.build(**expert_options(config, workdir), spent=spent, seed=config.seed)
     expert.check()
@@ -102,7 +102,7 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
 
 
 def check_splits(config, of_splits: Mapping[str, Task]) -> None:
-    """ValueError, naming the config's fields, if a task of another split has a problem of the training task.
+    """ValueError, naming the config's fields, if two splits have a problem in common.
 
     of_splits: tasks as `build_task` makes them, by the name of their split: "train" and any others.
     """
@@ -111,6 +111,9 @@ def check_splits(config, of_splits: Mapping[str, Task]) -> None:
         if split != "train":
             with _naming(config, split):
                 split_overlap.check_disjoint(train, task.items)
+    if {"eval", "test"} <= set(of_splits):  # validation chooses the state that the test is about
+        with _naming(config, "test"):
+            split_overlap.check_disjoint(of_splits["eval"].items, of_splits["test"].items, "validation")
 
 
 @contextlib.contextmanager

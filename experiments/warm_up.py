@@ -11,11 +11,11 @@ from ml_collections import ConfigDict
 from configs import checks
 from configs.common import base_config
 from experiments import begin, closing
-from jaxmarl_llm import checkpoint, processes, run_checks
+from jaxmarl_llm import processes, run_checks
 
 # Fields of ``train`` that the warm-up has in common with the main run; all others are as by default.
 SHARED = (
-    "protocol", "turns", "hand_on", "stop_above", "warmup", "decay", "weight_decay", "grad_clip",
+    "protocol", "turns", "warmup", "decay", "weight_decay", "grad_clip",
     "prompts_per_microbatch", "tokens_per_microbatch",
 )  # fmt: skip
 
@@ -28,7 +28,9 @@ def stage(config) -> ConfigDict:
     made.train.update(system="sft", steps=config.warm_up.steps, lr=config.warm_up.lr)
     made.train.protocol = config.warm_up.protocol or config.train.protocol
     made.train.prompts = config.sft.batch  # of which the sizes of micro-batches are parts
-    made.critic, made.preference, made.warm_up = base.critic, base.preference, base.warm_up
+    for section in ("critic", "preference", "warm_up", "lessons"):  # what only the main run reads
+        made[section] = base[section]
+    made.search.plans = base.search.plans
     made.eval.every = 0
     _without_training_settings(made.team)
     checks.validate(made, "the config's warm-up")
@@ -59,8 +61,7 @@ def made(config, workdir, train: Callable) -> bool:
     Raises:
       ValueError: if the folder of the warm-up holds another one.
     """
-    kept = pathlib.Path(workdir) / begin.KEPT / checkpoint.BEST
-    if not config.warm_up.steps or processes.by_first(checkpoint.saved_steps)(kept):
+    if not config.warm_up.steps or processes.by_first(begin.kept_in)(pathlib.Path(workdir)):
         return True
     own, folder = stage(config), begin.source(config, workdir)
     with _alone(folder):

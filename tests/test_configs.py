@@ -20,6 +20,7 @@ from configs import (
     programs,
     published,
     unread_checks,
+    warm_up_checks,
     writing,
 )
 from jaxmarl_llm.tasks import sources
@@ -168,6 +169,7 @@ def complaints(config):
 
 
 TIMED = {"task.kind": "optimisation"}
+ASKED = {"train.turns": 2, "task.feedback": "expert_edits", "expert.model": "teacher"}
 TOLD = TIMED | {"train.protocol": "lessonl", "train.system": "lessonl"}
 MAPCODER = TIMED | {"train.protocol": "mapcoder", "search.plans": 1}
 SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
@@ -177,6 +179,7 @@ READ_WITH = {
     "train.reduce": {"train.joint_mode": "cross"}, "train.ratio_level": {"train.clip": 0.2},
     "train.kl_kind": {"train.kl_coef": 0.1}, "critic.form": {"train.system": "iac"},
     "task.bands": {"task.kind": "tldr"}, "task.matching": {"task.kind": "tldr"},
+    "task.feedback": {"train.turns": 2}, "expert.kind": ASKED,
     "preference.selection": {"train.system": "madpo_iter"},
     "preference.replay": {"train.system": "madpo_iter"},
     "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
@@ -204,7 +207,9 @@ def test_choices(path):
         if value == "generated":
             config.task.kind, config.train.protocol = "generation", "repeated"
         if value == "expert_edits":
-            config.train.turns, config.expert.model = 2, "m"
+            config.expert.model = "m"
+        if value == "played":
+            config.task.kind = "game"
         config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
         config.task.centralised = value == "centralised"
         config.team.agents = ("team",) if value == "centralised" else config.team.agents
@@ -405,6 +410,9 @@ UNREAD = {
     "preference.replay": ("current", {"train.system": "marlhf_iter"}),
     "train.kl_kind": ("k2", {"train.kl_coef": 0.1}),
     "train.ratio_level": ("sequence", {"train.clip": 0.2}),
+    "team.targets": (("q", "v"), {"team.mode": "adapters"}),
+    "model_options.date": ("2026-11-26", {"model_options.chat": True}),
+    "train.joint_mode": ("cross", {"team.agents": ("aux", "main")}),
     "train.reduce": ("sum", {"train.joint_mode": "cross"}),
     "train.hand_on": ("best", {"train.turns": 2}),
     "train.discount": (0.5, {"train.turns": 2}),
@@ -417,10 +425,15 @@ UNREAD = {
     "task.column": ("post", {"task.kind": "tldr"}),
     "mesh.fsdp": (True, {"mesh.data": 2}),
     "train.turn_loss": ("mean", {"train.turns": 2}),
+    "task.feedback": ("passed", {"train.turns": 2}),
     "task.revealed_tests": (2, {"train.turns": 2}),
     "train.grade_every": (2, {"task.kind": "game"}),
     "preference.reference": (True, {"train.system": "madpo"}),
     "expert.model": ("teacher", {"train.turns": 2, "task.feedback": "expert_edits"}),
+    "expert.kind": ("anthropic", ASKED),
+    "expert.base_url": ("http://localhost:8000/v1", ASKED),
+    "expert.cache": ("answers", ASKED),
+    "expert.offline": (True, ASKED | {"expert.cache": "answers"}),
     "search.plans": (1, TIMED | {"train.protocol": "mapcoder"}),
     "search.problems": (2, SEARCHED),
     "search.stop_when_solved": (True, SEARCHED),
@@ -448,6 +461,11 @@ UNREAD = {
 def test_what_nothing_reads_is_refused(path):
     value, read = UNREAD[path]
     config = changed(path, value)
+    unlike = {
+        "team.targets": {"team.mode": "full"}, "model_options.date": {"model_options.chat": False},
+        "train.joint_mode": {"team.agents": ("main",)},
+    }  # fmt: skip
+    config.update_from_flattened_dict(unlike.get(path, {}))
     if path.startswith(("task.cooperation", "task.held", "task.prompts", "train.grade_every")):
         config.task.kind = "tldr"
     if path == "task.prompts":
@@ -567,3 +585,45 @@ def test_fields_that_contradict_each_other():
     config = common.base_config()
     config.train.turn_weights = (1.0, 2.0)
     assert complaints(config) == ["train.turn_weights=(1.0, 2.0): allowed is one per turn (1), or none"]
+
+
+@pytest.mark.parametrize("fields, message", [
+    ({"task.feedback": "plain", "train.turns": 2, "task.revealed_tests": 3}, "task.revealed_tests=3: only"),
+    ({"team.agents": ("solo",), "task.cooperation": "observed"}, "task.cooperation='observed': only"),
+    (TOLD | {"train.turns": 2, "task.feedback": "passed"}, "task.feedback='passed': no turn follows"),
+    ({"train.system": "dr_mas", "train.baseline": "leave_one_out"}, "train.system='dr_mas' divides that out"),
+    ({"train.system": "dr_mas", "train.baseline": "none"}, "train.system='dr_mas': needs a baseline"),
+    ({"train.system": "at_grpo", "train.local_weight": 1.0, "task.kind": "tldr"}, "no agent earns by itself"),
+    ({"train.system": "sft", "train.budget_tokens": 9}, "train.budget_tokens=9: train.system='sft' allows 0"),
+    ({"train.system": "sft", "train.turns": 2, "train.hand_on": "best"}, "train.hand_on='best': train."),
+    ({"train.comlrl_compat": True, "task.cooperation": "paper", "train.clip": 0.2}, "train.clip=0.2: train"),
+    ({"train.system": "marlhf", "preference.pairs": 0, "preference.selection": "random"}, "all pairs are"),
+    (TIMED | {"task.reward": "m:f", "timing.cap": 5.0}, "timing.cap=5.0: only"),
+    ({"team.mode": "frozen", "warm_up.steps": 3}, "warm_up.steps=3: team.mode='frozen' learns nothing"),
+    (TOLD | {"warm_up.steps": 3}, "warm_up.protocol='': demonstrations have no lessons"),
+    (TIMED | {"task.centralised": True, "team.agents": ("t",)}, "task.centralised=True: task.kind="),
+])  # fmt: skip
+def test_settings_that_come_to_nothing_in_their_company(fields, message):
+    config = common.base_config()
+    config.update_from_flattened_dict(fields)
+    assert any(message in line for line in complaints(config))
+
+
+@pytest.mark.parametrize("fields", [
+    {"train.system": "c3", "train.protocol": "tree", "train.reduce": "sum"},
+    {"task.kind": "m:Task", "task.prompts": "published", "task.held_back": 0.5, "task.column": "text"},
+    {"task.kind": "m:Task", "task.cooperation": "paper", "task.revealed_tests": 3},
+    {"train.protocol": "m:Protocol", "train.hand_on": "best", "train.stop_above": 1.0},
+])  # fmt: skip
+def test_what_somebody_may_read_is_allowed(fields):
+    config = common.base_config()
+    config.update_from_flattened_dict(fields)
+    checks.validate(config)
+
+
+def test_a_team_that_begins_elsewhere_is_not_read_without_its_run():
+    for path, value in (("warm_up.steps", 3), ("team.begin", "runs/x")):
+        config = changed(path, value)
+        warm_up_checks.check_read(config, "runs/y")
+        with pytest.raises(ValueError, match=f"{path}=.*without --workdir the untrained team would answer"):
+            warm_up_checks.check_read(config, "")

@@ -102,6 +102,24 @@ def test_an_agent_that_does_both_steps_needs_no_convention(task):
     assert [judgement.local["main"] for judgement in judgements] == [0, 0, 0, 1]
 
 
+def test_answers_that_do_whichever_step_is_missing_need_no_convention(task):
+    item = next(each for each in task.items if each.task_id == "starter/basics/004")  # first item, as text
+    head, good = f"def {item.problem.entry_point}(ages):\n    ", item.references("first")
+    pairs = [
+        ("def aux(x):\n    return x", f"{head}value = aux(ages)\n    return str(value[0])"),
+        ("def aux(x):\n    return x", f"{head}return aux(str(ages[0]))"),
+        (good["aux"], f"{head}if aux(ages) is not None:\n        return str(ages[0])\n    return ''"),
+        ("def aux(x):\n    return 1", f"{head}if aux(ages):\n        return str(ages[0])"),
+        ("def aux(x):\n    return [str(x[0])]", f"{head}return aux(ages)[0]"),
+        ("def aux(x):\n    return x[0] if type(x) is list else str(x)", good["main"]),
+    ]
+    answers = {agent: [pair[n] for pair in pairs] for n, agent in enumerate(task.agents)}
+    judgements = task.judge([item] * len(pairs), answers)
+    assert [judgement.total for judgement in judgements] == [0] * len(pairs)
+    assert [judgement.parts["main_alone"] for judgement in judgements] == [1, 1, 1, 1, 0, 0]
+    assert [judgement.parts["aux_alone"] for judgement in judgements] == [0, 0, 0, 0, 0, 1]
+
+
 def test_answers_that_are_no_functions(task):
     first, good = task.items[0], task.items[0].references("first")
     texts = {"aux": ["", good["aux"], "def aux(x): pass"], "main": [good["main"], "no idea", good["main"]]}

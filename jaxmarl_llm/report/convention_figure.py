@@ -28,7 +28,7 @@ def draw(variants: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
             [np.mean([run["by_skill"] for run in runs])] * 2, [y - 0.4, y + 0.4], color=SKILL, linewidth=2
         )
     axes.set_yticks(range(len(variants)), list(reversed(variants)))
-    axes.set(xlabel="joint answers to test problems that pass all tests (%), sampled", xlim=(0, 100))
+    axes.set(xlabel="joint answers to test problems that earn the reward (%), sampled", xlim=(0, 100))
     axes.grid(axis="y", visible=False)
     handles = [
         Patch(color=plots.TRAIN, alpha=0.5, label="joint success"),

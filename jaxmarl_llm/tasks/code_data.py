@@ -24,7 +24,7 @@ def load_items(source: str, split: str = "all") -> list[CodingItem]:
         taken after the split: 'humaneval[33:133]' are the 100 training problems of the MAGRPO paper.
     split: 'all', 'train', 'validation' or 'test'. Starter set and JSONL with a field `split`: what each row
         says. JSONL without: of each grade, in file order, the 4th, 12th, 20th, … problem is for validation,
-        the 8th, 16th, … for the test. HumanEval: train [33:133] and validation [0:32] as published, test
+        the 8th, 16th, … for the test. HumanEval: train [33:133] as published, validation [0:32], test
         [133:164].
     Errors: ValueError for an unknown source or split, bad rows, or a selection without problems.
     """

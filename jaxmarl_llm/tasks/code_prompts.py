@@ -71,7 +71,7 @@ EXAMPLES = (
     Example(
         "job_cost",
         ("hours", "wage", "km", "fee"),
-        'def job_cost(hours: int, wage: int, km: int, fee: int) -> int:\n'
+        "def job_cost(hours: int, wage: int, km: int, fee: int) -> int:\n"
         '    """Return hours times wage plus km times fee."""',
         ("hours * wage", "km * fee"),
         ("{0} + km * fee", "{0} + {1}"),

@@ -12,8 +12,9 @@ may be able to do either step, and the team still fails half of the time until i
 
 The answers to both are made by code from the canonical solutions of coding problems (`forms`). The judge runs
 every answer beside the partner's, and beside the reference partner of each convention, so that it is known
-which convention an answer follows, whoever the partner is. It also runs it beside a partner that contributes
-nothing: an agent that does both steps by itself needs no convention, and such a team earns nothing.
+which convention an answer follows, whoever the partner is. It also runs it beside partners that contribute
+nothing: an agent that does both steps by itself, or whichever is missing, needs no convention. A team earns
+only by a convention that both agents follow.
 """
 
 from __future__ import annotations
@@ -128,11 +129,12 @@ def second(item: ConventionItem) -> dict[str, str]:
 class ConventionTask:
     """Items, prompts and the judge; a task for ``task.kind=jaxmarl_llm.tasks.convention:ConventionTask``.
 
-    The reward is 1 for a joint answer that passes all tests and in which no agent does both steps, else 0.
-    Parts, 1 or 0: ``<agent>_alone``, whether the agent's answer does both steps: it passes all tests beside a
-    partner that contributes nothing; ``<agent>_first`` and ``<agent>_second``, whether it does not, and
-    passes beside the reference partner of that convention; ``same``, whether there is a convention that both
-    answers follow.
+    The reward is 1 for a joint answer that passes all tests and in which both agents follow the same
+    convention, else 0. Parts, 1 or 0: ``<agent>_alone``, whether the agent's answer needs no
+    convention: it passes all tests beside a partner that contributes nothing (a main that passes its argument
+    to the helper; a helper that returns None, or its argument), or beside the reference partners of both
+    conventions; ``<agent>_first`` and ``<agent>_second``, whether it needs one, and passes beside the
+    reference partner of that convention; ``same``, whether there is a convention that both answers follow.
 
     Args:
       config: the section ``config.task``: where coding problems come from, see `code_data.load_items`.
@@ -192,11 +194,11 @@ class ConventionTask:
 
 
 def _teams(item: ConventionItem, helper: str, main: str) -> dict[str, tuple[str, str]]:
-    """The two texts together, and each beside reference partners and one that does nothing, by part name."""
-    idle_helper = f"def {HELPER}(value):\n    return None"
+    """The two texts together, and each beside reference partners and those that do nothing, by name."""
     idle_main = f"def {item.problem.entry_point}({item.param}):\n    return {HELPER}({item.param})"
-    pairs = {"total": (helper, main)}
-    pairs |= {f"{AGENTS[0]}_alone": (helper, idle_main), f"{AGENTS[1]}_alone": (idle_helper, main)}
+    pairs = {"total": (helper, main), f"{AGENTS[0]}_idle": (helper, idle_main)}
+    for name, value in (("idle", "None"), ("idle_too", "value")):
+        pairs[f"{AGENTS[1]}_{name}"] = (f"def {HELPER}(value):\n    return {value}", main)
     for convention in CONVENTIONS:
         own = item.references(convention)
         pairs[f"{AGENTS[0]}_{convention}"] = (helper, own[AGENTS[1]])
@@ -217,15 +219,15 @@ def _program(problem: CodingItem, helper: str, main: str) -> Program | None:
 
 def _judgement(passed: dict[str, bool]) -> Judgement:
     """The judgement of a joint answer, from which of its `_teams` pass all tests."""
-    alone = {agent: passed[f"{agent}_alone"] for agent in AGENTS}
-    follows = {
-        (agent, convention): passed[f"{agent}_{convention}"] and not alone[agent]
-        for agent in AGENTS
-        for convention in CONVENTIONS
-    }
-    same = any(all(follows[agent, convention] for agent in AGENTS) for convention in CONVENTIONS)
-    parts = {f"{agent}_{convention}": float(value) for (agent, convention), value in follows.items()}
-    parts |= {f"{agent}_alone": float(value) for agent, value in alone.items()}
-    local = {agent: float(any(follows[agent, convention] for convention in CONVENTIONS)) for agent in AGENTS}
-    total = passed["total"] and not any(alone.values())
-    return Judgement({"same": float(same)} | parts, float(total), "judged", local=local)
+    follows, parts = {}, {}
+    for agent in AGENTS:
+        beside = [passed[f"{agent}_{convention}"] for convention in CONVENTIONS]
+        idle = [right for name, right in passed.items() if name.startswith(f"{agent}_idle")]
+        alone = any(idle) or all(beside)
+        follows[agent] = [right and not alone for right in beside]
+        parts |= {f"{agent}_{c}": float(right) for c, right in zip(CONVENTIONS, follows[agent], strict=True)}
+        parts[f"{agent}_alone"] = float(alone)
+    same = any(map(all, zip(*follows.values(), strict=True)))
+    parts = {"same": float(same)} | parts
+    local = {agent: float(any(follows[agent])) for agent in AGENTS}
+    return Judgement(parts, float(passed["total"] and same), "judged", local=local)

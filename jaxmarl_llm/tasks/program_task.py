@@ -35,9 +35,7 @@ class ProgramTask:
         """
         check_batch(items, completions, self.agents)
         rows = [(item, completions[agent][j]) for j, item in enumerate(items) for agent in self.agents]
-        programs = [
-            program(text, item.entry_point, language(item), self.source(item)) for item, text in rows
-        ]
+        programs = [program(text, item.entry_point, language(item), self.source(item)) for item, text in rows]
         outcomes = self._outcomes([item for item, _ in rows], programs)
         step = len(self.agents)
         return [self._judgement(outcomes[j : j + step]) for j in range(0, len(outcomes), step)]

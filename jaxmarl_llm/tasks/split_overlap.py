@@ -1,8 +1,9 @@
 """Do items of validation or test occur in training? And what is nearest to them there?
 
 Items are compared by parts. Coding: `prompt` and `solution`, see `code_canonical`; a text to write about:
-`text`, in lower case with its spaces squeezed. Other items (games, locks, timed programs, those of a task of
-the user's own) have no parts and are not compared.
+`text`, in lower case with its spaces squeezed; a program to make faster: `source`. An item made of a coding
+problem has that one's parts. Other items (games, locks, those of a task of the user's own) have no parts and
+are not compared.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Hashable, Sequence
 
 from jaxmarl_llm.tasks.code_canonical import canonical_prompt, canonical_solution, tokens
 from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.optimisation_items import OptimisationItem
 from jaxmarl_llm.tasks.writing_items import WritingItem
 
 NGRAM = 3  # tokens
@@ -39,10 +41,13 @@ class Neighbour:
 
 def parts(item: typing.Any) -> dict[str, str]:
     """The canonical texts by which an item is compared, empty ones left out; {} where there are none."""
+    item = item.problem if isinstance(getattr(item, "problem", None), CodingItem) else item
     if isinstance(item, CodingItem):
         texts = {"prompt": canonical_prompt(item), "solution": canonical_solution(item)}
     elif isinstance(item, WritingItem):
         texts = {"text": " ".join(item.text.lower().split())}
+    elif isinstance(item, OptimisationItem):
+        texts = {"source": item.source.strip()}
     else:
         texts = {}
     return {name: text for name, text in texts.items() if text}
@@ -62,8 +67,8 @@ def overlaps(train_items: Sequence, other_items: Sequence) -> list[Overlap]:
     ]
 
 
-def check_disjoint(train_items: Sequence, other_items: Sequence) -> None:
-    """ValueError if an item of `other_items`, those of validation or test, occurs in training."""
+def check_disjoint(train_items: Sequence, other_items: Sequence, where: str = "training") -> None:
+    """ValueError if an item of `other_items` occurs in `train_items`; it calls these ``where``."""
     both = overlaps(train_items, other_items)
     if not both:
         return
@@ -73,7 +78,7 @@ def check_disjoint(train_items: Sequence, other_items: Sequence) -> None:
         for other, train, part in both[:SHOWN]
     )
     raise ValueError(
-        f"{count} of {len(other_items)} problems occur in training, names aside: {shown}"
+        f"{count} of {len(other_items)} problems occur in {where}, names aside: {shown}"
         f"{'; …' if len(both) > SHOWN else ''}. Choose splits, slices or files without common problems"
     )
 
