@@ -109,6 +109,11 @@ def _counterfactual(config: ConfigDict) -> list[str]:
         why.append(f"with train.protocol={c.protocol!r} nobody hears the others, say 'nothing'")
     if kind == "solo" and c.turns > 1:
         why.append(f"nothing else shares the nodes of later turns, train.turns is {c.turns}")
+    if c.system == "ccpo" and kind != "solo" and c.protocol in ("pipeline", "discussion"):
+        why.append(
+            f"with train.protocol={c.protocol!r} partners wrote after reading the agent, and "
+            "train.system='ccpo' would subtract what its answer led to, say 'solo'"
+        )
     if kind == "reference" and config.team.mode != "adapters":
         why.append(f"the untrained agent is the base without adapters, team.mode is {config.team.mode!r}")
     return [f"train.counterfactual={kind!r}: {reason}" for reason in why]

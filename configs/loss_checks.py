@@ -1,6 +1,6 @@
 """What may stand in a config about the loss and the updates: options that contradict, and off-policy data."""
 
-from configs import preference_checks
+from configs import preference_checks, sft_checks
 from configs.common import ConfigDict, base_config
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -51,6 +51,10 @@ def _compat(config: ConfigDict) -> list[str]:
     for name in ("kl_coef", "entropy_coef", "clip", "clip_high", "dual_clip", "ratio_level", "aggregation"):
         if c[name] != base[name]:
             bad.append(f"train.{name}={c[name]!r}: train.comlrl_compat has none, allowed is {base[name]!r}")
+    if c.turns > 1 and c.turn_loss != "mean":
+        bad.append(
+            f"train.turn_loss={c.turn_loss!r}: train.comlrl_compat has sums of means, allowed is 'mean'"
+        )
     if c.drop_truncated:
         bad.append("train.drop_truncated=True: train.comlrl_compat trains all completions, allowed is False")
     return bad
@@ -64,7 +68,8 @@ def _corrections(config: ConfigDict) -> list[str]:
             f"train.importance_cap={c.importance_cap}: train.clip and train.comlrl_compat have "
             "ratios of their own or none, allowed is 0"
         )
-    corrected = c.importance_cap or c.clip or c.loss
+    # Demonstrations are drawn by no policy.
+    corrected = c.importance_cap or c.clip or c.loss or c.system == sft_checks.SYSTEM
     if c.overlap and not corrected:
         bad.append(
             "train.overlap=True: answers come from the policy before an update; correct for it with "
@@ -76,6 +81,11 @@ def _corrections(config: ConfigDict) -> list[str]:
         bad.append(
             f"train.minibatches={c.minibatches}: all but the first learn from a policy before an update; "
             "correct for it with train.importance_cap, for example 2, or train.clip; without, 1 is allowed"
+        )
+    if c.minibatches > 1 and c.turns > 1 and c.stop_above and c.turn_loss == "return":
+        bad.append(
+            f"train.minibatches={c.minibatches}: with train.stop_above and train.turn_loss='return' they "
+            "would have unequal shares of a later turn, allowed is 1"
         )
     if c.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:
         bad.append("train.overlap=True: two programs at once need a device alone; allowed with mesh 1, 1, 1")

@@ -17,11 +17,11 @@ _variance_shares = jax.jit(credit.variance_shares)
 
 
 def reward_metrics(forest: Forest, task: Task) -> dict[str, float]:
-    """Mean reward parts and return over the joint answers that have them, 0..100, keyed ``train/<part>``.
+    """Mean reward parts and return, 0..100, keyed ``train/<part>``: of each problem, then of the problems.
 
-    In many turns these are of the final answers, whose node nothing follows; ``train/turn<t>/<part>``, from
-    1, are of all answers of a turn. Answers with a sample that nobody learns from (`Turn.extra`) are left
-    out.
+    Joint answers without a part are left out of its mean. In many turns these are of the final answers, whose
+    node nothing follows; ``train/turn<t>/<part>``, from 1, are of all answers of a turn. Answers with a
+    sample that nobody learns from (`Turn.extra`) are left out.
     """
     forest = forest.without_extra()
     gone_on = {forest.joints[joint.follows].node for joint in forest.joints if joint.follows is not None}
@@ -35,10 +35,14 @@ def reward_metrics(forest: Forest, task: Task) -> dict[str, float]:
 def _means(prefix: str, joints: Sequence[Joint], task: Task) -> dict[str, float]:
     # Each on the 0..100 scale first: what compares two parts (hack_gap) is over the answers that have both.
     known = [joint for joint in joints if not np.isnan(joint.total)]
-    scores = [{**joint.judgement.parts, "total": joint.total} for joint in known]
-    rows = [task.normalise(row) for row in scores]
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {f"{prefix}/{name}": float(np.mean([row[name] for row in rows if name in row])) for name in names}
+    values: dict[str, dict[int, list[float]]] = {}
+    for joint in known:
+        for name, value in task.normalise({**joint.judgement.parts, "total": joint.total}).items():
+            values.setdefault(name, {}).setdefault(joint.item, []).append(value)
+    return {
+        f"{prefix}/{name}": float(np.mean([np.mean(own) for own in of_items.values()]))
+        for name, of_items in values.items()
+    }
 
 
 def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str, float]:

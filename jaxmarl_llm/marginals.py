@@ -74,17 +74,19 @@ def metrics(forest: Forest) -> dict[str, float]:
     """Summarise the marginals, as far as answers were judged without a part.
 
     ``<agent>/marginal``, the mean; ``<agent>/free_rider`` and ``<agent>/dominance``
-    (`credit.free_rider_rate`, `credit.dominance_rate`) unless another of the agent's own samples stood in
-    place of its part. Against its own samples (``sample``, or the tables of ``cross``) about half of an
-    agent's answers come out no better, whether or not the team needs the agent.
+    (`credit.free_rider_rate`, `credit.dominance_rate`) unless the others spoke again (``solo``), where an
+    answer is compared with a mean over other conversations. Nothing where another of the agent's own samples
+    stood in place of its part (``sample``, or the tables of ``cross``): both have one distribution, so that
+    the mean is 0 and about half of the answers come out no better, whether or not the team needs the agent.
     """
-    found = {} if forest.counterfactuals is None or not forest.joints else _rates(forest)
+    said = forest.counterfactuals is not None and forest.joints and forest.replaced_by != "sample"
+    found = _rates(forest) if said else {}
     return {name: value for name, value in found.items() if not np.isnan(value)}
 
 
 def _rates(forest: Forest) -> dict[str, float]:
     totals_J, without_NJ, values = forest.totals(), forest.counterfactuals, {}
-    if forest.replaced_by != "sample":
+    if forest.replaced_by != "solo":
         values["free_rider"] = _free_rider_rate(totals_J, without_NJ)
         values["dominance"] = _dominance_rate(totals_J, without_NJ)
     parts_NJ = totals_J - without_NJ

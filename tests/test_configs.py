@@ -599,6 +599,9 @@ def test_fields_that_contradict_each_other():
     ({"train.comlrl_compat": True, "task.cooperation": "paper", "train.clip": 0.2}, "train.clip=0.2: train"),
     ({"train.system": "marlhf", "preference.pairs": 0, "preference.selection": "random"}, "all pairs are"),
     (TIMED | {"task.reward": "m:f", "timing.cap": 5.0}, "timing.cap=5.0: only"),
+    ({"train.system": "ccpo", "train.counterfactual": "sample", "train.protocol": "pipeline"}, "say 'solo'"),
+    ({"train.turns": 2, "train.comlrl_compat": True}, "train.turn_loss='return': train.comlrl_compat has"),
+    ({"train.turns": 2, "train.stop_above": 1.0, "train.minibatches": 2, "train.clip": 1}, "unequal shares"),
     ({"team.mode": "frozen", "warm_up.steps": 3}, "warm_up.steps=3: team.mode='frozen' learns nothing"),
     (TOLD | {"warm_up.steps": 3}, "warm_up.protocol='': demonstrations have no lessons"),
     (TIMED | {"task.centralised": True, "team.agents": ("t",)}, "task.centralised=True: task.kind="),
@@ -614,6 +617,8 @@ def test_settings_that_come_to_nothing_in_their_company(fields, message):
     {"task.kind": "m:Task", "task.prompts": "published", "task.held_back": 0.5, "task.column": "text"},
     {"task.kind": "m:Task", "task.cooperation": "paper", "task.revealed_tests": 3},
     {"train.protocol": "m:Protocol", "train.hand_on": "best", "train.stop_above": 1.0},
+    {"train.system": "sft", "train.minibatches": 2},
+    {"train.system": "sft", "sampling.dtype": "bfloat16"},
 ])  # fmt: skip
 def test_what_somebody_may_read_is_allowed(fields):
     config = common.base_config()

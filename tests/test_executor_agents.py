@@ -36,6 +36,11 @@ def seen(report):
         (False, "def f(x):\n    aux(x)\n    return x + 1\n"),
         (False, "def f(x):\n    y = aux(x)\n    return x + 1 + 0 * y\n"),  # read, and without effect
         (False, "def f(x):\n    y = [aux(x)]\n    return x + len(y)\n"),
+        # What a second call asks says nothing; nor does a lookup that only fails where there is nothing.
+        (False, "def f(x):\n    aux(aux(x))\n    return x + 1\n"),
+        (False, "def f(x):\n    y = aux(x)\n    y = aux(y)\n    return x + 1\n"),
+        (True, "def f(x):\n    return aux(aux(x)) - 1\n"),
+        (True, "def f(x):\n    return x + 1 if aux(x) - aux(x) == 0 else 0\n"),  # both are changed alike
         (None, "n = 0\ndef f(x):\n    global n\n    n += 1\n    return aux(x) + n - n + (n > 2)\n"),
     ],
 )
@@ -43,6 +48,38 @@ def test_use_of_a_result_is_judged_by_its_effect(executor, used, main):
     report = run(executor, AUX, main)
     assert report.verdict == "pass", report
     assert seen(report) in {(2, 2, 0, used), (4, 4, 0, used)}
+
+
+@pytest.mark.parametrize(
+    "used, aux, main",
+    [
+        (False, "return [x, x]", "y = aux(x)\n    first = y[0]\n    return x + 1"),
+        (False, "return [x, x]", "first, *rest = aux(x)\n    return x + 1"),
+        (True, "return [x, x]", "y = aux(x)\n    return y[0] + 1"),
+        (True, "return str(x)", "return int(aux(x)[0]) + 1"),
+        (True, "return str(x)", "return len(aux(x)) + x"),
+        (True, "if x > 3: raise ValueError('no')", "try: aux(x)\n    except: return 6\n    return 2"),
+        (False, "return None", "aux(x)\n    return x + 1"),
+        # Values that no change goes with: nothing is changed, and the run goes on.
+        (True, "return {(), (x,)}", "return x + len(aux(x)) - 1"),
+        (True, "return {frozenset()}", "return x + len(aux(x))"),
+        (True, "return deep(60)", "return x + len(aux(x))"),
+    ],
+)
+def test_what_a_result_is_changed_into(executor, used, aux, main):
+    deep = "def deep(n):\n    return [deep(n - 1)] if n else []\n"
+    report = run(executor, f"{deep}def aux(x):\n    {aux}\n", f"def f(x):\n    {main}\n")
+    assert report.verdict == "pass", report
+    (row,) = [row for row in report.interactions if row.function == "aux"]
+    assert row.used is used
+
+
+def test_a_result_that_goes_to_another_helper_is_used_if_that_ones_is(executor):
+    other = "def other(x):\n    return x\n"
+    for used, main in ((True, "return other(aux(x))"), (False, "other(aux(x))\n    return x + 1")):
+        program = {"other": other, "aux": AUX, "main": f"def f(x):\n    {main}\n"}
+        (report,) = executor.run([Program(program, "f", TESTS)])
+        assert {row.function: row.used for row in report.interactions} == {"aux": used, "other": used}
 
 
 def test_a_change_of_an_argument_counts_as_a_result(executor):

@@ -54,6 +54,16 @@ def test_final_answers_of_a_chain_are_those_of_its_last_node():
     assert found == {"train/return": 60, "train/turn1/return": 20, "train/turn2/return": 60}
 
 
+def test_every_problem_counts_alike_however_many_final_answers_it_has():
+    """One ended after its first turn, with 2 and 4; of the other each of two answers got two more, all 0."""
+    ended = [Joint(0, (), Judgement({}, total), node=0) for total in (2.0, 4.0)]
+    first = [Joint(1, (), Judgement({}, 1.0), node=1) for _ in range(2)]
+    zero = Judgement({}, 0.0)
+    last = [Joint(1, (), zero, node=2 + n, turn=1, follows=2 + n) for n in range(2) for _ in range(2)]
+    found = forest_metrics.reward_metrics(Forest((None, None), (), (*ended, *first, *last)), Task())
+    assert found == {"train/return": 15, "train/turn1/return": 20, "train/turn2/return": 0}
+
+
 def test_the_hack_gap_is_over_the_problems_that_hold_tests_back():
     """A problem with one test, failed, and one where all pass, those that were held back as well: no gap."""
     parts = {"structure": 1.0, "syntax": 0.5, "cooperation": 0.0}

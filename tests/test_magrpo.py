@@ -1,5 +1,6 @@
 """Returns, advantages and batches of MAGRPO from scripted forests, by hand."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -54,6 +55,20 @@ def test_aligned_returns_and_advantages_by_hand():
     assert magrpo.returns(ALIGNED).tolist() == [1, 4, 1, 4, 2, 2, 2, 2]
     assert magrpo.groups(ALIGNED).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert magrpo.advantages(ALIGNED, CreditConfig()).tolist() == [-1.5, 1.5, -1.5, 1.5, 0, 0, 0, 0]
+
+
+def test_answers_that_each_follow_one_of_their_own_compete_by_round():
+    """Chains that were begun apart, as the rounds of programs are: those of a round are one group."""
+    turns, joints = list(ALIGNED.turns), list(ALIGNED.joints)
+    for j, reward in enumerate((5.0, 1.0)):  # a second round after each answer to the first item
+        ids = [len(turns) + n for n in range(2)]
+        for i, before in zip(ids, ALIGNED.joints[j].turns, strict=True):
+            turns.append(dataclasses.replace(turns[before], id=i, request=i, turn=1, follows=j))
+        joints.append(Joint(0, tuple(ids), SimpleNamespace(total=reward), node=9 + j, turn=1, follows=j))
+    chains = Forest(ALIGNED.items, tuple(turns), tuple(joints))
+    assert magrpo.groups(chains).tolist()[8:] == [4, 5, 4, 5]
+    found = magrpo.advantages(chains, CreditConfig(turns=2, turn_loss="mean"))
+    assert found.tolist()[8:] == [2, 2, -2, -2]
 
 
 def test_cross_returns_and_advantages_by_hand():

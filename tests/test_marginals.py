@@ -47,7 +47,9 @@ def test_no_free_riders_among_an_agents_own_samples():
     assert (found["a/dominance"], found["b/dominance"]) == (1, 0)
     sampled = aligned([1.0, 2.0, 4.0], [[2, 4, 1], [1, 2, 4]])  # of a: its next sample's
     found = marginals.metrics(dataclasses.replace(sampled, replaced_by="sample"))
-    assert set(found) == {"a/marginal", "b/marginal"}
+    assert found == {}
+    again = marginals.metrics(dataclasses.replace(needed, replaced_by="solo"))  # means over conversations
+    assert set(again) == {"a/marginal", "b/marginal"}
 
 
 def test_a_table_that_lacks_a_reward_says_nothing():

@@ -15,6 +15,7 @@ from all_rollouts import expected_gradient, logits_of, spoken, true_gradient
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous, Tree
 from jaxmarl_llm.systems import actor_critic
 from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.td_targets import Later
 
 AGENTS = ("a", "b")
 REWARDS = (0.0, 1.0, 3.0, 2.5, 0.5, 4.0, 1.5, 2.0, 6.0, 0.3, 1.1, 2.2, 5.0, 0.1, 0.7, 2.9)
@@ -24,6 +25,11 @@ def prompts(item):
     return {agent: [{"role": "user", "content": f"{agent} {item}"}] for agent in AGENTS}
 
 
+def again(answers):
+    """What both agents are told between two turns; a word of their own stays in what they read."""
+    return [dict.fromkeys(AGENTS, "again") for _ in answers]
+
+
 # With the number of completions of a rollout.
 PROTOCOLS = {
     "simultaneous": (Simultaneous(prompts, 1), 2),
@@ -31,6 +37,9 @@ PROTOCOLS = {
     "pipeline of two": (Pipeline(prompts, 2), 4),
     "discussion": (Discussion(prompts, 1), 4),
     "tree": (Tree(prompts, (2, 2)), 6),
+    "simultaneous, two turns": (Simultaneous(prompts, 1, 2, again), 4),
+    "pipeline, two turns": (Pipeline(prompts, 1, 2, again), 4),
+    "discussion, two turns": (Discussion(prompts, 1, 2, again), 8),
 }
 
 
@@ -44,20 +53,33 @@ def every(name):
     return [spoken(protocol, words, reward) for words in itertools.product((0, 1), repeat=number)]
 
 
-class Exact:
-    """The expected reward after each text that it reads, of all rollouts."""
+def earned(forest):
+    """The sum over the turns of the mean reward."""
+    turn_J = np.array([joint.turn for joint in forest.joints])
+    return sum(float(forest.totals()[turn_J == turn].mean()) for turn in set(turn_J.tolist()))
 
-    def __init__(self, recipe, rollouts, logits):
+
+class Exact:
+    """The expected reward from here on after each text that it reads, of all rollouts."""
+
+    def __init__(self, recipe, rollouts, logits, later):
+        values = {}
+        for _ in range(later.turns):  # of the last turn they are right at once, then of the one before
+            self._table = self._taught(recipe, rollouts, logits, later, values)
+            values = self._table
+
+    def _taught(self, recipe, rollouts, logits, later, before):
         mass, earned = collections.Counter(), collections.Counter()
         for rollout in rollouts:
             read, chance = recipe.read(rollout.forest), rollout.probability(logits)
-            numbers = [k for texts in read.values() for k in texts]
-            _, targets = recipe.credit(rollout.forest, dict.fromkeys(numbers, 0.0), actor_critic.ONE_TURN)
+            pairs = [(k, (c, tuple(ids))) for c, texts in read.items() for k, ids in texts.items()]
+            values = {k: before.get(text, 0.0) for k, text in pairs}
+            _, targets = recipe.credit(rollout.forest, values, later)
             for critic, texts in read.items():
                 for number, ids in texts.items():
                     mass[critic, tuple(ids)] += chance
                     earned[critic, tuple(ids)] += chance * targets[number]
-        self._table = {key: earned[key] / mass[key] for key in mass}
+        return {key: earned[key] / mass[key] for key in mass}
 
     def values(self, read):
         return {k: self._table[c, tuple(ids)] for c, texts in read.items() for k, ids in texts.items()}
@@ -67,11 +89,12 @@ class Exact:
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_expected_gradient_is_the_true_one(name, system):
     rollouts, recipe = every(name), actor_critic.RECIPES[system, "v"]
-    logits = logits_of(rollouts)
-    learner = actor_critic.ActorCritic(recipe, Exact(recipe, rollouts, logits), CreditConfig())
+    logits, turns = logits_of(rollouts), getattr(PROTOCOLS[name][0], "turns", 1)
+    exact = Exact(recipe, rollouts, logits, Later(turns=turns))
+    learner = actor_critic.ActorCritic(recipe, exact, CreditConfig(turns=turns))
     found = expected_gradient(rollouts, logits, lambda forest: learner.lesson(forest).advantages)
     for context in logits:
-        true = true_gradient(rollouts, logits, lambda r: float(r.forest.totals().mean()), context)
+        true = true_gradient(rollouts, logits, lambda r: earned(r.forest), context)
         assert found[context] == pytest.approx(true, abs=2e-6), context
     assert max(abs(value) for value in found.values()) > 0.01
 

@@ -1,8 +1,8 @@
 """The critics of a team: what they read of an iteration, what they say of it, and how they learn from it.
 
 With IAC every agent has a critic of its own, which reads its prompts; with MAAC one critic reads the prompts
-of all (see `systems.actor_critic`). A critic begins as the model that its agents begin with, and has
-adapters of its own, or with full copies a copy.
+of all (see `systems.actor_critic`). A critic has adapters of its own on the agents' base, or with full
+copies begins as a copy of an agent.
 """
 
 import dataclasses
@@ -69,7 +69,10 @@ def build(
 
 
 def _parameters(stack: Stack, rank: int, targets: tuple[str, ...], key: jax.Array, base, trainable) -> dict:
-    """Build the parameters of a stack of critics, which begin as copies of the agents' model."""
+    """Build the parameters of a stack of critics.
+
+    With adapters they begin as the base, whatever the agents' adapters are; else as copies of the agents.
+    """
     critics = len(stack.agents)
     if stack.mode == "adapters":
         body = adapters.init(key, base, agents=critics, rank=rank, targets=targets)

@@ -14,7 +14,8 @@ answers, and needs two or more.
 V is a baseline, which must not know the answer that it is subtracted from: where agents speak one after the
 other (pipeline, discussion, tree), the critic of all reads before each answer the prompts of the step in
 which it was asked for and of the steps before, in which nobody had read it (`states`). Every state of a joint
-answer is taught the same target; the V in y_j is that of the first state of what follows.
+answer is taught the same target; the V in y_j is that of the last state of what follows, which knows the
+histories of all agents (the first one of a pipeline knows that of one agent only).
 
 In the V form the advantage of a completion is the mean over the joint answers that it is a part of. In the Q
 form Q(a) is that mean, with MAAC of Q(j). Where all combinations are joint answers (``cross``), A is then the
@@ -63,10 +64,10 @@ def states(forest: Forest) -> tuple[dict[tuple[int, ...], int], np.ndarray, np.n
 
     Returns:
       state numbers by sorted numbers of requests; the state of every pair of joint answer and turn, int32 in
-      the order of `Forest.memberships`; the first state of every joint answer, int32 (J,).
+      the order of `Forest.memberships`; the last state of every joint answer, int32 (J,).
     """
     numbers: dict[tuple[int, ...], int] = {}
-    state_M, first_J = [], []
+    state_M, last_J = [], []
     for joint in forest.joints:
         turns = [forest.turns[i] for i in (*joint.turns, *joint.heard)]
         known = {
@@ -75,8 +76,8 @@ def states(forest: Forest) -> tuple[dict[tuple[int, ...], int], np.ndarray, np.n
         }
         own = {step: numbers.setdefault(requests, len(numbers)) for step, requests in known.items()}
         state_M += [own[turn.step] for turn in turns]
-        first_J.append(own[min(own)])
-    return numbers, np.array(state_M, np.int32), np.array(first_J, np.int32)
+        last_J.append(own[max(own)])
+    return numbers, np.array(state_M, np.int32), np.array(last_J, np.int32)
 
 
 def joint_requests(forest: Forest) -> Texts:
@@ -145,10 +146,10 @@ def centralised(forest: Forest, values: Values, later: Later = ONE_TURN) -> Foun
 
     As `independent`, with ``values`` by number of the state (`states`).
     """
-    numbers, state_M, first_J = states(forest)
+    numbers, state_M, last_J = states(forest)
     values_S = np.array([values[state] for state in range(len(numbers))], np.float32)
     joint_M, turn_M = forest.memberships()
-    y_M = td_targets.of_joints(forest, values_S[first_J], later)[joint_M]
+    y_M = td_targets.of_joints(forest, values_S[last_J], later)[joint_M]
     advantages_R = td_targets.mean_by(y_M - values_S[state_M], turn_M, len(forest.turns))
     taught = td_targets.mean_by(y_M, state_M, len(numbers))
     return np.nan_to_num(advantages_R), _known(taught)

@@ -124,9 +124,12 @@ def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray
 def groups(forest: Forest) -> np.ndarray:
     """Group key of every turn, int32 (turns,): an agent's turns at the same place of the tree compete.
 
-    -1, which is no group, for samples that nobody learns from (`Turn.extra`).
+    Where each of them follows an answer of its own (chains of rounds that were begun apart), those of the
+    same round compete. -1, which is no group, for samples that nobody learns from (`Turn.extra`).
     """
-    places = [(turn.agent, turn.item, turn.turn, turn.follows) for turn in forest.turns]
+    nodes = [(turn.agent, turn.item, turn.turn, turn.follows) for turn in forest.turns]
+    shared = {node[:3] for node, number in collections.Counter(nodes).items() if number > 1}
+    places = [node if node[:3] in shared else (*node[:3], None) for node in nodes]
     keys_R = np.asarray(credit.group_keys(*zip(*places, strict=True))[0])
     return np.where([turn.extra for turn in forest.turns], -1, keys_R).astype(np.int32)
 

@@ -4,8 +4,9 @@ A solution of two steps is a function `aux` and an entry point that first calls 
 problems share a pair of operations if the bodies of both functions are equal after this: names are numbered
 in the order of appearance, constants are replaced by their kind (but not those in brackets behind a value,
 which say what is taken: `x[0]` and `x[-1]` are two operations), a constant factor or summand stands on the
-right; to subtract a constant is to add one, to divide by one is to multiply by one, a square is a power. The
-pair has no order: upper case, then reversed, is the same function as reversed, then upper case.
+right; to subtract a constant is to add one, to divide by one is to multiply by one, a square is a power, and
+to add something to itself is to multiply it. The pair has no order: upper case, then reversed, is the same
+function as reversed, then upper case.
 """
 
 from __future__ import annotations
@@ -81,8 +82,9 @@ class _Constants(ast.NodeTransformer):
             node.left, node.right = node.right, node.left
         if isinstance(node.op, ast.Sub | ast.Div) and _is_number(node.right):
             node.op = ast.Add() if isinstance(node.op, ast.Sub) else ast.Mult()
-        if isinstance(node.op, ast.Mult) and ast.dump(node.left) == ast.dump(node.right):
-            node.op, node.right = ast.Pow(), ast.Constant("NUMBER")
+        if isinstance(node.op, ast.Mult | ast.Add) and ast.dump(node.left) == ast.dump(node.right):
+            node.op = ast.Pow() if isinstance(node.op, ast.Mult) else ast.Mult()
+            node.right = ast.Constant("NUMBER")
         return node
 
 

@@ -1,7 +1,7 @@
 """The loss of CoMLRL 1.4.3's MAGRPO trainer, quirks included. For comparison only; train with `losses`.
 
 What differs from the paper's form, all of it read in the package (comlrl/trainers/reinforce/magrpo.py) and
-held by benchmarks/comlrl_parity.py:
+held by benchmarks/comlrl_parity.py (the pad token's row by a test):
   - completions of a node (one prompt of one agent) are padded to the longest, and pad tokens are trained;
   - the model reads prompt + completion[:-1] and its logits are then cut once more, so the last position of
     the padded length has none: the EOS (or last token) of the longest completion is not trained;

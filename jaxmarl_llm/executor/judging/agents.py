@@ -12,7 +12,7 @@ import dataclasses
 
 from ..channel.link import Gone, Link
 
-MAX_TRACES = 3  # calls of the entry point that are kept for `influence`
+MAX_TRACES = 12  # calls of the entry point that are kept for `influence`
 MAX_TRACED = 100  # calls between agents within one of them
 
 

@@ -1,9 +1,13 @@
 """Whether an agent used what its partner's function gave it: seen by giving it something else.
 
 After the tests are through, some calls of the entry point are asked once more, with the partners' replies
-answered from the record. If the same replies give the same answer, a reply is changed: where the answer, or
-what is asked of the partners, now differs, the caller used it. No text is looked at. "Not used" means that no
-change tried made a difference; None that it could not be tried (no call whose repetition is stable).
+answered from the record. If the same replies give the same answer, the replies of a function are changed, all
+of them or the first one: where the answer now differs, the caller used them. It also did where it then asks
+another function something else, whose replies it used. What it asks the same function afterwards says
+nothing: the k-th call gets the k-th reply, whatever is asked. That the caller raises counts only if no milder
+change left its answer as it was: an unused lookup in the result fails where there is nothing to look up. No
+text is looked at. "Not used" means that no change tried made a difference; None that it could not be tried
+(no call whose repetition is stable).
 """
 
 from __future__ import annotations
@@ -12,73 +16,102 @@ from .. import wire
 from ..channel.link import Gone
 from .agents import MAX_TRACED, Agents, Trace
 
+Function = tuple[str, str]  # the agent that defined it, and its name
 _REFUSAL = {"raise": ["RuntimeError", "RuntimeError", "the record ends here"]}
 
 
 def used(agents: Agents) -> dict[tuple[str, str], bool | None]:
     """{(agent whose function it is, its name): whether the entry point's agent used its results}."""
-    found: dict[tuple[str, str], bool | None] = {}
+    found: dict[Function, bool | None] = {}
+    leads_to: dict[Function, set[Function]] = {}  # functions that were asked something else
     try:
         for trace in agents.traces:
-            if _opaque(trace) or not _same(agents, trace, _Script(trace)):
+            script = _Script(trace)
+            if _opaque(trace) or _ask(agents, trace, script) != trace.reply or not script.followed:
                 continue
-            for callee, name in {(link.agent, name): None for link, name, _, _ in trace.partners}:
-                if not found.get((callee, name)):
-                    found[callee, name] = _matters(agents, trace, callee, name)
+            for function in {(link.agent, name): None for link, name, _, _ in trace.partners}:
+                if not found.get(function):
+                    found[function] = _matters(agents, trace, function, leads_to.setdefault(function, set()))
     except Gone:
         pass  # the process ended while it was asked again: what is found so far stays
     finally:
         agents.script = None
+    for _ in found:  # a chain of functions is at most as long as there are functions
+        for function, others in leads_to.items():
+            if any(map(found.get, others)):
+                found[function] = True
     return found
 
 
-def _matters(agents, trace, callee, name) -> bool:
-    """Whether some change of this function's replies changes what happens."""
-    for change in _CHANGES:
-        script = _Script(trace, change, (callee, name))
+def _matters(agents, trace, function: Function, others: set[Function]) -> bool:
+    """Whether some change of a function's replies changes the answer; adds to ``others`` what it leads to."""
+    unmoved = False  # a change left the answer as it was
+    for change, first_only in _CHANGES:
+        script = _Script(trace, change, function, first_only)
+        if not script.differs:
+            continue
         try:
-            if script.differs and not _same(agents, trace, script):
-                return True
+            reply = _ask(agents, trace, script)
         except Gone:
             if agents.gone.status == "gone":
                 return True  # it lived through the record and not through the change
             raise
+        if reply != trace.reply and not (unmoved and "raise" in reply and "raise" not in trace.reply):
+            return True
+        unmoved |= reply == trace.reply
+        others |= script.asked_else
     return False
 
 
-def _same(agents, trace: Trace, script) -> bool:
+def _ask(agents, trace: Trace, script) -> dict:
     agents.script = script
-    return trace.link.ask(trace.request) == trace.reply and script.followed
+    return trace.link.ask(trace.request)
 
 
 class _Script:
-    """Answers the entry point's agent from the record."""
+    """Answers the entry point's agent from the record, the k-th call of a function with its k-th reply.
 
-    def __init__(self, trace: Trace, change=None, which=None):
-        self.asked, self.deviated, self.extra = 0, False, 0
-        self.steps, self.differs = [], False
+    Attributes:
+      differs: whether a reply is another one than in the record.
+      asked_else: other functions than the changed one of which something else was asked.
+      followed: whether exactly the recorded questions were asked, so far as they were.
+    """
+
+    def __init__(self, trace: Trace, change=None, changed: Function | None = None, first_only: bool = False):
+        self.steps: dict[Function, list] = {}
+        self.differs, self.asked_else, self.extra = False, set(), 0
+        self._changed, self._left, self._same = changed, len(trace.partners), True
         for callee, name, request, reply in trace.partners:
+            own = self.steps.setdefault((callee.agent, name), [])
             answer = reply
-            if which == (callee.agent, name):
+            if changed == (callee.agent, name) and not (first_only and own):
                 answer = _changed(reply, change)
                 self.differs |= answer != reply
-            self.steps.append((callee, name, request, answer))
+            own.append((request, answer))
 
     @property
     def followed(self) -> bool:
         """Whether exactly the recorded questions were asked."""
-        return not self.deviated and self.asked == len(self.steps)
+        return self._same and self._left == 0
 
     def __call__(self, callee, name, request) -> dict:
-        if not self.deviated and self.asked < len(self.steps):
-            expected, expected_name, expected_request, answer = self.steps[self.asked]
-            if (callee, name, request) == (expected, expected_name, expected_request):
-                self.asked += 1
-                return answer
-        self.deviated, self.extra = True, self.extra + 1
+        function = (callee.agent, name)
+        steps = self.steps.get(function)
+        if steps:
+            expected, answer = steps.pop(0)
+            self._left -= 1
+            self._note(function, request == expected)
+            return answer
+        self._note(function, False)
+        self.extra += 1
         if self.extra > MAX_TRACED:
             raise callee.gone("gone", "asked on and on")
         return _REFUSAL
+
+    def _note(self, function: Function, same: bool) -> None:
+        self._same &= same
+        if not same and function != self._changed:
+            self.asked_else.add(function)
 
 
 def _opaque(trace) -> bool:
@@ -98,9 +131,22 @@ def _has_handle(data) -> bool:
 
 def _changed(reply: dict, change) -> dict:
     """A reply with another value, and without the changes that the call made to its arguments."""
+    if change is _exchange:
+        return _exchange(reply)
     if "ok" not in reply:
         return reply
-    return {"ok": wire.encode(change(wire.decode(reply["ok"])))}
+    try:
+        return {"ok": wire.encode(change(wire.decode(reply["ok"])))}
+    except (TypeError, wire.Unsupported):  # of a value that cannot be changed so, such as too deep a list
+        return reply
+
+
+def _exchange(reply: dict) -> dict:
+    """An exception in place of None, and None in place of an exception: of functions that check something."""
+    if "raise" in reply:
+        return {"ok": wire.encode(None)}
+    nothing = "ok" in reply and wire.decode(reply["ok"]) is None
+    return {"raise": ["ValueError", "ValueError", "changed"]} if nothing else reply
 
 
 def _nudge(value):
@@ -113,16 +159,26 @@ def _nudge(value):
         case int() | float() | complex():
             return value + 1
         case str():
-            return value + "x"
+            other = "".join(map(_next, value))
+            return other if other != value else value + "x"
         case bytes():
             return value + b"x"
         case list() | tuple():
-            return type(value)(map(_nudge, value)) or [0]
+            return type(value)(map(_nudge, value)) if value else type(value)([0])
         case dict():
             return {key: _nudge(item) for key, item in value.items()} or {0: 0}
         case set() | frozenset():
-            return type(value)(map(_nudge, value)) or {0}
+            return type(value)(map(_nudge, value)) if value else type(value)([0])
     return range(value.start, value.stop + 1, value.step)
+
+
+def _next(char: str) -> str:
+    """The next digit or letter, in a circle; another character as it is."""
+    for first, size in (("0", 10), ("a", 26), ("A", 26)):
+        place = ord(char) - ord(first)
+        if 0 <= place < size:
+            return chr(ord(first) + (place + 1) % size)
+    return char
 
 
 def _replace(value):
@@ -135,10 +191,41 @@ def _replace(value):
         case int() | float() | complex():
             return -value - 7
         case tuple():
-            return tuple(map(_replace, value))
+            return tuple(map(_replace, value)) or (0,)
         case str() | bytes() | list() | dict() | set() | frozenset():
             return type(value)() if value else _nudge(value)
     return range(0)
 
 
-_CHANGES = (_nudge, _replace)
+def _lift_first(value):
+    """The first element of a sequence or dict far larger: some answers stay if all grow alike."""
+    return _at(value, 0, 1009)
+
+
+def _sink_last(value):
+    """The last element far smaller."""
+    return _at(value, -1, -1009)
+
+
+def _at(value, place: int, shift: int):
+    """A value with another element at a place, of nested ones within that element."""
+    match value:
+        case bool() | None:
+            return _nudge(value)
+        case int() | float():
+            return value + shift
+        case list() | tuple() if value:
+            parts = list(value)
+            parts[place] = _at(parts[place], place, shift)
+            return type(value)(parts)
+        case dict() if value:
+            key = list(value)[place]
+            return {**value, key: _at(value[key], place, shift)}
+    return value
+
+
+# What is tried one after the other, and whether on the first reply only.
+_CHANGES = (
+    (_nudge, False), (_nudge, True), (_lift_first, False), (_sink_last, False), (_replace, False),
+    (_replace, True), (_exchange, False),
+)  # fmt: skip
