@@ -67,8 +67,11 @@ def begun(config, team: Team, folder: pathlib.Path) -> Team:
 
 
 def kept_in(folder: pathlib.Path) -> bool:
-    """Whether a run's folder holds what it began with; not if it was refused before it had a config.json."""
-    has_run = (folder / "config.json").is_file()
+    """Whether a run's folder holds what it began with; not if it was refused before it had a config.json.
+
+    A link to another run's (`experiments.replay`) is what that one began with.
+    """
+    has_run = (folder / "config.json").is_file() or (folder / KEPT).is_symlink()
     return has_run and bool(checkpoint.saved_steps(folder / KEPT / checkpoint.BEST))
 
 

@@ -84,6 +84,20 @@ def test_agents_are_renamed_and_copied(trained, tmp_path):
     assert meta["names"] == {"first": "first", "second": "first"} and meta["of_step"] == 12
 
 
+def test_what_a_refused_start_has_copied_is_not_begun_from(trained, tmp_path):
+    """The first start ended before it had a config.json; the next one names another begin."""
+    config = begun_config(trained)
+    first = begin.begun(config, setup.build_team(config), tmp_path)
+    config = begun_config(trained, **{"team.begin_map": ("second=first",)})
+    (member,) = begin.begun(config, setup.build_team(config), tmp_path).members
+    pairs = zip(*map(jax.tree.leaves, (member.trainable, first.members[0].trainable)), strict=True)
+    assert any((new[1] != old[1]).any() for new, old in pairs)
+    (tmp_path / "config.json").write_text("{}")  # from here on the copy is what the run began with
+    again = begin.begun(begun_config(trained), setup.build_team(config), tmp_path).members[0]
+    for new, old in zip(*map(jax.tree.leaves, (again.trainable, member.trainable)), strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
 def test_a_run_goes_on_without_the_folder_that_it_began_from(trained, tmp_path, monkeypatch):
     source, once, parts = (tmp_path / name for name in ("source", "once", "parts"))
     shutil.copytree(trained[0], source)

@@ -4,8 +4,10 @@ import dataclasses
 
 import pytest
 
+from configs import common
+from experiments import tasks
 from jaxmarl_llm.doctor import data
-from jaxmarl_llm.tasks import split_overlap
+from jaxmarl_llm.tasks import convention, split_overlap
 from jaxmarl_llm.tasks.code_canonical import canonical_prompt, canonical_solution
 from jaxmarl_llm.tasks.code_data import load_humaneval, load_items
 from jaxmarl_llm.tasks.code_items import item_from_row
@@ -173,3 +175,20 @@ def test_operations_that_training_has():
 def test_humaneval_has_disjoint_splits():
     train, validation, test = (load_items("humaneval", s) for s in ("train", "validation", "test"))
     assert overlaps(train, validation) == overlaps(train, test) == overlaps(validation, test) == []
+
+
+@pytest.mark.parametrize("kind, source, fields, wrong", [
+    ("coding", "starter", {"eval_split": "test"}, "223 of 223 problems occur in validation, names aside"),
+    ("tldr", "sample_posts", {"eval_split": "test"}, "15 of 15 problems occur in validation"),
+    ("optimisation", "python", {"train_split": "all"}, "7 of 7 problems occur in training"),
+    (f"{convention.__name__}:ConventionTask", "starter:steps", {"train_split": "all"}, "occur in training"),
+])  # fmt: skip
+def test_every_pair_of_splits_is_compared(kind, source, fields, wrong):
+    config = common.base_config()
+    config.task.update(kind=kind, source=source)
+    splits = ("train", "eval", "test")
+    fine = {split: tasks.build_task(config, None, split) for split in splits}
+    tasks.check_splits(config, fine)
+    config.task.update(fields)
+    with pytest.raises(ValueError, match=wrong):
+        tasks.check_splits(config, {split: tasks.build_task(config, None, split) for split in splits})
