@@ -113,10 +113,6 @@ READ: dict[str, tuple[Callable[[ConfigDict], bool], str]] = {
     "train.ratio_level": (lambda c: c.train.clip > 0, "train.clip is 0, so there is no ratio"),
     "team.targets": (lambda c: c.team.mode == "adapters", "only team.mode='adapters' has adapters"),
     "model_options.date": (lambda c: c.model_options.chat, "without a chat template nothing writes a date"),
-    "train.joint_mode": (
-        lambda c: _several(c) or is_dotted(c.train.system),
-        "an agent alone has no partners to be combined with",
-    ),
     "train.reduce": (_reduces, "a sample is in one joint answer"),
     "train.hand_on": (_turns, _ONE_TURN),
     "train.discount": (_turns, _ONE_TURN),

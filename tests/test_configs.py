@@ -412,7 +412,6 @@ UNREAD = {
     "train.ratio_level": ("sequence", {"train.clip": 0.2}),
     "team.targets": (("q", "v"), {"team.mode": "adapters"}),
     "model_options.date": ("2026-11-26", {"model_options.chat": True}),
-    "train.joint_mode": ("cross", {"team.agents": ("aux", "main")}),
     "train.reduce": ("sum", {"train.joint_mode": "cross"}),
     "train.hand_on": ("best", {"train.turns": 2}),
     "train.discount": (0.5, {"train.turns": 2}),
@@ -463,7 +462,6 @@ def test_what_nothing_reads_is_refused(path):
     config = changed(path, value)
     unlike = {
         "team.targets": {"team.mode": "full"}, "model_options.date": {"model_options.chat": False},
-        "train.joint_mode": {"team.agents": ("main",)},
     }  # fmt: skip
     config.update_from_flattened_dict(unlike.get(path, {}))
     if path.startswith(("task.cooperation", "task.held", "task.prompts", "train.grade_every")):

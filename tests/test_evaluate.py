@@ -20,7 +20,8 @@ from jaxmarl_llm.sampling import choice
 CONFIG = config_dict.ConfigDict({
     "seed": 3,
     "model": "tiny",
-    "team": {"agents": ("aux", "main"), "models": (), "agent": {}},
+    "team": {"agents": ("aux", "main"), "models": (), "agent": {}, "begin": ""},
+    "warm_up": {"steps": 0},
     "eval": {"samples": 2},
     "train": {"turns": 1, "protocol": "simultaneous"},
     "task": {"test_source": "scripted", "test_split": "test"},

@@ -133,7 +133,7 @@ def test_an_iteration_comes_out_again(runs, name, step, start):
     found, lines = told(folder, step)
     step = 3 if step is None else step
     assert (found.step, found.start, found.same) == (step, start, True), counts(found.parts)
-    source = f"the checkpoint after {start} iterations" if start else "the untrained team"
+    source = f"the checkpoint after {start} iterations" if start else "the team as the run began"
     again = f"{step - start} before it are trained again"
     assert lines == [f"iteration {step} of {folder}: from {source}; {again}"]
     # 2 problems, 2 samples, 2 agents
