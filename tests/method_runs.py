@@ -32,7 +32,7 @@ TWO_TURNS = {"train.turns": 2, "task.feedback": "plain"}
 
 HELPER, RIGHT, CHEAT = "def aux(n):\n    return n", "def f(n):\n    return n % 2", "def f(n):\n    return 1"
 _ASSERTS = "".join(f"    assert candidate({n}) == {n % 2}\n" for n in (1, 2, 3, 4))
-_ASKED = ("Is n odd?", "One for an odd number, zero for an even one: a remainder.", "The parity of n.")
+_ASKED = ("Is n odd?", "One for an odd number, zero for an even one: a remainder.", "The parity.", "n mod 2.")
 
 
 def codes(completions, task_id, **columns):
@@ -60,7 +60,7 @@ def scripted(monkeypatch, tmp_path, task, texts):
     ]
     path = tmp_path / "odd.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    sources = {f"task.{name}_source": f"{path}[2:]" for name in ("eval", "test")}
+    sources = {"task.eval_source": f"{path}[2:3]", "task.test_source": f"{path}[3:]"}
     sources |= {"task.source": f"{path}[:2]", "task.reward": ""}
     return sources | {"task.train_split": "all", "task.eval_split": "all", "task.test_split": "all"}
 

@@ -23,7 +23,7 @@ class Kill(BaseException):
 
 PROBLEMS = {
     "task.source": "python[:4]", "task.train_split": "all", "task.eval_source": "python[4:5]",
-    "task.test_source": "python[4:5]",
+    "task.test_source": "python[5:6]",
     "task.eval_split": "all", "task.test_split": "all", "task.reward": "",
 }  # fmt: skip
 SHORT = {

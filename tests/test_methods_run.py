@@ -117,8 +117,9 @@ def test_two_turns_of_all_pairs_where_one_problem_ends_early(tmp_path, seen, no_
             assert f"Revise {agent if agent == 'aux' else ''}" in now.prompt and "missing" in now.prompt
             assert actions[action.follows].agents[agent].completion.strip() in now.prompt
     totals = [action.total for action in actions]
-    final = [totals[i] for i in range(24) if i not in hard]  # four that ended, 16 of the second turn
-    assert row["train/return"] == pytest.approx(np.mean(final))
+    easy = [totals[i] for i in range(8) if i not in hard]
+    # Four that ended, of the easy problem, and 16 of the second turn: both problems count alike.
+    assert row["train/return"] == pytest.approx((np.mean(totals[8:]) + np.mean(easy)) / 2)
     assert row["train/turn1/return"] == pytest.approx(np.mean(totals[:8]))
     assert row["train/turn2/return"] == pytest.approx(np.mean(totals[8:]))
 
