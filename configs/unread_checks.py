@@ -67,8 +67,8 @@ def _cooperation(config: ConfigDict) -> bool:
 
 
 def _revealed(config: ConfigDict) -> bool:
-    told = config.train.turns > 1 and config.task.feedback in TELLS_TESTS
-    return config.task.kind == "coding" and told or is_dotted(config.task.kind)
+    shown = config.train.turns > 1 and config.task.feedback in TELLS_TESTS
+    return config.task.kind == "coding" and shown or is_dotted(config.task.kind)
 
 
 def _lessons(config: ConfigDict) -> bool:

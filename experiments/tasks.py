@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import logging
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -101,19 +102,17 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
     return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
 
 
+PROBLEMS_OF = {"train": "training", "eval": "validation"}  # what messages call a split
+
+
 def check_splits(config, of_splits: Mapping[str, Task]) -> None:
     """ValueError, naming the config's fields, if two splits have a problem in common.
 
-    of_splits: tasks as `build_task` makes them, by the name of their split: "train" and any others.
+    of_splits: tasks as `build_task` makes them, by the name of their split, in the order train, eval, test.
     """
-    train = of_splits["train"].items
-    for split, task in of_splits.items():
-        if split != "train":
-            with _naming(config, split):
-                split_overlap.check_disjoint(train, task.items)
-    if {"eval", "test"} <= set(of_splits):  # validation chooses the state that the test is about
-        with _naming(config, "test"):
-            split_overlap.check_disjoint(of_splits["eval"].items, of_splits["test"].items, "validation")
+    for first, second in itertools.combinations(of_splits, 2):
+        with _naming(config, second):
+            split_overlap.check_disjoint(of_splits[first].items, of_splits[second].items, PROBLEMS_OF[first])
 
 
 @contextlib.contextmanager

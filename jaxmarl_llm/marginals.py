@@ -79,9 +79,9 @@ def metrics(forest: Forest) -> dict[str, float]:
     stood in place of its part (``sample``, or the tables of ``cross``): both have one distribution, so that
     the mean is 0 and about half of the answers come out no better, whether or not the team needs the agent.
     """
-    said = forest.counterfactuals is not None and forest.joints and forest.replaced_by != "sample"
-    found = _rates(forest) if said else {}
-    return {name: value for name, value in found.items() if not np.isnan(value)}
+    if forest.counterfactuals is None or not forest.joints or forest.replaced_by == "sample":
+        return {}
+    return {name: value for name, value in _rates(forest).items() if not np.isnan(value)}
 
 
 def _rates(forest: Forest) -> dict[str, float]:

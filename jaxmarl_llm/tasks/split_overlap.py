@@ -67,9 +67,9 @@ def overlaps(train_items: Sequence, other_items: Sequence) -> list[Overlap]:
     ]
 
 
-def check_disjoint(train_items: Sequence, other_items: Sequence, where: str = "training") -> None:
-    """ValueError if an item of `other_items` occurs in `train_items`; it calls these ``where``."""
-    both = overlaps(train_items, other_items)
+def check_disjoint(items: Sequence, other_items: Sequence, where: str = "training") -> None:
+    """ValueError if an item of `other_items` occurs in `items`, which it calls ``where``."""
+    both = overlaps(items, other_items)
     if not both:
         return
     count = len({overlap.task_id for overlap in both})

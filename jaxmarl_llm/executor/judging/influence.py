@@ -12,6 +12,8 @@ text is looked at. "Not used" means that no change tried made a difference; None
 
 from __future__ import annotations
 
+import functools
+
 from .. import wire
 from ..channel.link import Gone
 from .agents import MAX_TRACED, Agents, Trace
@@ -85,7 +87,7 @@ class _Script:
             own = self.steps.setdefault((callee.agent, name), [])
             answer = reply
             if changed == (callee.agent, name) and not (first_only and own):
-                answer = _changed(reply, change)
+                answer = change(reply)
                 self.differs |= answer != reply
             own.append((request, answer))
 
@@ -129,10 +131,8 @@ def _has_handle(data) -> bool:
     return handle or any(map(_has_handle, data))
 
 
-def _changed(reply: dict, change) -> dict:
-    """A reply with another value, and without the changes that the call made to its arguments."""
-    if change is _exchange:
-        return _exchange(reply)
+def _revalue(change, reply: dict) -> dict:
+    """A reply with its value changed, and without the changes that the call made to its arguments."""
     if "ok" not in reply:
         return reply
     try:
@@ -224,8 +224,13 @@ def _at(value, place: int, shift: int):
     return value
 
 
-# What is tried one after the other, and whether on the first reply only.
+def _value(change):
+    """The change of a reply that changes its value."""
+    return functools.partial(_revalue, change)
+
+
+# What is tried one after the other, reply -> reply, and whether on the first reply only.
 _CHANGES = (
-    (_nudge, False), (_nudge, True), (_lift_first, False), (_sink_last, False), (_replace, False),
-    (_replace, True), (_exchange, False),
+    (_value(_nudge), False), (_value(_nudge), True), (_value(_lift_first), False),
+    (_value(_sink_last), False), (_value(_replace), False), (_value(_replace), True), (_exchange, False),
 )  # fmt: skip
