@@ -229,6 +229,14 @@ def test_it_can_be_used_with_the_keyboard_alone(browser, pages):
     assert rewards(tab) == ["reward 1"] and "text=short" in tab.run("location.hash")
 
 
+def test_a_late_event_of_an_older_address_does_not_take_the_focus(browser, pages):
+    tab = Tab(browser, pages["plain"])
+    change(tab, "text", "short")
+    tab.run("document.querySelector('#verdicts input').focus()")
+    tab.run("dispatchEvent(new HashChangeEvent('hashchange'))")
+    assert tab.run("document.activeElement.type") == "checkbox"
+
+
 @pytest.mark.parametrize("width", [320, 390, 1200])
 def test_nothing_sticks_out_of_the_page(browser, pages, width):
     before, after = (f"{name}:greedy" for name in source_names(browser, pages))

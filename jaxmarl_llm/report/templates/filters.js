@@ -53,6 +53,8 @@ function showForm() {
 }
 
 // The state is in the address too, so that a view can be kept or sent as a link.
+let written = null; // the address that this page has set itself
+
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
   if (location.hash && !location.hash.includes("=")) return false; // a link to a section of the page
@@ -69,6 +71,7 @@ function writeAddress() {
   const given = new URLSearchParams(SINGLE.filter((name) => state[name]).map((name) => [name, state[name]]));
   for (const verdict of state.verdict) given.append("verdict", verdict);
   history.replaceState(null, "", `#${given}`);
+  written = location.hash;
 }
 
 function change(changes) {
@@ -97,7 +100,9 @@ function start() {
     const next = control("list").querySelectorAll(".action")[known];
     if (next) { next.tabIndex = -1; next.focus(); }
   });
-  const follow = () => { if (readAddress()) { showForm(); showList(); } };
+  // The event of an older address may come late: what this page has written is shown, and rebuilding the form
+  // would take the focus from it.
+  const follow = () => { if (location.hash !== written && readAddress()) { showForm(); showList(); } };
   addEventListener("hashchange", follow);
   if (!readAddress()) { state.source = [...sources.keys()][0]; }
   showForm();
