@@ -17,8 +17,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from benchmarks.tables import markdown
-from jaxmarl_llm import bridge
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.rollout import bridge
+from jaxmarl_llm.rollout.scoring import TaskScorer
 
 AGENTS = ("aux", "main")
 FREE = SimpleNamespace(total=1.0)

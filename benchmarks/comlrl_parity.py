@@ -21,8 +21,8 @@ import numpy as np
 
 from benchmarks import peers
 from jaxmarl_llm import weights
-from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import agent_loss, comlrl_compat, packing, policy_gradient
 from jaxmarl_llm.weights import hf

@@ -15,8 +15,9 @@ import jax
 
 from benchmarks import machine, ours, peers, rounds, tables
 from benchmarks.work import Work
-from experiments import setup
-from jaxmarl_llm import host_memory, weights
+from jaxmarl_llm import weights
+from jaxmarl_llm.factory import setup
+from jaxmarl_llm.utils import host_memory
 from jaxmarl_llm.weights import model_files
 
 # The peer's system and whether it always fine-tunes all weights; in the order of a round.

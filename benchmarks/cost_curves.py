@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks import machine, ours, rounds
 from benchmarks.tables import markdown
-from jaxmarl_llm import host_memory
+from jaxmarl_llm.utils import host_memory
 from jaxmarl_llm.weights import model_files
 
 BASE = {"group": 4, "agents": 2, "new_tokens": 64, "prompt_tokens": 96}

@@ -16,11 +16,11 @@ import sys
 
 from benchmarks import known_expert
 from configs import compare
-from experiments import closing
 from experiments import compare as command
-from jaxmarl_llm import console, files
-from jaxmarl_llm.report import methods
-from jaxmarl_llm.tasks import code_data
+from jaxmarl_llm.analysis.report import methods
+from jaxmarl_llm.runs import closing
+from jaxmarl_llm.tasks.coding import data_files
+from jaxmarl_llm.utils import console, files
 
 TASK = "guidance"
 
@@ -48,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--workdir", default="runs/guidance")
     workdir = pathlib.Path(parser.parse_args().workdir)
-    with known_expert.Server(code_data.load_items("starter", "all")) as server:
+    with known_expert.Server(data_files.load_items("starter", "all")) as server:
         results = command.compare_all(TASK, workdir, {}, more=[f"--config.expert.base_url={server.url}"])
     pages = command.tables(TASK, results)
     remaining = without_advice(workdir, results)

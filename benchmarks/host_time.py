@@ -18,7 +18,8 @@ import jax
 from benchmarks import short_runs
 from benchmarks.tables import markdown
 from experiments import train
-from jaxmarl_llm import host_memory, sampling, update
+from jaxmarl_llm import sampling, update
+from jaxmarl_llm.utils import host_memory
 
 
 class Watch:

@@ -28,9 +28,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from jaxmarl_llm.tasks import code_data
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.code_text import extract_function
+from jaxmarl_llm.tasks.coding import data_files
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.text import extract_function
 
 SHUFFLED = "shuffled"
 MODELS = ("skill-0", "skill-0.5", "skill-1", SHUFFLED)
@@ -239,7 +239,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8123)
     parser.add_argument("--source", default="starter", help="the problems, as task.source names them")
     given = parser.parse_args()
-    with Server(code_data.load_items(given.source, "all"), given.port) as server:
+    with Server(data_files.load_items(given.source, "all"), given.port) as server:
         print(f"serving {', '.join(MODELS)} at {server.url}; Ctrl-C ends it", flush=True)
         try:
             threading.Event().wait()

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from benchmarks.tables import markdown
 from jaxmarl_llm.executor import Executor, Program, Timing, TimingPlan
-from jaxmarl_llm.tasks.optimisation_items import CATEGORIES, OptimisationItem, Rewrite, load_items
+from jaxmarl_llm.tasks.programs.optimisation_items import CATEGORIES, OptimisationItem, Rewrite, load_items
 
 FASTER, SLOWER = 1.15, 0.9  # credited speed-ups
 LEAST, MOST = 0.04, 0.12  # s, of a reference; a few milliseconds of each call are not the program's own

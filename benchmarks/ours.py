@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from configs import checks, common
-from experiments import setup
 from jaxmarl_llm import sampling, update
-from jaxmarl_llm.prompts import pad_team
+from jaxmarl_llm.config import checks, common
+from jaxmarl_llm.factory import setup
+from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.update import packing, policy_gradient
 

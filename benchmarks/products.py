@@ -14,7 +14,8 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.tables import markdown
-from jaxmarl_llm import host_memory, weights
+from jaxmarl_llm import weights
+from jaxmarl_llm.utils import host_memory
 from jaxmarl_llm.weights import model_files
 
 ROWS = (1, 8, 16, 64, 512, 1024)

@@ -20,9 +20,9 @@ import numpy as np
 
 from benchmarks import machine, ours
 from benchmarks.tables import markdown
-from experiments import setup
 from jaxmarl_llm import sampling
-from jaxmarl_llm.prompts import pad_prompts
+from jaxmarl_llm.factory import setup
+from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.sharding import AXES
 from jaxmarl_llm.update import packing
 from jaxmarl_llm.weights import model_files

@@ -15,12 +15,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.tables import markdown
-from experiments import begin, ending, setup
 from jaxmarl_llm import metrics, plots
-from jaxmarl_llm.report.methods import with_intervals
-from jaxmarl_llm.statistics.series import running_mean, series
+from jaxmarl_llm.analysis.report.methods import with_intervals
+from jaxmarl_llm.factory import setup
+from jaxmarl_llm.runs import begin, final_table
+from jaxmarl_llm.utils.statistics.series import running_mean, series
 
-STATES = ending.TITLES | {"best": "trained, best on validation"}
+STATES = final_table.TITLES | {"best": "trained, best on validation"}
 
 
 def load(folder: pathlib.Path) -> dict:
@@ -38,7 +39,7 @@ def table(folders: list[pathlib.Path]) -> str:
     states = [state for state in STATES if all(state in summary for summary in summaries)]
     after = summaries[0]["after"]
     took = [seconds(folder, summary) for folder, summary in zip(folders, summaries, strict=True)]
-    shown = (*ending.PARTS, "return_greedy", "pass@1", *ending.kinds_of_items(after))
+    shown = (*final_table.PARTS, "return_greedy", "pass@1", *final_table.kinds_of_items(after))
     names = [name for name in shown if name in after]
     rows = [(name, *(_cell(folders, summaries, state, name) for state in states)) for name in names]
     text = markdown(("test, 0..100", *(STATES[state] for state in states)), rows)
@@ -51,7 +52,7 @@ def _cell(folders: list[pathlib.Path], summaries: list[dict], state: str, name: 
     values = [summary[state].get(name) for summary in summaries]
     if None in values:
         return ""
-    items = [ending.sampled_items(folder, state) for folder in folders]
+    items = [final_table.sampled_items(folder, state) for folder in folders]
     known = all(rows and all(name in row for row in rows) for rows in items)
     return with_intervals(values, [[row[name] for row in rows] for rows in items] if known else ())
 
@@ -69,7 +70,7 @@ def draw(folders: list[pathlib.Path], path: pathlib.Path) -> None:
     colors = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#000000")
     train, test = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
     summaries = [load(folder) for folder in folders]
-    shown = [state for state in ending.TITLES if state in summaries[0]]
+    shown = [state for state in final_table.TITLES if state in summaries[0]]
     for folder, summary, color in zip(folders, summaries, colors, strict=False):
         rows = metrics.read_metrics(folder)
         steps, values = series(rows, "train/return")
@@ -79,7 +80,7 @@ def draw(folders: list[pathlib.Path], path: pathlib.Path) -> None:
             test.plot(range(len(shown)), [summary[state][name] for state in shown], style, color=color)
     train.set(title="training return, mean of 5 iterations", xlabel="iteration", ylabel="return (0..100)")
     test.set(title="test return", ylim=(0, 100))
-    test.set_xticks(range(len(shown)), [ending.TITLES[state] for state in shown])
+    test.set_xticks(range(len(shown)), [final_table.TITLES[state] for state in shown])
     train.legend()
     test.plot([], [], "o-", color="grey", label="sampled")
     test.plot([], [], "s:", color="grey", label="greedy")

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from benchmarks.tables import markdown
 from jaxmarl_llm.executor import Executor, Limits, Program, Timing, TimingPlan
-from jaxmarl_llm.tasks.optimisation_items import OptimisationItem, load_items
+from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, load_items
 
 LIMITS = Limits(cpu_seconds=10.0)
 WANTED = 0.95  # share of trials without a speed-up

@@ -16,8 +16,8 @@ from unittest import mock
 import jax
 
 from benchmarks import machine, rounds, short_runs, tables
-from jaxmarl_llm import host_memory
 from jaxmarl_llm.sampling import loop
+from jaxmarl_llm.utils import host_memory
 
 STILL = 1e-12  # of AdamW's steps
 CORRECTED = {"importance_cap": 2.0}  # off-policy answers are weighed

@@ -16,7 +16,8 @@ Variants (after a colon, comma-separated):
   comlrl_compat  the loss of the reference implementation (CoMLRL 1.4.3) with its quirks, for comparison only
 """
 
-from configs import common, published
+from configs import published
+from jaxmarl_llm.config import common
 
 
 def get_config(arg=None):

@@ -17,7 +17,8 @@ those of coding.py:warm_up.
 
 import dataclasses
 
-from configs import coding, common, writing
+from configs import coding, writing
+from jaxmarl_llm.config import common
 
 SEEDS = (0, 1, 2)
 BUDGET = {  # of one training: completion tokens drawn, joint answers judged

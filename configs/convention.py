@@ -17,9 +17,9 @@ Variants (after a colon):
 All but fixed_convention begin from the same warm-up per seed, which the first of them makes (warm_up.folder).
 """
 
-from configs import agent_settings, common
+from jaxmarl_llm.config import agent_settings, common
 
-TASK = "jaxmarl_llm.tasks.convention"
+TASK = "jaxmarl_llm.tasks.toys.convention"
 WARM_UP, STEPS = 80, 24  # iterations
 BATCH = 8  # demonstrations of each agent in an iteration of the warm-up
 ALIGNED = {"train.joint_mode": "aligned"}

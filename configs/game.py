@@ -6,7 +6,7 @@ Cost:      five seconds after a start of twelve, on one CPU core
 The games, and all trainers compared on them over ten seeds: docs/game.md, configs/sweep_game.py.
 """
 
-from configs import common
+from jaxmarl_llm.config import common
 
 
 def get_config(arg=None):

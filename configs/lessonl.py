@@ -15,7 +15,7 @@ Variants (after a colon, joined by commas):
   smoke      tiny random models, few problems and tokens, everything else real
 """
 
-from configs import common
+from jaxmarl_llm.config import common
 
 AGENTS = ("first", "second", "third")
 

@@ -6,7 +6,7 @@ Cost:      a minute and a half on one CPU core, half of it to compile
 The game, the figures by seed, and what they stand for: docs/lessonl.md.
 """
 
-from configs import common
+from jaxmarl_llm.config import common
 
 
 def get_config(arg=None):

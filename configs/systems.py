@@ -9,10 +9,11 @@ Variants (after a colon; docs/systems.md has the equation and the source of each
                  (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, which earn something by the letters they write
-                 (jaxmarl_llm/tasks/letters.py), as programs they write none; everything else real
+                 (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real
 """
 
-from configs import coding, common
+from configs import coding
+from jaxmarl_llm.config import common
 
 # What makes the default run, MAGRPO, into another system.
 SYSTEMS = {
@@ -55,7 +56,7 @@ def get_config(arg=None):
     config.update_from_flattened_dict(SYSTEMS[chosen[0]])
     if options.smoke:
         common.smoke(config)
-        config.task.reward = "jaxmarl_llm.tasks.letters:distinct"
+        config.task.reward = "jaxmarl_llm.tasks.toys.letters:distinct"
         config.train.local_weight = 0.0  # that reward judges the joint answer alone
         # Problems with prompts of about the same length, and small programs: little to compile.
         config.task.source = "starter[7:11]"

@@ -12,7 +12,7 @@ Variants (after a colon, comma-separated):
   smoke          two tiny random models, everything else real; under a minute
 """
 
-from configs import common
+from jaxmarl_llm.config import common
 
 
 def get_config(arg=None):

@@ -13,10 +13,13 @@ import pathlib
 
 from absl import flags
 
-from configs import ablation, checks, program_checks
-from experiments import chat_options, cli, protocols, search, setup, tasks
-from jaxmarl_llm import run_checks
-from jaxmarl_llm.search import results as search_results
+from configs import ablation
+from jaxmarl_llm import resume_checks
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search import search
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import checks, program_checks
+from jaxmarl_llm.factory import chat_options, protocols, setup, tasks
 
 
 def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
@@ -36,7 +39,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
                 f"task.kind={own.task.kind!r}: nothing to search for in it; take configs/lessonl.py"
             )
         checks.validate(own, f"the config of {name!r}")
-    run_checks.ensure_writable(workdir)
+    resume_checks.ensure_writable(workdir)
     results, folders = [], []
     # What is opened serves all members: also those with lessons, whichever the config is.
     with search.opened(next(filter(protocols.has_lessons, configs.values()), config)) as by:
@@ -53,7 +56,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
+    entry.refuse_arguments(argv)
     given = flags.FLAGS
     workdir = pathlib.Path(given.workdir or setup.new_workdir())
     goes_on = "the same command" if given.workdir else f"the same command with --workdir={workdir}"
@@ -66,7 +69,7 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    cli.define_config()
+    entry.define_config()
     flags.DEFINE_string("workdir", "", "Folder with a folder per member; empty: a new one under runs/.")
     flags.DEFINE_list("members", [], "Only these, the baseline first; empty: all of configs/ablation.py.")
-    cli.run(main)
+    entry.run(main)

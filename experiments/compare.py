@@ -17,10 +17,12 @@ from absl import flags
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from configs import compare
-from experiments import cli, closing, ending, spending
-from jaxmarl_llm import console, files, metrics, plots
-from jaxmarl_llm.report import methods
-from jaxmarl_llm.report.methods import UNTRAINED
+from jaxmarl_llm import metrics, plots
+from jaxmarl_llm.analysis.report import methods
+from jaxmarl_llm.analysis.report.methods import UNTRAINED
+from jaxmarl_llm.cli import entry as cli
+from jaxmarl_llm.runs import budgets, closing, final_table
+from jaxmarl_llm.utils import console, files
 
 
 def command(task: str, name: str, seed: int, workdir: pathlib.Path, more: Sequence[str] = ()) -> list[str]:
@@ -57,18 +59,18 @@ def result(folder: pathlib.Path) -> dict[str, dict]:
         return {UNTRAINED: {"scores": means, "problems": problems}}
     if "after" not in summary:
         return {}
-    rows = [row for row in metrics.read_metrics(folder) if spending.TOKENS in row]
-    marks = [mark for mark in (*spending.MARKS, "after") if mark in summary]
+    rows = [row for row in metrics.read_metrics(folder) if budgets.TOKENS in row]
+    marks = [mark for mark in (*budgets.MARKS, "after") if mark in summary]
     return {mark: _point(folder, mark, summary[mark], rows) for mark in marks}
 
 
 def _point(folder: pathlib.Path, mark: str, entry: dict, rows: list[dict]) -> dict:
     """Scores of an entry of a summary, and what training had cost until then."""
     before = [row for row in rows if row["step"] < entry["step"]]
-    spent = {name.removeprefix("spent/"): before[-1][name] for name in spending.NAMES} if before else {}
+    spent = {name.removeprefix("spent/"): before[-1][name] for name in budgets.NAMES} if before else {}
     return {
         "scores": {name: value for name, value in entry.items() if "/" not in name and name != "step"},
-        "problems": _problems(ending.sampled_items(folder, mark)),
+        "problems": _problems(final_table.sampled_items(folder, mark)),
         "steps": entry["step"],
         "minutes": sum(row["seconds"] for row in before) / 60,
     } | spent

@@ -17,11 +17,13 @@ import numpy as np
 from absl import flags
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from experiments import cli, closing, ending, spending
-from jaxmarl_llm import console, files, metrics, plots
-from jaxmarl_llm.report import convention_figure, methods
-from jaxmarl_llm.report.settings import FINISHED
-from jaxmarl_llm.tasks.convention import AGENTS, CONVENTIONS
+from jaxmarl_llm import metrics, plots
+from jaxmarl_llm.analysis.report import convention_figure, methods
+from jaxmarl_llm.analysis.report.sweep_results import FINISHED
+from jaxmarl_llm.cli import entry as cli
+from jaxmarl_llm.runs import budgets, closing, final_table
+from jaxmarl_llm.tasks.toys.convention import AGENTS, CONVENTIONS
+from jaxmarl_llm.utils import console, files
 
 CLEAR = 0.75  # share of one convention among an agent's right answers from which on it is called the agent's
 STATES = ("warm", "after")
@@ -145,13 +147,13 @@ def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
 
 def _problems(folder: pathlib.Path, state: str) -> list[float]:
     """Sampled joint success by test problem; [] where the run has not kept its answers of that state."""
-    return [row["return"] for row in ending.sampled_items(folder, state)]
+    return [row["return"] for row in final_table.sampled_items(folder, state)]
 
 
 def _spent(folder: pathlib.Path) -> dict[str, float]:
     """Joint answers judged, tokens drawn and learned from, and seconds of an iteration, after a warm-up."""
-    rows = [row for row in metrics.read_metrics(folder) if spending.TOKENS in row]
-    totals = {name.removeprefix("spent/"): rows[-1][name] for name in spending.NAMES}
+    rows = [row for row in metrics.read_metrics(folder) if budgets.TOKENS in row]
+    totals = {name.removeprefix("spent/"): rows[-1][name] for name in budgets.NAMES}
     # The median: the first iteration compiles.
     return totals | {"seconds": float(np.median([row["seconds"] for row in rows]))}
 

@@ -17,18 +17,21 @@ from collections.abc import Callable, Sequence
 
 from absl import flags
 
-from configs import agent_settings, checks, program_checks, remote, task_checks
-from experiments import built_models, cli, evaluate, remote_agents, setup, tasks
-from jaxmarl_llm import checkpoint, console, files, run_checks
-from jaxmarl_llm.audit import crossplay
-from jaxmarl_llm.audit.crossplay import Table
-from jaxmarl_llm.report import judging
-from jaxmarl_llm.report.runs import short_names
-from jaxmarl_llm.statistics.bootstrap import interval
+from experiments import evaluate
+from jaxmarl_llm import checkpoint, resume_checks
+from jaxmarl_llm.analysis.audit import crossplay
+from jaxmarl_llm.analysis.audit.crossplay import Table
+from jaxmarl_llm.analysis.report import comparable
+from jaxmarl_llm.analysis.report.runs import short_names
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import agent_settings, checks, program_checks, remote, task_checks
+from jaxmarl_llm.factory import built_models, experts, setup, tasks
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.statistics.bootstrap import interval
 
 # How agents answer, besides who they are and what `judging.judged` says.
-ANSWERING = ("policy.dtype", "train.turns", "train.protocol", *(f"task.{n}" for n in judging.OF_ANSWERS))
+ANSWERING = ("policy.dtype", "train.turns", "train.protocol", *(f"task.{n}" for n in comparable.OF_ANSWERS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +74,7 @@ def play(
     returns = {}
     with tasks.build_executor(config) as executor:
         task = tasks.build_task(config, executor, "test", tasks.build_expert(config, workdirs[0]))
-        speakers = remote_agents.build(config, task.items, workdirs[0])
+        speakers = experts.build(config, task.items, workdirs[0])
         team = setup.build_team(config, speakers=speakers)
         setup.check_prompts(config, team, task)
         key = setup.stream(config, "report")
@@ -113,7 +116,7 @@ def check(workdirs: Sequence[str], configs: Sequence) -> None:
         raise ValueError(f"--workdirs={','.join(map(str, workdirs))}: every run may be there once")
     for workdir, config in zip(workdirs[1:], configs[1:], strict=True):
         if found := _differences(judged(configs[0]), judged(config)):
-            raise ValueError(f"{first} and {workdir} do not go together: {run_checks.listed(found)}")
+            raise ValueError(f"{first} and {workdir} do not go together: {resume_checks.listed(found)}")
     if len(agents) < 2:
         raise ValueError(f"team.agents={agents!r} of {first}: a single agent has no partner to exchange")
     if same := set(crossplay.exchanged(agents)) & set(remote.agents(configs[0])):
@@ -129,7 +132,7 @@ def _differences(one: dict, two: dict) -> dict[str, str]:
     both = one.keys() & two.keys()
     shared = [{name: side[name] for name in both} for side in (one, two)]
     sides = ("first", "second")
-    return run_checks.differences(*shared, sides) or run_checks.differences(one, two, sides)
+    return resume_checks.differences(*shared, sides) or resume_checks.differences(one, two, sides)
 
 
 def judged(config) -> dict:
@@ -141,7 +144,7 @@ def judged(config) -> dict:
     team = config.team.to_dict() | {"agent": how}  # who was trained, and how fast, may differ
     found = {"model": config.model, "team": team, "sampling": config.sampling.to_dict()}
     found["model_options"] = {k: v for k, v in config.model_options.to_dict().items() if k != "date"}
-    found |= judging.judged(config.to_dict())
+    found |= comparable.judged(config.to_dict())
     found |= {path: checks.field(config, path) for path in ANSWERING}
     if program_checks.searches(config):
         found |= {name: config[name].to_dict() for name in ("timing", "lessons", "search")}
@@ -228,7 +231,7 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
+    entry.refuse_arguments(argv)
     given = flags.FLAGS
     tell = functools.partial(print, flush=True)
     found = play(given.workdirs, given.step, given.samples, tell)
@@ -242,4 +245,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

@@ -18,18 +18,22 @@ import jax
 import numpy as np
 from absl import flags
 
-from configs import checks, preference_checks, program_checks
-from experiments import cli, closing, export, named, protocols, remote_agents, setup, systems, talking, tasks
+from experiments import export
 from jaxmarl_llm import update
-from jaxmarl_llm.doctor import Result, choices, data, exports, machine, rewards, texts, updates
-from jaxmarl_llm.doctor.result import failed
-from jaxmarl_llm.doctor.rewards import Caught
+from jaxmarl_llm.analysis.doctor import Result, choices, data, exports, machine, rewards, texts, updates
+from jaxmarl_llm.analysis.doctor.result import failed
+from jaxmarl_llm.analysis.doctor.rewards import Caught
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import checks, preference_checks, program_checks
 from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
+from jaxmarl_llm.factory import experts, protocols, setup, systems, talking, tasks
+from jaxmarl_llm.factory import user_code as named
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.rollout import counterfactuals
 from jaxmarl_llm.rollout.counterfactuals import Conversation
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.runs import closing
 from jaxmarl_llm.tasks.split_overlap import Neighbour
 from jaxmarl_llm.team import Team
 
@@ -59,7 +63,7 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         splits = [tasks.build_task(small, executor, split, expert) for split in SPLITS]
         task = splits[0]
         yield from data.checks({s: each.items for s, each in zip(SPLITS, splits, strict=True)})[0]
-        speakers = remote_agents.build(small, [item for each in splits for item in each.items])
+        speakers = experts.build(small, [item for each in splits for item in each.items])
         team = setup.build_team(small, speakers=speakers)
         ours = team.local("the doctor")
         yield from _of_prompts(config, ours, splits)
@@ -267,7 +271,7 @@ def _trainables(team: Team) -> list:
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    cli.define_config()
+    entry.define_config()
     flags.DEFINE_integer("problems", 2, "Most problems that the team answers.", lower_bound=1)
     flags.DEFINE_integer("tokens", 64, "Most tokens of a completion.", lower_bound=2)
     flags.DEFINE_enum("only", "", ["", "data"], "data: look at the problems alone and list their neighbours.")
@@ -276,7 +280,7 @@ def define_flags() -> None:
 
 def main(argv) -> int:
     """Print the checks; 1 if one of them fails."""
-    cli.refuse_arguments(argv)
+    entry.refuse_arguments(argv)
     given, begun, results = flags.FLAGS, time.perf_counter(), []
     neighbours = {}
     if given.only == "data":
@@ -300,4 +304,4 @@ def main(argv) -> int:
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

@@ -19,11 +19,15 @@ import pathlib
 
 from absl import app, flags
 
-from configs import checks, program_checks, warm_up_checks
-from experiments import chat_options, cli, protocols, remote_agents, search, setup, tasks
-from jaxmarl_llm import checkpoint, console, files, scores
-from jaxmarl_llm.statistics import bootstrap
+from jaxmarl_llm import checkpoint
+from jaxmarl_llm.analysis.search import search
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import checks, program_checks, warm_up_checks
+from jaxmarl_llm.evaluation import scores
+from jaxmarl_llm.factory import chat_options, experts, protocols, setup, tasks
 from jaxmarl_llm.transcripts import TranscriptWriter
+from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.statistics import bootstrap
 
 MODES = ("sampled", "greedy")
 SPLITS = {"test": "test", "validation": "eval", "train": "train", "all": "test"}  # as `tasks` calls them
@@ -55,7 +59,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     step = checkpoint.read_meta(folder, which)["step"] if workdir else 0
     with tasks.build_executor(config) as executor:
         task = build_split(config, executor, split, tasks.build_expert(config, workdir))
-        speakers = remote_agents.build(config, task.items, workdir)
+        speakers = experts.build(config, task.items, workdir)
         team = setup.build_team(config, speakers=speakers)
         if workdir:
             team, _ = checkpoint.restore_team(folder, which, team)
@@ -225,7 +229,7 @@ def refuse_samples() -> None:
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    cli.define_config(False, "Config file, by default that of the run in --workdir")
+    entry.define_config(False, "Config file, by default that of the run in --workdir")
     flags.DEFINE_string("workdir", "", "Run folder to take the trained agents from.")
     flags.DEFINE_string("step", checkpoint.BEST, "Checkpoint of the run: best, latest or a step.")
     flags.DEFINE_enum("split", "test", list(SPLITS), "Problems to answer.")
@@ -236,7 +240,7 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
+    entry.refuse_arguments(argv)
     given = flags.FLAGS
     if given.config is None and not given.workdir:
         raise app.UsageError("give --workdir=<run folder>, --config=<config file>, or both")
@@ -256,4 +260,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

@@ -9,10 +9,14 @@ import pathlib
 
 from absl import flags
 
-from experiments import cli, closing, evaluate, setup
-from jaxmarl_llm import agent_axis, checkpoint, files, run_checks, weights
-from jaxmarl_llm.report import model_card
+from experiments import evaluate
+from jaxmarl_llm import checkpoint, resume_checks, weights
+from jaxmarl_llm.analysis.report import model_card
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.factory import setup
+from jaxmarl_llm.runs import closing
 from jaxmarl_llm.team import REMOTE, Member
+from jaxmarl_llm.utils import agent_axis, files
 from jaxmarl_llm.weights import peft
 
 FORMATS = ("merged", "adapter")
@@ -54,7 +58,7 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
     out = pathlib.Path(out)
     if out.exists():
         raise ValueError(f"--out={out} exists already")
-    run_checks.ensure_writable(out.parent)
+    resume_checks.ensure_writable(out.parent)
     team, _ = checkpoint.restore_team(folder, which, setup.build_team(config), [agent])
     write(team[agent], agent, out, form)
     summary = closing.read_json(pathlib.Path(workdir) / "summary.json")
@@ -71,7 +75,7 @@ def write(member: Member, agent: str, out: pathlib.Path, form: str) -> None:
         weights.save(weights.LoadedModel(stack.policy, params, member.tokenizer), out)
         return
     own = agent_axis.take(member.trainable, stack.agents.index(agent))
-    rank = run_checks.adapter_rank(own)
+    rank = resume_checks.adapter_rank(own)
     peft.save_adapter(out, member.model_name, stack.policy.config, own, rank, stack.adapter_scale * rank)
 
 
@@ -86,7 +90,7 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
+    entry.refuse_arguments(argv)
     given = flags.FLAGS
     which = evaluate.parse_step(given.step)
     step = export(given.workdir, given.agent, given.out, given.format, which)
@@ -95,4 +99,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

@@ -15,14 +15,17 @@ from collections.abc import Callable
 
 from absl import app, flags
 
-from configs import arithmetic
-from experiments import cli, replay, setup, train
-from experiments.ahead import Ahead
-from experiments.run import Run
-from jaxmarl_llm import console, transcripts
-from jaxmarl_llm.audit import fidelity, replaying
-from jaxmarl_llm.audit.fidelity import Fidelity
+from experiments import replay, train
+from jaxmarl_llm import transcripts
+from jaxmarl_llm.analysis.audit import fidelity, replaying
+from jaxmarl_llm.analysis.audit.fidelity import Fidelity
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import workload
+from jaxmarl_llm.factory import setup
 from jaxmarl_llm.rollout.counterfactuals import Asked
+from jaxmarl_llm.runs.prefetch import Ahead
+from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.utils import console
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +58,7 @@ def measure(
     if reasons := refusals(config):
         raise ValueError(f"{workdir}: {reasons[0]}")
     step = max(transcripts.steps(workdir), default=0) if step is None else step
-    if step < arithmetic.collecting(config):
+    if step < workload.collecting(config):
         raise ValueError(f"iteration {step} of {workdir}: nobody learned in it, so that there is no credit")
     recorded = transcripts.read(workdir, step)
     start = replay.begin_at(workdir, step)
@@ -65,7 +68,7 @@ def measure(
     with replay.copied(workdir, start) as folder:
         found = _do_again(replay.settings(config, workdir), folder, step, partners)
         again = transcripts.read(folder, step)
-    sizes = arithmetic.answers_per_node(config), arithmetic.shares_samples(config)
+    sizes = workload.answers_per_node(config), workload.shares_samples(config)
     differ = [p.kind for p in replaying.compare(recorded, again, *sizes) if p.first is not None]
     if differ:
         tell(f"{', '.join(differ)} are not as they were recorded: experiments.replay shows where")
@@ -136,4 +139,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

@@ -20,13 +20,17 @@ from collections.abc import Callable, Iterator
 
 from absl import flags
 
-from configs import arithmetic, task_checks
-from experiments import begin, cli, setup, train
-from experiments.ahead import Ahead
-from experiments.run import Run
-from jaxmarl_llm import checkpoint, console, metrics, run_checks, transcripts
-from jaxmarl_llm.audit import replaying
-from jaxmarl_llm.audit.replaying import Agreement
+from experiments import train
+from jaxmarl_llm import checkpoint, metrics, resume_checks, transcripts
+from jaxmarl_llm.analysis.audit import replaying
+from jaxmarl_llm.analysis.audit.replaying import Agreement
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import task_checks, workload
+from jaxmarl_llm.factory import setup
+from jaxmarl_llm.runs import begin
+from jaxmarl_llm.runs.prefetch import Ahead
+from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.utils import console
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +74,7 @@ def replay(
     with copied(workdir, start) as folder:
         row = do_again(settings(config, workdir), folder, step)
         again = transcripts.read(folder, step)
-    sizes = arithmetic.answers_per_node(config), arithmetic.shares_samples(config)
+    sizes = workload.answers_per_node(config), workload.shares_samples(config)
     parts = replaying.compare(recorded, again, *sizes, tolerance)
     kept = [old for old in metrics.read_metrics(workdir) if old["step"] == step and "tokens_per_s" in old]
     if kept:
@@ -99,9 +103,9 @@ def notes(workdir: pathlib.Path, config) -> list[str]:
     versions = checkpoint.read_meta(place)["versions"] if checkpoint.saved_steps(place) else {}
     here = {name: version for name, version in checkpoint.versions().items() if name in versions}
     pairs = ({"mesh": mesh}, {"mesh": config.mesh.to_dict()}), (versions, here)
-    found = [run_checks.differences(*pair, sides=("the run had", "here is")) for pair in pairs]
+    found = [resume_checks.differences(*pair, sides=("the run had", "here is")) for pair in pairs]
     effects = "sums may differ in their last digits, and then anything", "what is computed may differ"
-    said = [f"{run_checks.listed(o)}: {effect}" for o, effect in zip(found, effects, strict=True) if o]
+    said = [f"{resume_checks.listed(o)}: {effect}" for o, effect in zip(found, effects, strict=True) if o]
     if config.task.kind == "optimisation":
         said.append("programs are timed again: rewards differ as times do, and then anything")
     return said
@@ -173,7 +177,7 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
+    entry.refuse_arguments(argv)
     given = flags.FLAGS
     found = replay(given.workdir, given.step, given.tolerance)
     show(found)
@@ -182,4 +186,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from experiments import cli
-from jaxmarl_llm.report import page, search_page
-from jaxmarl_llm.search import results as search_results
-from jaxmarl_llm.search import seeds as search_seeds
+from jaxmarl_llm.analysis.report import page, search_page
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search import seeds as search_seeds
+from jaxmarl_llm.cli import entry
 
 
 def define_flags() -> None:
@@ -76,4 +76,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

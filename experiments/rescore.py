@@ -17,12 +17,14 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags
 
-from configs import arithmetic, checks, programs
-from experiments import cli, setup, systems, tasks
-from jaxmarl_llm import console, files, transcripts
-from jaxmarl_llm.audit import rescoring
-from jaxmarl_llm.audit.rescoring import Change, Order
+from jaxmarl_llm import transcripts
+from jaxmarl_llm.analysis.audit import rescoring
+from jaxmarl_llm.analysis.audit.rescoring import Change, Order
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import checks, programs, workload
+from jaxmarl_llm.factory import setup, systems, tasks
 from jaxmarl_llm.transcripts import JointAction
+from jaxmarl_llm.utils import console, files
 
 SHOWN = 5  # changes of sign that are printed
 
@@ -69,7 +71,7 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
     missing = _missing(own) or _missing(config) or _unnumbered(own, transcripts.read(workdir, steps[0]))
     recorded, wanted = (None, None) if missing else map(systems.from_forest, (own, config))
     # Without advantages nothing depends on nodes, and every answer may be one.
-    per_node, cross = 1 if missing else arithmetic.answers_per_node(own), arithmetic.shares_samples(own)
+    per_node, cross = 1 if missing else workload.answers_per_node(own), workload.shares_samples(own)
     group = own.train.group if own.train.partner_samples else None
     found, rewards, groups, errors = [], [], [], [math.nan if missing else 0.0]
     with tasks.build_executor(config) as executor:
@@ -170,12 +172,12 @@ def define_flags() -> None:
     flags.DEFINE_string("workdir", None, "Run folder.", required=True)
     flags.DEFINE_string("reward", None, "Dotted name of a reward function; empty: the task's own reward.")
     flags.DEFINE_string("out", "", "File to write, a JSON line per completion.")
-    cli.define_config(False, "Config file with task and credit, by default that of the run")
+    entry.define_config(False, "Config file with task and credit, by default that of the run")
 
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
+    entry.refuse_arguments(argv)
     given = flags.FLAGS
     if given.config is None and given.reward is None:
         raise ValueError("--reward or --config is needed: what to judge the answers with")
@@ -195,4 +197,4 @@ def _plain(row: dict) -> dict:
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

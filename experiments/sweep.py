@@ -2,7 +2,7 @@
 
 Command: python -m experiments.sweep --config=configs/sweep_coding.py --workdir=runs/learning_rates
 
-The config file defines `sweep(add)`, see configs/sweeps.py. Every member is a training run in a folder of its
+The config file defines `sweep(add)`, see jaxmarl_llm/config/sweeps.py. Every member is a training run in a folder of its
 own under --workdir and in a process of its own. Whatever stops it, the same command goes on: finished members
 are kept, others resume, failed ones are tried again. A sweep may gain members; one that lacks a member that
 was run, or would change it, is refused. At the end, or at once with --table_only, what was found is printed
@@ -20,13 +20,16 @@ from collections.abc import Mapping, Sequence
 
 from absl import flags
 
-from configs import sweeps
-from configs.sweeps import Member
-from experiments import cli, closing, members, named
-from experiments.members import FAILED, Job, Outcome
-from jaxmarl_llm import console, files, run_checks
-from jaxmarl_llm.report import settings, sweep_page
-from jaxmarl_llm.report.settings import FINISHED, MemberResult
+from jaxmarl_llm import resume_checks
+from jaxmarl_llm.analysis.report import sweep_page, sweep_results
+from jaxmarl_llm.analysis.report.sweep_results import FINISHED, MemberResult
+from jaxmarl_llm.cli import entry, launch
+from jaxmarl_llm.cli.launch import FAILED, Job, Outcome
+from jaxmarl_llm.config import sweeps
+from jaxmarl_llm.config.sweeps import Member
+from jaxmarl_llm.factory import user_code
+from jaxmarl_llm.runs import closing
+from jaxmarl_llm.utils import console, files
 
 
 def change(member: Member, folder: pathlib.Path) -> str:
@@ -34,7 +37,7 @@ def change(member: Member, folder: pathlib.Path) -> str:
     saved = closing.read_json(folder / "config.json")
     try:
         if saved:
-            run_checks.check_same_run(saved, member.config.to_dict())
+            resume_checks.check_same_run(saved, member.config.to_dict())
     except ValueError as error:
         return str(error)
     return ""
@@ -90,7 +93,9 @@ def results(
             outcome = Outcome(FINISHED)
         elif outcome is None:
             outcome = Outcome("not finished" if (folder / "config.json").is_file() else "not begun")
-        read.append(settings.read_member(member.setting, member.seed, folder, outcome.state, outcome.reason))
+        read.append(
+            sweep_results.read_member(member.setting, member.seed, folder, outcome.state, outcome.reason)
+        )
     return read
 
 
@@ -115,7 +120,7 @@ def show(workdir: pathlib.Path, read: Sequence[MemberResult], config: str, fixed
     files.atomic_write_text(
         workdir / "sweep.md", "\n".join([f"# {title}\n", *pieces, "\n\n".join(notes), ""])
     )
-    data = {"config": config, "fixed": dict(fixed), "settings": settings.as_json(read)}
+    data = {"config": config, "fixed": dict(fixed), "settings": sweep_results.as_json(read)}
     files.atomic_write_text(workdir / "sweep.json", json.dumps(data, indent=2, allow_nan=False) + "\n")
     page = sweep_page.write(read, workdir / "sweep.html", title)
     print(f"\nsweep.md, sweep.json and {page.name} are in {workdir}")
@@ -132,7 +137,7 @@ def places(parallel: int, devices: Sequence[str]) -> list[dict[str, str]]:
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    cli.define_config()
+    entry.define_config()
     flags.DEFINE_string("workdir", None, "Folder with a run folder per member.", required=True)
     flags.DEFINE_integer("parallel", 1, "Members that run at a time.", lower_bound=1)
     flags.DEFINE_list("devices", [], "GPUs, by number, that run one member each.")
@@ -141,7 +146,7 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
+    entry.refuse_arguments(argv)
     given, flag = flags.FLAGS, flags.FLAGS["config"]
     config, fixed = flag.config_filename, flag.override_values
     found = sweeps.collect(sweeps.load(config.partition(":")[0]), given.config, fixed)
@@ -150,9 +155,9 @@ def main(argv):
     outcomes = {}
     if not given.table_only:
         slots, wanted = places(given.parallel, given.devices), jobs(workdir, found, config, fixed)
-        named.check_all({member.name: member.config for member in left(workdir, found)})
+        user_code.check_all({member.name: member.config for member in left(workdir, found)})
         print(f"{len(found)} members, {len(found) - len(wanted)} of them finished", flush=True)
-        outcomes = members.run_all(wanted, slots, functools.partial(print, flush=True))
+        outcomes = launch.run_all(wanted, slots, functools.partial(print, flush=True))
     read = results(workdir, found, outcomes)
     show(workdir, read, config, fixed)
     missing = sum(result.state != FINISHED for result in read)
@@ -163,4 +168,4 @@ def main(argv):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

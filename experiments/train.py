@@ -12,15 +12,18 @@ from collections.abc import Callable
 
 from absl import flags
 
-from configs import arithmetic, checks, program_checks
-from experiments import cli, closing, joining, run_evaluations, setup, talking, warm_up
-from experiments.ahead import Ahead
-from experiments.run import Run
-from experiments.stop_signal import StopSignal
-from jaxmarl_llm import console, forest_metrics, processes
+from jaxmarl_llm.cli import entry, process_flags
+from jaxmarl_llm.cli.signals import StopSignal
+from jaxmarl_llm.config import checks, program_checks, workload
+from jaxmarl_llm.factory import setup, talking
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.rollout import counterfactuals
 from jaxmarl_llm.rollout.counterfactuals import Conversation
+from jaxmarl_llm.runs import closing, run_evaluations, warm_up
+from jaxmarl_llm.runs.prefetch import Ahead
+from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.utils import console, distributed
 
 
 def talks(run: Run, step: int, timer) -> Callable[..., Forest]:
@@ -58,7 +61,7 @@ def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
     Some systems learn from what was drawn before; then there is no forest.
     """
     started = time.perf_counter()
-    drawn = arithmetic.draws(run.config, step)
+    drawn = workload.draws(run.config, step)
     forest = ahead.take(step, run.learner.trainables(), run.timer) if drawn else None
     if run.may_overlap(step + 1):
         ahead.begin(step + 1, run.learner.trainables())
@@ -103,7 +106,7 @@ def train(config, workdir: str) -> dict:
                 run.check_finite(step, metrics)
                 for line in run_evaluations.test_at_budgets(run, step + 1):
                     display.print(line)
-                stopping = processes.any_says(stop.requested)
+                stopping = distributed.any_says(stop.requested)
                 if run.due(config.save.every, step + 1) or stopping:
                     run.save(step + 1)
                 if stopping:
@@ -115,21 +118,21 @@ def train(config, workdir: str) -> dict:
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    cli.define_config()
+    entry.define_config()
     flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder under runs/.")
-    joining.define_flags()
+    process_flags.define_flags()
 
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
+    entry.refuse_arguments(argv)
     given = flags.FLAGS
-    with joining.joined():
-        workdir = pathlib.Path(given.workdir or processes.by_first(setup.new_workdir)())
-        with joining.spoken_by_first(processes.own_folder(workdir)):
+    with process_flags.joined():
+        workdir = pathlib.Path(given.workdir or distributed.by_first(setup.new_workdir)())
+        with process_flags.spoken_by_first(distributed.own_folder(workdir)):
             train(given.config, workdir)
 
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxmarl_llm import agent_axis
-from jaxmarl_llm.run_checks import check_agents, describe_team
+from jaxmarl_llm.resume_checks import check_agents, describe_team
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import TrainState
+from jaxmarl_llm.utils import agent_axis
 
 BEST = "best"
 LATEST = "latest"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from jaxmarl_llm.files import atomic_write_text
+from jaxmarl_llm.utils.files import atomic_write_text
 
 FILE_NAME = "metrics.jsonl"
 

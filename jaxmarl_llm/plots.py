@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from jaxmarl_llm.statistics.series import running_mean, series
+from jaxmarl_llm.utils.statistics.series import running_mean, series
 
 PARTS = ("structure", "syntax", "tests", "cooperation", "style", "coherence")
 # Blue, orange, green and purple of the Okabe-Ito palette, which differ to any colour vision, and in grey.

@@ -13,7 +13,8 @@ import jinja2
 import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from jaxmarl_llm import chat_template, files
+from jaxmarl_llm import chat_template
+from jaxmarl_llm.utils import files
 
 _FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 _PROBE = "qzxj"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxmarl_llm.files import atomic_write_text, read_json_lines
+from jaxmarl_llm.utils.files import atomic_write_text, read_json_lines
 
 FOLDER_NAME = "transcripts"
 

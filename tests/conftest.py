@@ -21,8 +21,8 @@ for flag in FLAGS:
 import jax  # noqa: E402  after the environment is set
 import pytest  # noqa: E402
 
-from jaxmarl_llm import host_memory  # noqa: E402
 from jaxmarl_llm.executor import available_level  # noqa: E402
+from jaxmarl_llm.utils import host_memory  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

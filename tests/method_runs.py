@@ -10,8 +10,9 @@ import numpy as np
 import smoke_runs
 
 from configs import coding
-from experiments import setup, train
+from experiments import train
 from jaxmarl_llm import rollout, sampling, transcripts, update
+from jaxmarl_llm.factory import setup
 
 EASY = "starter/basics/005"
 # Two problems, two samples, one iteration. All prompts are cut to one width, so that methods share programs.

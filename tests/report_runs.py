@@ -3,7 +3,7 @@
 import copy
 import json
 
-from jaxmarl_llm.report import grouping, runs
+from jaxmarl_llm.analysis.report import grouping, runs
 from jaxmarl_llm.transcripts import JointAction, Speech, TranscriptWriter
 
 CONFIG = {

@@ -92,7 +92,7 @@ def _begin(module: str, arguments: list[str]) -> None:
     """Start a module up to its flags and the checks of its config, then raise `Parsed`."""
     from absl import flags
 
-    from experiments import cli
+    from jaxmarl_llm.cli import entry as cli
 
     def parse_only(parser, given=None, namespace=None):
         keep(parser, given, namespace)
@@ -113,8 +113,8 @@ def _check(module: str) -> None:
     """Parse the flags, and check the config as the module does."""
     from absl import flags
 
-    from configs import checks, program_checks, sweeps
-    from experiments import cli
+    from jaxmarl_llm.cli import entry as cli
+    from jaxmarl_llm.config import checks, program_checks, sweeps
 
     rest = cli.parse(sys.argv)
     if rest[1:] and module not in ("experiments.report", "experiments.ranking"):

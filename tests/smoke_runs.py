@@ -11,8 +11,8 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from configs import coding
-from experiments import setup
 from jaxmarl_llm import checkpoint, metrics, update
+from jaxmarl_llm.factory import setup
 
 ROOT = pathlib.Path(__file__).parents[1]
 # Metrics that differ from run to run: by the clock, and the executor's by what its cache still knew.

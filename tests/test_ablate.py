@@ -5,8 +5,10 @@ import json
 import pytest
 import scripted_timing
 
-from configs import ablation, checks, coding, lessonl, program_checks
-from experiments import ablate, search
+from configs import ablation, coding, lessonl
+from experiments import ablate
+from jaxmarl_llm.analysis.search import search
+from jaxmarl_llm.config import checks, program_checks
 from jaxmarl_llm.rollout import journal
 
 PROGRAMS = 6  # three agents, two rounds

@@ -7,8 +7,11 @@ import warnings
 import pytest
 from absl import flags
 
-from configs import agent_settings, checks, common, game, program_checks, sweeps
-from experiments import cli, crossplay, setup
+from configs import game
+from experiments import crossplay
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import agent_settings, checks, common, program_checks, sweeps
+from jaxmarl_llm.factory import setup
 
 
 def config(**own):
@@ -24,7 +27,7 @@ def parsed(monkeypatch, *given):
     """The config that a command makes of its flags."""
     monkeypatch.setattr(sys, "argv", ["train", "--config=configs/game.py", *given])
     own = flags.FlagValues()
-    cli.define_config(flag_values=own)
+    entry.define_config(flag_values=own)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of how ml_collections loads a file
         own(sys.argv)
@@ -134,8 +137,8 @@ def test_sweeps_over_fields_of_agents():
 
 def test_a_flag_of_a_field_that_no_agent_has():
     argv = ["--config.team.agent.main.lr=1", "--config.team.agent.main.learning_rate=1"]
-    assert cli._unknown_field(argv) == "team.agent.main.learning_rate"
-    assert cli._unknown_field(argv[:1]) is None
+    assert entry._unknown_field(argv) == "team.agent.main.learning_rate"
+    assert entry._unknown_field(argv[:1]) is None
     wrong = "team.agent.main.temperatur"
-    sentence = common.no_such_field(wrong, cli._known_fields(wrong))
+    sentence = common.no_such_field(wrong, entry._known_fields(wrong))
     assert "did you mean team.agent.main.temperature" in sentence

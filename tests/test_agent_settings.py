@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from jaxmarl_llm import rollout, update
-from jaxmarl_llm.preferences import turn_scores
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.systems.preferences import turn_scores
 from jaxmarl_llm.team import Member, Team
-from jaxmarl_llm.update import LossConfig, Rates, batches
+from jaxmarl_llm.update import LossConfig, Rates, collate
 from tests import tiny
 
 COLD = SamplingParams(4, temperature=0.5, min_p=0.01)
@@ -46,7 +46,7 @@ def learn(rates=None, learners=None, lr=0.01, mode="adapters", more=None, update
     optimizer, member = update.make_optimizer(lr=lr, **ADAMW), team(mode).members[0]
     advantages_R = np.random.default_rng(0).standard_normal(len(forest(mode).turns)).astype(np.float32)
     loss = LossConfig(MIXED)
-    made = batches.of_learners(forest(mode), advantages_R, member.stack, MIXED, learners=learners)
+    made = collate.of_learners(forest(mode), advantages_R, member.stack, MIXED, learners=learners)
     state, packed = update.init_state(member.trainable, optimizer), tuple(map(loss.pack, made))
     for _ in range(updates):
         inputs = member.stack, loss, optimizer, member.base, state, packed

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from configs import game
-from experiments import setup, train
+from experiments import train
 from jaxmarl_llm import checkpoint
+from jaxmarl_llm.factory import setup
 
 
 def config(**fields):

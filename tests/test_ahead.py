@@ -10,8 +10,8 @@ import smoke_runs
 
 from configs import coding
 from experiments import train
-from experiments.ahead import Ahead
 from jaxmarl_llm.metrics import PhaseTimer
+from jaxmarl_llm.runs.prefetch import Ahead
 
 OVERLAP = {
     "train.overlap": True, "train.importance_cap": 2.0, "train.lr": 0.3, "train.steps": 4, "save.every": 3,

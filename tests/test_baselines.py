@@ -3,12 +3,12 @@
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
-from jaxmarl_llm import forest_metrics
+from jaxmarl_llm.forest import metrics
 from jaxmarl_llm.protocols import Episode, rounds
-from jaxmarl_llm.systems.mapcoder import MapCoder
-from jaxmarl_llm.systems.mixture import Mixture
-from jaxmarl_llm.systems.reflexion import Reflexion
-from jaxmarl_llm.systems.repeated import Repeated
+from jaxmarl_llm.protocols.mapcoder import MapCoder
+from jaxmarl_llm.protocols.mixture import Mixture
+from jaxmarl_llm.protocols.reflexion import Reflexion
+from jaxmarl_llm.protocols.repeated import Repeated
 
 
 def one(**fields) -> ScriptedTask:
@@ -94,7 +94,7 @@ def test_two_items_and_two_chains_stay_in_order():
         (0, 0, None), (0, 0, None), (1, 0, None), (1, 0, None), (0, 1, 0), (0, 1, 1), (1, 1, 2), (1, 1, 3),
     ]  # fmt: skip
     # Three turns of each of two agents, a word each.
-    assert [forest_metrics.answer_tokens(found.forest, joint) for joint in joints[4:]] == [6] * 4
+    assert [metrics.answer_tokens(found.forest, joint) for joint in joints[4:]] == [6] * 4
 
 
 def test_map_coder_repairs_its_own_program_by_its_own_plan():

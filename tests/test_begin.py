@@ -9,12 +9,15 @@ import pytest
 import smoke_runs
 from test_sft import game_config
 
-from configs import checks, coding, game
-from experiments import begin, replay, setup, tasks, train
-from experiments.learner import Learner
+from configs import coding, game
+from experiments import replay, train
 from jaxmarl_llm import checkpoint, sampling
-from jaxmarl_llm.prompts import pad_prompts
+from jaxmarl_llm.config import checks
+from jaxmarl_llm.factory import setup, tasks
+from jaxmarl_llm.runs import begin
+from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.update import LossConfig
 from tests import tiny
 from tests.test_update import PLAIN, assert_close, sampled

@@ -1,10 +1,10 @@
-"""experiments/closing.py: what a run leaves in its summary."""
+"""jaxmarl_llm/runs/closing.py: what a run leaves in its summary."""
 
 import json
 import math
 from types import SimpleNamespace
 
-from experiments import closing
+from jaxmarl_llm.runs import closing
 
 
 def test_the_summary_of_a_resumed_run_may_hold_numbers_that_are_not_finite(tmp_path):

@@ -6,9 +6,10 @@ import types
 
 import pytest
 
-from configs import checks, coding, common, compare
+from configs import coding, compare
 from experiments import compare as command
-from jaxmarl_llm.report import methods
+from jaxmarl_llm.analysis.report import methods
+from jaxmarl_llm.config import checks, common
 
 EVERY = [(task, name) for task in compare.MEMBERS for name in compare.MEMBERS[task]]
 

@@ -11,18 +11,8 @@ import sys
 import pytest
 from ml_collections import config_dict
 
-from configs import (
-    checks,
-    coding,
-    common,
-    lessonl,
-    program_checks,
-    programs,
-    published,
-    unread_checks,
-    warm_up_checks,
-    writing,
-)
+from configs import coding, lessonl, published, writing
+from jaxmarl_llm.config import checks, common, program_checks, programs, unread_checks, warm_up_checks
 from jaxmarl_llm.tasks import sources
 
 ROOT = pathlib.Path(__file__).parents[1]

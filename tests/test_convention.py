@@ -3,11 +3,12 @@
 import pytest
 from ml_collections import ConfigDict
 
-from configs import checks, convention, sweep_convention, sweeps
+from configs import convention, sweep_convention
+from jaxmarl_llm.config import checks, sweeps
 from jaxmarl_llm.executor import Executor
-from jaxmarl_llm.tasks import convention as task_lib
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.convention import CONVENTIONS, ConventionTask, forms
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.toys import convention as task_lib
+from jaxmarl_llm.tasks.toys.convention import CONVENTIONS, ConventionTask, forms
 
 SOLUTION = (
     "def aux(text):\n    return text[0]\n\n\ndef f(name):\n    start = aux(name)\n    return start + '!'\n"

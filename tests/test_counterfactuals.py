@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from test_forest_metrics import judged_nodes
 
-from jaxmarl_llm import rollout, scoring
+from jaxmarl_llm import rollout
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
-from jaxmarl_llm.rollout import counterfactuals
+from jaxmarl_llm.rollout import counterfactuals, scoring
 from jaxmarl_llm.rollout.counterfactuals import Conversation
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
 from tests import tiny
 from tests.test_rollout import built
 

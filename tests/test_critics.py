@@ -6,8 +6,9 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import critics, losses
-from jaxmarl_llm.critics import Critics
+from jaxmarl_llm import losses
+from jaxmarl_llm.systems import critics
+from jaxmarl_llm.systems.critics import Critics
 from jaxmarl_llm.team import Member, Team
 from tests import tiny
 

@@ -9,9 +9,11 @@ import smoke_runs
 from method_runs import SMALL, TWO_TURNS, watched
 
 from configs import coding
-from experiments import closing, setup, systems, train
-from experiments.learner import Learner
-from jaxmarl_llm import critics
+from experiments import train
+from jaxmarl_llm.factory import setup, systems
+from jaxmarl_llm.runs import closing
+from jaxmarl_llm.runs.learner import Learner
+from jaxmarl_llm.systems import critics
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 

@@ -16,10 +16,11 @@ from scripted_team import CountingTask, tiny_team
 
 from configs import coding
 from experiments import crossplay as command
-from experiments import evaluate, setup, tasks
+from experiments import evaluate
 from jaxmarl_llm import checkpoint, evaluation, update
-from jaxmarl_llm.audit import crossplay
+from jaxmarl_llm.analysis.audit import crossplay
 from jaxmarl_llm.executor import Limits
+from jaxmarl_llm.factory import setup, tasks
 from jaxmarl_llm.sampling import choice
 
 WORDS = (3, 5, 4)

@@ -12,11 +12,14 @@ import pytest
 import smoke_runs
 from test_update import PLAIN, assert_close, oracle_loss, sampled, step
 
-from configs import checks, coding
-from experiments import setup, train
-from jaxmarl_llm import dotted, losses
+from configs import coding
+from experiments import train
+from jaxmarl_llm import losses
+from jaxmarl_llm.config import checks
+from jaxmarl_llm.factory import setup
 from jaxmarl_llm.losses import SumCount, aggregate
 from jaxmarl_llm.update import LossConfig, custom_loss
+from jaxmarl_llm.utils import dotted
 from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("programs_shared")

@@ -8,11 +8,15 @@ import pytest
 import smoke_runs
 from method_runs import SMALL
 
-from configs import checks, coding
-from experiments import closing, systems, train
-from jaxmarl_llm import dotted, transcripts
+from configs import coding
+from experiments import train
+from jaxmarl_llm import transcripts
+from jaxmarl_llm.config import checks
+from jaxmarl_llm.factory import systems
+from jaxmarl_llm.runs import closing
 from jaxmarl_llm.systems import custom
 from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.utils import dotted
 from tests.test_magrpo import forest
 
 MADE = forest("aligned", [1.0, 2.0, 6.0], samples=3)

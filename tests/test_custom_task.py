@@ -9,12 +9,16 @@ import pytest
 import smoke_runs
 from method_runs import SMALL
 
-from configs import checks, coding
-from experiments import closing, named, planned, protocols, tasks, train
+from configs import coding
+from experiments import train
 from jaxmarl_llm import transcripts
-from jaxmarl_llm.bridge import Bridge
+from jaxmarl_llm.analysis.planning import from_config
+from jaxmarl_llm.config import checks
+from jaxmarl_llm.factory import protocols, tasks, user_code
 from jaxmarl_llm.protocols import Pipeline
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.rollout.bridge import Bridge
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.runs import closing
 from jaxmarl_llm.tasks import Judgement, custom_task
 from tests import tiny
 from tests.test_rollout import built
@@ -95,11 +99,11 @@ def test_a_protocol_gets_the_config_and_the_samples(modules):
     rows = closing._answers(wanted, 2)
     assert rows == [("who speaks when", "docs_backwards.Backwards, for 2 problems")]
     with pytest.raises(ValueError, match="train.protocol='docs_backwards.Backwards': what a protocol of"):
-        planned._calls(wanted, ("left", "right"), [2], 2)
+        from_config._calls(wanted, ("left", "right"), [2], 2)
 
 
 def test_names_that_lead_nowhere_are_told_before_anything_is_loaded(modules, tmp_path, monkeypatch):
-    monkeypatch.setattr("experiments.setup.build_team", lambda *args, **options: pytest.fail("a model"))
+    monkeypatch.setattr("jaxmarl_llm.factory.setup.build_team", lambda *args, **options: pytest.fail("a model"))
     for fields, message in (
         ({"task__kind": "nowhere_at_all.Task"}, "task.kind 'nowhere_at_all.Task': cannot import"),
         ({"task__kind": "docs_letters.Words"}, "task.kind 'docs_letters.Words': module .* has no 'Words'"),
@@ -116,7 +120,7 @@ def test_names_that_lead_nowhere_are_told_before_anything_is_loaded(modules, tmp
     ):
         with pytest.raises(ValueError, match=message):
             checks.validate(config(**fields))
-    assert named.given(config(train__protocol="a.b")) == {
+    assert user_code.given(config(train__protocol="a.b")) == {
         "task.kind": "docs_letters.Letters", "train.protocol": "a.b",
     }  # fmt: skip
 

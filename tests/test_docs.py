@@ -11,9 +11,9 @@ import pytest
 import smoke_runs
 
 from jaxmarl_llm.tasks import CodingTask, CustomRewardTask
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.optimisation_items import CATEGORIES, KINDS, load_items, parse
-from jaxmarl_llm.tasks.writing_items import WritingItem
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.programs.optimisation_items import CATEGORIES, KINDS, load_items, parse
+from jaxmarl_llm.tasks.writing.items import WritingItem
 
 ROOT = pathlib.Path(__file__).parents[1]
 

@@ -6,9 +6,11 @@ import jax
 import pytest
 import smoke_runs
 
-from experiments import closing, doctor, setup, systems, tasks
+from experiments import doctor
 from jaxmarl_llm.executor.levels import ExecutorRefused
-from jaxmarl_llm.tasks.coding import CodingTask
+from jaxmarl_llm.factory import setup, systems, tasks
+from jaxmarl_llm.runs import closing
+from jaxmarl_llm.tasks.coding.task import CodingTask
 
 pytestmark = pytest.mark.model  # for its tokenizer
 NAMES = (

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxmarl_llm import scores
-from jaxmarl_llm.doctor import rewards
+from jaxmarl_llm.analysis.doctor import rewards
+from jaxmarl_llm.evaluation import scores
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.tasks.judgement import Judgement
 

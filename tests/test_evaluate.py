@@ -12,9 +12,11 @@ from absl import app, flags
 from ml_collections import config_dict
 from scripted_team import CountingTask, tiny_team
 
-from experiments import evaluate, setup, tasks
-from jaxmarl_llm import checkpoint, evaluation, scores, transcripts, update
+from experiments import evaluate
+from jaxmarl_llm import checkpoint, evaluation, transcripts, update
+from jaxmarl_llm.evaluation import scores
 from jaxmarl_llm.executor import Limits
+from jaxmarl_llm.factory import setup, tasks
 from jaxmarl_llm.sampling import choice
 
 CONFIG = config_dict.ConfigDict({

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from scripted_team import CountingTask, tiny_team
 
-from jaxmarl_llm import evaluation, sampling, scores
-from jaxmarl_llm.prompts import bucket
+from jaxmarl_llm import evaluation, sampling
+from jaxmarl_llm.evaluation import scores
+from jaxmarl_llm.evaluation.scores import Evaluation
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.sampling import choice
-from jaxmarl_llm.scores import Evaluation
+from jaxmarl_llm.sampling.padding import bucket
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 WORDS = (3, 70, 5, 3, 8)  # prompt lengths: only p1 needs the wider bucket

@@ -16,10 +16,11 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import models
 from transformers import PreTrainedTokenizerFast
 
-from configs import common
-from experiments import export, setup
+from experiments import export
 from jaxmarl_llm import adapters, weights
 from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.config import common
+from jaxmarl_llm.factory import setup
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.weights import peft

@@ -8,10 +8,11 @@ import pytest
 import smoke_runs
 
 from configs import game
-from experiments import closing, fidelity, train
+from experiments import fidelity, train
 from jaxmarl_llm import credit, update
-from jaxmarl_llm.audit import fidelity as audit
+from jaxmarl_llm.analysis.audit import fidelity as audit
 from jaxmarl_llm.forest import Forest, Joint, Turn
+from jaxmarl_llm.runs import closing
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.tasks.judgement import Judgement
 

@@ -1,16 +1,16 @@
-"""jaxmarl_llm/tasks/generation.py and generation_items.py: counts of tests, and where tests come from."""
+"""jaxmarl_llm/tasks/programs/generation.py and generation_items.py: counts of tests, and where tests come from."""
 
 import logging
 
 import pytest
 
 from jaxmarl_llm.executor import Executor, Report
-from jaxmarl_llm.tasks import code_tests
-from jaxmarl_llm.tasks.code_data import load_items
-from jaxmarl_llm.tasks.code_items import item_from_row
-from jaxmarl_llm.tasks.generation import GenerationTask
-from jaxmarl_llm.tasks.generation_items import asserts_in, given, with_tests
+from jaxmarl_llm.tasks.coding import problem_tests
+from jaxmarl_llm.tasks.coding.data_files import load_items
+from jaxmarl_llm.tasks.coding.items import item_from_row
 from jaxmarl_llm.tasks.outcomes import Outcome
+from jaxmarl_llm.tasks.programs.generation import GenerationTask
+from jaxmarl_llm.tasks.programs.generation_items import asserts_in, given, with_tests
 
 ROW = {
     "task_id": "t/1",
@@ -60,7 +60,7 @@ def test_a_joint_answer():
 
 def test_search_and_held_out_tests():
     item = given(ITEM, 0.5)
-    assert code_tests.count_units(item.search) == 3 and item.test == ROW["test"] and item.origin == "given"
+    assert problem_tests.count_units(item.search) == 3 and item.test == ROW["test"] and item.origin == "given"
     assert given(item, 0.2) is item  # an item that has its search tests keeps them
     assert given(ITEM, 0.0).search == ROW["test"]
     with pytest.raises(ValueError, match="held_back is 1"):
@@ -97,14 +97,14 @@ def test_tests_of_a_model():
     item = with_tests(ITEM, ANSWER)
     assert item.origin == "generated" and item.test == ROW["test"]
     assert item.search == "def check(candidate):\n" + "".join(f"    {line}\n" for line in wanted)
-    assert code_tests.count_units(item.search, "twice") == 6
+    assert problem_tests.count_units(item.search, "twice") == 6
     assert GenerationTask([item], None, ("a",)).items == (item,)
 
 
 def test_without_tests_of_a_model_the_given_ones_are_used_and_said(caplog):
     with caplog.at_level(logging.WARNING):
         item = with_tests(ITEM, "I cannot write tests.")
-    assert item.origin == "fallback" and code_tests.count_units(item.search) == 3
+    assert item.origin == "fallback" and problem_tests.count_units(item.search) == 3
     assert "t/1: no test in 'I cannot write tests.'" in caplog.text
 
 

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
-from jaxmarl_llm.search import ledger
-from jaxmarl_llm.search.ledger import Ledger, Measured, Usage
-from jaxmarl_llm.systems.reflexion import Reflexion
+from jaxmarl_llm.analysis.search import ledger
+from jaxmarl_llm.analysis.search.ledger import Ledger, Measured, Usage
+from jaxmarl_llm.protocols.reflexion import Reflexion
 from jaxmarl_llm.tasks.outcomes import Outcome
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
-from jaxmarl_llm.lessons.bank import Entry
-from jaxmarl_llm.lessons.history import Banking
+from jaxmarl_llm.protocols.lessons.bank import Entry
+from jaxmarl_llm.protocols.lessons.history import Banking
 from jaxmarl_llm.systems import lessonl
 from jaxmarl_llm.systems.lessonl import LessonL, Showing
 from jaxmarl_llm.systems.magrpo import CreditConfig

@@ -1,11 +1,11 @@
-"""jaxmarl_llm/lessons/memory.py against cases worked out by hand."""
+"""jaxmarl_llm/protocols/lessons/memory.py against cases worked out by hand."""
 
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
-from jaxmarl_llm.lessons import memory as lessons
-from jaxmarl_llm.lessons.history import Banking
-from jaxmarl_llm.lessons.memory import Memory
+from jaxmarl_llm.protocols.lessons import memory as lessons
+from jaxmarl_llm.protocols.lessons.history import Banking
+from jaxmarl_llm.protocols.lessons.memory import Memory
 from jaxmarl_llm.systems.lessonl import LessonL, Showing
 
 SCORES = {"a0": 2.0, "b0": 1.5, "a2": 3.0, "b2": 1.0, "a4": 2.5, "b4": 1.0}

@@ -1,4 +1,4 @@
-"""jaxmarl_llm/tasks/lock.py: who is told what, what opens, and a run that learns what lessons are for."""
+"""jaxmarl_llm/tasks/toys/lock.py: who is told what, what opens, and a run that learns what lessons are for."""
 
 import types
 
@@ -6,13 +6,15 @@ import pytest
 import smoke_runs
 from scripted_rounds import play
 
-from configs import checks
 from configs import lock as lock_config
-from experiments import closing, tasks, train
-from jaxmarl_llm.lessons.history import Banking
+from experiments import train
+from jaxmarl_llm.config import checks
+from jaxmarl_llm.factory import tasks
+from jaxmarl_llm.protocols.lessons.history import Banking
+from jaxmarl_llm.runs import closing
 from jaxmarl_llm.systems import lessonl
-from jaxmarl_llm.tasks import lock
-from jaxmarl_llm.tasks.lock import LockTask
+from jaxmarl_llm.tasks.toys import lock
+from jaxmarl_llm.tasks.toys.lock import LockTask
 
 LEFT, MIDDLE, RIGHT = lock.load_items("locks", "all")
 

@@ -10,12 +10,12 @@ import pytest
 
 from jaxmarl_llm import adapters, losses
 from jaxmarl_llm.forest import Forest, Joint, Turn
-from jaxmarl_llm.preferences import Pool, turn_scores
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import madpo
 from jaxmarl_llm.systems.madpo import Madpo
+from jaxmarl_llm.systems.preferences import Pool, turn_scores
 from jaxmarl_llm.team import Member, Team
-from jaxmarl_llm.update import LossConfig, batches
+from jaxmarl_llm.update import LossConfig, collate
 from tests import tiny
 
 PROMPTS = {("a", 0): [7, 8], ("b", 0): [9], ("a", 1): [11, 12, 13], ("b", 1): [14, 15]}
@@ -98,7 +98,7 @@ def test_the_update_is_the_gradient_of_the_loss_through_the_model():
     member = Member(tiny.stack(), tiny.params(), tiny.lora(), tiny.Tokenizer(), "tiny")
     lesson = system(Team((member,)), reference=True).lesson(forest())
     config = LossConfig(SAMPLING, prompts_per_microbatch=2)
-    (batch,) = batches.collate(lesson.forest, lesson.advantages, member.stack, 4)
+    (batch,) = collate.collate(lesson.forest, lesson.advantages, member.stack, 4)
     assert batch.prompts_NBP.shape[1] == 8  # room for a batch; 3 + 2 pairs
     found, (surrogate, *_) = tiny.gradients(member.stack, config, member.base, member.trainable, batch)
     assert surrogate.count.tolist() == [10, 10]

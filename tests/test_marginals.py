@@ -7,8 +7,8 @@ import pytest
 from test_forest_metrics import ALL, judged_nodes
 from test_magrpo_turns import TREE as TWO_TURNS
 
-from configs import checks, common
-from jaxmarl_llm import marginals
+from jaxmarl_llm.config import checks, common
+from jaxmarl_llm.forest import marginals
 from jaxmarl_llm.systems import ccpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 

@@ -7,12 +7,12 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import critics
-from jaxmarl_llm.critics import Critics
-from jaxmarl_llm.preferences import Pool, reward_model
-from jaxmarl_llm.preferences.reward_model import RewardModel
+from jaxmarl_llm.systems import critics
+from jaxmarl_llm.systems.critics import Critics
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.marlhf import Marlhf
+from jaxmarl_llm.systems.preferences import Pool, reward_model
+from jaxmarl_llm.systems.preferences.reward_model import RewardModel
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.team import Member, Team
 from tests import tiny

@@ -1,4 +1,4 @@
-"""configs/model_options.py and experiments/chat_options.py: from fields to the prompts of a run."""
+"""jaxmarl_llm/config/model_options.py and jaxmarl_llm/factory/chat_options.py: from fields to the prompts of a run."""
 
 import datetime
 import json
@@ -10,10 +10,11 @@ from ml_collections import config_dict, config_flags
 from test_chat_template import BARE, CHAT, LLAMA, OFF, QWEN3, clock, shown  # noqa: F401
 from test_doctor_texts import build
 
-from configs import checks, common
-from experiments import chat_options, evaluate, setup, tasks
-from experiments.run import Run
+from experiments import evaluate
 from jaxmarl_llm import checkpoint, weights
+from jaxmarl_llm.config import checks, common
+from jaxmarl_llm.factory import chat_options, setup, tasks
+from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.team import Team
 
 FIELD = "model_options.chat_template"

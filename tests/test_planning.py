@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxmarl_llm.planning import chips, memory, models, search, topology, work
+from jaxmarl_llm.analysis.planning import chips, memory, models, search, topology, work
 from jaxmarl_llm.policy import Policy, PolicyConfig, prefill
 from jaxmarl_llm.weights import hf_config
 

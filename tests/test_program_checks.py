@@ -2,7 +2,8 @@
 
 import pytest
 
-from configs import arithmetic, checks, common, lessonl, program_checks
+from configs import lessonl
+from jaxmarl_llm.config import checks, common, program_checks, workload
 
 
 def rounds(protocol="lessonl", **fields):
@@ -78,20 +79,20 @@ def test_the_arithmetic_of_rounds():
     config = rounds(**{"train.turns": 3, "train.prompts": 2, "train.group": 4})
     config.team.agents = ("a", "b", "c")
     # 2 problems x 4 chains x 3 rounds of 3 agents; lessons after the first two rounds.
-    assert arithmetic.joint_answers(config) == 24
-    assert arithmetic.completions(config) == 3 * (24 + 16)
-    assert arithmetic.learned(config) == 24 + 16
+    assert workload.joint_answers(config) == 24
+    assert workload.completions(config) == 3 * (24 + 16)
+    assert workload.learned(config) == 24 + 16
     config.lessons.bank = "run"
-    assert arithmetic.remarks(config) == 24
+    assert workload.remarks(config) == 24
     config.lessons.select = "none"
-    assert arithmetic.completions(config) == 72
+    assert workload.completions(config) == 72
     # In each of the 8 chains two reflections, on the first two programs of three; or its plans.
     config.lessons.bank, config.train.protocol = "problem", "reflexion"
-    assert arithmetic.completions(config) == 3 * (24 + 16)
+    assert workload.completions(config) == 3 * (24 + 16)
     config.train.protocol, config.search.plans = "mapcoder", 1
-    assert arithmetic.completions(config) == 3 * (24 + 8)
+    assert workload.completions(config) == 3 * (24 + 8)
     config.train.protocol = "mixture"
-    assert arithmetic.completions(config) == 72
+    assert workload.completions(config) == 72
 
 
 def test_a_locked_config_is_as_good_as_another():

@@ -11,15 +11,17 @@ import jax
 import pytest
 import smoke_runs
 
-from configs import common, lessonl
-from experiments import crossplay, doctor, evaluate, export, planned, replay, rescore, setup, train
+from configs import lessonl
+from experiments import crossplay, doctor, evaluate, export, replay, rescore, train
 from jaxmarl_llm import transcripts
-from jaxmarl_llm.planning import job
-from jaxmarl_llm.report import page
+from jaxmarl_llm.analysis.planning import from_config, job
+from jaxmarl_llm.analysis.report import page
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.config import common
+from jaxmarl_llm.factory import setup
 from jaxmarl_llm.rollout import journal
-from jaxmarl_llm.search import results as search_results
 from jaxmarl_llm.tasks.outcomes import Outcome
-from jaxmarl_llm.tasks.timed import TimedJudge
+from jaxmarl_llm.tasks.programs.timed_judge import TimedJudge
 
 FIELDS = {
     "lessons.encoder": "ngrams",
@@ -66,7 +68,7 @@ def judged(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TimedJudge, "judge", letters)
         patch.setattr(TimedJudge, "remeasure", letters)
-        patch.setattr("jaxmarl_llm.tasks.program_task.program", lambda text, *rest: text)
+        patch.setattr("jaxmarl_llm.tasks.programs.task.program", lambda text, *rest: text)
         yield
 
 
@@ -198,7 +200,7 @@ def test_tests_of_ones_own_are_for_searches(command, tmp_path):
 
 def test_plan():
     config = config_of(train__turns=3, train__minibatches=2)
-    (found,) = planned.jobs(config, jax.devices()[:1])
+    (found,) = from_config.jobs(config, jax.devices()[:1])
     both = ("first", "second")
     # 2 problems x 3 chains: 3 programs and the 2 lessons in between; in evaluations a greedy one besides.
     assert found.calls == (job.Call(both, 2, 3), *[job.Call(both, 6, 1)] * 4)

@@ -7,10 +7,10 @@ import pytest
 from jaxmarl_llm import rollout
 from jaxmarl_llm.protocols import Discussion, Pipeline, Tree
 from jaxmarl_llm.protocols.hearing import with_heard
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.systems import magrpo
-from jaxmarl_llm.update import batches
+from jaxmarl_llm.update import collate
 from tests import tiny
 from tests.test_rollout import built, total
 
@@ -53,7 +53,7 @@ def test_in_a_pipeline_sample_g_has_heard_sample_g():
 def test_a_pipeline_is_learned_from_agent_by_agent():
     task = tiny.Task(total)
     forest = run(Pipeline(task.prompts, samples=3), task)
-    first, second = batches.collate(forest, np.arange(12.0), built().members[0].stack, max_new_tokens=4)
+    first, second = collate.collate(forest, np.arange(12.0), built().members[0].stack, max_new_tokens=4)
     assert (first.agents, second.agents) == (("a",), ("b",))
     assert first.prompts_NBP.shape[:2] == (1, 2) and second.prompts_NBP.shape[:2] == (1, 6)
     assert first.advantages_NR.tolist() == [[0, 1, 2, 3, 4, 5]]
@@ -83,7 +83,7 @@ def test_a_tree_is_learned_from_agent_by_agent():
     task = tiny.Task(total)
     forest = run(Tree(task.prompts, fan_out=(2, 3)), task)
     advantages = np.arange(16.0)
-    first, second = batches.collate(forest, advantages, built().members[0].stack, max_new_tokens=4)
+    first, second = collate.collate(forest, advantages, built().members[0].stack, max_new_tokens=4)
     assert (first.agents, second.agents) == (("a",), ("b",))
     assert first.advantages_NR.tolist() == [[0, 1, 2, 3]]
     assert second.prompts_NBP.shape[:2] == (1, 4) and second.advantages_NR.tolist() == [list(range(4, 16))]

@@ -6,12 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-from configs import checks, game
+from configs import game
 from jaxmarl_llm import rollout
+from jaxmarl_llm.config import checks
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.protocols import Discussion, Episode, Pipeline
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.systems import magrpo, td_targets
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.td_targets import Later

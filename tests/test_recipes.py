@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from configs import checks, coding, common
+from configs import coding
 from configs import systems as system_configs
-from experiments import systems
+from jaxmarl_llm.config import checks, common
+from jaxmarl_llm.factory import systems
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import at_grpo, c3, centralised, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig

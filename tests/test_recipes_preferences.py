@@ -8,11 +8,13 @@ import pytest
 import smoke_runs
 from method_runs import SMALL
 
-from configs import checks, common
 from configs import systems as system_configs
-from experiments import closing, replay, rescore, systems, train
-from experiments.learner import Learner
+from experiments import replay, rescore, train
 from jaxmarl_llm import transcripts
+from jaxmarl_llm.config import checks, common
+from jaxmarl_llm.factory import systems
+from jaxmarl_llm.runs import closing
+from jaxmarl_llm.runs.learner import Learner
 
 NAMES = ("madpo", "madpo_iter", "marlhf", "marlhf_iter")
 run_for_real = pytest.mark.usefixtures("programs_shared", "no_evaluation")

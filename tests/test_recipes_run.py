@@ -9,9 +9,11 @@ import smoke_runs
 from method_runs import watched
 
 from configs import systems as system_configs
-from experiments import closing, setup, train
-from experiments.run import Run
+from experiments import train
 from jaxmarl_llm import transcripts, update
+from jaxmarl_llm.factory import setup
+from jaxmarl_llm.runs import closing
+from jaxmarl_llm.runs.run import Run
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 Q_FORM = {"critic.form": "q"}

@@ -12,9 +12,10 @@ from absl import flags
 from method_runs import SMALL, TWO_TURNS
 
 from configs import coding
-from experiments import closing, replay, train
+from experiments import replay, train
 from jaxmarl_llm import transcripts, update
-from jaxmarl_llm.audit import replaying
+from jaxmarl_llm.analysis.audit import replaying
+from jaxmarl_llm.runs import closing
 from jaxmarl_llm.transcripts import JointAction, Speech
 
 RUNS = {

@@ -17,7 +17,7 @@ import pytest
 import report_runs
 from report_runs import action, config, rows, write_evaluation, write_run
 
-from jaxmarl_llm.report import page, panels, runs, tables, transcript_data
+from jaxmarl_llm.analysis.report import page, panels, runs, tables, transcript_data
 from jaxmarl_llm.transcripts import Speech
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -257,8 +257,8 @@ def test_bad_arguments_are_refused(seeds):
 
 def test_the_templates_are_installed_with_the_package():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    patterns = settings["tool"]["setuptools"]["package-data"]["jaxmarl_llm.report"]
-    folder = importlib.resources.files("jaxmarl_llm.report") / "templates"
+    patterns = settings["tool"]["setuptools"]["package-data"]["jaxmarl_llm.analysis.report"]
+    folder = importlib.resources.files("jaxmarl_llm.analysis.report") / "templates"
     kept = {path for pattern in patterns for path in (ROOT / "jaxmarl_llm/report").glob(pattern)}
     names = {path.name for path in kept}
     pages = {"report.html.jinja", "sweep.html.jinja", "search.html.jinja", "parts.html.jinja"}

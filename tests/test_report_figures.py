@@ -5,8 +5,8 @@ import report_runs
 from matplotlib.collections import LineCollection
 from report_runs import rows, write_run
 
-from jaxmarl_llm.report import figures, metric_names, page, panels
-from jaxmarl_llm.report.grouping import Group
+from jaxmarl_llm.analysis.report import figures, metric_names, page, panels
+from jaxmarl_llm.analysis.report.grouping import Group
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from test_magrpo_turns import Tree
 
 from experiments import rescore
 from jaxmarl_llm import records
-from jaxmarl_llm.audit import rescoring
-from jaxmarl_llm.audit.rescoring import Change
+from jaxmarl_llm.analysis.audit import rescoring
+from jaxmarl_llm.analysis.audit.rescoring import Change
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import c3, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig

@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 import smoke_runs
 
-from experiments import setup, train
-from experiments.learner import Learner
+from experiments import train
 from jaxmarl_llm import checkpoint, metrics, transcripts, update
 from jaxmarl_llm.executor import VERDICTS
-from jaxmarl_llm.tasks.coding import CodingTask
+from jaxmarl_llm.factory import setup
+from jaxmarl_llm.runs.learner import Learner
+from jaxmarl_llm.tasks.coding.task import CodingTask
 
 pytestmark = pytest.mark.model  # for its tokenizer
 

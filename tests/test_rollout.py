@@ -11,15 +11,15 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import bridge, rollout, sampling, team, tokenizer, update
+from jaxmarl_llm import rollout, sampling, team, tokenizer, update
 from jaxmarl_llm.forest import Node, SpeakRequest
-from jaxmarl_llm.prompts import pad_prompts, pad_team
 from jaxmarl_llm.protocols import Discussion, Simultaneous
-from jaxmarl_llm.rollout import episode, speech
+from jaxmarl_llm.rollout import bridge, episode, requests
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.sampling.padding import pad_prompts, pad_team
 from jaxmarl_llm.systems import magrpo
-from jaxmarl_llm.update import batches
+from jaxmarl_llm.update import collate
 from tests import test_journal, tiny
 
 PARAMS = SamplingParams(4)
@@ -170,7 +170,7 @@ def test_steps_without_judgement_leave_the_sizes_as_they_were(monkeypatch):
 
     def speak(*arguments):
         sizes.append(arguments[5])
-        return speech.speak(*arguments)
+        return requests.speak(*arguments)
 
     monkeypatch.setattr(episode, "speak", speak)
     test_journal.run(test_journal.Programs((1, 2)))
@@ -263,7 +263,7 @@ def updated(forest, advantages):
     """Parameters of the tiny team after an update."""
     (member,) = built().members
     config, optimizer = update.LossConfig(PARAMS), optax.sgd(1.0)
-    (batch,) = batches.collate(forest, advantages, member.stack, 4, 0)
+    (batch,) = collate.collate(forest, advantages, member.stack, 4, 0)
     state = update.init_state(jax.tree.map(jnp.copy, member.trainable), optimizer)
     packed = (config.pack(batch),)
     state, _ = update.train_step(member.stack, config, optimizer, member.base, state, packed)

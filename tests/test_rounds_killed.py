@@ -13,8 +13,9 @@ import pytest
 import smoke_runs
 
 from configs import lock as config_file
-from experiments import evaluate, setup, train
+from experiments import evaluate, train
 from jaxmarl_llm import checkpoint, evaluation, rollout
+from jaxmarl_llm.factory import setup
 from jaxmarl_llm.rollout import episode
 
 FIELDS = {
@@ -25,7 +26,7 @@ STEPS = 4  # of an iteration: programs, lessons, programs, and lessons for later
 # Kills itself while it judges the second round of the fourth iteration; a checkpoint is after two.
 KILLED = """
 import os, runpy, signal, sys
-from jaxmarl_llm.tasks.lock import LockTask
+from jaxmarl_llm.tasks.toys.lock import LockTask
 real, calls = LockTask.judge, []
 
 def judge(self, *given):
@@ -75,7 +76,7 @@ def test_a_killed_training_goes_on_within_its_round(config, asked, monkeypatch, 
     fourth = ["0000_joints", "0000_turns", "0001_turns", "0002_turns"]
     assert names == [f"000002/{n}.json" for n in third] + [f"000003/{n}.json" for n in fourth]
     with monkeypatch.context() as patched:
-        patched.setattr("experiments.closing.finish", lambda run: run.save(run.done))
+        patched.setattr("jaxmarl_llm.runs.closing.finish", lambda run: run.save(run.done))
         train.train(config, killed)
         # Only lessons of the last round were missing, of both agents.
         assert set(asked) == {3} and len(asked) == 2

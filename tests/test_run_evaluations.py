@@ -1,4 +1,4 @@
-"""experiments/run_evaluations.py: validation chooses the best state, the test is only reported."""
+"""jaxmarl_llm/runs/run_evaluations.py: validation chooses the best state, the test is only reported."""
 
 import json
 from types import SimpleNamespace
@@ -9,8 +9,9 @@ from ml_collections import config_dict
 from scripted_team import CountingTask, tiny_team
 from test_evaluate import CONFIG
 
-from experiments import closing, run_evaluations, setup
 from jaxmarl_llm import metrics
+from jaxmarl_llm.factory import setup
+from jaxmarl_llm.runs import closing, run_evaluations
 
 TASK = CountingTask((3, 5, 4))
 

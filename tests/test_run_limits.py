@@ -6,10 +6,10 @@ import time
 import pytest
 
 from configs import coding
-from experiments import closing
-from experiments.run import Run
-from experiments.spending import Spending
-from jaxmarl_llm import files
+from jaxmarl_llm.runs import closing
+from jaxmarl_llm.runs.budgets import Spending
+from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.utils import files
 
 
 def iterations(monkeypatch, tmp_path, max_minutes, earlier_seconds=0.0, minutes_each=2.0):

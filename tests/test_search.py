@@ -1,4 +1,4 @@
-"""experiments/search.py: what the scripted team finds is what its rollouts say, also if it was stopped."""
+"""jaxmarl_llm/analysis/search/search.py: what the scripted team finds is what its rollouts say, also if it was stopped."""
 
 import dataclasses
 import json
@@ -16,12 +16,14 @@ from absl import flags
 from scripted_timing import Stop
 
 from configs import lessonl
-from experiments import evaluate, search, setup, tasks
+from experiments import evaluate
 from jaxmarl_llm import rollout
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.executor import available_level
+from jaxmarl_llm.factory import setup, tasks
 from jaxmarl_llm.rollout import episode
-from jaxmarl_llm.search import results as search_results
-from jaxmarl_llm.tasks import optimisation_items
+from jaxmarl_llm.tasks.programs import optimisation_items
 
 PROBLEMS = "python[:2]"
 AGENTS, ROUNDS, BATCHES = 3, 3, 2

@@ -6,13 +6,15 @@ import pytest
 from test_generation import ROW
 
 from configs import ablation, lessonl
-from experiments import protocols, search, setup, tasks, train
+from experiments import train
+from jaxmarl_llm.analysis.report import search_page
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.experts.scripted import Scripted
+from jaxmarl_llm.factory import protocols, setup, tasks
 from jaxmarl_llm.protocols.single import Single
 from jaxmarl_llm.protocols.types import Episode
-from jaxmarl_llm.report import search_page
-from jaxmarl_llm.search import results as search_results
 
 RIGHT, WRONG = "def {0}(n):\n    return {1} * n\n", "def {0}(n):\n    return 2\n"
 MODEL = "expert:anyone"

@@ -1,4 +1,4 @@
-"""experiments/setup.py: the order of the problems, the random streams, and what configs become."""
+"""jaxmarl_llm/factory/setup.py: the order of the problems, the random streams, and what configs become."""
 
 import collections
 import dataclasses
@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from configs import coding
-from experiments import setup, systems, tasks
 from jaxmarl_llm import sharding
+from jaxmarl_llm.factory import setup, systems, tasks
 from jaxmarl_llm.systems import magrpo
-from jaxmarl_llm.tasks import code_data
+from jaxmarl_llm.tasks.coding import data_files
 
 
 def config(**changes):
@@ -130,9 +130,9 @@ def test_tasks_are_the_splits_of_their_sources():
     executor = object()
     c = config(task__source="starter", task__eval_source="starter[:4]", task__test_source="")
     train, validation, test = (tasks.build_task(c, executor, split) for split in ("train", "eval", "test"))
-    assert train.items == tuple(code_data.load_items("starter", "train"))
-    assert validation.items == tuple(code_data.load_items("starter", "validation")[:4])
-    assert test.items == tuple(code_data.load_items("starter", "test"))
+    assert train.items == tuple(data_files.load_items("starter", "train"))
+    assert validation.items == tuple(data_files.load_items("starter", "validation")[:4])
+    assert test.items == tuple(data_files.load_items("starter", "test"))
     same = tasks.build_task(config(task__eval_source="", task__source="starter[:2]"), executor, "eval")
     assert same.items == validation.items[:2]
 

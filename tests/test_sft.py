@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import smoke_runs
 
-from configs import checks, coding, game
-from experiments import imitation, train
-from experiments.learner import Learner
+from configs import coding, game
+from experiments import train
 from jaxmarl_llm import adapters, losses
-from jaxmarl_llm.demonstrations import Encoded
+from jaxmarl_llm.config import checks
+from jaxmarl_llm.factory import imitation
+from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import sft
-from jaxmarl_llm.update import LossConfig, batches, init_state, make_optimizer, packing, train_step
+from jaxmarl_llm.tasks.demonstrations import Encoded
+from jaxmarl_llm.update import LossConfig, collate, init_state, make_optimizer, packing, train_step
 from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
@@ -35,7 +37,7 @@ def encoded(rows=ROWS):
 def gradients(rows, lora):
     system = sft.Sft(sft.Order(encoded(rows), 2, (0, 0)))
     lesson = system.lesson(None)
-    (batch,) = batches.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
+    (batch,) = collate.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
     return tiny.gradients(tiny.stack() if batch.agents is None else tiny.stack(batch.agents),
                           LOSS, tiny.params(), lora, batch)  # fmt: skip
 
@@ -74,7 +76,7 @@ def test_the_gradient_is_that_of_cross_entropy(begin):
 def test_prompts_lie_in_rows_with_their_only_text(shards):
     rows = [(agent, [5] * 17 + prompt, *rest) for agent, prompt, *rest in ROWS]
     lesson = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).lesson(None)
-    (batch,) = batches.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
+    (batch,) = collate.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
     made = packing.prompts_in_rows(batch, shards)
     assert made.prompts_NBP.tolist() == [[[5]] * shards] * 2 and made.shared.lengths_N.tolist() == [15, 15]
     for n, agent in enumerate(tiny.AGENTS):
@@ -89,7 +91,7 @@ def test_prompts_that_stay_apart(change):
     if change == "two texts to a prompt":
         rows = [(agent, [5] * 18, *rest) for agent, _, *rest in ROWS]
     lesson = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).lesson(None)
-    (batch,) = batches.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
+    (batch,) = collate.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
     assert packing.prompts_in_rows(batch) is batch
 
 
@@ -98,7 +100,7 @@ def learned(rows, lora):
     system = sft.Sft(sft.Order(encoded(rows), 2, (0, 0)))
     lesson, stack = system.lesson(None), tiny.stack()
     optimizer = make_optimizer(lr=0.1, steps=1)
-    packed = [LOSS.pack(b) for b in batches.collate(lesson.forest, lesson.advantages, stack, 6)]
+    packed = [LOSS.pack(b) for b in collate.collate(lesson.forest, lesson.advantages, stack, 6)]
     before = jax.device_get(lora)
     given = stack, LOSS, optimizer, tiny.params(), init_state(lora, optimizer), tuple(packed)
     state, metrics = jax.device_get(train_step(*given))
@@ -121,7 +123,7 @@ def test_the_loss_falls():
     seen = []
     for _ in range(30):
         lesson = system.lesson(None)
-        (batch,) = batches.collate(lesson.forest, lesson.advantages, stack, 6)
+        (batch,) = collate.collate(lesson.forest, lesson.advantages, stack, 6)
         state, metrics = train_step(stack, LOSS, optimizer, tiny.params(), state, (LOSS.pack(batch),))
         seen.append(np.asarray(metrics["loss"]))
     assert (seen[-1] < 0.6 * seen[0]).all()
@@ -179,7 +181,7 @@ def test_demonstrations_of_one_prompt_come_together():
 
 def words(item):
     """The best joint action of a game in words, as each agent must write it."""
-    from jaxmarl_llm.tasks.game import AGENTS, WORDS
+    from jaxmarl_llm.tasks.toys.matrix_game import AGENTS, WORDS
 
     return {agent: next(w for w in WORDS if item.action(n, w) == 0) for n, agent in enumerate(AGENTS)}
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from jaxmarl_llm import critics, sampling, sharding, team, update
+from jaxmarl_llm import sampling, sharding, team, update
 from jaxmarl_llm.checkpoint import Checkpointer
-from jaxmarl_llm.critics.shared_heads import Heads
 from jaxmarl_llm.policy import Policy, PolicyConfig
-from jaxmarl_llm.prompts import pad_team
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout, make_mesh
+from jaxmarl_llm.systems import critics
+from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.update import LossConfig, packing, policy_gradient
 from jaxmarl_llm.weights import LoadedModel, hf
 from tests import tiny, tiny_models

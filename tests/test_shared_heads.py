@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from jaxmarl_llm import update
-from jaxmarl_llm.critics.shared_heads import Heads
+from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.team import Member, Team
 from tests import tiny
 

@@ -4,9 +4,10 @@ import types
 
 import pytest
 
-from configs import checks, coding
-from experiments.spending import Spending
+from configs import coding
+from jaxmarl_llm.config import checks
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.systems import magrpo
 from tests.test_forest_metrics import judged_nodes
 

@@ -9,9 +9,10 @@ import pytest
 import report_runs
 import smoke_runs
 
-from configs import coding, sweeps
+from configs import coding
 from experiments import sweep
-from experiments.members import FAILED, STOPPED, Outcome
+from jaxmarl_llm.cli.launch import FAILED, STOPPED, Outcome
+from jaxmarl_llm.config import sweeps
 
 # A team of random models and one iteration; on top of configs/coding.py:smoke.
 SMALL = smoke_runs.LEARNING | {

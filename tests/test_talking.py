@@ -1,13 +1,13 @@
-"""experiments/talking.py: room for programs before every step of a conversation."""
+"""jaxmarl_llm/factory/talking.py: room for programs before every step of a conversation."""
 
 import functools
 
 import jax
 
-from experiments import talking
-from jaxmarl_llm import host_memory
+from jaxmarl_llm.factory import talking
 from jaxmarl_llm.protocols import Discussion
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.utils import host_memory
 from tests import test_journal, test_rollout, tiny
 
 

@@ -1,8 +1,9 @@
-"""configs/task_checks.py: settings of a task that nothing would read, and roles of coding."""
+"""jaxmarl_llm/config/task_checks.py: settings of a task that nothing would read, and roles of coding."""
 
 import pytest
 
-from configs import checks, coding, common, task_checks
+from configs import coding
+from jaxmarl_llm.config import checks, common, task_checks
 from jaxmarl_llm.executor import MAX_AGENTS
 
 REWARD = "my_module.my_reward"

@@ -7,10 +7,10 @@ import expert_server
 import pytest
 import smoke_runs
 
-from experiments import run as run_lib
 from experiments import train
 from jaxmarl_llm import checkpoint, sampling, transcripts, update
 from jaxmarl_llm.experts import ExpertError
+from jaxmarl_llm.runs import run as run_lib
 
 pytestmark = pytest.mark.model  # for its tokenizer
 # Nothing that makes programs larger than these tests need.

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from jaxmarl_llm import losses, update
-from jaxmarl_llm.critics import value_model
+from jaxmarl_llm.systems.critics import value_model
 from tests import tiny
 
 TEXTS_NBK = [  # two models, three items, two texts each

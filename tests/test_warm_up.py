@@ -8,9 +8,10 @@ import pytest
 import smoke_runs
 from test_begin import config_of
 
-from experiments import ending, train, warm_up
-from experiments.learner import Learner
+from experiments import train
 from jaxmarl_llm import checkpoint
+from jaxmarl_llm.runs import final_table, warm_up
+from jaxmarl_llm.runs.learner import Learner
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
 WARM = {
@@ -79,9 +80,9 @@ def test_a_warm_up_that_was_stopped_goes_on_and_the_run_begins_from_it(tmp_path,
     stage = json.loads((once / "warm_up" / "summary.json").read_text())
     assert summary["before"] == stage["before"]
     assert summary["warm"] == stage["after"] | {"step": 0}
-    answers = {name: ending.first_answer(once, name) for name in ending.TITLES}
-    assert answers["before"] == ending.first_answer(once / "warm_up", "before")
-    assert answers["warm"] == ending.first_answer(once / "warm_up", "after")
+    answers = {name: final_table.first_answer(once, name) for name in final_table.TITLES}
+    assert answers["before"] == final_table.first_answer(once / "warm_up", "before")
+    assert answers["warm"] == final_table.first_answer(once / "warm_up", "after")
     assert len({str(answer) for answer in answers.values()}) > 1 and None not in answers.values()
     first, last = smoke_runs.rows(once, "test/")[0], smoke_runs.rows(once / "warm_up", "test/")[-1]
     assert first["step"] == 0 and first["test/return"] == last["test/return"] == summary["warm"]["return"]

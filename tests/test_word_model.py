@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from configs import game as game_config
-from experiments import setup, tasks
 from jaxmarl_llm import tokenizer, weights
+from jaxmarl_llm.factory import setup, tasks
 from jaxmarl_llm.protocols import Answer
 from jaxmarl_llm.protocols.hearing import with_heard
-from jaxmarl_llm.tasks import game
+from jaxmarl_llm.tasks.toys import matrix_game
 from jaxmarl_llm.weights import random_weights, word_model
 
 TEXTS = ("Say left, or right.", "[a]\n\n[b]\n", "paid -10 of 11")
@@ -114,7 +114,7 @@ def test_the_game_is_played_in_known_words(fields):
             heard = said if c.task.centralised else with_heard(said, dict.fromkeys(prompts, "left"))
             texts += [message["content"] for message in heard]
     roles = getattr(task, "roles", task.agents)
-    for word in (*game.WORDS, ""):
+    for word in (*matrix_game.WORDS, ""):
         text = "\n".join(f"[{role}]\n{word}" for role in roles) if c.task.centralised else word
         answers = [Answer(item, dict.fromkeys(task.agents, text), None) for item in task.items]
         texts += [said for told in task.feedback(answers) for said in told.values()]

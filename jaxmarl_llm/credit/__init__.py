@@ -10,6 +10,7 @@ To a loss an advantage is a constant. What is smooth here can be differentiated 
 of padding or of groups without variance.
 """
 
+from jaxmarl_llm.credit.contrast import inclusion_contrast
 from jaxmarl_llm.credit.fidelity import (
     advantage_spread,
     credit_fidelity,
@@ -31,7 +32,6 @@ from jaxmarl_llm.credit.groups import (
     row_groups,
 )
 from jaxmarl_llm.credit.host import on_host
-from jaxmarl_llm.credit.inclusion import inclusion_contrast
 from jaxmarl_llm.credit.joint import (
     REDUCTIONS,
     Decomposition,

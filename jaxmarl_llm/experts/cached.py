@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Sequence
 
 from jaxmarl_llm.experts.types import ExpertError, Reply, Request, Source, Spent, describe
-from jaxmarl_llm.files import atomic_write_text
+from jaxmarl_llm.utils.files import atomic_write_text
 
 _REPLY = {"text": str, "input_tokens": int, "output_tokens": int, "finished": bool}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxmarl_llm.experts.types import Expert, Request
-from jaxmarl_llm.tasks.code_edits import parse_edits, request_messages
+from jaxmarl_llm.tasks.coding.expert_edits import parse_edits, request_messages
 
 SUGGESTED = "A reviewer suggests this instead:\n{code}\n\n{again}"
 KEPT = "A reviewer would leave it as it is.\n\n{again}"

@@ -9,8 +9,8 @@ from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import weights
 from jaxmarl_llm.experts.limits import Account
 from jaxmarl_llm.experts.types import ExpertError, Reply, Request, Spent, describe
-from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.sampling import SamplingParams, generate
+from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.team import Member
 
 _NAME = "expert"

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from jaxmarl_llm import files
 from jaxmarl_llm.experts.attempts import Failure, Garbage, attempt, hide, persist, read_key
 from jaxmarl_llm.experts.limits import Account, OverBudget, RateLimit, estimate_prompt, estimate_tokens
 from jaxmarl_llm.experts.types import ExpertError, Reply, Request, Spent, describe
+from jaxmarl_llm.utils import files
 
 USUAL_KEY = "auto"
 POLL = 0.05  # seconds between looks whether requests under way have given back tokens

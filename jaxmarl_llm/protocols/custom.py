@@ -9,8 +9,8 @@ it, else the conversations that an evaluation holds about each item. Its object 
 iteration: what it must remember of one is in the `Episode` that `step` and `observe` are given.
 """
 
-from jaxmarl_llm import dotted
 from jaxmarl_llm.protocols.types import Protocol
+from jaxmarl_llm.utils import dotted
 
 FIELD = "train.protocol"
 

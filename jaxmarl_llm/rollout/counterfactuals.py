@@ -29,7 +29,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols.types import Episode, Prompts, Protocol, everybody
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.rollout.scoring import TaskScorer
 
 KINDS = ("nothing", "sample", "reference", "solo")
 Talk = Callable[..., Forest]

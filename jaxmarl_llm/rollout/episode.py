@@ -9,12 +9,12 @@ import jax
 import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
-from jaxmarl_llm.prompts import Sizes, padded_size
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.rollout.journal import Journal
-from jaxmarl_llm.rollout.speech import PendingRequest, encode_cut, speak
+from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, speak
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.sampling.padding import Sizes, padded_size
 from jaxmarl_llm.team import Team
 
 Timer = Callable[[str], Any]

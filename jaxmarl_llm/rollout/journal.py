@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_llm import files, processes
+from jaxmarl_llm.utils import distributed, files
 
 # What may be read back: the forest's own records, and what tasks say of an answer.
 _MODULES = ("jaxmarl_llm.forest", "jaxmarl_llm.tasks")
@@ -60,15 +60,15 @@ class Journal:
         """
         if self._folder is None:
             return bring()
-        kept = processes.by_first(self._read)(name, digest(asked))
+        kept = distributed.by_first(self._read)(name, digest(asked))
         if kept is not None:
             self._taken(name, kept[0])
             return kept[0]
-        kept = processes.by_first(self._elsewhere)(name, digest(asked))
+        kept = distributed.by_first(self._elsewhere)(name, digest(asked))
         found, self._anew = bring() if kept is None else kept[0], True
         if kept is not None:
             self._taken(name, found)
-        processes.by_first(self._write)(name, digest(asked), found)
+        distributed.by_first(self._write)(name, digest(asked), found)
         return found
 
     def _path(self, name: str) -> pathlib.Path:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxmarl_llm.policy import Cache
 from jaxmarl_llm.policy.cache import agent_axes
 from jaxmarl_llm.policy.prefill import prefill, prefill_shared
-from jaxmarl_llm.prompts import Shared
+from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.sharding import Layout
 
 

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxmarl_llm.prompts import Shared
 from jaxmarl_llm.sampling import decode
 from jaxmarl_llm.sampling.choice import SamplingParams, draw
+from jaxmarl_llm.sampling.padding import Shared
 
 # Most rows end long before the last. Where an agent has at least LEAST_ROWS, the loop goes on with a share
 # of them as soon as the others have finished, and again.

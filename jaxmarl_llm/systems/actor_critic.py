@@ -38,10 +38,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from jaxmarl_llm import credit
-from jaxmarl_llm.critics import TEAM, Critics, Texts
-from jaxmarl_llm.critics.shared_heads import Heads
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.systems import magrpo, td_targets
+from jaxmarl_llm.systems.critics import TEAM, Critics, Texts
+from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.td_targets import Later
 from jaxmarl_llm.systems.types import Lesson

@@ -19,8 +19,7 @@ held: removing is not replacing, and what is measured is the partners' dependenc
 ``sample`` and ``reference`` replace.
 """
 
-from jaxmarl_llm import marginals
-from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Lesson

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxmarl_llm import dotted
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.utils import dotted
 
 FIELD = "train.system"
 

@@ -21,10 +21,10 @@ import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, SpeakRequest, Turn
-from jaxmarl_llm.lessons.bank import Entry, deal, most_relevant, select
-from jaxmarl_llm.lessons.history import Banking, chain_of, lesson_turn
-from jaxmarl_llm.lessons.memory import Memory
 from jaxmarl_llm.protocols import rounds
+from jaxmarl_llm.protocols.lessons.bank import Entry, deal, most_relevant, select
+from jaxmarl_llm.protocols.lessons.history import Banking, chain_of, lesson_turn
+from jaxmarl_llm.protocols.lessons.memory import Memory
 from jaxmarl_llm.protocols.types import Episode
 from jaxmarl_llm.systems.magrpo import CreditConfig, compare
 from jaxmarl_llm.systems.types import Lesson

@@ -25,10 +25,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm import losses, preferences
+from jaxmarl_llm import losses
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.preferences import Pool
-from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.systems import magrpo, preferences
+from jaxmarl_llm.systems.preferences import Pool
 from jaxmarl_llm.systems.types import Lesson
 
 Scores = Callable[[Forest, bool], list[np.ndarray]]

@@ -30,8 +30,8 @@ import dataclasses
 
 import numpy as np
 
-from jaxmarl_llm import credit, marginals
-from jaxmarl_llm.forest import Forest
+from jaxmarl_llm import credit
+from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.systems.types import Lesson
 
 NORMALISE_BY = ("group", "agent")

@@ -21,10 +21,10 @@ import dataclasses
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.preferences import reward_model
-from jaxmarl_llm.preferences.reward_model import RewardModel
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.preferences import reward_model
+from jaxmarl_llm.systems.preferences.reward_model import RewardModel
 from jaxmarl_llm.systems.types import Lesson
 
 

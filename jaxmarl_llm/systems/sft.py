@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from jaxmarl_llm.demonstrations import Encoded, forest_of
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.tasks.demonstrations import Encoded, forest_of
 
 
 @dataclasses.dataclass(frozen=True)

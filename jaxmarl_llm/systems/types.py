@@ -8,8 +8,8 @@ from typing import Protocol as Interface
 
 import numpy as np
 
-from jaxmarl_llm import forest_metrics, marginals
-from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import Forest, marginals
+from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.update import TrainState
 
 

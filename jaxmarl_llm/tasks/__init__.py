@@ -6,9 +6,9 @@ In the tasks of `program_task` every agent writes a whole program of its own: `o
 with the prompts of LessonL and of the methods that it is compared with.
 """
 
-from jaxmarl_llm.tasks.code_data import load_items
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.coding import CodingTask
+from jaxmarl_llm.tasks.coding.data_files import load_items
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.task import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.types import Task

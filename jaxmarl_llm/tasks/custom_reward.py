@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 
-from jaxmarl_llm import dotted
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+from jaxmarl_llm.utils import dotted
 
 FIELD = "task.reward"
 

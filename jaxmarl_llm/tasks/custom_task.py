@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jaxmarl_llm import dotted
 from jaxmarl_llm.tasks.custom_reward import on_scale, stated_range
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_given
+from jaxmarl_llm.utils import dotted
 
 FIELD = "task.kind"
 NEEDED = ("items", "agents", "prompts", "judge")

@@ -12,10 +12,10 @@ import dataclasses
 import typing
 from collections.abc import Hashable, Sequence
 
-from jaxmarl_llm.tasks.code_canonical import canonical_prompt, canonical_solution, tokens
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.optimisation_items import OptimisationItem
-from jaxmarl_llm.tasks.writing_items import WritingItem
+from jaxmarl_llm.tasks.coding.canonical import canonical_prompt, canonical_solution, tokens
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem
+from jaxmarl_llm.tasks.writing.items import WritingItem
 
 NGRAM = 3  # tokens
 SHOWN = 3  # overlaps that an error names

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.outcomes import Outcome, ProgramJudgement
-from jaxmarl_llm.tasks.program_prompts import Messages
+from jaxmarl_llm.tasks.programs.prompts import Messages
 
 
 @runtime_checkable

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm import dotted
 from jaxmarl_llm.losses import SumCount
+from jaxmarl_llm.utils import dotted
 
 # Each [B, L]: the log-probability under the policy that drew, that under the reference, the exact entropy.
 GIVEN = ("behaviour_logprobs_BL", "ref_logprobs_BL", "entropy_BL")

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from flax import struct
 
-from jaxmarl_llm.prompts import Shared
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import Shared
 
 ROW = 64  # a row has room for at least so many tokens
 

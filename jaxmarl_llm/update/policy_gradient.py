@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm import agent_axis, losses
+from jaxmarl_llm import losses
 from jaxmarl_llm.policy import Block, Cache
 from jaxmarl_llm.policy.prefill import prefill, prefill_shared
-from jaxmarl_llm.prompts import Shared
+from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.update.agent_loss import LossConfig, agent_loss
 from jaxmarl_llm.update.diagnostics import Diagnostics
 from jaxmarl_llm.update.packing import Packed
+from jaxmarl_llm.utils import agent_axis
 
 
 def gradients(stack, config: LossConfig, base, trainable, packed: Packed, reference=None):

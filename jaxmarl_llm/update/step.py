@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from jaxmarl_llm import agent_axis
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
 from jaxmarl_llm.update import diagnostics
 from jaxmarl_llm.update.agent_loss import LossConfig
 from jaxmarl_llm.update.packing import Packed
 from jaxmarl_llm.update.policy_gradient import gradients
+from jaxmarl_llm.utils import agent_axis
 
 
 @struct.dataclass

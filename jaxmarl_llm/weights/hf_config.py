@@ -3,8 +3,8 @@
 import math
 import pathlib
 
-from jaxmarl_llm import files
 from jaxmarl_llm.policy import PolicyConfig, RopeConfig
+from jaxmarl_llm.utils import files
 
 # architecture -> model_type
 FAMILIES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}

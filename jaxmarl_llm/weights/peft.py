@@ -12,8 +12,8 @@ import pathlib
 import numpy as np
 from flax import traverse_util
 
-from jaxmarl_llm import files
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.utils import files
 from jaxmarl_llm.weights import hf, model_files, tensor_files
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

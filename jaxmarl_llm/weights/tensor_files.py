@@ -9,7 +9,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from jaxmarl_llm import files
+from jaxmarl_llm.utils import files
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD_BYTES = 4 * 2**30

@@ -1,0 +1,98 @@
+"""What a page about one run says first: what was trained on what, the test before and after, one example."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jaxmarl_llm.analysis.report.runs import EvaluationData, RunData
+from jaxmarl_llm.analysis.report.tables import ends, number
+from jaxmarl_llm.transcripts import JointAction
+
+STATES = {"before": "untrained", "warm": "warmed up", "after": "trained"}
+
+
+class Answer(NamedTuple):
+    """A joint answer of a state: its title, how it was judged, and (agent, text) of all agents."""
+
+    title: str
+    judgement: str
+    texts: tuple[tuple[str, str], ...]
+
+
+class FirstScreen(NamedTuple):
+    """Sentences, and the greedy answers to the first test problem (its id, '' if none were kept)."""
+
+    sentences: tuple[str, ...]
+    item: str
+    answers: tuple[Answer, ...]
+
+
+def first_screen(runs: Sequence[RunData], evaluated: Sequence[EvaluationData]) -> FirstScreen | None:
+    """Of one finished run; None for several, or one without results after training."""
+    if len(runs) != 1 or "after" not in runs[0].summary:
+        return None
+    (run,) = runs
+    answers, item = _answers(evaluated)
+    return FirstScreen((_what(run), *_results(run.summary)), item, answers)
+
+
+def _what(run: RunData) -> str:
+    """What was trained, by which method, on what, for how long."""
+    config = run.config
+    team, task, train = (config.get(name, {}) for name in ("team", "task", "train"))
+    models = ", ".join(dict.fromkeys(team.get("models") or [str(config.get("model", ""))]))
+    agents = " and ".join(run.agents) or "the team"
+    method = f" by {train['system']}" if "system" in train else ""
+    data = " ".join(filter(None, (task.get("kind"), "problems" if task.get("kind") else "")))
+    where = f" on {data or 'problems'} of {task['source']!r}" if task.get("source") else ""
+    minutes = run.summary.get("seconds")
+    took = f", in {number(minutes / 60)} minutes" if minutes is not None else ""
+    return (
+        f"{agents} ({models}) learned to answer together{where}{method}: "
+        f"{run.summary['after']['step']} iterations{took}."
+    )
+
+
+def _results(summary: dict) -> list[str]:
+    """The test return of each state, then of the best one on validation."""
+    known = {title: summary[name] for name, title in STATES.items() if name in summary}
+    said = ", ".join(f"{title} {_return(entry)}" for title, entry in known.items())
+    lines = [
+        f"Return on the test problems, which were not trained on (0..100, sampled answers): {said}. "
+        "In brackets: 95 % interval over the problems. Trained is the latest state."
+    ]
+    best = summary.get("best", {})
+    if best.get("return") is not None and best.get("step") != summary["after"]["step"]:
+        lines.append(
+            f"The best state on validation is that of iteration {best['step']}: {_return(best)} on the test."
+        )
+    elif best.get("return") is not None:
+        lines.append("The latest state is also the best one on validation.")
+    return lines
+
+
+def _return(entry: dict) -> str:
+    return f"{number(entry.get('return'))} {ends(entry.get('return_low'), entry.get('return_high'))}".rstrip()
+
+
+def _answers(evaluated: Sequence[EvaluationData]) -> tuple[tuple[Answer, ...], str]:
+    """Greedy answers of every state to the problem that its evaluation begins with, and its id."""
+    found, item = [], ""
+    for evaluation in evaluated:
+        title = STATES.get(evaluation.report.get("state"))
+        actions = evaluation.actions.get("greedy")
+        if title is None or not actions:
+            continue
+        action = next(a for a in reversed(actions) if a.item == actions[0].item)  # of several turns the last
+        if item in ("", action.item):
+            item = action.item
+            found.append(Answer(title, _judgement(action), _texts(action)))
+    return tuple(found), item
+
+
+def _judgement(action: JointAction) -> str:
+    total = "none" if action.total is None else f"{action.total:.2f}"
+    return f"reward {total}, {action.verdict}"
+
+
+def _texts(action: JointAction) -> tuple[tuple[str, str], ...]:
+    return tuple((agent, speech.completion.strip("\n")) for agent, speech in action.agents.items())

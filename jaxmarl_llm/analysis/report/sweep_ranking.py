@@ -1,0 +1,80 @@
+"""The settings of a sweep in one picture, best first: mean final returns with their 95 % intervals."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from jaxmarl_llm import plots
+from jaxmarl_llm.analysis.report.figures import plain
+from jaxmarl_llm.analysis.report.sweep_results import SCORES
+
+STYLES = {"return": (plots.SAMPLED, "o", 0.14), "return_greedy": (plots.GREEDY, "s", -0.14)}  # and how far up
+
+
+def read(path: Path) -> list[dict]:
+    """The settings of a sweep.json; ValueError, naming the file, if it is none or has no result to draw."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        known = ranked(found)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no sweep.json ({type(error).__name__}: {error})") from error
+    if not known:
+        raise ValueError(f"{path}: no setting has a return yet")
+    return found
+
+
+def ranked(settings: Sequence[dict]) -> list[dict]:
+    """Those that have a sampled return, the highest first; ``settings`` as `settings.as_json` gives them."""
+    known = [each for each in settings if each["return"]["mean"] is not None]
+    return sorted(known, key=lambda each: -each["return"]["mean"])
+
+
+def draw(settings: Sequence[dict]) -> Figure:
+    """A row per setting: points for the means, bars for the intervals; the baseline's name is bold.
+
+    A dashed line goes up from the baseline's mean, so that it is seen who is above it. An interval that
+    reaches over it says less than the paired test of the table, in which seeds are compared with themselves.
+    """
+    rows = ranked(settings)
+    figure = Figure(figsize=(9, 0.32 * len(rows) + 1.4), dpi=110, layout="constrained")
+    axes = figure.add_subplot()
+    for y, row in enumerate(reversed(rows)):
+        _draw_row(axes, y, row)
+    labels = axes.set_yticks(range(len(rows)), [plain(row["setting"]) for row in reversed(rows)])
+    for label, row in zip(labels, reversed(rows), strict=True):
+        if row["baseline"]:
+            label.label1.set_fontweight("bold")
+            style = {"color": "#8A8A8A", "linestyle": "--", "linewidth": 1, "label": "baseline"}
+            axes.axvline(row["return"]["mean"], zorder=0, **style)
+    axes.set(xlabel="test return of the latest state", ylim=(-0.6, len(rows) - 0.4))
+    axes.grid(axis="y", visible=False)
+    names = {label: f"{kind}, mean and 95 % interval" for label, kind in SCORES.items()}
+    names["baseline"] = "baseline, sampled"
+    handles, labels = axes.get_legend_handles_labels()
+    place = {"loc": "outside upper center", "ncols": 3, "fontsize": 9}
+    figure.legend(handles, [names[label] for label in labels], **place)
+    return figure
+
+
+def _draw_row(axes: Axes, y: float, row: dict) -> None:
+    for score, (color, marker, up) in STYLES.items():
+        found = row[score]
+        if found["mean"] is None:
+            continue
+        if found["low"] is not None:
+            axes.hlines(y + up, found["low"], found["high"], color=color, linewidth=1.6)
+        known = axes.get_legend_handles_labels()[1]
+        label = {} if score in known else {"label": score}
+        axes.plot(found["mean"], y + up, marker, color=color, markersize=5, **label)
+
+
+def in_words(settings: Sequence[dict]) -> str:
+    """The same for those who do not see it."""
+    said = []
+    for row in ranked(settings):
+        baseline = ", the baseline" if row["baseline"] else ""
+        said.append(f"{row['setting']}{baseline}: {row['return']['mean']:.3g}")
+    return "Sampled, best first. " + ". ".join(said) + "."

@@ -1,0 +1,223 @@
+"""A search for programs with one method: rounds for some problems at a time, each kept as it ends.
+
+Not a command: `experiments.evaluate` makes one search, `experiments.ablate` several. The folder of a search
+holds ``config.json``, ``journal/<batch>/`` (what was said and measured, step by step; a search that was
+stopped goes on there), where an agent writes tests ``tests/<problem>/`` (what it said), and ``results.json``
+(see `jaxmarl_llm.analysis.search.results`).
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import pathlib
+import urllib.parse
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+
+from jaxmarl_llm import checkpoint, resume_checks
+from jaxmarl_llm.analysis.report import search_page, search_tables
+from jaxmarl_llm.analysis.search import ledger
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search.metrics import ItemResult
+from jaxmarl_llm.analysis.search.results import SearchResult
+from jaxmarl_llm.config import programs, warm_up_checks
+from jaxmarl_llm.executor import Executor
+from jaxmarl_llm.factory import experts, protocols, setup, talking, tasks
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.protocols import item_name
+from jaxmarl_llm.protocols.lessons.bank import Entry
+from jaxmarl_llm.protocols.lessons.relevance import Relevance
+from jaxmarl_llm.protocols.single import Single
+from jaxmarl_llm.rollout.journal import Journal
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.runs import journals
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import console, distributed, files
+
+MEASURES = dict(zip(programs.KINDS, ("speed-up", "tests"), strict=True))
+RESULTS = "results.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Searchers:
+    """What searches share: the team with its parameters, the executor, and how relevant lessons are.
+
+    step: iterations that the team has learned for.
+    lessons: of these iterations, where they outlive their problems (``lessons.bank=run``).
+    """
+
+    team: Team
+    trainables: Sequence[Any]
+    executor: Executor
+    relevance: Relevance | None
+    step: int = 0
+    lessons: Sequence[Entry] = ()
+
+
+@contextlib.contextmanager
+def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
+    """The team of a config, untrained or as a checkpoint of the run in ``workdir`` has it."""
+    warm_up_checks.check_read(config, workdir)
+    with tasks.build_executor(config) as executor:
+        items = tasks.build_task(config, executor, "test").items
+        team = setup.build_team(config, speakers=experts.build(config, items, workdir))
+        meta, lessons = {"step": 0}, ()
+        if workdir:
+            team, meta = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, team)
+            lessons = protocols.saved_lessons(config, workdir, meta["step"])
+        trainables = [member.trainable for member in team.members]
+        how = protocols.relevant(config, team)
+        yield Searchers(team, trainables, executor, how, meta["step"], lessons)
+
+
+def search(config, folder, by: Searchers, task, method: str = "", like: Sequence = ()) -> SearchResult:
+    """Let a team search for the best program of every problem of the task, and measure these again.
+
+    Args:
+      config: who speaks when, for how many rounds (one chain each), and how tokens are drawn.
+      folder: of this search; what an earlier process has done there is not done again.
+      by: who searches; those of its agents that are the task's.
+      task: see `jaxmarl_llm.tasks.programs.task`.
+      method: its name in tables; '' for that of the protocol.
+      like: folders of other searches by the same team; what began there in the same way is not done again.
+
+    Raises:
+      ValueError: if the folder holds another search, and what the task's judge raises.
+    """
+    folder, size = pathlib.Path(folder), config.search.problems
+    claim(folder, config, by.step)
+    memory = protocols.memory(config, by.lessons)
+    problems, bank, cost = [], [], ledger.Ledger()
+    for n, start in enumerate(range(0, len(task.items), size)):
+        ids = range(start, min(start + size, len(task.items)))
+        place, taken = pathlib.Path("journal") / f"{n:04d}", functools.partial(journals.known, task, ids)
+        places = [pathlib.Path(each) / place for each in (folder, *like)]
+        journal = Journal(places[0], places[1:], taken)
+        lasting = memory if protocols.remembers(config) else ()
+        batch, asked = with_tests(config, by, task, ids, folder, like)
+        protocol = protocols.rounds(config, batch, by.relevance, 1, tuple(lasting), ends=True)
+        key = jax.random.fold_in(setup.stream(config, "search"), n)
+        forest = talk(config, protocol, by, batch, ids, key, journal)
+        found = search_results.item_results(forest, lambda *best, j=journal: remeasured(task, j, *best))
+        problems += found
+        cost += ledger.of(forest, [each.held_out for each in found]) + asked
+        bank += banked(protocol, forest)
+        if protocols.remembers(config):
+            memory.add(forest)
+        print(line(n, found, len(problems), len(task.items)), flush=True)
+    models = {agent: by.team[agent].model_name for agent in task.agents}
+    about = (
+        method or config.train.protocol,
+        config.task.kind,
+        config.seed,
+        models,
+        MEASURES[config.task.kind],
+    )
+    prices = {name: tuple(numbers) for name, *numbers in config.search.prices}
+    result = SearchResult(*about, tuple(problems), cost.as_dict(models, prices or None), tuple(bank))
+    search_results.write([result], folder / RESULTS)
+    return result
+
+
+def claim(folder: pathlib.Path, config, step: int) -> None:
+    """Make the folder that of a search with this config and a team that has learned for so many iterations.
+
+    ValueError names what another search, whose folder it is, has differently (`run_checks.check_same_run`).
+    """
+    path, own = folder / "config.json", {"config": config.to_dict(), "step": step}
+    if path.is_file():
+        saved = json.loads(path.read_text("utf-8"))
+        try:
+            resume_checks.check_same_run(saved["config"], own["config"])
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from error
+        if saved["step"] != step:
+            raise ValueError(
+                f"{folder}: the search in this folder is of the team after {saved['step']} iterations, "
+                f"this one after {step}; give it another folder"
+            )
+    if distributed.first():
+        files.atomic_write_text(path, json.dumps(own, indent=2) + "\n")
+
+
+def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Sequence = ()):
+    """The task as a batch of its problems is searched, with tests that the first agent writes now if
+    ``task.tests`` says so, and what these cost. They are kept in the folder of the search, and taken from
+    those ``like`` it.
+
+    Each problem is asked about by itself, with a random key of its own: all methods of an ablation have the
+    same tests, however many problems they search at a time.
+    """
+    if config.task.tests == "given":
+        return task, ledger.Ledger()
+    author = task.of_agents(task.agents[:1])  # whoever else is there makes it no other rollout
+    protocol, answers, cost = Single(task.agents[0], task.test_prompt), {}, ledger.Ledger()
+    for i in ids:
+        name = item_name(task.items[i])
+        place = pathlib.Path("tests") / urllib.parse.quote(name, safe="")
+        places = [pathlib.Path(each) / place for each in (folder, *like)]
+        key = jax.random.fold_in(setup.stream(config, "tests"), zlib.crc32(name.encode()))
+        forest = talk(config, protocol, by, author, [i], key, Journal(places[0], places[1:]))
+        answers[i] = forest.turns[0].text
+        cost += ledger.of(forest)
+    return task.tested(answers), cost
+
+
+def talk(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> Forest:
+    """The rounds of one batch of problems."""
+    scorer = TaskScorer.of_team(task, by.team, "aligned")
+    options = dict(
+        params=setup.sampling_params(config),
+        max_prompt_tokens=config.sampling.max_prompt_tokens,
+        long_prompts=config.sampling.long_prompts,
+    )
+    return talking.talk(protocol, by.team, by.trainables, scorer, list(ids), key, journal=journal, **options)
+
+
+def remeasured(task, journal: Journal, items: Sequence, texts: Sequence[str]) -> list:
+    """Outcomes on held-out inputs, kept in the journal as well."""
+    asked = ([item.task_id for item in items], list(texts))
+    outcomes = journal.once("held_out", asked, lambda: task.remeasure(items, texts))
+    task.know(items, outcomes, held_out=True)
+    return outcomes
+
+
+def banked(protocol, forest: Forest) -> list[dict]:
+    """The lessons of a batch with what each led to, as JSON data; [] for methods without."""
+    if not hasattr(protocol, "banking"):
+        return []
+    banks = protocol.banking.banks(forest).values()
+    return search_results.bank_rows([entry for bank in banks for entry in bank if entry.id >= 0], forest)
+
+
+def line(batch: int, found: Sequence[ItemResult], done: int, of: int) -> str:
+    """What the search found for a batch, in a line."""
+    right = sum(each.held_out.status == "ok" for each in found)
+    best = max(found, key=lambda each: each.held_out.score)
+    told = f"{right} of {len(found)} programs right, best {best.held_out.score:.2f} ({best.item})"
+    if missing := sum(each.tests == "fallback" for each in found):
+        told += f", {missing} searched by given tests as none were written"
+    return f"batch {batch + 1}: {told}; {done} of {of} problems"
+
+
+def show(results: Sequence[SearchResult], path: pathlib.Path, title: str) -> list[pathlib.Path]:
+    """Print the tables of some searches, the baseline first; write them as JSON, Markdown and a page.
+
+    ``path`` is that of the JSON file; the others lie beside it.
+    """
+    data = search_results.to_json(results)
+    tables = [*search_tables.summaries(data), search_tables.against(data)]
+    tables = [table for table in tables if table is not None]
+    for table in (*tables, *search_tables.by_category(data, intervals=False)):  # narrow enough for a console
+        console.table(table.rows, table.headers, f"\n{table.title}")
+    tables += search_tables.by_category(data)
+    text = "\n".join(console.markdown(table.rows, table.headers, table.title) for table in tables)
+    return [
+        search_results.write(results, path),
+        files.atomic_write_text(path.with_suffix(".md"), text),
+        search_page.write(data, path.with_suffix(".html"), title),
+    ]

@@ -1,0 +1,76 @@
+"""From a config to the experts that speak for those agents of the team which are no models of ours."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxmarl_llm import experts
+from jaxmarl_llm.config import remote
+from jaxmarl_llm.experts import Expert, Spent
+from jaxmarl_llm.experts.scripted import Scripted
+from jaxmarl_llm.factory import tasks
+from jaxmarl_llm.forest import Turn
+from jaxmarl_llm.tasks.programs.scripted_author import Mixture
+from jaxmarl_llm.tasks.toys.lock import Follower
+from jaxmarl_llm.team import Team
+
+
+def build(
+    config, items: Sequence[Any] = (), workdir="", spent: Mapping[str, Mapping] | None = None
+) -> dict[str, Expert]:
+    """Who is asked for the texts of remote agents, by the model's name in ``team.models``.
+
+    Each endpoint keeps its answers with those of `tasks.build_expert`, and has a token budget of its own.
+
+    Args:
+      config: its ``expert`` says how endpoints are reached; their models' names are in ``team.models``.
+      items: of all tasks that scripted agents are asked about.
+      workdir: run folder.
+      spent: what each had spent when the run was interrupted, as `Account.metadata` says.
+
+    Raises:
+      ValueError: for what the user must change, ExpertError if an endpoint is not there.
+    """
+    found, spent = {}, spent or {}
+    for name in dict.fromkeys(remote.agents(config).values()):
+        before = Spent(**spent.get(name, {}))
+        if name in remote.SCRIPTS:
+            follows = name == "scripted:follower"
+            found[name] = Scripted(Follower(config.seed) if follows else Mixture(items, config.seed), before)
+            continue
+        options = tasks.expert_options(config, workdir) | {"model": name.removeprefix(remote.EXPERT)}
+        found[name] = experts.build(**options, spent=before, seed=config.seed)
+        found[name].check()
+    return found
+
+
+class Account:
+    """What the speakers of a run have cost, with the answers that a process which was killed had paid for."""
+
+    def __init__(self, speakers: Mapping[str, Expert], team: Team):
+        self._speakers, self._team = speakers, team
+        self._before = dict.fromkeys(speakers, Spent())
+
+    def take(self, turns: Sequence[Turn]) -> None:
+        """Count answers that come from a journal and are not asked for again."""
+        for turn in turns:
+            if turn.cost is not None:
+                name = self._team[turn.agent].model_name
+                self._before[name] = _sum(self._before[name], Spent(1, *turn.cost))
+
+    def metadata(self) -> dict[str, dict[str, int]]:
+        """What each has spent since the run began, as JSON data."""
+        return {
+            name: dataclasses.asdict(_sum(expert.spent, self._before[name]))
+            for name, expert in self._speakers.items()
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """The same, keyed ``<model's name>/<what>``."""
+        said = self.metadata()
+        return {f"{name}/{what}": float(n) for name, own in said.items() for what, n in own.items()}
+
+
+def _sum(one: Spent, other: Spent) -> Spent:
+    both = zip(dataclasses.astuple(one), dataclasses.astuple(other), strict=True)
+    return Spent(*map(sum, both))

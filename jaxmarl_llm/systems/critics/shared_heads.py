@@ -1,0 +1,118 @@
+"""Value heads on the agents' own bodies: what an agent has learned to write with, its critic reads with.
+
+With theta the agent's parameters (its adapters, or its full copy) and w those of a linear head on the
+features of a text's last token, agent and head make one step on
+
+    L(theta, w) = L_actor(theta) + coef * L_value(theta, w)
+
+(shared value heads, as in CoMLRL 1.4.3; a loss of both for one body is that of A3C, arXiv 1602.01783). What
+of the gradient is of theta goes into the agent's update and is clipped with the rest of it; the head has an
+optimizer of its own.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxmarl_llm import update
+from jaxmarl_llm.systems.critics import value_model
+from jaxmarl_llm.systems.critics.critics import Texts, ValueModels, by_critic
+from jaxmarl_llm.team import Member, Team
+from jaxmarl_llm.utils import agent_axis
+
+Learned = dict[int, tuple[Any, jax.Array]]  # by position of the member: gradient of the heads, losses (N,)
+
+
+def build(team: Team, key: jax.Array) -> Team:
+    """A head for every agent that learns, as a team of those agents whose parameters are the heads.
+
+    Raises ValueError if nobody learns, or for an agent that is no model of ours.
+    """
+    team.require_local("a critic on the agents' own bodies")
+    found = []
+    for i, member in _learners(team):
+        stack = dataclasses.replace(member.stack, sampler=None)
+        own, d_model = jax.random.fold_in(key, i), stack.policy.config.d_model
+        begin = functools.partial(value_model.heads, len(stack.agents), d_model)
+        head = stack.layout.make(begin, own)
+        found.append(Member(stack, member.base, head, member.tokenizer, member.model_name))
+    return Team(tuple(found))
+
+
+def _learners(team: Team) -> list[tuple[int, Member]]:
+    found = [(i, member) for i, member in enumerate(team.members) if member.trainable is not None]
+    if not found:
+        raise ValueError("no agent learns, so there is no body for a critic to share")
+    return found
+
+
+class Heads(ValueModels):
+    """Heads of the agents of a team; see `ValueModels`.
+
+    Args:
+      team: the agents.
+      key: random key of the heads.
+      bodies: gives the agents' current parameters, by position in ``team.members``, None where frozen.
+      optimizer: for one head.
+      **options: of `ValueModels`.
+    """
+
+    def __init__(self, team: Team, key: jax.Array, bodies: Callable[[], Sequence[Any]], optimizer, **options):
+        super().__init__(build(team, key), optimizer, **options)
+        self._places, self._bodies = [i for i, _ in _learners(team)], bodies
+
+    def gradients(
+        self, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float], coef: float
+    ) -> tuple[dict[int, Any], Learned, dict[str, float]]:
+        """Gradients of the value loss before anything learns.
+
+        Args:
+          texts, old, targets: as for `Critics.learn`.
+          coef: weight of the loss in the agents' update.
+
+        Returns:
+          ``coef`` times those of the bodies, by position of the agents' member, all NaN for an agent where
+          any number is not finite, so that its update is ended too; what `learn` takes.
+        """
+        of_bodies, of_heads, metrics = {}, {}, {}
+        for i, (member, place) in enumerate(zip(self.team.members, self._places, strict=True)):
+            padded, data, explained = self._lesson(member, texts, old, targets)
+            inputs = member.stack, self._loss, member.base, self._parameters(i), padded, data
+            grads, losses_N = value_model.gradients(*inputs, rows=self._rows_of(member))
+            of_bodies[place] = _weighed(member.stack, grads, losses_N, coef)
+            of_heads[i] = grads["head"], losses_N
+            metrics |= explained
+        return of_bodies, of_heads, metrics
+
+    def learn(self, of_heads: Learned, metrics: dict[str, float]) -> dict[str, float]:
+        """Update every head once; returns ``metrics`` and those of `Critics.learn`, the norm being of the
+        head.
+        """
+        for i, (grads, losses_N) in of_heads.items():
+            member = self.team.members[i]
+            self.states[i], found = _step(member.stack, self._optimizer, self.states[i], grads, losses_N)
+            metrics = metrics | by_critic(member, found)
+        return metrics
+
+    def _parameters(self, i: int) -> dict:
+        return {"body": self._bodies()[self._places[i]], "head": self.states[i].trainable}
+
+
+@functools.partial(jax.jit, static_argnames=("stack",))
+def _weighed(stack, grads, losses_N, coef):
+    """The bodies' gradients times ``coef``, or NaN where an agent's gradient or loss is not finite."""
+    well_N = jnp.isfinite(jax.vmap(optax.tree.norm)(grads) + losses_N)
+    weight_N = jnp.where(well_N, coef, jnp.nan)
+    weighed = jax.tree.map(lambda g: agent_axis.along(weight_N, g) * g, grads["body"])
+    return stack.layout.constrain(weighed)
+
+
+@functools.partial(jax.jit, static_argnames=("stack", "optimizer"), donate_argnames=("state",))
+def _step(stack, optimizer, state: update.TrainState, grads, losses_N):
+    new, metrics, _ = update.descend(optimizer, state, grads, losses_N)
+    return stack.layout.constrain(new), stack.layout.whole(metrics)

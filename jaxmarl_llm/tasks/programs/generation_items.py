@@ -1,0 +1,76 @@
+"""Coding problems with two sets of tests: those that a search goes by, and all that the data gives."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import logging
+import re
+
+from jaxmarl_llm.tasks.coding import problem_tests
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.text import parse
+from jaxmarl_llm.tasks.programs.generation_prompts import MOST_TESTS
+
+_log = logging.getLogger("jaxmarl_llm.tasks")
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerationItem(CodingItem):
+    """One problem. search: the tests by which programs are scored; `test` holds all that the data gives.
+
+    origin: of `search`: 'given' by the data; 'generated' by a model, then it may be wrong; or 'fallback',
+        given because a model was asked and wrote none.
+    """
+
+    search: str = ""
+    origin: str = "given"
+
+
+def given(item: CodingItem, held_back: float) -> GenerationItem:
+    """The item with its own tests for the search, but for the share `held_back` of them.
+
+    ValueError for a share outside [0, 1).
+    """
+    if isinstance(item, GenerationItem) and item.search:
+        return item
+    fields = {field.name: getattr(item, field.name) for field in dataclasses.fields(CodingItem)}
+    return GenerationItem(**fields, search=problem_tests.split(item.test, held_back, item.entry_point)[0])
+
+
+def with_tests(item: CodingItem, asserts: str, held_back: float = 0.5) -> GenerationItem:
+    """The item with the tests of an answer to `generation_prompts.test_prompt` for the search.
+
+    Of the answer count the lines `assert entry_point(…) == …` that parse, each once, MOST_TESTS at most.
+    Where there is none, the search goes by the given tests as in `given`, and a warning is logged.
+    """
+    found = asserts_in(asserts, item.entry_point)
+    if not found:
+        _log.warning("%s: no test in %.60r; the search goes by given tests", item.task_id, asserts)
+        return dataclasses.replace(given(item, held_back), origin="fallback")
+    search = "def check(candidate):\n" + "".join(f"    {line}\n" for line in found)
+    return dataclasses.replace(given(item, 0.0), search=search, origin="generated")
+
+
+def asserts_in(text: str, entry_point: str) -> list[str]:
+    """The lines of a text that compare a call of the function with a value by ==, in order, each once."""
+    found = []
+    for line in text.splitlines():
+        line = re.sub(r"^\s*(?:[-*]\s+|\d+[.)]\s+)?`?(?=assert\b)", "", line).rstrip("` \t")
+        tree = parse(line) if line.startswith("assert ") else None
+        if tree and len(tree.body) == 1 and _compares(tree.body[0], entry_point):
+            found.append(ast.unparse(tree.body[0]))
+    return list(dict.fromkeys(found))[:MOST_TESTS]
+
+
+def _compares(statement: ast.stmt, entry_point: str) -> bool:
+    """`assert entry_point(…) == …`, where the function is called once and nothing but literals occurs."""
+    test = statement.test if isinstance(statement, ast.Assert) else None
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
+        return False
+    call = test.left
+    if not isinstance(call, ast.Call) or getattr(call.func, "id", None) != entry_point:
+        return False
+    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    calls = sum(isinstance(node, ast.Call) for node in ast.walk(statement))
+    return names == {entry_point} and calls == 1
