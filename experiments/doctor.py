@@ -221,14 +221,14 @@ def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack
 
 def _of_signal(config, forest: Forest) -> Iterator[Result]:
     """Is there something to learn from what the answers earned?"""
-    said, lesson_of = f"train.system={config.train.system!r}", systems.from_forest(config)
+    said, credit_of = f"train.system={config.train.system!r}", systems.from_forest(config)
     prefers = config.train.system in preference_checks.SYSTEMS
-    if lesson_of is None:
+    if credit_of is None:
         what = "pairs of answers" if prefers else "what its critics did not expect"
         yield Result(rewards.zero_signal.title, "skipped", f"{said} learns from {what}, not from groups")
     else:
-        lesson = lesson_of(forest)
-        yield rewards.zero_signal(lesson.metrics(), len(set(lesson.groups.tolist())))
+        credit = credit_of(forest)
+        yield rewards.zero_signal(credit.metrics(), len(set(credit.groups.tolist())))
     if prefers:
         yield rewards.pairs(forest, config.preference.pairs)
     else:

@@ -99,13 +99,13 @@ def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measure
                 train.iterate(run, ahead, i)
         trainables = run.learner.trainables()
         forest = train.draw(run, step, trainables, run.timer)
-        lesson = run.learner.lesson(forest)
-        run.write_transcripts(step, forest, lesson)
+        credit = run.learner.assign(forest)
+        run.write_transcripts(step, forest, credit)
         asked = Asked(run.task.prompts, partners)
         talk, key = train.talks(run, step, run.timer), run.key("fidelity", step)
         fresh = talk(asked, trainables=trainables, key=key).turns
         rewards_RK, judged = fidelity.partner_rewards(forest, fresh, run.scorer)
-        rows = fidelity.by_agent(forest, lesson.advantages, lesson.groups, rewards_RK)
+        rows = fidelity.by_agent(forest, credit.advantages, credit.groups, rewards_RK)
         return Measured(step, judged, rows)
 
 

@@ -66,19 +66,19 @@ def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
     if run.may_overlap(step + 1):
         ahead.begin(step + 1, run.learner.trainables())
     with run.timer("credit"):
-        lesson = run.learner.lesson(forest)
-    metrics = lesson.metrics()
+        credit = run.learner.assign(forest)
+    metrics = credit.metrics()
     with run.timer("update"):
-        metrics |= run.learner.update(lesson)
+        metrics |= run.learner.update(credit)
     if all(map(math.isfinite, metrics.values())):  # else nothing is to change any more
         with run.timer("learn"):
-            metrics |= run.learner.learn(lesson)
+            metrics |= run.learner.learn(credit)
     if drawn:
         metrics |= forest_metrics.reward_metrics(forest, run.task) | forest_metrics.length_metrics(forest)
-        run.write_transcripts(step, forest, lesson)
+        run.write_transcripts(step, forest, credit)
     seconds = time.perf_counter() - started
     tokens = forest_metrics.tokens(forest) if drawn else 0
-    metrics |= {"seconds": seconds, "tokens_per_s": tokens / seconds} | run.spending.add(forest, lesson)
+    metrics |= {"seconds": seconds, "tokens_per_s": tokens / seconds} | run.spending.add(forest, credit)
     return metrics | run.executor_metrics() | run.expert_metrics() | run.timer.collect()
 
 

@@ -74,7 +74,7 @@ def test_what_earned_nothing_learns_nothing_from_normalisation_either():
 
     config = CreditConfig(normalise=True, normalise_by="agent")
     recipe = actor_critic.RECIPES["iac", "v"]
-    found = actor_critic.ActorCritic(recipe, Known(), config).lesson(forest)
+    found = actor_critic.ActorCritic(recipe, Known(), config).assign(forest)
     assert found.advantages.tolist() == [0, 0, 0, 0]  # a single number has no spread
 
 
@@ -147,12 +147,12 @@ def test_the_settings_reach_the_targets():
 
     recipe = actor_critic.RECIPES["iac", "v"]
     config = CreditConfig(discount=0.5, chain=True, turns=3, turn_loss="mean")
-    lesson = actor_critic.ActorCritic(recipe, Known(), config).lesson(FOREST)
+    credit = actor_critic.ActorCritic(recipe, Known(), config).assign(FOREST)
     # The second turn leaves one out: 5 + 0.5 * 5; before it 1 + 0.5 and 3 + 0.5. Less 1.
-    np.testing.assert_allclose(lesson.advantages, [0.5, 2.5, 0.5, 2.5, 6.5, 6.5])
+    np.testing.assert_allclose(credit.advantages, [0.5, 2.5, 0.5, 2.5, 6.5, 6.5])
     weighed = dataclasses.replace(config, turn_loss="return")
-    lesson = actor_critic.ActorCritic(recipe, Known(), weighed).lesson(FOREST)
-    np.testing.assert_allclose(lesson.advantages, [0.5, 2.5, 0.5, 2.5, 3.25, 3.25])  # half for the discount
+    credit = actor_critic.ActorCritic(recipe, Known(), weighed).assign(FOREST)
+    np.testing.assert_allclose(credit.advantages, [0.5, 2.5, 0.5, 2.5, 3.25, 3.25])  # half for the discount
 
 
 # Q form: what an answer earns, by turn (IAC) or by joint answer (MAAC).

@@ -109,11 +109,11 @@ def test_a_run_goes_on_without_the_folder_that_it_began_from(trained, tmp_path, 
     train.train(config, once)
     learn, calls = Learner.update, []
 
-    def failing(self, lesson):
+    def failing(self, credit):
         calls.append(1)
         if len(calls) == 2:
             raise RuntimeError("out of luck")
-        return learn(self, lesson)
+        return learn(self, credit)
 
     monkeypatch.setattr(Learner, "update", failing)
     with pytest.raises(RuntimeError, match="out of luck"):

@@ -476,7 +476,7 @@ def test_minibatches_are_stale_without_a_ratio():
 
 def test_a_system_of_ones_own_reads_what_it_likes():
     config = changed("train.reduce", "sum")
-    config.train.update(system="my_module.lesson", discount=0.5)
+    config.train.update(system="my_module.assign", discount=0.5)
     checks.validate(config)
 
 

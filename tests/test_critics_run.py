@@ -106,8 +106,8 @@ def test_only_the_critics_learn_at_first(tmp_path):
 
     real, states = Learner.update, []
 
-    def watched_update(self, lesson):
-        found = real(self, lesson)
+    def watched_update(self, credit):
+        found = real(self, credit)
         states.append([np.asarray(leaf) for leaf in jax.tree.leaves(self.trainables()[0])])
         return found
 
@@ -140,8 +140,8 @@ def test_heads_on_the_agents_own_bodies_go_on_too(tmp_path, monkeypatch):
 
     real, done = Learner.update, []
 
-    def broken(self, lesson):  # in the third iteration, the first that this process does
-        done.append(real(self, lesson))
+    def broken(self, credit):  # in the third iteration, the first that this process does
+        done.append(real(self, credit))
         return done[-1] | {"aux/loss": math.nan} if len(done) == 1 else done[-1]
 
     monkeypatch.setattr(Learner, "update", broken)

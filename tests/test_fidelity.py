@@ -93,17 +93,17 @@ def test_rewards_beside_fresh_partners_by_hand():
     # xw, xu, yw, yu; xu again, and yu again; xv, yv
     assert judged == scorer.asked == 6
     # Aligned, x earned 10 beside u, y 80 beside v; a's y is worth more, and so is b's v.
-    (a, b, both) = audit.by_agent(made, *lesson(made), rewards_RK)
+    (a, b, both) = audit.by_agent(made, *assign(made), rewards_RK)
     assert (a.agent, b.agent, both.agent) == ("a", "b", "all")
     assert [row.fidelity for row in (a, b, both)] == [1, 1, 1] and both.repeats == 1
     assert [row.groups for row in (a, b, both)] == [1, 1, 2]
     assert [row.variance for row in (a, b, both)] == [35.0**2] * 3  # advantages -35, 35
-    flipped = audit.by_agent(made, np.array([35.0, -35, -35, 35]), lesson(made)[1], rewards_RK)
+    flipped = audit.by_agent(made, np.array([35.0, -35, -35, 35]), assign(made)[1], rewards_RK)
     assert [row.fidelity for row in flipped] == [-1, 1, 0]
 
 
-def lesson(made):
-    found = magrpo.lesson(made)
+def assign(made):
+    found = magrpo.assign(made)
     return found.advantages, found.groups
 
 
@@ -133,7 +133,7 @@ def test_noise_has_no_fidelity_and_parts_of_ones_own_have_all(cross):
         made = forest(200, 4, lambda *place: f"recorded {place}", reward, cross)
         fresh = turns(200, 8, lambda *place: f"fresh {place}")
         rewards_RK, _ = audit.partner_rewards(made, fresh, Scorer(reward))
-        found[reward] = audit.by_agent(made, *lesson(made), rewards_RK)[-1]
+        found[reward] = audit.by_agent(made, *assign(made), rewards_RK)[-1]
     assert abs(found[noise].fidelity) < 0.1 and abs(found[noise].repeats) < 0.1
     assert found[apart].repeats > 0.999 and found[apart].groups == 400
     # All pairs: the partners' mean is the same for all samples of a group, and ranks stay. Aligned, the

@@ -45,7 +45,7 @@ def test_every_bad_name_is_told_with_its_member_and_field(module):
     members = {
         "lr=1, seed 0": config(task__reward=f"{module}.good"),
         "lr=2, seed 0": config(task__reward=f"{module}.broken"),
-        "lr=2, seed 1": config(task__reward=f"{module}.broken", train__system="nowhere_at_all.lesson"),
+        "lr=2, seed 1": config(task__reward=f"{module}.broken", train__system="nowhere_at_all.assign"),
         "lr=3, seed 0": config(train__loss=f"{module}.loss"),
         "lr=4, seed 0": config(),
     }
@@ -56,7 +56,7 @@ def test_every_bad_name_is_told_with_its_member_and_field(module):
     for line, pattern in zip(lines, (
         f"lr=2, seed 0: task.reward '{module}.broken': module '{module}' has no 'broken'.*good",
         f"lr=2, seed 1: task.reward '{module}.broken'.*",
-        "lr=2, seed 1: train.system 'nowhere_at_all.lesson': cannot import",
+        "lr=2, seed 1: train.system 'nowhere_at_all.assign': cannot import",
         f"lr=3, seed 0: train.loss '{module}.loss' raised .*oops",
     ), strict=True):  # fmt: skip
         assert re.match(f"  {pattern}", line), line

@@ -17,7 +17,7 @@ from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.update import LossConfig, collate
 from tests import tiny
@@ -77,13 +77,13 @@ def test_returns_by_hand():
     assert magrpo.returns(aligned).tolist()[:2] == [4.0, 0.5]  # (1 + 7) / 2, (0 + 1) / 2
     assert magrpo.returns(aligned).tolist()[3:5] == [3.5, 1.0]  # (1 + 6) / 2, (0 + 2) / 2
     for made in (cross, aligned):
-        lesson = magrpo.lesson(made)
-        assert np.isnan(lesson.returns[[2, 5]]).all() and lesson.groups.tolist() == [0, 0, -1, 1, 1, -1]
-        assert lesson.advantages[[2, 5]].tolist() == [0.0, 0.0]
-        assert lesson.advantages[:2].sum() == lesson.advantages[3:5].sum() == 0
+        credit = magrpo.assign(made)
+        assert np.isnan(credit.returns[[2, 5]]).all() and credit.groups.tolist() == [0, 0, -1, 1, 1, -1]
+        assert credit.advantages[[2, 5]].tolist() == [0.0, 0.0]
+        assert credit.advantages[:2].sum() == credit.advantages[3:5].sum() == 0
         # What is logged is of the samples that are learned, as without further ones.
-        learned = Lesson(made.without_extra(), lesson.advantages, lesson.returns, lesson.groups)
-        assert lesson.metrics() == learned.metrics() and lesson.metrics()["a/return_variance"] > 0
+        learned = Credit(made.without_extra(), credit.advantages, credit.returns, credit.groups)
+        assert credit.metrics() == learned.metrics() and credit.metrics()["a/return_variance"] > 0
     assert {tuple(joint.turns) for joint in cross.without_extra().joints} == {(0, 3), (0, 4), (1, 3), (1, 4)}
     assert metrics.reward_tables(cross.without_extra())[1].tolist() == [[[1, 4], [2, 0]]]
 

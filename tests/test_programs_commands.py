@@ -94,12 +94,12 @@ def test_transcripts_hold_lessons_with_what_they_taught(run):
     # 2 problems x 3 chains x 2 rounds; every author is asked about every program, as the bank lasts.
     assert [action.turn for action in actions] == [0] * 6 + [1] * 6
     lessons = [speech.remark for action in actions for speech in action.agents.values()]
-    assert len(lessons) == 24 and all(lesson.completion_length for lesson in lessons)
-    assert all("Program B" in lesson.prompt or "Code B" in lesson.prompt for lesson in lessons)
+    assert len(lessons) == 24 and all(credit.completion_length for credit in lessons)
+    assert all("Program B" in credit.prompt or "Code B" in credit.prompt for credit in lessons)
     told = [speech.remark.advantage for a in actions[:6] for speech in a.agents.values()]
-    assert any(told) and not any(lesson.advantage for lesson in lessons[12:])  # nobody read the last ones
+    assert any(told) and not any(credit.advantage for credit in lessons[12:])  # nobody read the last ones
     # The lessons of a program's prompt are those that somebody said: their texts, on lines of their own.
-    said = {" ".join(lesson.completion.split()) for step in (0, 1) for lesson in _lessons(run, step)}
+    said = {" ".join(credit.completion.split()) for step in (0, 1) for credit in _lessons(run, step)}
     shown = [s.prompt for a in actions[6:] for s in a.agents.values() if "Lessons from earlier" in s.prompt]
     assert shown and all(any(text and text in prompt for text in said) for prompt in shown)
 

@@ -40,17 +40,17 @@ def plain(made):
 @pytest.mark.parametrize("name", BY_HAND)
 def test_advantages_by_hand(name):
     made = plain(forest("aligned", REWARDS, samples=3))
-    lesson = systems.LESSONS[name](made, CreditConfig())
-    np.testing.assert_allclose(lesson.advantages, BY_HAND[name] * 2, rtol=1e-6)
-    assert lesson.returns.tolist() == REWARDS * 2 and lesson.groups.tolist() == [0, 0, 0, 1, 1, 1]
-    assert lesson.forest is made
+    credit = systems.LESSONS[name](made, CreditConfig())
+    np.testing.assert_allclose(credit.advantages, BY_HAND[name] * 2, rtol=1e-6)
+    assert credit.returns.tolist() == REWARDS * 2 and credit.groups.tolist() == [0, 0, 0, 1, 1, 1]
+    assert credit.forest is made
 
 
 def test_centralised_is_magrpo_of_one_agent():
     alone = forest("aligned", REWARDS, samples=3, agents=("team",))
-    assert centralised.lesson(alone, CreditConfig()).advantages.tolist() == BY_HAND["magrpo"]
+    assert centralised.assign(alone, CreditConfig()).advantages.tolist() == BY_HAND["magrpo"]
     with pytest.raises(ValueError, match="a centralised policy is one agent, and there are "):
-        centralised.lesson(forest("aligned", REWARDS, samples=3), CreditConfig())
+        centralised.assign(forest("aligned", REWARDS, samples=3), CreditConfig())
 
 
 def turn(number, agent, *, parent=None, follows=None, index=0):
@@ -70,11 +70,11 @@ def test_at_grpo_takes_the_reward_of_the_turn_and_what_an_agent_earned_itself():
         for (ids, total, index, follows), own in zip(answers, local, strict=True)
     ]
     made = Forest(("item",), tuple(turns), tuple(joints))
-    lesson = at_grpo.lesson(made, CreditConfig(local_weight=2.0, chain=True))
+    credit = at_grpo.assign(made, CreditConfig(local_weight=2.0, chain=True))
     # a: 1 + 2*0, 3 + 2*1; b: 1 + 2, 3 + 2; then a: 2, 8 + 2*0.5; b: 2, 8. Nothing of what follows.
-    assert lesson.returns.tolist() == [1, 5, 3, 5, 2, 9, 2, 8]
-    assert lesson.groups.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    np.testing.assert_allclose(lesson.advantages, [-1, 1] * 4)  # of two, each is one deviation from the mean
+    assert credit.returns.tolist() == [1, 5, 3, 5, 2, 9, 2, 8]
+    assert credit.groups.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    np.testing.assert_allclose(credit.advantages, [-1, 1] * 4)  # of two, each is one deviation from the mean
 
 
 def test_c3_compares_siblings_and_backs_up_the_mean_of_the_subtree():
@@ -85,12 +85,12 @@ def test_c3_compares_siblings_and_backs_up_the_mean_of_the_subtree():
         Joint(0, (i // 3, 2 + i), SimpleNamespace(total=total), node=i // 3)
         for i, total in enumerate(rewards)
     ]
-    lesson = c3.lesson(Forest(("item",), tuple(turns), tuple(joints)), CreditConfig())
+    credit = c3.assign(Forest(("item",), tuple(turns), tuple(joints)), CreditConfig())
     # helpers: means 3 and 3, so 0 each. mains: 0 - 4.5, 3 - 3, 6 - 1.5; 1 - 4, 1 - 4, 7 - 1
-    assert lesson.advantages.tolist() == [0, 0, -4.5, 0, 4.5, -3, -3, 6]
-    assert lesson.groups.tolist() == [0, 0, 1, 1, 1, 2, 2, 2]
+    assert credit.advantages.tolist() == [0, 0, -4.5, 0, 4.5, -3, -3, 6]
+    assert credit.groups.tolist() == [0, 0, 1, 1, 1, 2, 2, 2]
     # MAGRPO would compare mains across the helpers that they saw: mean 3
-    assert magrpo.lesson(Forest(("item",), tuple(turns), tuple(joints))).advantages[2:].tolist() == [
+    assert magrpo.assign(Forest(("item",), tuple(turns), tuple(joints))).advantages[2:].tolist() == [
         -3, 0, 3, -2, -2, 4,
     ]  # fmt: skip
 

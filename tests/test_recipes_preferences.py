@@ -46,11 +46,11 @@ def test_a_run_that_fails_amid_an_iteration_goes_on_as_if_it_had_not(tmp_path, m
     train.train(config, once)
     learn, calls = Learner.update, []
 
-    def failing(self, lesson):
-        calls.append(lesson.taught)
+    def failing(self, credit):
+        calls.append(credit.learn)
         if len(calls) == 2:  # pairs were found, and the reward model fitted: of the second iteration
             raise RuntimeError("out of luck")
-        return learn(self, lesson)
+        return learn(self, credit)
 
     monkeypatch.setattr(Learner, "update", failing)
     with pytest.raises(RuntimeError, match="out of luck"):

@@ -99,9 +99,9 @@ def test_a_lesson_stands_with_the_program_that_it_is_about():
     whole = dataclasses.replace(first, turns=(*first.turns, said, *later), joints=(*first.joints, joint))
     found = records.joint_actions(0, whole, TASK, tokenizers(), np.arange(7.0))
     remarks = [{agent: speech.remark for agent, speech in action.agents.items()} for action in found]
-    lesson = transcripts.Speech("w3", "w4", 1, 2, "stop", 0, 4.0, id=4, parent=1)
+    credit = transcripts.Speech("w3", "w4", 1, 2, "stop", 0, 4.0, id=4, parent=1)
     none = {"aux": None, "main": None}
-    assert remarks == [none, {"aux": lesson, "main": None}, none]
+    assert remarks == [none, {"aux": credit, "main": None}, none]
 
 
 def test_a_joint_answer_of_another_number_of_agents_is_refused():

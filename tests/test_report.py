@@ -110,10 +110,10 @@ def test_fewer_steps_where_they_do_not_fit(tmp_path):
 
 
 def test_embedded_actions_can_be_put_together_again():
-    lesson = Speech("why?", "it rhymes", 2, 3, "stop", 0, 0.75)
+    credit = Speech("why?", "it rhymes", 2, 3, "stop", 0, 0.75)
     given = [action(2, "ode", 1 / 3, interactions=(("critic", "poet", "aux", 3, 2, 1, None),)),
              action(2, "ode", float("nan"), "fail", failures=("it does not rhyme",))]  # fmt: skip
-    told = dataclasses.replace(given[1].agents["critic"], remark=lesson)
+    told = dataclasses.replace(given[1].agents["critic"], remark=credit)
     given.append(dataclasses.replace(given[1], agents=given[1].agents | {"critic": told}))
     source = transcript_data.Source("a", "step 2", given)
     data = json.loads(transcript_data.to_json(transcript_data.embed([source])))

@@ -164,7 +164,7 @@ def test_a_tree_is_put_together_from_its_transcript():
     forest = tree_forest([0.0, 2.0, 6.0, 4.0, 1.0, 1.0, 3.0, 9.0], items=2)
     task = SimpleNamespace(agents=("x", "y"))
     tokenizer = SimpleNamespace(show=lambda ids: "")
-    advantages = c3.lesson(forest, CreditConfig()).advantages
+    advantages = c3.assign(forest, CreditConfig()).advantages
     # x of the first tree: mean 1 against 5; y below them: 0 against 2 and 6 against 4
     assert advantages[:6].tolist() == [-4, 4, -2, 2, 2, -2]
     actions = records.joint_actions(4, forest, task, {"x": tokenizer, "y": tokenizer}, advantages)
@@ -172,7 +172,7 @@ def test_a_tree_is_put_together_from_its_transcript():
     order = list(dict.fromkeys(i for joint in forest.joints for i in joint.turns))
     assert [turn.text for turn in again.turns] == [f"said {i}" for i in order] and len(again.items) == 2
     np.testing.assert_array_equal(before, advantages[order])
-    np.testing.assert_array_equal(c3.lesson(again, CreditConfig()).advantages, advantages[order])
+    np.testing.assert_array_equal(c3.assign(again, CreditConfig()).advantages, advantages[order])
 
 
 def test_trees_of_earlier_transcripts_are_told():

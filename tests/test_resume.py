@@ -127,18 +127,18 @@ def test_finished_run_goes_on_to_more_steps(learning_run, tmp_path, programs):
 def spoil(monkeypatch):
     """`spoil(at, first_bad)`: in iteration ``at`` of this process (from 0), the completions of problems
     ``first_bad``.. get the advantage NaN. Returns a list that grows with every iteration."""
-    lesson = Learner.lesson
+    credit = Learner.assign
 
     def start(at, first_bad):
         calls = []
 
         def spoiled(self, forest):
             calls.append(None)
-            good = lesson(self, forest)
+            good = assign(self, forest)
             bad = np.where([turn.item >= first_bad for turn in forest.turns], np.nan, good.advantages)
             return dataclasses.replace(good, advantages=bad) if len(calls) == at + 1 else good
 
-        monkeypatch.setattr(Learner, "lesson", spoiled)
+        monkeypatch.setattr(Learner, "credit", spoiled)
         return calls
 
     return start

@@ -251,10 +251,10 @@ def test_the_rewards_that_the_callback_returns_are_learned_from(monkeypatch):
     bridge._program.cache_clear()
     assert [j.judgement.total for j in forest.joints] == [j.judgement.total for j in before.joints]
     np.testing.assert_array_equal(forest.totals(), [5, 1, 9, 3, 2, 2, 2, np.nan])
-    advantages = magrpo.lesson(forest).advantages
+    advantages = magrpo.assign(forest).advantages
     # of "a" 3 and 6, of "b" 7 and 2 in mean; the second item's are all 2
     assert advantages.tolist() == [-1.5, 1.5, 2.5, -2.5, 0, 0, 0, 0]
-    updates = [updated(made, magrpo.lesson(made).advantages) for made in (forest, before)]
+    updates = [updated(made, magrpo.assign(made).advantages) for made in (forest, before)]
     pairs = zip(*map(jax.tree.leaves, updates), strict=True)
     assert max(float(np.abs(one - other).max()) for one, other in pairs) > 1e-3
 

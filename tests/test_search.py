@@ -100,7 +100,7 @@ def test_results_are_what_the_rollouts_say(executor, seen, tmp_path):
         lessons += [turn.text for turn in forest.turns if turn.turn % 2]
         calls += len(forest.turns)
     assert not all(row["unchanged"] for row in found["problems"])
-    assert [lesson["text"] for lesson in found["bank"]] == lessons and len(lessons) == BATCHES * 2 * AGENTS
+    assert [credit["text"] for credit in found["bank"]] == lessons and len(lessons) == BATCHES * 2 * AGENTS
     assert found["ledger"]["calls"] == calls == BATCHES * STEPS * AGENTS
     assert found["ledger"]["search"]["programs"] == sum(row["executed"][-1] for row in found["problems"])
     # Nothing was measured twice, neither in the search nor again.
@@ -218,7 +218,7 @@ def test_lessons_of_a_problem_are_offered_to_the_next(executor, seen, tmp_path):
     apart, together = seen["forests"][:BATCHES], seen["forests"][BATCHES:]
     assert all(i >= 0 for forest in apart for turn in forest.turns for i in turn.shown)
     first, second = together
-    assert {turn.turn for turn in first.turns} == set(range(2 * ROUNDS))  # a lesson after the last round
+    assert {turn.turn for turn in first.turns} == set(range(2 * ROUNDS))  # a credit after the last round
     # Of the nine lessons the newest five, from -1 on, stand in the first prompts, then behind own ones.
     said = [turn.text for turn in first.turns if turn.turn % 2]
     bank = json.loads(text_of(tmp_path / "together"))[0]["bank"]

@@ -36,8 +36,8 @@ def encoded(rows=ROWS):
 
 def gradients(rows, lora):
     system = sft.Sft(sft.Order(encoded(rows), 2, (0, 0)))
-    lesson = system.lesson(None)
-    (batch,) = collate.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
+    credit = system.assign(None)
+    (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
     return tiny.gradients(tiny.stack() if batch.agents is None else tiny.stack(batch.agents),
                           LOSS, tiny.params(), lora, batch)  # fmt: skip
 
@@ -75,8 +75,8 @@ def test_the_gradient_is_that_of_cross_entropy(begin):
 @pytest.mark.parametrize("shards", [1, 2])
 def test_prompts_lie_in_rows_with_their_only_text(shards):
     rows = [(agent, [5] * 17 + prompt, *rest) for agent, prompt, *rest in ROWS]
-    lesson = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).lesson(None)
-    (batch,) = collate.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
+    credit = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).assign(None)
+    (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
     made = packing.prompts_in_rows(batch, shards)
     assert made.prompts_NBP.tolist() == [[[5]] * shards] * 2 and made.shared.lengths_N.tolist() == [15, 15]
     for n, agent in enumerate(tiny.AGENTS):
@@ -90,17 +90,17 @@ def test_prompts_that_stay_apart(change):
     rows = ROWS
     if change == "two texts to a prompt":
         rows = [(agent, [5] * 18, *rest) for agent, _, *rest in ROWS]
-    lesson = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).lesson(None)
-    (batch,) = collate.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
+    credit = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).assign(None)
+    (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
     assert packing.prompts_in_rows(batch) is batch
 
 
 def learned(rows, lora):
     """What one update of the team on some demonstrations changes, and its metrics."""
     system = sft.Sft(sft.Order(encoded(rows), 2, (0, 0)))
-    lesson, stack = system.lesson(None), tiny.stack()
+    credit, stack = system.assign(None), tiny.stack()
     optimizer = make_optimizer(lr=0.1, steps=1)
-    packed = [LOSS.pack(b) for b in collate.collate(lesson.forest, lesson.advantages, stack, 6)]
+    packed = [LOSS.pack(b) for b in collate.collate(credit.forest, credit.advantages, stack, 6)]
     before = jax.device_get(lora)
     given = stack, LOSS, optimizer, tiny.params(), init_state(lora, optimizer), tuple(packed)
     state, metrics = jax.device_get(train_step(*given))
@@ -122,8 +122,8 @@ def test_the_loss_falls():
     state, system = init_state(tiny.lora(), optimizer), sft.Sft(sft.Order(encoded(), 2, (0, 0)))
     seen = []
     for _ in range(30):
-        lesson = system.lesson(None)
-        (batch,) = collate.collate(lesson.forest, lesson.advantages, stack, 6)
+        credit = system.assign(None)
+        (batch,) = collate.collate(credit.forest, credit.advantages, stack, 6)
         state, metrics = train_step(stack, LOSS, optimizer, tiny.params(), state, (LOSS.pack(batch),))
         seen.append(np.asarray(metrics["loss"]))
     assert (seen[-1] < 0.6 * seen[0]).all()
@@ -167,7 +167,7 @@ def test_demonstrations_of_one_prompt_come_together():
             assert one.prompt == two.prompt and one.completion[0] + 3 == two.completion[0]
             drawn.append(int(one.prompt[0]))
     assert sorted(drawn) == [1, 1, 2, 2, 3, 3]
-    turns = sft.Sft(order).lesson(None).forest.turns
+    turns = sft.Sft(order).assign(None).forest.turns
     assert [(turn.request, turn.item, turn.sample) for turn in turns] == [
         (0, 0, 0),
         (0, 0, 1),
@@ -201,11 +201,11 @@ def test_a_team_learns_a_game_from_demonstrations_and_a_stopped_run_goes_on(tmp_
     assert summary["after"]["return"] > 95 > 60 > summary["before"]["return"]
     learn, calls = Learner.update, []
 
-    def failing(self, lesson):
+    def failing(self, credit):
         calls.append(1)
         if len(calls) == 12:
             raise RuntimeError("out of luck")
-        return learn(self, lesson)
+        return learn(self, credit)
 
     monkeypatch.setattr(Learner, "update", failing)
     with pytest.raises(RuntimeError, match="out of luck"):

@@ -28,15 +28,15 @@ def test_tokens_and_answers_add_up():
     lengths = {agent: sum(len(t.completion) for t in drawn.turns if t.agent == agent) for agent in "ab"}
     spending = Spending(budgets(), ["a"])
     assert spending.totals == TOTALS and not spending.over() and spending.reached() == []
-    first = spending.add(drawn, magrpo.lesson(drawn))
+    first = spending.add(drawn, magrpo.assign(drawn))
     tokens = sum(lengths.values())
     assert first == {"spent/tokens": tokens, "spent/answers": 4, "spent/optimizer_tokens": lengths["a"]}
     more = Forest(drawn.items, drawn.turns, drawn.joints, None, extra_answers=3, extra_tokens=10)
-    second = spending.add(more, magrpo.untaught(drawn))
+    second = spending.add(more, magrpo.no_update(drawn))
     assert second == {
         "spent/tokens": 2 * tokens + 10, "spent/answers": 11, "spent/optimizer_tokens": lengths["a"],
     }  # fmt: skip
-    third = spending.add(None, magrpo.lesson(drawn))  # learns from what was drawn before
+    third = spending.add(None, magrpo.assign(drawn))  # learns from what was drawn before
     assert third == second | {"spent/optimizer_tokens": 2 * lengths["a"]}
     assert not spending.over()  # without a budget there is no end
 
@@ -64,12 +64,12 @@ def test_budgets_are_reached_one_by_one_and_over_together():
     drawn = forest()
     tokens = sum(len(turn.completion) for turn in drawn.turns)
     spending = Spending(budgets(tokens=2 * tokens, answers=4), "ab")
-    spending.add(drawn, magrpo.lesson(drawn))
+    spending.add(drawn, magrpo.assign(drawn))
     assert (spending.reached(), spending.over()) == (["at_answers"], False)
-    spending.add(drawn, magrpo.lesson(drawn))
+    spending.add(drawn, magrpo.assign(drawn))
     assert (spending.reached(), spending.over()) == (["at_tokens", "at_answers"], True)
     only = Spending(budgets(answers=5), "ab")
-    only.add(drawn, magrpo.lesson(drawn))
+    only.add(drawn, magrpo.assign(drawn))
     assert (only.reached(), only.over()) == ([], False)
 
 

@@ -92,7 +92,7 @@ def test_the_expected_gradient_is_the_true_one(name, system):
     logits, turns = logits_of(rollouts), getattr(PROTOCOLS[name][0], "turns", 1)
     exact = Exact(recipe, rollouts, logits, Later(turns=turns))
     learner = actor_critic.ActorCritic(recipe, exact, CreditConfig(turns=turns))
-    found = expected_gradient(rollouts, logits, lambda forest: learner.lesson(forest).advantages)
+    found = expected_gradient(rollouts, logits, lambda forest: learner.assign(forest).advantages)
     for context in logits:
         true = true_gradient(rollouts, logits, lambda r: earned(r.forest), context)
         assert found[context] == pytest.approx(true, abs=2e-6), context

@@ -60,11 +60,11 @@ def test_a_warm_up_that_was_stopped_goes_on_and_the_run_begins_from_it(tmp_path,
     assert summary["before"]["return"] < summary["warm"]["return"]
     learn, calls = Learner.update, []
 
-    def failing(self, lesson):
+    def failing(self, credit):
         calls.append(1)
         if len(calls) in (4, 12):  # of the warm-up, and of the main run
             raise RuntimeError("out of luck")
-        return learn(self, lesson)
+        return learn(self, credit)
 
     monkeypatch.setattr(Learner, "update", failing)
     for _ in range(2):
@@ -94,9 +94,9 @@ def test_runs_share_a_warm_up(tmp_path, monkeypatch):
     shared = {"warm_up.folder": str(tmp_path / "shared" / "seed{seed}")}
     learn, systems = Learner.update, []
 
-    def counted(self, lesson):
+    def counted(self, credit):
         systems.append(self.config.train.system)
-        return learn(self, lesson)
+        return learn(self, credit)
 
     monkeypatch.setattr(Learner, "update", counted)
     for name, lr in (("one", 1e-2), ("two", 1e-3)):

@@ -149,7 +149,7 @@ def _add_training(c: ConfigDict) -> None:
     # | madpo | madpo_iter | marlhf | marlhf_iter (pairs of joint answers, a reward model; see c.preference)
     # | sft (agents imitate demonstrations, nothing is drawn or judged; see c.sft)
     # | lessonl (agents that learn lessons from each other, with the protocol of that name; see c.lessons)
-    # | dotted name of a function of your own, forest and credit settings -> lesson
+    # | dotted name of a function of your own, forest and credit settings -> credit
     c.train.group = 4  # G: samples per agent and problem; with critic.form=v one will do
     c.train.joint_mode = "aligned"  # aligned: G joint answers | cross: all G**N of them
     c.train.partner_samples = 0  # K: further samples of every agent for each problem, not learned from: they

@@ -35,16 +35,16 @@ from jaxmarl_llm.team import Team
 
 # Those whose credit follows from the forest alone.
 LESSONS = {
-    "magrpo": magrpo.lesson,
-    "mareinforce": mareinforce.lesson,
-    "marloo": marloo.lesson,
-    "maremax": maremax.lesson,
-    "centralised": centralised.lesson,
-    "dr_mas": dr_mas.lesson,
-    "at_grpo": at_grpo.lesson,
-    "c3": c3.lesson,
-    "ccpo": ccpo.lesson,
-    "lessonl": lessonl.lesson,
+    "magrpo": magrpo.assign,
+    "mareinforce": mareinforce.assign,
+    "marloo": marloo.assign,
+    "maremax": maremax.assign,
+    "centralised": centralised.assign,
+    "dr_mas": dr_mas.assign,
+    "at_grpo": at_grpo.assign,
+    "c3": c3.assign,
+    "ccpo": ccpo.assign,
+    "lessonl": lessonl.assign,
 }
 CRITICS = {name for name, _ in actor_critic.RECIPES}
 
@@ -62,8 +62,8 @@ def build(config, team: Team, trainables: Callable[[], list], demonstrations: Se
         seed = (config.seed, setup.STREAMS.index("demonstrations"))
         multiple = config.train.minibatches * config.train.prompts_per_microbatch
         return sft.Sft(sft.Order(demonstrations, config.sft.batch, seed, multiple))
-    if (lesson := from_forest(config)) is not None:
-        return FromForest(lesson)
+    if (credit := from_forest(config)) is not None:
+        return FromForest(assign)
     if name in preference_checks.MADPO:
         c, sampling = config.preference, setup.sampling_params(config)
 
@@ -96,15 +96,15 @@ def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.
 
 
 def from_forest(config):
-    """Forest -> `Lesson`, or None for a system that needs models of its own.
+    """Forest -> `Credit`, or None for a system that needs models of its own.
 
     ValueError if a dotted name leads nowhere.
     """
     name = config.train.system
     if name in CRITICS or name in preference_checks.SYSTEMS or name == sft_checks.SYSTEM:
         return None
-    lesson = LESSONS[name] if name in LESSONS else custom.resolve(name)
-    return functools.partial(lesson, config=credit_config(config))
+    credit = LESSONS[name] if name in LESSONS else custom.resolve(name)
+    return functools.partial(credit, config=credit_config(config))
 
 
 def credit_config(config) -> magrpo.CreditConfig:

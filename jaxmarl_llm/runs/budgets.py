@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from jaxmarl_llm.forest import Forest, metrics
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 NAMES = TOKENS, ANSWERS, LEARNED = "spent/tokens", "spent/answers", "spent/optimizer_tokens"
 # Of a summary: the test evaluation at the end of the iteration in which that budget was reached.
@@ -33,13 +33,13 @@ class Spending:
         counted = [row for row in rows if TOKENS in row]
         self.totals = {name: counted[-1][name] if counted else 0.0 for name in NAMES}
 
-    def add(self, forest: Forest | None, lesson: Lesson) -> dict[str, float]:
+    def add(self, forest: Forest | None, credit: Credit) -> dict[str, float]:
         """Count an iteration, in which ``forest`` was drawn, if any; the totals so far, as metrics."""
         if forest is not None:
             self.totals[TOKENS] += metrics.tokens(forest)
             self.totals[ANSWERS] += metrics.answers(forest)
-        if lesson.taught and lesson.forest is not None:
-            self.totals[LEARNED] += metrics.learned_tokens(lesson.forest, self._agents)
+        if credit.learn and credit.forest is not None:
+            self.totals[LEARNED] += metrics.learned_tokens(credit.forest, self._agents)
         return dict(self.totals)
 
     def expected_steps(self, done: int, limit: int) -> int:

@@ -13,7 +13,7 @@ from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import agent_settings, workload
 from jaxmarl_llm.factory import protocols, setup, systems
 from jaxmarl_llm.forest import Forest, metrics
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.tasks.demonstrations import Encoded
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
@@ -53,20 +53,20 @@ class Learner:
         places = range(len(self._team.members))
         return [self.states[i].trainable if i in self.states else None for i in places]
 
-    def lesson(self, forest: Forest | None) -> Lesson:
+    def assign(self, forest: Forest | None) -> Credit:
         """What the agents are to learn from an iteration."""
-        return self.system.lesson(forest)
+        return self.system.assign(forest)
 
-    def update(self, lesson: Lesson) -> dict[str, float]:
+    def update(self, credit: Credit) -> dict[str, float]:
         """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
         found = {}
-        for i in self._learning if lesson.taught else ():
+        for i in self._learning if credit.learn else ():
             member, sampling = self._team.members[i], self._loss.sampling
             how = dict(pad_id=member.tokenizer.pad_id, learners=self.learners)
             sizes = self._prompt_sizes[i]
             # Given texts are packed with their prompts: another width would only be compiled again.
             how["prompt_sizes"] = sizes.largest() if sizes and self._loss.given_texts else sizes
-            said = collate.of_learners(lesson.forest, lesson.advantages, member.stack, sampling, **how)
+            said = collate.of_learners(credit.forest, credit.advantages, member.stack, sampling, **how)
             parts = self.config.train.minibatches
             pieces = [packing.split_minibatches(batch, parts) for batch in said]
             rows, layout = [], member.stack.layout
@@ -78,7 +78,7 @@ class Learner:
                     member.base,
                     self.states[i],
                     tuple(self._loss.pack(b, layout.of(b.prompts_NBP.shape[0]).shards) for b in part),
-                    more=lesson.gradients.get(i),
+                    more=credit.gradients.get(i),
                     rates=setup.rates(self.config, member.stack.agents),
                     reference=member.reference,
                 )
@@ -89,9 +89,9 @@ class Learner:
             found |= metrics.over_minibatches(rows)
         return found
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def learn(self, credit: Credit) -> dict[str, float]:
         """Let the system's own models learn, after the agents have; metrics."""
-        return self.system.learn(lesson)
+        return self.system.learn(credit)
 
     def open(self, folder: pathlib.Path, stack: contextlib.ExitStack) -> int:
         """Take over what the run folder's latest checkpoint holds; iterations behind it, 0 without one.

@@ -20,7 +20,7 @@ from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import begin, closing, journals, run_evaluations
 from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.runs.learner import Learner
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.transcripts import TranscriptWriter
 from jaxmarl_llm.utils import console, distributed, files
 
@@ -201,14 +201,14 @@ class Run:
             f"iteration {step + 1}: {', '.join(bad)} not finite; {where} in {self.folder}"
         )
 
-    def write_transcripts(self, step: int, forest: Forest, lesson: Lesson) -> None:
+    def write_transcripts(self, step: int, forest: Forest, credit: Credit) -> None:
         """All joint answers of an iteration, with every agent's marginal where known, and its advantage if
         that is what was learned.
         """
         every = self.config.log.transcripts_every
         if every and step % every == 0:
             tokenizers = {agent: self.team[agent].tokenizer for agent in self.team.agents}
-            advantages = lesson.advantages if lesson.forest is forest else None
+            advantages = credit.advantages if credit.forest is forest else None
             worth_NJ = marginals.marginals(forest)
             actions = records.joint_actions(step, forest, self.task, tokenizers, advantages, worth_NJ)
             self._transcripts.write(step, actions)

@@ -44,7 +44,7 @@ from jaxmarl_llm.systems.critics import TEAM, Critics, Texts
 from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.td_targets import Later
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 Values = Mapping[int, float]
 Found = tuple[np.ndarray, dict[int, float]]
@@ -227,7 +227,7 @@ class ActorCritic:
     config: CreditConfig
     warmup: int = 0
 
-    def lesson(self, forest: Forest) -> Lesson:
+    def assign(self, forest: Forest) -> Credit:
         """Return what the agents learn; its notes are what was read, the values, and what they should have
         been.
         """
@@ -244,11 +244,11 @@ class ActorCritic:
         taught = not self.warmup or self.models.done >= self.warmup
         advantages_R = np.asarray(advantages_R) * magrpo.return_weights(forest, self.config)
         advantages_R *= np.float32(taught)
-        return Lesson(forest, advantages_R, returns_R, groups_R, (read, values, targets), taught)
+        return Credit(forest, advantages_R, returns_R, groups_R, (read, values, targets), taught)
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def learn(self, credit: Credit) -> dict[str, float]:
         """Teach the critics; their metrics."""
-        return self.models.learn(*lesson.notes)
+        return self.models.learn(*credit.for_models)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,8 +258,8 @@ class SharedActorCritic(ActorCritic):
     models: Heads
     coef: float = dataclasses.field(kw_only=True)
 
-    def lesson(self, forest: Forest) -> Lesson:
+    def assign(self, forest: Forest) -> Credit:
         """Return what the agents learn; its notes are the gradients of the heads and their metrics."""
-        lesson = super().lesson(forest)
-        of_bodies, *of_heads = self.models.gradients(*lesson.notes, self.coef)
-        return dataclasses.replace(lesson, notes=of_heads, gradients=of_bodies)
+        credit = super().assign(forest)
+        of_bodies, *of_heads = self.models.gradients(*credit.for_models, self.coef)
+        return dataclasses.replace(credit, for_models=of_heads, gradients=of_bodies)

@@ -18,10 +18,10 @@ from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 
-def lesson(forest: Forest, config: CreditConfig) -> Lesson:
+def assign(forest: Forest, config: CreditConfig) -> Credit:
     """Advantages of every turn among the samples that answer the same prompt."""
     options = dict(discount=0.0, normalise=True, chain=False, backup="mean", turn_loss="mean")
     own = dataclasses.replace(config, **options)

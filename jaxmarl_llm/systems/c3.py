@@ -16,10 +16,10 @@ from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 
-def lesson(forest: Forest, config: CreditConfig) -> Lesson:
+def assign(forest: Forest, config: CreditConfig) -> Credit:
     """Advantages of every turn against the other continuations of what it continues."""
     groups_R, _ = credit.keys_by(
         "parent",

@@ -22,10 +22,10 @@ held: removing is not replacing, and what is measured is the partners' dependenc
 from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 
-def lesson(forest: Forest, config: CreditConfig) -> Lesson:
+def assign(forest: Forest, config: CreditConfig) -> Credit:
     """Advantages of every agent's own marginal contributions; ValueError where they were not judged."""
     if forest.counterfactuals is None:
         raise ValueError("CCPO needs counterfactual rewards, and the forest has none (train.counterfactual)")

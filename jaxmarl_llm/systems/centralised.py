@@ -10,12 +10,12 @@ is that no agent reads or writes the others' parts. The task merges the prompts 
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 
-def lesson(forest: Forest, config: CreditConfig) -> Lesson:
-    """`magrpo.lesson` of the one agent; ValueError if there are several."""
+def assign(forest: Forest, config: CreditConfig) -> Credit:
+    """`magrpo.assign` of the one agent; ValueError if there are several."""
     agents = sorted({turn.agent for turn in forest.turns})
     if len(agents) > 1:
         raise ValueError(f"a centralised policy is one agent, and there are {', '.join(agents)}")
-    return magrpo.lesson(forest, config)
+    return magrpo.assign(forest, config)

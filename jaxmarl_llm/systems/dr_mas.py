@@ -13,9 +13,9 @@ import dataclasses
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 
-def lesson(forest: Forest, config: CreditConfig) -> Lesson:
-    """Group-relative advantages over each agent's own standard deviation; see `magrpo.lesson`."""
-    return magrpo.lesson(forest, dataclasses.replace(config, normalise=True, normalise_by="agent"))
+def assign(forest: Forest, config: CreditConfig) -> Credit:
+    """Group-relative advantages over each agent's own standard deviation; see `magrpo.assign`."""
+    return magrpo.assign(forest, dataclasses.replace(config, normalise=True, normalise_by="agent"))

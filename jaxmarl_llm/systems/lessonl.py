@@ -27,7 +27,7 @@ from jaxmarl_llm.protocols.lessons.history import Banking, chain_of, lesson_turn
 from jaxmarl_llm.protocols.lessons.memory import Memory
 from jaxmarl_llm.protocols.types import Episode
 from jaxmarl_llm.systems.magrpo import CreditConfig, compare
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 PAPER = CreditConfig()
 
@@ -157,10 +157,10 @@ class LessonL(rounds.Rounds):
         return [select(bank, number, mode, **options) for _ in range(readers)]
 
 
-def lesson(forest: Forest, config: CreditConfig = PAPER) -> Lesson:
+def assign(forest: Forest, config: CreditConfig = PAPER) -> Credit:
     """What programs and lessons teach, by the equations above; a lesson that cannot be told from none: 0.
 
-    The group of a program are its agent's programs for the item in its round. ``numbers`` of the lesson:
+    The group of a program are its agent's programs for the item in its round. ``extra_metrics``:
     ``lessons/effect``, the mean reward of the chains that were shown lessons less that of those shown none,
     in the same rounds of the same items, and ``lessons/told``, the share of lessons with a contrast.
     """
@@ -180,7 +180,7 @@ def lesson(forest: Forest, config: CreditConfig = PAPER) -> Lesson:
     of_programs = compare(forest, reward_R, groups_R, config)
     advantages_R = of_programs.advantages + np.nan_to_num(contrast_R)
     returns_R = np.where(np.isnan(contrast_R), reward_R, contrast_R)
-    return Lesson(forest, advantages_R, returns_R, groups_R, numbers=numbers)
+    return Credit(forest, advantages_R, returns_R, groups_R, extra_metrics=numbers)
 
 
 def _contrasts(forest: Forest, lessons: Sequence[int], later) -> tuple[np.ndarray, float]:
@@ -197,16 +197,16 @@ def _contrasts(forest: Forest, lessons: Sequence[int], later) -> tuple[np.ndarra
 
 @dataclasses.dataclass(frozen=True)
 class Remembering:
-    """`lesson`, and a memory of all lessons, which later problems begin with; see `systems.types.System`."""
+    """`assign`, and a memory of all lessons, which later problems begin with; see `systems.types.System`."""
 
     models: Memory
     config: CreditConfig = PAPER
 
-    def lesson(self, forest: Forest) -> Lesson:
+    def assign(self, forest: Forest) -> Credit:
         """What programs and lessons teach."""
-        return lesson(forest, self.config)
+        return assign(forest, self.config)
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def learn(self, credit: Credit) -> dict[str, float]:
         """Take the iteration's lessons into the memory; its size."""
-        self.models.add(lesson.forest)
+        self.models.add(credit.forest)
         return {"lessons/kept": float(len(self.models))}

@@ -29,7 +29,7 @@ from jaxmarl_llm import losses
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo, preferences
 from jaxmarl_llm.systems.preferences import Pool
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 Scores = Callable[[Forest, bool], list[np.ndarray]]
 
@@ -55,7 +55,7 @@ class Madpo:
     reference: bool = False
     collect: int = 0
 
-    def lesson(self, forest: Forest | None) -> Lesson:
+    def assign(self, forest: Forest | None) -> Credit:
         """Add the forest's pairs to the pool, and return what the agents learn from the pool's.
 
         ValueError if nothing is drawn any more and there is no pair.
@@ -64,18 +64,18 @@ class Madpo:
         if forest is not None:
             pool.add(forest)
         if pool.done < self.collect:
-            return magrpo.untaught(forest)
+            return magrpo.no_update(forest)
         if forest is None:
             pool.require()
         pairs = pool.draw(self.batch) or [preferences.tie(forest)]
         return self._prefer(preferences.forest_of(pairs, self.batch))
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def learn(self, credit: Credit) -> dict[str, float]:
         """Return the metrics of the loss and of the pool; nothing is left to learn."""
         self.models.done += 1
-        return {"preference/pairs": float(self.models.size)} | (lesson.notes or {})
+        return {"preference/pairs": float(self.models.size)} | (credit.for_models or {})
 
-    def _prefer(self, pairs: Forest) -> Lesson:
+    def _prefer(self, pairs: Forest) -> Credit:
         scores = self.scores(pairs, False)
         sides = sums(pairs, scores)
         reference = {}
@@ -96,7 +96,7 @@ class Madpo:
         said = zip(pairs.turns, scores, strict=True)
         now = tuple(dataclasses.replace(turn, logprobs=logprobs) for turn, logprobs in said)
         pairs = dataclasses.replace(pairs, turns=now)
-        return Lesson(pairs, advantages_R, magrpo.returns(pairs), magrpo.groups(pairs), told)
+        return Credit(pairs, advantages_R, magrpo.returns(pairs), magrpo.groups(pairs), told)
 
 
 def turn_ids(pairs: Forest) -> np.ndarray:

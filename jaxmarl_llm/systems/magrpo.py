@@ -32,7 +32,7 @@ import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, marginals
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 NORMALISE_BY = ("group", "agent")
 TURN_LOSSES = ("return", "mean")
@@ -136,22 +136,22 @@ def groups(forest: Forest) -> np.ndarray:
 
 def advantages(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
     """Group-relative advantage of every turn, float32 (turns,), in turn order (ids count from 0)."""
-    return lesson(forest, config).advantages
+    return assign(forest, config).advantages
 
 
-def lesson(forest: Forest, config: CreditConfig = CreditConfig()) -> Lesson:
+def assign(forest: Forest, config: CreditConfig = CreditConfig()) -> Credit:
     """Teach the agents by group-relative advantages of the forest's `returns` in its `groups`."""
     return compare(forest, returns(forest, config), groups(forest), config)
 
 
-def untaught(forest: Forest) -> Lesson:
-    """The lesson of an iteration in which nobody learns."""
+def no_update(forest: Forest) -> Credit:
+    """The credit of an iteration in which nobody learns."""
     advantages_R = np.zeros(len(forest.turns), np.float32)
-    return Lesson(forest, advantages_R, returns(forest), groups(forest), taught=False)
+    return Credit(forest, advantages_R, returns(forest), groups(forest), learn=False)
 
 
-def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Lesson:
-    """The lesson of any returns and groups of a forest's turns, as the config says.
+def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Credit:
+    """The credit of any returns and groups of a forest's turns, as the config says.
 
     ValueError for turn weights that are not as many as the turns.
     """
@@ -171,7 +171,7 @@ def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Lesson
         columns, options = (advantages_R, agent_R), {"num_agents": num_agents, "length": len(agent_R)}
         advantages_R = credit.on_host(credit.normalise_per_agent, *columns, **options)
     weights_R = _turn_weights(forest, config.turn_weights) * return_weights(forest, config)
-    return Lesson(forest, advantages_R * weights_R, returns_R, groups_R)
+    return Credit(forest, advantages_R * weights_R, returns_R, groups_R)
 
 
 def return_weights(forest: Forest, config: CreditConfig) -> np.ndarray:

@@ -25,7 +25,7 @@ from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.preferences import reward_model
 from jaxmarl_llm.systems.preferences.reward_model import RewardModel
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Marlhf:
     config: CreditConfig
     collect: int = 0
 
-    def lesson(self, forest: Forest) -> Lesson:
-        """MAGRPO's lesson of the scores; its notes are how well these agree with the task's rewards.
+    def assign(self, forest: Forest) -> Credit:
+        """MAGRPO's credit of the scores; for_models holds how well these agree with the task's rewards.
 
         Before there is any pair nobody can be told from another, and all advantages are 0.
         """
@@ -48,24 +48,24 @@ class Marlhf:
         if pool.done < self.collect or not self.collect:
             pool.add(forest)
         if pool.done < self.collect:
-            return magrpo.untaught(forest)
+            return magrpo.no_update(forest)
         if not pool.size:
-            return dataclasses.replace(magrpo.untaught(forest), taught=True)
+            return dataclasses.replace(magrpo.no_update(forest), learn=True)
         if not self.collect:
             told = self.models.fit()
         scores_J = self.models.scores(forest)
-        lesson = magrpo.lesson(scored(forest, scores_J), self.config)
+        credit = magrpo.assign(scored(forest, scores_J), self.config)
         told |= reward_model.agreement(forest, scores_J)
-        return dataclasses.replace(lesson, forest=forest, notes=told)
+        return dataclasses.replace(credit, forest=forest, for_models=told)
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def learn(self, credit: Credit) -> dict[str, float]:
         """Fit the model after the last iteration that collects; its metrics, and the pairs of the pool.
 
         ValueError if there is none then.
         """
         pool = self.models.pool
         pool.done += 1
-        told = dict(lesson.notes or {}) | {"preference/pairs": float(pool.size)}
+        told = dict(credit.for_models or {}) | {"preference/pairs": float(pool.size)}
         if pool.done == self.collect:
             told |= self.models.fit()
         return told

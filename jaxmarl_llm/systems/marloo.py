@@ -10,9 +10,9 @@ import dataclasses
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 
-def lesson(forest: Forest, config: CreditConfig) -> Lesson:
-    """Advantages against the mean of the other samples; see `magrpo.lesson`."""
-    return magrpo.lesson(forest, dataclasses.replace(config, baseline="leave_one_out"))
+def assign(forest: Forest, config: CreditConfig) -> Credit:
+    """Advantages against the mean of the other samples; see `magrpo.assign`."""
+    return magrpo.assign(forest, dataclasses.replace(config, baseline="leave_one_out"))

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.tasks.demonstrations import Encoded, forest_of
 
 
 @dataclasses.dataclass(frozen=True)
-class Demonstrated(Lesson):
+class Demonstrated(Credit):
     """What agents learn from demonstrations; nothing was judged, so that there is no credit to summarise."""
 
     def metrics(self) -> dict[str, float]:
@@ -93,7 +93,7 @@ class Sft:
 
     models: Order
 
-    def lesson(self, forest: Forest | None) -> Lesson:
+    def assign(self, forest: Forest | None) -> Credit:
         """Return the next demonstrations with their weights as advantages; no forest is drawn."""
         groups = self.models.next()
         rows = [row for group in groups for row in group]
@@ -105,7 +105,7 @@ class Sft:
         forest = forest_of(groups, self.models.prompts)
         return Demonstrated(forest, weights_R, nothing_R, groups_R, numbers=numbers)
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def learn(self, credit: Credit) -> dict[str, float]:
         """Count the update; there is no model beside the agents."""
         self.models.done += 1
         return {}

@@ -14,28 +14,28 @@ from jaxmarl_llm.update import TrainState
 
 
 @dataclasses.dataclass(frozen=True)
-class Lesson:
-    """The lesson of an iteration: ``advantages`` of the turns of ``forest``, and where they come from.
+class Credit:
+    """The credit of an iteration: ``advantages`` of the turns of ``forest``, and where they come from.
 
     Attributes:
       forest: the turns; arrays are indexed by their ids.
       advantages, returns: float32 (turns,); where no reward applies they are 0 and NaN.
       groups: int32 (turns,), turns of one key were compared with each other.
-      notes: what the system's own models are to learn (`System.learn`).
-      taught: False: nobody learns in this iteration, advantages are 0.
+      for_models: what the system's own models are to learn (`System.learn`).
+      learn: False: nobody learns in this iteration, advantages are 0.
       gradients: of another loss of the agents' own parameters, to be added to their update's; by position of
         the member of the team, leading axis N.
-      numbers: metrics of the system's own.
+      extra_metrics: metrics of the system's own.
     """
 
     forest: Forest
     advantages: np.ndarray
     returns: np.ndarray
     groups: np.ndarray
-    notes: Any = None
-    taught: bool = True
+    for_models: Any = None
+    learn: bool = True
     gradients: Mapping[int, Any] = dataclasses.field(default_factory=dict)
-    numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    extra_metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
         """Summarise credit by agent and by joint answer."""
@@ -43,7 +43,7 @@ class Lesson:
         learned = self.forest.without_extra()
         of_answers = forest_metrics.credit_metrics(learned, self.advantages)
         worth = marginals.metrics(learned)
-        return of_agents | of_answers | worth | dict(self.numbers)
+        return of_agents | of_answers | worth | dict(self.extra_metrics)
 
 
 class Models(Interface):
@@ -70,20 +70,20 @@ class System(Interface):
 
     models: Models | None
 
-    def lesson(self, forest: Forest | None) -> Lesson:
+    def assign(self, forest: Forest | None) -> Credit:
         """Return what the agents learn from an iteration; the forest is None where none was to be drawn."""
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def learn(self, credit: Credit) -> dict[str, float]:
         """Let the models learn, after the agents have; metrics."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FromForest:
-    """A system without models: ``lesson`` is a pure function of the forest."""
+    """A system without models: ``assign`` is a pure function of the forest."""
 
-    lesson: Callable[[Forest], Lesson]
+    assign: Callable[[Forest], Credit]
     models: None = None
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def learn(self, credit: Credit) -> dict[str, float]:
         """Do nothing: there are no models."""
         return {}

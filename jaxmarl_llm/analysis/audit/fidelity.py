@@ -75,7 +75,7 @@ def by_agent(
 
     Args:
       forest: the turns; arrays are indexed by their ids.
-      advantages_R, groups_R: of a `systems.types.Lesson`.
+      advantages_R, groups_R: of a `systems.types.Credit`.
       rewards_RK: of `partner_rewards`.
     """
     half = rewards_RK.shape[1] // 2
