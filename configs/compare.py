@@ -32,7 +32,7 @@ TEST = {"turns": ("starter:goal", 2), "guidance": ("starter:goal", 2)}
 
 
 @dataclasses.dataclass(frozen=True)
-class Member:
+class Method:
     """A method: the fields that differ from its task's default config.
 
     Attributes:
@@ -134,16 +134,16 @@ WARMED_UP = {
 }
 
 
-def _members(task: str) -> dict[str, Member]:
+def _members(task: str) -> dict[str, Method]:
     """All members of a task, in the order in which they are run and shown."""
-    members = {name: Member(fields) for name, fields in UNTRAINED[task].items()}
-    members |= {name: Member(fields, trained=True) for name, fields in WARM_UPS.get(task, {}).items()}
-    members |= {name: Member(fields, begins="warm_team") for name, fields in WARMED_UP.get(task, {}).items()}
+    members = {name: Method(fields) for name, fields in UNTRAINED[task].items()}
+    members |= {name: Method(fields, trained=True) for name, fields in WARM_UPS.get(task, {}).items()}
+    members |= {name: Method(fields, begins="warm_team") for name, fields in WARMED_UP.get(task, {}).items()}
     members |= {
-        name: Member(fields, trained=True) for name, (fields, starts) in TRAINED[task].items() if "" in starts
+        name: Method(fields, trained=True) for name, (fields, starts) in TRAINED[task].items() if "" in starts
     }
     return members | {
-        f"{name}_after_warm_up" if "" in starts else name: Member(
+        f"{name}_after_warm_up" if "" in starts else name: Method(
             {"train.lr": WARM_RATE, **fields}, trained=True, begins=warm
         )
         for name, (fields, starts) in TRAINED[task].items()

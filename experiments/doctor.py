@@ -26,12 +26,12 @@ from jaxmarl_llm.analysis.doctor.rewards import Caught
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import checks, preference_checks, program_checks
 from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
-from jaxmarl_llm.factory import experts, protocols, setup, systems, talking, tasks
+from jaxmarl_llm.factory import experts, protocols, setup, systems, rollouts, tasks
 from jaxmarl_llm.factory import user_code as named
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.rollout import counterfactuals
-from jaxmarl_llm.rollout.counterfactuals import Conversation
+from jaxmarl_llm.rollout.counterfactuals import Redraw
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import closing
 from jaxmarl_llm.tasks.split_overlap import Neighbour
@@ -105,8 +105,8 @@ def draw(config, team: Team, task: Any) -> Forest:
     """The answers of the first iteration, judged as in a training; prompts that are too long are cut."""
     scorer = TaskScorer.of_team(task, team, config.train.joint_mode, config.train.partner_samples)
     protocol, trainables = protocols.build(config, task, team), _trainables(team)
-    talk = functools.partial(
-        talking.talk,
+    rollout = functools.partial(
+        rollouts.run,
         team=team,
         scorer=scorer,
         item_ids=setup.batch_ids(config, task.items, 0),
@@ -115,10 +115,10 @@ def draw(config, team: Team, task: Any) -> Forest:
         long_prompts="truncate",
     )
     key, other = (jax.random.fold_in(setup.stream(config, name), 0) for name in ("rollout", "counterfactual"))
-    forest = talk(protocol, trainables=trainables, key=key)
+    forest = rollout(protocol, trainables=trainables, key=key)
     if not config.train.counterfactual:
         return forest
-    again = Conversation(talk, protocol, trainables, other)
+    again = Redraw(rollout, protocol, trainables, other)
     return counterfactuals.judged(forest, config.train.counterfactual, scorer, again)
 
 

@@ -23,7 +23,7 @@ from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import workload
 from jaxmarl_llm.factory import setup
 from jaxmarl_llm.rollout.counterfactuals import Asked
-from jaxmarl_llm.runs.prefetch import Ahead
+from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console
 
@@ -94,16 +94,16 @@ def refusals(config) -> list[str]:
 
 def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measured:
     with Run(config, folder) as run:
-        with Ahead(functools.partial(train.draw, run)) as ahead:
+        with RolloutPrefetch(functools.partial(train.draw, run)) as prefetch:
             for i in range(run.start, step):
-                train.iterate(run, ahead, i)
+                train.iterate(run, prefetch, i)
         trainables = run.learner.trainables()
         forest = train.draw(run, step, trainables, run.timer)
         credit = run.learner.assign(forest)
         run.write_transcripts(step, forest, credit)
         asked = Asked(run.task.prompts, partners)
-        talk, key = train.talks(run, step, run.timer), run.key("fidelity", step)
-        fresh = talk(asked, trainables=trainables, key=key).turns
+        rollout, key = train.rollout_of(run, step, run.timer), run.key("fidelity", step)
+        fresh = rollout(asked, trainables=trainables, key=key).turns
         rewards_RK, judged = fidelity.partner_rewards(forest, fresh, run.scorer)
         rows = fidelity.by_agent(forest, credit.advantages, credit.groups, rewards_RK)
         return Measured(step, judged, rows)

@@ -28,7 +28,7 @@ from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import task_checks, workload
 from jaxmarl_llm.factory import setup
 from jaxmarl_llm.runs import begin
-from jaxmarl_llm.runs.prefetch import Ahead
+from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console
 
@@ -130,7 +130,7 @@ def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
 
 
 def settings(config, workdir: pathlib.Path):
-    """The run's config with other books; what an expert said is taken from the run, and nobody is asked."""
+    """The run's config with other output_folder; what an expert said is taken from the run, and nobody is asked."""
     config = config.copy_and_resolve_references()
     config.log.update(tensorboard=False, wandb_project="", transcripts_every=1)
     config.save.keep = 1  # nothing is saved, and room is asked for that many
@@ -142,10 +142,10 @@ def settings(config, workdir: pathlib.Path):
 
 def do_again(config, folder: pathlib.Path, step: int) -> dict[str, float]:
     """Train from what the folder holds up to and with iteration ``step``, whose metrics are returned."""
-    with Run(config, folder) as run, Ahead(functools.partial(_draw, run, step)) as ahead:
+    with Run(config, folder) as run, RolloutPrefetch(functools.partial(_draw, run, step)) as prefetch:
         for i in range(run.start, step):
-            train.iterate(run, ahead, i)
-        return train.iterate(run, ahead, step)
+            train.iterate(run, prefetch, i)
+        return train.iterate(run, prefetch, step)
 
 
 def _draw(run: Run, last: int, step: int, trainables, timer):

@@ -26,13 +26,13 @@ from jaxmarl_llm.analysis.report.sweep_results import FINISHED, MemberResult
 from jaxmarl_llm.cli import entry, launch
 from jaxmarl_llm.cli.launch import FAILED, Job, Outcome
 from jaxmarl_llm.config import sweeps
-from jaxmarl_llm.config.sweeps import Member
+from jaxmarl_llm.config.sweeps import SweepRun
 from jaxmarl_llm.factory import user_code
 from jaxmarl_llm.runs import closing
 from jaxmarl_llm.utils import console, files
 
 
-def change(member: Member, folder: pathlib.Path) -> str:
+def change(member: SweepRun, folder: pathlib.Path) -> str:
     """In what the run in its folder contradicts the member's config; empty if in nothing."""
     saved = closing.read_json(folder / "config.json")
     try:
@@ -43,12 +43,12 @@ def change(member: Member, folder: pathlib.Path) -> str:
     return ""
 
 
-def finished(member: Member, folder: pathlib.Path) -> bool:
+def finished(member: SweepRun, folder: pathlib.Path) -> bool:
     """Whether the member's run is there and has come to its end."""
     return closing.complete(member.config, closing.read_json(folder / "summary.json"))
 
 
-def check_workdir(workdir: pathlib.Path, found: Sequence[Member]) -> None:
+def check_workdir(workdir: pathlib.Path, found: Sequence[SweepRun]) -> None:
     """ValueError if a folder holds runs of another sweep: of no member, or with another config."""
     known = {workdir / member.folder for member in found}
     strange = sorted(str(path.parent) for path in workdir.glob("*/*/config.json") if path.parent not in known)
@@ -63,12 +63,12 @@ def check_workdir(workdir: pathlib.Path, found: Sequence[Member]) -> None:
         raise ValueError(f"{said}. Take another --workdir, or move these runs away")
 
 
-def left(workdir: pathlib.Path, found: Sequence[Member]) -> list[Member]:
+def left(workdir: pathlib.Path, found: Sequence[SweepRun]) -> list[SweepRun]:
     """The members that are not finished."""
     return [member for member in found if not finished(member, workdir / member.folder)]
 
 
-def jobs(workdir: pathlib.Path, found: Sequence[Member], config: str, fixed: Mapping) -> list[Job]:
+def jobs(workdir: pathlib.Path, found: Sequence[SweepRun], config: str, fixed: Mapping) -> list[Job]:
     """What is to be run of the members that are not finished."""
     wanted = []
     for member in left(workdir, found):
@@ -80,7 +80,7 @@ def jobs(workdir: pathlib.Path, found: Sequence[Member], config: str, fixed: Map
 
 
 def results(
-    workdir: pathlib.Path, found: Sequence[Member], outcomes: Mapping[pathlib.Path, Outcome]
+    workdir: pathlib.Path, found: Sequence[SweepRun], outcomes: Mapping[pathlib.Path, Outcome]
 ) -> list[MemberResult]:
     """Every member with its state: as its folder says, else by ``outcomes``, else by sweep.json."""
     read = []
@@ -99,7 +99,7 @@ def results(
     return read
 
 
-def _failed_before(workdir: pathlib.Path, member: Member) -> Outcome | None:
+def _failed_before(workdir: pathlib.Path, member: SweepRun) -> Outcome | None:
     """The failure of an earlier call, if that was the member's last."""
     for setting in closing.read_json(workdir / "sweep.json").get("settings", []):
         for told in setting["members"]:

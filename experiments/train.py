@@ -15,22 +15,22 @@ from absl import flags
 from jaxmarl_llm.cli import entry, process_flags
 from jaxmarl_llm.cli.signals import StopSignal
 from jaxmarl_llm.config import checks, program_checks, workload
-from jaxmarl_llm.factory import setup, talking
+from jaxmarl_llm.factory import setup, rollouts
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.rollout import counterfactuals
-from jaxmarl_llm.rollout.counterfactuals import Conversation
+from jaxmarl_llm.rollout.counterfactuals import Redraw
 from jaxmarl_llm.runs import closing, run_evaluations, warm_up
-from jaxmarl_llm.runs.prefetch import Ahead
+from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console, distributed
 
 
-def talks(run: Run, step: int, timer) -> Callable[..., Forest]:
+def rollout_of(run: Run, step: int, timer) -> Callable[..., Forest]:
     """`rollout.run` on an iteration's batch of items, of a protocol with ``trainables`` and a ``key``."""
     config = run.config
     return functools.partial(
-        talking.talk,
+        rollouts.run,
         team=run.team,
         scorer=run.scorer,
         item_ids=setup.batch_ids(config, run.task.items, step),
@@ -44,27 +44,27 @@ def talks(run: Run, step: int, timer) -> Callable[..., Forest]:
 
 def draw(run: Run, step: int, trainables, timer) -> Forest:
     """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
-    config, talk = run.config, talks(run, step, timer)
+    config, rollout = run.config, rollout_of(run, step, timer)
     journal = run.journal(setup.batch_ids(config, run.task.items, step), step)
-    forest = talk(run.protocol, trainables=trainables, key=run.key("rollout", step), journal=journal)
+    forest = rollout(run.protocol, trainables=trainables, key=run.key("rollout", step), journal=journal)
     if not config.train.counterfactual:
         return forest
     references = [member.reference for member in run.team.members]
-    again = Conversation(talk, run.protocol, trainables, run.key("counterfactual", step), references)
+    again = Redraw(rollout, run.protocol, trainables, run.key("counterfactual", step), references)
     with timer("counterfactual"):
         return counterfactuals.judged(forest, config.train.counterfactual, run.scorer, again)
 
 
-def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
+def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     """One iteration: the team answers a batch of items, is judged, and every agent learns. Its metrics.
 
     Some systems learn from what was drawn before; then there is no forest.
     """
     started = time.perf_counter()
     drawn = workload.draws(run.config, step)
-    forest = ahead.take(step, run.learner.trainables(), run.timer) if drawn else None
+    forest = prefetch.take(step, run.learner.trainables(), run.timer) if drawn else None
     if run.may_overlap(step + 1):
-        ahead.begin(step + 1, run.learner.trainables())
+        prefetch.begin(step + 1, run.learner.trainables())
     with run.timer("credit"):
         credit = run.learner.assign(forest)
     metrics = credit.metrics()
@@ -90,7 +90,7 @@ def train(config, workdir: str) -> dict:
         return finished
     if not warm_up.made(config, workdir, train):
         return {}
-    with StopSignal() as stop, Run(config, workdir) as run, Ahead(functools.partial(draw, run)) as ahead:
+    with StopSignal() as stop, Run(config, workdir) as run, RolloutPrefetch(functools.partial(draw, run)) as prefetch:
         console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
         run.evaluate_before()
         with console.ProgressDisplay(config.train.steps, done=run.start) as display:
@@ -99,14 +99,14 @@ def train(config, workdir: str) -> dict:
                 with run.saved_on_error(step):
                     if run.due(config.eval.every, step):
                         display.print(run.evaluate(step))
-                    metrics = iterate(run, ahead, step)
+                    metrics = iterate(run, prefetch, step)
                 run.log(step, metrics)
                 total = run.spending.expected_steps(step + 1, config.train.steps)
                 display.update(step + 1, closing.headline(metrics, run.team.agents), total)
                 run.check_finite(step, metrics)
                 for line in run_evaluations.test_at_budgets(run, step + 1):
                     display.print(line)
-                stopping = distributed.any_says(stop.requested)
+                stopping = distributed.any_process(stop.requested)
                 if run.due(config.save.every, step + 1) or stopping:
                     run.save(step + 1)
                 if stopping:
@@ -128,8 +128,8 @@ def main(argv):
     entry.refuse_arguments(argv)
     given = flags.FLAGS
     with process_flags.joined():
-        workdir = pathlib.Path(given.workdir or distributed.by_first(setup.new_workdir)())
-        with process_flags.spoken_by_first(distributed.own_folder(workdir)):
+        workdir = pathlib.Path(given.workdir or distributed.on_main(setup.new_workdir)())
+        with process_flags.redirected_output(distributed.own_folder(workdir)):
             train(given.config, workdir)
 
 

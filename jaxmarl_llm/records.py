@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.tasks.types import Task
-from jaxmarl_llm.transcripts import JointAction, Speech
+from jaxmarl_llm.transcripts import JointAction, AgentRecord
 
 
 def joint_actions(
@@ -33,14 +33,14 @@ def joint_actions(
     asked = {turn.request: turn for turn in forest.turns}
     prompts = {r: tokenizers[turn.agent].show(turn.prompt) for r, turn in asked.items()}
     used = {turn.id: None if advantages is None else float(advantages[turn.id]) for turn in forest.turns}
-    speeches = {turn.id: _speech(turn, prompts[turn.request], used[turn.id]) for turn in forest.turns}
+    speeches = {turn.id: _agent_record(turn, prompts[turn.request], used[turn.id]) for turn in forest.turns}
 
     judged = {i for joint in forest.joints for i in joint.turns}
     for turn in forest.turns:
         if turn.parent in judged and turn.id not in judged:
             speeches[turn.parent] = dataclasses.replace(speeches[turn.parent], remark=speeches[turn.id])
 
-    def said(j: int) -> dict[str, Speech]:
+    def said(j: int) -> dict[str, AgentRecord]:
         own = {agent: speeches[t] for agent, t in zip(task.agents, forest.joints[j].turns, strict=True)}
         if marginals_NJ is None:
             return own
@@ -66,9 +66,9 @@ def joint_actions(
     ]
 
 
-def _speech(turn: Turn, prompt: str, advantage: float | None) -> Speech:
+def _agent_record(turn: Turn, prompt: str, advantage: float | None) -> AgentRecord:
     prompt_length, completion_length = turn.tokens
-    return Speech(
+    return AgentRecord(
         prompt=prompt,
         completion=turn.text,
         prompt_length=prompt_length,

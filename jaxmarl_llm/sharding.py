@@ -73,7 +73,7 @@ class Layout:
     heads: int = 1
     kv_heads: int = 1
 
-    def of(self, agents: int, policy_config: Any = None) -> "Layout":
+    def for_stack(self, agents: int, policy_config: Any = None) -> "Layout":
         """The layout of a stack of so many agents, and of this policy if it is given."""
         c = policy_config
         heads = {} if c is None else {"heads": c.n_heads, "kv_heads": c.n_kv_heads}
@@ -136,7 +136,7 @@ class Layout:
         shape = (copies, *x.shape) if copies else x.shape
         return jax.make_array_from_callback(shape, NamedSharding(self.mesh, spec), part)
 
-    def make(self, function, *inputs):
+    def init(self, function, *inputs):
         """``function(*inputs)``, a tree with agent axes, computed where its parts lie."""
         if self.mesh is None:
             return function(*inputs)
@@ -147,7 +147,7 @@ class Layout:
         """Lay out parameters, gradients or optimizer state as `shardings` says; in a jitted function."""
         return self._constrain(tree, lambda tree: self.shardings(tree, agents))
 
-    def split(self, tree, *axes: str | None):
+    def shard(self, tree, *axes: str | None):
         """Cut the first axes of arrays, by names (agent, rows, kv_heads or None); in a jitted function."""
 
         def one(x):
@@ -157,17 +157,17 @@ class Layout:
 
         return self._constrain(tree, lambda tree: jax.tree.map(one, tree))
 
-    def whole(self, tree):
+    def replicate(self, tree):
         """Put arrays whole on every device, so that every process can read them; in a jitted function."""
-        return self.split(tree)
+        return self.shard(tree)
 
     def cache(self, cache: Cache) -> Cache:
         """Cut a cache of all agents, axes as in `cache.agent_axes`, by its rows; in a jitted function."""
 
         def block(b: Block) -> Block:
             layers = () if isinstance(b.k_YBKHS, tuple) else (None,)  # see `Cache.apart`
-            keys = self.split((b.k_YBKHS, b.v_YBKSH), *layers, "agent", "rows", "kv_heads")
-            return Block(*keys, self.split(b.positions_BS, "agent", "rows"))
+            keys = self.shard((b.k_YBKHS, b.v_YBKSH), *layers, "agent", "rows", "kv_heads")
+            return Block(*keys, self.shard(b.positions_BS, "agent", "rows"))
 
         return cache.map_blocks(block)
 

@@ -63,12 +63,12 @@ class Stack:
             return trainable, 0
         return base, None
 
-    def only(self, agents: tuple[str, ...], trainable: Any) -> tuple["Stack", Any]:
+    def subset(self, agents: tuple[str, ...], trainable: Any) -> tuple["Stack", Any]:
         """The stack of some of its agents, in the order of the stack, and their part of the parameters."""
         if agents == self.agents:
             return self, trainable
         index = jnp.array([self.agents.index(agent) for agent in agents])
-        part = dataclasses.replace(self, agents=agents, layout=self.layout.of(len(agents)))
+        part = dataclasses.replace(self, agents=agents, layout=self.layout.for_stack(len(agents)))
         return part, jax.tree.map(lambda x: x[index], trainable)
 
     def bind_reference(self, base: Any, reference: Any = None) -> tuple[dict, Any]:
@@ -204,7 +204,7 @@ def build(
         model = models[name]
         if model.tokenizer is None:
             raise ValueError(f"model {name!r} has no tokenizer; agents {agents} need one")
-        own = layout.of(len(agents), model.policy.config)
+        own = layout.for_stack(len(agents), model.policy.config)
         base, trainable, scale = model.params, None, 1.0
         if mode == "adapters":
             options = dict(params=base, agents=len(agents), rank=rank, targets=targets)

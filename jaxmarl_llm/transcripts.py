@@ -16,7 +16,7 @@ FOLDER_NAME = "transcripts"
 
 
 @dataclasses.dataclass(frozen=True)
-class Speech:
+class AgentRecord:
     """The prompt and the answer of one agent.
 
     prompt and completion are texts as the model saw and wrote them; the lengths are in tokens. sample is the
@@ -37,14 +37,14 @@ class Speech:
     sample: int
     advantage: float | None = None
     marginal: float | None = None
-    remark: "Speech | None" = None
+    remark: "AgentRecord | None" = None
     id: int | None = None
     parent: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class JointAction:
-    """One joint answer to one item: a `Speech` per agent, and how the team was judged.
+    """One joint answer to one item: a `AgentRecord` per agent, and how the team was judged.
 
     parts are the reward's named parts and total their sum on the reward's own scale (None: does not apply);
     verdict and failures come from the executor or the task. interactions: [caller, callee, function, calls,
@@ -56,7 +56,7 @@ class JointAction:
 
     step: int
     item: str
-    agents: dict[str, Speech]
+    agents: dict[str, AgentRecord]
     parts: dict[str, float | None]
     total: float | None
     verdict: str
@@ -109,15 +109,15 @@ def _path(folder: Path, step: int) -> Path:
 
 
 def _action(record: dict) -> JointAction:
-    agents = {name: _speech(speech) for name, speech in record["agents"].items()}
+    agents = {name: _agent_record(speech) for name, speech in record["agents"].items()}
     seen = tuple(map(tuple, record.get("interactions", ())))
     given = {"agents": agents, "failures": tuple(record["failures"]), "interactions": seen}
     return JointAction(**{**record, **given})
 
 
-def _speech(record: dict) -> Speech:
+def _agent_record(record: dict) -> AgentRecord:
     remark = record.get("remark")
-    return Speech(**record | {"remark": None if remark is None else _speech(remark)})
+    return AgentRecord(**record | {"remark": None if remark is None else _agent_record(remark)})
 
 
 def _plain(value):

@@ -99,10 +99,10 @@ def test_results_have_what_each_mark_had_cost(tmp_path):
 
 def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkeypatch):
     members = {
-        "plain": compare.Member({}),
-        "warm": compare.Member({}, trained=True),
-        "seen": compare.Member({}, begins="warm"),
-        "after": compare.Member({}, trained=True, begins="warm"),
+        "plain": compare.Method({}),
+        "warm": compare.Method({}, trained=True),
+        "seen": compare.Method({}, begins="warm"),
+        "after": compare.Method({}, trained=True, begins="warm"),
     }
     monkeypatch.setitem(compare.MEMBERS, "coding", members)
     monkeypatch.setattr(compare, "SEEDS", (0, 1))

@@ -11,7 +11,7 @@ from test_forest_metrics import judged_nodes
 from jaxmarl_llm import rollout
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
 from jaxmarl_llm.rollout import counterfactuals, scoring
-from jaxmarl_llm.rollout.counterfactuals import Conversation
+from jaxmarl_llm.rollout.counterfactuals import Redraw
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from tests import tiny
@@ -42,7 +42,7 @@ def talked(protocol, task, mode="aligned", trainables=None):
         return said[-1]
 
     forest = talk(protocol, trainables=trainables, key=jax.random.key(3))
-    again = Conversation(talk, protocol, trainables, jax.random.key(4))
+    again = Redraw(talk, protocol, trainables, jax.random.key(4))
     return forest, functools.partial(counterfactuals.judged, forest, scorer=scorer, again=again), said
 
 
@@ -162,7 +162,7 @@ def test_in_a_discussion_everybody_was_heard():
 
     task = tiny.Task(total)
     scorer = TaskScorer(task, dict.fromkeys(tiny.AGENTS), "aligned")
-    again = Conversation(talk, Discussion(task.prompts, samples=2), [None], jax.random.key(4))
+    again = Redraw(talk, Discussion(task.prompts, samples=2), [None], jax.random.key(4))
     judged = counterfactuals.judged(forest, "solo", scorer, again)
     assert judged.extra_answers == 8
     assert judged.extra_tokens == 2 * sum(len(turn.completion) for turn in made.turns)

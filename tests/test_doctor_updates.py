@@ -1,4 +1,4 @@
-"""doctor/updates.py, taps.py and choices.py: ok on the real loss, and failing where it is broken."""
+"""doctor/updates.py, perturb.py and choices.py: ok on the real loss, and failing where it is broken."""
 
 import dataclasses
 import functools

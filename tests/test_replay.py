@@ -16,7 +16,7 @@ from experiments import replay, train
 from jaxmarl_llm import transcripts, update
 from jaxmarl_llm.analysis.audit import replaying
 from jaxmarl_llm.runs import closing
-from jaxmarl_llm.transcripts import JointAction, Speech
+from jaxmarl_llm.transcripts import JointAction, AgentRecord
 
 RUNS = {
     "plain": {
@@ -33,7 +33,7 @@ RUNS = {
 
 def speech(**changes):
     said = dict(prompt="ask", completion="yes", prompt_length=3, completion_length=2, finish_reason="stop")
-    return Speech(**said | {"sample": 0, "advantage": 0.5} | changes)
+    return AgentRecord(**said | {"sample": 0, "advantage": 0.5} | changes)
 
 
 def action(samples=(0, 0), total=2.0, **changes):

@@ -18,7 +18,7 @@ import report_runs
 from report_runs import action, config, rows, write_evaluation, write_run
 
 from jaxmarl_llm.analysis.report import page, panels, runs, tables, transcript_data
-from jaxmarl_llm.transcripts import Speech
+from jaxmarl_llm.transcripts import AgentRecord
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -110,7 +110,7 @@ def test_fewer_steps_where_they_do_not_fit(tmp_path):
 
 
 def test_embedded_actions_can_be_put_together_again():
-    credit = Speech("why?", "it rhymes", 2, 3, "stop", 0, 0.75)
+    credit = AgentRecord("why?", "it rhymes", 2, 3, "stop", 0, 0.75)
     given = [action(2, "ode", 1 / 3, interactions=(("critic", "poet", "aux", 3, 2, 1, None),)),
              action(2, "ode", float("nan"), "fail", failures=("it does not rhyme",))]  # fmt: skip
     told = dataclasses.replace(given[1].agents["critic"], remark=credit)

@@ -16,7 +16,7 @@ from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import c3, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.tasks.judgement import Judgement
-from jaxmarl_llm.transcripts import JointAction, Speech
+from jaxmarl_llm.transcripts import JointAction, AgentRecord
 
 ITEMS = {"item": SimpleNamespace(task_id="item"), "other": SimpleNamespace(task_id="other")}
 
@@ -34,7 +34,7 @@ def recorded(forest, advantages, samples=True):
     """A forest's joint answers as its transcript has them; without ``samples`` all are sample 0."""
     def speech(turn):
         place, advantage = turn.sample if samples else 0, float(advantages[turn.id])
-        return Speech("", f"said {turn.id}", 3, len(turn.completion), "stop", place, advantage)
+        return AgentRecord("", f"said {turn.id}", 3, len(turn.completion), "stop", place, advantage)
 
     found = []
     for joint in forest.joints:

@@ -41,7 +41,7 @@ def run(tmp_path):
         return setup.jax.random.fold_in(setup.stream(config, stream), step)
 
     return SimpleNamespace(
-        config=config, folder=tmp_path, books=tmp_path, team=tiny_team(), validation_task=TASK,
+        config=config, folder=tmp_path, output_folder=tmp_path, team=tiny_team(), validation_task=TASK,
         test_task=TASK, validation_items=[0, 2], learner=Learner(), memory=lambda step=None: (),
         timer=metrics.PhaseTimer(), executor_metrics=lambda prefix: {}, key=key, isolation={}, rows=rows,
         log=lambda step, values: rows.append({"step": step, **values}),

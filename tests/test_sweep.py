@@ -49,7 +49,7 @@ def collected(*added):
 FOUR = [{"train.baseline": baseline, "seed": seed} for baseline in ("mean", "max") for seed in (0, 1)]
 
 
-def finish(workdir: pathlib.Path, member: sweeps.Member, value: float) -> pathlib.Path:
+def finish(workdir: pathlib.Path, member: sweeps.SweepRun, value: float) -> pathlib.Path:
     """The folder that a member's run would leave, with a return of ``value``."""
     folder = report_runs.write_run(workdir / member.folder, member.config.to_dict(), spoken={})
     after = {"step": member.config.train.steps, "return": value, "return_greedy": value}

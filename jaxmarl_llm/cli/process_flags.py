@@ -49,9 +49,9 @@ def joined() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def spoken_by_first(folder) -> Iterator[None]:
+def redirected_output(folder) -> Iterator[None]:
     """Let the other processes print to ``output.txt`` in this folder, each its own."""
-    if distributed.first():
+    if distributed.is_main():
         yield
         return
     folder = pathlib.Path(folder)

@@ -146,7 +146,7 @@ def validate(config: ConfigDict, name: str = "the config") -> None:
     if not bad:
         bad = [*_outside(config), *_contradictions(config)]
         told = {line.partition("=")[0] for line in bad}
-        bad += [line for line in unread_checks.found(config) if line.partition("=")[0] not in told]
+        bad += [line for line in unread_checks.problems(config) if line.partition("=")[0] not in told]
     if bad:
         raise ValueError(f"{name} cannot be used:\n  " + "\n  ".join(bad))
 
@@ -230,7 +230,7 @@ def _contradictions(config: ConfigDict) -> list[str]:
         team_checks, task_checks, loss_checks, credit_checks, preference_checks, program_checks, remote,
         sft_checks, warm_up_checks,
     )  # fmt: skip
-    return bad + [sentence for module in others for sentence in module.found(config)]
+    return bad + [sentence for module in others for sentence in module.problems(config)]
 
 
 def _between_turns(config: ConfigDict) -> list[str]:

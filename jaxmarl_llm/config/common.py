@@ -128,7 +128,7 @@ def base_config() -> ConfigDict:
     _add_training(c)
     imitation.add_fields(c)
     programs.add_fields(c)
-    _add_books(c)
+    _add_outputs(c)
     return c
 
 
@@ -227,7 +227,7 @@ def _add_training(c: ConfigDict) -> None:
     c.preference.pairs_per_microbatch = 4  # marlhf: pairs that the reward model reads at a time
 
 
-def _add_books(c: ConfigDict) -> None:
+def _add_outputs(c: ConfigDict) -> None:
     """Sections of what a run measures and leaves behind."""
     c.eval = ConfigDict()
     c.eval.before = True  # evaluate the untrained team too

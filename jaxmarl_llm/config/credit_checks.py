@@ -36,7 +36,7 @@ def is_dotted(name: str) -> bool:
     return any(mark in name for mark in ".:")
 
 
-def found(config: ConfigDict) -> list[str]:
+def problems(config: ConfigDict) -> list[str]:
     """One sentence per field of the credit that others make meaningless."""
     return _credit(config.train) + _counterfactual(config) + _partners(config) + _system(config)
 

@@ -11,7 +11,7 @@ OF_BUILT_IN_LOSS = (
 )  # fmt: skip
 
 
-def found(config: ConfigDict) -> list[str]:
+def problems(config: ConfigDict) -> list[str]:
     """One sentence per field that others make wrong or meaningless."""
     c = config.train
     return _clips(c) + _own_loss(c) + _compat(config) + _corrections(config)

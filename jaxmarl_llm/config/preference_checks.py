@@ -24,7 +24,7 @@ def needs_reference(config: ConfigDict) -> bool:
     return config.train.system in MADPO and config.preference.reference
 
 
-def found(config: ConfigDict) -> list[str]:
+def problems(config: ConfigDict) -> list[str]:
     """One sentence per field that ``train.system`` does not allow."""
     c, p, bad = config.train, config.preference, []
     name = f"train.system={c.system!r}"

@@ -62,7 +62,7 @@ def check_training(config, name: str = "the config") -> None:
         )
 
 
-def found(config: ConfigDict) -> list[str]:
+def problems(config: ConfigDict) -> list[str]:
     """One sentence per field that the task, protocol or system does not allow."""
     c, rounds = config.train, config.train.protocol in METHODS
     programs = config.task.kind in JUDGED_ALONE

@@ -25,7 +25,7 @@ def agents(config: Mapping) -> dict[str, str]:
     return {agent: name for agent, name in pairs if is_remote(name)}
 
 
-def found(config) -> list[str]:
+def problems(config) -> list[str]:
     """What is wrong with them, a sentence each."""
     bad, system = [], config.train.system
     for agent, name in agents(config).items():

@@ -17,7 +17,7 @@ def used(config: ConfigDict) -> bool:
     return config.train.system == SYSTEM or config.warm_up.steps > 0
 
 
-def found(config: ConfigDict) -> list[str]:
+def problems(config: ConfigDict) -> list[str]:
     """One sentence per field that learning from demonstrations does not allow."""
     if not used(config):
         return []

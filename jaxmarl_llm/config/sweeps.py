@@ -26,7 +26,7 @@ LONGEST = 120  # characters of a folder's name
 
 
 @dataclasses.dataclass(frozen=True)
-class Member:
+class SweepRun:
     """One run of a sweep: the fields that it sets besides the seed, its seed, its config, a short name."""
 
     fields: dict
@@ -66,7 +66,7 @@ def load(path: str) -> Callable:
     return module.sweep
 
 
-def collect(sweep: Callable, base: ConfigDict, fixed: Mapping | None = None) -> list[Member]:
+def collect(sweep: Callable, base: ConfigDict, fixed: Mapping | None = None) -> list[SweepRun]:
     """All members, in the order in which ``sweep`` adds them.
 
     Args:
@@ -79,7 +79,7 @@ def collect(sweep: Callable, base: ConfigDict, fixed: Mapping | None = None) -> 
         cannot hold or `checks.validate` refuses; for two members that are the same; for two names of one
         setting or one name of two; if there is no member.
     """
-    members: list[Member] = []
+    members: list[SweepRun] = []
 
     def add(fields: Mapping | None = None, name: str = "") -> None:
         members.append(_member(dict(fields or {}), name, len(members) + 1, base, fixed or {}))
@@ -91,7 +91,7 @@ def collect(sweep: Callable, base: ConfigDict, fixed: Mapping | None = None) -> 
     return members
 
 
-def _member(fields: dict, short: str, number: int, base: ConfigDict, fixed: Mapping) -> Member:
+def _member(fields: dict, short: str, number: int, base: ConfigDict, fixed: Mapping) -> SweepRun:
     name = f"member {number} of the sweep ({_words(fields) or 'as configured'})"
     if not isinstance(short, str) or not short.isprintable():
         raise ValueError(f"{name}: name={short!r} must be a line of text")
@@ -113,12 +113,12 @@ def _member(fields: dict, short: str, number: int, base: ConfigDict, fixed: Mapp
     checks.validate(config, name)
     program_checks.check_training(config, name)
     held = {path: field(config, path) for path in sorted(fields) if path != "seed"}
-    return Member(held, config.seed, config, short)
+    return SweepRun(held, config.seed, config, short)
 
 
-def _refuse_twice(members: Sequence[Member]) -> None:
+def _refuse_twice(members: Sequence[SweepRun]) -> None:
     """ValueError for members with one config, a setting under two names, and two settings under one name."""
-    first: dict[str, tuple[int, Member]] = {}
+    first: dict[str, tuple[int, SweepRun]] = {}
     named: dict[str, tuple[int, str]] = {}
     seeds: dict[tuple[str, int], int] = {}
     for number, member in enumerate(members, 1):

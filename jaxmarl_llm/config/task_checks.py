@@ -16,7 +16,7 @@ def asks_expert(config: ConfigDict) -> bool:
     return c.turns > 1 and c.protocol not in programs.METHODS and config.task.feedback == "expert_edits"
 
 
-def found(config: ConfigDict) -> list[str]:
+def problems(config: ConfigDict) -> list[str]:
     """One sentence per field of the task that cannot be."""
     return _own_reward(config) + _roles(config) + _advice(config) + _centralised(config)
 

@@ -13,7 +13,7 @@ RESERVED = (
 WRITERS = {"examples": 3, "published": 5}  # by task.prompts: most agents of task.kind=tldr and arxiv
 
 
-def found(config: ConfigDict) -> list[str]:
+def problems(config: ConfigDict) -> list[str]:
     """One sentence per field of the team that cannot be."""
     agents, models = tuple(config.team.agents), config.team.models
     bad = _names(agents) + _models(config) + _targets(config.team)

@@ -155,7 +155,7 @@ READ: dict[str, tuple[Callable[[ConfigDict], bool], str]] = {
 }
 
 
-def found(config: ConfigDict) -> list[str]:
+def problems(config: ConfigDict) -> list[str]:
     """One sentence per field of `READ` that is set and that nothing reads."""
     base, bad = base_config(), []
     for path, (read, why) in READ.items():

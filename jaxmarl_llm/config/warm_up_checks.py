@@ -24,7 +24,7 @@ def check_read(config: ConfigDict, workdir) -> None:
     )
 
 
-def found(config: ConfigDict) -> list[str]:
+def problems(config: ConfigDict) -> list[str]:
     """One sentence per field about the begin that cannot be."""
     return _warm_up(config) + _begin(config.team)
 

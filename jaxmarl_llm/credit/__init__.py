@@ -10,7 +10,7 @@ To a loss an advantage is a constant. What is smooth here can be differentiated 
 of padding or of groups without variance.
 """
 
-from jaxmarl_llm.credit.contrast import inclusion_contrast
+from jaxmarl_llm.credit.contrast import difference_in_means
 from jaxmarl_llm.credit.fidelity import (
     advantage_spread,
     credit_fidelity,
@@ -86,7 +86,7 @@ __all__ = [
     "gae",
     "group_advantage",
     "group_keys",
-    "inclusion_contrast",
+    "difference_in_means",
     "keys_by",
     "normalise_per_agent",
     "on_host",

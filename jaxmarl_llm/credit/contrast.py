@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxmarl_llm.credit.segments import check_rows
 
 
-def inclusion_contrast(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.Array:
+def difference_in_means(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.Array:
     """Mean value with less mean value without, for each of Z things: -> float32 [Z].
 
         contrast_z = mean over groups j of (mean of v_r with shown_rz - mean of v_r without, r in group j)
@@ -17,7 +17,7 @@ def inclusion_contrast(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.A
     reaches rows of groups with one kind only.
 
     >>> shown_RZ = [[1, 0], [0, 0], [1, 0]]
-    >>> inclusion_contrast([3.0, 1.0, 5.0], shown_RZ, [0, 0, 0], num_groups=1).tolist()
+    >>> difference_in_means([3.0, 1.0, 5.0], shown_RZ, [0, 0, 0], num_groups=1).tolist()
     [3.0, nan]
 
     Args:

@@ -26,7 +26,7 @@ def dated(config, *folders):
     what the first one says. Empty names of folders are none.
     """
     config, saved = config.copy_and_resolve_references(), (_saved_date(each) for each in folders if each)
-    first = distributed.by_first(lambda: next(filter(None, saved), "") or today().isoformat())
+    first = distributed.on_main(lambda: next(filter(None, saved), "") or today().isoformat())
     config.model_options.date = config.model_options.date or first()
     return config
 

@@ -48,7 +48,7 @@ def _short_enough(rows: list[Demonstration], tokenizers, longest: int) -> list[D
         raise ValueError(
             f"sampling.max_new_tokens={longest}: every one of the {len(rows)} reference answers is longer"
         )
-    if len(kept) < len(rows) and distributed.first():
+    if len(kept) < len(rows) and distributed.is_main():
         print(
             f"{len(rows) - len(kept)} of {len(rows)} reference answers are longer than "
             f"sampling.max_new_tokens={longest} and are left out",

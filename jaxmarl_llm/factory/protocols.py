@@ -40,7 +40,7 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
         return Pipeline(task.prompts, samples)  # in an evaluation a tree is its chains
     feedback = task.feedback if c.turns > 1 else None
     if task_checks.asks_expert(config):  # who may answer each process otherwise, and is paid by each
-        feedback = distributed.by_first(feedback)
+        feedback = distributed.on_main(feedback)
     if samples is not None:
         return IN_TURNS[c.protocol](task.prompts, samples, c.turns, feedback, later_samples=1)
     options = dict(hand_on=c.hand_on, stop_above=c.stop_above or None)

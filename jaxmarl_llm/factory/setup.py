@@ -25,7 +25,7 @@ from jaxmarl_llm.config import (
     workload,
 )
 from jaxmarl_llm.config.common import base_config
-from jaxmarl_llm.factory import built_models, chat_options, protocols, talking
+from jaxmarl_llm.factory import built_models, chat_options, protocols, rollouts
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.update import agent_loss, custom_loss
 
@@ -218,7 +218,7 @@ def evaluate(
         key,
         params=sampling_params(config),
         samples=samples,
-        protocol=lambda drawn: talking.WithRoom(protocols.build(config, task, team, drawn, memory=memory)),
+        protocol=lambda drawn: rollouts.RoomForPrograms(protocols.build(config, task, team, drawn, memory=memory)),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         step=step,

@@ -32,29 +32,29 @@ from jaxmarl_llm.protocols.types import Episode, Prompts, Protocol, everybody
 from jaxmarl_llm.rollout.scoring import TaskScorer
 
 KINDS = ("nothing", "sample", "reference", "solo")
-Talk = Callable[..., Forest]
+Rollout = Callable[..., Forest]
 
 
 @dataclasses.dataclass(frozen=True)
-class Conversation:
+class Redraw:
     """The rollout's arguments, for those counterfactuals that let agents speak again.
 
     Attributes:
-      talk: ``talk(protocol, trainables=.., key=.., last_greedy=..)``, a `rollout.run` on the same items.
+      rollout: ``rollout(protocol, trainables=.., key=.., last_greedy=..)``, a `rollout.run` on the same items.
       protocol: of the rollout; with ``solo`` it has ``prompts``.
       trainables: the current parameters of each member of the team.
       key: random key, not that of the rollout.
       references: parameters of each member's reference policy, None for the base; () for None of all.
     """
 
-    talk: Talk
+    rollout: Rollout
     protocol: Protocol
     trainables: Sequence[Any]
     key: jax.Array
     references: Sequence[Any] = ()
 
 
-def judged(forest: Forest, kind: str, scorer: TaskScorer, again: Conversation) -> Forest:
+def judged(forest: Forest, kind: str, scorer: TaskScorer, again: Redraw) -> Forest:
     """The forest with its ``counterfactuals``, float32 (N, J), agents in the order of the joint answers.
 
     Args:
@@ -145,7 +145,7 @@ class Asked:
 
 
 def reference_answers(
-    forest: Forest, scorer: TaskScorer, again: Conversation
+    forest: Forest, scorer: TaskScorer, again: Redraw
 ) -> tuple[dict[str, list[str]], list[Forest]]:
     """Return for each agent and joint answer the greedy answer of its reference policy to the item.
 
@@ -155,7 +155,7 @@ def reference_answers(
     pairs = zip(again.trainables, begun, strict=True)
     off = [own if own is not None or tree is None else jax.tree.map(_zeros_like, tree) for tree, own in pairs]
     asked = Asked(scorer.task.prompts)
-    drawn = again.talk(asked, trainables=off, key=again.key, last_greedy=True)
+    drawn = again.rollout(asked, trainables=off, key=again.key, last_greedy=True)
     texts = {(turn.agent, turn.item): turn.text for turn in drawn.turns}
     return {agent: [texts[agent, joint.item] for joint in forest.joints] for agent in scorer.agents}, [drawn]
 
@@ -165,7 +165,7 @@ def _zeros_like(x: jax.Array) -> jax.Array:
 
 
 def solo_rewards(
-    forest: Forest, scorer: TaskScorer, again: Conversation
+    forest: Forest, scorer: TaskScorer, again: Redraw
 ) -> tuple[dict[str, np.ndarray], list[Forest]]:
     """Return by agent that was heard the mean reward of the conversations held without it, (J,) by node.
 
@@ -184,7 +184,7 @@ def solo_rewards(
 
         protocol = dataclasses.replace(again.protocol, prompts=prompts)
         key = jax.random.fold_in(again.key, n)
-        without = again.talk(protocol, trainables=again.trainables, key=key)
+        without = again.rollout(protocol, trainables=again.trainables, key=key)
         drawn.append(without)
         totals_J, place_J = without.totals(), without.nodes()[0]
         known_J = ~np.isnan(totals_J)

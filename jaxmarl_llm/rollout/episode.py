@@ -11,7 +11,7 @@ import numpy as np
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.rollout.journal import Journal
-from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, speak
+from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, padded_size
@@ -111,7 +111,7 @@ def _sample(
         if mine:
             own = prompt_sizes[i] if prompt_sizes else None
             with timer("sample"):
-                new += speak(member, trainable, mine, jax.random.fold_in(key, i), params, sizes, own)
+                new += sample_turns(member, trainable, mine, jax.random.fold_in(key, i), params, sizes, own)
     return sorted(new, key=lambda turn: turn.id)
 
 

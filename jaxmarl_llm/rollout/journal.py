@@ -60,15 +60,15 @@ class Journal:
         """
         if self._folder is None:
             return bring()
-        kept = distributed.by_first(self._read)(name, digest(asked))
+        kept = distributed.on_main(self._read)(name, digest(asked))
         if kept is not None:
             self._taken(name, kept[0])
             return kept[0]
-        kept = distributed.by_first(self._elsewhere)(name, digest(asked))
+        kept = distributed.on_main(self._elsewhere)(name, digest(asked))
         found, self._anew = bring() if kept is None else kept[0], True
         if kept is not None:
             self._taken(name, found)
-        distributed.by_first(self._write)(name, digest(asked), found)
+        distributed.on_main(self._write)(name, digest(asked), found)
         return found
 
     def _path(self, name: str) -> pathlib.Path:

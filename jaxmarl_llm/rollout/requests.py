@@ -61,7 +61,7 @@ def encode_cut(
     )
 
 
-def speak(
+def sample_turns(
     member: Member,
     trainable,
     asked: Sequence[PendingRequest],
@@ -92,7 +92,7 @@ def speak(
 def _speak_alike(
     member: Member, trainable, asked, key, params: SamplingParams, sizes, prompt_sizes: Sizes | None
 ) -> list[Turn]:
-    """`speak`, for agents that draw in the same way."""
+    """`sample_turns`, for agents that draw in the same way."""
     agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in asked))
     by_agent = {agent: [n for n in asked if n.request.agent == agent] for agent in agents}
     samples = {n.request.samples for n in asked}
@@ -101,7 +101,7 @@ def _speak_alike(
             f"agents {agents} must be asked for the same number of samples, not {sorted(samples)}"
         )
     samples, most = samples.pop(), max(map(len, by_agent.values()))
-    stack, trainable = member.stack.only(agents, trainable)
+    stack, trainable = member.stack.subset(agents, trainable)
     shards = stack.layout.shards
     size = -(-padded_size(most, *sizes) // shards) * shards
     prompts = [[n.prompt for n in rows] + [rows[0].prompt] * (size - len(rows)) for rows in by_agent.values()]
@@ -151,7 +151,7 @@ def ask(
         for n, g, own in wanted
     ]
     # Each process would be answered otherwise, and pay for it.
-    replies = distributed.by_first(member.expert.ask)(requests)
+    replies = distributed.on_main(member.expert.ask)(requests)
     return [_told(n, g, reply, member.tokenizer) for (n, g, _), reply in zip(wanted, replies, strict=True)]
 
 

@@ -60,7 +60,7 @@ class TaskScorer:
             rewards_BJ, judgements = self._bridge.run(tokens, lengths, mine_B)
             return list(zip(rewards_BJ[share].ravel().tolist(), judgements, strict=True))
 
-        shares = distributed.together(own)
+        shares = distributed.run_together(own)
         size = len(self.combinations(next(iter(lengths.values())).shape[1]))
         places = [(n % count, n // count * size + j) for n in range(len(asked)) for j in range(size)]
         return [shares[process][place] for process, place in places]
@@ -76,7 +76,7 @@ class TaskScorer:
             said = {agent: texts[share] for agent, texts in completions.items()}
             return list(self.task.judge(items[share], said)) if items[share] else []
 
-        shares = distributed.together(own)
+        shares = distributed.run_together(own)
         return [shares[n % count][n // count] for n in range(len(items))]
 
     def __call__(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> Scored:

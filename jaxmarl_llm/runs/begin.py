@@ -55,8 +55,8 @@ def begun(config, team: Team, folder: pathlib.Path) -> Team:
     if place is None:
         return team
     kept = pathlib.Path(folder) / KEPT
-    distributed.by_first(_forget_unused)(pathlib.Path(folder))
-    if not distributed.by_first(checkpoint.saved_steps)(kept / checkpoint.BEST):
+    distributed.on_main(_forget_unused)(pathlib.Path(folder))
+    if not distributed.on_main(checkpoint.saved_steps)(kept / checkpoint.BEST):
         _copy(config, team, place, kept)
     team, _ = checkpoint.restore_team(kept, checkpoint.BEST, team, learners(team))
     if not reads_reference(config):

@@ -198,7 +198,7 @@ def write_summary(run) -> None:
     for name in {"before", "warm", "best", "after", *MARKS} & set(shown):
         # JSON knows no NaN; what an earlier session wrote holds None in its place.
         shown[name] = {k: None if v is None or not math.isfinite(v) else v for k, v in shown[name].items()}
-    files.atomic_write_text(run.books / "summary.json", json.dumps(shown, indent=2) + "\n")
+    files.atomic_write_text(run.output_folder / "summary.json", json.dumps(shown, indent=2) + "\n")
 
 
 def finished(config, folder) -> dict:
@@ -235,12 +235,12 @@ def finish(run) -> dict:
     run.save(run.done)
     print(run.evaluate(run.done), flush=True)
     run.test_after()
-    final_table.show(run.summary, run.books)
-    rows = metrics.read_metrics(run.books)
-    picture = plots.learning_curve(rows, run.books / "plots" / "learning_curve.png")
-    shown = f"; a report: {write_report(run)}" if run.config.log.report and distributed.first() else ""
+    final_table.show(run.summary, run.output_folder)
+    rows = metrics.read_metrics(run.output_folder)
+    picture = plots.learning_curve(rows, run.output_folder / "plots" / "learning_curve.png")
+    shown = f"; a report: {write_report(run)}" if run.config.log.report and distributed.is_main() else ""
     minutes = f"{run.summary['seconds'] / 60:.1f} minutes"
-    print(f"{minutes}; summary.json, transcripts and {picture.name} in {run.books}{shown}")
+    print(f"{minutes}; summary.json, transcripts and {picture.name} in {run.output_folder}{shown}")
     return run.summary
 
 

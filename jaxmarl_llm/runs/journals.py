@@ -41,7 +41,7 @@ def of_iteration(
 def forget(folder: pathlib.Path) -> None:
     """Remove the journals of iterations that a checkpoint is past."""
     saved = checkpoint.saved_steps(folder / "checkpoints")
-    if saved and distributed.first():
+    if saved and distributed.is_main():
         for each in sorted((folder / FOLDER).glob("[0-9]*")):
             if int(each.name) < max(saved):
                 shutil.rmtree(each)

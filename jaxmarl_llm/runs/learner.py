@@ -77,7 +77,7 @@ class Learner:
                     self._optimizer,
                     member.base,
                     self.states[i],
-                    tuple(self._loss.pack(b, layout.of(b.prompts_NBP.shape[0]).shards) for b in part),
+                    tuple(self._loss.pack(b, layout.for_stack(b.prompts_NBP.shape[0]).shards) for b in part),
                     more=credit.gradients.get(i),
                     rates=setup.rates(self.config, member.stack.agents),
                     reference=member.reference,

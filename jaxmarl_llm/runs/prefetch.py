@@ -14,7 +14,7 @@ from jaxmarl_llm.metrics import PhaseTimer
 Draw = Callable[[int, Any, PhaseTimer], Forest]
 
 
-class Ahead:
+class RolloutPrefetch:
     """Rollouts by iteration, the next one's begun early where `begin` is called.
 
     Such a rollout sees parameters from before one update: its tokens' importance ratios are not 1. It runs in
@@ -29,7 +29,7 @@ class Ahead:
         self._threads = concurrent.futures.ThreadPoolExecutor(1, "rollout")
         self._begun: tuple[int, concurrent.futures.Future] | None = None
 
-    def __enter__(self) -> "Ahead":
+    def __enter__(self) -> "RolloutPrefetch":
         return self
 
     def __exit__(self, *exception) -> None:

@@ -31,13 +31,13 @@ class Run:
     ``start`` is the first iteration to do; what an earlier process did from there on is forgotten and done
     again. ``done`` counts the iterations behind. Entering opens everything in the order that lets errors
     come early: the config against the folder, the sandbox, the data, the models, the prompts, the checkpoint.
-    ``books`` is where metrics, transcripts and summary go: the folder, or of several processes a part of it.
+    ``output_folder`` is where metrics, transcripts and summary go: the folder, or of several processes a part of it.
     """
 
     def __init__(self, config, workdir):
         self.config, self._given_date = chat_options.dated(config, workdir), config.model_options.date
         self.folder = pathlib.Path(workdir)
-        self.books = distributed.own_folder(self.folder)
+        self.output_folder = distributed.own_folder(self.folder)
         self.timer = metrics.PhaseTimer()
         self.team = self.task = self.validation_task = self.test_task = None
         self.start = self.done = 0
@@ -96,17 +96,17 @@ class Run:
             )
         self.done = self.start
         self.summary = closing.read_summary(self.folder, self.start) | {"executor": self.isolation}
-        if distributed.first():
+        if distributed.is_main():
             files.atomic_write_text(saved, json.dumps(config.to_dict(), indent=2) + "\n")
         board, project = config.log.tensorboard, config.log.wandb_project
         options = dict(tensorboard=board, wandb={"project": project} if project else None)
-        options = options if distributed.first() else {"tensorboard": False}
+        options = options if distributed.is_main() else {"tensorboard": False}
         self._metrics = stack.enter_context(
-            metrics.MetricsWriter(self.books, resume_step=self.start, **options)
+            metrics.MetricsWriter(self.output_folder, resume_step=self.start, **options)
         )
-        rows = metrics.read_metrics(self.books) if self.start else []
+        rows = metrics.read_metrics(self.output_folder) if self.start else []
         self.spending = Spending(config, self.learner.learners, rows)
-        self._transcripts = TranscriptWriter(self.books)
+        self._transcripts = TranscriptWriter(self.output_folder)
 
     def memory(self, best_step: int | None = None) -> Sequence[Entry]:
         """Lessons of earlier problems, as they come to be, or as the best state had them at its step."""
@@ -140,7 +140,7 @@ class Run:
         limit = 60 * self.config.train.max_minutes or math.inf
         while self.done < self.config.train.steps:
             late = closing.seconds(self.summary) >= limit
-            if distributed.any_says(late or self.spending.over()):
+            if distributed.any_process(late or self.spending.over()):
                 return
             yield self.done
             self.done += 1
@@ -220,7 +220,7 @@ class Run:
             yield
         except Exception:
             # Of several processes the others may be gone, and all of them must save.
-            alone = not distributed.several()
+            alone = not distributed.is_distributed()
             if alone and self.learner.latest() != step and self.learner.untouched(step):
                 self.save(step)
             raise

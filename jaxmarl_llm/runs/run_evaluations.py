@@ -92,7 +92,7 @@ def test_once(run, name: str, title: str, step: int) -> str:
     if not same:
         return test(run, name, title, current(run, step))
     run.summary[name] = run.summary[same[0]]
-    _copy_answers(run.books, same[0], run.books, name)
+    _copy_answers(run.output_folder, same[0], run.output_folder, name)
     closing.write_summary(run)
     return closing.eval_line(f"test {title}", run.summary[name])
 
@@ -107,7 +107,7 @@ def take_over(run, place: pathlib.Path, entries: dict, rows: list[dict]) -> None
         run.log(0, row)
     for name, of in {"before": "before", "warm": "after"}.items():
         if name in entries and (place / final_table.FOLDER / f"{of}.json").is_file():
-            _copy_answers(place, of, run.books, name)
+            _copy_answers(place, of, run.output_folder, name)
 
 
 def _copy_answers(source: pathlib.Path, name: str, target: pathlib.Path, new: str) -> None:
@@ -169,9 +169,9 @@ def _write(run, name: str, found: Evaluations, step: int) -> None:
     about = {"workdir": str(run.folder), "step": step, "state": name, "split": "test"}
     about |= {"seed": run.config.seed, "problems": len(run.test_task.items)}
     report = about | {mode: evaluate.describe(each, (1,)) for mode, each in results.items()}
-    evaluate.write(run.books / final_table.FOLDER / f"{name}.json", results, report)
+    evaluate.write(run.output_folder / final_table.FOLDER / f"{name}.json", results, report)
     if name != "best":
-        write_returns(run.books, found, step)
+        write_returns(run.output_folder, found, step)
 
 
 def write_returns(folder: pathlib.Path, found: Evaluations, step: int) -> None:

@@ -62,11 +62,11 @@ def made(config, workdir, train: Callable) -> bool:
     Raises:
       ValueError: if the folder of the warm-up holds another one.
     """
-    if not config.warm_up.steps or distributed.by_first(begin.kept_in)(pathlib.Path(workdir)):
+    if not config.warm_up.steps or distributed.on_main(begin.kept_in)(pathlib.Path(workdir)):
         return True
     own, folder = stage(config), begin.source(config, workdir)
     with _alone(folder):
-        if distributed.by_first(_finished)(own, folder):
+        if distributed.on_main(_finished)(own, folder):
             return True
         print(f"warm-up: {own.train.steps} iterations on demonstrations, in {folder}", flush=True)
         return bool(train(own, folder))
@@ -84,7 +84,7 @@ def _finished(own: ConfigDict, folder: pathlib.Path) -> bool:
 @contextlib.contextmanager
 def _alone(folder: pathlib.Path) -> Iterator[None]:
     """Hold the folder: of several runs that share a warm-up, the first one makes it and the others wait."""
-    if not distributed.first():
+    if not distributed.is_main():
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,7 @@ def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, 
     prefixes = 1 if shared is None else 2
     read = functools.partial(_read, whole, samples, slots)
     read = jax.vmap(read, in_axes=(axes, 0, 0, 0), out_axes=(0, agent_axes(prefixes)))
-    logits_NRV, cache = read(variables, *layout.split(prompts, "agent", "rows"), shared)
+    logits_NRV, cache = read(variables, *layout.shard(prompts, "agent", "rows"), shared)
     if sampler.apart:
         split = functools.partial(_apart, sampler.config)
         n_agents = prompts[0].shape[0]
@@ -77,7 +77,7 @@ def forward(reader: Reader, tokens_NR, positions_NR, cache: Cache):
 
 def _laid_out(layout: Layout, logits_NRV, cache: Cache):
     # Whole rows of logits: tokens are drawn alike, to the last digit of what is done to the logits.
-    return layout.split(logits_NRV, "agent", "rows"), layout.cache(cache)
+    return layout.shard(logits_NRV, "agent", "rows"), layout.cache(cache)
 
 
 def keep(reader: Reader, cache: Cache, rows_NR) -> Cache:

@@ -180,4 +180,4 @@ def generate(
     logits_NRV, cache, reader = decode.begin(stack, base, trainable, prompts, shared, samples, limit)
     first = _draw(params, rows_NR, logits_NRV, 0)
     drawn = Samples.empty(n_agents, rows, limit).add(0, *first, stops)
-    return stack.layout.whole(_go_on(reader, params, stops, rows_NR, jnp.int32(1), drawn, cache))
+    return stack.layout.replicate(_go_on(reader, params, stops, rows_NR, jnp.int32(1), drawn, cache))

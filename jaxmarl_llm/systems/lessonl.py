@@ -11,7 +11,7 @@ every lesson from what it did to its readers: with several chains of rounds, of 
     A(program) = r(y) - mean r of the agent's programs for the item in that round
     A(lesson z) = mean r of the programs written under z - mean r of those of the same rounds without it
 
-where r is a program's reward, such as its log speed-up (`credit.inclusion_contrast`).
+where r is a program's reward, such as its log speed-up (`credit.difference_in_means`).
 """
 
 import dataclasses
@@ -191,7 +191,7 @@ def _contrasts(forest: Forest, lessons: Sequence[int], later) -> tuple[np.ndarra
     shown_JZ = np.array([[z in shown for z in lessons] + [bool(shown)] for shown in shown_J])
     # A lesson is compared within its item only: there it was known.
     options = {"num_groups": number, "length": len(lessons) + 1}
-    found_Z = credit.on_host(credit.inclusion_contrast, np.float32(value_J), shown_JZ, group_J, **options)
+    found_Z = credit.on_host(credit.difference_in_means, np.float32(value_J), shown_JZ, group_J, **options)
     return found_Z[:-1], found_Z[-1]
 
 

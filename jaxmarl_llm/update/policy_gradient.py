@@ -52,8 +52,8 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed, refere
         shared_ref = _read_shared(stack, *stack.bind_reference(base, reference), packed.shared)
     begin = functools.partial(_begin_prompts, fixed, trainable, shared, shared_ref)
     of_rows = functools.partial(_of_rows, fixed, trainable)
-    prompts = stack.layout.split((packed.prompts_XNDBP, packed.prompt_lengths_XNDB), None, "agent", "rows")
-    rows = stack.layout.split(packed.rows, None, None, "agent", "rows")
+    prompts = stack.layout.shard((packed.prompts_XNDBP, packed.prompt_lengths_XNDB), None, "agent", "rows")
+    rows = stack.layout.shard(packed.rows, None, None, "agent", "rows")
     used_X = (packed.rows.lengths_MS > 0).any((2, 3, 4, 5)).sum(1)
 
     def learn(x, found):

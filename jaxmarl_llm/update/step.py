@@ -72,8 +72,8 @@ def init_state(
     trainable: Any, optimizer: optax.GradientTransformation, layout: Layout = ONE_DEVICE
 ) -> TrainState:
     """A fresh state; ``trainable`` has a leading agent axis and lies as ``layout`` says, as the rest will."""
-    opt_state = layout.make(jax.vmap(optimizer.init), trainable)
-    return TrainState(layout.make(lambda: jnp.int32(0)), trainable, opt_state)
+    opt_state = layout.init(jax.vmap(optimizer.init), trainable)
+    return TrainState(layout.init(lambda: jnp.int32(0)), trainable, opt_state)
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "config", "optimizer"), donate_argnames=("state",))
@@ -117,7 +117,7 @@ def train_step(
     metrics["update_norm"] = jax.vmap(optax.tree.norm)(updates)
     if config.kl_coef:
         metrics["kl"] = kl.mean()
-    return stack.layout.constrain(new), stack.layout.whole(metrics)
+    return stack.layout.constrain(new), stack.layout.replicate(metrics)
 
 
 def descend(optimizer, state: TrainState, grads, losses_N, rates: Rates | None = None):
@@ -152,8 +152,8 @@ def _gradients(stack, config: LossConfig, base, trainable, batch: Packed, refere
     if batch.agents is None:
         return gradients(stack, config, base, trainable, batch, reference)
     index = jnp.array([stack.agents.index(agent) for agent in batch.agents])
-    part, theirs = stack.only(batch.agents, trainable)
-    of_theirs = None if reference is None else stack.only(batch.agents, reference)[1]
+    part, theirs = stack.subset(batch.agents, trainable)
+    of_theirs = None if reference is None else stack.subset(batch.agents, reference)[1]
     found = gradients(part, config, base, theirs, batch, of_theirs)
 
     def among_all(x):

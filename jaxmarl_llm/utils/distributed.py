@@ -40,24 +40,24 @@ def connect(coordinator: str, processes: int = 0, process: int = 0) -> None:
     jax.distributed.initialize(address, heartbeat_timeout_seconds=HEARTBEAT_SECONDS, **known)
 
 
-def several() -> bool:
+def is_distributed() -> bool:
     """Whether there are other processes."""
     return jax.process_count() > 1
 
 
-def first() -> bool:
+def is_main() -> bool:
     """Whether this process is the one that speaks for all."""
     return jax.process_index() == 0
 
 
 def own_folder(folder: pathlib.Path) -> pathlib.Path:
     """Return the folder of what a process writes for itself: the first's is ``folder``, others' lie in it."""
-    return folder if first() else folder / f"process{jax.process_index()}"
+    return folder if is_main() else folder / f"process{jax.process_index()}"
 
 
 def gather(thing: Any) -> list:
     """Return what every process passes, in their order; anything that pickles. All must call it."""
-    if not several():
+    if not is_distributed():
         return [thing]
     data = np.frombuffer(pickle.dumps(thing), np.uint8)
     sizes = np.ravel(multihost_utils.process_allgather(np.array([data.size])))
@@ -70,17 +70,17 @@ def gather(thing: Any) -> list:
     return [pickle.loads(row[:size].tobytes()) for row, size in zip(found, sizes, strict=True)]
 
 
-def any_says(yes: bool) -> bool:
+def any_process(yes: bool) -> bool:
     """Whether any process says yes. All must call it."""
     return any(gather(bool(yes)))
 
 
-def together(function: Callable, *arguments) -> list:
+def run_together(function: Callable, *arguments) -> list:
     """`gather` of ``function(*arguments)``; what it raises in one process is raised in all.
 
     The others raise RuntimeError with the process and the error in it.
     """
-    if not several():
+    if not is_distributed():
         return [function(*arguments)]
     result, error = None, None
     try:
@@ -96,14 +96,14 @@ def together(function: Callable, *arguments) -> list:
     return [result for result, _ in found]
 
 
-def by_first(function: Callable) -> Callable:
+def on_main(function: Callable) -> Callable:
     """The function as the first process computes it, for all."""
 
     @functools.wraps(function)
     def wrapped(*arguments):
         def own():
-            return function(*arguments) if first() else None
+            return function(*arguments) if is_main() else None
 
-        return together(own)[0]
+        return run_together(own)[0]
 
     return wrapped

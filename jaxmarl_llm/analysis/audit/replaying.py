@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jaxmarl_llm.transcripts import JointAction, Speech
+from jaxmarl_llm.transcripts import JointAction, AgentRecord
 
 # What is compared of a joint answer, and of a completion in it.
 ANSWER: dict[str, Callable[[JointAction], Any]] = {
@@ -14,7 +14,7 @@ ANSWER: dict[str, Callable[[JointAction], Any]] = {
     "rewards": lambda action: (action.total, action.parts),
     "verdicts": lambda action: (action.verdict, action.failures, action.interactions),
 }
-COMPLETION: dict[str, Callable[[Speech], Any]] = {
+COMPLETION: dict[str, Callable[[AgentRecord], Any]] = {
     "prompts": lambda speech: speech.prompt,
     "texts": lambda speech: speech.completion,
     "token lengths": lambda speech: (speech.prompt_length, speech.completion_length, speech.finish_reason),

@@ -10,7 +10,7 @@ import numpy as np
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.types import Task
-from jaxmarl_llm.transcripts import JointAction, Speech
+from jaxmarl_llm.transcripts import JointAction, AgentRecord
 
 ZERO = 1e-6  # an advantage of no more than this is none
 
@@ -98,7 +98,7 @@ def forest_of(
 
 
 def _turn(
-    number: int, agent: str, item: int, action: JointAction, speech: Speech, parent: int | None
+    number: int, agent: str, item: int, action: JointAction, speech: AgentRecord, parent: int | None
 ) -> Turn:
     return Turn(
         id=number,

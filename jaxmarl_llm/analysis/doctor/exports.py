@@ -62,7 +62,7 @@ def round_trip(
 
 def trained(member: Member, trainable: Any, agent: str) -> Member:
     """Take one agent alone, as if it had learned something: noise is added to its parameters."""
-    stack, own = member.stack.only((agent,), trainable)
+    stack, own = member.stack.subset((agent,), trainable)
     random = np.random.default_rng(0)
 
     def move(x):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 
-from jaxmarl_llm.analysis.doctor.perturb import Look, looks
+from jaxmarl_llm.analysis.doctor.perturb import MicrobatchGradients, microbatch_gradients
 from jaxmarl_llm.analysis.doctor.result import by_agent, check
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.team import Member
@@ -153,19 +153,19 @@ def _faults(seen: Trained) -> list[str]:
 
 def _add(found: dict[str, Examined], member: Member, trainable, config: LossConfig, batch: Batch) -> None:
     """Count what the loss reaches in one batch."""
-    packed = config.pack(batch, member.stack.layout.of(batch.prompts_NBP.shape[0]).shards)
+    packed = config.pack(batch, member.stack.layout.for_stack(batch.prompts_NBP.shape[0]).shards)
     names = batch.agents or member.stack.agents
-    for look in looks(member.stack, config, member.base, trainable, packed):
+    for measured in microbatch_gradients(member.stack, config, member.base, trainable, packed):
         for n, agent in enumerate(names):
-            _count(found[agent].trained, look, n, member.stack.eos_ids)
-            seen = jax.tree.map(lambda x, n=n: x[n], look.seen)
+            _count(found[agent].trained, measured, n, member.stack.eos_ids)
+            seen = jax.tree.map(lambda x, n=n: x[n], measured.seen)
             before = found[agent].diagnostics
             found[agent].diagnostics = seen if before is None else before.merge(seen)
 
 
-def _count(seen: Trained, look: Look, n: int, eos_ids: Sequence[int]) -> None:
+def _count(seen: Trained, measured: MicrobatchGradients, n: int, eos_ids: Sequence[int]) -> None:
     """Add what one agent's rows show."""
-    rows, norms_MW, prompts_BP = look.rows, look.norms.rows[n], look.norms.prompts[n]
+    rows, norms_MW, prompts_BP = measured.rows, measured.norms.rows[n], measured.norms.prompts[n]
     predicts_MW, first_B = np.zeros(norms_MW.shape, bool), np.zeros(len(prompts_BP), bool)
     for m, s in np.argwhere(rows.lengths_MS[n] > 0):
         start, length, b = rows.starts_MS[n, m, s], rows.lengths_MS[n, m, s], rows.prompt_M[n, m]
@@ -179,7 +179,7 @@ def _count(seen: Trained, look: Look, n: int, eos_ids: Sequence[int]) -> None:
         first_B[b] = True
     seen.padding += (int((norms_MW[~predicts_MW] > 0).sum()), int((~predicts_MW).sum()))
     others = [prompts_BP[:, :-1].ravel(), prompts_BP[~first_B, -1]]
-    others += [] if look.norms.shared is None else [look.norms.shared[n]]
+    others += [] if measured.norms.shared is None else [measured.norms.shared[n]]
     seen.contexts += (sum(int((x > 0).sum()) for x in others), sum(x.size for x in others))
 
 

@@ -51,7 +51,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
             f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of {name!r}, "
             f"{policy.config.max_positions} tokens"
         )
-    own = layout.of(len(agents), policy.config)
+    own = layout.for_stack(len(agents), policy.config)
     policy = own.policy(policy)
     c = config.team
     scale = c.alpha / c.rank if c.mode == "adapters" else 1.0
@@ -98,7 +98,7 @@ def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critic
         names = (TEAM,)
         number = workload.joint_answers(config) if replies else sum(workload.nodes(config))
         length *= sum(map(len, said)) // config.train.turns  # a joint answer has one of each call of a turn
-    rows = c.prompts_per_microbatch * layout.of(len(names)).shards
+    rows = c.prompts_per_microbatch * layout.for_stack(len(names)).shards
     texts, optimizer = padded_size(number, rows, 2 * number), systems.critic_optimizer(config)
     return Critics(names, c.shared, texts, bucket(length), rows, ValueLoss(c.clip), optimizer)
 

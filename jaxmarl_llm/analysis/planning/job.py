@@ -115,7 +115,7 @@ def sampler_arguments(job: Job, call: Call) -> tuple[Stack, tuple, dict]:
     base, trainable = parameters(job)
     stack = job.stack
     if call.agents != stack.agents:
-        layout = stack.layout.of(len(call.agents))
+        layout = stack.layout.for_stack(len(call.agents))
         stack = dataclasses.replace(stack, agents=call.agents, layout=layout)
         part = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((len(call.agents), *x.shape[1:]), x.dtype), trainable
@@ -153,7 +153,7 @@ def cuts(layout: Layout, agents: int) -> Cuts:
     """Return how a layout cuts the arrays of ``agents`` agents."""
     if layout.mesh is None:
         return Cuts(1, 1, 1)
-    layout = layout.of(agents)
+    layout = layout.for_stack(agents)
     of_agents = 1 if "agent" in layout.rows else layout.mesh.shape["agent"]
     return Cuts(of_agents, layout.shards, layout.mesh.shape["model"])
 
@@ -180,7 +180,7 @@ def pack(job: Job, batch: Call) -> Packed:
         finished_NR=np.ones((agents, rows), bool),
         agents=None if batch.agents == job.stack.agents else batch.agents,
     )
-    return job.loss.pack(found, job.stack.layout.of(agents).shards)
+    return job.loss.pack(found, job.stack.layout.for_stack(agents).shards)
 
 
 def bytes_per_device(tree) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.report.runs import EvaluationData, RunData
-from jaxmarl_llm.transcripts import JointAction, Speech
+from jaxmarl_llm.transcripts import JointAction, AgentRecord
 
 LIMIT = 10_000_000  # characters of JSON; pictures come on top
 
@@ -82,7 +82,7 @@ def embed(sources: Sequence[Source]) -> dict[str, Any]:
     def text(value) -> int:
         return texts.setdefault(str(value), len(texts))
 
-    def speech(agent: str, said: Speech) -> int:
+    def speech(agent: str, said: AgentRecord) -> int:
         entry = (
             text(agent), text(said.prompt), text(said.completion), _number(said.prompt_length),
             _number(said.completion_length), text(said.finish_reason), _number(said.sample),

@@ -26,7 +26,7 @@ from jaxmarl_llm.analysis.search.metrics import ItemResult
 from jaxmarl_llm.analysis.search.results import SearchResult
 from jaxmarl_llm.config import programs, warm_up_checks
 from jaxmarl_llm.executor import Executor
-from jaxmarl_llm.factory import experts, protocols, setup, talking, tasks
+from jaxmarl_llm.factory import experts, protocols, setup, rollouts, tasks
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.protocols.lessons.bank import Entry
@@ -101,7 +101,7 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
         batch, asked = with_tests(config, by, task, ids, folder, like)
         protocol = protocols.rounds(config, batch, by.relevance, 1, tuple(lasting), ends=True)
         key = jax.random.fold_in(setup.stream(config, "search"), n)
-        forest = talk(config, protocol, by, batch, ids, key, journal)
+        forest = rollout(config, protocol, by, batch, ids, key, journal)
         found = search_results.item_results(forest, lambda *best, j=journal: remeasured(task, j, *best))
         problems += found
         cost += ledger.of(forest, [each.held_out for each in found]) + asked
@@ -140,7 +140,7 @@ def claim(folder: pathlib.Path, config, step: int) -> None:
                 f"{folder}: the search in this folder is of the team after {saved['step']} iterations, "
                 f"this one after {step}; give it another folder"
             )
-    if distributed.first():
+    if distributed.is_main():
         files.atomic_write_text(path, json.dumps(own, indent=2) + "\n")
 
 
@@ -161,13 +161,13 @@ def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Seq
         place = pathlib.Path("tests") / urllib.parse.quote(name, safe="")
         places = [pathlib.Path(each) / place for each in (folder, *like)]
         key = jax.random.fold_in(setup.stream(config, "tests"), zlib.crc32(name.encode()))
-        forest = talk(config, protocol, by, author, [i], key, Journal(places[0], places[1:]))
+        forest = rollout(config, protocol, by, author, [i], key, Journal(places[0], places[1:]))
         answers[i] = forest.turns[0].text
         cost += ledger.of(forest)
     return task.tested(answers), cost
 
 
-def talk(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> Forest:
+def rollout(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> Forest:
     """The rounds of one batch of problems."""
     scorer = TaskScorer.of_team(task, by.team, "aligned")
     options = dict(
@@ -175,7 +175,7 @@ def talk(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> F
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
     )
-    return talking.talk(protocol, by.team, by.trainables, scorer, list(ids), key, journal=journal, **options)
+    return rollouts.run(protocol, by.team, by.trainables, scorer, list(ids), key, journal=journal, **options)
 
 
 def remeasured(task, journal: Journal, items: Sequence, texts: Sequence[str]) -> list:

@@ -66,7 +66,7 @@ class Memory(Sequence):
         self._entries = _read(self._folder / _name(step), step)
 
     def _write(self, folder: pathlib.Path, step: int, most: int) -> None:
-        if not distributed.first():
+        if not distributed.is_main():
             return
         lines = [json.dumps(dataclasses.asdict(entry)) + "\n" for entry in self._entries]
         new = files.atomic_write_text(folder / _name(step), "".join(lines))

@@ -59,11 +59,11 @@ def build(
     found = []
     for i, member in enumerate(learners):
         agents = (TEAM,) if joint else member.stack.agents
-        layout = member.stack.layout.of(len(agents))
+        layout = member.stack.layout.for_stack(len(agents))
         stack = dataclasses.replace(member.stack, agents=agents, sampler=None, layout=layout)
         own = jax.random.fold_in(key, i)
         begin = functools.partial(_parameters, stack, rank, targets)
-        trainable = layout.make(begin, own, member.base, member.trainable)
+        trainable = layout.init(begin, own, member.base, member.trainable)
         found.append(Member(stack, member.base, trainable, member.tokenizer, member.model_name))
     return Team(tuple(found))
 

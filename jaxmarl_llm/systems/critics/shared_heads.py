@@ -39,7 +39,7 @@ def build(team: Team, key: jax.Array) -> Team:
         stack = dataclasses.replace(member.stack, sampler=None)
         own, d_model = jax.random.fold_in(key, i), stack.policy.config.d_model
         begin = functools.partial(value_model.heads, len(stack.agents), d_model)
-        head = stack.layout.make(begin, own)
+        head = stack.layout.init(begin, own)
         found.append(Member(stack, member.base, head, member.tokenizer, member.model_name))
     return Team(tuple(found))
 
@@ -115,4 +115,4 @@ def _weighed(stack, grads, losses_N, coef):
 @functools.partial(jax.jit, static_argnames=("stack", "optimizer"), donate_argnames=("state",))
 def _step(stack, optimizer, state: update.TrainState, grads, losses_N):
     new, metrics, _ = update.descend(optimizer, state, grads, losses_N)
-    return stack.layout.constrain(new), stack.layout.whole(metrics)
+    return stack.layout.constrain(new), stack.layout.replicate(metrics)

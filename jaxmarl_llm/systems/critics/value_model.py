@@ -82,7 +82,7 @@ def values(stack, base, params: dict, texts: Texts, *, rows: int = 1) -> jax.Arr
     """
     parts = _micro_batches(stack, texts, rows)
     found = jax.lax.map(lambda part: _values(stack, base, params, part), parts)
-    return stack.layout.whole(jnp.moveaxis(found, 0, 1).reshape(texts.lengths_NBK.shape))
+    return stack.layout.replicate(jnp.moveaxis(found, 0, 1).reshape(texts.lengths_NBK.shape))
 
 
 def _values(stack, base, params, texts: Texts) -> jax.Array:
@@ -123,7 +123,7 @@ def train_step(
     """
     grads, losses_N = gradients(stack, loss, base, state.trainable, texts, targets, rows=rows)
     new, metrics, _ = descend(optimizer, state, grads, losses_N)
-    return stack.layout.constrain(new), stack.layout.whole(metrics)
+    return stack.layout.constrain(new), stack.layout.replicate(metrics)
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "loss", "rows"))
@@ -133,7 +133,7 @@ def gradients(stack, loss: Loss, base, params: dict, texts: Texts, targets: Any,
     grads, total = _sums(stack, loss, base, params, parts)
     divisor_N = jnp.maximum(total.count, 1.0)
     grads = jax.tree.map(lambda g: g / agent_axis.along(divisor_N, g), grads)
-    return stack.layout.constrain(grads), stack.layout.whole(total.mean())
+    return stack.layout.constrain(grads), stack.layout.replicate(total.mean())
 
 
 def _sums(stack, loss: Loss, base, params, parts):
@@ -170,4 +170,4 @@ def _micro_batches(stack, tree, rows: int):
     def cut(x):
         return jnp.moveaxis(jnp.asarray(x).reshape(x.shape[0], -1, rows, *x.shape[2:]), 1, 0)
 
-    return stack.layout.split(jax.tree.map(cut, tree), None, "agent", "rows")
+    return stack.layout.shard(jax.tree.map(cut, tree), None, "agent", "rows")

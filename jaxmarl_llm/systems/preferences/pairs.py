@@ -148,7 +148,7 @@ class Pool:
         found = pairs_of(forest, self._random(0), **self._selected)
         self._shards[self.done] = found
         self._forget()
-        if self._folder and distributed.first():
+        if self._folder and distributed.is_main():
             files.atomic_write_text(self._path(self.done), "".join(map(_line, found)))
         return found
 

@@ -49,7 +49,7 @@ def of_forest(
             raise ValueError(f"agents {member.stack.agents} have no reference: build with keep_reference")
         for batch in collate.of_learners(forest, unweighted_R, member.stack, sampling):
             parameters = member.reference if reference else trainable
-            stack, own = member.stack.only(batch.agents or member.stack.agents, parameters)
+            stack, own = member.stack.subset(batch.agents or member.stack.agents, parameters)
             given = stack, batch.sampling or sampling, member.base, own, batch
             scores_NRL = jax.device_get(of_batch(*given, reference=reference))
             for agent, scores_RL in zip(stack.agents, scores_NRL, strict=True):

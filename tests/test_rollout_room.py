@@ -1,10 +1,10 @@
-"""jaxmarl_llm/factory/talking.py: room for programs before every step of a conversation."""
+"""jaxmarl_llm/factory/rollouts.py: room for programs before every step of a rollout."""
 
 import functools
 
 import jax
 
-from jaxmarl_llm.factory import talking
+from jaxmarl_llm.factory import rollouts
 from jaxmarl_llm.protocols import Discussion
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.utils import host_memory
@@ -18,7 +18,7 @@ def test_there_is_room_for_programs_before_every_step(monkeypatch):
     trainables = [member.trainable for member in team.members]
     arguments = team, trainables, scorer, test_rollout.ITEM_IDS, test_rollout.KEY
     options = dict(params=test_rollout.PARAMS, max_prompt_tokens=256)
-    talk = functools.partial(talking.talk, Discussion(task.prompts, 2), *arguments, **options)
+    talk = functools.partial(rollouts.run, Discussion(task.prompts, 2), *arguments, **options)
     kept = talk()
 
     def all_of_them():

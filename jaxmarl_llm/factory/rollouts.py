@@ -1,4 +1,4 @@
-"""Conversations of a run: `rollout.run` that never takes more memory maps than Linux allows a process."""
+"""Rollouts of a run: `rollout.run` that never takes more memory maps than Linux allows a process."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from jaxmarl_llm.utils import host_memory
 
 
 @dataclasses.dataclass(frozen=True)
-class WithRoom:
+class RoomForPrograms:
     """A protocol that makes room for compiled programs before every step: every width of prompts is one.
 
     This forgets everything that the process has compiled, so only a command does it, no library function.
@@ -28,6 +28,6 @@ class WithRoom:
         return self.protocol.observe(state, turns)
 
 
-def talk(protocol: Protocol, *args, **options) -> Forest:
-    """`rollout.run` of the protocol `WithRoom`."""
-    return rollout.run(WithRoom(protocol), *args, **options)
+def run(protocol: Protocol, *args, **options) -> Forest:
+    """`rollout.run` of the protocol `RoomForPrograms`."""
+    return rollout.run(RoomForPrograms(protocol), *args, **options)
