@@ -34,7 +34,7 @@ from jaxmarl_llm.systems.types import FromForest, System
 from jaxmarl_llm.team import Team
 
 # Those whose credit follows from the forest alone.
-LESSONS = {
+FROM_FOREST = {
     "magrpo": magrpo.assign,
     "mareinforce": mareinforce.assign,
     "marloo": marloo.assign,
@@ -62,7 +62,7 @@ def build(config, team: Team, trainables: Callable[[], list], demonstrations: Se
         seed = (config.seed, setup.STREAMS.index("demonstrations"))
         multiple = config.train.minibatches * config.train.prompts_per_microbatch
         return sft.Sft(sft.Order(demonstrations, config.sft.batch, seed, multiple))
-    if (credit := from_forest(config)) is not None:
+    if (assign := from_forest(config)) is not None:
         return FromForest(assign)
     if name in preference_checks.MADPO:
         c, sampling = config.preference, setup.sampling_params(config)
@@ -103,8 +103,8 @@ def from_forest(config):
     name = config.train.system
     if name in CRITICS or name in preference_checks.SYSTEMS or name == sft_checks.SYSTEM:
         return None
-    credit = LESSONS[name] if name in LESSONS else custom.resolve(name)
-    return functools.partial(credit, config=credit_config(config))
+    assign = FROM_FOREST[name] if name in FROM_FOREST else custom.resolve(name)
+    return functools.partial(assign, config=credit_config(config))
 
 
 def credit_config(config) -> magrpo.CreditConfig:
