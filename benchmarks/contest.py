@@ -16,7 +16,7 @@ import jax
 from benchmarks import machine, ours, peers, rounds, tables
 from benchmarks.work import Work
 from jaxmarl_llm import weights
-from jaxmarl_llm.factory import setup
+from jaxmarl_llm.factory import teams
 from jaxmarl_llm.utils import host_memory
 from jaxmarl_llm.weights import model_files
 
@@ -142,7 +142,7 @@ def _start(names: list[str], mine: ours.Ours, opened: contextlib.ExitStack) -> d
     )
     folder = pathlib.Path(opened.enter_context(tempfile.TemporaryDirectory())) / "model"
     config = mine.config
-    weights.save(setup.load_model(config, config.model), folder)
+    weights.save(teams.load_model(config, config.model), folder)
     found = {}
     for name in names:
         system, full = SYSTEMS[name]

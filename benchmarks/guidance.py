@@ -18,7 +18,7 @@ from benchmarks import known_expert
 from configs import compare
 from experiments import compare as command
 from jaxmarl_llm.analysis.report import methods
-from jaxmarl_llm.runs import closing
+from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.utils import console, files
 
@@ -37,7 +37,7 @@ def without_advice(workdir: pathlib.Path, results: dict) -> dict[str, dict[str, 
                 plain = "--config.task.feedback=plain"
                 argv = [sys.executable, "-m", "experiments.evaluate", config, plain, f"--workdir={folder}"]
                 subprocess.run([*argv, "--step=latest", f"--out={out}"], check=True)
-            scores = closing.read_json(out)["sampled"]["scores"]
+            scores = summaries.read_json(out)["sampled"]["scores"]
             means = {score: ends["mean"] for score, ends in scores.items()}
             remaining.setdefault(name, {})[seed] = {"after": {"scores": means, "problems": {}}}
     return remaining

@@ -11,7 +11,7 @@ from ml_collections import config_dict
 
 from jaxmarl_llm import sampling, update
 from jaxmarl_llm.config import checks, common
-from jaxmarl_llm.factory import setup
+from jaxmarl_llm.factory import teams, training
 from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.update import packing, policy_gradient
@@ -82,11 +82,11 @@ class Ours:
     """One stack of agents that share a model; answers as a `peers.Peer` does."""
 
     def __init__(self, config):
-        self.config, (member,) = config, setup.build_team(config).members
+        self.config, (member,) = config, teams.build_team(config).members
         # No token ends a completion: every side draws equally many.
         self._stack = dataclasses.replace(member.stack, eos_ids=(), stops=())
-        self._base, self._loss = member.base, setup.loss_config(config)
-        self._optimizer = setup.build_optimizer(config)
+        self._base, self._loss = member.base, training.loss_config(config)
+        self._optimizer = training.build_optimizer(config)
         self._state = update.init_state(member.trainable, self._optimizer)
         self.texts = prompt_texts(member.tokenizer, self._stack.agents, config.sampling.max_prompt_tokens)
         self.prompts = [read(member.tokenizer, text) for text in self.texts]

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks import machine, ours
 from benchmarks.tables import markdown
 from jaxmarl_llm import sampling
-from jaxmarl_llm.factory import setup
+from jaxmarl_llm.factory import teams, training
 from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.sharding import AXES
 from jaxmarl_llm.update import packing
@@ -56,8 +56,8 @@ def random_batch(agents: int, problems: int, vocabulary: int, config) -> packing
 
 def run(config, devices: int, problems: int, rounds: int) -> tuple[dict[str, float], np.ndarray, np.ndarray]:
     """Median seconds of drawing and of the gradient; the tokens drawn; all gradients in one vector."""
-    (member,) = setup.build_team(config, jax.devices()[:devices]).members
-    stack, loss = dataclasses.replace(member.stack, eos_ids=(), stops=()), setup.loss_config(config)
+    (member,) = teams.build_team(config, jax.devices()[:devices]).members
+    stack, loss = dataclasses.replace(member.stack, eos_ids=(), stops=()), training.loss_config(config)
     batch = random_batch(len(stack.agents), problems, stack.policy.config.vocab_size, config)
     packed = jax.device_put(loss.pack(batch, stack.layout.shards))
 

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from benchmarks.tables import markdown
 from jaxmarl_llm import metrics, plots
 from jaxmarl_llm.analysis.report.methods import with_intervals
-from jaxmarl_llm.factory import setup
 from jaxmarl_llm.runs import begin, final_table
 from jaxmarl_llm.utils.statistics.series import running_mean, series
 
@@ -59,7 +58,7 @@ def _cell(folders: list[pathlib.Path], summaries: list[dict], state: str, name: 
 
 def seconds(folder: pathlib.Path, summary: dict) -> float:
     """What a run took, the warm-up that it begins from included, also if other runs share it."""
-    config = setup.load_run(folder)
+    config = folder.load_run(folder)
     warm_up = begin.source(config, folder) if config.warm_up.steps else None
     return summary["seconds"] + (load(warm_up)["seconds"] if warm_up else 0)
 

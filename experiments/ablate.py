@@ -19,7 +19,8 @@ from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import checks, program_checks
-from jaxmarl_llm.factory import chat_options, protocols, setup, tasks
+from jaxmarl_llm.factory import chat_options, protocols, tasks, teams
+from jaxmarl_llm.runs import run_folder
 
 
 def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
@@ -48,7 +49,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
             print(f"\n{name}", flush=True)
             agents = ablation.agents_of(config, members[name])
             task = tasks.build_programs(own, by.executor, "test", agents, judge)
-            setup.check_prompts(own, by.team, task)
+            teams.check_prompts(own, by.team, task)
             folders.append(pathlib.Path(workdir) / name.replace(" ", "_"))
             results.append(search.search(own, folders[-1], by, task, name, like=folders[:-1]))
     return results
@@ -58,7 +59,7 @@ def main(argv):
     """Command line entry."""
     entry.refuse_arguments(argv)
     given = flags.FLAGS
-    workdir = pathlib.Path(given.workdir or setup.new_workdir())
+    workdir = pathlib.Path(given.workdir or run_folder.new_workdir())
     goes_on = "the same command" if given.workdir else f"the same command with --workdir={workdir}"
     print(f"searching in {workdir}; when it is stopped, {goes_on} goes on", flush=True)
     results = ablate(given.config, workdir, given.members)

@@ -21,7 +21,7 @@ from jaxmarl_llm import metrics, plots
 from jaxmarl_llm.analysis.report import methods
 from jaxmarl_llm.analysis.report.methods import UNTRAINED
 from jaxmarl_llm.cli import entry as cli
-from jaxmarl_llm.runs import budgets, closing, final_table
+from jaxmarl_llm.runs import budgets, final_table, summaries
 from jaxmarl_llm.utils import console, files
 
 
@@ -51,7 +51,7 @@ def result(folder: pathlib.Path) -> dict[str, dict]:
     "tokens", "answers", "optimizer_tokens", "minutes" and "steps" of training until then. {} if the member is
     not finished.
     """
-    evaluation, summary = (closing.read_json(folder / f"{n}.json") for n in ("evaluation", "summary"))
+    evaluation, summary = (summaries.read_json(folder / f"{n}.json") for n in ("evaluation", "summary"))
     if evaluation:
         means = {name: ends["mean"] for name, ends in evaluation["sampled"]["scores"].items()}
         means["return_greedy"] = evaluation["greedy"]["scores"]["return"]["mean"]

@@ -21,7 +21,7 @@ from jaxmarl_llm import metrics, plots
 from jaxmarl_llm.analysis.report import convention_figure, methods
 from jaxmarl_llm.analysis.report.sweep_results import FINISHED
 from jaxmarl_llm.cli import entry as cli
-from jaxmarl_llm.runs import budgets, closing, final_table
+from jaxmarl_llm.runs import budgets, final_table, summaries
 from jaxmarl_llm.tasks.toys.convention import AGENTS, CONVENTIONS
 from jaxmarl_llm.utils import console, files
 
@@ -109,7 +109,7 @@ def rows(workdir: pathlib.Path) -> list[dict]:
 
     ValueError if there is no sweep.json, or a run that it names is gone.
     """
-    sweep = closing.read_json(workdir / "sweep.json")
+    sweep = summaries.read_json(workdir / "sweep.json")
     if not sweep:
         raise ValueError(f"--workdir={workdir}: there is no sweep.json; run experiments.sweep first")
     entries = []
@@ -131,7 +131,7 @@ def merged(entries: Sequence[Mapping], have: Sequence[Mapping]) -> list[Mapping]
 def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
     if not (folder / "summary.json").is_file():
         raise ValueError(f"{folder}: this run of sweep.json is gone; run experiments.sweep with --table_only")
-    summary, spent = closing.read_json(folder / "summary.json"), _spent(folder)
+    summary, spent = summaries.read_json(folder / "summary.json"), _spent(folder)
     entries = []
     for state in STATES:
         if state in summary:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 
 from absl import flags
 
-from experiments import evaluate
 from jaxmarl_llm import checkpoint, resume_checks
 from jaxmarl_llm.analysis.audit import crossplay
 from jaxmarl_llm.analysis.audit.crossplay import Table
@@ -25,7 +24,9 @@ from jaxmarl_llm.analysis.report import comparable
 from jaxmarl_llm.analysis.report.runs import short_names
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import agent_settings, checks, program_checks, remote, task_checks
-from jaxmarl_llm.factory import built_models, experts, setup, tasks
+from jaxmarl_llm.evaluation import results
+from jaxmarl_llm.factory import built_models, evaluations, experts, randomness, tasks, teams
+from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.statistics.bootstrap import interval
@@ -64,7 +65,7 @@ def play(
         checkpoints that are not there, all before a model is loaded.
     """
     folders = [pathlib.Path(workdir) / "checkpoints" for workdir in workdirs]
-    configs = [setup.load_run(workdir) for workdir in workdirs]
+    configs = [run_folder.load_run(workdir) for workdir in workdirs]
     check(workdirs, configs)
     config, names = configs[0], run_names(workdirs)
     steps = [checkpoint.read_meta(folder, which)["step"] for folder in folders]
@@ -73,16 +74,16 @@ def play(
     lineups = list(dict.fromkeys(lineup for rows in wanted.values() for row in rows for lineup in row))
     returns = {}
     with tasks.build_executor(config) as executor:
-        task = tasks.build_task(config, executor, "test", tasks.build_expert(config, workdirs[0]))
+        task = tasks.build_task(config, executor, "test", experts.build_expert(config, workdirs[0]))
         speakers = experts.build(config, task.items, workdirs[0])
-        team = setup.build_team(config, speakers=speakers)
-        setup.check_prompts(config, team, task)
-        key = setup.stream(config, "report")
+        team = teams.build_team(config, speakers=speakers)
+        teams.check_prompts(config, team, task)
+        key = randomness.stream(config, "report")
         for number, lineup in enumerate(lineups, 1):
             mixed = put_together(team, folders, which, dict(zip(agents, lineup, strict=True)))
             learned = [member.trainable for member in mixed.members]
-            found = setup.evaluate(config, mixed, learned, task, range(len(task.items)), samples, key)
-            returns[lineup] = {mode: getattr(found, mode).scores()["return"] for mode in evaluate.MODES}
+            found = evaluations.evaluate(config, mixed, learned, task, range(len(task.items)), samples, key)
+            returns[lineup] = {mode: getattr(found, mode).scores()["return"] for mode in results.MODES}
             who = ", ".join(f"{agent} of {names[run]}" for agent, run in zip(agents, lineup, strict=True))
             means = ", ".join(f"{interval(x).mean:.1f} {mode}" for mode, x in returns[lineup].items())
             tell(f"[{number}/{len(lineups)}] {who}: return {means}")
@@ -94,7 +95,7 @@ def play(
             crossplay.table(agent, [[returns[lineup][mode] for lineup in row] for row in rows])
             for agent, rows in wanted.items()
         ]
-        for mode in evaluate.MODES
+        for mode in results.MODES
     }
     return Crossplay(names, agents, about, tables)
 

@@ -26,14 +26,14 @@ from jaxmarl_llm.analysis.doctor.rewards import Caught
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import checks, preference_checks, program_checks
 from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
-from jaxmarl_llm.factory import experts, protocols, setup, systems, rollouts, tasks
+from jaxmarl_llm.factory import experts, protocols, randomness, rollouts, systems, tasks, teams, training
 from jaxmarl_llm.factory import user_code as named
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.rollout import counterfactuals
 from jaxmarl_llm.rollout.counterfactuals import Redraw
 from jaxmarl_llm.rollout.scoring import TaskScorer
-from jaxmarl_llm.runs import closing
+from jaxmarl_llm.runs import plan_table
 from jaxmarl_llm.tasks.split_overlap import Neighbour
 from jaxmarl_llm.team import Team
 
@@ -59,12 +59,12 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         executor, level = _executor(small, stack)
         named.check(small)
         yield level
-        expert = tasks.build_expert(small)
+        expert = experts.build_expert(small)
         splits = [tasks.build_task(small, executor, split, expert) for split in SPLITS]
         task = splits[0]
         yield from data.checks({s: each.items for s, each in zip(SPLITS, splits, strict=True)})[0]
         speakers = experts.build(small, [item for each in splits for item in each.items])
-        team = setup.build_team(small, speakers=speakers)
+        team = teams.build_team(small, speakers=speakers)
         ours = team.local("the doctor")
         yield from _of_prompts(config, ours, splits)
         caught, begun = Caught(task), time.perf_counter()
@@ -109,12 +109,14 @@ def draw(config, team: Team, task: Any) -> Forest:
         rollouts.run,
         team=team,
         scorer=scorer,
-        item_ids=setup.batch_ids(config, task.items, 0),
-        params=setup.sampling_params(config),
+        item_ids=randomness.batch_ids(config, task.items, 0),
+        params=training.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts="truncate",
     )
-    key, other = (jax.random.fold_in(setup.stream(config, name), 0) for name in ("rollout", "counterfactual"))
+    key, other = (
+        jax.random.fold_in(randomness.stream(config, name), 0) for name in ("rollout", "counterfactual")
+    )
     forest = rollout(protocol, trainables=trainables, key=key)
     if not config.train.counterfactual:
         return forest
@@ -179,8 +181,8 @@ def _rollout(config, small, forest: Forest, seconds: float) -> Result:
 
 
 def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:
-    loss, trainables = setup.loss_config(config), _trainables(team)
-    yield choices.distribution(team, trainables, forest, setup.sampling_params(config), loss.sampling)
+    loss, trainables = training.loss_config(config), _trainables(team)
+    yield choices.distribution(team, trainables, forest, training.sampling_params(config), loss.sampling)
     try:
         found = updates.of_forest(team, trainables, loss, forest)
     except Exception as error:
@@ -246,10 +248,10 @@ def _export(team: Team, forest: Forest) -> Result:
 
 def memory(config, team: Team) -> Result:
     """The line about what a training will hold, the system's own models included."""
-    start = functools.partial(update.init_state, optimizer=setup.build_optimizer(config))
+    start = functools.partial(update.init_state, optimizer=training.build_optimizer(config))
     learning = {i: m.trainable for i, m in enumerate(team.members) if m.trainable is not None}
-    parts = closing.memory(config, team, {i: jax.eval_shape(start, tree) for i, tree in learning.items()})
-    models, optimizer = closing.beside(systems.own_states(config, team, _trainables(team)))
+    parts = plan_table.memory(config, team, {i: jax.eval_shape(start, tree) for i, tree in learning.items()})
+    models, optimizer = plan_table.beside(systems.own_states(config, team, _trainables(team)))
     if models:
         parts |= {"critics": models, "optimizer of critics": optimizer}
     parts["gradients"] = max(parts["learned"], models)  # one after the other

@@ -13,8 +13,8 @@ from experiments import evaluate
 from jaxmarl_llm import checkpoint, resume_checks, weights
 from jaxmarl_llm.analysis.report import model_card
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.factory import setup
-from jaxmarl_llm.runs import closing
+from jaxmarl_llm.factory import teams
+from jaxmarl_llm.runs import run_folder, summaries
 from jaxmarl_llm.team import REMOTE, Member
 from jaxmarl_llm.utils import agent_axis, files
 from jaxmarl_llm.weights import peft
@@ -42,7 +42,7 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
     """
     if form not in FORMATS:
         raise ValueError(f"--format={form!r}: allowed are {', '.join(FORMATS)}")
-    config = setup.load_run(workdir)
+    config = run_folder.load_run(workdir)
     folder = pathlib.Path(workdir) / "checkpoints"
     meta = checkpoint.read_meta(folder, which)
     if agent not in meta["agents"]:
@@ -59,9 +59,9 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
     if out.exists():
         raise ValueError(f"--out={out} exists already")
     resume_checks.ensure_writable(out.parent)
-    team, _ = checkpoint.restore_team(folder, which, setup.build_team(config), [agent])
+    team, _ = checkpoint.restore_team(folder, which, teams.build_team(config), [agent])
     write(team[agent], agent, out, form)
-    summary = closing.read_json(pathlib.Path(workdir) / "summary.json")
+    summary = summaries.read_json(pathlib.Path(workdir) / "summary.json")
     text = model_card.card(config.to_dict(), summary, meta, agent, form)
     files.atomic_write_text(out / "README.md", text)
     return meta["step"]

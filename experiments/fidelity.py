@@ -21,8 +21,8 @@ from jaxmarl_llm.analysis.audit import fidelity, replaying
 from jaxmarl_llm.analysis.audit.fidelity import Fidelity
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import workload
-from jaxmarl_llm.factory import setup
 from jaxmarl_llm.rollout.counterfactuals import Asked
+from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console
@@ -52,7 +52,7 @@ def measure(
       ValueError: for a run whose completions cannot be judged beside other partners' (`refusals`), and what
         `replay.replay` refuses.
     """
-    workdir, config = pathlib.Path(workdir), setup.load_run(workdir)
+    workdir, config = pathlib.Path(workdir), run_folder.load_run(workdir)
     if partners < 2:
         raise ValueError(f"--partners={partners}: allowed are 2 and more, half of them against the others")
     if reasons := refusals(config):

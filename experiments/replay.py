@@ -26,8 +26,7 @@ from jaxmarl_llm.analysis.audit import replaying
 from jaxmarl_llm.analysis.audit.replaying import Agreement
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import task_checks, workload
-from jaxmarl_llm.factory import setup
-from jaxmarl_llm.runs import begin
+from jaxmarl_llm.runs import begin, run_folder
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console
@@ -63,7 +62,7 @@ def replay(
     """
     if tolerance < 0:
         raise ValueError(f"--tolerance={tolerance}: allowed are 0 and more")
-    workdir, config = pathlib.Path(workdir), setup.load_run(workdir)
+    workdir, config = pathlib.Path(workdir), run_folder.load_run(workdir)
     step = max(transcripts.steps(workdir), default=0) if step is None else step
     recorded = transcripts.read(workdir, step)
     start = begin_at(workdir, step)

@@ -22,7 +22,8 @@ from jaxmarl_llm.analysis.audit import rescoring
 from jaxmarl_llm.analysis.audit.rescoring import Change, Order
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import checks, programs, workload
-from jaxmarl_llm.factory import setup, systems, tasks
+from jaxmarl_llm.factory import systems, tasks
+from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.transcripts import JointAction
 from jaxmarl_llm.utils import console, files
 
@@ -59,7 +60,7 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
       ValueError: for a folder without a run or transcripts, items that the config's task does not have, and
         rounds of programs.
     """
-    own = setup.load_run(workdir)
+    own = run_folder.load_run(workdir)
     config = (config or own).copy_and_resolve_references()
     if reward is not None:
         config.task.reward = reward

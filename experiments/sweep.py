@@ -28,13 +28,13 @@ from jaxmarl_llm.cli.launch import FAILED, Job, Outcome
 from jaxmarl_llm.config import sweeps
 from jaxmarl_llm.config.sweeps import SweepRun
 from jaxmarl_llm.factory import user_code
-from jaxmarl_llm.runs import closing
+from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.utils import console, files
 
 
 def change(member: SweepRun, folder: pathlib.Path) -> str:
     """In what the run in its folder contradicts the member's config; empty if in nothing."""
-    saved = closing.read_json(folder / "config.json")
+    saved = summaries.read_json(folder / "config.json")
     try:
         if saved:
             resume_checks.check_same_run(saved, member.config.to_dict())
@@ -45,7 +45,7 @@ def change(member: SweepRun, folder: pathlib.Path) -> str:
 
 def finished(member: SweepRun, folder: pathlib.Path) -> bool:
     """Whether the member's run is there and has come to its end."""
-    return closing.complete(member.config, closing.read_json(folder / "summary.json"))
+    return summaries.complete(member.config, summaries.read_json(folder / "summary.json"))
 
 
 def check_workdir(workdir: pathlib.Path, found: Sequence[SweepRun]) -> None:
@@ -101,7 +101,7 @@ def results(
 
 def _failed_before(workdir: pathlib.Path, member: SweepRun) -> Outcome | None:
     """The failure of an earlier call, if that was the member's last."""
-    for setting in closing.read_json(workdir / "sweep.json").get("settings", []):
+    for setting in summaries.read_json(workdir / "sweep.json").get("settings", []):
         for told in setting["members"]:
             mine = (setting["setting"], told["seed"]) == (member.setting, member.seed)
             if mine and told["state"] == FAILED:

@@ -12,15 +12,16 @@ from collections.abc import Callable
 
 from absl import flags
 
+from jaxmarl_llm.analysis.report import page
 from jaxmarl_llm.cli import entry, process_flags
 from jaxmarl_llm.cli.signals import StopSignal
 from jaxmarl_llm.config import checks, program_checks, workload
-from jaxmarl_llm.factory import setup, rollouts
+from jaxmarl_llm.factory import randomness, rollouts, training
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.rollout import counterfactuals
 from jaxmarl_llm.rollout.counterfactuals import Redraw
-from jaxmarl_llm.runs import closing, run_evaluations, warm_up
+from jaxmarl_llm.runs import final_table, run_evaluations, run_folder, summaries, warm_up
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console, distributed
@@ -33,8 +34,8 @@ def rollout_of(run: Run, step: int, timer) -> Callable[..., Forest]:
         rollouts.run,
         team=run.team,
         scorer=run.scorer,
-        item_ids=setup.batch_ids(config, run.task.items, step),
-        params=setup.sampling_params(config),
+        item_ids=randomness.batch_ids(config, run.task.items, step),
+        params=training.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         prompt_sizes=run.prompt_sizes,
@@ -45,7 +46,7 @@ def rollout_of(run: Run, step: int, timer) -> Callable[..., Forest]:
 def draw(run: Run, step: int, trainables, timer) -> Forest:
     """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
     config, rollout = run.config, rollout_of(run, step, timer)
-    journal = run.journal(setup.batch_ids(config, run.task.items, step), step)
+    journal = run.journal(randomness.batch_ids(config, run.task.items, step), step)
     forest = rollout(run.protocol, trainables=trainables, key=run.key("rollout", step), journal=journal)
     if not config.train.counterfactual:
         return forest
@@ -86,11 +87,15 @@ def train(config, workdir: str) -> dict:
     """Run or resume the training in ``workdir``; returns the summary that is written there."""
     checks.validate(config)
     program_checks.check_training(config)
-    if finished := closing.finished(config, workdir):
+    if finished := summaries.finished(config, workdir):
         return finished
     if not warm_up.made(config, workdir, train):
         return {}
-    with StopSignal() as stop, Run(config, workdir) as run, RolloutPrefetch(functools.partial(draw, run)) as prefetch:
+    with (
+        StopSignal() as stop,
+        Run(config, workdir) as run,
+        RolloutPrefetch(functools.partial(draw, run)) as prefetch,
+    ):
         console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
         run.evaluate_before()
         with console.ProgressDisplay(config.train.steps, done=run.start) as display:
@@ -102,7 +107,7 @@ def train(config, workdir: str) -> dict:
                     metrics = iterate(run, prefetch, step)
                 run.log(step, metrics)
                 total = run.spending.expected_steps(step + 1, config.train.steps)
-                display.update(step + 1, closing.headline(metrics, run.team.agents), total)
+                display.update(step + 1, summaries.headline(metrics, run.team.agents), total)
                 run.check_finite(step, metrics)
                 for line in run_evaluations.test_at_budgets(run, step + 1):
                     display.print(line)
@@ -113,7 +118,17 @@ def train(config, workdir: str) -> dict:
                     display.print(f"stopped after iteration {step + 1}; the same command resumes")
                     return {}
         run.display = None
-        return closing.finish(run)
+        return finish(run)
+
+
+def finish(run: Run) -> dict:
+    """Evaluate the trained team on the test, print what came of the run and write its report; its summary."""
+    summary = summaries.finish(run)
+    if run.config.log.report and distributed.is_main():
+        evaluations = [run.folder / final_table.FOLDER / f"{state}.json" for state in final_table.TITLES]
+        written = page.write([run.folder], evaluations=[path for path in evaluations if path.is_file()])
+        print(f"a report: {written[0]}", flush=True)
+    return summary
 
 
 def define_flags() -> None:
@@ -128,7 +143,7 @@ def main(argv):
     entry.refuse_arguments(argv)
     given = flags.FLAGS
     with process_flags.joined():
-        workdir = pathlib.Path(given.workdir or distributed.on_main(setup.new_workdir)())
+        workdir = pathlib.Path(given.workdir or distributed.on_main(run_folder.new_workdir)())
         with process_flags.redirected_output(distributed.own_folder(workdir)):
             train(given.config, workdir)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.tasks.types import Task
-from jaxmarl_llm.transcripts import JointAction, AgentRecord
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 
 def joint_actions(

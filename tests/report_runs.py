@@ -4,7 +4,7 @@ import copy
 import json
 
 from jaxmarl_llm.analysis.report import grouping, runs
-from jaxmarl_llm.transcripts import JointAction, AgentRecord, TranscriptWriter
+from jaxmarl_llm.transcripts import AgentRecord, JointAction, TranscriptWriter
 
 CONFIG = {
     "seed": 0,

@@ -11,7 +11,7 @@ from configs import game
 from experiments import crossplay
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import agent_settings, checks, common, program_checks, sweeps
-from jaxmarl_llm.factory import setup
+from jaxmarl_llm.factory import training
 
 
 def config(**own):
@@ -58,17 +58,17 @@ def test_flags_set_fields_of_agents_that_other_flags_name(monkeypatch):
 def test_what_agents_have_of_their_own_reaches_sampler_and_optimizer():
     c = config(first__temperature=0.5, first__max_new_tokens=1, second__lr=1e-4)
     checks.validate(c)
-    params = setup.sampling_params(c)
+    params = training.sampling_params(c)
     assert (params.of("first").temperature, params.of("first").max_new_tokens) == (0.5, 1)
     assert (params.of("second").temperature, params.of("second").max_new_tokens) == (1.0, 2)
     assert agent_settings.longest(c) == 2 and agent_settings.longest(config(first__max_new_tokens=9)) == 9
-    rates = setup.rates(c, ("first", "second"))
+    rates = training.rates(c, ("first", "second"))
     assert rates.learns_N.tolist() == [True, True]
     assert rates.scale_N.tolist() == pytest.approx([1.0, 1e-4 / 3e-3])
-    assert setup.sampling_params(config()).agents == () and setup.rates(config(), ("first", "second")) is None
+    assert training.sampling_params(config()).agents == () and training.rates(config(), ("first", "second")) is None
     # All at one other rate: the optimizer's own, and the program stays as it is.
-    assert setup.rates(config(first__lr=1e-4, second__lr=1e-4), ("first", "second")) is None
-    frozen = setup.rates(config(first__trainable=False), ("first", "second"))
+    assert training.rates(config(first__lr=1e-4, second__lr=1e-4), ("first", "second")) is None
+    frozen = training.rates(config(first__trainable=False), ("first", "second"))
     assert frozen.learns_N.tolist() == [False, True] and frozen.scale_N.tolist() == [1.0, 1.0]
 
 

@@ -13,7 +13,7 @@ from configs import coding, game
 from experiments import replay, train
 from jaxmarl_llm import checkpoint, sampling
 from jaxmarl_llm.config import checks
-from jaxmarl_llm.factory import setup, tasks
+from jaxmarl_llm.factory import tasks, teams
 from jaxmarl_llm.runs import begin
 from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.sampling import SamplingParams
@@ -64,7 +64,7 @@ def begun_config(trained, **fields):
 
 def test_it_answers_as_the_other_run_ended_and_that_is_its_reference(trained, tmp_path):
     config = begun_config(trained, **{"train.kl_coef": 0.1})
-    plain = setup.build_team(config)
+    plain = teams.build_team(config)
     team = begin.begun(config, plain, tmp_path)
     ended, _ = checkpoint.restore_team(trained[0] / "checkpoints", "latest", plain)
     now = answers(config, team)
@@ -80,7 +80,7 @@ def test_it_answers_as_the_other_run_ended_and_that_is_its_reference(trained, tm
 
 def test_agents_are_renamed_and_copied(trained, tmp_path):
     config = begun_config(trained, **{"team.begin_map": ("second=first",)})
-    team = begin.begun(config, setup.build_team(config), tmp_path)
+    team = begin.begun(config, teams.build_team(config), tmp_path)
     for leaf in jax.tree.leaves(team.members[0].trainable):
         np.testing.assert_array_equal(leaf[0], leaf[1])
     meta = checkpoint.read_meta(tmp_path / begin.KEPT, checkpoint.BEST)
@@ -90,13 +90,13 @@ def test_agents_are_renamed_and_copied(trained, tmp_path):
 def test_what_a_refused_start_has_copied_is_not_begun_from(trained, tmp_path):
     """The first start ended before it had a config.json; the next one names another begin."""
     config = begun_config(trained)
-    first = begin.begun(config, setup.build_team(config), tmp_path)
+    first = begin.begun(config, teams.build_team(config), tmp_path)
     config = begun_config(trained, **{"team.begin_map": ("second=first",)})
-    (member,) = begin.begun(config, setup.build_team(config), tmp_path).members
+    (member,) = begin.begun(config, teams.build_team(config), tmp_path).members
     pairs = zip(*map(jax.tree.leaves, (member.trainable, first.members[0].trainable)), strict=True)
     assert any((new[1] != old[1]).any() for new, old in pairs)
     (tmp_path / "config.json").write_text("{}")  # from here on the copy is what the run began with
-    again = begin.begun(begun_config(trained), setup.build_team(config), tmp_path).members[0]
+    again = begin.begun(begun_config(trained), teams.build_team(config), tmp_path).members[0]
     for new, old in zip(*map(jax.tree.leaves, (again.trainable, member.trainable)), strict=True):
         np.testing.assert_array_equal(new, old)
 
@@ -165,7 +165,7 @@ def test_the_kl_term_is_towards_the_parameters_of_the_reference():
 
 def refused(config, folder):
     with pytest.raises(ValueError) as caught:
-        begin.begun(config, setup.build_team(config), folder)
+        begin.begun(config, teams.build_team(config), folder)
     return str(caught.value)
 
 

@@ -11,7 +11,7 @@ from configs import systems as system_configs
 from experiments import rescore, train
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import workload
-from jaxmarl_llm.runs import closing
+from jaxmarl_llm.runs import plan_table
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 AGENTS = ("aux", "main")
@@ -19,7 +19,7 @@ AGENTS = ("aux", "main")
 
 @pytest.fixture(autouse=True)
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
 
 
 def code(text):
@@ -98,8 +98,8 @@ def test_the_plan_counts_them():
     assert workload.completions(config) == 24 + 3 * 4  # the solver alone
     c.protocol = "discussion"
     assert workload.completions(config) == 48 + 2 * 2 * 3 * 4  # each alone, in both rounds
-    assert closing._counterfactuals(config) == [
+    assert plan_table._counterfactuals(config) == [
         ("without an agent's part (solo)", "up to 24 more, 48 completions drawn for them")
     ]
     c.counterfactual = ""
-    assert workload.counterfactual_answers(config) == 0 and closing._counterfactuals(config) == []
+    assert workload.counterfactual_answers(config) == 0 and plan_table._counterfactuals(config) == []

@@ -16,7 +16,7 @@ from configs import coding
 from experiments import train
 from jaxmarl_llm import losses
 from jaxmarl_llm.config import checks
-from jaxmarl_llm.factory import setup
+from jaxmarl_llm.factory import training
 from jaxmarl_llm.losses import SumCount, aggregate
 from jaxmarl_llm.update import LossConfig, custom_loss
 from jaxmarl_llm.utils import dotted
@@ -192,16 +192,16 @@ def test_what_a_loss_asks_for():
 ])  # fmt: skip
 def test_what_cannot_be_a_loss_is_refused(my_losses, name, message):
     with pytest.raises(ValueError, match=f"^train.loss '{name}'.*{message}"):
-        setup.loss_config(config(train__loss=name))
+        training.loss_config(config(train__loss=name))
 
 
 def test_a_config_names_the_loss_and_gets_the_same_one_again(my_losses):
     c = config(train__loss="my_losses:dr_grpo", train__drop_truncated=True)
     checks.validate(c)
-    loss = setup.loss_config(c)
-    assert loss == setup.loss_config(c) and hash(loss) == hash(setup.loss_config(c))
+    loss = training.loss_config(c)
+    assert loss == training.loss_config(c) and hash(loss) == hash(training.loss_config(c))
     assert loss.custom.keywords == {"clip": 0.2, "aggregation": "sequence_mean"} and loss.drop_truncated
-    assert setup.loss_config(config()).custom is None
+    assert training.loss_config(config()).custom is None
 
 
 @pytest.mark.parametrize("field, value", [
@@ -219,9 +219,9 @@ def test_what_a_loss_of_ones_own_would_ignore_is_refused(field, value):
 @pytest.mark.parametrize("fields", [dict(train__overlap=True), dict(sampling__dtype="bfloat16")])
 def test_answers_of_another_policy_need_a_loss_that_knows_it(my_losses, fields):
     checks.validate(config(train__loss="my_losses:clipped", **fields))
-    assert setup.loss_config(config(train__loss="my_losses:clipped", **fields)).custom
+    assert training.loss_config(config(train__loss="my_losses:clipped", **fields)).custom
     with pytest.raises(ValueError, match="train.loss 'my_losses:reinforce' does not name behaviour_logprobs"):
-        setup.loss_config(config(train__loss="my_losses:reinforce", **fields))
+        training.loss_config(config(train__loss="my_losses:reinforce", **fields))
 
 
 @pytest.mark.model

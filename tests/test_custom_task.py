@@ -18,7 +18,7 @@ from jaxmarl_llm.factory import protocols, tasks, user_code
 from jaxmarl_llm.protocols import Pipeline
 from jaxmarl_llm.rollout.bridge import Bridge
 from jaxmarl_llm.rollout.scoring import TaskScorer
-from jaxmarl_llm.runs import closing
+from jaxmarl_llm.runs import plan_table
 from jaxmarl_llm.tasks import Judgement, custom_task
 from tests import tiny
 from tests.test_rollout import built
@@ -96,14 +96,14 @@ def test_a_protocol_gets_the_config_and_the_samples(modules):
     training, evaluation = (protocols.build(wanted, task, None, samples) for samples in (None, 7))
     assert isinstance(training, Pipeline) and training.samples == wanted.train.group
     assert evaluation.samples == 7 and list(training.prompts(task.items[0])) == ["right", "left"]
-    rows = closing._answers(wanted, 2)
+    rows = plan_table._answers(wanted, 2)
     assert rows == [("who speaks when", "docs_backwards.Backwards, for 2 problems")]
     with pytest.raises(ValueError, match="train.protocol='docs_backwards.Backwards': what a protocol of"):
         from_config._calls(wanted, ("left", "right"), [2], 2)
 
 
 def test_names_that_lead_nowhere_are_told_before_anything_is_loaded(modules, tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxmarl_llm.factory.setup.build_team", lambda *args, **options: pytest.fail("a model"))
+    monkeypatch.setattr("jaxmarl_llm.factory.teams.build_team", lambda *args, **options: pytest.fail("a model"))
     for fields, message in (
         ({"task__kind": "nowhere_at_all.Task"}, "task.kind 'nowhere_at_all.Task': cannot import"),
         ({"task__kind": "docs_letters.Words"}, "task.kind 'docs_letters.Words': module .* has no 'Words'"),

@@ -13,7 +13,7 @@ from jaxmarl_llm.evaluation.scores import Evaluation
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.sampling import choice
 from jaxmarl_llm.sampling.padding import bucket
-from jaxmarl_llm.transcripts import JointAction, AgentRecord
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 WORDS = (3, 70, 5, 3, 8)  # prompt lengths: only p1 needs the wider bucket
 PARAMS = choice.SamplingParams(max_new_tokens=6, temperature=1.0)

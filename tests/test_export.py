@@ -20,7 +20,7 @@ from experiments import export
 from jaxmarl_llm import adapters, weights
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import common
-from jaxmarl_llm.factory import setup
+from jaxmarl_llm.factory import teams
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.weights import peft
@@ -58,7 +58,7 @@ def make_run(folder, mode, family="qwen2"):
     run = folder / "run"
     run.mkdir()
     (run / "config.json").write_text(json.dumps(run_config.to_dict()))
-    team = setup.build_team(run_config)
+    team = teams.build_team(run_config)
     last, best = (jax.tree.map(lambda x: x * 0.2, trained(team, seed)) for seed in (1, 2))
     with Checkpointer(run / "checkpoints") as saver:
         saver.save(3, last, team, {})
@@ -131,7 +131,7 @@ def test_adapter_folder_from_the_command_line(tmp_path):
 ])
 def test_what_does_not_exist_is_refused_before_loading(finished, tmp_path, monkeypatch, wrong, message):
     _, run, _, _ = finished
-    monkeypatch.setattr(setup, "build_team", None)
+    monkeypatch.setattr(teams, "build_team", None)
     right = dict(workdir=run, agent="main", out=tmp_path / "out")
     with pytest.raises(ValueError, match=message):
         export.export(**(right | wrong))
@@ -140,7 +140,7 @@ def test_what_does_not_exist_is_refused_before_loading(finished, tmp_path, monke
 
 def test_folders_that_cannot_be_written(finished, tmp_path, monkeypatch):
     mode, run, _, _ = finished
-    monkeypatch.setattr(setup, "build_team", None)
+    monkeypatch.setattr(teams, "build_team", None)
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="file exists already"):
         export.export(run, "main", tmp_path / "file")

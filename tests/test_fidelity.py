@@ -12,7 +12,8 @@ from experiments import fidelity, train
 from jaxmarl_llm import credit, update
 from jaxmarl_llm.analysis.audit import fidelity as audit
 from jaxmarl_llm.forest import Forest, Joint, Turn
-from jaxmarl_llm.runs import closing
+
+pass
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.tasks.judgement import Judgement
 
@@ -154,7 +155,7 @@ def config_of(reward, **fields):
 def test_of_a_run(tmp_path, monkeypatch, capsys):
     made, make = {}, update.make_optimizer  # equal optimizers share the programs that they are part of
     monkeypatch.setattr(update, "make_optimizer", lambda **s: made.setdefault(tuple(s.items()), make(**s)))
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
     for reward in ("dice", "apart"):
         train.train(config_of(reward), tmp_path / reward)
     before, lines = smoke_runs.files(tmp_path / "apart"), []

@@ -11,7 +11,8 @@ from experiments import train
 from jaxmarl_llm.config import checks
 from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.protocols.lessons.history import Banking
-from jaxmarl_llm.runs import closing
+
+pass
 from jaxmarl_llm.systems import lessonl
 from jaxmarl_llm.tasks.toys import lock
 from jaxmarl_llm.tasks.toys.lock import LockTask
@@ -78,7 +79,7 @@ def test_what_lessons_are_worth_rises(tmp_path, monkeypatch, programs_shared):
     """Of a round's lessons half are the follower's, right by chance, so the most that they are worth is
     (1 + 1/3) / 2 - 1/3 = 1/3: four chains see none, which are right by chance as well."""
     monkeypatch.setattr(tasks, "Executor", None)  # calling it would raise
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
     train.train(config({"train.steps": 130, "eval.before": False}), tmp_path)
     worth = [row["lessons/effect"] for row in smoke_runs.rows(tmp_path)]
     assert sum(worth[:15]) / 15 < 0.15 < 0.22 < sum(worth[-15:]) / 15 < 0.45

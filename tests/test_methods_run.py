@@ -11,7 +11,8 @@ from method_runs import ALONE, CHEAT, EASY, HELPER, RIGHT, SMALL, TEXTS, TWO_TUR
 from configs import coding, writing
 from experiments import train
 from jaxmarl_llm import sampling, update
-from jaxmarl_llm.runs import closing
+
+pass
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding.task import CodingTask
 
@@ -27,7 +28,7 @@ def seen(monkeypatch):
 
 @pytest.fixture
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
 
 
 def test_writing_by_two(tmp_path, seen):

@@ -10,10 +10,9 @@ from ml_collections import config_dict, config_flags
 from test_chat_template import BARE, CHAT, LLAMA, OFF, QWEN3, clock, shown  # noqa: F401
 from test_doctor_texts import build
 
-from experiments import evaluate
 from jaxmarl_llm import checkpoint, weights
 from jaxmarl_llm.config import checks, common
-from jaxmarl_llm.factory import chat_options, setup, tasks
+from jaxmarl_llm.factory import chat_options, evaluations, experts, tasks, teams
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.team import Team
 
@@ -60,18 +59,18 @@ def test_a_dict_on_the_command_line_and_in_config_json(monkeypatch):
 
 
 def test_every_loaded_model_gets_the_options(monkeypatch):
-    """Through `setup.load_model`, and as a local expert."""
+    """Through `teams.load_model`, and as a local expert."""
     model = weights.LoadedModel(None, {}, build(QWEN3))
     monkeypatch.setattr(weights, "load", lambda name, **_: model)
     config = config_of(chat_template={"enable_thinking": False})
-    assert shown(setup.load_model(config, "any").tokenizer).endswith(OFF)
+    assert shown(teams.load_model(config, "any").tokenizer).endswith(OFF)
     config.expert.update(kind="local", model="wise")
-    options = tasks.expert_options(config)
+    options = experts.expert_options(config)
     assert shown(options["load"]("wise").tokenizer).endswith(OFF)
     other = config_of()
     other.expert.update(kind="local", model="wise")
-    assert options["prompts"] != tasks.expert_options(other)["prompts"]  # and its kept answers are not taken
-    assert shown(setup.load_model(config_of(chat=False), "any").tokenizer) == "Be brief.\n\n2+2?"
+    assert options["prompts"] != experts.expert_options(other)["prompts"]  # and its kept answers are not taken
+    assert shown(teams.load_model(config_of(chat=False), "any").tokenizer) == "Be brief.\n\n2+2?"
 
 
 def test_an_argument_that_no_template_reads_is_refused():
@@ -115,7 +114,7 @@ def test_a_run_keeps_the_date_that_it_began_with(template, clock, monkeypatch, t
     monkeypatch.setattr(tasks, "build_executor", lambda config: pytest.fail(config.model_options.date))
     monkeypatch.setattr(checkpoint, "read_meta", lambda *_: {"step": 1})
     with pytest.raises(pytest.fail.Exception, match="^2026-03-05$"):  # with a config of its own, too
-        evaluate.evaluate_run(config_of(), tmp_path)
+        evaluations.evaluate_run(config_of(), tmp_path)
     assert chat_options.dated(config_of(date="2020-01-31"), tmp_path).model_options.date == "2020-01-31"
 
 

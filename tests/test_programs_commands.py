@@ -18,8 +18,8 @@ from jaxmarl_llm.analysis.planning import from_config, job
 from jaxmarl_llm.analysis.report import page
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.config import common
-from jaxmarl_llm.factory import setup
 from jaxmarl_llm.rollout import journal
+from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.programs.timed_judge import TimedJudge
 
@@ -140,7 +140,7 @@ def test_export(run, tmp_path):
 
 
 def test_evaluate_searches_with_the_trained_team(run, tmp_path):
-    config = setup.load_run(run)
+    config = run_folder.load_run(run)
     config.task.eval_source = config.task.test_source = "python[:2]"
     evaluate.search_run(config, run, "latest", tmp_path / "found.json")
     (found,) = search_results.read(tmp_path / "found.json")

@@ -11,8 +11,9 @@ from method_runs import watched
 from configs import systems as system_configs
 from experiments import train
 from jaxmarl_llm import transcripts, update
-from jaxmarl_llm.factory import setup
-from jaxmarl_llm.runs import closing
+from jaxmarl_llm.factory import teams
+
+pass
 from jaxmarl_llm.runs.run import Run
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
@@ -41,7 +42,7 @@ def trained(tmp_path, monkeypatch, made):
     """Train a system as its smoke config is, only without evaluations; every agent must have moved."""
     make = update.make_optimizer
     monkeypatch.setattr(update, "make_optimizer", lambda **s: made.setdefault(tuple(s.items()), make(**s)))
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
     monkeypatch.setattr(Run, "evaluate_before", lambda run: None)
     monkeypatch.setattr(Run, "evaluate", lambda run, step: "not evaluated")
     seen = watched(monkeypatch)
@@ -52,7 +53,7 @@ def trained(tmp_path, monkeypatch, made):
         config.update_from_flattened_dict(drawn | dict(fields))
         train.train(config, tmp_path)
         after = smoke_runs.saved_state(tmp_path, config).trainable
-        before = setup.build_team(config).members[0].trainable
+        before = teams.build_team(config).members[0].trainable
         for n in range(len(config.team.agents)):
             pairs = zip(jax.tree.leaves(after), jax.tree.leaves(before), strict=True)
             assert any((new[n] != old[n]).any() for new, old in pairs)

@@ -11,7 +11,7 @@ import smoke_runs
 import tiny
 
 from configs import game as game_config
-from experiments import crossplay, doctor, evaluate, export, train
+from experiments import crossplay, doctor, export, train
 from jaxmarl_llm import checkpoint, records, rollout, team, transcripts
 from jaxmarl_llm.analysis.planning import from_config
 from jaxmarl_llm.byte_tokenizer import END, ByteTokenizer
@@ -19,11 +19,11 @@ from jaxmarl_llm.config import checks
 from jaxmarl_llm.experts import Reply, Request
 from jaxmarl_llm.experts.cached import Cached
 from jaxmarl_llm.experts.scripted import Scripted
-from jaxmarl_llm.factory import built_models, experts, setup
+from jaxmarl_llm.factory import built_models, evaluations, experts, teams
 from jaxmarl_llm.forest import metrics
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.rollout.scoring import TaskScorer
-from jaxmarl_llm.runs import closing
+from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import critics
 from jaxmarl_llm.systems.critics import shared_heads
@@ -156,8 +156,8 @@ def word(asked):
 
 @pytest.mark.usefixtures("programs_shared")
 def test_only_the_local_agent_learns_beside_an_endpoint(tmp_path, monkeypatch):
-    real = closing.finish
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    real = summaries.finish
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
     with expert_server.Server(rule=word) as server:
         train.train(config(server), tmp_path)
         asked = [body for path, _, body in server.seen if path.endswith("completions")]
@@ -174,16 +174,16 @@ def test_only_the_local_agent_learns_beside_an_endpoint(tmp_path, monkeypatch):
             "agent_first",
             "optimizer_first",
         }
-        before = jax.tree.leaves(setup.build_team(config(server)).members[0].trainable)
-        own, _ = checkpoint.restore_team(saved.parent, "latest", setup.build_team(config(server)))
+        before = jax.tree.leaves(teams.build_team(config(server)).members[0].trainable)
+        own, _ = checkpoint.restore_team(saved.parent, "latest", teams.build_team(config(server)))
         after = jax.tree.leaves(own.members[0].trainable)
         assert any((np.asarray(a) != np.asarray(b)).any() for a, b in zip(before, after, strict=True))
 
-        monkeypatch.setattr(closing, "finish", real)
+        monkeypatch.setattr(train, "finish", real)
         train.train(config(server, train__steps=2), tmp_path)  # goes on, counts on, and draws anew
         rows = smoke_runs.rows(tmp_path, "expert:wise/")
         assert rows[-1]["expert:wise/requests"] == 24
-        results, about = evaluate.evaluate_run(config(server), tmp_path, "latest", 1)
+        results, about = evaluations.evaluate_run(config(server), tmp_path, "latest", 1)
         assert about["models"] == {"first": "game-tiny", "second": "expert:wise"}
         checked = {result.name: result.status for result in doctor.examine(config(server))}
         assert "fail" not in checked.values() and checked["log-prob parity"] == "ok"
@@ -200,9 +200,9 @@ def test_two_models_of_different_kinds_learn_together(tmp_path, monkeypatch):
             return built_models.game_model(*arguments)
 
     monkeypatch.setitem(built_models.BUILDERS, "game-wide", wide)
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
     made = config(team__models=("game-tiny", "game-wide"), train__group=4)
-    assert len(setup.build_team(made).members) == 2
+    assert len(teams.build_team(made).members) == 2
     train.train(made, tmp_path)
     (row,) = smoke_runs.rows(tmp_path)
     for agent in ("first", "second"):

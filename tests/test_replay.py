@@ -15,8 +15,9 @@ from configs import coding
 from experiments import replay, train
 from jaxmarl_llm import transcripts, update
 from jaxmarl_llm.analysis.audit import replaying
-from jaxmarl_llm.runs import closing
-from jaxmarl_llm.transcripts import JointAction, AgentRecord
+
+pass
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 RUNS = {
     "plain": {
@@ -114,7 +115,7 @@ def runs(tmp_path_factory, programs_shared):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(update, "make_optimizer", lambda **s: made.setdefault(tuple(s.items()), make(**s)))
-        patch.setattr(closing, "finish", lambda run: run.save(run.done))
+        patch.setattr(train, "finish", lambda run: run.save(run.done))
         yield run
 
 

@@ -16,7 +16,7 @@ from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import c3, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.tasks.judgement import Judgement
-from jaxmarl_llm.transcripts import JointAction, AgentRecord
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 ITEMS = {"item": SimpleNamespace(task_id="item"), "other": SimpleNamespace(task_id="other")}
 

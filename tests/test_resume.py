@@ -22,7 +22,7 @@ import smoke_runs
 from experiments import train
 from jaxmarl_llm import checkpoint, metrics, transcripts, update
 from jaxmarl_llm.executor import VERDICTS
-from jaxmarl_llm.factory import setup
+from jaxmarl_llm.factory import teams
 from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.tasks.coding.task import CodingTask
 
@@ -88,7 +88,7 @@ def test_stopped_in_every_way_and_resumed(learning_run, tmp_path):
     state = smoke_runs.saved_state(folder, config)
     assert_same(state, smoke_runs.saved_state(learning_run.folder, config))
     assert int(state.step) == 2 * 14  # two minibatches
-    fresh = setup.build_team(config)
+    fresh = teams.build_team(config)
     for learned, initial in zip(leaves(state.trainable), leaves(fresh.members[0].trainable), strict=True):
         assert (learned != initial).mean() > 0.9
     best = [
@@ -127,7 +127,7 @@ def test_finished_run_goes_on_to_more_steps(learning_run, tmp_path, programs):
 def spoil(monkeypatch):
     """`spoil(at, first_bad)`: in iteration ``at`` of this process (from 0), the completions of problems
     ``first_bad``.. get the advantage NaN. Returns a list that grows with every iteration."""
-    credit = Learner.assign
+    assign = Learner.assign
 
     def start(at, first_bad):
         calls = []

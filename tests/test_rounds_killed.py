@@ -13,10 +13,11 @@ import pytest
 import smoke_runs
 
 from configs import lock as config_file
-from experiments import evaluate, train
+from experiments import train
 from jaxmarl_llm import checkpoint, evaluation, rollout
-from jaxmarl_llm.factory import setup
+from jaxmarl_llm.factory import evaluations
 from jaxmarl_llm.rollout import episode
+from jaxmarl_llm.runs import run_folder
 
 FIELDS = {
     "train.steps": 4, "train.group": 6, "save.every": 2, "eval.before": False, "eval.samples": 1,
@@ -76,7 +77,7 @@ def test_a_killed_training_goes_on_within_its_round(config, asked, monkeypatch, 
     fourth = ["0000_joints", "0000_turns", "0001_turns", "0002_turns"]
     assert names == [f"000002/{n}.json" for n in third] + [f"000003/{n}.json" for n in fourth]
     with monkeypatch.context() as patched:
-        patched.setattr("jaxmarl_llm.runs.closing.finish", lambda run: run.save(run.done))
+        patched.setattr("jaxmarl_llm.runs.summaries.finish", lambda run: run.save(run.done))
         train.train(config, killed)
         # Only lessons of the last round were missing, of both agents.
         assert set(asked) == {3} and len(asked) == 2
@@ -108,5 +109,5 @@ def test_held_out_problems_are_offered_the_run_s_lessons(config, monkeypatch, tm
     # The command finds the same lessons again, those of the best state and those of the last one.
     for which in (checkpoint.BEST, checkpoint.LATEST):
         forests.clear()
-        evaluate.evaluate_run(setup.load_run(tmp_path), tmp_path, which)
+        evaluations.evaluate_run(run_folder.load_run(tmp_path), tmp_path, which)
         assert {turn.shown for turn in forests[-1].turns if turn.turn == 0} == first

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from configs import coding
-from jaxmarl_llm.runs import closing
+from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import files
@@ -51,4 +51,4 @@ def test_a_run_that_ended_by_the_clock_is_finished(tmp_path, steps, max_minutes,
     summary = {"after": {"step": 3, **numbers}, "seconds": 61.0}
     files.atomic_write_text(tmp_path / "config.json", json.dumps(config.to_dict()))
     files.atomic_write_text(tmp_path / "summary.json", json.dumps(summary))
-    assert closing.finished(config, tmp_path) == (summary if over else {})
+    assert summaries.finished(config, tmp_path) == (summary if over else {})

@@ -21,8 +21,9 @@ from jaxmarl_llm import rollout
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.executor import available_level
-from jaxmarl_llm.factory import setup, tasks
+from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.rollout import episode
+from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.tasks.programs import optimisation_items
 
 PROBLEMS = "python[:2]"
@@ -167,7 +168,7 @@ def command_line(monkeypatch):
         flags.DEFINE_integer("samples", 0, "", flag_values=own)
         flags.DEFINE_list("k", ["1"], "", flag_values=own)
         own(["evaluate", *words])
-        monkeypatch.setattr(setup, "load_run", lambda workdir: config_of(train__turns=1))
+        monkeypatch.setattr(run_folder, "load_run", lambda workdir: config_of(train__turns=1))
         flags.DEFINE_string("config", None, "", flag_values=own)
         return evaluate.main(["evaluate"])
 

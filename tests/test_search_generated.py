@@ -12,7 +12,7 @@ from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.experts.scripted import Scripted
-from jaxmarl_llm.factory import protocols, setup, tasks
+from jaxmarl_llm.factory import protocols, tasks, teams
 from jaxmarl_llm.protocols.single import Single
 from jaxmarl_llm.protocols.types import Episode
 
@@ -62,7 +62,7 @@ def searched(config, folder, asked, like=(), agents=None, answer=answer):
         return answer(request, draw)
 
     with Executor(workers=1) as executor:
-        team = setup.build_team(config, speakers={MODEL: Scripted(noted)})
+        team = teams.build_team(config, speakers={MODEL: Scripted(noted)})
         relevance = protocols.relevant(config, team)
         by = search.Searchers(team, [None] * len(team.members), executor, relevance)
         task = tasks.build_programs(config, executor, "test", agents or config.team.agents)

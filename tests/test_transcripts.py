@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from jaxmarl_llm.transcripts import JointAction, AgentRecord, TranscriptWriter, read, steps
+from jaxmarl_llm.transcripts import AgentRecord, JointAction, TranscriptWriter, read, steps
 
 AUX = AgentRecord("write aux\n", "def aux(x):\n    return x\u2028\n", 40, 9, "stop", sample=1, advantage=-0.5)
 MAIN = AgentRecord("write main", "def f(x): return aux(x) # \ud800 ♞", 41, 12, "length", sample=3)

@@ -7,7 +7,7 @@ import pytest
 
 from configs import game as game_config
 from jaxmarl_llm import tokenizer, weights
-from jaxmarl_llm.factory import setup, tasks
+from jaxmarl_llm.factory import tasks, teams
 from jaxmarl_llm.protocols import Answer
 from jaxmarl_llm.protocols.hearing import with_heard
 from jaxmarl_llm.tasks.toys import matrix_game
@@ -106,7 +106,7 @@ def test_the_game_is_played_in_known_words(fields):
     """Prompts, what was heard, and every feedback that there can be."""
     c = config(**fields)
     task = tasks.build_task(c, None, "train")
-    words = setup.load_model(c, "game-tiny").tokenizer
+    words = teams.load_model(c, "game-tiny").tokenizer
     texts = []
     for item in task.items:
         prompts = task.prompts(item)

@@ -1,14 +1,16 @@
 """From a config to the experts that speak for those agents of the team which are no models of ours."""
 
 import dataclasses
+import functools
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxmarl_llm import experts
-from jaxmarl_llm.config import remote
+from jaxmarl_llm import experts, weights
+from jaxmarl_llm.config import remote, task_checks
 from jaxmarl_llm.experts import Expert, Spent
 from jaxmarl_llm.experts.scripted import Scripted
-from jaxmarl_llm.factory import tasks
+from jaxmarl_llm.factory import chat_options, tasks
 from jaxmarl_llm.forest import Turn
 from jaxmarl_llm.tasks.programs.scripted_author import Mixture
 from jaxmarl_llm.tasks.toys.lock import Follower
@@ -74,3 +76,31 @@ class Account:
 def _sum(one: Spent, other: Spent) -> Spent:
     both = zip(dataclasses.astuple(one), dataclasses.astuple(other), strict=True)
     return Spent(*map(sum, both))
+
+
+def build_expert(config, workdir="", spent: Spent | None = None):
+    """The expert that is asked between turns, or None; what it spends counts from ``spent`` on.
+
+    ValueError for what the user must change (no key, no package, no model), ExpertError if it is not there.
+    """
+    if not task_checks.asks_expert(config):
+        return None
+    expert = experts.build(**expert_options(config, workdir), spent=spent, seed=config.seed)
+    expert.check()
+    return expert
+
+
+def expert_options(config, workdir="") -> dict:
+    """How ``config.expert`` is reached, for `experts.build`; answers are kept in the run folder, if any."""
+    options = config.expert.to_dict()
+    del options["max_tokens"]
+    if config.expert.kind == "local":
+        written = {name: config.model_options[name] for name in ("chat", "chat_template")}
+        options |= {"load": functools.partial(_load_expert, config), "prompts": str(written)}
+    return options | {"cache": options["cache"] or (workdir and str(pathlib.Path(workdir) / "expert"))}
+
+
+def _load_expert(config, name: str) -> weights.LoadedModel:
+    """A local expert's model, whose chats are written as ``model_options`` says."""
+    model = weights.load(name)
+    return model.replace(tokenizer=model.tokenizer and chat_options.apply(config, model.tokenizer))

@@ -7,7 +7,7 @@ import jax
 
 from jaxmarl_llm import update
 from jaxmarl_llm.config import preference_checks, sft_checks, workload
-from jaxmarl_llm.factory import protocols, setup
+from jaxmarl_llm.factory import protocols, randomness, training
 from jaxmarl_llm.systems import (
     actor_critic,
     at_grpo,
@@ -59,13 +59,13 @@ def build(config, team: Team, trainables: Callable[[], list], demonstrations: Se
     if protocols.remembers(config):
         return lessonl.Remembering(protocols.memory(config), credit_config(config))
     if name == sft_checks.SYSTEM:
-        seed = (config.seed, setup.STREAMS.index("demonstrations"))
+        seed = (config.seed, randomness.STREAMS.index("demonstrations"))
         multiple = config.train.minibatches * config.train.prompts_per_microbatch
         return sft.Sft(sft.Order(demonstrations, config.sft.batch, seed, multiple))
     if (assign := from_forest(config)) is not None:
         return FromForest(assign)
     if name in preference_checks.MADPO:
-        c, sampling = config.preference, setup.sampling_params(config)
+        c, sampling = config.preference, training.sampling_params(config)
 
         def scores(forest, reference: bool):
             return turn_scores.of_forest(forest, team, trainables(), sampling, reference=reference)
@@ -134,14 +134,14 @@ def build_critics(config, team: Team) -> Critics:
     """The critics of ``train.system``."""
     c, t = config.critic, config.team
     options = dict(joint=recipe(config).joint, rank=t.rank, targets=tuple(t.targets))
-    own = critics.build(team, setup.stream(config, "critics"), **options)
+    own = critics.build(team, randomness.stream(config, "critics"), **options)
     sizes = dict(updates=c.updates, rows=c.prompts_per_microbatch)
     return Critics(own, critic_optimizer(config), clip=c.clip, **sizes)
 
 
 def build_heads(config, team: Team, trainables: Callable[[], Sequence]) -> Heads:
     """Value heads on the agents' own bodies."""
-    c, key = config.critic, setup.stream(config, "critics")
+    c, key = config.critic, randomness.stream(config, "critics")
     optimizer = critic_optimizer(config)
     return Heads(team, key, trainables, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
 
@@ -155,7 +155,7 @@ def build_pool(config) -> Pool:
     """The pairs of ``train.system``, none yet."""
     c = config.preference
     options = dict(most=c.pairs, selection=c.selection, replay=c.replay, last=c.nearest, decay=c.decay)
-    return Pool((config.seed, setup.STREAMS.index("preferences")), **options)
+    return Pool((config.seed, randomness.STREAMS.index("preferences")), **options)
 
 
 def build_reward_model(config, team: Team) -> RewardModel:
@@ -169,7 +169,7 @@ def build_reward_critics(config, team: Team) -> Critics:
     """The models that read joint answers for the reward model."""
     c, t = config.preference, config.team
     options = dict(joint=True, rank=t.rank, targets=tuple(t.targets))
-    own = critics.build(team, setup.stream(config, "preferences"), **options)
+    own = critics.build(team, randomness.stream(config, "preferences"), **options)
     return Critics(own, reward_optimizer(config), rows=c.pairs_per_microbatch)
 
 

@@ -1,19 +1,14 @@
 """From a config to the task: problems or texts, roles, rewards."""
 
 import contextlib
-import functools
 import itertools
 import logging
-import pathlib
 from collections.abc import Iterator, Mapping
 
-from jaxmarl_llm import experts, weights
-from jaxmarl_llm.config import programs, task_checks
+from jaxmarl_llm.config import programs
 from jaxmarl_llm.config.credit_checks import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
-from jaxmarl_llm.experts import Spent
 from jaxmarl_llm.experts.feedback import ExpertEdits
-from jaxmarl_llm.factory import chat_options
 from jaxmarl_llm.tasks import custom_task, split_overlap
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import data_files
@@ -56,34 +51,6 @@ def build_executor(config) -> contextlib.AbstractContextManager:
 def isolation(executor: Executor | None) -> dict:
     """How programs are run, for the records of a run; {} where none are."""
     return levels.describe(executor.level, executor.limits) if executor else {}
-
-
-def build_expert(config, workdir="", spent: Spent | None = None):
-    """The expert that is asked between turns, or None; what it spends counts from ``spent`` on.
-
-    ValueError for what the user must change (no key, no package, no model), ExpertError if it is not there.
-    """
-    if not task_checks.asks_expert(config):
-        return None
-    expert = experts.build(**expert_options(config, workdir), spent=spent, seed=config.seed)
-    expert.check()
-    return expert
-
-
-def expert_options(config, workdir="") -> dict:
-    """How ``config.expert`` is reached, for `experts.build`; answers are kept in the run folder, if any."""
-    options = config.expert.to_dict()
-    del options["max_tokens"]
-    if config.expert.kind == "local":
-        written = {name: config.model_options[name] for name in ("chat", "chat_template")}
-        options |= {"load": functools.partial(_load_expert, config), "prompts": str(written)}
-    return options | {"cache": options["cache"] or (workdir and str(pathlib.Path(workdir) / "expert"))}
-
-
-def _load_expert(config, name: str) -> weights.LoadedModel:
-    """A local expert's model, whose chats are written as ``model_options`` says."""
-    model = weights.load(name)
-    return model.replace(tokenizer=model.tokenizer and chat_options.apply(config, model.tokenizer))
 
 
 def build_task(config, executor: Executor | None, split: str, expert=None):

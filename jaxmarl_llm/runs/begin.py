@@ -17,8 +17,8 @@ from jaxmarl_llm import checkpoint, metrics, resume_checks
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import preference_checks, remote
 from jaxmarl_llm.config.common import field
-from jaxmarl_llm.factory import built_models, setup
-from jaxmarl_llm.runs import closing
+from jaxmarl_llm.factory import built_models, training
+from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed
 
@@ -91,7 +91,7 @@ def learners(team: Team) -> tuple[str, ...]:
 def reads_reference(config) -> bool:
     """Whether the reference policy is read."""
     return (
-        setup.loss_config(config).reads_reference
+        training.loss_config(config).reads_reference
         or preference_checks.needs_reference(config)
         or config.train.counterfactual == "reference"
     )
@@ -106,7 +106,7 @@ def earlier(config, folder) -> tuple[dict, list[dict]]:
     """
     place = source(config, folder)
     saved, summary = (
-        {} if place is None else closing.read_json(place / f"{n}.json") for n in ("config", "summary")
+        {} if place is None else summaries.read_json(place / f"{n}.json") for n in ("config", "summary")
     )
     now = json.loads(json.dumps(config.to_dict()))
     if not saved or any(_field(saved, path) != field(now, path) for path in MEASURED):
@@ -133,7 +133,7 @@ def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
     where, step = f"team.begin={str(place)!r}", config.team.begin_step
     if not (place / "config.json").is_file():
         raise ValueError(f"{where}: the folder holds no run, config.json is missing")
-    _check_drawn_base(config, closing.read_json(place / "config.json"), where)
+    _check_drawn_base(config, summaries.read_json(place / "config.json"), where)
     which = int(step) if step.isdigit() else step
     names = dict(text.split("=") for text in config.team.begin_map)
     names = {agent: names.get(agent, agent) for agent in learners(team)}

@@ -11,7 +11,7 @@ import jax
 from jaxmarl_llm import checkpoint, resume_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import agent_settings, workload
-from jaxmarl_llm.factory import protocols, setup, systems
+from jaxmarl_llm.factory import protocols, systems, training
 from jaxmarl_llm.forest import Forest, metrics
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.tasks.demonstrations import Encoded
@@ -22,7 +22,7 @@ from jaxmarl_llm.update import collate, packing
 class Learner:
     """``states`` are of the members of the team that learn, by position; ``system`` is what they learn by,
     with train.system=sft from ``demonstrations``. ``prompt_sizes``: what their prompts are padded to, see
-    `setup.prompt_sizes`; None: what each batch needs.
+    `teams.prompt_sizes`; None: what each batch needs.
 
     The states own the parameters, which are donated at every update: those of ``team`` become shapes.
     """
@@ -30,7 +30,7 @@ class Learner:
     def __init__(self, config, team: Team, prompt_sizes=None, demonstrations: Sequence[Encoded] = ()):
         self.config, self._team = config, team
         self._prompt_sizes = prompt_sizes or [None] * len(team.members)
-        self._optimizer, self._loss = setup.build_optimizer(config), setup.loss_config(config)
+        self._optimizer, self._loss = training.build_optimizer(config), training.loss_config(config)
         self.states: dict[int, update.TrainState] = {
             i: update.init_state(member.trainable, self._optimizer, member.stack.layout)
             for i, member in enumerate(team.members)
@@ -79,7 +79,7 @@ class Learner:
                     self.states[i],
                     tuple(self._loss.pack(b, layout.for_stack(b.prompts_NBP.shape[0]).shards) for b in part),
                     more=credit.gradients.get(i),
-                    rates=setup.rates(self.config, member.stack.agents),
+                    rates=training.rates(self.config, member.stack.agents),
                     reference=member.reference,
                 )
                 new = jax.device_get(new)

@@ -12,12 +12,21 @@ import jax
 from jaxmarl_llm import checkpoint, evaluation, metrics, records, resume_checks
 from jaxmarl_llm.evaluation import scores
 from jaxmarl_llm.experts import Spent
-from jaxmarl_llm.factory import chat_options, experts, imitation, protocols, setup, tasks, user_code
+from jaxmarl_llm.factory import (
+    chat_options,
+    experts,
+    imitation,
+    protocols,
+    randomness,
+    tasks,
+    teams,
+    user_code,
+)
 from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.protocols.lessons.bank import Entry
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer
-from jaxmarl_llm.runs import begin, closing, journals, run_evaluations
+from jaxmarl_llm.runs import begin, journals, plan_table, run_evaluations, summaries
 from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.systems.types import Credit
@@ -63,7 +72,9 @@ class Run:
         self._executor = stack.enter_context(tasks.build_executor(config))
         self.isolation = self._check_isolation(tasks.isolation(self._executor))
         user_code.check(config)
-        self._expert = tasks.build_expert(config, self.folder, Spent(**self._saved_meta().get("expert", {})))
+        self._expert = experts.build_expert(
+            config, self.folder, Spent(**self._saved_meta().get("expert", {}))
+        )
         self.task = tasks.build_task(config, self._executor, "train", self._expert)
         self.validation_task = tasks.build_task(config, self._executor, "eval", self._expert)
         self.test_task = tasks.build_task(config, self._executor, "test", self._expert)
@@ -75,13 +86,13 @@ class Run:
             self.folder,
             self._saved_meta().get("speakers", {}),
         )
-        self.team = begin.begun(config, setup.build_team(config, speakers=self._speakers), self.folder)
+        self.team = begin.begun(config, teams.build_team(config, speakers=self._speakers), self.folder)
         if not chat_options.date_matters(config, self.team):
             config.model_options.date = self._given_date
         self._account = experts.Account(self._speakers, self.team)
-        setup.check_prompts(config, self.team, *every_task)
+        teams.check_prompts(config, self.team, *every_task)
         self.validation_items = scores.spread(len(self.validation_task.items), config.eval.problems)
-        self.prompt_sizes = setup.prompt_sizes(config, self.team, every_task)
+        self.prompt_sizes = teams.prompt_sizes(config, self.team, every_task)
         # Of all evaluations, so that those on fewer problems run the same program.
         self.items_per_batch = evaluation.batch_size(len(self.test_task.items), config.eval.samples)
         combined = config.train.joint_mode, config.train.partner_samples
@@ -95,7 +106,7 @@ class Run:
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
             )
         self.done = self.start
-        self.summary = closing.read_summary(self.folder, self.start) | {"executor": self.isolation}
+        self.summary = summaries.read_summary(self.folder, self.start) | {"executor": self.isolation}
         if distributed.is_main():
             files.atomic_write_text(saved, json.dumps(config.to_dict(), indent=2) + "\n")
         board, project = config.log.tensorboard, config.log.wandb_project
@@ -133,13 +144,13 @@ class Run:
 
     def key(self, stream: str, step: int) -> jax.Array:
         """Random key of a named stream at an iteration."""
-        return jax.random.fold_in(setup.stream(self.config, stream), step)
+        return jax.random.fold_in(randomness.stream(self.config, stream), step)
 
     def steps_left(self) -> Iterator[int]:
         """Iterations to do: up to ``train.steps``, the budgets, or ``train.max_minutes`` of the whole run."""
         limit = 60 * self.config.train.max_minutes or math.inf
         while self.done < self.config.train.steps:
-            late = closing.seconds(self.summary) >= limit
+            late = summaries.seconds(self.summary) >= limit
             if distributed.any_process(late or self.spending.over()):
                 return
             yield self.done
@@ -164,7 +175,7 @@ class Run:
     def plan(self) -> list[tuple[str, str]]:
         """What an iteration consists of and what memory it takes, as table rows."""
         own = self.learner.own_states
-        return closing.plan_rows(self.config, self.team, self.task, self.learner.states, own)
+        return plan_table.plan_rows(self.config, self.team, self.task, self.learner.states, own)
 
     def executor_metrics(self, prefix: str = "executor") -> dict[str, float]:
         """`Executor.metrics`, keyed ``<prefix>/<name>``: of the programs since the last call."""
@@ -244,7 +255,7 @@ class Run:
         if place is not None:
             earlier, rows = begin.earlier(self.config, self.folder)
             run_evaluations.take_over(self, place, earlier, rows)
-        closing.write_summary(self)
+        summaries.write_summary(self)
         name, title = ("before", "before training") if place is None else ("warm", "after the warm-up")
         if name not in earlier and self.config.eval.before:
             print(f"testing the team {title} on {len(self.test_task.items)} problems ...", flush=True)

@@ -11,10 +11,9 @@ import math
 import pathlib
 import shutil
 
-from experiments import evaluate
-from jaxmarl_llm.evaluation import Evaluations
-from jaxmarl_llm.factory import setup
-from jaxmarl_llm.runs import closing, final_table
+from jaxmarl_llm.evaluation import Evaluations, results
+from jaxmarl_llm.factory import evaluations
+from jaxmarl_llm.runs import final_table, summaries
 from jaxmarl_llm.runs.budgets import MARKS
 from jaxmarl_llm.utils import console, files
 
@@ -44,7 +43,7 @@ def validate(run, step: int) -> str:
     _, values = _measure(run, "validation", current(run, step), run.validation_items)
     if step:
         keep_best(run, values["eval/return"], step)
-    return closing.eval_line(f"validation after {step} iterations", closing.entry(values, step, "eval"))
+    return summaries.eval_line(f"validation after {step} iterations", summaries.entry(values, step, "eval"))
 
 
 def keep_best(run, validation_return: float, step: int) -> None:
@@ -55,7 +54,7 @@ def keep_best(run, validation_return: float, step: int) -> None:
         config = run.config.to_dict()
         run.learner.save_best(step, {"config": config, "executor": run.isolation, **entry})
         run.summary["best"] = entry
-        closing.write_summary(run)
+        summaries.write_summary(run)
 
 
 def test(run, name: str, title: str, state: State, logged: bool = True) -> str:
@@ -66,11 +65,11 @@ def test(run, name: str, title: str, state: State, logged: bool = True) -> str:
     """
     items = range(len(run.test_task.items))
     found, values = _measure(run, "test", state, items, logged)
-    result = closing.entry(values, state.step, "test")
+    result = summaries.entry(values, state.step, "test")
     run.summary[name] = run.summary.get(name, {}) | result if name == "best" else result
     _write(run, name, found, state.step)
-    closing.write_summary(run)
-    return closing.eval_line(f"test {title}", result)
+    summaries.write_summary(run)
+    return summaries.eval_line(f"test {title}", result)
 
 
 def test_at_budgets(run, step: int) -> list[str]:
@@ -93,8 +92,8 @@ def test_once(run, name: str, title: str, step: int) -> str:
         return test(run, name, title, current(run, step))
     run.summary[name] = run.summary[same[0]]
     _copy_answers(run.output_folder, same[0], run.output_folder, name)
-    closing.write_summary(run)
-    return closing.eval_line(f"test {title}", run.summary[name])
+    summaries.write_summary(run)
+    return summaries.eval_line(f"test {title}", run.summary[name])
 
 
 def take_over(run, place: pathlib.Path, entries: dict, rows: list[dict]) -> None:
@@ -124,7 +123,7 @@ def test_best(run) -> None:
         return
     if best["step"] == after["step"]:
         run.summary["best"] = after | best
-        closing.write_summary(run)
+        summaries.write_summary(run)
         return
     print(f"testing the best state on validation, of iteration {best['step']} ...", flush=True)
     trainables, memory = run.learner.best_trainables(), run.memory(best["step"])
@@ -137,7 +136,7 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
     task = {"validation": run.validation_task, "test": run.test_task}[split]
     shown = console.ProgressDisplay(len(items), label=f"{split} problems", within=run.display)
     with run.timer("evaluate"), shown as display:
-        found = setup.evaluate(
+        found = evaluations.evaluate(
             run.config,
             run.team,
             state.trainables,
@@ -152,7 +151,7 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
             progress=lambda done, total: done < total and display.update(done, {}),  # then come the results
         )
     prefix = PREFIXES[split]
-    values = closing.eval_metrics(found.sampled.summary(), found.greedy.summary(), prefix)
+    values = summaries.eval_metrics(found.sampled.summary(), found.greedy.summary(), prefix)
     values |= {f"{prefix}/speed/{name}": value for name, value in found.speed().items()}
     used = run.executor_metrics("eval_executor") | run.timer.collect()
     if logged:
@@ -165,11 +164,11 @@ def _write(run, name: str, found: Evaluations, step: int) -> None:
 
     The latter holds the state that was evaluated last; the best state's are in its own file only.
     """
-    results = {mode: getattr(found, mode) for mode in evaluate.MODES}
+    by_mode = {mode: getattr(found, mode) for mode in results.MODES}
     about = {"workdir": str(run.folder), "step": step, "state": name, "split": "test"}
     about |= {"seed": run.config.seed, "problems": len(run.test_task.items)}
-    report = about | {mode: evaluate.describe(each, (1,)) for mode, each in results.items()}
-    evaluate.write(run.output_folder / final_table.FOLDER / f"{name}.json", results, report)
+    report = about | {mode: results.describe(each, (1,)) for mode, each in by_mode.items()}
+    results.write(run.output_folder / final_table.FOLDER / f"{name}.json", by_mode, report)
     if name != "best":
         write_returns(run.output_folder, found, step)
 

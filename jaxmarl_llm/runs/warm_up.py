@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from jaxmarl_llm import resume_checks
 from jaxmarl_llm.config import checks
 from jaxmarl_llm.config.common import base_config
-from jaxmarl_llm.runs import begin, closing
+from jaxmarl_llm.runs import begin, summaries
 from jaxmarl_llm.utils import distributed
 
 # Fields of ``train`` that the warm-up has in common with the main run; all others are as by default.
@@ -74,8 +74,8 @@ def made(config, workdir, train: Callable) -> bool:
 
 def _finished(own: ConfigDict, folder: pathlib.Path) -> bool:
     """Whether the warm-up with this config is done; ValueError if the folder holds another one that is."""
-    saved, summary = (closing.read_json(folder / f"{name}.json") for name in ("config", "summary"))
-    if not saved or not summary or not closing.complete(own, summary):
+    saved, summary = (summaries.read_json(folder / f"{name}.json") for name in ("config", "summary"))
+    if not saved or not summary or not summaries.complete(own, summary):
         return False
     resume_checks.check_same_run(saved, json.loads(json.dumps(own.to_dict())))
     return True

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jaxmarl_llm.transcripts import JointAction, AgentRecord
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 # What is compared of a joint answer, and of a completion in it.
 ANSWER: dict[str, Callable[[JointAction], Any]] = {

@@ -10,7 +10,7 @@ import numpy as np
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.types import Task
-from jaxmarl_llm.transcripts import JointAction, AgentRecord
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 ZERO = 1e-6  # an advantage of no more than this is none
 

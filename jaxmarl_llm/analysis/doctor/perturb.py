@@ -54,7 +54,9 @@ class MicrobatchGradients(NamedTuple):
     seen: Diagnostics
 
 
-def microbatch_gradients(stack, config: LossConfig, base, trainable, packed: Packed, most: int = 32) -> Iterator[MicrobatchGradients]:
+def microbatch_gradients(
+    stack, config: LossConfig, base, trainable, packed: Packed, most: int = 32
+) -> Iterator[MicrobatchGradients]:
     """The first ``most`` micro-batches that hold something; arrays lie on the host, with agent axis N."""
     if packed.agents is not None:
         stack, trainable = stack.subset(packed.agents, trainable)
@@ -84,11 +86,15 @@ def _measure(stack, config: LossConfig, base, trainable, shared, prompts, rows: 
         return jnp.zeros((*tokens.shape, stack.policy.config.d_model))
 
     begins = None if shared is None else zeros(shared.tokens_NC)
-    grads, seen = jax.grad(loss, has_aux=True)(Perturbations(zeros(rows.tokens_MW), zeros(prompts[0]), begins))
+    grads, seen = jax.grad(loss, has_aux=True)(
+        Perturbations(zeros(rows.tokens_MW), zeros(prompts[0]), begins)
+    )
     return jax.tree.map(lambda x: jnp.linalg.norm(x, axis=-1), grads), seen
 
 
-def _one_agent(stack, config: LossConfig, reference, variables, shared, prompts, rows: Rows, perturbations: Perturbations):
+def _one_agent(
+    stack, config: LossConfig, reference, variables, shared, prompts, rows: Rows, perturbations: Perturbations
+):
     """Loss of one agent on some rows, and its `Diagnostics`."""
 
     def read(policies, variables):

@@ -146,7 +146,10 @@ def scale(forest: Forest, task: Task) -> tuple[str, str]:
     if out:
         return "fail", f"{text}; {out} are outside: correct reward_range of task.reward, or the reward"
     if known_J.min() == known_J.max():
-        return "warn", f"{text}: a constant teaches nothing; measured at answers, or try task.source, train.group"
+        return (
+            "warn",
+            f"{text}: a constant teaches nothing; measured at answers, or try task.source, train.group",
+        )
     return "ok", text
 
 

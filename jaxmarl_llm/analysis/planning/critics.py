@@ -18,7 +18,9 @@ from jaxmarl_llm.update import TrainState
 def stack(job: Job) -> Stack:
     """The stack of the critics: `critics.build`'s, or `shared_heads.build`'s."""
     names = job.critics.names
-    return dataclasses.replace(job.stack, agents=names, sampler=None, layout=job.stack.layout.for_stack(len(names)))
+    return dataclasses.replace(
+        job.stack, agents=names, sampler=None, layout=job.stack.layout.for_stack(len(names))
+    )
 
 
 def state(job: Job) -> TrainState | None:

@@ -12,7 +12,7 @@ from jaxmarl_llm import evaluation, sharding
 from jaxmarl_llm.analysis.planning import chips, estimate, memory, models, search, topology
 from jaxmarl_llm.analysis.planning.job import Call, Critics, Job
 from jaxmarl_llm.config import agent_settings, credit_checks, programs, remote, workload
-from jaxmarl_llm.factory import setup, systems
+from jaxmarl_llm.factory import systems, training
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import bucket, padded_size
 from jaxmarl_llm.systems.critics import TEAM, ValueLoss
@@ -59,7 +59,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
     sampler = policy.clone(
         dtype=jnp.dtype(config.sampling.dtype or policy.dtype), apart=devices[0].platform == "cpu"
     )
-    loss, drawn = setup.loss_config(config), config.eval.samples + 1
+    loss, drawn = training.loss_config(config), config.eval.samples + 1
     # The longest completion of any agent stands for all of them.
     longest = dataclasses.replace(loss.sampling, agents=(), max_new_tokens=loss.sampling.longest)
     loss = dataclasses.replace(loss, sampling=longest)
@@ -79,7 +79,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         batches=_batches(config, agents),
         updates=config.train.minibatches,
         loss=loss,
-        optimizer=setup.build_optimizer(config),
+        optimizer=training.build_optimizer(config),
         devices=devices,
         critics=_critics(config, agents, own),
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.report.runs import EvaluationData, RunData
-from jaxmarl_llm.transcripts import JointAction, AgentRecord
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 LIMIT = 10_000_000  # characters of JSON; pictures come on top
 

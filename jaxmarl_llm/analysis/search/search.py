@@ -26,7 +26,7 @@ from jaxmarl_llm.analysis.search.metrics import ItemResult
 from jaxmarl_llm.analysis.search.results import SearchResult
 from jaxmarl_llm.config import programs, warm_up_checks
 from jaxmarl_llm.executor import Executor
-from jaxmarl_llm.factory import experts, protocols, setup, rollouts, tasks
+from jaxmarl_llm.factory import experts, protocols, randomness, rollouts, tasks, teams, training
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.protocols.lessons.bank import Entry
@@ -64,7 +64,7 @@ def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
     warm_up_checks.check_read(config, workdir)
     with tasks.build_executor(config) as executor:
         items = tasks.build_task(config, executor, "test").items
-        team = setup.build_team(config, speakers=experts.build(config, items, workdir))
+        team = teams.build_team(config, speakers=experts.build(config, items, workdir))
         meta, lessons = {"step": 0}, ()
         if workdir:
             team, meta = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, team)
@@ -100,7 +100,7 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
         lasting = memory if protocols.remembers(config) else ()
         batch, asked = with_tests(config, by, task, ids, folder, like)
         protocol = protocols.rounds(config, batch, by.relevance, 1, tuple(lasting), ends=True)
-        key = jax.random.fold_in(setup.stream(config, "search"), n)
+        key = jax.random.fold_in(randomness.stream(config, "search"), n)
         forest = rollout(config, protocol, by, batch, ids, key, journal)
         found = search_results.item_results(forest, lambda *best, j=journal: remeasured(task, j, *best))
         problems += found
@@ -160,7 +160,7 @@ def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Seq
         name = item_name(task.items[i])
         place = pathlib.Path("tests") / urllib.parse.quote(name, safe="")
         places = [pathlib.Path(each) / place for each in (folder, *like)]
-        key = jax.random.fold_in(setup.stream(config, "tests"), zlib.crc32(name.encode()))
+        key = jax.random.fold_in(randomness.stream(config, "tests"), zlib.crc32(name.encode()))
         forest = rollout(config, protocol, by, author, [i], key, Journal(places[0], places[1:]))
         answers[i] = forest.turns[0].text
         cost += ledger.of(forest)
@@ -171,7 +171,7 @@ def rollout(config, protocol, by: Searchers, task, ids, key, journal: Journal) -
     """The rounds of one batch of problems."""
     scorer = TaskScorer.of_team(task, by.team, "aligned")
     options = dict(
-        params=setup.sampling_params(config),
+        params=training.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
     )
