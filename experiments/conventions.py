@@ -19,8 +19,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from jaxmarl_llm import metrics, plots
 from jaxmarl_llm.analysis.report import convention_figure, methods
-from jaxmarl_llm.analysis.report.sweep_results import FINISHED
 from jaxmarl_llm.cli import entry as cli
+from jaxmarl_llm.cli.launch import FINISHED
 from jaxmarl_llm.runs import budgets, final_table, summaries
 from jaxmarl_llm.tasks.toys.convention import AGENTS, CONVENTIONS
 from jaxmarl_llm.utils import console, files

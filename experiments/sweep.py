@@ -22,9 +22,9 @@ from absl import flags
 
 from jaxmarl_llm import resume_checks
 from jaxmarl_llm.analysis.report import sweep_page, sweep_results
-from jaxmarl_llm.analysis.report.sweep_results import FINISHED, MemberResult
+from jaxmarl_llm.analysis.report.sweep_results import MemberResult
 from jaxmarl_llm.cli import entry, launch
-from jaxmarl_llm.cli.launch import FAILED, Job, Outcome
+from jaxmarl_llm.cli.launch import FAILED, FINISHED, Job, Outcome
 from jaxmarl_llm.config import sweeps
 from jaxmarl_llm.config.sweeps import SweepRun
 from jaxmarl_llm.factory import user_code

@@ -9,9 +9,8 @@ import textwrap
 
 import pytest
 
-from jaxmarl_llm.analysis.report.sweep_results import FINISHED
 from jaxmarl_llm.cli import launch
-from jaxmarl_llm.cli.launch import ELSEWHERE, FAILED, STOPPED, Job, Outcome
+from jaxmarl_llm.cli.launch import ELSEWHERE, FAILED, FINISHED, STOPPED, Job, Outcome
 
 
 def job(folder: pathlib.Path, script: str) -> Job:

@@ -40,7 +40,7 @@ def plain(made):
 @pytest.mark.parametrize("name", BY_HAND)
 def test_advantages_by_hand(name):
     made = plain(forest("aligned", REWARDS, samples=3))
-    credit = systems.LESSONS[name](made, CreditConfig())
+    credit = systems.FROM_FOREST[name](made, CreditConfig())
     np.testing.assert_allclose(credit.advantages, BY_HAND[name] * 2, rtol=1e-6)
     assert credit.returns.tolist() == REWARDS * 2 and credit.groups.tolist() == [0, 0, 0, 1, 1, 1]
     assert credit.forest is made
@@ -134,7 +134,7 @@ FAMILY = ("magrpo", "marloo", "maremax", "mareinforce")
 def test_the_family_differs_and_normalised_coincides():
     made = forest("aligned", REWARDS, [4.0, 4.0, 1.0], samples=3)
     plain, normalised = (
-        [systems.LESSONS[name](made, CreditConfig(normalise=on)).advantages for name in FAMILY]
+        [systems.FROM_FOREST[name](made, CreditConfig(normalise=on)).advantages for name in FAMILY]
         for on in (False, True)
     )
     for one, other in itertools.combinations(plain, 2):
@@ -148,7 +148,7 @@ def test_with_normalisation_per_agent_the_family_differs_by_scale_or_is_refused(
     """MARLOO divided by each agent's deviation is MAGRPO, exactly; `validate` says so (above)."""
     made = forest("aligned", REWARDS, [4.0, 4.0, 1.0], samples=3)
     own = CreditConfig(normalise=True, normalise_by="agent")
-    found = [systems.LESSONS[name](made, own).advantages for name in ("magrpo", "marloo", "maremax")]
+    found = [systems.FROM_FOREST[name](made, own).advantages for name in ("magrpo", "marloo", "maremax")]
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
     assert np.abs(found[2] - found[0]).max() > 0.1
 

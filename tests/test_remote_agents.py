@@ -23,7 +23,6 @@ from jaxmarl_llm.factory import built_models, evaluations, experts, teams
 from jaxmarl_llm.forest import metrics
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.rollout.scoring import TaskScorer
-from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import critics
 from jaxmarl_llm.systems.critics import shared_heads
@@ -156,7 +155,7 @@ def word(asked):
 
 @pytest.mark.usefixtures("programs_shared")
 def test_only_the_local_agent_learns_beside_an_endpoint(tmp_path, monkeypatch):
-    real = summaries.finish
+    real = train.finish
     monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
     with expert_server.Server(rule=word) as server:
         train.train(config(server), tmp_path)

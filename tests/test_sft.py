@@ -17,7 +17,7 @@ from jaxmarl_llm.factory import imitation
 from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import sft
-from jaxmarl_llm.tasks.demonstrations import Encoded
+from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.update import LossConfig, collate, init_state, make_optimizer, packing, train_step
 from tests import tiny
 

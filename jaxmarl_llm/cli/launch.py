@@ -10,10 +10,10 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxmarl_llm.analysis.report.sweep_results import FINISHED
 from jaxmarl_llm.cli.signals import StopSignal
 
 POLL = 0.2  # seconds between looks at the processes
+FINISHED = "finished"
 FAILED, STOPPED, ELSEWHERE = "failed", "stopped", "running in another process"
 
 

@@ -1,8 +1,8 @@
 """From a config to the demonstrations that its agents imitate."""
 
 from jaxmarl_llm.config import sft_checks
-from jaxmarl_llm.tasks import demonstrations
-from jaxmarl_llm.tasks.demonstrations import Demonstration, Encoded
+from jaxmarl_llm.systems import demonstrations
+from jaxmarl_llm.systems.demonstrations import Demonstration, Encoded
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed, dotted
 

@@ -13,8 +13,8 @@ from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import agent_settings, workload
 from jaxmarl_llm.factory import protocols, systems, training
 from jaxmarl_llm.forest import Forest, metrics
+from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.systems.types import Credit
-from jaxmarl_llm.tasks.demonstrations import Encoded
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.systems.demonstrations import Encoded, forest_of
 from jaxmarl_llm.systems.types import Credit
-from jaxmarl_llm.tasks.demonstrations import Encoded, forest_of
 
 
 @dataclasses.dataclass(frozen=True)

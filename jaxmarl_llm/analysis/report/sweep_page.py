@@ -10,7 +10,6 @@ from jaxmarl_llm.analysis.report import figures, page, panels, sweep_ranking
 from jaxmarl_llm.analysis.report.grouping import Group
 from jaxmarl_llm.analysis.report.runs import read_run
 from jaxmarl_llm.analysis.report.sweep_results import (
-    FINISHED,
     SCORES,
     Comparison,
     MemberResult,
@@ -22,6 +21,7 @@ from jaxmarl_llm.analysis.report.sweep_results import (
     minutes,
 )
 from jaxmarl_llm.analysis.report.tables import NONE, Table, ends, number, signed
+from jaxmarl_llm.cli.launch import FINISHED
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.statistics.bootstrap import Interval
 from jaxmarl_llm.utils.statistics.significance import DRAWN, EXACT

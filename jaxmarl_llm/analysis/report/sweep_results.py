@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmarl_llm.analysis.report import comparable
+from jaxmarl_llm.cli.launch import FINISHED
 from jaxmarl_llm.utils.files import read_json
 from jaxmarl_llm.utils.statistics.bootstrap import Interval, interval
 from jaxmarl_llm.utils.statistics.significance import paired_t, sign_flips, t_interval
 
 SCORES = {"return": "sampled", "return_greedy": "greedy"}  # of a summary, and what tables call them
-FINISHED = "finished"
 
 
 @dataclasses.dataclass(frozen=True)
