@@ -1,4 +1,4 @@
-"""Loss and gradients of the `comlrl_compat` preset next to those of CoMLRL 1.4.3 itself.
+"""Compare loss and gradients of the `comlrl_compat` preset with those of CoMLRL 1.4.3 itself.
 
     python -m benchmarks.comlrl_parity [--env FOLDER]
 

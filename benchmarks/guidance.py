@@ -1,11 +1,11 @@
-"""Whether an expert's advice between turns earns more than feedback that costs nothing, as one command.
+"""Measure whether an expert's advice between turns earns more than feedback that costs nothing.
 
     python -m benchmarks.guidance --workdir=runs/guidance
 
 Serves the experts of known skill (`benchmarks.known_expert`), runs the members of
 `configs/compare.py:task=guidance` that are not finished, and prints their tables. Then every trained team is
-evaluated once more with two turns and no feedback but the wish for another try: what remains without advice.
-Stopped, the same command goes on.
+evaluated once more with two turns and no feedback but a request to try again: what remains without advice.
+If it is stopped, the same command continues.
 """
 
 import argparse

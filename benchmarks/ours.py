@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from jaxmarl_llm import sampling, update
-from jaxmarl_llm.config import checks, common
+from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.factory import teams, training
 from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.tokenizer import Tokenizer
@@ -41,14 +41,14 @@ def make_config(
     """
     if mode not in ("full", "adapters"):
         raise ValueError(f"mode={mode!r} must be full or adapters: frozen agents have nothing to update")
-    config = common.base_config()
+    config = base_config()
     config.model, config.team.mode, config.team.agents = model, mode, agents
     config.train.group, config.train.prompts = group, 1
     config.sampling.max_prompt_tokens, config.sampling.max_new_tokens = prompt_tokens, new_tokens
     config.sampling.dtype = sampling_dtype
     if sampling_dtype != config.policy.dtype:
         config.train.importance_cap = 2.0
-    checks.validate(config, "the benchmark")
+    validate(config, "the benchmark")
     return config
 
 
@@ -74,7 +74,7 @@ def read(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def advantages(group: int) -> list[float]:
-    """What the completions of a group are taught by: no two alike, the mean 0."""
+    """Advantages of the completions of a group: no two alike, the mean 0."""
     return np.linspace(-1, 1, group).tolist()
 
 
@@ -136,7 +136,7 @@ class Ours:
         return self._state, metrics
 
     def _gradients(self, new_tokens: int) -> dict[str, float]:
-        """Of random completions."""
+        """Seconds of the gradients of random completions."""
         shape = len(self.prompts), self.config.train.group, new_tokens
         tokens_NRL = np.random.default_rng(0).integers(
             self.policy_config.vocab_size, size=shape, dtype=np.int32
@@ -150,7 +150,7 @@ class Ours:
 
 
 def timed(run):
-    """What it returns, once the device has computed it, and the seconds that took."""
+    """The result of ``run``, once the device has computed it, and the seconds that this took."""
     start = time.perf_counter()
     result = jax.block_until_ready(run())
     return result, time.perf_counter() - start

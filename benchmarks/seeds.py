@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from benchmarks.tables import markdown
 from jaxmarl_llm import metrics, plots
 from jaxmarl_llm.analysis.report.methods import with_intervals
-from jaxmarl_llm.runs import begin, final_table
+from jaxmarl_llm.runs import begin, final_table, run_folder
 from jaxmarl_llm.utils.statistics.series import running_mean, series
 
 STATES = final_table.TITLES | {"best": "trained, best on validation"}
@@ -33,16 +33,16 @@ def load(folder: pathlib.Path) -> dict:
 
 
 def table(folders: list[pathlib.Path]) -> str:
-    """A row per number, a column per state of the runs, and what a run took."""
+    """A row per number and a column per state of the runs, and below it the minutes of a run."""
     summaries = [load(folder) for folder in folders]
     states = [state for state in STATES if all(state in summary for summary in summaries)]
     after = summaries[0]["after"]
-    took = [seconds(folder, summary) for folder, summary in zip(folders, summaries, strict=True)]
+    run_seconds = [seconds(folder, summary) for folder, summary in zip(folders, summaries, strict=True)]
     shown = (*final_table.PARTS, "return_greedy", "pass@1", *final_table.kinds_of_items(after))
     names = [name for name in shown if name in after]
     rows = [(name, *(_cell(folders, summaries, state, name) for state in states)) for name in names]
     text = markdown(("test, 0..100", *(STATES[state] for state in states)), rows)
-    minutes = statistics.mean(took) / 60
+    minutes = statistics.mean(run_seconds) / 60
     return f"{text}\n\nruns: {len(folders)}; minutes of each, evaluations and warm-up included: {minutes:.0f}"
 
 
@@ -57,8 +57,8 @@ def _cell(folders: list[pathlib.Path], summaries: list[dict], state: str, name: 
 
 
 def seconds(folder: pathlib.Path, summary: dict) -> float:
-    """What a run took, the warm-up that it begins from included, also if other runs share it."""
-    config = folder.load_run(folder)
+    """Seconds of a run, with those of the warm-up that it begins from, also if other runs share it."""
+    config = run_folder.load_run(folder)
     warm_up = begin.source(config, folder) if config.warm_up.steps else None
     return summary["seconds"] + (load(warm_up)["seconds"] if warm_up else 0)
 
@@ -93,11 +93,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", type=pathlib.Path, help="folders of finished runs")
     parser.add_argument("--picture", type=pathlib.Path, help="PNG to draw")
-    given = parser.parse_args()
-    print(table(given.folders))
-    if given.picture:
+    args = parser.parse_args()
+    print(table(args.folders))
+    if args.picture:
         with matplotlib.rc_context(plots.STYLE):
-            draw(given.folders, given.picture)
+            draw(args.folders, args.picture)
 
 
 if __name__ == "__main__":

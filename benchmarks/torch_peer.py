@@ -74,7 +74,7 @@ class Plain:
         ]
 
     def _use(self, n: int) -> torch.nn.Module:
-        """Agent n's model; with adapters, the base with its own switched on."""
+        """Agent n's model; with adapters, the base with the agent's adapter switched on."""
         if self._settings["mode"] != "adapters":
             return self._models[n]
         self._base.set_adapter(f"agent_{n}")
@@ -191,7 +191,7 @@ class Reference:
 
 
 class _Timed(MAGRPOTrainer):
-    """Nothing changed but that it looks at the clock."""
+    """CoMLRL's trainer, unchanged but for the timing of its phases."""
 
     def _generate_completions(self, *args, **kwargs):
         with self.clock.phase("generate"):
@@ -203,7 +203,7 @@ class _Timed(MAGRPOTrainer):
 
 
 def serve(settings: dict, requests, answers) -> None:
-    """Answer every request with the seconds of its phases; the first with what the work runs on."""
+    """Answer every request: one with a unit by the seconds of its phases, one without by the device."""
     if settings["device"] == "cpu":
         name = f"torch {torch.__version__}, {torch.get_num_threads()} threads"
     else:

@@ -8,7 +8,7 @@ import dataclasses
 import types
 from collections.abc import Mapping
 
-from jaxmarl_llm.config.common import ConfigDict, base_config
+from jaxmarl_llm.config import ConfigDict, base_config
 
 
 @dataclasses.dataclass(frozen=True)

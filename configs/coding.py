@@ -17,14 +17,14 @@ Variants (after a colon, comma-separated):
 """
 
 from configs import published
-from jaxmarl_llm.config import common
+from jaxmarl_llm.config import base_config, parse_arg, presets
 
 
 def get_config(arg=None):
     """The default, or one of the variants named in the module's docstring."""
     names = dict.fromkeys(published.EXPERIMENTS, False)
-    options = common.parse_arg(arg, warm_up=False, smoke=False, small=False, **names, comlrl_compat=False)
-    config = common.base_config()
+    options = parse_arg(arg, warm_up=False, smoke=False, small=False, **names, comlrl_compat=False)
+    config = base_config()
     chosen = [name for name in names if options[name]]
     if len(chosen) > 1:
         raise ValueError(f"config options {' and '.join(chosen)} exclude each other")
@@ -42,7 +42,7 @@ def get_config(arg=None):
     if options.warm_up:
         warm_up(config)
     if options.smoke:
-        common.smoke(config)
+        presets.smoke(config)
         if options.warm_up:
             config.warm_up.steps = config.sft.batch = 2
             config.sampling.max_new_tokens = 48  # of some problems the reference answers are shorter
@@ -53,7 +53,7 @@ def get_config(arg=None):
 
 def laptop(config):
     """SmolLM2-135M on the starter problems, two CPU cores."""
-    common.laptop(config)
+    presets.laptop(config)
     config.sampling.max_new_tokens = 64  # 99 % of the reference functions are shorter
     config.sampling.temperature = 0.7  # untrained it earns 32.9 on validation, at 1 24.9; one run each
     config.sampling.stop += ("\n\n",)

@@ -18,7 +18,7 @@ those of coding.py:warm_up.
 import dataclasses
 
 from configs import coding, writing
-from jaxmarl_llm.config import common
+from jaxmarl_llm.config import parse_arg
 
 SEEDS = (0, 1, 2)
 BUDGET = {  # of one training: completion tokens drawn, joint answers judged
@@ -157,7 +157,7 @@ MEMBERS = {task: _members(task) for task in TRAINED}
 
 def get_config(arg=None):
     """The training config of one member; ``team.begin`` is for the command that knows the folders."""
-    options = common.parse_arg(arg, task="coding", member="")
+    options = parse_arg(arg, task="coding", member="")
     if options.task not in MEMBERS:
         raise ValueError(f"config option task={options.task!r}: known are {', '.join(MEMBERS)}")
     members = MEMBERS[options.task]

@@ -13,7 +13,7 @@ Variants (after a colon; docs/systems.md has the equation and the source of each
 """
 
 from configs import coding
-from jaxmarl_llm.config import common
+from jaxmarl_llm.config import parse_arg, presets
 
 # What makes the default run, MAGRPO, into another system.
 SYSTEMS = {
@@ -47,7 +47,7 @@ SYSTEMS = {
 
 def get_config(arg=None):
     """The system named after the colon; ValueError for none or several."""
-    options = common.parse_arg(arg, smoke=False, **dict.fromkeys(SYSTEMS, False))
+    options = parse_arg(arg, smoke=False, **dict.fromkeys(SYSTEMS, False))
     chosen = [name for name in SYSTEMS if options[name]]
     if len(chosen) != 1:
         raise ValueError(f"config options name {chosen}; allowed is one of {', '.join(SYSTEMS)}")
@@ -55,7 +55,7 @@ def get_config(arg=None):
     config.train.system = chosen[0]
     config.update_from_flattened_dict(SYSTEMS[chosen[0]])
     if options.smoke:
-        common.smoke(config)
+        presets.smoke(config)
         config.task.reward = "jaxmarl_llm.tasks.toys.letters:distinct"
         config.train.local_weight = 0.0  # that reward judges the joint answer alone
         # Problems with prompts of about the same length, and small programs: little to compile.

@@ -2,8 +2,8 @@
 
 Runs what `configs/compare.py` lists and what is not finished yet, each in a process of its own, and writes
 two tables of all that is finished, at equal drawn tokens and at equal judged answers, as compare.md, the
-numbers as compare.json, and a picture as compare.png. Stopped, it goes on where it was;
-``--have=<compare.json>`` takes from such a file what was finished elsewhere.
+numbers as compare.json, and a picture as compare.png. If it is stopped, the same command continues;
+``--have=<compare.json>`` takes from such a file the results of members that were finished elsewhere.
 """
 
 import json
@@ -26,7 +26,7 @@ from jaxmarl_llm.utils import console, files
 
 
 def command(task: str, name: str, seed: int, workdir: pathlib.Path, more: Sequence[str] = ()) -> list[str]:
-    """What trains, or evaluates, one member; ``more`` are further flags."""
+    """The command that trains, or evaluates, one member; ``more`` are further flags."""
     member, folder = compare.MEMBERS[task][name], folder_of(workdir, name, seed)
     config = [f"--config=configs/compare.py:task={task},member={name}", f"--config.seed={seed}", *more]
     start = folder_of(workdir, member.begins, seed) if member.begins else None
@@ -45,9 +45,9 @@ def folder_of(workdir: pathlib.Path, name: str, seed: int) -> pathlib.Path:
 
 
 def result(folder: pathlib.Path) -> dict[str, dict]:
-    """By mark (`spending.MARKS`, "after", or `UNTRAINED`) the test scores and costs of a finished member.
+    """Test scores and costs of a finished member, by mark (`budgets.MARKS`, "after", or `UNTRAINED`).
 
-    A value has "scores" (0..100), "problems" (score by test problem, of those that have it) and costs:
+    An entry has "scores" (0..100), "problems" (score by test problem, of those that have it) and costs:
     "tokens", "answers", "optimizer_tokens", "minutes" and "steps" of training until then. {} if the member is
     not finished.
     """
@@ -65,7 +65,7 @@ def result(folder: pathlib.Path) -> dict[str, dict]:
 
 
 def _point(folder: pathlib.Path, mark: str, entry: dict, rows: list[dict]) -> dict:
-    """Scores of an entry of a summary, and what training had cost until then."""
+    """Scores of an entry of a summary, and the costs of training until then."""
     before = [row for row in rows if row["step"] < entry["step"]]
     spent = {name.removeprefix("spent/"): before[-1][name] for name in budgets.NAMES} if before else {}
     return {
@@ -85,9 +85,10 @@ def _problems(rows: list[dict]) -> dict[str, list]:
 def compare_all(
     task: str, workdir: pathlib.Path, have: dict, more: Sequence[str] = ()
 ) -> dict[str, dict[str, dict]]:
-    """Run what is missing; returns the results by method and seed, which compare.json has at any time.
+    """Run the members that are missing; returns the results by method and seed.
 
-    ``have`` are results of the same kind that are finished, ``more`` further flags of every command.
+    compare.json has the results at any time.
+    ``have`` are finished results of the same kind, ``more`` further flags of every command.
     RuntimeError with the command of the first member that fails; what is finished stays.
     """
     results: dict[str, dict[str, dict]] = {}

@@ -1,4 +1,4 @@
-"""What the runs of a convention sweep learned: who does which step, and if one agent's skill explains it.
+"""Show what the runs of a convention sweep learned: who does which step, and if skill alone explains it.
 
   python -m experiments.conventions --workdir=runs/convention
 
@@ -25,9 +25,9 @@ from jaxmarl_llm.runs import budgets, final_table, summaries
 from jaxmarl_llm.tasks.toys.convention import AGENTS, CONVENTIONS
 from jaxmarl_llm.utils import console, files
 
-CLEAR = 0.75  # share of one convention among an agent's right answers from which on it is called the agent's
+CLEAR = 0.75  # an agent follows a convention if at least this share of its right answers belongs to it
 STATES = ("warm", "after")
-NUMBERS = {  # of a team, and what tables call them
+NUMBERS = {  # numbers of a team, and their names in tables
     "joint": "joint success",
     "able": "able",
     "by_skill": "joint success by skill alone",
@@ -74,7 +74,7 @@ class Team(NamedTuple):
 
     @property
     def beside_fixed(self) -> float:
-        """Success of an agent beside reference partners of fixed conventions: the mean over both of them.
+        """Success of an agent beside reference partners of fixed conventions: the mean over both partners.
 
         An agent that settles on a convention gains beside one and loses beside the other, so that this stays
         where it was, however well the agents fit together.
@@ -87,7 +87,7 @@ class Team(NamedTuple):
         return max(self.alone)
 
     def convention(self, n: int) -> str:
-        """Which of `CONVENTIONS` agent n follows, ``both`` if none clearly."""
+        """The one of `CONVENTIONS` that agent n follows, ``both`` if it clearly follows none."""
         shares = np.array([self.first[n], self.second[n]])
         share = shares / max(shares.sum(), 1e-9)
         return CONVENTIONS[int(share.argmax())] if share.max() >= CLEAR else "both"
@@ -122,8 +122,8 @@ def rows(workdir: pathlib.Path) -> list[dict]:
 
 def merged(entries: Sequence[Mapping], have: Sequence[Mapping]) -> list[Mapping]:
     """``entries`` and those of ``have`` whose run is not among them, variants and seeds together."""
-    own = {(row["setting"], row["seed"]) for row in entries}
-    rows = [*(row for row in have if (row["setting"], row["seed"]) not in own), *entries]
+    present = {(row["setting"], row["seed"]) for row in entries}
+    rows = [*(row for row in have if (row["setting"], row["seed"]) not in present), *entries]
     order = list(dict.fromkeys(row["setting"] for row in [*have, *entries]))
     return sorted(rows, key=lambda row: (order.index(row["setting"]), row["seed"]))
 
@@ -135,10 +135,10 @@ def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
     entries = []
     for state in STATES:
         if state in summary:
-            own = team(summary[state])
-            followed = {agent: own.convention(n) for n, agent in enumerate(AGENTS)}
-            numbers = {name: getattr(own, name) for name in NUMBERS}
-            shares = {f"{agent}_first": own.first[n] for n, agent in enumerate(AGENTS)}
+            percentages = team(summary[state])
+            followed = {agent: percentages.convention(n) for n, agent in enumerate(AGENTS)}
+            numbers = {name: getattr(percentages, name) for name in NUMBERS}
+            shares = {f"{agent}_first": percentages.first[n] for n, agent in enumerate(AGENTS)}
             cost = spent if state == "after" else dict.fromkeys(spent, 0)
             about = {"setting": setting, "seed": seed, "state": state, "problems": _problems(folder, state)}
             entries.append(about | numbers | shares | followed | cost)
@@ -172,12 +172,12 @@ def table(entries: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]
 
 
 def by_variant(entries: Sequence[Mapping]) -> dict[str, list[Mapping]]:
-    """Rows of the trained teams by variant, after those of the warmed-up ones, once per seed.
+    """Rows by variant: the warmed-up teams first, one per seed, then the trained teams of each variant.
 
-    The latter are of variants that begin alike (see `OTHER_START`) and have kept their answers.
+    Warmed-up teams are those of variants that begin alike (see `OTHER_START`) and have kept their answers.
     """
-    begun = [row for row in entries if row["state"] == "warm" and row["setting"] not in OTHER_START]
-    warm = {row["seed"]: row for row in reversed(begun) if row["problems"]}
+    warmed_up = [row for row in entries if row["state"] == "warm" and row["setting"] not in OTHER_START]
+    warm = {row["seed"]: row for row in reversed(warmed_up) if row["problems"]}
     groups = {"warmed up": [warm[seed] for seed in sorted(warm)]} if warm else {}
     for row in entries:
         if row["state"] == "after":
@@ -209,7 +209,7 @@ def _variant(name: str, runs: Sequence[Mapping], upper: Sequence[float]) -> tupl
 
 
 def _convention(run: Mapping) -> str:
-    """The convention that both agents of a run follow, ``none`` if there is no such one."""
+    """The convention that both agents of a run follow, ``none`` if they do not follow the same one."""
     followed = {run[agent] for agent in AGENTS}
     return followed.pop() if len(followed) == 1 and followed < set(CONVENTIONS) else "none"
 

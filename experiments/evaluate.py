@@ -1,16 +1,16 @@
-"""How good is a team on the test problems? Sampled and greedy, with 95 % intervals, and pass@k.
+"""Evaluate a team on the test problems: sampled and greedy scores with 95 % intervals, and pass@k.
 
 A trained team:     python -m experiments.evaluate --workdir=runs/x --step=best --samples=8 --k=1,3,5
 The untrained team: python -m experiments.evaluate --config=configs/coding.py
 Other problems:     add --split=validation (or train, all) to either
 Other data:         add --config=configs/coding.py --config.task.test_source=humaneval to the first
 
-Samples are fresh draws: they come from a random stream that no training and no choice of a state has read.
+Samples are fresh draws: their random stream is used by no training and by no choice of a checkpoint.
 With --workdir and --config the agents come from the run and everything else from the config.
 
 A config of rounds of programs (configs/lessonl.py) makes it a search: the team looks for the best program of
-every problem, which is measured again. Stopped, the same command with the same --out (or --workdir) goes on
-within the round where it was.
+every problem, which is measured again. If it is stopped, the same command with the same --out (or --workdir)
+continues within the interrupted round.
 """
 
 import pathlib
@@ -20,7 +20,8 @@ from absl import app, flags
 from jaxmarl_llm import checkpoint
 from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.config import checks, program_checks
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.config.programs import searches
 from jaxmarl_llm.evaluation import results
 from jaxmarl_llm.factory import chat_options, evaluations, teams
 from jaxmarl_llm.runs import run_folder
@@ -43,12 +44,12 @@ def show(report: dict, stream=None) -> None:
     headers = ("agent", "tokens sampled", "greedy", "cut off sampled", "greedy")
     console.table(rows, headers, "\nCompletions", stream)
     names = dict.fromkeys([*sampled["verdicts"], *greedy["verdicts"]])
-    rows = [(name, *(found["verdicts"].get(name, 0) for found in (sampled, greedy))) for name in names]
+    rows = [(name, *(part["verdicts"].get(name, 0) for part in (sampled, greedy))) for name in names]
     console.table(rows, ("verdict", "sampled", "greedy"), "\nVerdicts", stream)
 
 
 def state_line(report: dict) -> str:
-    """Which team a report is about: the untrained one, or which state of which run."""
+    """The team that a report is about: the untrained one, or a state of a run."""
     if not report["workdir"]:
         return "the untrained team"
     names = {checkpoint.BEST: ", the best on validation", checkpoint.LATEST: ", the latest"}
@@ -56,7 +57,7 @@ def state_line(report: dict) -> str:
 
 
 def problems_line(report: dict) -> str:
-    """What a report was measured on."""
+    """The problems that a report was measured on."""
     kind = {"all": "", "train": "training "}.get(report["split"], f"{report['split']} ")
     return f"{report['problems']} {kind}problems, fresh draws"
 
@@ -71,12 +72,12 @@ def search_run(config, workdir, which, out, split="test") -> None:
     """Let the team search for programs; the results go to ``out``, or search/ in the run folder, or runs/."""
     path = pathlib.Path(out or pathlib.Path(workdir or run_folder.new_workdir()) / "search" / search.RESULTS)
     config = chat_options.dated(config, workdir, path.with_suffix(""))
-    goes_on = "the same command" if out or workdir else f"the same command with --out={path}"
-    print(f"searching in {path.with_suffix('')}; when it is stopped, {goes_on} goes on", flush=True)
-    with search.opened(config, workdir, which) as by:
-        task = evaluations.build_split(config, by.executor, split)
-        teams.check_prompts(config, by.team, task)
-        result = search.search(config, path.with_suffix(""), by, task)
+    resume_command = "the same command" if out or workdir else f"the same command with --out={path}"
+    print(f"searching in {path.with_suffix('')}; when it is stopped, {resume_command} goes on", flush=True)
+    with search.opened(config, workdir, which) as searchers:
+        task = evaluations.build_split(config, searchers.executor, split)
+        teams.check_prompts(config, searchers.team, task)
+        result = search.search(config, path.with_suffix(""), searchers, task)
     for written in search.show([result], path, f"A search with {result.method}"):
         print(f"written: {written}")
 
@@ -91,7 +92,7 @@ def parse_step(text: str) -> int | str:
 
 
 def parse_ks(texts) -> tuple[int, ...]:
-    """The k of pass@k as numbers; ValueError for what is not one."""
+    """The k of pass@k as numbers; ValueError for a text that is not a number."""
     bad = [text for text in texts if not text.strip().isdecimal()]
     if bad:
         raise ValueError(f"--k={','.join(texts)!r}: allowed are numbers with commas between them, e.g. 1,3,5")
@@ -99,7 +100,7 @@ def parse_ks(texts) -> tuple[int, ...]:
 
 
 def refuse_samples() -> None:
-    """ValueError for flags of evaluations, where the config makes it a search."""
+    """ValueError for flags of evaluations that a search does not have."""
     for name in ("samples", "k"):
         if flags.FLAGS[name].present:
             raise ValueError(
@@ -122,20 +123,20 @@ def define_flags() -> None:
 def main(argv):
     """Command line entry."""
     entry.refuse_arguments(argv)
-    given = flags.FLAGS
-    if given.config is None and not given.workdir:
+    args = flags.FLAGS
+    if args.config is None and not args.workdir:
         raise app.UsageError("give --workdir=<run folder>, --config=<config file>, or both")
-    config = run_folder.load_run(given.workdir) if given.config is None else given.config
-    checks.validate(config)
-    which, ks = parse_step(given.step), parse_ks(given.k)
-    if program_checks.searches(config):
+    config = run_folder.load_run(args.workdir) if args.config is None else args.config
+    validate(config)
+    which, ks = parse_step(args.step), parse_ks(args.k)
+    if searches(config):
         refuse_samples()
-        return search_run(config, given.workdir, which, given.out, given.split)
-    results, report = evaluations.evaluate_run(config, given.workdir, which, given.samples, ks, given.split)
+        return search_run(config, args.workdir, which, args.out, args.split)
+    by_mode, report = evaluations.evaluate_run(config, args.workdir, which, args.samples, ks, args.split)
     show(report)
-    out = given.out or (given.workdir and pathlib.Path(given.workdir) / "evaluation.json")
+    out = args.out or (args.workdir and pathlib.Path(args.workdir) / "evaluation.json")
     if out:
-        results.write(out, results, report)
+        results.write(out, by_mode, report)
         print(f"written to {out}")
 
 

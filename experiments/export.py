@@ -68,15 +68,15 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
 
 
 def write(member: Member, agent: str, out: pathlib.Path, form: str) -> None:
-    """Write an agent as its member of a team holds it; see `export`."""
+    """Write an agent of a team's member to a folder; see `export`."""
     stack = member.stack
     if form == "merged":
         params = member.agent_variables(agent)
         weights.save(weights.LoadedModel(stack.policy, params, member.tokenizer), out)
         return
-    own = agent_axis.take(member.trainable, stack.agents.index(agent))
-    rank = resume_checks.adapter_rank(own)
-    peft.save_adapter(out, member.model_name, stack.policy.config, own, rank, stack.adapter_scale * rank)
+    adapters = agent_axis.take(member.trainable, stack.agents.index(agent))
+    rank = resume_checks.adapter_rank(adapters)
+    peft.save_adapter(out, member.model_name, stack.policy.config, adapters, rank, stack.adapter_scale * rank)
 
 
 def define_flags() -> None:
@@ -91,10 +91,10 @@ def define_flags() -> None:
 def main(argv):
     """Command line entry."""
     entry.refuse_arguments(argv)
-    given = flags.FLAGS
-    which = evaluate.parse_step(given.step)
-    step = export(given.workdir, given.agent, given.out, given.format, which)
-    print(f"agent {given.agent!r} after {step} iterations ({given.format}) is in {given.out}")
+    args = flags.FLAGS
+    which = evaluate.parse_step(args.step)
+    step = export(args.workdir, args.agent, args.out, args.format, which)
+    print(f"agent {args.agent!r} after {step} iterations ({args.format}) is in {args.out}")
 
 
 if __name__ == "__main__":

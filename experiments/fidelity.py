@@ -1,10 +1,10 @@
-"""Do an iteration's advantages rank its completions as fresh partners do?
+"""Check whether an iteration's advantages rank its completions as fresh partners do.
 
   python -m experiments.fidelity --workdir=runs/x --step=12 --partners=16
 
 does iteration 12 once more, as experiments.replay does, keeps every completion of it, draws 16 answers of
 every agent to the same prompts from the same parameters, and judges each completion beside each partner's.
-The mean of these rewards is what a completion is worth; the table says how the advantages correlate with it
+The mean of these rewards is what a completion is worth; the table shows how the advantages correlate with it
 in rank, within the groups that were compared. The run folder is only read.
 """
 
@@ -30,7 +30,7 @@ from jaxmarl_llm.utils import console
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What `measure` found of iteration ``step``, with ``judged`` different answers."""
+    """The result of `measure` for iteration ``step``; ``judged`` different answers were judged."""
 
     step: int
     judged: int
@@ -46,11 +46,11 @@ def measure(
       workdir: run folder.
       step: the iteration, as for `replay.replay`.
       partners: K answers of every partner for each problem.
-      tell: prints a line about what is going to be done, and where the record differs.
+      tell: prints a line about what is going to be done, and about kinds that differ from the record.
 
     Raises:
-      ValueError: for a run whose completions cannot be judged beside other partners' (`refusals`), and what
-        `replay.replay` refuses.
+      ValueError: for a run whose completions cannot be judged beside other partners' (`refusals`), and for
+        what `replay.replay` refuses.
     """
     workdir, config = pathlib.Path(workdir), run_folder.load_run(workdir)
     if partners < 2:
@@ -66,30 +66,32 @@ def measure(
     for note in replay.notes(workdir, config):
         tell(note)
     with replay.copied(workdir, start) as folder:
-        found = _do_again(replay.settings(config, workdir), folder, step, partners)
+        result = _do_again(replay.settings(config, workdir), folder, step, partners)
         again = transcripts.read(folder, step)
     sizes = workload.answers_per_node(config), workload.shares_samples(config)
-    differ = [p.kind for p in replaying.compare(recorded, again, *sizes) if p.first is not None]
-    if differ:
-        tell(f"{', '.join(differ)} are not as they were recorded: experiments.replay shows where")
-    return found
+    changed_kinds = [p.kind for p in replaying.compare(recorded, again, *sizes) if p.first is not None]
+    if changed_kinds:
+        tell(f"{', '.join(changed_kinds)} are not as they were recorded: experiments.replay shows where")
+    return result
 
 
 def refusals(config) -> list[str]:
     """Why completions of a run cannot be judged beside other partners' answers; [] if they can."""
-    c, found = config.train, []
+    c, reasons = config.train, []
     if c.protocol != "simultaneous" or c.turns != 1:
-        found.append(
+        reasons.append(
             f"train.protocol={c.protocol!r}, train.turns={c.turns}: what follows a completion would have to "
             "be said again too; only one turn of 'simultaneous' is measured"
         )
     if len(config.team.agents) < 2:
-        found.append(f"team.agents={tuple(config.team.agents)}: there is no partner to draw again")
+        reasons.append(f"team.agents={tuple(config.team.agents)}: there is no partner to draw again")
     if c.system in ("madpo", "madpo_iter"):
-        found.append(f"train.system={c.system!r}: learns from pairs, its completions have no advantage each")
+        reasons.append(
+            f"train.system={c.system!r}: learns from pairs, its completions have no advantage each"
+        )
     if c.overlap:
-        found.append("train.overlap=True: partners of the iteration were drawn from older parameters")
-    return found
+        reasons.append("train.overlap=True: partners of the iteration were drawn from older parameters")
+    return reasons
 
 
 def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measured:
@@ -101,23 +103,23 @@ def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measure
         forest = train.draw(run, step, trainables, run.timer)
         credit = run.learner.assign(forest)
         run.write_transcripts(step, forest, credit)
-        asked = Asked(run.task.prompts, partners)
+        protocol = Asked(run.task.prompts, partners)
         rollout, key = train.rollout_of(run, step, run.timer), run.key("fidelity", step)
-        fresh = rollout(asked, trainables=trainables, key=key).turns
+        fresh = rollout(protocol, trainables=trainables, key=key).turns
         rewards_RK, judged = fidelity.partner_rewards(forest, fresh, run.scorer)
         rows = fidelity.by_agent(forest, credit.advantages, credit.groups, rewards_RK)
         return Measured(step, judged, rows)
 
 
-def show(found: Measured) -> None:
+def show(result: Measured) -> None:
     """Print the table."""
     names = ("advantages of", "fidelity", "partners' halves", "groups", "variance")
     rows = [
         (row.agent, f"{row.fidelity:.2f}", f"{row.repeats:.2f}", row.groups, f"{row.variance:.3g}")
-        for row in found.rows
+        for row in result.rows
     ]
     console.table(rows, names)
-    print(f"\niteration {found.step}: {found.judged} different answers were judged")
+    print(f"\niteration {result.step}: {result.judged} different answers were judged")
 
 
 def define_flags() -> None:
@@ -133,8 +135,8 @@ def main(argv):
     """Command line entry."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}")
-    given = flags.FLAGS
-    show(measure(given.workdir, given.step, given.partners))
+    args = flags.FLAGS
+    show(measure(args.workdir, args.step, args.partners))
 
 
 if __name__ == "__main__":

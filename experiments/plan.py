@@ -1,4 +1,4 @@
-"""What a config needs of hardware that need not be there: memory, work, time, and whether it fits.
+"""Estimate memory, work and time of a config on hardware that need not be here, and whether it fits.
 
 `python -m experiments.plan --config=configs/coding.py:he_1turn --topology=v5e:4x4` compiles the sampler and
 the update ahead of time for that slice, without --topology for the devices that are here. Nothing is run, and
@@ -9,7 +9,8 @@ from absl import flags
 
 from jaxmarl_llm.analysis.planning import chips, estimate, from_config, memory, search, tables
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.config import checks, program_checks, workload
+from jaxmarl_llm.config import validate, workload
+from jaxmarl_llm.config.programs import check_training
 from jaxmarl_llm.utils import console
 
 
@@ -24,18 +25,19 @@ def define_flags() -> None:
 def main(argv) -> int:
     """Print the plan; 0 if everything fits, 2 if not."""
     entry.refuse_arguments(argv)
-    given = flags.FLAGS
-    config = given.config
-    checks.validate(config)
-    program_checks.check_training(config)
-    devices, name = from_config.devices(given.topology)
+    args = flags.FLAGS
+    config = args.config
+    validate(config)
+    check_training(config)
+    devices, name = from_config.devices(args.topology)
     settings = from_config.settings(config)
-    limit = given.memory_gib * chips.GIB if given.memory_gib else chips.memory_limit(devices[0])
-    measure, promising = from_config.measuring(config, devices, limit, given.tries)
+    limit = args.memory_gib * chips.GIB if args.memory_gib else chips.memory_limit(devices[0])
+    measure, promising = from_config.measuring(config, devices, limit, args.tries)
     if from_config.chooses_mesh(config, len(devices)):
         settings = from_config.choose_mesh(config, devices, promising)
         print(
-            f"mesh: chosen for {len(devices)} devices: {from_config.flags(from_config.settings(config), settings)}"
+            f"mesh: chosen for {len(devices)} devices: "
+            f"{from_config.flags(from_config.settings(config), settings)}"
         )
     fits, programs = measure(settings)
     show(config, devices, name, settings, programs, limit)
@@ -43,9 +45,9 @@ def main(argv) -> int:
         print(f"it fits on {name}" if limit else f"how much memory a device of {name} has is not known")
         return 0
     print(f"it does not fit on {name}")
-    if given.tries:
-        found = search.nearest(settings, from_config.limits(config), measure, promising)
-        show_found(settings, found, given.tries)
+    if args.tries:
+        fitting = search.nearest(settings, from_config.limits(config), measure, promising)
+        show_found(settings, fitting, args.tries)
     return 2
 
 
@@ -77,11 +79,11 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
             console.table(tables.time_rows(estimate.phases(job), chip, used), tables.TIME_HEADERS, title="")
 
 
-def show_found(start: search.Settings, found: list[search.Found], tries: int) -> None:
+def show_found(start: search.Settings, fitting: list[search.Found], tries: int) -> None:
     """Print settings that fit, as flags, with the memory that the fullest program takes."""
     rows = [
         (from_config.flags(start, settings), max(memory.fullest(programs)) / chips.GIB)
-        for settings, programs in found
+        for settings, programs in fitting
     ]
     if rows:
         console.table(rows, ("compiled, and fits", "GiB per device"), title="")

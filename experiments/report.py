@@ -10,7 +10,7 @@ Compare checkpoints:   python -m experiments.evaluate --workdir=runs/a --step=be
 Searches for programs: python -m experiments.report runs/seed0/ablation.json runs/seed1/ablation.json
                        (means over the seeds; --baseline=full compares with another method than the first)
 
-Runs whose configs differ in the seed, and else in nothing that training depends on, are drawn as one curve
+Runs whose configs differ in the seed, and in nothing else that training depends on, are drawn as one curve
 with an interval; others beside each other.
 """
 
@@ -44,10 +44,10 @@ def define_flags() -> None:
 
 
 def report_searches(paths: Sequence[str], out: str, baseline: str = "") -> pathlib.Path:
-    """Write one page about all searches of some results files; its path.
+    """Write one page about all searches of some results files; returns its path.
 
     ``baseline``: the method that others are compared with; '': the first one. ValueError names a file that is
-    none, or holds the same search as another, and a baseline that no file has.
+    not a results file, or holds the same search as another, and a baseline that no file has.
     """
     results = [result for path in paths for result in search_results.read(pathlib.Path(path))]
     names = [(result.method, result.seed) for result in results]
@@ -64,13 +64,13 @@ def report_searches(paths: Sequence[str], out: str, baseline: str = "") -> pathl
 
 def main(argv):
     """Command line entry."""
-    given, folders = flags.FLAGS, argv[1:]
+    args, folders = flags.FLAGS, argv[1:]
     if not folders:
         raise app.UsageError("give the folder of at least one run, or results files of searches")
     if all(pathlib.Path(path).is_file() for path in folders):
-        print(f"written: {report_searches(folders, given.out, given.baseline)}")
+        print(f"written: {report_searches(folders, args.out, args.baseline)}")
         return
-    for path in page.write(folders, given.out, given.evaluations, given.transcript_steps):
+    for path in page.write(folders, args.out, args.evaluations, args.transcript_steps):
         print(f"written: {path}")
 
 

@@ -15,7 +15,8 @@ from absl import flags
 from jaxmarl_llm.analysis.report import page
 from jaxmarl_llm.cli import entry, process_flags
 from jaxmarl_llm.cli.signals import StopSignal
-from jaxmarl_llm.config import checks, program_checks, workload
+from jaxmarl_llm.config import validate, workload
+from jaxmarl_llm.config.programs import check_training
 from jaxmarl_llm.factory import randomness, rollouts, training
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.forest import metrics as forest_metrics
@@ -28,7 +29,7 @@ from jaxmarl_llm.utils import console, distributed
 
 
 def rollout_of(run: Run, step: int, timer) -> Callable[..., Forest]:
-    """`rollout.run` on an iteration's batch of items, of a protocol with ``trainables`` and a ``key``."""
+    """`rollouts.run` on an iteration's batch of items; it takes a protocol, ``trainables`` and a ``key``."""
     config = run.config
     return functools.partial(
         rollouts.run,
@@ -44,7 +45,7 @@ def rollout_of(run: Run, step: int, timer) -> Callable[..., Forest]:
 
 
 def draw(run: Run, step: int, trainables, timer) -> Forest:
-    """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
+    """Judged answers of the team to an iteration's batch of items, with counterfactual ones if configured."""
     config, rollout = run.config, rollout_of(run, step, timer)
     journal = run.journal(randomness.batch_ids(config, run.task.items, step), step)
     forest = rollout(run.protocol, trainables=trainables, key=run.key("rollout", step), journal=journal)
@@ -57,9 +58,9 @@ def draw(run: Run, step: int, trainables, timer) -> Forest:
 
 
 def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
-    """One iteration: the team answers a batch of items, is judged, and every agent learns. Its metrics.
+    """One iteration: rollout of a batch of items, rewards, and an update of every agent; returns the metrics.
 
-    Some systems learn from what was drawn before; then there is no forest.
+    Some systems learn from earlier draws; then there is no forest.
     """
     started = time.perf_counter()
     drawn = workload.draws(run.config, step)
@@ -71,7 +72,7 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     metrics = credit.metrics()
     with run.timer("update"):
         metrics |= run.learner.update(credit)
-    if all(map(math.isfinite, metrics.values())):  # else nothing is to change any more
+    if all(map(math.isfinite, metrics.values())):  # otherwise nothing may change any more
         with run.timer("learn"):
             metrics |= run.learner.learn(credit)
     if drawn:
@@ -85,8 +86,8 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
 
 def train(config, workdir: str) -> dict:
     """Run or resume the training in ``workdir``; returns the summary that is written there."""
-    checks.validate(config)
-    program_checks.check_training(config)
+    validate(config)
+    check_training(config)
     if finished := summaries.finished(config, workdir):
         return finished
     if not warm_up.made(config, workdir, train):
@@ -122,7 +123,7 @@ def train(config, workdir: str) -> dict:
 
 
 def finish(run: Run) -> dict:
-    """Evaluate the trained team on the test, print what came of the run and write its report; its summary."""
+    """Evaluate the trained team on the test, print the results and write the report; returns the summary."""
     summary = summaries.finish(run)
     if run.config.log.report and distributed.is_main():
         evaluations = [run.folder / final_table.FOLDER / f"{state}.json" for state in final_table.TITLES]
@@ -141,11 +142,11 @@ def define_flags() -> None:
 def main(argv):
     """Command line entry."""
     entry.refuse_arguments(argv)
-    given = flags.FLAGS
+    args = flags.FLAGS
     with process_flags.joined():
-        workdir = pathlib.Path(given.workdir or distributed.on_main(run_folder.new_workdir)())
+        workdir = pathlib.Path(args.workdir or distributed.on_main(run_folder.new_workdir)())
         with process_flags.redirected_output(distributed.own_folder(workdir)):
-            train(given.config, workdir)
+            train(args.config, workdir)
 
 
 if __name__ == "__main__":

@@ -114,16 +114,17 @@ def _check(module: str) -> None:
     from absl import flags
 
     from jaxmarl_llm.cli import entry as cli
-    from jaxmarl_llm.config import checks, program_checks, sweeps
+    from jaxmarl_llm.config import sweeps, validate
+    from jaxmarl_llm.config.programs import check_training
 
     rest = cli.parse(sys.argv)
     if rest[1:] and module not in ("experiments.report", "experiments.ranking"):
         raise ValueError(f"unexpected arguments {rest[1:]}")
     config = flags.FLAGS["config"].value if "config" in flags.FLAGS else None
     if config is not None:
-        checks.validate(config)
+        validate(config)
         if module == "experiments.train":
-            program_checks.check_training(config)
+            check_training(config)
         if module == "experiments.sweep":
             flag = flags.FLAGS["config"]
             sweeps.collect(sweeps.load(flag.config_filename.partition(":")[0]), config, flag.override_values)

@@ -14,7 +14,8 @@ from configs import coding
 from experiments import train
 from jaxmarl_llm import checkpoint, metrics, rollout, sampling, update, weights
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.config import common, team_checks
+from jaxmarl_llm.config import parse_arg
+from jaxmarl_llm.config.team import RESERVED
 from jaxmarl_llm.executor import Limits
 from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.policy import Policy
@@ -269,7 +270,7 @@ def test_no_agent_may_be_named_like_the_metrics_of_a_run(learning_run):
     """Of a run; `team_checks.RESERVED` keeps agents from being named so."""
     names = {name for row in metrics.read_metrics(learning_run.folder) for name in row if "/" in name}
     begins = {name.partition("/")[0] for name in names}
-    assert begins - {"aux", "main"} <= set(team_checks.RESERVED) and "train" in begins
+    assert begins - {"aux", "main"} <= set(RESERVED) and "train" in begins
 
 
 def test_bugs_keep_their_traceback(capsys):
@@ -285,7 +286,7 @@ def test_bugs_keep_their_traceback(capsys):
         entry.plainly(main)([len])
     assert entry.plainly(main)([str]) == ""
     assert capsys.readouterr().err == ""
-    assert entry.plainly(main)([lambda: common.parse_arg("frag", flag=True)]) == 1
+    assert entry.plainly(main)([lambda: parse_arg("frag", flag=True)]) == 1
     assert capsys.readouterr().err == "error: unknown config option 'frag'; known are: flag\n"
 
 

@@ -12,7 +12,7 @@ from test_sft import game_config
 from configs import coding, game
 from experiments import replay, train
 from jaxmarl_llm import checkpoint, sampling
-from jaxmarl_llm.config import checks
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import tasks, teams
 from jaxmarl_llm.runs import begin
 from jaxmarl_llm.runs.learner import Learner
@@ -207,5 +207,5 @@ def test_fields_that_contradict(fields, sentence):
     config = coding.get_config()
     config.update_from_flattened_dict(fields)
     with pytest.raises(ValueError) as caught:
-        checks.validate(config)
+        validate(config)
     assert any(line.strip().startswith(sentence) for line in str(caught.value).split("\n")), caught.value

@@ -15,7 +15,7 @@ from test_update import PLAIN, assert_close, oracle_loss, sampled, step
 from configs import coding
 from experiments import train
 from jaxmarl_llm import losses
-from jaxmarl_llm.config import checks
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import training
 from jaxmarl_llm.losses import SumCount, aggregate
 from jaxmarl_llm.update import LossConfig, custom_loss
@@ -197,7 +197,7 @@ def test_what_cannot_be_a_loss_is_refused(my_losses, name, message):
 
 def test_a_config_names_the_loss_and_gets_the_same_one_again(my_losses):
     c = config(train__loss="my_losses:dr_grpo", train__drop_truncated=True)
-    checks.validate(c)
+    validate(c)
     loss = training.loss_config(c)
     assert loss == training.loss_config(c) and hash(loss) == hash(training.loss_config(c))
     assert loss.custom.keywords == {"clip": 0.2, "aggregation": "sequence_mean"} and loss.drop_truncated
@@ -211,14 +211,14 @@ def test_a_config_names_the_loss_and_gets_the_same_one_again(my_losses):
 def test_what_a_loss_of_ones_own_would_ignore_is_refused(field, value):
     c = config(train__loss="my_losses.reinforce", task__cooperation="paper", **{f"train__{field}": value})
     with pytest.raises(ValueError) as caught:
-        checks.validate(c)
+        validate(c)
     (line,) = str(caught.value).splitlines()[1:]
     assert line.startswith(f"  train.{field}={value!r}: train.loss='my_losses.reinforce' takes its place")
 
 
 @pytest.mark.parametrize("fields", [dict(train__overlap=True), dict(sampling__dtype="bfloat16")])
 def test_answers_of_another_policy_need_a_loss_that_knows_it(my_losses, fields):
-    checks.validate(config(train__loss="my_losses:clipped", **fields))
+    validate(config(train__loss="my_losses:clipped", **fields))
     assert training.loss_config(config(train__loss="my_losses:clipped", **fields)).custom
     with pytest.raises(ValueError, match="train.loss 'my_losses:reinforce' does not name behaviour_logprobs"):
         training.loss_config(config(train__loss="my_losses:reinforce", **fields))

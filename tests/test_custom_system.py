@@ -11,7 +11,7 @@ from method_runs import SMALL
 from configs import coding
 from experiments import train
 from jaxmarl_llm import transcripts
-from jaxmarl_llm.config import checks
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import systems
 
 pass
@@ -93,9 +93,9 @@ def test_one_that_raises_says_where(written):
 def test_what_a_config_may_name():
     config = coding.get_config("smoke")
     config.train.system = "nowhere_at_all.assign"
-    checks.validate(config)  # nothing is imported
+    validate(config)  # nothing is imported
     with pytest.raises(ValueError, match="train.system 'nowhere_at_all.assign': cannot import"):
         systems.from_forest(config)
     config.train.system = "mine"
     with pytest.raises(ValueError, match="train.system='mine': allowed are magrpo, "):
-        checks.validate(config)
+        validate(config)

@@ -13,7 +13,7 @@ from configs import coding
 from experiments import train
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.planning import from_config
-from jaxmarl_llm.config import checks
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import protocols, tasks, user_code
 from jaxmarl_llm.protocols import Pipeline
 from jaxmarl_llm.rollout.bridge import Bridge
@@ -91,7 +91,7 @@ def test_a_run_trains_with_it(tmp_path, modules, protocol):
 
 def test_a_protocol_gets_the_config_and_the_samples(modules):
     wanted = config(train__protocol="docs_backwards.Backwards")
-    checks.validate(wanted)
+    validate(wanted)
     task = tasks.build_task(wanted, None, "train")
     training, evaluation = (protocols.build(wanted, task, None, samples) for samples in (None, 7))
     assert isinstance(training, Pipeline) and training.samples == wanted.train.group
@@ -119,7 +119,7 @@ def test_names_that_lead_nowhere_are_told_before_anything_is_loaded(modules, tmp
         ({"train__turns": 2, "task__feedback": "passed"}, "task.feedback='passed': .* has its own feedback"),
     ):
         with pytest.raises(ValueError, match=message):
-            checks.validate(config(**fields))
+            validate(config(**fields))
     assert user_code.given(config(train__protocol="a.b")) == {
         "task.kind": "docs_letters.Letters", "train.protocol": "a.b",
     }  # fmt: skip

@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 from experiments import export
 from jaxmarl_llm import adapters, weights
 from jaxmarl_llm.checkpoint import Checkpointer
-from jaxmarl_llm.config import common
+from jaxmarl_llm.config import base_config
 from jaxmarl_llm.factory import teams
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.tokenizer import Tokenizer
@@ -51,7 +51,7 @@ def make_run(folder, mode, family="qwen2"):
     config = VARIANTS[family]
     model = weights.LoadedModel(Policy(config), random_params(config), tiny_tokenizer())
     weights.save(model, folder / "model")
-    run_config = common.base_config()
+    run_config = base_config()
     run_config.model = str(folder / "model")
     run_config.team.mode, run_config.team.rank = mode, 4
     run_config.sampling.max_prompt_tokens, run_config.sampling.max_new_tokens = 32, 16

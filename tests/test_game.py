@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from configs import game as game_config
-from jaxmarl_llm.config import checks
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.protocols import Answer, Pipeline
 from jaxmarl_llm.protocols.types import Episode
 from jaxmarl_llm.tasks.centralised import CentralisedTask
@@ -158,7 +158,7 @@ def test_in_a_pipeline_the_second_reads_what_the_first_said():
 ])  # fmt: skip
 def test_configs_that_are_refused(fields, message):
     config = game_config.get_config()
-    checks.validate(config)
+    validate(config)
     config.update_from_flattened_dict(fields)
     with pytest.raises(ValueError, match=message):
-        checks.validate(config)
+        validate(config)

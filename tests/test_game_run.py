@@ -8,7 +8,7 @@ import smoke_runs
 from configs import game as game_config
 from configs import sweep_game
 from experiments import sweep, train
-from jaxmarl_llm.config import checks, sweeps, workload
+from jaxmarl_llm.config import sweeps, validate, workload
 from jaxmarl_llm.factory import tasks, teams
 
 pass
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("programs_shared")
 def config(fields):
     made = game_config.get_config()
     made.update_from_flattened_dict(fields)
-    checks.validate(made)
+    validate(made)
     return made
 
 

@@ -8,7 +8,7 @@ from scripted_rounds import play
 
 from configs import lock as lock_config
 from experiments import train
-from jaxmarl_llm.config import checks
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.protocols.lessons.history import Banking
 
@@ -23,7 +23,7 @@ LEFT, MIDDLE, RIGHT = lock.load_items("locks", "all")
 def config(fields):
     made = lock_config.get_config()
     made.update_from_flattened_dict(fields)
-    checks.validate(made)
+    validate(made)
     return made
 
 

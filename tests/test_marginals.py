@@ -7,7 +7,7 @@ import pytest
 from test_forest_metrics import ALL, judged_nodes
 from test_magrpo_turns import TREE as TWO_TURNS
 
-from jaxmarl_llm.config import checks, common
+from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.forest import marginals
 from jaxmarl_llm.systems import ccpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
@@ -131,10 +131,10 @@ CCPO = {"train.system": "ccpo", "train.counterfactual": "nothing"}
     ({"train.counterfactual": "reference", "team.mode": "full"}, "team.mode is 'full'"),
 ])  # fmt: skip
 def test_what_the_config_does_not_allow(fields, text):
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict(fields)
     with pytest.raises(ValueError) as caught:
-        checks.validate(config)
+        validate(config)
     assert text in str(caught.value)
 
 
@@ -144,6 +144,6 @@ def test_what_the_config_does_not_allow(fields, text):
     CCPO | {"train.counterfactual": "solo", "train.protocol": "pipeline", "train.baseline": "none"},
 ])  # fmt: skip
 def test_what_it_allows(fields):
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict(fields)
-    checks.validate(config)
+    validate(config)

@@ -11,7 +11,8 @@ from test_chat_template import BARE, CHAT, LLAMA, OFF, QWEN3, clock, shown  # no
 from test_doctor_texts import build
 
 from jaxmarl_llm import checkpoint, weights
-from jaxmarl_llm.config import checks, common
+from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.config.options import leaves
 from jaxmarl_llm.factory import chat_options, evaluations, experts, tasks, teams
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.team import Team
@@ -20,7 +21,7 @@ FIELD = "model_options.chat_template"
 
 
 def config_of(**fields):
-    config = common.base_config()
+    config = base_config()
     config.model_options.update(fields)
     return config
 
@@ -35,27 +36,27 @@ def config_of(**fields):
 ])  # fmt: skip
 def test_what_cannot_be(fields, message):
     with pytest.raises(ValueError, match=message):
-        checks.validate(config_of(**fields))
+        validate(config_of(**fields))
 
 
 def test_an_endpoint_writes_its_own_chats():
     config = config_of(chat=False)
     config.team.models = ("random-tiny", "expert:wise")
     with pytest.raises(ValueError, match="model_options.chat=False: the model 'expert:wise' of agent 'main'"):
-        checks.validate(config)
+        validate(config)
 
 
 def test_a_dict_on_the_command_line_and_in_config_json(monkeypatch):
     given, arguments = flags.FlagValues(), {"enable_thinking": True, "a": {"b": [1, None]}}
     monkeypatch.setattr("sys.argv", ["x", f"--config.{FIELD}={arguments}"])
-    config_flags.DEFINE_config_dict("config", common.base_config(), flag_values=given, lock_config=True)
+    config_flags.DEFINE_config_dict("config", base_config(), flag_values=given, lock_config=True)
     given(["x", f"--config.{FIELD}={arguments}"])
-    checks.validate(given.config)
+    validate(given.config)
     assert given.config.model_options.chat_template.to_dict() == arguments
     read = config_dict.ConfigDict(json.loads(json.dumps(given.config.to_dict())))
-    checks.validate(read)
+    validate(read)
     assert read.model_options.to_dict() == given.config.model_options.to_dict()
-    assert FIELD in common.leaves(common.base_config())
+    assert FIELD in leaves(base_config())
 
 
 def test_every_loaded_model_gets_the_options(monkeypatch):

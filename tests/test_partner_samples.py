@@ -10,7 +10,7 @@ import pytest
 
 from configs import game
 from jaxmarl_llm import rollout
-from jaxmarl_llm.config import checks, workload
+from jaxmarl_llm.config import validate, workload
 from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples, metrics
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.rollout.scoring import TaskScorer
@@ -182,10 +182,10 @@ def test_the_logged_entropy_is_that_of_the_sampling_distribution():
 def test_what_they_do_not_go_with(fields, message):
     c = game.get_config()
     c.train.partner_samples = 2
-    checks.validate(c)
+    validate(c)
     c.update_from_flattened_dict(fields)
     with pytest.raises(ValueError, match=message):
-        checks.validate(c)
+        validate(c)
 
 
 def test_they_are_for_one_turn_and_need_a_partner():
@@ -194,4 +194,4 @@ def test_they_are_for_one_turn_and_need_a_partner():
     c = game.get_config()
     c.team.agents, c.train.partner_samples = ("first",), 1
     with pytest.raises(ValueError, match=r"partner_samples=1: team\.agents=\('first',\) has no partners"):
-        checks.validate(c)
+        validate(c)

@@ -17,7 +17,7 @@ from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.planning import from_config, job
 from jaxmarl_llm.analysis.report import page
 from jaxmarl_llm.analysis.search import results as search_results
-from jaxmarl_llm.config import common
+from jaxmarl_llm.config import ConfigDict, base_config
 from jaxmarl_llm.rollout import journal
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.tasks.outcomes import Outcome
@@ -83,7 +83,7 @@ def run(tmp_path_factory):
 def rewritten(run, folder, **changes):
     """A copy of the run whose config says something else."""
     shutil.copytree(run, folder, dirs_exist_ok=True)
-    config = common.ConfigDict(json.loads((run / "config.json").read_text()))
+    config = ConfigDict(json.loads((run / "config.json").read_text()))
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in changes.items()})
     (folder / "config.json").write_text(json.dumps(config.to_dict()))
     return folder
@@ -167,7 +167,7 @@ def test_rescore_is_refused(run, tmp_path):
     with pytest.raises(ValueError, match="train.protocol='lessonl': agents learn from what each"):
         rescore.rescore(run, reward="smoke_runs:distinct_letters")
     changes = {"train__protocol": "reflexion", "train__system": "magrpo"}
-    changes |= {f"lessons__{name}": value for name, value in common.base_config().lessons.items()}
+    changes |= {f"lessons__{name}": value for name, value in base_config().lessons.items()}
     with pytest.raises(ValueError, match="train.protocol='reflexion': agents learn"):
         rescore.rescore(rewritten(run, tmp_path / "reflexion", **changes), reward="")
 

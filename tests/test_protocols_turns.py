@@ -8,7 +8,7 @@ import pytest
 
 from configs import game
 from jaxmarl_llm import rollout
-from jaxmarl_llm.config import checks
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.protocols import Discussion, Episode, Pipeline
 from jaxmarl_llm.rollout.scoring import TaskScorer
@@ -153,9 +153,9 @@ def test_a_discussion_alone_cannot_be_taken_apart_in_turns():
     c = game.get_config()
     c.train.turns, c.train.protocol, c.train.counterfactual = 2, "discussion", "solo"
     with pytest.raises(ValueError, match="counterfactual='solo': nothing else shares the nodes"):
-        checks.validate(c)
+        validate(c)
     c.train.counterfactual = ""
-    checks.validate(c)
+    validate(c)
     c.train.protocol = "tree"
     with pytest.raises(ValueError, match=r"train\.protocol='tree': has one turn, train\.turns=2"):
-        checks.validate(c)
+        validate(c)

@@ -11,7 +11,7 @@ from method_runs import SMALL
 from configs import systems as system_configs
 from experiments import replay, rescore, train
 from jaxmarl_llm import transcripts
-from jaxmarl_llm.config import checks, common
+from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.factory import systems
 
 pass
@@ -124,10 +124,10 @@ def told(name, folder):
      "train.prompts_per_microbatch=2: must divide the preference.batch=3 pairs of an update"),
 ])  # fmt: skip
 def test_what_the_config_does_not_allow(fields, text):
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict(fields)
     with pytest.raises(ValueError) as caught:
-        checks.validate(config)
+        validate(config)
     assert text in str(caught.value)
 
 
@@ -138,9 +138,9 @@ def test_what_the_config_allows():
         {"train.system": "madpo_iter", "sampling.dtype": "bfloat16", "train.joint_mode": "cross"},
         {"train.system": "madpo", "train.steps": 11},
     ):
-        config = common.base_config()
+        config = base_config()
         config.update_from_flattened_dict(fields)
-        checks.validate(config)
+        validate(config)
 
 
 def test_every_one_is_built_of_the_config(monkeypatch):

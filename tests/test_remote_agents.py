@@ -15,7 +15,7 @@ from experiments import crossplay, doctor, export, train
 from jaxmarl_llm import checkpoint, records, rollout, team, transcripts
 from jaxmarl_llm.analysis.planning import from_config
 from jaxmarl_llm.byte_tokenizer import END, ByteTokenizer
-from jaxmarl_llm.config import checks
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.experts import Reply, Request
 from jaxmarl_llm.experts.cached import Cached
 from jaxmarl_llm.experts.scripted import Scripted
@@ -223,7 +223,7 @@ def test_two_models_of_different_kinds_learn_together(tmp_path, monkeypatch):
 )
 def test_bad_configs_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
-        checks.validate(config(**fields))
+        validate(config(**fields))
 
 
 def test_what_needs_weights_names_the_agent(tmp_path):

@@ -12,7 +12,7 @@ import smoke_runs
 from configs import coding, game
 from experiments import train
 from jaxmarl_llm import adapters, losses
-from jaxmarl_llm.config import checks
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import imitation
 from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.sampling import SamplingParams
@@ -236,7 +236,7 @@ def test_fields_that_demonstrations_do_not_allow(fields, sentence):
     config = coding.get_config()
     config.update_from_flattened_dict({"train.system": "sft"} | fields)
     with pytest.raises(ValueError) as caught:
-        checks.validate(config)
+        validate(config)
     assert any(line.strip().startswith(sentence) for line in str(caught.value).split("\n"))
 
 

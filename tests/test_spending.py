@@ -5,7 +5,7 @@ import types
 import pytest
 
 from configs import coding
-from jaxmarl_llm.config import checks
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.systems import magrpo
@@ -77,11 +77,11 @@ def test_a_budget_needs_a_learning_rate_that_does_not_depend_on_the_number_of_it
     config = coding.get_config()
     config.train.budget_tokens = 100
     with pytest.raises(ValueError, match="train.decay='linear': .*allowed is 'constant'"):
-        checks.validate(config)
+        validate(config)
     config.train.decay = "constant"
-    checks.validate(config)
+    validate(config)
     config.train.budget_answers = -1
     with pytest.raises(ValueError, match="train.budget_answers=-1: allowed is 0"):
-        checks.validate(config)
+        validate(config)
 
 

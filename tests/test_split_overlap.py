@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from jaxmarl_llm.analysis.doctor import data
-from jaxmarl_llm.config import common
+from jaxmarl_llm.config import base_config
 from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.tasks import split_overlap
 from jaxmarl_llm.tasks.coding.canonical import canonical_prompt, canonical_solution
@@ -185,7 +185,7 @@ def test_humaneval_has_disjoint_splits():
     (f"{convention.__name__}:ConventionTask", "starter:steps", {"train_split": "all"}, "occur in training"),
 ])  # fmt: skip
 def test_every_pair_of_splits_is_compared(kind, source, fields, wrong):
-    config = common.base_config()
+    config = base_config()
     config.task.update(kind=kind, source=source)
     splits = ("train", "eval", "test")
     fine = {split: tasks.build_task(config, None, split) for split in splits}

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from jaxmarl_llm.config import team_checks
+from jaxmarl_llm.config.team import WRITERS
 from jaxmarl_llm.tasks import CustomRewardTask, Judgement
 from jaxmarl_llm.tasks.writing import prompts as writing_prompts
 from jaxmarl_llm.tasks.writing import reward as writing_reward
@@ -198,7 +198,7 @@ def test_two_texts_earn_the_published_reward_to_the_last_digit():
 
 
 def test_the_most_writers_are_those_of_the_configs():
-    assert team_checks.WRITERS == writing_prompts.MOST
+    assert WRITERS == writing_prompts.MOST
     assert set(writing_prompts.PARTS) == set(range(2, 1 + max(writing_prompts.MOST.values())))
 
 

@@ -1,4 +1,4 @@
-"""Starting a command: an error about the input becomes one sentence, a bug stays a traceback."""
+"""Start a command: an error about the input becomes one sentence, a bug stays a traceback."""
 
 import ast
 import linecache
@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from jaxmarl_llm.config import agent_settings
-from jaxmarl_llm.config.common import base_config, leaves, no_such_field
+from jaxmarl_llm.config import agent_settings, base_config
+from jaxmarl_llm.config.options import leaves, no_such_field
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.experts import ExpertError
 from jaxmarl_llm.utils import compiled_programs, host_memory
@@ -45,8 +45,8 @@ def define_config(
     flag = flag_values["config"]
     flag.parser = _WithAgents(flag.parser)
     if required:
-        given = dict(message=GIVE_CONFIG, flag_values=flag_values)
-        flags.register_validator("config", lambda config: config is not None, **given)
+        options = dict(message=GIVE_CONFIG, flag_values=flag_values)
+        flags.register_validator("config", lambda config: config is not None, **options)
 
 
 class _WithAgents(flags.ArgumentParser):
@@ -112,12 +112,12 @@ def parse(argv: list[str]) -> list[str]:
     """Parse the flags; one that is wrong ends the process with a sentence and exit code 1."""
     if wrong := _wrong_file(argv):
         sys.exit(complain(wrong))
-    # Messages go to what sys.stderr is at that time: a progress bar prints what comes there above itself.
+    # Messages go to the sys.stderr of the moment: a progress bar replaces it to print them above itself.
     flags.FLAGS.set_default("logtostderr", True)
     try:
         rest = flags.FLAGS(argv)
         if flags.FLAGS["verbosity"].using_default_value:
-            logging.set_verbosity(logging.WARNING)  # libraries tell what they do at INFO
+            logging.set_verbosity(logging.WARNING)  # libraries report what they do at INFO
         return rest
     except flags.Error as error:
         first = error
@@ -134,12 +134,12 @@ def parse(argv: list[str]) -> list[str]:
 
 
 def _wrong_file(argv: Sequence[str]) -> str:
-    """What is wrong with the file of ``--config``, or an empty text."""
-    for flag, following in zip(argv, [*argv[1:], ""], strict=True):
-        found = re.fullmatch("--?config(?:=(.*))?", flag, re.DOTALL)
-        if not found:
+    """An error message about the file of ``--config``; empty if the file is right."""
+    for flag, next_argument in zip(argv, [*argv[1:], ""], strict=True):
+        match = re.fullmatch("--?config(?:=(.*))?", flag, re.DOTALL)
+        if not match:
             continue
-        text = following if found[1] is None else found[1]
+        text = next_argument if match[1] is None else match[1]
         name = text.split(":")[0]
         path = pathlib.Path(name)
         if not name or name.startswith("-"):
@@ -162,7 +162,7 @@ def _wrong_file(argv: Sequence[str]) -> str:
 
 
 def _unknown_field(argv: Sequence[str]) -> str | None:
-    """The dotted name in the first ``--config.<name>`` that is no field, nor a section; None if all are."""
+    """The dotted name in the first ``--config.<name>`` that is no field or section; None if all are."""
     for path in _config_fields(argv):
         known = _known_fields(path)
         if path not in known and not any(name.startswith(f"{path}.") for name in known):
@@ -173,8 +173,8 @@ def _unknown_field(argv: Sequence[str]) -> str | None:
 def _known_fields(path: str) -> list[str]:
     """Dotted names of all fields; of ``team.agent`` those of the agent that the path is about."""
     match = re.match(r"team\.agent\.(\w+)", path)
-    own = [f"team.agent.{match[1]}.{name}" for name in agent_settings.FIELDS] if match else []
-    return [*leaves(base_config()), *own]
+    agent_fields = [f"team.agent.{match[1]}.{name}" for name in agent_settings.FIELDS] if match else []
+    return [*leaves(base_config()), *agent_fields]
 
 
 def _in_get_config(error: BaseException) -> bool:
@@ -183,15 +183,15 @@ def _in_get_config(error: BaseException) -> bool:
 
 
 def stated(error: BaseException) -> bool:
-    """Whether a ``raise`` statement of this project made the error, not a library given something odd."""
+    """Whether a ``raise`` statement of this project raised the error, not a library that got an odd value."""
     *_, (frame, number) = traceback.walk_tb(error.__traceback__)
     line = linecache.getline(frame.f_code.co_filename, number)
-    own = frame.f_globals.get("__name__", "").split(".")[0] in OWN
-    return own and line.lstrip().startswith("raise ")
+    is_ours = frame.f_globals.get("__name__", "").split(".")[0] in OWN
+    return is_ours and line.lstrip().startswith("raise ")
 
 
 def complain(error) -> int:
-    """Print an error as one sentence, and where a function of the user's own raised; the exit code."""
+    """Print an error as one sentence, with the frames of the user's own function; returns the exit code."""
     print(f"error: {error}", file=sys.stderr)
     if isinstance(error, UserCodeError):
         print("".join(error.user_frames()), end="", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Runs as processes of their own, one or several at a time, that all stop with the one that began them."""
+"""Runs as processes of their own, one or several at a time, that all stop with the one that started them."""
 
 import collections
 import dataclasses
@@ -19,7 +19,7 @@ FAILED, STOPPED, ELSEWHERE = "failed", "stopped", "running in another process"
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A run to make: what it is called, its folder, the command, and what says if it is done."""
+    """A run to start: its name, folder and command, and a function that returns whether it is finished."""
 
     name: str
     folder: pathlib.Path
@@ -28,7 +28,7 @@ class Job:
 
     @property
     def log(self) -> pathlib.Path:
-        """What the command prints; it is added to at every attempt."""
+        """The file with the command's output; every attempt appends to it."""
         return self.folder / "log.txt"
 
 
@@ -55,7 +55,7 @@ class _Attempt:
         return Outcome(FAILED, self._last_words())
 
     def _last_words(self) -> str:
-        """The error that ended it: what came after the last ``error:``, else its last line."""
+        """The error that ended it: the signal, the last ``error:`` line, the last line, or the exit code."""
         code = self.process.returncode
         if code < 0:
             return f"killed by signal {-code}"
@@ -70,16 +70,16 @@ def run_all(
 ) -> dict[pathlib.Path, Outcome]:
     """Run commands, in order, as many at a time as there are places.
 
-    The first SIGTERM or Ctrl-C is handed on, once, to those that run, which save and stop; no other is begun.
-    A second one interrupts them. A run whose log another process holds open for a run is left to it.
+    The first SIGTERM or Ctrl-C is handed on, once, to the running jobs, which save and stop; no other begins.
+    A second one interrupts them. A job whose log another process holds open for a run is left to that one.
 
     Args:
-      jobs: what is to be run; one that fails does not keep the others from running.
-      places: what each sets in the environment of the commands that it runs, such as a device to use.
+      jobs: the runs; one that fails does not keep the others from running.
+      places: environment variables of each place for the commands that run there, such as a device to use.
       tell: prints a line.
 
     Returns:
-      How those ended that were begun, by their folders.
+      Outcomes by folder, of the jobs that were begun here or run in another process.
     """
     waiting, free = collections.deque(enumerate(jobs, 1)), list(reversed(places))
     running: list[_Attempt] = []
@@ -96,8 +96,8 @@ def run_all(
                     else:
                         running.append(attempt)
                         free.pop()
-                    how = f"log in {job.log}" if attempt else ELSEWHERE
-                    tell(f"[{number}/{len(jobs)}] {job.name}: {how}")
+                    note = f"log in {job.log}" if attempt else ELSEWHERE
+                    tell(f"[{number}/{len(jobs)}] {job.name}: {note}")
                 if stop.requested and not handed_on:
                     _terminate(running)
                     handed_on = True
@@ -105,8 +105,8 @@ def run_all(
                 for attempt in [each for each in running if each.process.poll() is not None]:
                     running.remove(attempt)
                     free.append(attempt.place)
-                    found = outcomes[attempt.job.folder] = attempt.outcome(stop.requested)
-                    tell(_said(attempt.job, found))
+                    outcome = outcomes[attempt.job.folder] = attempt.outcome(stop.requested)
+                    tell(_said(attempt.job, outcome))
         finally:
             _terminate(running)
             for attempt in running:
@@ -114,14 +114,14 @@ def run_all(
     return outcomes
 
 
-def _said(job: Job, found: Outcome) -> str:
-    """The line about an attempt that has ended; of a failure with the log that tells more."""
-    line = ": ".join(filter(None, (job.name, found.state, found.reason)))
-    return f"{line} ({job.log})" if found.state == FAILED else line
+def _said(job: Job, outcome: Outcome) -> str:
+    """The line about an attempt that has ended; for a failure with the path of its log."""
+    line = ": ".join(filter(None, (job.name, outcome.state, outcome.reason)))
+    return f"{line} ({job.log})" if outcome.state == FAILED else line
 
 
 def _begin(job: Job, place: Mapping[str, str]) -> _Attempt | None:
-    """Start a run; None if its log is locked, which it is as long as a process that prints to it lives."""
+    """Start a run; None if its log is locked, as it is while a process that prints to it lives."""
     job.folder.mkdir(parents=True, exist_ok=True)
     with open(job.log, "ab") as log:
         try:

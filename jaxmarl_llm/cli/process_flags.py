@@ -26,16 +26,16 @@ def define_flags() -> None:
 def joined() -> Iterator[None]:
     """Join the other processes, if the flags name any.
 
-    An error then ends this process at once, after it is printed: to leave in order it would wait for the
-    others, and they for it. They end when they notice, within `processes.HEARTBEAT_SECONDS`.
+    An error then ends this process at once, after it is printed: an orderly exit would wait for the others,
+    and they for this process. They end when they notice, within `distributed.HEARTBEAT_SECONDS`.
     """
-    given = flags.FLAGS
-    if not given.coordinator:
-        if given.processes > 1:
-            raise app.UsageError(f"--processes={given.processes} needs --coordinator=host:port of process 0")
+    args = flags.FLAGS
+    if not args.coordinator:
+        if args.processes > 1:
+            raise app.UsageError(f"--processes={args.processes} needs --coordinator=host:port of process 0")
         yield
         return
-    distributed.connect(given.coordinator, given.processes, given.process)
+    distributed.connect(args.coordinator, args.processes, args.process)
     try:
         yield
     except BaseException as error:  # noqa: BLE001 - the process ends here
@@ -50,7 +50,7 @@ def joined() -> Iterator[None]:
 
 @contextlib.contextmanager
 def redirected_output(folder) -> Iterator[None]:
-    """Let the other processes print to ``output.txt`` in this folder, each its own."""
+    """Let all processes but the main one print to ``output.txt`` in this folder; each has its own."""
     if distributed.is_main():
         yield
         return

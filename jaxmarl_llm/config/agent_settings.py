@@ -4,14 +4,14 @@ The names of the agents are fields too, so the section of an agent is made when 
 member of a sweep names it (`declare`). A field that is empty (None) takes the value that all agents share.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 
 from ml_collections import config_dict
 
 from jaxmarl_llm.config import remote
-from jaxmarl_llm.config.common import ConfigDict
+from jaxmarl_llm.config.fields import Field, end_of, within
+from jaxmarl_llm.config.options import ConfigDict
 
 # field: (its type, the field that all agents share)
 FIELDS = {
@@ -75,8 +75,8 @@ def longest(config: Mapping) -> int:
     return max(value(config, agent, "max_new_tokens") for agent in config["team"]["agents"])
 
 
-def problems(config: ConfigDict, ranges: Mapping) -> list[str]:
-    """One sentence per field of ``team.agent`` that cannot be; ``ranges`` are those of the shared fields."""
+def problems(config: ConfigDict, shared: Mapping[str, Field]) -> list[str]:
+    """One sentence per field of ``team.agent`` that cannot be; ``shared``: the fields that all agents share."""
     bad, agents = [], tuple(config.team.agents)
     for agent, section in config.team.agent.items():
         where = f"team.agent.{agent}"
@@ -85,11 +85,11 @@ def problems(config: ConfigDict, ranges: Mapping) -> list[str]:
         elif not isinstance(section, (ConfigDict, dict)):
             bad.append(f"{where}={section!r}: must be a section with {', '.join(FIELDS)}")
         else:
-            bad += [s for name in section for s in _wrong(config, agent, name, section[name], ranges)]
+            bad += [s for name in section for s in _wrong(config, agent, name, section[name], shared)]
     return bad
 
 
-def _wrong(config: ConfigDict, agent: str, name: str, given, ranges: Mapping) -> list[str]:
+def _wrong(config: ConfigDict, agent: str, name: str, given, fields: Mapping[str, Field]) -> list[str]:
     """What is wrong with one field of one agent."""
     path = f"team.agent.{agent}.{name}"
     if name not in FIELDS:
@@ -101,9 +101,9 @@ def _wrong(config: ConfigDict, agent: str, name: str, given, ranges: Mapping) ->
         return []
     if type(given) is not kind and not (kind is float and type(given) is int):
         return [f"{path}={given!r}: must be of type {kind.__name__}, or None for {shared}"]
-    low, high = ranges[shared]
-    if not math.isfinite(given) or given < low or (high is not None and given > high):
-        return [f"{path}={given!r}: allowed is {low} to {'any larger number' if high is None else high}"]
+    low, high = fields[shared].low, fields[shared].high
+    if not within(given, low, high):
+        return [f"{path}={given!r}: allowed is {low} to {end_of(high)}"]
     if name == "temperature" and given == 0 and trainable(config, agent):
         return [f"{path}=0: training needs samples that differ; allowed: any number above 0"]
     return _unread(config, agent, path, name)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from jaxmarl_llm.config import credit_checks, preference_checks
+from jaxmarl_llm.config import systems
 
 EXPERT = "expert:"  # and a model's name at the endpoint of config.expert
 SCRIPTED = "scripted:"
@@ -25,7 +25,7 @@ def agents(config: Mapping) -> dict[str, str]:
     return {agent: name for agent, name in pairs if is_remote(name)}
 
 
-def problems(config) -> list[str]:
+def problems(config, base) -> list[str]:
     """What is wrong with them, a sentence each."""
     bad, system = [], config.train.system
     for agent, name in agents(config).items():
@@ -39,7 +39,7 @@ def problems(config) -> list[str]:
             bad.append(
                 f"{where}: expert.kind='local' has no endpoint; give the model's name without {EXPERT}"
             )
-        if system in (*credit_checks.CRITICS, *preference_checks.SYSTEMS):
+        if system in (*systems.CRITICS, *systems.FROM_PAIRS):
             bad.append(f"train.system={system!r}: it reads what agents think, and {where} does not show it")
         if not config.model_options.chat:
             bad.append(f"model_options.chat=False: {where} is reached by chats, which its endpoint writes")

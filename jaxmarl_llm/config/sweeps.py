@@ -19,8 +19,9 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxmarl_llm.config import agent_settings, checks, program_checks
-from jaxmarl_llm.config.common import ConfigDict, field, leaves, no_such_field
+from jaxmarl_llm.config import agent_settings, programs
+from jaxmarl_llm.config.base import validate
+from jaxmarl_llm.config.options import ConfigDict, field, leaves, no_such_field
 
 LONGEST = 120  # characters of a folder's name
 
@@ -76,7 +77,7 @@ def collect(sweep: Callable, base: ConfigDict, fixed: Mapping | None = None) -> 
 
     Raises:
       ValueError: naming the member, for a field that does not exist, is fixed, or has a value that the config
-        cannot hold or `checks.validate` refuses; for two members that are the same; for two names of one
+        cannot hold or `validate` refuses; for two members that are the same; for two names of one
         setting or one name of two; if there is no member.
     """
     members: list[SweepRun] = []
@@ -110,8 +111,8 @@ def _member(fields: dict, short: str, number: int, base: ConfigDict, fixed: Mapp
             section, _, last = path.rpartition(".")
             kind = (field(config, section) if section else config).get_type(last).__name__
             raise ValueError(f"{name}: {path}={value!r} must be of type {kind}") from None
-    checks.validate(config, name)
-    program_checks.check_training(config, name)
+    validate(config, name)
+    programs.check_training(config, name)
     held = {path: field(config, path) for path in sorted(fields) if path != "seed"}
     return SweepRun(held, config.seed, config, short)
 

@@ -1,6 +1,6 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
-from jaxmarl_llm.config import agent_settings, credit_checks, preference_checks, sft_checks
+from jaxmarl_llm.config import agent_settings, systems
 from jaxmarl_llm.config.programs import METHODS
 
 
@@ -19,14 +19,14 @@ def nodes(config) -> list[int]:
 
 def collecting(config) -> int:
     """First iterations in which no agent learns."""
-    if config.train.system in credit_checks.CRITICS:
+    if config.train.system in systems.CRITICS:
         return config.critic.warmup
-    return config.preference.collect if config.train.system in preference_checks.OFFLINE else 0
+    return config.preference.collect if config.train.system in systems.OFFLINE else 0
 
 
 def draws(config, step: int) -> bool:
     """Whether the team answers problems in iteration ``step``, from 0."""
-    if config.train.system == sft_checks.SYSTEM:
+    if config.train.system == systems.SFT:
         return False
     return config.train.system != "madpo" or step < collecting(config)
 
@@ -38,9 +38,9 @@ def updates(config, steps: int) -> int:
 
 def learned(config) -> int:
     """Completions of each agent in one update."""
-    if config.train.system == sft_checks.SYSTEM:
+    if config.train.system == systems.SFT:
         return config.sft.batch // config.train.minibatches
-    if config.train.system in preference_checks.MADPO:
+    if config.train.system in systems.MADPO:
         return 2 * config.preference.batch
     return (sum(nodes(config)) * config.train.group + remarks(config)) // config.train.minibatches
 
@@ -78,7 +78,7 @@ def partner_completions(config) -> int:
 
 def joint_answers(config) -> int:
     """Joint answers that are judged in one iteration."""
-    if config.train.system == sft_checks.SYSTEM:
+    if config.train.system == systems.SFT:
         return 0
     return sum(nodes(config)) * answers_per_node(config)
 
@@ -107,7 +107,7 @@ def counterfactual_completions(config) -> int:
 def completions(config) -> int:
     """Completions of one iteration, all agents and turns together; of a discussion both rounds."""
     c = config.train
-    if c.system == sft_checks.SYSTEM:
+    if c.system == systems.SFT:
         return 0
     if c.protocol == "tree":
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))

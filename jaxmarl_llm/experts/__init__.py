@@ -4,8 +4,8 @@
     expert.check()  # is there a key, and does the endpoint answer?
     (reply,) = expert.ask([Request(({"role": "user", "content": "…"},), item="HumanEval/0")])
 
-`types` says what is asked and answered; `cached` is the `Expert`, which keeps answers on disk and asks a
-source for the others: `openai_api`, `anthropic_api` (each a `remote`, which repeats `attempts` within
+`types` has requests and replies; `cached` is the `Expert`, which keeps answers on disk and gets the others
+from a source: `openai_api`, `anthropic_api` (each a `remote`, which repeats `attempts` within
 `limits`) or `local`, a model of our own and the only part that imports JAX.
 """
 
@@ -45,7 +45,7 @@ def build(
     load: Callable | None = None,
     prompts: str = "",
 ) -> Expert:
-    """An expert; nothing is loaded and nobody is asked yet.
+    """Build an expert, without loading a model or sending a request.
 
     Args:
       kind: one of `KINDS`: an endpoint that speaks OpenAI's chat completions, Anthropic's API, or a model on
@@ -66,8 +66,8 @@ def build(
       spent: what the run had spent when it was interrupted.
       seed: of a local model's sampling.
       load: how a local model is loaded by its name, None for `weights.load`.
-      prompts: how a local model's prompts are written, if ``load`` changes that: kept answers to other ones
-        are not taken.
+      prompts: how a local model's prompts are written, if ``load`` changes that: cached answers to
+        prompts of other kinds are not used.
 
     Raises ValueError for bad values.
     """
@@ -103,14 +103,14 @@ def build(
 
 
 def _check_numbers(**ranges: tuple[float, float]) -> None:
-    """ValueError for the first value below its least."""
+    """Raise ValueError for the first value below its minimum."""
     for name, (value, least) in ranges.items():
         if not least <= value < math.inf:
             raise ValueError(f"expert.{name}={value!r}; allowed: a number from {least}")
 
 
 def _check_local(**options) -> None:
-    """ValueError for what means nothing without an endpoint."""
+    """Raise ValueError for options that mean nothing without an endpoint."""
     for name, value in options.items():
         if value:
             raise ValueError(f"expert.{name}={value!r}: a local model has no such thing; leave it out")

@@ -1,6 +1,6 @@
 """Attempt a remote call and repeat it; failures become texts without the key.
 
-The SDKs speak the protocol, one attempt at a time. Their own retries are off: rate limit and token budget
+The SDKs implement the protocol, one attempt at a time. Their own retries are off: rate limit and token budget
 must count every attempt, and status 200 with garbage deserves another attempt too. Their time limit starts
 anew with every byte that arrives; ours does not.
 """
@@ -67,14 +67,14 @@ def hide(text: str, key: str) -> str:
 
 
 async def attempt(sdk, call: Awaitable[Any], timeout: float, key: str) -> Any:
-    """What the call gives, or a `Failure`.
+    """The result of the call, or a `Failure`.
 
     Nothing of the SDK is raised: its exceptions hold the request, and that the key.
 
     Args:
       sdk: the package `openai` or `anthropic`, whose exceptions have the same names.
       timeout: seconds from the connection to the last byte.
-      key: what must not be in the reason.
+      key: the secret that must not be in the reason.
     """
     try:
         async with asyncio.timeout(timeout):
@@ -129,8 +129,8 @@ def _message(error) -> str:
     """Return the message in the body of an error response."""
     body = error.body
     body = body.get("error", body) if isinstance(body, dict) else body
-    said = body.get("message") if isinstance(body, dict) else body
-    return str(said or error.message)
+    message = body.get("message") if isinstance(body, dict) else body
+    return str(message or error.message)
 
 
 def _stated_wait(header: str | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Answers on disk, so that a run can be repeated or resumed without asking, and without network, again."""
+"""Answers on disk, so that a run can be repeated or resumed without new requests and without network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REPLY = {"text": str, "input_tokens": int, "output_tokens": int, "finished": bo
 
 
 class Cached:
-    """An `Expert` that asks its source only what it has not been told yet.
+    """An `Expert` that sends to its source only requests whose answer it does not have yet.
 
     Two requests are the same if they go to the same source with the same messages, max_tokens and
     temperature. At temperature 0 one answer serves all that are the same. Otherwise their streams must be the
@@ -59,17 +59,17 @@ class Cached:
         keys, wanted = self._keys(requests), {}
         for key, request in zip(keys, requests, strict=True):
             wanted.setdefault(key, request)
-        found = {key: reply for key in wanted if (reply := self._find(key)) is not None}
-        self._ask_source({key: request for key, request in wanted.items() if key not in found}, found)
+        answered = {key: reply for key in wanted if (reply := self._find(key)) is not None}
+        self._ask_source({key: request for key, request in wanted.items() if key not in answered}, answered)
         replies = []
         for key in keys:
-            replies.append(found[key])
-            found[key] = dataclasses.replace(found[key], cached=True)  # for others that are the same
+            replies.append(answered[key])
+            answered[key] = dataclasses.replace(answered[key], cached=True)  # for others that are the same
         self._n_cached += sum(reply.cached for reply in replies)
         return replies
 
-    def _ask_source(self, missing: dict[str, Request], found: dict[str, Reply]) -> None:
-        """Add the answers to ``found``, and keep each as it arrives."""
+    def _ask_source(self, missing: dict[str, Request], replies: dict[str, Reply]) -> None:
+        """Add the answers to ``replies``, and keep each as it arrives."""
         if missing and self._offline:
             item = next(iter(missing.values())).item
             reason = f"offline, and its answer is not in {self._folder} (missing answers: {len(missing)})"
@@ -77,7 +77,7 @@ class Cached:
         keys, requests = list(missing), list(missing.values())
 
         def arrived(index: int, reply: Reply) -> None:
-            found[keys[index]] = reply
+            replies[keys[index]] = reply
             self._keep(keys[index], requests[index], reply)
 
         if missing:
@@ -101,9 +101,9 @@ class Cached:
 
     def _content(self, request: Request) -> dict:
         """Return the content that makes two requests the same; the item's name is no part of it."""
-        asked = {"messages": list(request.messages), "max_tokens": request.max_tokens}
+        question = {"messages": list(request.messages), "max_tokens": request.max_tokens}
         temperature = None if request.temperature is None else float(request.temperature)
-        content = self._source.identity | asked | {"temperature": temperature}
+        content = self._source.identity | question | {"temperature": temperature}
         return content | ({"stream": request.stream} if request.stream and temperature != 0 else {})
 
     def _path(self, key: str) -> pathlib.Path:

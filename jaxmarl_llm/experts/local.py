@@ -21,7 +21,7 @@ class Local:
 
     Args:
       model: what `weights.load` takes; it is loaded when it is first needed.
-      seed: of what is drawn at a temperature above 0.
+      seed: of sampling at a temperature above 0.
       rows: most requests sampled together, a power of two; smaller batches are filled up to one.
       account: where tokens are booked.
       load: model name -> `weights.LoadedModel` with a tokenizer; None is `weights.load`.

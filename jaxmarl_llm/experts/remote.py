@@ -1,4 +1,4 @@
-"""The base of all API experts: the key, requests in parallel, and the limits. A subclass speaks one API."""
+"""The base of all API experts: the key, requests in parallel, and the limits. A subclass is for one API."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ class Remote:
         return self._account.spent
 
     def check(self) -> None:
-        """See `Source.check`. Asks for the list of models, which costs no tokens."""
-        found = self._run(self._list_models)
-        if isinstance(found, Failure):
-            if found.status in _NO_LIST:
+        """See `Source.check`. Requests the list of models, which costs no tokens."""
+        listed = self._run(self._list_models)
+        if isinstance(listed, Failure):
+            if listed.status in _NO_LIST:
                 return
-            raise self._error("", found.reason)
-        if found and self.identity["model"] not in found:  # it may go by another name
-            logging.warning("%s: not among the models listed: %s", self._name, ", ".join(found[:20]))
+            raise self._error("", listed.reason)
+        if listed and self.identity["model"] not in listed:  # it may go by another name
+            logging.warning("%s: not among the models listed: %s", self._name, ", ".join(listed[:20]))
 
     def answer(self, requests: Sequence[Request], arrived: Callable[[int, Reply], None]) -> None:
-        """See `Source.answer`. After a failure nothing new is begun."""
+        """See `Source.answer`. After a failure no new request is sent."""
         failed = self._run(self._answer_all, requests, arrived)
         if failed:
             raise failed[min(failed)]
@@ -132,13 +132,13 @@ class Remote:
 
     async def _list_models(self, client, sdk, key: str) -> list[str] | Failure:
         async def once():
-            found = await attempt(sdk, self.models(client), self._timeout, key)
-            return found if isinstance(found, Failure) else [hide(name, key) for name in found]
+            names = await attempt(sdk, self.models(client), self._timeout, key)
+            return names if isinstance(names, Failure) else [hide(name, key) for name in names]
 
         return await persist(once, self._retries, self._sleep, self._name)
 
     async def _answer_all(self, client, sdk, key: str, requests, arrived) -> dict[int, ExpertError]:
-        """Errors by index; the other answers have arrived, or were not asked for because of an error."""
+        """Errors by index; the other answers have arrived, or were not requested because of an error."""
         failed, waiting = {}, iter(enumerate(requests))
 
         async def answer(index: int, request: Request):
@@ -204,7 +204,7 @@ def make_reply(request: Request, text: Any, stop: Any, *, cut: str, usage: tuple
       cut: what ``stop`` is for an answer cut at max_tokens.
       usage: input and output tokens; estimated where they are not numbers.
 
-    Raises Garbage unless the text is one and says something.
+    Raises Garbage unless the text is a string that is not blank.
     """
     if not isinstance(text, str) or not text.strip():
         raise Garbage(f"an answer without text (stop reason {stop!r})")

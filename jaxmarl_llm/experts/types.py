@@ -57,7 +57,7 @@ class Reply:
       text: what it wrote; never blank from an API.
       input_tokens, output_tokens: as the expert counts them; an estimate where it does not.
       finished: False where the answer was cut at ``max_tokens``.
-      cached: True where nothing was asked for it: it was on disk, or another request was the same.
+      cached: True where no request was sent for it: it was on disk, or another request was the same.
     """
 
     text: str
@@ -97,10 +97,10 @@ class Expert(Protocol):
         """The cost of its answers so far."""
 
     def check(self, examples: Sequence[Request] = ()) -> None:
-        """Find out before training whether it can be asked, and asked such questions as the examples.
+        """Check before training that it takes requests, and such requests as the examples.
 
         Raises ValueError for what the user must change here (no key, no package, no model, a request that it
-        does not take), ExpertError if it cannot be reached. It is not asked the examples.
+        does not take), ExpertError if it cannot be reached. The examples are not sent.
         """
 
     def ask(self, requests: Sequence[Request]) -> list[Reply]:
@@ -123,7 +123,7 @@ class Source(Protocol):
         """The cost of its answers so far."""
 
     def refusal(self, request: Request) -> str | None:
-        """Why it cannot be asked this, known without asking; None if it can."""
+        """Why it cannot take this request, known without sending it; None if it can."""
 
     def check(self) -> None:
         """Check as `Expert.check` does, without examples."""
@@ -136,6 +136,6 @@ class Source(Protocol):
 
 
 def describe(identity: dict[str, str]) -> str:
-    """An expert in the words of error texts: "expert 'm' (openai at http://…)"."""
+    """The name of an expert in error texts: "expert 'm' (openai at http://…)"."""
     where = f"{identity['kind']} at {identity['base_url']}" if identity["base_url"] else identity["kind"]
     return f"expert {identity['model']!r} ({where})"

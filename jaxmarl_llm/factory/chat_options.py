@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Mapping
 
 from jaxmarl_llm import chat_template
-from jaxmarl_llm.config import task_checks
+from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.utils import distributed, files
@@ -53,7 +53,7 @@ def date_matters(config, team: Team) -> bool:
 
     If none does, the date is no part of a run.
     """
-    local = task_checks.asks_expert(config) and config.expert.kind == "local"
+    local = asks_expert(config) and config.expert.kind == "local"
     return local or any(getattr(member.tokenizer, "date", "") for member in team.members)
 
 

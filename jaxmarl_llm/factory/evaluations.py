@@ -6,7 +6,7 @@ import jax
 
 from jaxmarl_llm import checkpoint, evaluation
 from jaxmarl_llm import team as team_lib
-from jaxmarl_llm.config import warm_up_checks
+from jaxmarl_llm.config.team import check_read
 from jaxmarl_llm.evaluation import results, scores
 from jaxmarl_llm.factory import (
     chat_options,
@@ -78,7 +78,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     Raises:
       ValueError: for a k or checkpoint that cannot be, before any model is loaded, and what loading raises.
     """
-    warm_up_checks.check_read(config, workdir)
+    check_read(config, workdir)
     config = chat_options.dated(config, workdir)
     samples = samples or config.eval.samples
     for k in ks:

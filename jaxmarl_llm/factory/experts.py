@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxmarl_llm import experts, weights
-from jaxmarl_llm.config import remote, task_checks
+from jaxmarl_llm.config import remote
+from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.experts import Expert, Spent
 from jaxmarl_llm.experts.scripted import Scripted
 from jaxmarl_llm.factory import chat_options, tasks
@@ -83,7 +84,7 @@ def build_expert(config, workdir="", spent: Spent | None = None):
 
     ValueError for what the user must change (no key, no package, no model), ExpertError if it is not there.
     """
-    if not task_checks.asks_expert(config):
+    if not asks_expert(config):
         return None
     expert = experts.build(**expert_options(config, workdir), spent=spent, seed=config.seed)
     expert.check()

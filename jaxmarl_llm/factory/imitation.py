@@ -1,6 +1,7 @@
 """From a config to the demonstrations that its agents imitate."""
 
-from jaxmarl_llm.config import sft_checks
+from jaxmarl_llm.config.imitation import FILE
+from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.systems import demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration, Encoded
 from jaxmarl_llm.team import Team
@@ -16,10 +17,10 @@ def load(config, task, team: Team) -> list[Encoded]:
     Raises:
       ValueError: for demonstrations that cannot be read or do not fit the team, its prompts or the sampler.
     """
-    if config.train.system != sft_checks.SYSTEM:
+    if config.train.system != SFT:
         return []
     source = config.sft.source
-    if source.endswith(sft_checks.FILE):
+    if source.endswith(FILE):
         rows = demonstrations.read(source, task)
     elif source == "reference":
         rows = demonstrations.of_items(task, _references(config, task), source)
@@ -63,6 +64,6 @@ def _references(config, task):
     if own is None:
         raise ValueError(
             f"sft.source='reference': task.kind={config.task.kind!r} has no reference answers; give a "
-            f"{sft_checks.FILE} file or the dotted name of a function"
+            f"{FILE} file or the dotted name of a function"
         )
     return own

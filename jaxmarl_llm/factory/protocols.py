@@ -3,7 +3,9 @@
 import pathlib
 from collections.abc import Sequence
 
-from jaxmarl_llm.config import credit_checks, programs, task_checks
+from jaxmarl_llm.config import programs
+from jaxmarl_llm.config.options import is_dotted
+from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom
 from jaxmarl_llm.protocols.lessons import memory as lessons
 from jaxmarl_llm.protocols.lessons import relevance
@@ -28,7 +30,7 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
     ``memory``: lessons of earlier problems, of ``lessons.bank=run``.
     """
     c = config.train
-    if credit_checks.is_dotted(c.protocol):
+    if is_dotted(c.protocol):
         return custom.build(c.protocol, config, task, samples)
     if c.protocol in programs.METHODS:
         # Chance decides about the problem's own lessons, relevance about those of earlier ones.
@@ -39,7 +41,7 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
     if c.protocol == "tree":
         return Pipeline(task.prompts, samples)  # in an evaluation a tree is its chains
     feedback = task.feedback if c.turns > 1 else None
-    if task_checks.asks_expert(config):  # who may answer each process otherwise, and is paid by each
+    if asks_expert(config):  # who may answer each process otherwise, and is paid by each
         feedback = distributed.on_main(feedback)
     if samples is not None:
         return IN_TURNS[c.protocol](task.prompts, samples, c.turns, feedback, later_samples=1)

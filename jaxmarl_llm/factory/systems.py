@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import preference_checks, sft_checks, workload
+from jaxmarl_llm.config import workload
+from jaxmarl_llm.config.systems import FROM_PAIRS, MADPO, SFT
 from jaxmarl_llm.factory import protocols, randomness, training
 from jaxmarl_llm.systems import (
     actor_critic,
@@ -58,20 +59,20 @@ def build(config, team: Team, trainables: Callable[[], list], demonstrations: Se
     name, collect = config.train.system, workload.collecting(config)
     if protocols.remembers(config):
         return lessonl.Remembering(protocols.memory(config), credit_config(config))
-    if name == sft_checks.SYSTEM:
+    if name == SFT:
         seed = (config.seed, randomness.STREAMS.index("demonstrations"))
         multiple = config.train.minibatches * config.train.prompts_per_microbatch
         return sft.Sft(sft.Order(demonstrations, config.sft.batch, seed, multiple))
     if (assign := from_forest(config)) is not None:
         return FromForest(assign)
-    if name in preference_checks.MADPO:
+    if name in MADPO:
         c, sampling = config.preference, training.sampling_params(config)
 
         def scores(forest, reference: bool):
             return turn_scores.of_forest(forest, team, trainables(), sampling, reference=reference)
 
         return madpo.Madpo(build_pool(config), scores, c.batch, c.beta, c.reference, collect)
-    if name in preference_checks.SYSTEMS:
+    if name in FROM_PAIRS:
         return marlhf.Marlhf(build_reward_model(config, team), credit_config(config), collect)
     how, credit = recipe(config), credit_config(config)
     if config.critic.shared:
@@ -86,7 +87,7 @@ def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.
     They are by position in the team, {} where only the agents learn; ``trainables`` are the agents'.
     """
     name = config.train.system
-    if name in preference_checks.SYSTEMS and name not in preference_checks.MADPO:
+    if name in FROM_PAIRS and name not in MADPO:
         return jax.eval_shape(lambda: build_reward_critics(config, team).states)
     if name not in CRITICS:
         return {}
@@ -101,7 +102,7 @@ def from_forest(config):
     ValueError if a dotted name leads nowhere.
     """
     name = config.train.system
-    if name in CRITICS or name in preference_checks.SYSTEMS or name == sft_checks.SYSTEM:
+    if name in CRITICS or name in FROM_PAIRS or name == SFT:
         return None
     assign = FROM_FOREST[name] if name in FROM_FOREST else custom.resolve(name)
     return functools.partial(assign, config=credit_config(config))

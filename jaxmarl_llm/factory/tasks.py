@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from jaxmarl_llm.config import programs
-from jaxmarl_llm.config.credit_checks import is_dotted
+from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.experts.feedback import ExpertEdits
 from jaxmarl_llm.tasks import custom_task, split_overlap

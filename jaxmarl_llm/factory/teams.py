@@ -7,12 +7,9 @@ import jax.numpy as jnp
 
 from jaxmarl_llm import evaluation, sharding, weights
 from jaxmarl_llm import team as team_lib
-from jaxmarl_llm.config import (
-    agent_settings,
-    preference_checks,
-    remote,
-    warm_up_checks,
-)
+from jaxmarl_llm.config import agent_settings, remote
+from jaxmarl_llm.config.preference import needs_reference
+from jaxmarl_llm.config.team import begins
 from jaxmarl_llm.factory import built_models, chat_options, randomness, training
 
 
@@ -72,8 +69,8 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
         alpha=c.alpha,
         targets=tuple(c.targets),
         keep_reference=c.mode == "full"
-        and not warm_up_checks.begins(config)
-        and (training.loss_config(config).reads_reference or preference_checks.needs_reference(config)),
+        and not begins(config)
+        and (training.loss_config(config).reads_reference or needs_reference(config)),
         stop=tuple(config.sampling.stop),
         sampling_dtype=config.sampling.dtype or None,
         layout=where,

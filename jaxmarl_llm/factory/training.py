@@ -5,12 +5,9 @@ import dataclasses
 import numpy as np
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import (
-    agent_settings,
-    loss_checks,
-    sft_checks,
-    workload,
-)
+from jaxmarl_llm.config import agent_settings, workload
+from jaxmarl_llm.config.loss import off_policy
+from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.update import agent_loss, custom_loss
 
@@ -28,7 +25,7 @@ def sampling_params(config) -> SamplingParams:
 def loss_config(config) -> agent_loss.LossConfig:
     """Options of the loss; ValueError if ``train.loss`` names what cannot be one."""
     c = config.train
-    if c.system == sft_checks.SYSTEM:
+    if c.system == SFT:
         return agent_loss.LossConfig(
             SamplingParams(config.sampling.max_new_tokens),  # the model's own distribution
             aggregation="token",
@@ -57,7 +54,7 @@ def loss_config(config) -> agent_loss.LossConfig:
 def _custom_loss(config):
     """The function that ``train.loss`` names."""
     function = custom_loss.resolve(config.train.loss)
-    if loss_checks.off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.asks(function):
+    if off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.asks(function):
         raise ValueError(
             f"train.loss {config.train.loss!r} does not name behaviour_logprobs_BL: with train.overlap, "
             "train.minibatches above 1, or sampling.dtype other than policy.dtype, it must correct for the "

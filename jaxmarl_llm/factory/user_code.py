@@ -11,7 +11,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxmarl_llm.config import checks, sft_checks
+from jaxmarl_llm.config.imitation import FILE
+from jaxmarl_llm.config.options import field
 from jaxmarl_llm.protocols import custom as custom_protocol
 from jaxmarl_llm.systems import custom
 from jaxmarl_llm.tasks import custom_task
@@ -33,11 +34,11 @@ FIELDS: dict[str, Callable[[str], Callable]] = {
 
 def given(config) -> dict[str, str]:
     """The dotted names in a config, by field."""
-    found = {path: checks.field(config, path) for path in FIELDS}
+    found = {path: field(config, path) for path in FIELDS}
     return {
         path: name
         for path, name in found.items()
-        if any(mark in name for mark in ".:") and not name.endswith(sft_checks.FILE)
+        if any(mark in name for mark in ".:") and not name.endswith(FILE)
     }
 
 
@@ -83,15 +84,15 @@ def _answer() -> None:
     """Print, as a list of texts, what is wrong with the names on the standard input."""
     question = json.load(sys.stdin)
     sys.path[:] = question["path"]
-    told = []
-    for field, name in question["asked"]:
+    complaints = []
+    for path, name in question["asked"]:
         with contextlib.redirect_stdout(sys.stderr):  # a module may print
             try:
-                FIELDS[field](name)
-                told.append("")
+                FIELDS[path](name)
+                complaints.append("")
             except ValueError as error:
-                told.append(str(error))
-    print(json.dumps(told))
+                complaints.append(str(error))
+    print(json.dumps(complaints))
 
 
 if __name__ == "__main__":

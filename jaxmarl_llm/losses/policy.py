@@ -8,7 +8,7 @@ clip=None, plain REINFORCE (Williams 1992; MAGRPO, arXiv 2508.04652):
     loss = - A log pi                                    gradient: - A grad log pi
 
 clip=(low, high), the PPO surrogate (arXiv 1707.06347, eq. 7). DAPO's clip-higher (arXiv 2503.14476) has
-high > low, so that unlikely tokens may gain more; a single number is both:
+high > low, so that unlikely tokens may gain more; a single number stands for both:
 
     loss = - min(rho A, clamp(rho, 1 - low, 1 + high) A)      gradient: - rho A grad log rho, or 0
 
@@ -85,8 +85,8 @@ def policy_gradient(
 
     Args:
       logprobs_BL: log pi of the sampled tokens, differentiable.
-      advantages_B: one advantage per row [...] or token [..., L]; no gradient flows through it. A turn's or
-        sequence's ratio takes the mean of its tokens'.
+      advantages_B: one advantage per row [...] or token [..., L]; no gradient flows through it. With the
+        ratio of a turn or sequence, the advantages of its tokens are averaged.
       mask_BL: True for the tokens to train, EOS included, padding not; see `drop_truncated`.
       behaviour_logprobs_BL: log mu of the sampler; needed with clip or importance_cap, else not read.
       clip: PPO's epsilon > 0, or a pair (low, high) of them, or None.
@@ -120,14 +120,14 @@ def policy_gradient(
     if clip is None:
         scores_BL = _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, importance_cap)
     else:
-        found = units(logprobs_BL, behaviour_logprobs_BL, advantages_B, mask_BL, ratio_level, **turns)
-        scores_BU = _surrogate(found, clip, dual_clip)
+        ratios = units(logprobs_BL, behaviour_logprobs_BL, advantages_B, mask_BL, ratio_level, **turns)
+        scores_BU = _surrogate(ratios, clip, dual_clip)
         scores_BL = unit_values_at_tokens(scores_BU, mask_BL, ratio_level, turns_BL)
     return aggregate(-scores_BL, mask_BL, aggregation, token_budget=token_budget, **turns)
 
 
 def _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, importance_cap) -> jax.Array:
-    """A log pi of each token, weighed by min(rho, C) if there is a C."""
+    """A log pi of each token, times min(rho, C) if there is a C."""
     advantages_BX = constant_advantages(advantages_B, mask_BL)
     scores_BL = jnp.where(mask_BL, jnp.asarray(logprobs_BL, jnp.float32), 0.0) * advantages_BX
     if importance_cap is not None:
@@ -136,9 +136,9 @@ def _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, import
     return scores_BL
 
 
-def _surrogate(found: Units, clip: Clip, dual_clip: float | None) -> jax.Array:
+def _surrogate(ratios: Units, clip: Clip, dual_clip: float | None) -> jax.Array:
     """Compute PPO's surrogate objective per unit; 0 where there is no token."""
-    ratio_BU, advantages_BU = jnp.exp(found.log_ratio_BU), found.advantages_BU
+    ratio_BU, advantages_BU = jnp.exp(ratios.log_ratio_BU), ratios.advantages_BU
     clamped_BU = jnp.clip(ratio_BU, *clip_range(clip))
     scores_BU = jnp.minimum(ratio_BU * advantages_BU, clamped_BU * advantages_BU)
     if dual_clip is not None:

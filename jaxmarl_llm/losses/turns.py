@@ -1,7 +1,7 @@
 """Turns of a conversation whose tokens lie in one row: an integer id per token, [..., L], from 0.
 
 The number of turns T is static. A token whose id is outside [0, T) belongs to no turn and counts as masked:
-what was said between an agent's turns, by others, may have -1.
+texts of others, between an agent's turns, may have -1.
 """
 
 import jax

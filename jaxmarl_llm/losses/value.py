@@ -1,4 +1,4 @@
-"""Losses of a critic: squared error to a target, and PPO's form that holds on to the old values."""
+"""Losses of a critic: squared error to a target, and PPO's form that is clipped around the old values."""
 
 import jax
 import jax.numpy as jnp
@@ -52,8 +52,8 @@ def value_loss(
         check_positive("clip", clip)
         check_shapes(mask_BL, old_values_BL=old_values_BL)
         old_BL = _constant(old_values_BL, mask_BL)
-        held_BL = old_BL + jnp.clip(values_BL - old_BL, -clip, clip)
-        errors_BL = jnp.maximum(errors_BL, (held_BL - targets_BL) ** 2)
+        near_old_BL = old_BL + jnp.clip(values_BL - old_BL, -clip, clip)
+        errors_BL = jnp.maximum(errors_BL, (near_old_BL - targets_BL) ** 2)
     return aggregate(errors_BL, mask_BL, aggregation, **division)
 
 

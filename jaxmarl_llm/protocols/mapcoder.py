@@ -1,8 +1,8 @@
 """MapCoder: recall a technique, plan, write the program, and repair it (after arXiv 2405.11403).
 
-Every agent is by itself. The prompt of a repair holds the plan, the program that is to be repaired, and what
-came of it. A plan gets a fixed number of programs, so that all methods execute equally many: those left over
-when one is right, and faster where that counts, follow the same plan anew.
+Every agent works alone. The prompt of a repair holds the plan, the program to repair, and its outcome. A plan
+gets a fixed number of programs, so that all methods execute equally many: once a program is right, and faster
+where that counts, the next ones follow the same plan anew.
 """
 
 import dataclasses
@@ -16,9 +16,10 @@ from jaxmarl_llm.protocols.types import Episode, everybody
 
 @dataclasses.dataclass(frozen=True)
 class MapCoder:
-    """``plans`` plans one after the other, ``tries`` programs each.
+    """Every chain has ``plans`` plans one after the other, and ``tries`` programs for each plan.
 
-    A plan comes before its first program: what precedes the programs of round t is turn 2 t, they 2 t + 1.
+    A plan comes before its first program: plans before the programs of round t are turn 2 t, the programs are
+    turn 2 t + 1.
 
     Attributes:
       task: a task of programs.
@@ -38,7 +39,7 @@ class MapCoder:
         rounds.check(samples=self.samples, plans=self.plans, tries=self.tries)
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """A plan, the program that follows it, repairs; then the next plan."""
+        """Requests for a plan, for the program that follows it, and for repairs; then for the next plan."""
         if not state.turns:
             return everybody(state, self._recall, self.samples)
         done = rounds.rounds_done(state)
@@ -48,19 +49,19 @@ class MapCoder:
             return []
         chains = rounds.going_on(state, self.task, self.stop_when_solved)
         if done % self.tries == 0:
-            recalled = [self._recall(item) for item in state.items]
-            return rounds.after(state, chains, lambda turn: recalled[turn.item][turn.agent], 2 * done)
+            prompts = [self._recall(item) for item in state.items]
+            return rounds.after(state, chains, lambda turn: prompts[turn.item][turn.agent], 2 * done)
         return rounds.after(state, chains, lambda turn: self._repair(state, turn), 2 * done + 1)
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """Programs are judged, plans are not."""
+        """The nodes of a round's programs; none for plans, which are not judged."""
         return rounds.programs_of_round(state, turns) if _is_program(turns[0]) else []
 
     def _recall(self, item: Any) -> dict[str, Sequence[dict[str, str]]]:
         return dict.fromkeys(self.task.agents, self.task.recall(item))
 
     def _follow(self, state: Episode, number: int) -> list[SpeakRequest]:
-        """A program after each plan of a turn number."""
+        """Requests for a program after each plan of turn ``number``."""
         return [
             SpeakRequest(
                 plan.agent,

@@ -1,7 +1,7 @@
-"""Mixture of agents: all propose, then all answer anew from what all wrote (arXiv 2406.04692).
+"""Mixture of agents: all write a program, then all write a new one from all programs (arXiv 2406.04692).
 
-Every layer's programs are executed and the best one counts, as for all other methods; results are never
-shown. (The original hands in the last aggregate, without executing any.)
+Every layer's programs are executed and the best one counts, as for all other methods; agents never see the
+results. (The original returns the last aggregate and executes no program.)
 """
 
 from jaxmarl_llm.forest import SpeakRequest, Turn
@@ -10,10 +10,10 @@ from jaxmarl_llm.protocols.types import Episode
 
 
 class Mixture(rounds.Rounds):
-    """A layer per round: everybody sees what all agents of its chain wrote in the round before."""
+    """A layer per round: every agent sees the programs of its whole chain from the round before."""
 
     def later(self, state: Episode, done: int, chains: list[int]) -> list[SpeakRequest]:
-        """All again, each with everybody's last programs."""
+        """Requests to all agents, each with the last programs of all agents of its chain."""
         joint_of = {i: state.joints[j] for j in chains for i in state.joints[j].turns}
 
         def ask(turn: Turn):

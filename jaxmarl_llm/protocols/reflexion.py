@@ -1,7 +1,7 @@
-"""Reflexion: an agent reflects on what became of its program in words, and tries again (arXiv 2303.11366).
+"""Reflexion: an agent reflects in words on its program's outcome, and tries again (arXiv 2303.11366).
 
-Every agent is by itself: program, outcome, reflection, and the next program with its own last program, what
-came of that, and its own reflection in the prompt. The outcome is that of the very program it stands beside.
+Every agent works alone: program, outcome, reflection, and the next program with its own last program, the
+outcome of that very program, and its own reflection in the prompt.
 """
 
 from jaxmarl_llm.forest import SpeakRequest, Turn
@@ -10,16 +10,18 @@ from jaxmarl_llm.protocols.types import Episode
 
 
 class Reflexion(rounds.Rounds):
-    """Programs in turn with reflections on them, which are not judged; none after the last program.
+    """Programs and reflections on them alternate; reflections are not judged, and none follows the last one.
 
-    Where the task asks for no explanation of an outcome, the next program comes without a reflection.
+    Where the task has no prompt to explain an outcome, the next program comes without a reflection.
     """
 
     def later(self, state: Episode, done: int, chains: list[int]) -> list[SpeakRequest]:
-        """Reflections on the last programs, then the programs after these."""
+        """Requests for reflections on the last programs, then for the programs after these."""
         number = 2 * done - 1
-        said = {turn.parent: turn for turn in state.turns if turn.turn == number}
-        return (not said and self._reflections(state, chains, number)) or self._programs(state, chains, said)
+        reflections = {turn.parent: turn for turn in state.turns if turn.turn == number}
+        return (not reflections and self._reflections(state, chains, number)) or self._programs(
+            state, chains, reflections
+        )
 
     def _reflections(self, state: Episode, chains: list[int], number: int) -> list[SpeakRequest]:
         def ask(turn: Turn):
@@ -27,13 +29,15 @@ class Reflexion(rounds.Rounds):
 
         return rounds.after(state, chains, ask, number)
 
-    def _programs(self, state: Episode, chains: list[int], said: dict[int, Turn]) -> list[SpeakRequest]:
-        """said: reflections, by the id of the program they are about."""
+    def _programs(
+        self, state: Episode, chains: list[int], reflections: dict[int, Turn]
+    ) -> list[SpeakRequest]:
+        """Requests for the next programs; ``reflections`` are by the id of the program they are about."""
 
         def ask(turn: Turn):
-            reflection = said[turn.id].text if turn.id in said else ""
+            reflection = reflections[turn.id].text if turn.id in reflections else ""
             outcome = rounds.outcome_of(state, turn.id)
             return self.task.improve(state.items[turn.item], outcome, reflection)
 
-        last = {program: reflection.id for program, reflection in said.items()}
+        last = {program: reflection.id for program, reflection in reflections.items()}
         return rounds.after(state, chains, ask, 2 * rounds.rounds_done(state), last)

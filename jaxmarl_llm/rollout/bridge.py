@@ -1,8 +1,8 @@
 """The only callback of the package: tokens in, rewards out, as a JAX call.
 
 The rewards that the callback returns are the ones that credit is computed from. Whatever else the scorer
-returns for a call (texts, parts, verdicts) stays on the host as that call's record; the number of the call
-travels through the program beside the rewards, and `Bridge.record` takes the record by it.
+returns for a call (texts, parts, verdicts) stays on the host as that call's record; the program returns the
+number of the call beside the rewards, and `Bridge.record` returns the record of that number.
 
 The host scorer gets the whole batch in one call, un-vmapped. Nothing raises inside the callback (on several
 devices that deadlocks or aborts the process): the number of a call that failed comes back negative, and
@@ -37,7 +37,9 @@ class Scored(NamedTuple):
 Scorer = Callable[[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray], Scored]
 
 _CALLS = itertools.count(1)
-_SENT: dict[int, Callable[[np.ndarray], tuple[np.ndarray, np.int32]]] = {}  # who reads a message under way
+_SENT: dict[
+    int, Callable[[np.ndarray], tuple[np.ndarray, np.int32]]
+] = {}  # by call: the reader of its message
 
 
 class Bridge:
@@ -69,15 +71,15 @@ class Bridge:
         return io_callback(host, specs, tokens, lengths, items_B)
 
     def check(self, call) -> None:
-        """Raise what the scorer raised if ``call`` says that it failed; the record stays."""
+        """Raise the scorer's error if ``call`` is the number of a failed call; else the record stays."""
         if int(call) < 0:
             self.record(call)
 
     def record(self, call) -> Any:
-        """Take what the scorer recorded in a call; once, soon after the call.
+        """Return the record of a call and forget it; works once, soon after the call.
 
         Raises:
-          whatever the scorer raised in that call.
+          the scorer's error, if it failed in that call.
           RuntimeError: if the record was taken before, or `RECORDS_KEPT` later ones came since.
         """
         number = int(call)
@@ -92,7 +94,7 @@ class Bridge:
     def run(self, tokens: dict, lengths: dict, items_B) -> tuple[np.ndarray, Any]:
         """Rewards (float32, of the declared shape) and the call's record, by a program of its own.
 
-        Raises what the scorer raised.
+        Raises the scorer's error.
         """
         leaves, tree = jax.tree.flatten((tokens, lengths, items_B))
         arrays = [np.asarray(leaf, np.int32) for leaf in leaves]
@@ -154,7 +156,7 @@ def _program(room: int, rewards_room: int, device: jax.Device) -> Callable:
 
 
 def _host(rewards_room: int, message) -> tuple[np.ndarray, np.int32]:
-    """Read a message as its sender says; its first number is the call's."""
+    """Score a message with the reader of its call, whose number is the first in the message."""
     message = np.asarray(message)
     rewards, number = _SENT[int(message[0])](message)
     return np.pad(rewards.ravel(), (0, rewards_room - rewards.size)), number

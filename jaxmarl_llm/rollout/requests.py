@@ -1,4 +1,4 @@
-"""Requests to completions: the answers of one stack's agents, drawn as one batch, or asked of an expert."""
+"""Answer requests: draw completions of one stack's agents as one batch, or get them from an expert."""
 
 import logging
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from jaxmarl_llm.utils import distributed
 class PendingRequest(NamedTuple):
     """A request with its number, the id of its first turn, and its prompt as token ids.
 
-    With ``greedy`` its last sample takes the most likely tokens. Errors call its item ``item``. The prompt
-    has lost ``cut`` tokens. It is one of the protocol's step ``step``.
+    With ``greedy`` its last sample takes the most likely tokens. ``item`` is the name of its item in errors.
+    ``cut`` tokens of the prompt were cut off. ``step`` is its step of the protocol.
     """
 
     number: int
@@ -36,7 +36,7 @@ class PendingRequest(NamedTuple):
 def encode_prompt(
     tokenizer, request: SpeakRequest, limit: int | None, on_long: str = "error", item: str = ""
 ) -> list[int]:
-    """Token ids of a request's chat; errors call its item ``item``, or by its index.
+    """Token ids of a request's chat; ``item`` is the name of its item in errors, '' stands for its index.
 
     A prompt of more than ``limit`` tokens is a ValueError, or with ``on_long="truncate"`` loses tokens on the
     left, with a warning in the log. None is no limit.
@@ -47,7 +47,7 @@ def encode_prompt(
 def encode_cut(
     tokenizer, request: SpeakRequest, limit: int | None, on_long: str = "error", item: str = ""
 ) -> tuple[list[int], int]:
-    """`encode_prompt`, and how many tokens were lost."""
+    """`encode_prompt`, and the number of tokens that were cut off."""
     ids = tokenizer.encode_chat(request.messages)
     if limit is None or len(ids) <= limit:
         return ids, 0
@@ -72,30 +72,30 @@ def sample_turns(
 ) -> list[Turn]:
     """Answer one stack's requests as one batch, filled up to a `padded_size` between ``sizes``.
 
-    ``prompt_sizes``: what prompts are padded to, see `prompts.pad_team`. Some of its agents may not be asked,
-    or less often than others; all must be asked for the same number of samples. Agents that draw in
-    different ways (`SamplingParams.agents`) are batches of their own. Remote ones are asked as `ask` says.
+    ``prompt_sizes``: the sizes that prompts are padded to, see `padding.pad_team`. Some agents of the stack
+    may have no requests, or fewer than others; all must be for the same number of samples. Agents with
+    different sampling settings (`SamplingParams.agents`) get batches of their own, remote ones go to `ask`.
     """
     if member.remote:
         return ask(member, asked, key, params)
     agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in asked))
-    alike = params.alike(agents)
-    if len(alike) == 1:
-        return _speak_alike(member, trainable, asked, key, next(iter(alike)), sizes, prompt_sizes)
+    names_by_params = params.alike(agents)
+    if len(names_by_params) == 1:
+        return _speak_alike(member, trainable, asked, key, next(iter(names_by_params)), sizes, prompt_sizes)
     turns = []
-    for i, (own, names) in enumerate(alike.items()):
-        mine, own_key = [n for n in asked if n.request.agent in names], jax.random.fold_in(key, i)
-        turns += _speak_alike(member, trainable, mine, own_key, own, sizes, prompt_sizes)
+    for i, (own_params, names) in enumerate(names_by_params.items()):
+        own_requests, own_key = [n for n in asked if n.request.agent in names], jax.random.fold_in(key, i)
+        turns += _speak_alike(member, trainable, own_requests, own_key, own_params, sizes, prompt_sizes)
     return turns
 
 
 def _speak_alike(
-    member: Member, trainable, asked, key, params: SamplingParams, sizes, prompt_sizes: Sizes | None
+    member: Member, trainable, pending, key, params: SamplingParams, sizes, prompt_sizes: Sizes | None
 ) -> list[Turn]:
-    """`sample_turns`, for agents that draw in the same way."""
-    agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in asked))
-    by_agent = {agent: [n for n in asked if n.request.agent == agent] for agent in agents}
-    samples = {n.request.samples for n in asked}
+    """`sample_turns`, for agents with the same sampling settings."""
+    agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in pending))
+    by_agent = {agent: [n for n in pending if n.request.agent == agent] for agent in agents}
+    samples = {n.request.samples for n in pending}
     if len(samples) != 1:
         raise ValueError(
             f"agents {agents} must be asked for the same number of samples, not {sorted(samples)}"
@@ -129,11 +129,11 @@ def _greedy(asked_NB: list[list[PendingRequest]], size: int) -> np.ndarray | Non
 def ask(
     member: Member, asked: Sequence[PendingRequest], key: jax.Array, params: SamplingParams
 ) -> list[Turn]:
-    """Answers of an expert to the requests of its agents, each asked once for every sample.
+    """Get an expert's answers to the requests of its agents, with one call for every sample.
 
-    The random key decides which of its possible answers these are (`Request.stream`): a rollout that is
-    repeated is told the same again, as far as the expert remembers. Of ``params`` it knows the temperature
-    and the number of tokens; greedy samples are asked for at temperature 0.
+    The random key selects among its possible answers (`Request.stream`): a repeated rollout gets the same
+    answers, as far as the expert has kept them. Of ``params`` the expert gets the temperature and the number
+    of tokens; greedy samples use temperature 0.
     """
     if member.expert is None:
         who = f"agent {asked[0].request.agent!r} speaks through {member.model_name!r}"
@@ -144,23 +144,23 @@ def ask(
         Request(
             messages=tuple(n.request.messages),
             item=n.item or str(n.request.item),
-            max_tokens=own.max_new_tokens,
-            temperature=0.0 if n.greedy and g == n.request.samples - 1 else own.temperature,
+            max_tokens=agent_params.max_new_tokens,
+            temperature=0.0 if n.greedy and g == n.request.samples - 1 else agent_params.temperature,
             stream=stream,
         )
-        for n, g, own in wanted
+        for n, g, agent_params in wanted
     ]
-    # Each process would be answered otherwise, and pay for it.
+    # Otherwise each process would get other answers, and pay for them.
     replies = distributed.on_main(member.expert.ask)(requests)
     return [_told(n, g, reply, member.tokenizer) for (n, g, _), reply in zip(wanted, replies, strict=True)]
 
 
-def _told(asked: PendingRequest, g: int, reply: Reply, tokenizer) -> Turn:
+def _told(pending: PendingRequest, g: int, reply: Reply, tokenizer) -> Turn:
     """Sample g of a request as an expert answered it."""
     ending = list(tokenizer.eos_ids[:1]) if reply.finished else []
     completion = np.array(tokenizer.encode(reply.text) + ending, np.int32)
     return Turn(
-        **_asked_for(asked, g),
+        **_asked_for(pending, g),
         completion=completion,
         logprobs=np.zeros(len(completion), np.float32),
         text=tokenizer.decode(completion),
@@ -170,12 +170,12 @@ def _told(asked: PendingRequest, g: int, reply: Reply, tokenizer) -> Turn:
 
 
 def _turn(
-    asked: PendingRequest, g: int, drawn: sampling.Samples, n: int, row: int, texts: Sequence[str]
+    pending: PendingRequest, g: int, drawn: sampling.Samples, n: int, row: int, texts: Sequence[str]
 ) -> Turn:
     """Sample g of a request, which is in row ``row`` of agent n."""
     length = int(drawn.lengths_NR[n, row])
     return Turn(
-        **_asked_for(asked, g),
+        **_asked_for(pending, g),
         completion=drawn.tokens_NRL[n, row, :length],
         logprobs=drawn.logprobs_NRL[n, row, :length],
         text=texts[row],
@@ -183,22 +183,22 @@ def _turn(
     )
 
 
-def _asked_for(asked: PendingRequest, g: int) -> dict:
+def _asked_for(pending: PendingRequest, g: int) -> dict:
     """Return the fields of a `Turn` that sample g of a request takes from it."""
-    request = asked.request
+    request = pending.request
     return dict(
-        id=asked.first_id + g,
-        request=asked.number,
+        id=pending.first_id + g,
+        request=pending.number,
         agent=request.agent,
         item=request.item,
         turn=request.turn,
         sample=g,
-        prompt=np.array(asked.prompt, np.int32),
+        prompt=np.array(pending.prompt, np.int32),
         parent=request.parent,
         follows=request.follows,
-        greedy=asked.greedy and g == request.samples - 1,
-        cut=asked.cut,
-        step=asked.step,
+        greedy=pending.greedy and g == request.samples - 1,
+        cut=pending.cut,
+        step=pending.step,
         shown=tuple(request.shown),
         extra=g >= request.samples - request.extra,
     )

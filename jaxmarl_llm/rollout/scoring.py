@@ -20,7 +20,7 @@ class TaskScorer:
       task: the items and their judge.
       tokenizers: agent -> tokenizer.
       joint_mode: ``aligned`` or ``cross``; see `forest.joint_samples`.
-      extra: K, of each agent's samples the last ones, that are judged for the partners' sake alone.
+      extra: K, the number of each agent's last samples that only serve to judge its partners' samples.
 
     It is the scorer of a `bridge.Bridge`, and holds one itself for `judge`.
     """
@@ -38,7 +38,7 @@ class TaskScorer:
     def combinations(self, samples: int) -> list[tuple[int, ...]]:
         """Sample indices of the joint answers to one prompt, in the order of their judgements.
 
-        ``samples`` are all of an agent, G + K.
+        ``samples`` counts all samples of an agent, G + K.
         """
         return joint_samples(self._mode, len(self.agents), samples - self.extra, self.extra)
 
@@ -52,31 +52,31 @@ class TaskScorer:
         The rewards are float32, as the callback returned them; NaN where the reward does not apply. Each
         process judges its share of the prompts and receives the others'.
         """
-        asked, count = np.flatnonzero(items_B >= 0), jax.process_count()
-        mine_B, share = np.full_like(items_B, -1), asked[jax.process_index() :: count]
-        mine_B[share] = items_B[share]
+        rows, count = np.flatnonzero(items_B >= 0), jax.process_count()
+        own_items_B, own_rows = np.full_like(items_B, -1), rows[jax.process_index() :: count]
+        own_items_B[own_rows] = items_B[own_rows]
 
-        def own() -> list:
-            rewards_BJ, judgements = self._bridge.run(tokens, lengths, mine_B)
-            return list(zip(rewards_BJ[share].ravel().tolist(), judgements, strict=True))
+        def judge_share() -> list:
+            rewards_BJ, judgements = self._bridge.run(tokens, lengths, own_items_B)
+            return list(zip(rewards_BJ[own_rows].ravel().tolist(), judgements, strict=True))
 
-        shares = distributed.run_together(own)
+        shares = distributed.run_together(judge_share)
         size = len(self.combinations(next(iter(lengths.values())).shape[1]))
-        places = [(n % count, n // count * size + j) for n in range(len(asked)) for j in range(size)]
+        places = [(n % count, n // count * size + j) for n in range(len(rows)) for j in range(size)]
         return [shares[process][place] for process, place in places]
 
     def judge_texts(self, items: Sequence[Any], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of joint answers that are given as texts, in order; the task judges them in one call.
 
-        Each process judges its share, and learns of the others' judgements.
+        Each process judges its share and receives the others'.
         """
         count, share = jax.process_count(), slice(jax.process_index(), None, jax.process_count())
 
-        def own() -> list:
-            said = {agent: texts[share] for agent, texts in completions.items()}
-            return list(self.task.judge(items[share], said)) if items[share] else []
+        def judge_share() -> list:
+            own_texts = {agent: texts[share] for agent, texts in completions.items()}
+            return list(self.task.judge(items[share], own_texts)) if items[share] else []
 
-        shares = distributed.run_together(own)
+        shares = distributed.run_together(judge_share)
         return [shares[n % count][n // count] for n in range(len(items))]
 
     def __call__(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> Scored:
@@ -92,14 +92,14 @@ class TaskScorer:
             )
             for agent, tokenizer in self._tokenizers.items()
         }
-        combinations, asked = self.combinations(samples), np.flatnonzero(items_B >= 0)
+        combinations, rows = self.combinations(samples), np.flatnonzero(items_B >= 0)
         completions = {
-            agent: [texts[agent][b * samples + c[n]] for b in asked for c in combinations]
+            agent: [texts[agent][b * samples + c[n]] for b in rows for c in combinations]
             for n, agent in enumerate(self.agents)
         }
-        items = [self.task.items[int(items_B[b])] for b in asked for _ in combinations]
+        items = [self.task.items[int(items_B[b])] for b in rows for _ in combinations]
         judgements = list(self.task.judge(items, completions)) if items else []
         totals_BJ = np.full((prompts, len(combinations)), np.nan, np.float32)
         rewards = np.array([judgement.total for judgement in judgements], np.float32)
-        totals_BJ[asked] = rewards.reshape(len(asked), -1)
+        totals_BJ[rows] = rewards.reshape(len(rows), -1)
         return Scored(totals_BJ, judgements)

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 
 from jaxmarl_llm import checkpoint, metrics, resume_checks
 from jaxmarl_llm.checkpoint import Checkpointer
-from jaxmarl_llm.config import preference_checks, remote
-from jaxmarl_llm.config.common import field
+from jaxmarl_llm.config import remote
+from jaxmarl_llm.config.options import field
+from jaxmarl_llm.config.preference import needs_reference
 from jaxmarl_llm.factory import built_models, training
 from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.team import Team
@@ -92,7 +93,7 @@ def reads_reference(config) -> bool:
     """Whether the reference policy is read."""
     return (
         training.loss_config(config).reads_reference
-        or preference_checks.needs_reference(config)
+        or needs_reference(config)
         or config.train.counterfactual == "reference"
     )
 

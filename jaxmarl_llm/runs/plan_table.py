@@ -4,7 +4,9 @@ import math
 
 import jax
 
-from jaxmarl_llm.config import agent_settings, credit_checks, sft_checks, workload
+from jaxmarl_llm.config import agent_settings, workload
+from jaxmarl_llm.config.options import is_dotted
+from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.update import token_scores
 
 
@@ -79,7 +81,7 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
     return [
         *_answers(config, len(team.agents)),
         ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems")
-        if c.system != sft_checks.SYSTEM
+        if c.system != SFT
         else ("iterations", str(c.steps)),
         *_devices(config),
         ("memory: shared base", f"{size['base']:.0f} MB"),
@@ -99,10 +101,10 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
 def _answers(config, agents: int) -> list[tuple[str, str]]:
     """What is said, judged and learned from, as table rows; a protocol of the user's own decides that."""
     c, nodes = config.train, workload.nodes(config)
-    if c.system == sft_checks.SYSTEM:
+    if c.system == SFT:
         read = f"{config.sft.batch} x {agents}: texts of up to {config.sampling.max_new_tokens} tokens"
         return [("demonstrations x agents", read), ("optimizer steps", f"{c.minibatches} per agent")]
-    if credit_checks.is_dotted(c.protocol):
+    if is_dotted(c.protocol):
         return [("who speaks when", f"{c.protocol}, for {c.prompts} problems")]
     drawn = workload.completions(config) - workload.counterfactual_completions(config)
     made = f"{drawn} completions, up to {agent_settings.longest(config)} tokens"

@@ -9,10 +9,7 @@ import jax
 from ml_collections import config_dict
 
 from jaxmarl_llm import sharding
-from jaxmarl_llm.config import (
-    checks,
-)
-from jaxmarl_llm.config.common import base_config
+from jaxmarl_llm.config import base_config, validate
 
 
 def load_run(workdir) -> config_dict.ConfigDict:
@@ -24,7 +21,7 @@ def load_run(workdir) -> config_dict.ConfigDict:
     if not path.is_file():
         raise ValueError(f"{path.parent} holds no run: config.json is missing")
     config = config_dict.ConfigDict(json.loads(path.read_text()))
-    checks.validate(config, str(path))
+    validate(config, str(path))
     if math.prod(config.mesh[axis] for axis in sharding.AXES) != jax.device_count():
         config.mesh = base_config().mesh
     return config

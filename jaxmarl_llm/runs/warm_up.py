@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from ml_collections import ConfigDict
 
 from jaxmarl_llm import resume_checks
-from jaxmarl_llm.config import checks
-from jaxmarl_llm.config.common import base_config
+from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.runs import begin, summaries
 from jaxmarl_llm.utils import distributed
 
@@ -34,7 +33,7 @@ def stage(config) -> ConfigDict:
     made.search.plans = base.search.plans
     made.eval.every = 0
     _without_training_settings(made.team)
-    checks.validate(made, "the config's warm-up")
+    validate(made, "the config's warm-up")
     return made
 
 

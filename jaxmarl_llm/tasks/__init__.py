@@ -1,9 +1,9 @@
 """Tasks: items, prompts per role, and the judge of a joint answer. No JAX here.
 
-`types.Task` says what a task must have. Its `judge(items, completions)` gives a `Judgement` per joint answer.
+`types.Task` is the interface of a task. Its `judge(items, completions)` gives a `Judgement` per joint answer.
 
-In the tasks of `program_task` every agent writes a whole program of its own: `optimisation` and `generation`,
-with the prompts of LessonL and of the methods that it is compared with.
+In the tasks of `programs.task` every agent writes a whole program of its own: `programs.optimisation` and
+`programs.generation`, with the prompts of LessonL and of the methods that it is compared with.
 """
 
 from jaxmarl_llm.tasks.coding.data_files import load_items

@@ -1,4 +1,4 @@
-"""A task of the user's own, found by the dotted name in ``task.kind``.
+"""A user's own task, found by the dotted name in ``task.kind``.
 
     class MyTask:
         def __init__(self, config, executor, split): ...
@@ -13,7 +13,7 @@ whose items should differ. The object has
     judge(items, completions)   a `Judgement` for each joint answer: completions[agent][j] answers items[j]
 
 and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100; ``part_names``; and, for
-several turns, ``feedback(answers)``: for each `protocols.Answer` what every agent is told, {agent: text};
+several turns, ``feedback(answers)``: for each `protocols.Answer` the text to every agent, {agent: text};
 and, for sft.source=reference, ``references(item)``: {agent: text} or {agent: [texts]} to imitate.
 """
 
@@ -41,9 +41,9 @@ def runs_programs(name: str) -> bool:
 
 def build(name: str, config, executor, split: str) -> CustomTask:
     """The task at a dotted name, checked; ValueError names ``task.kind`` and what is wrong with it."""
-    made = resolve(name)
+    factory = resolve(name)
     try:
-        task = made(config, executor, split)
+        task = factory(config, executor, split)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(
@@ -53,7 +53,7 @@ def build(name: str, config, executor, split: str) -> CustomTask:
 
 
 class CustomTask:
-    """The user's task with what the framework needs besides; ``name`` is what errors call it."""
+    """The user's task, completed to the interface of tasks; ``name`` is its name in errors."""
 
     def __init__(self, task, name: str):
         missing = [part for part in NEEDED if not hasattr(task, part)]
@@ -77,9 +77,9 @@ class CustomTask:
         if len(set(ids)) < len(ids):
             twice = next(name for name in ids if ids.count(name) > 1)
             raise ValueError(f"{self._name}: two items have the task_id {twice!r}")
-        asked = self.prompts(self.items[0])
-        if not isinstance(asked, dict) or set(asked) != set(self.agents):
-            shown = sorted(asked) if isinstance(asked, dict) else f"a {type(asked).__name__}"
+        prompts = self.prompts(self.items[0])
+        if not isinstance(prompts, dict) or set(prompts) != set(self.agents):
+            shown = sorted(prompts) if isinstance(prompts, dict) else f"a {type(prompts).__name__}"
             raise ValueError(f"{self._name}: prompts of {ids[0]} are for {shown}, its agents {self.agents!r}")
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
@@ -90,17 +90,17 @@ class CustomTask:
         check_batch(items, completions, self.agents)
         where = ", ".join(dict.fromkeys(str(item.task_id) for item in items))
         try:
-            found = list(self._task.judge(items, completions))
+            judgements = list(self._task.judge(items, completions))
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise RuntimeError(f"{self._name}: judge raised on {where} ({reason})") from error
-        if len(found) != len(items):
-            raise ValueError(f"{self._name}: judge gave {len(found)} judgements of {len(items)} answers")
-        for judgement in found:
+        if len(judgements) != len(items):
+            raise ValueError(f"{self._name}: judge gave {len(judgements)} judgements of {len(items)} answers")
+        for judgement in judgements:
             if not isinstance(judgement, Judgement):
                 kind = type(judgement).__name__
                 raise ValueError(f"{self._name}: judge gave a {kind} on {where}; expected a Judgement")
-        return found
+        return judgements
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:
         """Parts and "total" per joint answer; see `judge`."""

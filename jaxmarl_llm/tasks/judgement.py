@@ -1,4 +1,4 @@
-"""Judgements of joint answers: what every task hands to the rollout and to the transcripts."""
+"""Judgements of joint answers, which every task gives to the rollout and the transcripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Judgement:
     verdict: the executor's verdict, or the level at which the answer stopped before any test.
     failures: short texts, one per failed test. program_source: what ran ('' if nothing did).
     interactions: calls between the agents' programs, as the executor saw them (rows of `Interaction`).
-    local: what each agent earned by itself, by name, where the task says so; no part of the total.
+    local: reward of each agent by itself, by name, if the task gives one; no part of the total.
     """
 
     parts: dict[str, float]

@@ -1,4 +1,4 @@
-"""A forest's turns as arrays to learn from."""
+"""Convert the turns of a forest to the arrays that an update learns from."""
 
 import collections
 from collections.abc import Sequence
@@ -21,17 +21,17 @@ def of_learners(
     learners: Sequence[str] | None = None,
     prompt_sizes: Sizes | None = None,
 ) -> tuple[Batch, ...]:
-    """`collate` of those agents of a stack that learn (None: all), apart where they draw in different ways.
+    """`collate` for the agents of a stack that learn (None: all), apart where their sampling settings differ.
 
-    Each batch holds how its agents draw (None where all agents of the team draw alike), and has room for
-    their longest completion.
+    Each batch holds the sampling settings of its agents (None where all agents of the team have the same),
+    and has room for their longest completion.
     """
     chosen = stack.agents if learners is None else [agent for agent in stack.agents if agent in learners]
-    made: list[Batch] = []
-    for own, agents in sampling.alike(chosen).items():
-        batches = collate(forest, advantages_R, stack, own.max_new_tokens, pad_id, prompt_sizes, agents)
-        made += [batch.replace(sampling=own) if sampling.agents else batch for batch in batches]
-    return tuple(made)
+    all_batches: list[Batch] = []
+    for params, agents in sampling.alike(chosen).items():
+        batches = collate(forest, advantages_R, stack, params.max_new_tokens, pad_id, prompt_sizes, agents)
+        all_batches += [batch.replace(sampling=params) if sampling.agents else batch for batch in batches]
+    return tuple(all_batches)
 
 
 def collate(
@@ -43,25 +43,25 @@ def collate(
     prompt_sizes: Sizes | None = None,
     agents: Sequence[str] | None = None,
 ) -> tuple[Batch, ...]:
-    """A stack's turns as batches: one per turn index, and per set of agents that spoke equally often in it.
+    """Batches of a stack's turns: one per turn index and set of agents with equally many completions in it.
 
-    Only those of ``agents``, None: of all. Samples that nobody learns from (`Turn.extra`) are left out.
+    Only turns of ``agents`` (None: of all). Samples that nobody learns from (`Turn.extra`) are left out.
 
-    Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss looks at them. Where fewer answers
-    were handed on than could have been, groups of length 0 fill up to a `padded_size`. ``prompt_sizes``: what
-    prompts are padded to, see `prompts.pad_team`.
+    Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss reads them. Where fewer answers
+    than possible got a next turn, groups of length 0 fill the batch up to a `padded_size`. ``prompt_sizes``:
+    the sizes that prompts are padded to, see `padding.pad_team`.
 
     Raises:
       ValueError: if an agent was asked for different numbers of samples within one turn index.
     """
-    batches, most = [], len(forest.items)
+    batches, most_prompts = [], len(forest.items)
     for index in sorted({turn.turn for turn in forest.turns}):
-        said: dict[str, list] = {agent: [] for agent in agents or stack.agents}
+        turns_of: dict[str, list] = {agent: [] for agent in agents or stack.agents}
         for turn in forest.turns:
-            if turn.turn == index and turn.agent in said and not turn.extra:
-                said[turn.agent].append(turn)
-        alike: dict[tuple, list[str]] = {}
-        for agent, turns in said.items():
+            if turn.turn == index and turn.agent in turns_of and not turn.extra:
+                turns_of[turn.agent].append(turn)
+        agents_by_counts: dict[tuple, list[str]] = {}
+        for agent, turns in turns_of.items():
             counts = collections.Counter(turn.request for turn in turns)
             if len(set(counts.values())) > 1:
                 raise ValueError(
@@ -69,15 +69,15 @@ def collate(
                     f"{', '.join(map(str, counts.values()))}; its groups must be of one size"
                 )
             if turns:
-                alike.setdefault((len(turns), len(counts)), []).append(agent)
-        for (n_turns, n_prompts), names in alike.items():
-            size = padded_size(n_prompts, len(forest.items), most)
+                agents_by_counts.setdefault((len(turns), len(counts)), []).append(agent)
+        for (n_turns, n_prompts), names in agents_by_counts.items():
+            size = padded_size(n_prompts, len(forest.items), most_prompts)
             shape = (size, n_turns // n_prompts, max_new_tokens)
-            turns = {agent: said[agent] for agent in names}
+            turns = {agent: turns_of[agent] for agent in names}
             batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes)
             whole = len(names) == len(stack.agents)
             batches.append(batch if whole else batch.replace(agents=tuple(names)))
-        most = max(len(forest.items), sum(joint.turn == index for joint in forest.joints))
+        most_prompts = max(len(forest.items), sum(joint.turn == index for joint in forest.joints))
     return tuple(batches)
 
 
@@ -91,7 +91,7 @@ def _collate(
     """Turns of N agents as arrays, shape = (B, G, L); row b * G + g is sample g of the b-th prompt."""
     size, samples, max_new_tokens = shape
     prompts = [[t.prompt for t in turns if t.sample == 0] for turns in turns_of.values()]
-    filled = [own + own[:1] * (size - len(own)) for own in prompts]
+    filled = [agent_prompts + agent_prompts[:1] * (size - len(agent_prompts)) for agent_prompts in prompts]
     prompts_NBP, lengths_NB, shared = pad_team(filled, prompt_sizes, turns_of)
     shape_NRL = (len(turns_of), size * samples, max_new_tokens)
     tokens_NRL, logprobs_NRL = np.full(shape_NRL, pad_id, np.int32), np.zeros(shape_NRL, np.float32)
@@ -103,5 +103,5 @@ def _collate(
             tokens_NRL[n, r, :end], logprobs_NRL[n, r, :end] = turn.completion, turn.logprobs
             lengths_NR[n, r], advantages_NR[n, r] = end, advantages_R[turn.id]
             finished_NR[n, r] = turn.finished
-    said_NR = lengths_NR, logprobs_NRL, advantages_NR
-    return Batch(prompts_NBP, lengths_NB, tokens_NRL, *said_NR, shared, finished_NR)
+    completion_arrays = lengths_NR, logprobs_NRL, advantages_NR
+    return Batch(prompts_NBP, lengths_NB, tokens_NRL, *completion_arrays, shared, finished_NR)

@@ -1,4 +1,4 @@
-"""How far an iteration that is done again agrees with what a run has recorded of it."""
+"""Compare an iteration that was done again with the run's record of it."""
 
 import dataclasses
 import itertools
@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
-# What is compared of a joint answer, and of a completion in it.
+# Values that are compared: of a joint answer, and of a completion in it.
 ANSWER: dict[str, Callable[[JointAction], Any]] = {
     "items": lambda action: (action.item, action.turn, action.follows, tuple(action.agents)),
     "rewards": lambda action: (action.total, action.parts),
@@ -22,14 +22,14 @@ COMPLETION: dict[str, Callable[[AgentRecord], Any]] = {
     "remarks": lambda speech: speech.remark and dataclasses.asdict(speech.remark),
 }
 METRICS = "metrics"
-# Metrics that a clock, the machine or an earlier process has a part in.
+# Prefixes of metrics that depend on a clock, the machine or an earlier process.
 VARYING = ("seconds", "tokens_per_s", "memory/", "executor/", "expert/", "spent/")
 ABSENT = "(absent)"
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Something that is not as it was recorded: where, and what it is on both sides."""
+    """A value that differs from the record: where it is, and the value on both sides."""
 
     where: str
     recorded: Any
@@ -38,7 +38,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """The count of things of a kind that agree, and the first that does not."""
+    """Number of values of a kind that agree, of how many, and the first difference."""
 
     kind: str
     agree: int
@@ -53,41 +53,41 @@ def compare(
     cross: bool,
     tolerance: float = 0.0,
 ) -> list[Agreement]:
-    """An entry for every kind of `ANSWER` and of `COMPLETION`, remarks only where there are some.
+    """Compare joint answers: an `Agreement` per kind of `ANSWER` and `COMPLETION`, remarks if there are any.
 
     Args:
       recorded, again: all joint answers of an iteration, in order. One that only one side has is different,
         and so are the completions in it.
-      per_node, cross: joint answers of one node, and whether they share completions, which are then counted
-        once (see `rescoring.forest_of`) and agree if they do so wherever they are recorded.
+      per_node, cross: number of joint answers of one node, and whether they share completions, which then are
+        counted once (see `rescoring.forest_of`) and agree if they agree wherever they are recorded.
       tolerance: numbers are equal if they differ by no more than this times the larger one.
     """
-    answers, said = [], {}
+    answers, completions = [], {}
     for j, (old, new) in enumerate(itertools.zip_longest(recorded, again)):
-        known = old or new
-        place = f"joint answer {j} (item {known.item}, turn {known.turn})"
+        answer = old or new
+        place = f"joint answer {j} (item {answer.item}, turn {answer.turn})"
         answers.append((place, old, new))
-        for agent, speech in known.agents.items():
+        for agent, speech in answer.agents.items():
             key = (j // per_node, agent, speech.sample if cross else j)
             sides = (side.agents.get(agent) if side else None for side in (old, new))
-            said.setdefault(key, []).append((f"{place}, {agent}", *sides))
-    sources = (ANSWER, [[row] for row in answers]), (COMPLETION, list(said.values()))
-    found = []
+            completions.setdefault(key, []).append((f"{place}, {agent}", *sides))
+    sources = (ANSWER, [[row] for row in answers]), (COMPLETION, list(completions.values()))
+    table = []
     for kinds, places in sources:
         for kind, read in kinds.items():
             values = [[(at, _read(read, old), _read(read, new)) for at, old, new in rows] for rows in places]
-            found.append(agreement(kind, [_most_different(rows, tolerance) for rows in values], tolerance))
+            table.append(agreement(kind, [_most_different(rows, tolerance) for rows in values], tolerance))
     speeches = [speech for action in (*recorded, *again) for speech in action.agents.values()]
-    return found if any(speech.remark for speech in speeches) else [p for p in found if p.kind != "remarks"]
+    return table if any(speech.remark for speech in speeches) else [p for p in table if p.kind != "remarks"]
 
 
 def _most_different(rows: list[tuple[str, Any, Any]], tolerance: float) -> tuple[str, Any, Any]:
-    """Pick the first of the places where a thing is recorded at which it differs, or just the first."""
+    """Of the places where a value is recorded, the first at which it differs, or just the first."""
     return next((row for row in rows if not same(*row[1:], tolerance)), rows[0])
 
 
 def compare_metrics(recorded: Mapping, again: Mapping, tolerance: float = 0.0) -> Agreement:
-    """Metrics of an iteration by name, but for those of `VARYING`; numbers that are not finite are None."""
+    """Compare an iteration's metrics by name, without `VARYING`; numbers that are not finite are None."""
     names = [name for name in {**recorded, **again} if name != "step" and not name.startswith(VARYING)]
     rows = [(name, *(_finite(side.get(name, ABSENT)) for side in (recorded, again))) for name in names]
     return agreement(METRICS, rows, tolerance)

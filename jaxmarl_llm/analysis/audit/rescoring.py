@@ -1,4 +1,4 @@
-"""A finished run's answers under another reward: forests from transcripts, and which advantages change."""
+"""Score a finished run's answers by another reward: forests from transcripts, changes of advantages."""
 
 import dataclasses
 from collections import Counter
@@ -12,12 +12,12 @@ from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
-ZERO = 1e-6  # an advantage of no more than this is none
+ZERO = 1e-6  # advantages of at most this size count as 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """The advantage of one completion before and after; ``sample`` as in `Turn`."""
+    """The advantage of one completion before and after rescoring; ``sample`` as in `Turn`."""
 
     step: int
     item: str
@@ -36,7 +36,7 @@ class Change:
         return "flipped" if old * new < 0 else "silenced" if new == 0 else "awakened"
 
 
-KINDS = ("kept", "flipped", "silenced", "awakened")  # sign: the same, the other, none any more, one at last
+KINDS = ("kept", "flipped", "silenced", "awakened")  # sign: same, opposite, 0 only after, 0 only before
 
 
 def forest_of(
@@ -53,23 +53,23 @@ def forest_of(
       items: of the task, by ``task_id``.
       per_node: joint answers of one node, which follow each other.
       cross: whether they share completions (all combinations of the agents' samples).
-      group: G, where later samples are those that nobody learns from (`Turn.extra`); None: there are none.
+      group: G; samples from number G on are not learned from (`Turn.extra`); None: there are none.
 
-    Which completions and problems are the same is taken from ``id`` and ``problem``, in transcripts that have
-    none from the places of the answers, which does for all protocols but trees.
+    Which completions and problems are the same is read from ``id`` and ``problem``; in transcripts without
+    them it follows from the places of the answers, which works for all protocols but trees.
 
-    Prompts, tokens and turns that were heard without being part of an answer are not in a transcript:
-    completions are zeros of the right length.
+    Token ids, and turns that others read but that are part of no answer, are not in a transcript: prompts are
+    empty, completions are zeros of the right length.
 
     Raises:
-      ValueError: for an item that the task does not have, and answers that do not come in such nodes.
+      ValueError: for an item that the task does not have, and for answers that do not form such nodes.
     """
     turns: list[Turn] = []
     joints: list[Joint] = []
     advantages: list[float] = []
-    asked: list[Any] = []
+    forest_items: list[Any] = []
     ids: dict[tuple, int] = {}
-    places: dict[int, int] = {}  # of the problems among those asked
+    places: dict[int, int] = {}  # index of a problem in forest_items
     for j, action in enumerate(actions):
         node, first = j // per_node, actions[j - j % per_node]
         whole = len(actions) % per_node == 0
@@ -81,8 +81,8 @@ def forest_of(
             item = joints[action.follows].item
         else:
             item = places.setdefault(node if action.problem is None else action.problem, len(places))
-            asked += [items[action.item]][: len(places) - len(asked)]
-        said = []
+            forest_items += [items[action.item]][: len(places) - len(forest_items)]
+        turn_ids = []
         for agent, speech in action.agents.items():
             key = (node, agent, speech.sample if cross else j) if speech.id is None else (speech.id,)
             if key not in ids:
@@ -91,10 +91,10 @@ def forest_of(
                 extra = group is not None and speech.sample >= group
                 turns.append(dataclasses.replace(turn, extra=extra))
                 advantages.append(np.nan if speech.advantage is None else speech.advantage)
-            said.append(ids[key])
+            turn_ids.append(ids[key])
         judgement = Judgement(action.parts, action.total, action.verdict, action.failures)
-        joints.append(Joint(item, tuple(said), judgement, node, action.turn, action.follows))
-    return Forest(tuple(asked), tuple(turns), tuple(joints)), np.array(advantages, np.float32)
+        joints.append(Joint(item, tuple(turn_ids), judgement, node, action.turn, action.follows))
+    return Forest(tuple(forest_items), tuple(turns), tuple(joints)), np.array(advantages, np.float32)
 
 
 def _turn(
@@ -122,12 +122,12 @@ def _place(action: JointAction) -> tuple:
 
 
 def judged_again(forest: Forest, task: Task) -> Forest:
-    """The forest with the task's judgements of the same texts, all in one call."""
-    said = {agent: [] for agent in task.agents} | forest.joint_texts()
-    found = task.judge([forest.items[joint.item] for joint in forest.joints], said)
-    pairs = zip(forest.joints, found, strict=True)
+    """The forest with its texts judged by ``task``, all in one call."""
+    texts = {agent: [] for agent in task.agents} | forest.joint_texts()
+    judgements = task.judge([forest.items[joint.item] for joint in forest.joints], texts)
+    pairs = zip(forest.joints, judgements, strict=True)
     return dataclasses.replace(
-        forest, joints=tuple(dataclasses.replace(j, judgement=own, reward=None) for j, own in pairs)
+        forest, joints=tuple(dataclasses.replace(j, judgement=new, reward=None) for j, new in pairs)
     )
 
 
@@ -142,9 +142,9 @@ def changes(step: int, forest: Forest, before_R: np.ndarray, after_R: np.ndarray
 class Order:
     """How two rewards rank the answers to the same problem of a step.
 
-    pairs: of answers to one problem that have both rewards. kept: of these, those in the same order, or equal
-    both times; reversed: in the other one; tied: equal only afterwards; parted: equal only before. problems:
-    those with such a pair; moved: those in which no answer is best both times.
+    pairs: pairs of answers to one problem that have both rewards. kept: pairs in the same order, or equal
+    both times; reversed: in the opposite order; tied: equal only afterwards; parted: equal only before.
+    problems: problems with such a pair; moved: problems in which no answer is best both times.
     """
 
     pairs: int = 0
@@ -163,10 +163,10 @@ def order(groups: Sequence[Hashable], before_J, after_J) -> Order:
     members: dict[Hashable, list[int]] = {}
     for j in np.flatnonzero(known_J).tolist():
         members.setdefault(groups[j], []).append(j)
-    for own in (np.array(found) for found in members.values() if len(found) > 1):
-        i, j = np.triu_indices(len(own), 1)
-        signs = [np.sign(values[own][i] - values[own][j]) for values in (before_J, after_J)]
-        best = [values[own] == values[own].max() for values in (before_J, after_J)]
+    for answers in (np.array(indices) for indices in members.values() if len(indices) > 1):
+        i, j = np.triu_indices(len(answers), 1)
+        signs = [np.sign(values[answers][i] - values[answers][j]) for values in (before_J, after_J)]
+        best = [values[answers] == values[answers].max() for values in (before_J, after_J)]
         total += Counter(
             pairs=len(i),
             kept=int((signs[0] == signs[1]).sum()),
@@ -179,10 +179,10 @@ def order(groups: Sequence[Hashable], before_J, after_J) -> Order:
     return Order(**total)
 
 
-def shares(found: Sequence[Change]) -> dict[str, float]:
-    """Share of every one of `KINDS`, and ``correlation`` of the advantages (NaN if one side is constant)."""
-    before, after = (np.array([getattr(change, side) for change in found]) for side in ("before", "after"))
-    kinds = [change.kind for change in found]
-    varied = len(found) > 1 and before.std() > 0 and after.std() > 0
+def shares(rows: Sequence[Change]) -> dict[str, float]:
+    """Share of each of `KINDS`, and ``correlation`` of the advantages (NaN if one side is constant)."""
+    before, after = (np.array([getattr(change, side) for change in rows]) for side in ("before", "after"))
+    kinds = [change.kind for change in rows]
+    varied = len(rows) > 1 and before.std() > 0 and after.std() > 0
     correlation = float(np.corrcoef(before, after)[0, 1]) if varied else np.nan
-    return {kind: kinds.count(kind) / len(found) for kind in KINDS} | {"correlation": correlation}
+    return {kind: kinds.count(kind) / len(rows) for kind in KINDS} | {"correlation": correlation}

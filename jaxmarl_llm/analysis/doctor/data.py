@@ -1,4 +1,4 @@
-"""Do problems of validation and test occur in training, and what is nearest to them there?"""
+"""Check that problems of validation and test are not in training, and find the most similar ones there."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from jaxmarl_llm.tasks.coding.operations import operations
 from jaxmarl_llm.tasks.split_overlap import Neighbour
 
 NEAR = 0.95  # similarity from which a problem is almost one of training
-COMPARED = 1000  # most items of a split
+COMPARED = 1000  # most items of a split that are compared
 
 
 @check("splits")
 def splits(of_splits: Mapping[str, Sequence]) -> tuple[str, str]:
-    """No item of another split is one of "train", names aside.
+    """Check that no item of another split equals one of "train", with names in programs ignored.
 
     Args:
       of_splits: items by the name of their split, "train" first.
@@ -36,7 +36,7 @@ def splits(of_splits: Mapping[str, Sequence]) -> tuple[str, str]:
 
 @check("nearest neighbours")
 def nearest_neighbours(neighbours: Mapping[str, Sequence[Neighbour]]) -> tuple[str, str]:
-    """The most similar pair of training and each other split.
+    """Report the most similar pair of problems of training and each other split.
 
     Args:
       neighbours: as `find_neighbours` gives them.
@@ -61,7 +61,7 @@ def nearest_neighbours(neighbours: Mapping[str, Sequence[Neighbour]]) -> tuple[s
 
 @check("operations seen")
 def operations_seen(of_splits: Mapping[str, Sequence]) -> tuple[str, str]:
-    """How many problems of two steps consist of operations that occur in training, see `code_operations`.
+    """Count problems of two steps whose operations occur in training, see `tasks.coding.operations`.
 
     Args:
       of_splits: items by the name of their split, "train" first. A problem in two statements counts once.
@@ -70,17 +70,17 @@ def operations_seen(of_splits: Mapping[str, Sequence]) -> tuple[str, str]:
     others = [(name, pairs) for name, pairs in others if pairs]
     if not train or not others:
         return "skipped", "there are no reference solutions of a helper and a main step"
-    known = [set(steps) for steps in zip(*train, strict=True)]
-    either, trained_pairs = set.union(*known), {frozenset(pair) for pair in train}
+    train_steps = [set(steps) for steps in zip(*train, strict=True)]
+    all_train_steps, trained_pairs = set.union(*train_steps), {frozenset(pair) for pair in train}
     lines, repeated = [], 0
     for name, pairs in others:
-        helper, main = (sum(pair[k] in known[k] for pair in pairs) for k in (0, 1))
-        both = sum(either.issuperset(pair) for pair in pairs)
-        same = sum(frozenset(pair) in trained_pairs for pair in pairs)
-        repeated += same
+        helper, main = (sum(pair[k] in train_steps[k] for pair in pairs) for k in (0, 1))
+        both_steps = sum(all_train_steps.issuperset(pair) for pair in pairs)
+        same_pairs = sum(frozenset(pair) in trained_pairs for pair in pairs)
+        repeated += same_pairs
         lines.append(
             f"{len(pairs)} of {name}: the helper step of {helper}, the main step of {main}, both steps, in "
-            f"either place, of {both} occur in training, the pair of {same}"
+            f"either place, of {both_steps} occur in training, the pair of {same_pairs}"
         )
     text = f"problems of two steps, {'; '.join(lines)}"
     return ("warn", f"{text}: training and test share what is to be learned") if repeated else ("ok", text)
@@ -94,19 +94,22 @@ def _two_steps(items: Sequence) -> list[tuple[str, str]]:
 
 
 def checks(of_splits: Mapping[str, Sequence]) -> tuple[list[Result], dict[str, list[Neighbour]]]:
-    """All checks of the items of all splits, "train" first, and the neighbours for `table`."""
+    """Run all checks of the items of all splits, "train" first; returns also the neighbours for `table`."""
     neighbours = find_neighbours(of_splits)
     return [splits(of_splits), operations_seen(of_splits), nearest_neighbours(neighbours)], neighbours
 
 
 def find_neighbours(of_splits: Mapping[str, Sequence]) -> dict[str, list[Neighbour]]:
-    """The nearest training items of each other split, by its name; the first COMPARED items of a split."""
+    """The nearest training items for the items of each other split, by its name.
+
+    Only the first COMPARED items of a split are compared.
+    """
     (_, train), *others = of_splits.items()
     return {name: split_overlap.nearest(train[:COMPARED], items[:COMPARED]) for name, items in others}
 
 
 def by_part(pairs: Sequence[Neighbour]) -> dict[str, list[Neighbour]]:
-    """Neighbours by the part in which they are near."""
+    """Neighbours grouped by the part of the items that was compared."""
     groups: dict[str, list[Neighbour]] = {}
     for pair in pairs:
         groups.setdefault(pair.part, []).append(pair)

@@ -1,4 +1,4 @@
-"""Does an exported agent compute what the agent computes?"""
+"""Check that an exported agent computes the same as the agent in training."""
 
 import dataclasses
 import pathlib
@@ -17,7 +17,7 @@ from jaxmarl_llm.analysis.doctor.result import check
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.weights import peft
 
-NOISE = 0.02  # added to what learns, so that a lost adapter is seen
+NOISE = 0.02  # added to the trained parameters, so that a lost adapter is detected
 TOLERANCE = 1e-3  # of the largest logit; both sides compute in float32
 
 Write = Callable[[Member, str, pathlib.Path, str], None]
@@ -27,12 +27,12 @@ Write = Callable[[Member, str, pathlib.Path, str], None]
 def round_trip(
     member: Member, trainable: Any, agent: str, tokens_L: np.ndarray, write: Write
 ) -> tuple[str, str]:
-    """An agent, moved away from its base, written and read again, has the same logits.
+    """Check that an agent, moved away from its base by noise, has the same logits after export and loading.
 
     Args:
-      member, trainable: its stack, and the parameters now.
-      agent: which one.
-      tokens_L: a text to read.
+      member, trainable: the agent's stack, and its current parameters.
+      agent: its name.
+      tokens_L: token ids of the text on which logits are compared.
       write: ``write(member, agent, folder, form)``, form ``merged`` or ``adapter``.
     """
     if trainable is None:
@@ -48,11 +48,11 @@ def round_trip(
                 "skipped",
                 f"{needed / 1e9:.1f} GB are needed in {folder.parent}, {free / 1e9:.1f} GB are free",
             )
-        found = {"merged": _merged(moved, agent, folder / "merged", tokens_L, write)}
+        logits_by_form = {"merged": _merged(moved, agent, folder / "merged", tokens_L, write)}
         if member.stack.mode == "adapters":
-            found["adapter"] = _adapter(moved, agent, policy, folder / "adapter", tokens_L, write)
+            logits_by_form["adapter"] = _adapter(moved, agent, policy, folder / "adapter", tokens_L, write)
     largest = float(np.abs(wanted).max())
-    errors = {form: float(np.abs(logits - wanted).max()) / largest for form, logits in found.items()}
+    errors = {form: float(np.abs(logits - wanted).max()) / largest for form, logits in logits_by_form.items()}
     shown = ", ".join(f"{form} {error:.1e}" for form, error in errors.items())
     text = f"{agent}, moved from its base, differs after reading by (of the largest logit): {shown}"
     if max(errors.values()) <= TOLERANCE:
@@ -61,14 +61,14 @@ def round_trip(
 
 
 def trained(member: Member, trainable: Any, agent: str) -> Member:
-    """Take one agent alone, as if it had learned something: noise is added to its parameters."""
-    stack, own = member.stack.subset((agent,), trainable)
+    """A member with one agent alone, with noise added to its parameters as if it had been trained."""
+    stack, agent_trainable = member.stack.subset((agent,), trainable)
     random = np.random.default_rng(0)
 
     def move(x):
         return jnp.asarray(np.asarray(x) + NOISE * random.standard_normal(x.shape, np.float32))
 
-    return dataclasses.replace(member, stack=stack, trainable=jax.tree.map(move, own))
+    return dataclasses.replace(member, stack=stack, trainable=jax.tree.map(move, agent_trainable))
 
 
 def _merged(member: Member, agent: str, folder: pathlib.Path, tokens_L, write: Write) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Is the machine isolated and large enough?"""
+"""Check that programs are isolated and that the memory is large enough."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from jaxmarl_llm.analysis.planning import chips
 from jaxmarl_llm.executor import levels
 from jaxmarl_llm.metrics import peak_rss_mb
 
-FULL = 0.8  # share of the memory from which on what is counted, from below, is a warning
+FULL = 0.8  # share of the memory above which there is a warning; the count is a lower bound
 
 
 @check("executor level")
@@ -18,9 +18,9 @@ def executor_level(level: int | None, reason: str = "", refusal: Exception | Non
     """Report how strongly programs are isolated.
 
     Args:
-      level: of the executor; None if the task runs no programs.
+      level: level of the executor; None if the task runs no programs.
       reason: why it is not higher.
-      refusal: what the executor said instead of starting.
+      refusal: the error of an executor that refused to start.
     """
     if refusal is not None:
         raise refusal
@@ -38,11 +38,11 @@ def executor_level(level: int | None, reason: str = "", refusal: Exception | Non
 
 @check("memory")
 def memory(parts: Mapping[str, float], used_mb: float, there_mb: float | None) -> tuple[str, str]:
-    """Compare the memory that training will hold with what there is.
+    """Compare the memory that training will hold with the memory available.
 
     Args:
-      parts: MB of one device by what they are for, as far as they can be counted.
-      used_mb: most that this process has held so far.
+      parts: MB on one device by purpose, as far as they can be counted.
+      used_mb: most MB that this process has held so far.
       there_mb: MB that programs may take; None if that is not known.
     """
     needed = max(sum(parts.values()), used_mb)
@@ -61,13 +61,13 @@ def memory(parts: Mapping[str, float], used_mb: float, there_mb: float | None) -
 
 
 def used_mb() -> float:
-    """Most MB that programs have held on the first device, or on the host where that is the device."""
+    """Most MB held so far: by programs on the first device, or by this process where the device is a CPU."""
     stats = None if jax.default_backend() == "cpu" else jax.local_devices()[0].memory_stats()
     return stats["peak_bytes_in_use"] / 1e6 if stats else peak_rss_mb()
 
 
 def there_mb() -> float | None:
-    """MB that programs may take: of the first device, or on a CPU what is free with what this process has."""
+    """MB that programs may take: of the first device; on a CPU what is free plus what this process holds."""
     if jax.default_backend() != "cpu":
         limit = chips.memory_limit(jax.local_devices()[0])
         return limit and limit / 1e6

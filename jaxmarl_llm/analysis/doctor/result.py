@@ -8,9 +8,9 @@ STATUSES = ("ok", "warn", "fail", "skipped")
 
 
 class Result(NamedTuple):
-    """One line: ``status`` is one of `STATUSES`, ``sentence`` has the number and what to change.
+    """Result of a check: ``status`` is one of `STATUSES`, ``sentence`` has the number and what to change.
 
-    A text that is shown, such as a prompt, stands below the sentence, after a line break.
+    A longer text, such as a prompt, follows the sentence after a line break.
     """
 
     name: str
@@ -39,7 +39,7 @@ def check(name: str) -> Callable:
 
 
 def failed(name: str, error: BaseException) -> Result:
-    """The line of a check that could not be made."""
+    """The result of a check that raised an error."""
     return Result(name, "fail", _sentence(error))
 
 
@@ -50,5 +50,5 @@ def _sentence(error: BaseException) -> str:
 
 
 def by_agent(values: dict[str, object]) -> str:
-    """``aux 1, main 2``."""
+    """Values by agent as a text like ``aux 1, main 2``."""
     return ", ".join(f"{agent} {value}" for agent, value in values.items())

@@ -1,4 +1,4 @@
-"""Is there a signal to learn from, and is the reward a function of what was said alone?"""
+"""Check that rewards give a signal to learn from and depend on the completions alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,9 +19,9 @@ Judge = Callable[[Sequence[Any], dict[str, list[str]]], Sequence[Any]]
 
 
 class Caught:
-    """A task whose reward's first error is kept in ``error`` and not raised: answers then have no reward.
+    """A task that keeps its reward's first error in ``error`` and does not raise it.
 
-    So what does not depend on the reward can be looked at all the same.
+    Answers then have no reward, and checks that do not depend on the reward can still run.
     """
 
     def __init__(self, task: Task):
@@ -31,7 +31,7 @@ class Caught:
         return getattr(self._task, name)
 
     def judge(self, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[Any]:
-        """The task's own judgements, or none after an error."""
+        """The task's judgements; judgements without reward if it raises an error."""
         try:
             return self._task.judge(items, completions)
         except Exception as error:
@@ -41,11 +41,11 @@ class Caught:
 
 @check("zero-signal groups")
 def zero_signal(metrics: Mapping[str, float], groups: int) -> tuple[str, str]:
-    """Share of groups whose returns are all equal, which teach nothing.
+    """Report the share of groups whose returns are all equal, from which nothing is learned.
 
     Args:
-      metrics: `forest_metrics.agent_metrics`.
-      groups: in all.
+      metrics: from `forest.metrics.agent_metrics`.
+      groups: number of all groups.
     """
     shares = {
         name.removesuffix("/zero_signal"): v for name, v in metrics.items() if name.endswith("/zero_signal")
@@ -61,15 +61,15 @@ def zero_signal(metrics: Mapping[str, float], groups: int) -> tuple[str, str]:
 
 @check("pairs")
 def pairs(forest: Forest, most: int) -> tuple[str, str]:
-    """How many pairs of answers with different rewards each problem gives; without any nothing is learned.
+    """Count the pairs of answers with different rewards by problem; without any nothing is learned.
 
     Args:
-      forest: of one turn.
-      most: pairs that are kept of a problem; 0: all.
+      forest: a forest of one turn.
+      most: most pairs to keep per problem; 0: all.
     """
-    found = [pair.item for pair in pairs_of(forest, np.random.default_rng(0), most=most)]
-    text = by_agent({str(item.task_id): found.count(str(item.task_id)) for item in forest.items})
-    if found:
+    item_names = [pair.item for pair in pairs_of(forest, np.random.default_rng(0), most=most)]
+    text = by_agent({str(item.task_id): item_names.count(str(item.task_id)) for item in forest.items})
+    if item_names:
         return "ok", f"answers with different rewards, by problem: {text}"
     return "fail", (
         f"no two answers to a problem have different rewards ({text}), so there is nothing to prefer: take "
@@ -83,8 +83,8 @@ def purity(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judg
     """Check that the same joint answers judged again get the same parts and totals.
 
     Args:
-      forest: with the judgements of the first time.
-      completions: of all its joint answers, by agent.
+      forest: the joint answers with their first judgements.
+      completions: texts of all joint answers, by agent.
       judge: the task's ``judge(items, completions)``; best with an executor that has not seen them.
     """
     chosen = spread(len(forest.joints), JUDGED)
@@ -123,7 +123,7 @@ def order(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge
 
 @check("reward scale")
 def scale(forest: Forest, task: Task) -> tuple[str, str]:
-    """Least, greatest and mean reward, their spread, the share that has none, and what never differs."""
+    """Report least, greatest and mean reward, their spread, the share of missing ones, constant rewards."""
     totals_J = forest.totals().astype(np.float64)
     known_J = totals_J[~np.isnan(totals_J)]
     if not len(known_J):
@@ -131,9 +131,9 @@ def scale(forest: Forest, task: Task) -> tuple[str, str]:
             "fail",
             f"none of {len(totals_J)} joint answers has a reward: task.reward gave None to them all",
         )
-    endless = int((~np.isfinite(known_J)).sum())
-    if endless:
-        return "fail", f"{endless} of {len(totals_J)} rewards are infinite: task.reward must give numbers"
+    n_infinite = int((~np.isfinite(known_J)).sum())
+    if n_infinite:
+        return "fail", f"{n_infinite} of {len(totals_J)} rewards are infinite: task.reward must give numbers"
     low, high = task.reward_range or (-np.inf, np.inf)
     text = (
         f"{len(known_J)} rewards from {known_J.min():.3g} to {known_J.max():.3g}, mean {known_J.mean():.3g}, "
@@ -142,9 +142,9 @@ def scale(forest: Forest, task: Task) -> tuple[str, str]:
     text += f", range {low:g} to {high:g}" if task.reward_range else ", range not stated (reward_range)"
     missing = 1 - len(known_J) / len(totals_J)
     text += f"; {missing:.0%} of the joint answers have none" if missing else ""
-    out = int(((known_J < low - 1e-6) | (known_J > high + 1e-6)).sum())
-    if out:
-        return "fail", f"{text}; {out} are outside: correct reward_range of task.reward, or the reward"
+    n_outside = int(((known_J < low - 1e-6) | (known_J > high + 1e-6)).sum())
+    if n_outside:
+        return "fail", f"{text}; {n_outside} are outside: correct reward_range of task.reward, or the reward"
     if known_J.min() == known_J.max():
         return (
             "warn",
@@ -156,10 +156,10 @@ def scale(forest: Forest, task: Task) -> tuple[str, str]:
 def judged(
     forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge, chosen: Sequence[int]
 ) -> list[dict]:
-    """Parts and totals of some joint answers, judged in one call."""
+    """Parts and totals of the joint answers ``chosen``, judged again in one call."""
     items = [forest.items[forest.joints[j].item] for j in chosen]
-    said = {agent: [texts[j] for j in chosen] for agent, texts in completions.items()}
-    return [judgement.scores for judgement in judge(items, said)]
+    chosen_texts = {agent: [texts[j] for j in chosen] for agent, texts in completions.items()}
+    return [judgement.scores for judgement in judge(items, chosen_texts)]
 
 
 def same(one: Mapping[str, float | None], two: Mapping[str, float | None]) -> bool:

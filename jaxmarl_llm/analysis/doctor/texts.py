@@ -1,4 +1,4 @@
-"""Do tokenizers carry prompts and answers over without loss?"""
+"""Check that tokenizers encode and decode prompts and completions without loss."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from jaxmarl_llm.analysis.doctor.result import Result, by_agent, check
 from jaxmarl_llm.forest import Forest, Turn
 
-KEPT = 0.9  # share of completions that agents who read them should read as they were drawn
-LOOKED_AT = 64  # texts
+KEPT = 0.9  # least share of completions that other agents or later turns should read as the sampled tokens
+LOOKED_AT = 64  # most completions that are checked
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -19,7 +19,7 @@ def chat_template(
     chat: bool = True,
     stop: Sequence[str] = (),
 ) -> tuple[str, str]:
-    """Every agent's tokenizer has a template, which keeps all messages, lets no model think, writes no date.
+    """Check that every tokenizer has a template that keeps all messages, turns thinking off, writes no date.
 
     Args:
       tokenizers, prompts: by agent; one prompt each.
@@ -51,17 +51,17 @@ def chat_template(
 
 
 def _dropped(tokenizer, messages: Messages) -> list[Mapping[str, str]]:
-    """The messages that the prompt made of them does not contain."""
+    """Messages that are missing in the prompt that the template makes of them."""
     whole = _squeezed(tokenizer.decode(tokenizer.encode_chat(messages)))
-    # Each message as the tokenizer gives it back: what that loses is another check's.
+    # Each message is encoded and decoded first: what the tokenizer itself loses is found by `round_trip`.
     parts = [_squeezed(tokenizer.decode(tokenizer.encode(m["content"]))) for m in messages]
     return [message for message, part in zip(messages, parts, strict=True) if part not in whole]
 
 
 def _plain_text(prompts: Mapping[str, Messages], stop: Sequence[str]) -> tuple[str, str]:
-    """The line where no template is wanted: what ends an answer that is a continued text?"""
+    """Status and sentence where no template is wanted; warns if nothing ends an answer after examples."""
     text = "model_options.chat=False: messages are joined by blank lines, without markup"
-    if not stop and any(message["role"] == "assistant" for own in prompts.values() for message in own):
+    if not stop and any(message["role"] == "assistant" for chat in prompts.values() for message in chat):
         return "warn", (
             f"{text}; after worked examples a model may go on with another question: set sampling.stop to a "
             "text that ends an answer"
@@ -75,9 +75,9 @@ def _thinking(tokenizers: Mapping[str, Any], prompts: Mapping[str, Messages]) ->
     for agent, messages in prompts.items():
         tokenizer = tokenizers[agent]
         ids = tokenizer.encode_chat(messages)
-        opened = tokenizer.show(ids).rpartition("<think>")
-        begun = opened[1] and "</think>" not in opened[2]
-        if begun or ids != tokenizer.encode_chat(messages, enable_thinking=False):
+        parts = tokenizer.show(ids).rpartition("<think>")
+        open_thought = parts[1] and "</think>" not in parts[2]
+        if open_thought or ids != tokenizer.encode_chat(messages, enable_thinking=False):
             thinking.append(agent)
     if not thinking:
         return []
@@ -100,7 +100,7 @@ def _dates(tokenizers: Mapping[str, Any]) -> list[str]:
 
 
 def rendered(agent: str, tokenizer, messages: Messages, item: str) -> Result:
-    """The whole prompt of an agent for an item (by name), markup included, below its length in tokens."""
+    """Show the whole prompt of an agent for an item (by name), with markup, and its length in tokens."""
 
     @check(f"prompt of {agent}")
     def shown() -> tuple[str, str]:
@@ -125,9 +125,9 @@ def prompt_lengths(
       limit: ``sampling.max_prompt_tokens``.
       long_prompts: what happens to longer ones: ``error`` or ``truncate``.
     """
-    longest = max(max(own) for own in lengths.values())
-    shown = by_agent({agent: max(own) for agent, own in lengths.items()})
-    long = sum(length > limit for own in lengths.values() for length in own)
+    longest = max(max(agent_lengths) for agent_lengths in lengths.values())
+    shown = by_agent({agent: max(agent_lengths) for agent, agent_lengths in lengths.items()})
+    long = sum(length > limit for agent_lengths in lengths.values() for length in agent_lengths)
     text = f"longest of {sum(map(len, lengths.values()))}: {shown} tokens, limit {limit}"
     if not long:
         return "ok", text
@@ -141,16 +141,16 @@ def prompt_lengths(
 def round_trip(
     forest: Forest, tokenizers: Mapping[str, Any], prompts: Mapping[str, Messages], handed_on: bool
 ) -> tuple[str, str]:
-    """Texts survive encoding and decoding; how many completions come back as the ids that were drawn.
+    """Check that texts survive encoding and decoding; count completions that encode to the sampled ids.
 
     Args:
-      forest: its completions are looked at.
-      tokenizers, prompts: by agent; the messages are looked at.
+      forest: its completions are checked.
+      tokenizers, prompts: by agent; all messages are checked.
       handed_on: whether agents read completions, in later turns or rounds.
     """
-    said = [turn for turn in forest.turns if len(turn.completion)][:LOOKED_AT]
+    turns = [turn for turn in forest.turns if len(turn.completion)][:LOOKED_AT]
     texts = [(agent, m["content"]) for agent, messages in prompts.items() for m in messages]
-    for what, pairs in (("prompt", texts), ("completion", [(turn.agent, turn.text) for turn in said])):
+    for kind, pairs in (("prompt", texts), ("completion", [(turn.agent, turn.text) for turn in turns])):
         for agent, text in pairs:
             back = tokenizers[agent].decode(tokenizers[agent].encode(text))
             if back != text:
@@ -159,12 +159,12 @@ def round_trip(
                     min(len(text), len(back)),
                 )
                 return "fail", (
-                    f"a {what} of {agent} changes at character {at}: {text[at : at + 20]!r} comes back as "
+                    f"a {kind} of {agent} changes at character {at}: {text[at : at + 20]!r} comes back as "
                     f"{back[at : at + 20]!r}; the tokenizer of model normalises text: use its tokenizer.json"
                 )
-    kept = sum(_as_drawn(turn, tokenizers[turn.agent]) for turn in said)
-    text = f"{len(texts)} messages and {len(said)} completions keep their text, {kept} of these their ids"
-    if handed_on and kept < KEPT * len(said):
+    kept = sum(_as_drawn(turn, tokenizers[turn.agent]) for turn in turns)
+    text = f"{len(texts)} messages and {len(turns)} completions keep their text, {kept} of these their ids"
+    if handed_on and kept < KEPT * len(turns):
         return "warn", (
             f"{text}: where others or later turns read them, they read other tokens than were drawn; a lower "
             "sampling.temperature draws fewer such tokens"
@@ -173,7 +173,7 @@ def round_trip(
 
 
 def _as_drawn(turn: Turn, tokenizer) -> bool:
-    """Whether a completion's text has the ids that were drawn, an EOS at its end aside."""
+    """Whether a completion's text encodes to the sampled ids, apart from an EOS at the end."""
     ids = turn.completion.tolist()
     ids = ids[:-1] if ids[-1] in tokenizer.eos_ids else ids
     return tokenizer.encode(turn.text) == ids

@@ -10,13 +10,13 @@ class Chip:
     """Rates of one device.
 
     Attributes:
-      name: as people call it.
+      name: its common name.
       flops: most floating-point operations per second on bfloat16 with float32 sums, matrix units only.
       hbm_bandwidth: bytes per second between memory and chip.
       hbm: bytes of memory, of which a program gets a little less.
       link_bandwidth: bytes per second that the device can receive from its neighbours, all links together.
-      usable: bytes that the TPU compiler grants a program, as it says when one does not fit (libtpu 0.0.51);
-        None where a running device says it itself.
+      usable: bytes that the TPU compiler grants a program, by its error for one that does not fit (libtpu
+        0.0.51); None where a running device reports them.
     """
 
     name: str
@@ -45,7 +45,7 @@ CHIPS = {
 
 
 def of_device(device) -> Chip | None:
-    """The chip of a JAX device; None if no rates are known (a CPU, say)."""
+    """The chip of a JAX device; None if no rates are known, as for a CPU."""
     return CHIPS.get(device.device_kind)
 
 
@@ -53,7 +53,7 @@ def memory_limit(device) -> float | None:
     """Bytes that programs may take on a device, by its runtime or else the table; None if neither knows."""
     try:
         stats = device.memory_stats()
-    except Exception:  # a device that is only described has no runtime to ask; which error says so varies
+    except Exception:  # a device that is only described has no runtime; the type of the error varies
         stats = None
     if stats and "bytes_limit" in stats:
         return float(stats["bytes_limit"])

@@ -24,26 +24,28 @@ def stack(job: Job) -> Stack:
 
 
 def state(job: Job) -> TrainState | None:
-    """Return what the critics learn with its optimizer's state, as shapes; None without critics."""
+    """The critics' trained parameters and optimizer state, as shapes; None without critics."""
     if job.critics is None:
         return None
-    own = dataclasses.replace(job, stack=stack(job))
+    critic_job = dataclasses.replace(job, stack=stack(job))
     number, d_model = len(job.critics.names), job.config.d_model
     learned = jax.eval_shape(functools.partial(value_model.heads, number, d_model), jax.random.key(0))
     if not job.critics.shared:
-        learned = {"body": jobs.shapes(jobs.parameters(own)[1]), "head": learned}
+        learned = {"body": jobs.shapes(jobs.parameters(critic_job)[1]), "head": learned}
     begin = functools.partial(update.init_state, optimizer=job.critics.optimizer)
-    return jobs.lying(own, jax.eval_shape(begin, learned), True)
+    return jobs.lying(critic_job, jax.eval_shape(begin, learned), True)
 
 
 def lowered(job: Job):
-    """The update of the critics; with shared ones the gradient of the value loss, which is all but all."""
-    c, own, (base, trainable) = job.critics, state(job), jobs.parameters(job)
+    """The critics' lowered update; for shared critics the gradient of the value loss, which is most of it."""
+    c, critic_state, (base, trainable) = job.critics, state(job), jobs.parameters(job)
     data = jobs.everywhere(job, _data(len(c.names), c.texts, c.width))
     if c.shared:
-        params = {"body": trainable, "head": own.trainable}
+        params = {"body": trainable, "head": critic_state.trainable}
         return value_model.gradients.lower(stack(job), c.loss, base, params, *data, rows=c.rows)
-    return value_model.train_step.lower(stack(job), c.loss, c.optimizer, base, own, *data, rows=c.rows)
+    return value_model.train_step.lower(
+        stack(job), c.loss, c.optimizer, base, critic_state, *data, rows=c.rows
+    )
 
 
 def _data(critics: int, texts: int, width: int) -> tuple[value_model.Texts, Any]:

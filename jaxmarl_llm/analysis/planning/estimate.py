@@ -18,7 +18,7 @@ class Phase:
 
     Attributes:
       name: what is done.
-      needed: operations that the mathematics asks for, of all agents on all devices.
+      needed: operations that the mathematics requires, of all agents on all devices.
       executed: operations of the busiest device.
       memory: bytes that it moves between memory and chip.
       links: bytes that it receives from other devices.
@@ -31,11 +31,11 @@ class Phase:
     links: float
 
     def seconds(self, chip: Chip) -> float:
-        """At least so long: the slowest of arithmetic, memory and links, each at its published rate."""
+        """The least time: that of the slowest of arithmetic, memory and links, each at its published rate."""
         return max(self.limits(chip).values())
 
     def limits(self, chip: Chip) -> dict[str, float]:
-        """Seconds that each of them takes alone."""
+        """Seconds that arithmetic, memory and links each take alone."""
         return {
             "arithmetic": self.executed / chip.flops,
             "memory": self.memory / chip.hbm_bandwidth,
@@ -44,9 +44,9 @@ class Phase:
 
 
 def phases(job: Job) -> list[Phase]:
-    """Reading prompts, drawing tokens and updating, of all calls and updates of an iteration."""
-    found = [_prefill(job, call) for call in job.calls], [_decode(job, call) for call in job.calls]
-    names, parts = ["prefill", "decode"], [list(part) for part in found]
+    """Prefill, decode and update, each summed over all calls and updates of an iteration."""
+    by_call = [_prefill(job, call) for call in job.calls], [_decode(job, call) for call in job.calls]
+    names, parts = ["prefill", "decode"], [list(part) for part in by_call]
     if job.stack.mode != "frozen":
         names.append("update")
         parts.append([_update(job, batch, first=i == 0) for i, batch in enumerate(job.batches)] * job.updates)
@@ -59,7 +59,7 @@ def _sum(name: str, parts: list[Phase]) -> Phase:
 
 
 def model(job: Job) -> work.Model:
-    """The job's model as `work` counts it."""
+    """The job's model in the form that `work` reads."""
     return work.Model(job.config, job.stack.mode, job.rank, job.targets)
 
 
@@ -68,9 +68,9 @@ class _Share:
     """One device's share of the arrays and the work of a call.
 
     Attributes:
-      agents, copies: agents, and different bases among them.
-      weights: numbers of one agent's model that it multiplies with.
-      gathered: those of them that other devices hold.
+      agents, copies: numbers of agents, and of different bases among them.
+      weights: number of weights of one agent's model that it multiplies with.
+      gathered: number of these that other devices hold.
       itemsize: bytes of a number in the computation.
       model: devices that share every product.
       inner: layers times features, whose sums they exchange.
@@ -90,7 +90,7 @@ class _Share:
 
     @property
     def gather(self) -> float:
-        """Bytes received to put the weights of all own agents together once; the masters are float32."""
+        """Bytes received to gather the weights of all its agents once; master weights are float32."""
         return self.copies * self.gathered * 4
 
 
@@ -111,14 +111,20 @@ def _share(job: Job, agents: int, policy: Policy) -> _Share:
 
 
 def _phase(
-    name: str, total: Work, own: Work, share: _Share, reads: float, memory: float, tokens: float
+    name: str, total: Work, local: Work, share: _Share, reads: float, memory: float, tokens: float
 ) -> Phase:
-    """``total`` of one agent's work, ``own`` the part of it in this device's rows, weights read so often."""
+    """A phase, from the work of all agents and that of one device.
+
+    Args:
+      total: work of all agents. local: one agent's work in this device's rows.
+      reads: how often the device reads its weights. memory: bytes that it moves besides.
+      tokens: tokens whose partial products are added up between devices.
+    """
     passes = reads * share.copies * share.weights * share.itemsize
     return Phase(
         name,
         total.needed,
-        own.executed * share.agents / share.model,
+        local.executed * share.agents / share.model,
         passes + memory,
         reads * share.gather + share.sums(tokens),
     )
@@ -127,33 +133,39 @@ def _phase(
 def _prefill(job: Job, call: Call) -> Phase:
     m, n, share = model(job), len(call.agents), _share(job, len(call.agents), job.stack.sampler)
     prompts = jobs.cuts(job.stack.layout, n).of_rows(call.prompts)
-    total, own = (work.prefill(m, p, job.width) for p in (call.prompts, prompts))
+    total, local = (work.prefill(m, p, job.width) for p in (call.prompts, prompts))
     cache = share.agents * prompts * jobs.cache_bytes(job, job.width, job.stack.sampler)
-    return _phase("prefill", total * n, own, share, 1, cache, share.agents * prompts * job.width)
+    return _phase("prefill", total * n, local, share, 1, cache, share.agents * prompts * job.width)
 
 
 def _decode(job: Job, call: Call) -> Phase:
     m, n, share = model(job), len(call.agents), _share(job, len(call.agents), job.stack.sampler)
     cuts, rows, steps = jobs.cuts(job.stack.layout, n), call.prompts * call.samples, job.tokens - 1
-    mine, prompts = cuts.of_rows(rows), cuts.of_rows(call.prompts)
-    total, own = (work.decode(m, r, job.width, job.tokens) for r in (rows, mine))
-    cached = prompts * jobs.cache_bytes(job, job.width, job.stack.sampler) + mine * jobs.cache_bytes(
+    local_rows, prompts = cuts.of_rows(rows), cuts.of_rows(call.prompts)
+    total, local = (work.decode(m, r, job.width, job.tokens) for r in (rows, local_rows))
+    cached = prompts * jobs.cache_bytes(job, job.width, job.stack.sampler) + local_rows * jobs.cache_bytes(
         job, job.tokens, job.stack.sampler
     )
     return _phase(
-        "decode", total * n, own, share, steps, steps * share.agents * cached, share.agents * mine * steps
+        "decode",
+        total * n,
+        local,
+        share,
+        steps,
+        steps * share.agents * cached,
+        share.agents * local_rows * steps,
     )
 
 
 def _update(job: Job, batch: Call, first: bool) -> Phase:
     m, n, share = model(job), len(batch.agents), _share(job, len(batch.agents), job.stack.policy)
     packed = jobs.pack(job, batch)
-    read = _read(job, batch, packed)
+    sizes = _read(job, batch, packed)
     kl, remat = job.loss.reads_reference, job.stack.policy.remat
-    total = work.update(m, read, remat, kl) * n
-    own = work.update(m, read, remat, kl)
+    total = work.update(m, sizes, remat, kl) * n
+    local = work.update(m, sizes, remat, kl)
     groups, micro = packed.rows.tokens_MW.shape[:2]
-    tokens = share.agents * (read.read_prompts * job.width + read.read_tokens)
+    tokens = share.agents * (sizes.read_prompts * job.width + sizes.read_tokens)
     passes = 2 + (remat == "full") + kl  # forward, backward, and forward again
     learned = share.agents * (m.parameters if m.mode == "full" else m.adapter) / share.model
     fsdp = share.gathered > 0
@@ -163,7 +175,7 @@ def _update(job: Job, batch: Call, first: bool) -> Phase:
     traffic = 4 * kept * (3 * groups * (1 + micro) + (7 if first else 0))
     rows = jobs.cuts(job.stack.layout, n).rows
     summed = 4 * learned * (rows - 1) / rows * groups * (1 + micro) * (1 if fsdp else 2)
-    phase = _phase("update", total, own, share, passes * groups * (1 + micro), traffic, passes * tokens)
+    phase = _phase("update", total, local, share, passes * groups * (1 + micro), traffic, passes * tokens)
     return dataclasses.replace(phase, links=phase.links + summed)
 
 

@@ -18,7 +18,7 @@ from jaxmarl_llm.update import Batch, LossConfig, Packed, TrainState
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """Some agents answer ``prompts`` prompts each, ``samples`` times."""
+    """A call of the sampler: some agents answer ``prompts`` prompts each, ``samples`` times."""
 
     agents: tuple[str, ...]
     prompts: int
@@ -30,9 +30,10 @@ class Critics:
     """Critics that a stack's agents learn from.
 
     Attributes:
-      names: one for each of the agents, or one of all.
-      shared: heads on the agents' own bodies.
-      texts, width: that each reads in an iteration, filled up to whole micro-batches, and their tokens.
+      names: one critic for each of the agents, or one for all.
+      shared: whether critics are heads on the agents' own bodies.
+      texts, width: number of texts that each reads in an iteration, filled up to whole micro-batches, and
+        tokens of each text.
       rows: texts of a micro-batch.
       loss, optimizer: of the update.
     """
@@ -55,11 +56,11 @@ class Job:
       rank, targets: of the adapters.
       keep_reference: whether full copies keep their base for a KL term.
       width: tokens of every prompt, padded.
-      calls, eval_calls: of the sampler in an iteration and in one batch of an evaluation, in order.
-      batches: what one update learns from, and ``updates`` of them are an iteration.
+      calls, eval_calls: calls of the sampler in an iteration and in one batch of an evaluation, in order.
+      batches: batches of one update; an iteration has ``updates`` updates.
       loss, optimizer: of the update.
       devices: those of the mesh; the first holds everything where the layout has none.
-      critics: None for a team that learns without.
+      critics: None for a team that learns without critics.
     """
 
     stack: Stack
@@ -82,12 +83,12 @@ class Job:
 
     @property
     def tokens(self) -> int:
-        """Longest completion."""
+        """Tokens of the longest completion."""
         return self.loss.sampling.max_new_tokens
 
 
 def parameters(job: Job) -> tuple[Any, Any]:
-    """Base and what learns, as `jax.ShapeDtypeStruct` with shardings; None where there is none."""
+    """Base and trained parameters, as `jax.ShapeDtypeStruct` with shardings; None where there are none."""
     stack, agents = job.stack, len(job.stack.agents)
     base = _base(stack.policy.clone(fetch=None))
     if stack.mode == "frozen":
@@ -133,12 +134,12 @@ def update_arguments(job: Job) -> tuple:
     """The arguments of `update.train_step`; with shared critics their part of the gradient is the last."""
     base, state = arrays(job)
     packed = tuple(everywhere(job, shapes(pack(job, batch))) for batch in job.batches)
-    more = state.trainable if job.critics and job.critics.shared else None
-    return job.stack, job.loss, job.optimizer, base, state, packed, more
+    critics_part = state.trainable if job.critics and job.critics.shared else None
+    return job.stack, job.loss, job.optimizer, base, state, packed, critics_part
 
 
 class Cuts(NamedTuple):
-    """Parts that a mesh makes of the arrays of some agents: of agents, of rows, and of what model cuts."""
+    """Numbers of parts into which a mesh cuts arrays of some agents: agents, rows, and along ``model``."""
 
     agent: int
     rows: int
@@ -159,18 +160,18 @@ def cuts(layout: Layout, agents: int) -> Cuts:
 
 
 def cache_bytes(job: Job, tokens: int, policy: Policy) -> float:
-    """Bytes on one device of keys and values of so many tokens of one row, as ``policy`` computes them."""
+    """Bytes on one device of keys and values of ``tokens`` tokens of one row, as ``policy`` computes them."""
     c, parts = job.config, cuts(job.stack.layout, 1).model
     heads = c.n_kv_heads / (parts if c.n_kv_heads % parts == 0 else 1)
     return 2 * c.n_layers * heads * c.head_dim * tokens * jnp.dtype(policy.dtype).itemsize
 
 
 def pack(job: Job, batch: Call) -> Packed:
-    """Longest answers to a call as the update reads them."""
+    """Completions of a call as the update reads them, all of the greatest length."""
     agents, rows = len(batch.agents), batch.prompts * batch.samples
     ints = functools.partial(np.zeros, dtype=np.int32)
     floats_NRL = np.zeros((agents, rows, job.tokens), np.float32)
-    found = Batch(
+    longest = Batch(
         ints((agents, batch.prompts, job.width)),
         np.full((agents, batch.prompts), job.width, np.int32),
         ints(floats_NRL.shape),
@@ -180,7 +181,7 @@ def pack(job: Job, batch: Call) -> Packed:
         finished_NR=np.ones((agents, rows), bool),
         agents=None if batch.agents == job.stack.agents else batch.agents,
     )
-    return job.loss.pack(found, job.stack.layout.for_stack(agents).shards)
+    return job.loss.pack(longest, job.stack.layout.for_stack(agents).shards)
 
 
 def bytes_per_device(tree) -> int:
@@ -200,7 +201,7 @@ def _base(policy: Policy):
 
 
 def shapes(tree):
-    """Arrays, or shapes that lie somewhere, as shapes alone."""
+    """Shapes of arrays, or of shapes with shardings, without shardings."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
 
 

@@ -1,4 +1,4 @@
-"""Memory of every device that the programs of a stack take, as their compiler says."""
+"""Memory that the programs of a stack take on every device, as their compiler reports it."""
 
 import dataclasses
 import functools
@@ -19,9 +19,9 @@ class Memory:
     """Bytes on one device while a program runs; the sum of all fields is what it takes.
 
     Attributes:
-      parameters: base and what learns, critics too.
-      optimizer: its state, and theirs, which stay while the sampler runs.
-      others: parameters and optimizer of the other stacks of the team, and copies that overlapping takes.
+      parameters: base and trained parameters, critics included.
+      optimizer: state of the optimizer and of the critics' one, which stay while the sampler runs.
+      others: parameters and optimizer of the other stacks of the team, and copies for overlapping.
       data: prompts, completions and results.
       cache: keys and values: the sampler's, or of the prompts that the update reads together.
       activations: everything else the program holds: activations, logits, gradients, copies in another type.
@@ -38,13 +38,13 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """Bytes."""
+        """Bytes of all fields."""
         return sum(dataclasses.astuple(self))
 
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """A program that does not fit: the bytes it asks for, NaN if its compiler did not say."""
+    """A program that does not fit: the bytes it asks for, NaN if its compiler did not report them."""
 
     total: float
 
@@ -55,18 +55,18 @@ def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | Refused]:
     ``others`` are bytes of other stacks on the same device.
     """
     largest = [max(calls, key=lambda call: sampler_cache(job, call)) for calls in (job.calls, job.eval_calls)]
-    found = dict(
+    by_program = dict(
         zip(("sampler", "evaluation"), [of_sampler(job, call, others) for call in largest], strict=True)
     )
     if job.stack.mode != "frozen":
-        found["update"] = of_update(job, others)
-    return found | {"critics": of_critics(job, others)} if job.critics else found
+        by_program["update"] = of_update(job, others)
+    return by_program | {"critics": of_critics(job, others)} if job.critics else by_program
 
 
 def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | Refused:
     """Compile the sampler for one call."""
     parameters, staying = _staying(job)
-    # What the backward pass recomputes is nothing to the sampler: one compilation serves all.
+    # The sampler has no backward pass that recomputes: one compilation serves all values of remat.
     policy, sampler = (module.clone(remat="none") for module in (job.stack.policy, job.stack.sampler))
     stack = dataclasses.replace(job.stack, policy=policy, sampler=sampler)
     loss = LossConfig(job.loss.sampling)
@@ -76,9 +76,9 @@ def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | Refused:
     )
     if isinstance(stats, Refused):
         return Refused(stats.total + staying + _of_critics_alone(job) + others)
-    # Agents that do not speak in this call stay where they are.
-    asked = jobs.bytes_per_device(jobs.sampler_arguments(job, call)[1][:2])
-    data = max(stats.argument_size_in_bytes - asked, 0) + stats.output_size_in_bytes
+    # Parameters of agents that do not answer in this call stay on the device.
+    parameter_bytes = jobs.bytes_per_device(jobs.sampler_arguments(job, call)[1][:2])
+    data = max(stats.argument_size_in_bytes - parameter_bytes, 0) + stats.output_size_in_bytes
     return _memory(stats, parameters, staying, others, data, sampler_cache(job, call))
 
 
@@ -94,38 +94,42 @@ def of_update(job: Job, others: float = 0.0) -> Memory | Refused:
     if isinstance(stats, Refused):
         return Refused(stats.total + _of_critics_alone(job) + others)
     base, state = jobs.arrays(job)
-    asked = jobs.bytes_per_device((base, state.trainable, state.opt_state))
-    return _memory(stats, *_staying(job), others, _data(stats, asked), update_cache(job))
+    state_bytes = jobs.bytes_per_device((base, state.trainable, state.opt_state))
+    return _memory(stats, *_staying(job), others, _data(stats, state_bytes), update_cache(job))
 
 
 def of_critics(job: Job, others: float = 0.0) -> Memory | Refused:
     """Compile the critics' update."""
-    stats, theirs = _compile(critics.lowered(job)), critics.state(job)
-    base, agents = jobs.arrays(job)
-    read = base, theirs.trainable, agents.trainable if job.critics.shared else theirs.opt_state
-    kept = agents.opt_state, theirs.opt_state if job.critics.shared else agents.trainable
+    stats, critic_state = _compile(critics.lowered(job)), critics.state(job)
+    base, agent_state = jobs.arrays(job)
+    arguments = (
+        base,
+        critic_state.trainable,
+        agent_state.trainable if job.critics.shared else critic_state.opt_state,
+    )
+    kept = agent_state.opt_state, critic_state.opt_state if job.critics.shared else agent_state.trainable
     if isinstance(stats, Refused):
         return Refused(stats.total + jobs.bytes_per_device(kept) + others)
-    # Keys and values of texts that nothing continues are activations.
-    return _memory(stats, *_staying(job), others, _data(stats, jobs.bytes_per_device(read)), 0)
+    # No completions follow these texts, so their keys and values are activations.
+    return _memory(stats, *_staying(job), others, _data(stats, jobs.bytes_per_device(arguments)), 0)
 
 
 def _staying(job: Job) -> tuple[float, float]:
-    """Bytes on one device of base and all that learns, and of the optimizers' states."""
+    """Bytes on one device of base and all trained parameters, and of the optimizers' states."""
     base, state = jobs.arrays(job)
-    states = [own for own in (state, critics.state(job)) if own is not None]
-    parameters = jobs.bytes_per_device((base, [own.trainable for own in states]))
-    return parameters, jobs.bytes_per_device([own.opt_state for own in states])
+    states = [train_state for train_state in (state, critics.state(job)) if train_state is not None]
+    parameters = jobs.bytes_per_device((base, [train_state.trainable for train_state in states]))
+    return parameters, jobs.bytes_per_device([train_state.opt_state for train_state in states])
 
 
 def _of_critics_alone(job: Job) -> float:
     return jobs.bytes_per_device(critics.state(job))
 
 
-def _data(stats, asked: float) -> float:
-    """Bytes of what comes in and out of a program besides ``asked``."""
+def _data(stats, state_bytes: float) -> float:
+    """Bytes of a program's arguments and results besides ``state_bytes`` of parameters and optimizer."""
     results = max(stats.output_size_in_bytes - stats.alias_size_in_bytes, 0)
-    return max(stats.argument_size_in_bytes - asked, 0) + results
+    return max(stats.argument_size_in_bytes - state_bytes, 0) + results
 
 
 @functools.cache
@@ -144,7 +148,7 @@ def held(job: Job) -> float:
 
 
 def learned(job: Job) -> float:
-    """Bytes of what learns on one device, and of its gradient."""
+    """Bytes of the trained parameters on one device; their gradient has as many."""
     return jobs.bytes_per_device(jobs.parameters(job)[1])
 
 
@@ -171,11 +175,11 @@ def sampler_cache(job: Job, call: Call) -> float:
 
 def update_cache(job: Job) -> float:
     """Bytes of keys and values, on one device, of the prompts that the update reads together."""
-    together = [
+    agents_by_batch = [
         len(batch.agents) / jobs.cuts(job.stack.layout, len(batch.agents)).agent for batch in job.batches
     ]
-    each = jobs.cache_bytes(job, job.width, job.stack.policy)
-    return max(together) * job.loss.prompts_per_microbatch * each
+    prompt_bytes = jobs.cache_bytes(job, job.width, job.stack.policy)
+    return max(agents_by_batch) * job.loss.prompts_per_microbatch * prompt_bytes
 
 
 def _memory(stats, parameters, optimizer, others, data, cache) -> Memory:
@@ -196,9 +200,9 @@ def _compile(lowered):
 
 
 def asked_for(message: str) -> float:
-    """Bytes in a compiler's refusal, such as ``.. required for HLO temporaries (21.21G) exceeds ..``."""
-    found = re.search(r"required[^()]*\(([\d.]+)([KMGT])\)|Used ([\d.]+)([KMGT]) of", message)
-    if found is None:
+    """Bytes in a compiler's error, such as ``.. required for HLO temporaries (21.21G) exceeds ..``."""
+    match = re.search(r"required[^()]*\(([\d.]+)([KMGT])\)|Used ([\d.]+)([KMGT]) of", message)
+    if match is None:
         return math.nan
-    number, unit = [group for group in found.groups() if group]
+    number, unit = [group for group in match.groups() if group]
     return float(number) * 1024.0 ** (" KMGT".index(unit))

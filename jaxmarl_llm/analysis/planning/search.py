@@ -1,4 +1,4 @@
-"""Settings near those asked for, the nearest first, until some fit."""
+"""Search for settings that fit, near the requested ones, the nearest first."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -43,22 +43,22 @@ def nearest(
 ) -> list[Found]:
     """Settings that fit, at most one of each kind: the same mesh, another mesh, adapters in place of copies.
 
-    Where no mesh fits with the micro-batches and recomputation asked for, those are changed together with it.
+    If no mesh fits with the requested micro-batches and recomputation, those are changed together with it.
 
     Args:
       start: settings that do not fit.
-      limits: what to keep to.
-      measure: compiles settings; whether they fit, and anything.
-      promising: cheap and without compiling; False for what cannot fit.
+      limits: bounds of the search.
+      measure: compiles settings, and returns whether they fit and any further result.
+      promising: a cheap test without compiling; False for settings that cannot fit.
     """
     kinds = [_on_mesh(start, measure, promising), _on_meshes(start, limits, measure, promising)]
-    found = [first for first in kinds if first is not None]
+    fitting = [first for first in kinds if first is not None]
     if start.mode == "full":
         adapted = start._replace(mode="adapters")
         other = _first([adapted], measure, promising) or _on_mesh(adapted, measure, promising)
         other = other or _on_meshes(adapted, limits, measure, promising)
-        found += [other] if other else []
-    return found
+        fitting += [other] if other else []
+    return fitting
 
 
 def _first(candidates, measure: Measure, promising) -> Found | None:
@@ -71,7 +71,7 @@ def _first(candidates, measure: Measure, promising) -> Found | None:
 
 
 def _on_mesh(start: Settings, measure: Measure, promising) -> Found | None:
-    """The nearest smaller micro-batches and more recomputation, if the least that they can need fits."""
+    """The nearest smaller micro-batches and more recomputation; None if even the lightest do not fit."""
     smaller = list(lighter(start))
     if not smaller or _first(smaller[-1:], measure, promising) is None:
         return None
@@ -86,7 +86,7 @@ def _on_meshes(start: Settings, limits: Limits, measure: Measure, promising) -> 
 
 
 def lighter(start: Settings) -> Iterator[Settings]:
-    """List settings of the same mesh and mode with less in memory, step by step; the last takes the least."""
+    """Settings of the same mesh and mode that take less memory, step by step; the last take the least."""
     remats = REMAT[REMAT.index(start.remat) :]
     tokens = [start.tokens]
     while tokens[-1] > ROW:

@@ -8,7 +8,7 @@ from jaxmarl_llm.analysis.planning.memory import Memory, Refused
 
 
 def memory_rows(programs: dict[str, Memory | Refused], limit: float | None) -> list[tuple]:
-    """A row for every part of the memory, in GiB for each program, then the sums and what there is."""
+    """A row for every part of the memory, in GiB for each program, then the sums and the memory there is."""
     rows = []
     for field in dataclasses.fields(Memory):
         parts = [_gib(getattr(program, field.name, None)) for program in programs.values()]
@@ -26,8 +26,8 @@ def time_rows(phases: list[Phase], chip: Chip, devices: int) -> list[tuple]:
         limits = phase.limits(chip)
         seconds = phase.seconds(chip)
         work = (phase.needed / 1e15, phase.executed / 1e15)
-        used = mfu(phase.needed, seconds, chip, devices)
-        rows.append((phase.name, *work, seconds, max(limits, key=limits.get), used))
+        utilisation = mfu(phase.needed, seconds, chip, devices)
+        rows.append((phase.name, *work, seconds, max(limits, key=limits.get), utilisation))
         total += seconds
     needed, executed = (sum(getattr(phase, name) for phase in phases) for name in ("needed", "executed"))
     rows.append(("all", needed / 1e15, executed / 1e15, total, "", mfu(needed, total, chip, devices)))

@@ -1,4 +1,4 @@
-"""The devices of a TPU slice that is not there, described by the TPU compiler."""
+"""Devices of a TPU slice that need not exist, described by the TPU compiler."""
 
 import importlib.util
 import os
@@ -6,7 +6,7 @@ import re
 
 import jax
 
-# Names that libtpu 0.0.51 takes, and what a slice of each looks like.
+# Names that libtpu 0.0.51 takes, with the shape of a slice of each as an example.
 KNOWN = {"v3": "2x2", "v4": "2x2x1", "v5e": "4x4", "v5p": "2x2x1", "v6e": "4x4", "tpu7x": "2x2x1"}
 # v4 has two cores, which programs normally use as one device.
 CHIP_CONFIG = {"v4": {"chip_config_name": "megacore"}}
@@ -24,11 +24,11 @@ QUIET = {
 def devices(name: str) -> list[jax.Device]:
     """Devices of a topology like ``v5e:4x4``: generation, then chips along each axis.
 
-    They can be compiled for but not run on. JAX must not have been told to use a TPU (``JAX_PLATFORMS=cpu``).
+    They can be compiled for but not run on. JAX must not be set to use a TPU (``JAX_PLATFORMS=cpu``).
 
     Raises:
-      ValueError: for a name that is none, or a shape that this generation does not have.
-      ImportError: without libtpu, naming the extra that brings it.
+      ValueError: for an unknown name, or a shape that this generation does not have.
+      ImportError: without libtpu, naming the extra that installs it.
     """
     generation, _, shape = name.partition(":")
     if generation not in KNOWN or not re.fullmatch(r"\d+(x\d+)+", shape):
@@ -43,7 +43,7 @@ def devices(name: str) -> list[jax.Device]:
     from jax.experimental import topologies
 
     try:
-        found = topologies.get_topology_desc(name, platform="tpu", **CHIP_CONFIG.get(generation, {}))
+        description = topologies.get_topology_desc(name, platform="tpu", **CHIP_CONFIG.get(generation, {}))
     except jax.errors.JaxRuntimeError as error:
         raise ValueError(f"topology {name!r} cannot be described: {str(error).splitlines()[0]}") from error
-    return list(found.devices)
+    return list(description.devices)

@@ -11,11 +11,11 @@ from jaxmarl_llm.policy import PolicyConfig
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """Operations of one agent.
+    """Floating-point operations of one agent.
 
     Attributes:
-      needed: what the mathematics asks for: attention to visible keys only, nothing twice.
-      executed: what the program does: masked squares of attention, padding, recomputation too.
+      needed: what the mathematics requires: attention to visible keys only, nothing twice.
+      executed: what the program does: also masked parts of attention, padding and recomputation.
     """
 
     needed: float = 0.0
@@ -67,7 +67,7 @@ class Model:
         return self.linear + self.head * (1 if self.config.tie_embeddings else 2)
 
     def attention(self, pairs: float) -> float:
-        """Operations of attention for so many pairs of a query and a key, in all layers and heads."""
+        """Operations of attention for ``pairs`` pairs of a query and a key, in all layers and heads."""
         return 4.0 * self.config.n_layers * self.config.n_heads * self.config.head_dim * pairs
 
 
@@ -85,14 +85,14 @@ def own_pairs(length: int) -> float:
 
 
 def prefill(model: Model, prompts: int, width: int) -> Work:
-    """Reading prompts of ``width`` tokens and the logits of the token after each."""
+    """Work of reading prompts of ``width`` tokens, and of the logits of the token after each."""
     dense = 2.0 * (model.linear + model.adapter) * prompts * width + 2.0 * model.head * prompts
     needed = dense + model.attention(prompts * own_pairs(width))
     return Work(needed, dense + model.attention(prompts * width * width))
 
 
 def decode(model: Model, rows: int, width: int, tokens: int) -> Work:
-    """Drawing ``tokens`` tokens after prompts of ``width``; the first comes from `prefill`."""
+    """Work of sampling ``tokens`` tokens after prompts of ``width``; the first comes from `prefill`."""
     steps = tokens - 1
     dense = 2.0 * (model.linear + model.adapter + model.head) * rows * steps
     needed = dense + model.attention(rows * (steps * width + own_pairs(steps)))
@@ -102,12 +102,12 @@ def decode(model: Model, rows: int, width: int, tokens: int) -> Work:
 
 @dataclasses.dataclass(frozen=True)
 class Update:
-    """The sizes of what an update reads.
+    """Sizes of the data that an update reads.
 
     Attributes:
       prompts, width: prompts and their tokens.
       completions, tokens: completions and their tokens.
-      read_prompts, read_tokens, row: what is packed: prompts, tokens of completions, and those of a row.
+      read_prompts, read_tokens, row: packed prompts, packed tokens of completions, and tokens of a row.
     """
 
     prompts: int
@@ -120,7 +120,7 @@ class Update:
 
 
 def update(model: Model, batch: Update, remat: str, kl: bool = False) -> Work:
-    """Gradient of the loss of one batch.
+    """Work of the gradient of the loss of one batch.
 
     Args:
       remat: as in `policy.Policy`.
@@ -129,15 +129,18 @@ def update(model: Model, batch: Update, remat: str, kl: bool = False) -> Work:
     needed, executed = _read(model, batch, False), _read(model, batch, True)
     learns = model.mode == "full"
     # Backward: to the activations, as much as forward; to the weights that learn, as much again.
-    own = 2.0 * model.adapter * (batch.prompts * batch.width + batch.completions * batch.tokens)
-    ran = 2.0 * model.adapter * (batch.read_prompts * batch.width + batch.read_tokens)
+    adapter_needed = 2.0 * model.adapter * (batch.prompts * batch.width + batch.completions * batch.tokens)
+    adapter_run = 2.0 * model.adapter * (batch.read_prompts * batch.width + batch.read_tokens)
     passes = 3 if learns else 2
-    need = passes * (needed.dense + needed.head) + 3 * needed.attention + 3 * own
-    run = passes * (executed.dense + executed.head) + 3 * executed.attention + 3 * ran
-    again = {"none": 0.0, "dots": executed.attention, "full": executed.dense + executed.attention + ran}[
-        remat
-    ]
-    run += again + (executed.head if learns else 0.0)  # the logits of a head that learns are computed again
+    need = passes * (needed.dense + needed.head) + 3 * needed.attention + 3 * adapter_needed
+    run = passes * (executed.dense + executed.head) + 3 * executed.attention + 3 * adapter_run
+    recomputed = {
+        "none": 0.0,
+        "dots": executed.attention,
+        "full": executed.dense + executed.attention + adapter_run,
+    }[remat]
+    # The logits of a head that learns are computed again.
+    run += recomputed + (executed.head if learns else 0.0)
     if kl:
         need += needed.dense + needed.attention + needed.head
         run += executed.dense + executed.attention + executed.head

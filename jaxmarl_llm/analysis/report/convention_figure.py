@@ -1,4 +1,4 @@
-"""A picture of a convention sweep: joint success of each variant beside what skill alone would give."""
+"""Figure of a convention sweep: joint success of each variant beside the success from skill alone."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,10 +13,10 @@ SKILL = "#8A8A8A"
 
 
 def draw(variants: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
-    """Bars of the mean joint success, a dot per seed, and a line where skill alone would end.
+    """Draw the mean joint success as bars, each seed as a dot, and the success from skill alone as a line.
 
     Args:
-      variants: by name, of each seed ``joint`` and ``by_skill``, in percent.
+      variants: by name; for each seed ``joint`` and ``by_skill``, in percent.
     """
     figure = Figure(figsize=(7.2, 0.42 * len(variants) + 1.4), dpi=130, layout="constrained")
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""Drawing the pictures of a report: means over the runs with their intervals, over the iterations.
+"""Draw the pictures of a report: means over the runs with their intervals, against the iterations.
 
 One group of runs: a colour per metric of the panel. Several: a colour per group, a dash pattern per metric.
 """
@@ -21,11 +21,11 @@ from jaxmarl_llm.analysis.report.panels import Panel, Picture
 from jaxmarl_llm.utils.statistics.bootstrap import Interval, interval
 from jaxmarl_llm.utils.statistics.series import Curve, curve, series
 
-WINDOW = 5  # iterations of the running mean of what is measured in training
+WINDOW = 5  # iterations of the running mean of training metrics
 LONGEST = 60  # characters of a line of text in a picture
-FEW = 4  # groups of runs; of more, single runs would hide the means
+FEW = 4  # groups of runs; if there are more, single runs would hide the means
 COLORS = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A", "#A0522D")
-MARKERS = {"eval/": "o", "eval_greedy/": "s", "test/": "D"}  # of evaluations
+MARKERS = {"eval/": "o", "eval_greedy/": "s", "test/": "D"}  # of evaluation metrics, by prefix
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 3)), (0, (3, 5)))
 DARK = {
     "figure.facecolor": "#191d22", "axes.facecolor": "#191d22", "text.color": "#e4e7eb",
@@ -35,12 +35,12 @@ DARK = {
 
 
 def png(picture: Picture, groups: Sequence[Group], dark: bool = False) -> bytes:
-    """The picture as a PNG file, on a white or a dark ground."""
+    """The picture as a PNG file, on a white or a dark background."""
     return on_ground(lambda: draw(picture, groups), dark)
 
 
 def on_ground(drawn: Callable[[], Figure], dark: bool) -> bytes:
-    """The figure that a function draws as a PNG file, on a white or a dark ground."""
+    """The figure that ``drawn`` returns, as a PNG file on a white or a dark background."""
     with matplotlib.rc_context(plots.STYLE | (DARK if dark else {})), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")  # the page has the names too
         file = io.BytesIO()
@@ -55,20 +55,20 @@ def draw(picture: Picture, groups: Sequence[Group]) -> Figure:
     rows = -(-number // columns)
     height = 4.2 if rows == columns == 1 else 2.7 * rows + 0.4
     figure = Figure(figsize=(10, height), dpi=110, layout="constrained")
-    alike = number > 1 and len({(panel.unit, panel.lines) for panel in picture.panels}) == 1
-    found = figure.subplots(rows, columns, squeeze=False, sharex=alike, sharey=alike).ravel()
+    same_axes = number > 1 and len({(panel.unit, panel.lines) for panel in picture.panels}) == 1
+    all_axes = figure.subplots(rows, columns, squeeze=False, sharex=same_axes, sharey=same_axes).ravel()
     legends = [_handles(panel, groups) for panel in picture.panels]
-    for axes, panel, legend in zip(found, picture.panels, legends, strict=False):
+    for axes, panel, legend in zip(all_axes, picture.panels, legends, strict=False):
         for line in _drawn_lines(panel, groups):
             _draw_line(axes, *line, singles=len(groups) <= FEW)
-        _finish(axes, panel, labels=not alike)
+        _finish(axes, panel, labels=not same_axes)
         if not picture.shared:
             axes.legend(legend.values(), legend, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
-    for axes in found[number:]:
+    for axes in all_axes[number:]:
         axes.set_axis_off()
-    for axes in found[max(number - columns, 0) : number]:  # those with nothing below them
+    for axes in all_axes[max(number - columns, 0) : number]:  # those with nothing below them
         axes.tick_params(labelbottom=True)
-    if alike:
+    if same_axes:
         figure.supxlabel("iteration", fontsize="medium")
         figure.supylabel(picture.panels[0].unit, fontsize="medium")
     if picture.shared:
@@ -79,22 +79,22 @@ def draw(picture: Picture, groups: Sequence[Group]) -> Figure:
 def _legend(figure: Figure, handles: dict[str, Line2D]) -> None:
     """One legend above all panels; none if no line has a label."""
     if handles:
-        across = max(1, 100 // (8 + max(map(len, handles))))
-        place = {"loc": "outside upper center", "ncols": min(across, len(handles)), "fontsize": 9}
-        figure.legend(handles.values(), handles, **place)
+        columns = max(1, 100 // (8 + max(map(len, handles))))
+        options = {"loc": "outside upper center", "ncols": min(columns, len(handles)), "fontsize": 9}
+        figure.legend(handles.values(), handles, **options)
 
 
 def _drawn_lines(panel: Panel, groups: Sequence[Group]) -> Iterator[tuple[Group, Line, str, object]]:
     """Group, metric, colour and dash pattern of all the lines of a panel."""
-    shown = [panel.group] if panel.group else groups
-    for g, group in enumerate(shown):
+    shown_groups = [panel.group] if panel.group else groups
+    for g, group in enumerate(shown_groups):
         for line in panel.lines:
-            color, dashes = (line.style, 0) if len(shown) == 1 else (g, line.style)
+            color, dashes = (line.style, 0) if len(shown_groups) == 1 else (g, line.style)
             yield group, line, COLORS[color % len(COLORS)], _dashes(dashes, color)
 
 
 def _dashes(number: int, color: int):
-    """The dash pattern; the next one where the colours are used up."""
+    """The dash pattern of a line; the next pattern once all colours are used."""
     return DASHES[(number + color // len(COLORS)) % len(DASHES)]
 
 
@@ -103,7 +103,7 @@ def _curve(group: Group, line: Line) -> Curve:
 
 
 def _draw_line(axes: Axes, group: Group, line: Line, color: str, dashes, singles: bool) -> None:
-    """Mean, interval, and single runs; of two evaluations only their points: nothing is known in between."""
+    """Draw mean, interval and single runs; two evaluations only as points: nothing is known in between."""
     steps_T, values_ST = _curve(group, line)
     if not steps_T.size:
         return
@@ -125,12 +125,12 @@ def _few_points(line: Line, steps_T: np.ndarray) -> bool:
     return is_evaluated(line.metric) and len(steps_T) <= 2
 
 
-def _draw_points(axes: Axes, steps_T: np.ndarray, found: Interval, color: str, marker: str) -> None:
-    """Means as points, their intervals as bars. Not clipped: they stand at the ends of the x axis."""
-    if not np.isnan(found.low).all():
-        axes.vlines(steps_T, found.low, found.high, color=color, linewidth=1.2, clip_on=False)
+def _draw_points(axes: Axes, steps_T: np.ndarray, estimates: Interval, color: str, marker: str) -> None:
+    """Draw means as points, their intervals as bars. Not clipped: they are at the ends of the x axis."""
+    if not np.isnan(estimates.low).all():
+        axes.vlines(steps_T, estimates.low, estimates.high, color=color, linewidth=1.2, clip_on=False)
     style = {"linestyle": "none", "marker": marker, "markersize": 5, "clip_on": False}
-    axes.plot(steps_T, found.mean, color=color, zorder=4, **style)
+    axes.plot(steps_T, estimates.mean, color=color, zorder=4, **style)
 
 
 def _marker(line: Line | None) -> str:
@@ -139,15 +139,15 @@ def _marker(line: Line | None) -> str:
 
 
 def _handles(panel: Panel, groups: Sequence[Group]) -> dict[str, Line2D]:
-    """What the legend shows, by label: the metrics, and the groups if there are several."""
-    shown = [panel.group] if panel.group else groups
-    if len(shown) == 1:
+    """Entries of the legend by label: the metrics, and the groups if there are several."""
+    shown_groups = [panel.group] if panel.group else groups
+    if len(shown_groups) == 1:
         styles = {
             line.label: ("none" if _few_points(line, _curve(group, line).steps_T) else dashes, color, line)
-            for group, line, color, dashes in _drawn_lines(panel, shown)
+            for group, line, color, dashes in _drawn_lines(panel, shown_groups)
         }
     else:
-        styles = {group.label: ("-", COLORS[g % len(COLORS)], None) for g, group in enumerate(shown)}
+        styles = {group.label: ("-", COLORS[g % len(COLORS)], None) for g, group in enumerate(shown_groups)}
         if len(panel.lines) > 1:
             styles |= {line.label: (_dashes(line.style, 0), "#8A8A8A", line) for line in panel.lines}
     return {
@@ -158,7 +158,7 @@ def _handles(panel: Panel, groups: Sequence[Group]) -> dict[str, Line2D]:
 
 
 def _finish(axes: Axes, panel: Panel, labels: bool) -> None:
-    """Title, axes and, unless the figure has them, their labels."""
+    """Set title and axes and, if ``labels``, the labels of the axes (otherwise the figure has them)."""
     low, high = axes.get_ylim()
     axes.set_title(plain(panel.title), fontsize=8 if panel.group else None)  # settings are long
     if labels:
@@ -178,15 +178,17 @@ def plain(text: str) -> str:
 
 
 def in_words(picture: Picture, groups: Sequence[Group]) -> str:
-    """What a picture shows, for those who do not see it: every mean at its first and last iteration."""
-    said = []
+    """Text alternative of a picture: every mean at its first and last iteration."""
+    sentences = []
     for panel in picture.panels:
-        shown = [panel.group] if panel.group else groups
+        shown_groups = [panel.group] if panel.group else groups
         for group, line, *_ in _drawn_lines(panel, groups):
             steps_T, values_ST = _curve(group, line)
             if steps_T.size:
                 mean_T = interval(values_ST).mean
-                parts = (panel.title, line.label, group.label if len(shown) > 1 else "")
-                where = ", ".join(filter(None, parts))
-                said.append(f"{where}: {mean_T[0]:.3g} at {steps_T[0]}, {mean_T[-1]:.3g} at {steps_T[-1]}")
-    return ". ".join(said).replace("\n", ", ") + "."
+                parts = (panel.title, line.label, group.label if len(shown_groups) > 1 else "")
+                label = ", ".join(filter(None, parts))
+                sentences.append(
+                    f"{label}: {mean_T[0]:.3g} at {steps_T[0]}, {mean_T[-1]:.3g} at {steps_T[-1]}"
+                )
+    return ". ".join(sentences).replace("\n", ", ") + "."

@@ -1,4 +1,4 @@
-"""What a page about one run says first: what was trained on what, the test before and after, one example."""
+"""The first section of a page about one run: what was trained, test before and after, an example."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ STATES = {"before": "untrained", "warm": "warmed up", "after": "trained"}
 
 
 class Answer(NamedTuple):
-    """A joint answer of a state: its title, how it was judged, and (agent, text) of all agents."""
+    """A joint answer of one state of the team: the state's title, judgement, (agent, text) of all agents."""
 
     title: str
     judgement: str
@@ -19,7 +19,7 @@ class Answer(NamedTuple):
 
 
 class FirstScreen(NamedTuple):
-    """Sentences, and the greedy answers to the first test problem (its id, '' if none were kept)."""
+    """Sentences, and the greedy answers to the first test problem (item: its id, '' if none were kept)."""
 
     sentences: tuple[str, ...]
     item: str
@@ -27,7 +27,7 @@ class FirstScreen(NamedTuple):
 
 
 def first_screen(runs: Sequence[RunData], evaluated: Sequence[EvaluationData]) -> FirstScreen | None:
-    """Of one finished run; None for several, or one without results after training."""
+    """The first section for one finished run; None for several runs, or without results after training."""
     if len(runs) != 1 or "after" not in runs[0].summary:
         return None
     (run,) = runs
@@ -36,28 +36,28 @@ def first_screen(runs: Sequence[RunData], evaluated: Sequence[EvaluationData]) -
 
 
 def _what(run: RunData) -> str:
-    """What was trained, by which method, on what, for how long."""
+    """A sentence: what was trained, by which method, on which problems, for how long."""
     config = run.config
     team, task, train = (config.get(name, {}) for name in ("team", "task", "train"))
     models = ", ".join(dict.fromkeys(team.get("models") or [str(config.get("model", ""))]))
     agents = " and ".join(run.agents) or "the team"
     method = f" by {train['system']}" if "system" in train else ""
     data = " ".join(filter(None, (task.get("kind"), "problems" if task.get("kind") else "")))
-    where = f" on {data or 'problems'} of {task['source']!r}" if task.get("source") else ""
+    problems = f" on {data or 'problems'} of {task['source']!r}" if task.get("source") else ""
     minutes = run.summary.get("seconds")
-    took = f", in {number(minutes / 60)} minutes" if minutes is not None else ""
+    duration = f", in {number(minutes / 60)} minutes" if minutes is not None else ""
     return (
-        f"{agents} ({models}) learned to answer together{where}{method}: "
-        f"{run.summary['after']['step']} iterations{took}."
+        f"{agents} ({models}) learned to answer together{problems}{method}: "
+        f"{run.summary['after']['step']} iterations{duration}."
     )
 
 
 def _results(summary: dict) -> list[str]:
-    """The test return of each state, then of the best one on validation."""
-    known = {title: summary[name] for name, title in STATES.items() if name in summary}
-    said = ", ".join(f"{title} {_return(entry)}" for title, entry in known.items())
+    """Sentences with the test return of each state, then of the best one on validation."""
+    entries = {title: summary[name] for name, title in STATES.items() if name in summary}
+    returns = ", ".join(f"{title} {_return(entry)}" for title, entry in entries.items())
     lines = [
-        f"Return on the test problems, which were not trained on (0..100, sampled answers): {said}. "
+        f"Return on the test problems, which were not trained on (0..100, sampled answers): {returns}. "
         "In brackets: 95 % interval over the problems. Trained is the latest state."
     ]
     best = summary.get("best", {})
@@ -75,18 +75,18 @@ def _return(entry: dict) -> str:
 
 
 def _answers(evaluated: Sequence[EvaluationData]) -> tuple[tuple[Answer, ...], str]:
-    """Greedy answers of every state to the problem that its evaluation begins with, and its id."""
-    found, item = [], ""
+    """Greedy answers of every state to the first problem of its evaluation, and the id of that problem."""
+    answers, item = [], ""
     for evaluation in evaluated:
         title = STATES.get(evaluation.report.get("state"))
         actions = evaluation.actions.get("greedy")
         if title is None or not actions:
             continue
-        action = next(a for a in reversed(actions) if a.item == actions[0].item)  # of several turns the last
+        action = next(a for a in reversed(actions) if a.item == actions[0].item)  # the last of several turns
         if item in ("", action.item):
             item = action.item
-            found.append(Answer(title, _judgement(action), _texts(action)))
-    return tuple(found), item
+            answers.append(Answer(title, _judgement(action), _texts(action)))
+    return tuple(answers), item
 
 
 def _judgement(action: JointAction) -> str:

@@ -1,4 +1,4 @@
-"""Group runs into curves: those whose configs differ in the seed, and else in nothing that counts."""
+"""Group runs into curves: their configs differ only in the seed and in fields without effect on training."""
 
 import dataclasses
 import json
@@ -8,14 +8,14 @@ from typing import Any
 from jaxmarl_llm.analysis.report.runs import RunData
 
 # Fields, or groups of them, that leave the training as it is: runs that differ in them can be one curve.
-# The date that chat templates write does count, yet seeds of a sweep that goes on overnight are one setting.
+# The date that chat templates write does change it, but seeds of a sweep that runs overnight are one setting.
 APART = ("seed", "eval", "log", "save", "executor.workers", "executor.min_level", "model_options.date")
-MOST_FIELDS = 3  # that a group is named after
+MOST_FIELDS = 3  # at most so many name a group
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Runs of one config, a different seed each; ``label`` says how it differs from the other groups."""
+    """Runs of one config with different seeds; ``label`` distinguishes the group from the others."""
 
     label: str
     runs: tuple[RunData, ...]
@@ -25,14 +25,14 @@ class Group:
         return [run.rows for run in self.runs]
 
     def differences(self) -> dict[str, list]:
-        """Fields beside the seed in which the runs differ all the same, with the value of each run."""
-        flat = [flatten(run.config) for run in self.runs]
-        names = [name for name in differing(flat) if name != "seed"]
-        return {name: [fields.get(name) for fields in flat] for name in names}
+        """Fields other than the seed in which the runs still differ, with the value of each run."""
+        configs = [flatten(run.config) for run in self.runs]
+        names = [name for name in differing(configs) if name != "seed"]
+        return {name: [fields.get(name) for fields in configs] for name in names}
 
 
 def group_runs(runs: Sequence[RunData]) -> list[Group]:
-    """Runs whose configs differ in nothing but `APART`, together; groups in the order of their first runs.
+    """Group the runs whose configs differ only in `APART`; groups are in the order of their first runs.
 
     Raises:
       ValueError: naming two runs of one group with the same seed: an interval would count that seed twice.
@@ -52,19 +52,19 @@ def group_runs(runs: Sequence[RunData]) -> list[Group]:
 
 
 def _what_counts(config: dict) -> dict[str, Any]:
-    """The config by dotted names, without what is `APART`."""
-    flat = flatten(config).items()
-    return {k: v for k, v in flat if not any(f"{k}.".startswith(f"{apart}.") for apart in APART)}
+    """The config by dotted names, without the fields of `APART`."""
+    fields = flatten(config).items()
+    return {k: v for k, v in fields if not any(f"{k}.".startswith(f"{apart}.") for apart in APART)}
 
 
 def labels_of(grouped: Sequence[Sequence[RunData]]) -> list[str]:
-    """Label groups by the fields that not all share, "train.lr=0.1, train.group=4"; many by a run's name."""
+    """Label groups by the fields that differ, "train.lr=0.1, train.group=4"; by a run's name if many."""
     if len(grouped) == 1:
         return ["all runs"]
-    flat = [_what_counts(mates[0].config) for mates in grouped]
-    names = differing(flat)
+    configs = [_what_counts(mates[0].config) for mates in grouped]
+    names = differing(configs)
     if len(names) <= MOST_FIELDS:
-        return [", ".join(f"{name}={fields.get(name, '(none)')}" for name in names) for fields in flat]
+        return [", ".join(f"{name}={fields.get(name, '(none)')}" for name in names) for fields in configs]
     return [mates[0].name + (f" and {len(mates) - 1} more" if mates[1:] else "") for mates in grouped]
 
 
@@ -76,9 +76,9 @@ def differing(flat: Sequence[dict]) -> list[str]:
 
 
 def flatten(config: dict, prefix: str = "") -> dict[str, Any]:
-    """{"train": {"lr": 1}} -> {"train.lr": 1}"""
-    found = {}
+    """The fields of a nested config by dotted name: {"train": {"lr": 1}} -> {"train.lr": 1}"""
+    fields = {}
     for name, value in config.items():
-        inner = isinstance(value, dict)
-        found |= flatten(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
-    return found
+        nested = isinstance(value, dict)
+        fields |= flatten(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
+    return fields

@@ -1,8 +1,8 @@
-"""Methods side by side: a table and a picture of the test results of several runs of each.
+"""Compare methods: a table and a picture of the test results of several runs of each.
 
 Results are {method: {seed: {mark: point}}}; a point has "scores" (0..100), "problems" (scores by test
 problem) and costs, as `experiments.compare` reads them from run folders. A method that was not trained has
-one point, under the mark `UNTRAINED`, which stands in every table.
+one point, under the mark `UNTRAINED`, which is in every table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ SCORES = (
     "return", "pass@1", "structure", "syntax", "tests", "cooperation", "style", "coherence", "return_greedy",
     "return_turn1", "return_turn2",
 )  # fmt: skip
-COSTS = {  # of training until then, evaluations not counted
+COSTS = {  # of training up to the mark, evaluations not counted
     "tokens": "tokens drawn",
     "answers": "answers judged",
     "optimizer_tokens": "optimizer tokens",
@@ -43,8 +43,8 @@ COLORS = {"trained": plots.TRAIN, "evaluated only": "#8A8A8A"}
 def at(results: Mapping, mark: str) -> dict[str, list[dict]]:
     """The points of every method at a mark, in the order of the seeds.
 
-    A method without a point there (a warm-up has no budget) stands with its last one, an untrained one with
-    its only one.
+    A method without a point there (a warm-up has no budget) has its last one instead, an untrained method its
+    only one.
     """
     points: dict[str, list[dict]] = {}
     for method, by_seed in results.items():
@@ -57,8 +57,8 @@ def table(results: Mapping, mark: str) -> tuple[list[str], list[list[str]]]:
     """Headers and a row per method at a mark: scores with intervals (see `LEGEND`), then costs."""
     points = at(results, mark)
     present = dict.fromkeys(name for rows in points.values() for row in rows for name in row["scores"])
-    statements = sorted(n for n in present if n.startswith(("return_", "pass@1_")) and _is_statement(n))
-    names = [*(n for n in SCORES if n in present), *statements]
+    of_statements = sorted(n for n in present if n.startswith(("return_", "pass@1_")) and _is_statement(n))
+    names = [*(n for n in SCORES if n in present), *of_statements]
     rows = [
         [
             method,
@@ -88,8 +88,8 @@ def with_intervals(values: Sequence[float], per_problem: Sequence[Sequence[float
     """``mean (low, high) [low, high]``: a mean of runs with its intervals over seeds and over problems.
 
     Args:
-      values: one of each run; of a single one there is no interval over seeds.
-      per_problem: of each run its scores by problem, None where unknown; only if all have the same problems.
+      values: one of each run; a single one has no interval over seeds.
+      per_problem: scores by problem of each run, None where unknown; used only if all have the same number.
     """
     if not values:
         return ""
@@ -98,8 +98,8 @@ def with_intervals(values: Sequence[float], per_problem: Sequence[Sequence[float
         over_seeds = t_interval(values)
         text += f" ({over_seeds.low:.1f}, {over_seeds.high:.1f})"
     if per_problem and len({len(row) for row in per_problem}) == 1:
-        known = np.array(per_problem, float)  # None becomes NaN
-        over_problems = interval(known.mean(axis=0))
+        scores_SB = np.array(per_problem, float)  # None becomes NaN
+        over_problems = interval(scores_SB.mean(axis=0))
         text += f" [{over_problems.low:.1f}, {over_problems.high:.1f}]"
     return text
 
@@ -112,7 +112,7 @@ def _cost(values: Sequence[float]) -> str:
 
 
 def draw(results: Mapping, mark: str = "at_tokens") -> Figure:
-    """Bars of the mean of each score of `DRAWN` that there is, in a panel each; dots are seeds."""
+    """Draw the means of the scores of `DRAWN` that the runs have: a panel per score, bars; dots are seeds."""
     points = at(results, mark)
     runs = [run for rows in points.values() for run in rows]
     panels = {name: label for name, label in DRAWN.items() if any(name in run["scores"] for run in runs)}
@@ -133,10 +133,10 @@ def draw(results: Mapping, mark: str = "at_tokens") -> Figure:
 
 def _draw_bars(axes: Axes, points: Mapping, results: Mapping, score: str) -> None:
     for y, (method, runs) in enumerate(reversed(points.items())):
-        known = [run["scores"][score] for run in runs if run["scores"].get(score) is not None]
-        if not known:
+        values = [run["scores"][score] for run in runs if run["scores"].get(score) is not None]
+        if not values:
             continue
         trained = not any(UNTRAINED in marks for marks in results[method].values())
-        axes.barh(y, np.mean(known), color=COLORS["trained" if trained else "evaluated only"], alpha=0.5)
-        if trained:  # one that is not is a single evaluation, and the bar is that
-            axes.plot(known, [y] * len(known), "o", color=plots.SAMPLED, markersize=5)
+        axes.barh(y, np.mean(values), color=COLORS["trained" if trained else "evaluated only"], alpha=0.5)
+        if trained:  # an untrained method has one evaluation, which the bar shows
+            axes.plot(values, [y] * len(values), "o", color=plots.SAMPLED, markersize=5)

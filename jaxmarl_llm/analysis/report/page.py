@@ -1,6 +1,6 @@
-"""A report as one HTML file that needs nothing else: style, script, pictures and transcripts are in it.
+"""A report as one self-contained HTML file: style, script, pictures and transcripts are in it.
 
-A content security policy in the page lets no script run but its own, known by its hash, and loads nothing.
+Its content security policy lets only the page's own script run, known by its hash, and loads nothing.
 """
 
 import base64
@@ -31,13 +31,13 @@ def write(
 ) -> list[Path]:
     """Write a page about some run folders, and its pictures as PNG files in ``plots/`` beside it.
 
-    Their names begin with that of the page, so that pages in one folder keep theirs apart.
+    Names of pictures begin with the page's name, so that pages in one folder do not overwrite each other's.
 
     Args:
       folders: run folders, at least one.
       out: the page; default: report.html in the first folder.
       evaluations: files that `experiments.evaluate` wrote, for the transcript browser.
-      transcript_steps: most iterations per run whose transcripts go into the page; see
+      transcript_steps: at most so many iterations per run have their transcripts in the page; see
         `transcript_data.collect`.
 
     Returns:
@@ -52,15 +52,15 @@ def write(
         raise ValueError(f"transcript_steps={transcript_steps} must be 0 or more")
     runs, evaluated = read_runs(folders), read_evaluations(evaluations)
     groups = group_runs(runs)
-    data, said = transcript_data.collect(runs, evaluated, transcript_steps)
-    shown = panels.pictures(groups)
-    drawn = {picture.name: figures.png(picture, groups) for picture in shown}
-    text = render(runs, groups, evaluated, shown, drawn, data, said)
+    data, sentences = transcript_data.collect(runs, evaluated, transcript_steps)
+    pictures = panels.pictures(groups)
+    images = {picture.name: figures.png(picture, groups) for picture in pictures}
+    text = render(runs, groups, evaluated, pictures, images, data, sentences)
     page = Path(out) if out else runs[0].folder / "report.html"
-    paths = [page.parent / "plots" / f"{page.stem}_{name}.png" for name in drawn]
-    for path, image in zip(paths, drawn.values(), strict=True):
+    paths = [page.parent / "plots" / f"{page.stem}_{name}.png" for name in images]
+    for path, content in zip(paths, images.values(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(image)
+        path.write_bytes(content)
     return [files.atomic_write_text(page, text), *paths]
 
 
@@ -71,9 +71,9 @@ def render(
     shown: Sequence[Picture],
     drawn: dict[str, bytes],
     data: str,
-    said: Sequence[str],
+    sentences: Sequence[str],
 ) -> str:
-    """The page's text. drawn: PNG by name of picture; data, said: of `transcript_data.collect`."""
+    """The page's text. drawn: PNG by name of picture; data, sentences: from `transcript_data.collect`."""
     style, *scripts = map(source, SHEETS)
     script = "".join(scripts)
     text = ENVIRONMENT.get_template("report.html.jinja").render(
@@ -93,7 +93,7 @@ def render(
         window=figures.WINDOW,
         few=figures.FEW,
         pictures=[image(picture, groups, drawn[picture.name]) for picture in shown],
-        said=said,
+        said=sentences,
         data=Markup(data),
     )
     # Names and configs may hold half a surrogate pair, which no file in UTF-8 can.
@@ -101,30 +101,28 @@ def render(
 
 
 def source(name: str) -> str:
-    """The text of a style sheet or script that a page takes in."""
+    """The text of a style sheet or script that becomes part of a page."""
     return LOADER.get_source(ENVIRONMENT, name)[0]
 
 
 def policy(style: str, script: str = "") -> str:
-    """Return what a browser may allow the page: its style, its script, its pictures, and no connection at
-    all.
-    """
+    """The content security policy of a page: its own style, script and pictures, and no connections."""
 
     def by_hash(kind: str, text: str) -> str:
         return f"{kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'; "
 
-    own = by_hash("style", style) + (by_hash("script", script) if script else "")
-    return f"default-src 'none'; img-src data:; {own}base-uri 'none'; form-action 'none'"
+    allowed = by_hash("style", style) + (by_hash("script", script) if script else "")
+    return f"default-src 'none'; img-src data:; {allowed}base-uri 'none'; form-action 'none'"
 
 
 def image(picture: Picture, groups: Sequence[Group], light: bytes) -> dict[str, str]:
-    """Return a picture as a template needs it; the dark one is drawn here, as it goes nowhere else."""
-    said = {"name": picture.name, "title": picture.title, "caption": picture.caption}
-    said["words"] = figures.in_words(picture, groups)
-    return said | uris(light, figures.png(picture, groups, dark=True))
+    """Return a picture as a template needs it; the dark one is drawn here, as nothing else uses it."""
+    fields = {"name": picture.name, "title": picture.title, "caption": picture.caption}
+    fields["words"] = figures.in_words(picture, groups)
+    return fields | uris(light, figures.png(picture, groups, dark=True))
 
 
 def uris(light: bytes, dark: bytes) -> dict[str, str]:
-    """Return both versions of a picture as what stands in the page in place of a file's name."""
-    drawn = {"light": light, "dark": dark}
-    return {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in drawn.items()}
+    """Return both versions of a picture as data URIs, by name."""
+    versions = {"light": light, "dark": dark}
+    return {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in versions.items()}

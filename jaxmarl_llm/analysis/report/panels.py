@@ -1,4 +1,4 @@
-"""What the pictures of a report show: panels with metrics, as far as the runs have them."""
+"""The pictures of a report: panels with the metrics that the runs have."""
 
 import dataclasses
 import textwrap
@@ -8,13 +8,13 @@ from jaxmarl_llm.analysis.report import metric_names
 from jaxmarl_llm.analysis.report.grouping import Group
 from jaxmarl_llm.analysis.report.metric_names import Line
 
-CHANGING = ("agents", "credit", "lessons", "system")  # pictures without what is always the same
+CHANGING = ("agents", "credit", "lessons", "system")  # pictures that leave out constant panels
 TITLE = 30  # characters of a line of a panel's title where it is one of several in a row
 
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """Axes with some metrics; of one group only if that is given.
+    """Axes with some metrics, of all groups or of ``group`` alone.
 
     unit: label of the y axis. percent: the scale is 0..100. log: it is logarithmic. A line without a label is
     not in the legend.
@@ -30,9 +30,9 @@ class Panel:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """Panels in a grid. ``name`` is that of its file, title and caption stand on the page.
+    """Panels in a grid. ``name`` is part of its file's name; title and caption are shown on the page.
 
-    columns: None for what fits. shared: one legend for all panels, a label means the same in all of them.
+    columns: None for as many as fit. shared: one legend, in which a label means the same for all panels.
     """
 
     name: str
@@ -44,46 +44,46 @@ class Picture:
 
 
 def pictures(groups: Sequence[Group]) -> list[Picture]:
-    """The pictures that the runs have numbers for."""
+    """The pictures for which the runs have metrics."""
     names = metric_names.all_names(groups)
     percent = all(not group.runs[0].config.get("task", {}).get("reward") for group in groups)
-    known = (
+    fixed = (
         _returns(names, percent), _turns(names, percent), _parts(names, percent), _hack_gap(names),
         _agents(names, groups), _credit(names, groups), _lessons(names), _verdicts(names, groups),
         _cost(names),
     )  # fmt: skip
-    every = (*known, _system(metric_names.others(names, [name for each in known for name in metrics(each)])))
-    drawn = (without_constant(each, groups) if each.name in CHANGING else each for each in every)
-    return [picture for picture in drawn if picture.panels]
+    every = (*fixed, _system(metric_names.others(names, [name for each in fixed for name in metrics(each)])))
+    reduced = (without_constant(each, groups) if each.name in CHANGING else each for each in every)
+    return [picture for picture in reduced if picture.panels]
 
 
 def metrics(picture: Picture) -> list[str]:
-    """The metrics that a picture shows."""
+    """Names of the metrics that a picture shows."""
     return [line.metric for panel in picture.panels for line in panel.lines]
 
 
 def without_constant(picture: Picture, groups: Sequence[Group]) -> Picture:
-    """The picture without the panels whose lines never change; the caption says what they would have shown.
+    """The picture without panels whose lines never change; these and their values are in the caption.
 
-    A picture of nothing else, and of a single iteration, stays as it is.
+    A picture with only such panels, or of a single iteration, stays as it is.
     """
-    of_panels = ([line.metric for line in panel.lines] for panel in picture.panels)
-    values = [metric_names.constant(groups, names) for names in of_panels]
-    found = list(zip(picture.panels, values, strict=True))
-    kept = tuple(panel for panel, value in found if value is None)
-    if len(kept) in (0, len(found)):
+    metrics_of_panels = ([line.metric for line in panel.lines] for panel in picture.panels)
+    values = [metric_names.constant(groups, names) for names in metrics_of_panels]
+    pairs = list(zip(picture.panels, values, strict=True))
+    kept = tuple(panel for panel, value in pairs if value is None)
+    if len(kept) in (0, len(pairs)):
         return picture
-    said = ", ".join(f"{panel.title} ({value:.3g})" for panel, value in found if value is not None)
-    caption = f"{picture.caption} Not drawn, as it is the same in every iteration: {said}."
+    constants = ", ".join(f"{panel.title} ({value:.3g})" for panel, value in pairs if value is not None)
+    caption = f"{picture.caption} Not drawn, as it is the same in every iteration: {constants}."
     return dataclasses.replace(picture, panels=kept, caption=caption)
 
 
 def for_each(picture: Picture, groups: Sequence[Group]) -> Picture:
-    """A picture of one panel with that panel for each group by itself, under the group's name."""
+    """Repeat a picture's only panel for each group alone, with the group's label as title."""
     (panel,) = picture.panels
     titles = ["\n".join(textwrap.wrap(group.label, TITLE)) for group in groups]
-    own = [dataclasses.replace(panel, title=t, group=g) for t, g in zip(titles, groups, strict=True)]
-    return dataclasses.replace(picture, panels=tuple(own))
+    group_panels = [dataclasses.replace(panel, title=t, group=g) for t, g in zip(titles, groups, strict=True)]
+    return dataclasses.replace(picture, panels=tuple(group_panels))
 
 
 def _returns(names, percent: bool) -> Picture:
@@ -105,7 +105,7 @@ def _turns(names, percent: bool) -> Picture:
     lines = {f"turn {t}": metric_names.kinds(names, f"return_turn{t}", f"turn{t}/return") for t in turns}
     lines["mean of the turns"] = metric_names.kinds(names, "return_turns")
     unit = _return_unit(percent)
-    panels = tuple(Panel(title, each, unit, percent) for title, each in lines.items() if each)
+    panels = tuple(Panel(title, of_turn, unit, percent) for title, of_turn in lines.items() if of_turn)
     caption = (
         "Return of all answers of a turn; the return above is that of the final answers. The mean of the "
         "turns is what MAGRPO's paper calls the return of several turns."
@@ -167,8 +167,8 @@ def _credit(names, groups: Sequence[Group]) -> Picture:
 
 
 def _lessons(names) -> Picture:
-    known = {name: about for name, about in metric_names.OF_LESSONS.items() if name in names}
-    panels = tuple(Panel(title, (Line(name, ""),), unit) for name, (title, unit) in known.items())
+    measured = {name: about for name, about in metric_names.OF_LESSONS.items() if name in names}
+    panels = tuple(Panel(title, (Line(name, ""),), unit) for name, (title, unit) in measured.items())
     caption = (
         "Reward with lessons less without: that of programs that were shown lessons, less that of those of "
         "the same rounds and problems which were shown none (lessons.control), on the reward's own scale. "
@@ -182,22 +182,22 @@ def _verdicts(names, groups: Sequence[Group]) -> Picture:
         ("executor/verdict/", "programs in training"), ("eval/verdict/", "validation, sampled"),
         ("eval_greedy/verdict/", "validation, greedy"), ("test/verdict/", "test, sampled"),
     ]  # fmt: skip
-    known = [(start, title) for start, title in kinds if any(name.startswith(start) for name in names)]
+    present = [(start, title) for start, title in kinds if any(name.startswith(start) for name in names)]
     occurred = {name for group in groups for name in metric_names.given(group, names)}
-    of_kinds = [(name, start) for start, _ in known for name in names if name.startswith(start)]
+    of_kinds = [(name, start) for start, _ in present for name in names if name.startswith(start)]
     verdicts = list(dict.fromkeys(name.removeprefix(start) for name, start in of_kinds if name in occurred))
 
     def panel(group: Group, start: str, title: str) -> Panel:
-        every = [Line(start + verdict, verdict, style) for style, verdict in enumerate(verdicts)]
-        here = metric_names.given(group, [line.metric for line in every])
-        lines = tuple(line for line in every if line.metric in here)
+        all_lines = [Line(start + verdict, verdict, style) for style, verdict in enumerate(verdicts)]
+        nonzero = metric_names.given(group, [line.metric for line in all_lines])
+        lines = tuple(line for line in all_lines if line.metric in nonzero)
         prefix = f"{group.label}\n" if len(groups) > 1 else ""
         return Panel(prefix + title, lines, "%", True, group)
 
-    panels = tuple(panel(group, *kind) for group in groups for kind in known)
-    shown = panels if any(each.lines for each in panels) else ()
+    panels = tuple(panel(group, *kind) for group in groups for kind in present)
+    shown_panels = panels if any(each.lines for each in panels) else ()
     caption = "Share of the programs and of the answers of evaluations that ended in each way that occurred."
-    return Picture("verdicts", "Verdicts", caption, shown, len(known))
+    return Picture("verdicts", "Verdicts", caption, shown_panels, len(present))
 
 
 def _cost(names) -> Picture:
@@ -208,9 +208,9 @@ def _cost(names) -> Picture:
         Panel("executions", tuple(programs), "number"),
         Panel("expert, so far", metric_names.of_expert(names), "tokens"),
     ]
-    known = [tuple(line for line in panel.lines if line.metric in names) for panel in panels]
+    kept = [tuple(line for line in panel.lines if line.metric in names) for panel in panels]
     panels = tuple(
-        dataclasses.replace(panel, lines=lines) for panel, lines in zip(panels, known, strict=True) if lines
+        dataclasses.replace(panel, lines=lines) for panel, lines in zip(panels, kept, strict=True) if lines
     )
     caption = (
         "Per iteration, the first of which compiles. A phase inside another (sample and score are in "

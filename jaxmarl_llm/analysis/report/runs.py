@@ -1,4 +1,4 @@
-"""Run folders, and what `experiments.evaluate` wrote, as plain data."""
+"""Read run folders, and the files that `experiments.evaluate` writes, as plain data."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ VERDICTS = tuple(f"{name}/verdict/" for name in ("executor", "eval", "eval_greed
 
 @dataclasses.dataclass(frozen=True)
 class RunData:
-    """The contents of a run folder. ``name`` is short and unlike those of the other runs of a report.
+    """The contents of a run folder. ``name`` is short and unique among the runs of a report.
 
     rows are those of metrics.jsonl; summary is {} for a run that has measured nothing yet, and has no "after"
     before the run's end.
@@ -38,7 +38,7 @@ class RunData:
 
     @property
     def iterations(self) -> int:
-        """Training iterations that left a row."""
+        """Number of training iterations that have a row in metrics.jsonl."""
         return sum("train/return" in row or "seconds" in row for row in self.rows)
 
 
@@ -128,8 +128,10 @@ def read_evaluation(path, name: str = "") -> EvaluationData:
 
 
 def short_names(paths: Sequence[Path], parts: int = 1) -> list[str]:
-    """The last parts of each path, or where these do not tell them apart, what is left of the paths without
-    the folders in which all begin and those in which all end.
+    """Short, distinct names of paths: the last parts of each path.
+
+    Where these are not distinct, the paths without the folders that all have in common at the start and at
+    the end.
     """
     folders = [path.resolve().parts for path in paths]
     short = ["/".join(path[-parts:]) for path in folders]

@@ -1,4 +1,4 @@
-"""One page about searches for programs: methods side by side, best so far, lessons, costs, the programs."""
+"""One HTML page about program searches: table of methods, best so far, lessons, costs, the programs."""
 
 import base64
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ BEST = {"speed-up": "geometric mean of the best speed-ups", "tests": "tests that
 
 
 def write(searches: Sequence[Search], path: Path, title: str, seeds: Sequence[Search] = ()) -> Path:
-    """Write the page about the data of a results file (`search_results.to_json`), the baseline first.
+    """Write the page about the data of a results file (`search.results.to_json`), the baseline first.
 
-    ``seeds``: the same over several seeds (`search_seeds.over_seeds`), if there are; then these are compared.
+    ``seeds``: the same data over several seeds (`search.seeds.over_seeds`), if any; then these are compared.
     """
     compared = seeds or searches
     style, names = page.source("report.css"), search_tables.labels(searches)
@@ -44,26 +44,26 @@ def write(searches: Sequence[Search], path: Path, title: str, seeds: Sequence[Se
 
 
 def notes(searches: Sequence[Search], seeds: Sequence[Search] = ()) -> list[str]:
-    """What the numbers and brackets of the tables mean."""
-    said = [
+    """Sentences that explain the numbers and brackets of the tables."""
+    sentences = [
         "Of every problem the best program of the search counts, as it was measured again on held-out inputs "
         "or tests. In brackets: 95 % bootstrap intervals over the problems. What was measured in the search "
         "is given beside it: the best of many noisy measurements is too good.",
     ]
     if any(search["measure"] == "speed-up" for search in searches):
-        said.append(
+        sentences.append(
             "Scores are speed-ups over the source of the problem, 0 for a wrong program. In geometric means "
             "what is wrong or slower counts as 1: the source stays."
         )
-    said += _whose_tests(searches)
+    sentences += _whose_tests(searches)
     if seeds:
-        said.append(
+        sentences.append(
             "Of a method with several seeds the mean over them counts for every problem; intervals and p are "
             "over problems."
         )
     compared = [search for search in seeds or searches if search["against"]]
     if compared:
-        said.append(
+        sentences.append(
             "Differences are means over the same problems, method less baseline, or the ratio of geometric "
             f"means. p is that of the two-sided sign-flip test over the problems (up to {EXACT} differences "
             f"exact, of more with {DRAWN:,} random flips)."
@@ -73,29 +73,31 @@ def notes(searches: Sequence[Search], seeds: Sequence[Search] = ()) -> list[str]
         if (count := search["ledger"].get("search", {}).get("programs")) is not None:
             executed.setdefault(search["method"], set()).add(count)
     if len(set().union(*executed.values())) > 1:
-        counts = (f"{method} {' or '.join(map(str, sorted(own)))}" for method, own in executed.items())
-        said.append(f"These searches did not execute equally many programs: {', '.join(counts)}.")
+        counts = (
+            f"{method} {' or '.join(map(str, sorted(programs)))}" for method, programs in executed.items()
+        )
+        sentences.append(f"These searches did not execute equally many programs: {', '.join(counts)}.")
     if len(compared) > 1:
-        said.append(f"p-values are not corrected for the {len(compared)} comparisons.")
-    return said
+        sentences.append(f"p-values are not corrected for the {len(compared)} comparisons.")
+    return sentences
 
 
 def _whose_tests(searches: Sequence[Search]) -> list[str]:
     """A sentence for every search in which agents wrote tests."""
-    said = []
+    sentences = []
     for label, search in zip(search_tables.labels(searches), searches, strict=True):
-        whose = [problem["tests"] for problem in search["problems"]]
-        asked = whose.count("generated"), whose.count("fallback")
-        if any(asked):
-            said.append(
-                f"{label}: of {len(whose)} problems {asked[0]} were searched by tests that an agent wrote, "
-                f"and {asked[1]}, for which it wrote none, by given ones. All given tests judge the end."
+        tests = [problem["tests"] for problem in search["problems"]]
+        counts = tests.count("generated"), tests.count("fallback")
+        if any(counts):
+            sentences.append(
+                f"{label}: of {len(tests)} problems {counts[0]} were searched by tests that an agent wrote, "
+                f"and {counts[1]}, for which it wrote none, by given ones. All given tests judge the end."
             )
-    return said
+    return sentences
 
 
 def _picture(searches: Sequence[Search]) -> dict[str, str]:
-    """What the template needs of the picture."""
+    """The picture as the template needs it."""
     light, dark = (base64.b64encode(png(searches, dark)).decode() for dark in (False, True))
     return {
         "title": "Best so far",
@@ -108,24 +110,24 @@ def _picture(searches: Sequence[Search]) -> dict[str, str]:
 
 
 def png(searches: Sequence[Search], dark: bool = False) -> bytes:
-    """The picture as a PNG file, on a white or a dark ground."""
+    """The picture as a PNG file, on a white or a dark background."""
     return figures.on_ground(lambda: draw(searches), dark)
 
 
 def draw(searches: Sequence[Search]) -> Figure:
-    """Best scores so far over the programs executed, a panel per measure, a line per search."""
+    """Draw the best scores so far against the programs executed, a panel per measure, a line per search."""
     measures = list(dict.fromkeys(search["measure"] for search in searches))
     figure = Figure(figsize=(10, 4.2), dpi=110, layout="constrained")
     panels = dict(zip(measures, figure.subplots(1, len(measures), squeeze=False)[0], strict=True))
     for n, (label, search) in enumerate(zip(search_tables.labels(searches), searches, strict=True)):
         axes, color = panels[search["measure"]], figures.COLORS[n % len(figures.COLORS)]
         dashes = figures.DASHES[n // len(figures.COLORS) % len(figures.DASHES)]
-        x_T = [at["executed"] for at in search["progress"]]
-        known = [at for at in search["progress"] if at["low"] is not None]
-        axes.plot(x_T, [at["mean"] for at in search["progress"]], color=color, linestyle=dashes, marker="o",
+        x_T = [row["executed"] for row in search["progress"]]
+        bounded = [row for row in search["progress"] if row["low"] is not None]
+        axes.plot(x_T, [row["mean"] for row in search["progress"]], color=color, linestyle=dashes, marker="o",
                   markersize=3.5, linewidth=1.6, label=figures.plain(label))  # fmt: skip
-        ends = ([at["low"] for at in known], [at["high"] for at in known])
-        axes.fill_between([at["executed"] for at in known], *ends, color=color, alpha=0.18, linewidth=0)
+        ends = ([row["low"] for row in bounded], [row["high"] for row in bounded])
+        axes.fill_between([row["executed"] for row in bounded], *ends, color=color, alpha=0.18, linewidth=0)
     for measure, axes in panels.items():
         axes.set(xlabel="programs executed per problem", ylabel=BEST[measure], title="Best so far")
         axes.xaxis.get_major_locator().set_params(integer=True)
@@ -134,9 +136,9 @@ def draw(searches: Sequence[Search]) -> Figure:
 
 
 def in_words(searches: Sequence[Search]) -> str:
-    """The picture for those who do not see it: every line, round by round."""
-    said = []
+    """Text alternative of the picture: every line, round by round."""
+    sentences = []
     for label, search in zip(search_tables.labels(searches), searches, strict=True):
-        points = [f"{number(at['mean'])} after {number(at['executed'])}" for at in search["progress"]]
-        said.append(f"{label}: {', '.join(points)}")
-    return ". ".join(said) + "."
+        points = [f"{number(row['mean'])} after {number(row['executed'])}" for row in search["progress"]]
+        sentences.append(f"{label}: {', '.join(points)}")
+    return ". ".join(sentences) + "."

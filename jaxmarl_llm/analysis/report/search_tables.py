@@ -1,4 +1,4 @@
-"""The tables of searches for programs, as texts, from the data of a results file (`search_results`)."""
+"""Tables of program searches, as texts, from the data of a results file (`analysis.search.results`)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ NAMES = {
     "searched_tests": "tests passed in the search, %",
 }
 SEARCHED = "searched_"
-# Of a ledger's usage, see `search.ledger`.
+# Fields of a ledger's usage (`analysis.search.ledger`), and their headers.
 _USAGE = {
     "calls": "calls", "prompt_tokens": "prompt tokens", "completion_tokens": "completion tokens",
     "cut_prompts": "prompts cut",
@@ -30,7 +30,7 @@ BY_CATEGORY = ("geomean", "above_2x", "correct", "pass@1", "tests")
 
 
 def labels(searches: Sequence[Search]) -> list[str]:
-    """What to call each search: its method, the task if there are several, the seed where it takes that."""
+    """A label per search: its method, the task if there are several, the seed if labels would be equal."""
     several = len({search["task"] for search in searches}) > 1
     names = [f"{s['method']}, {s['task']}" if several else s["method"] for s in searches]
     return [
@@ -42,17 +42,17 @@ def labels(searches: Sequence[Search]) -> list[str]:
 def methods(searches: Sequence[Search], title: str = "Methods") -> Table:
     """A row per search: means over all problems, with their intervals under them.
 
-    What is the same of all searches (task, models, seed, number of problems) stands in the title alone.
+    What all searches have in common (task, models, seed, number of problems) is only in the title.
     """
     return _methods(title, searches, _metric_names(searches), "\n")
 
 
 def summaries(searches: Sequence[Search]) -> list[Table]:
-    """The same in lines, as two tables: what was measured again, and what was measured in the search."""
+    """The table of `methods` as two tables of one-line rows: measured again, and measured in the search."""
     names = _metric_names(searches)
-    again = [name for name in names if not name.startswith(SEARCHED)]
-    first = [name for name in names if name.startswith(SEARCHED)]
-    return [_methods("Methods", searches, again), _methods("Measured in the search", searches, first)]
+    remeasured = [name for name in names if not name.startswith(SEARCHED)]
+    searched = [name for name in names if name.startswith(SEARCHED)]
+    return [_methods("Methods", searches, remeasured), _methods("Measured in the search", searches, searched)]
 
 
 def _methods(title: str, searches: Sequence[Search], names: Sequence[str], between: str = " ") -> Table:
@@ -60,7 +60,7 @@ def _methods(title: str, searches: Sequence[Search], names: Sequence[str], betwe
     about = _about(searches)
     differ = {header: texts for header, texts in about.items() if len(set(texts)) > 1}
     words = {"seed": "seed {}", "problems": "{} problems"}
-    same = [
+    shared = [
         words.get(header, "{}").format(texts[0]) for header, texts in about.items() if header not in differ
     ]
     rows = []
@@ -68,22 +68,22 @@ def _methods(title: str, searches: Sequence[Search], names: Sequence[str], betwe
         means = [_mean(search["metrics"]["total"].get(name)).replace(" ", between, 1) for name in names]
         rows.append((label, *(texts[n] for texts in differ.values()), *means))
     headers = ("method", *differ, *(NAMES.get(name, name) for name in names))
-    return Table(": ".join(filter(None, (title, ", ".join(same)))), headers, tuple(rows))
+    return Table(": ".join(filter(None, (title, ", ".join(shared)))), headers, tuple(rows))
 
 
 def _about(searches: Sequence[Search]) -> dict[str, list[str]]:
-    """What each search was of, by header."""
+    """Task, models, seed and number of problems of each search, by header."""
     models = [_models(search["models"]) for search in searches]
     names = {name for search in searches for name in search["models"].values()}
-    said = {"models": models}
+    columns = {"models": models}
     if len(names) == 1 and len(set(models)) > 1:  # teams of different sizes
-        said = {"model": [*names] * len(searches), "agents": [str(len(s["models"])) for s in searches]}
+        columns = {"model": [*names] * len(searches), "agents": [str(len(s["models"])) for s in searches]}
     seeds, problems = [str(s["seed"]) for s in searches], [str(len(s["problems"])) for s in searches]
-    return {"task": [s["task"] for s in searches], **said, "seed": seeds, "problems": problems}
+    return {"task": [s["task"] for s in searches], **columns, "seed": seeds, "problems": problems}
 
 
 def _models(models: Mapping[str, str]) -> str:
-    """The one model of all agents, or each agent's."""
+    """The model of all agents if it is the same, otherwise the model of each agent."""
     if len(set(models.values())) > 1:
         return ", ".join(f"{agent}: {model}" for agent, model in models.items())
     (name,) = set(models.values())
@@ -93,90 +93,90 @@ def _models(models: Mapping[str, str]) -> str:
 def against(searches: Sequence[Search], between: str = " ") -> Table | None:
     """A row per search: its differences from the baseline with their p; None if nothing is compared.
 
-    What was measured in the search is left out: it favours whoever tries more that differs.
-    ``between``: what separates a difference from its interval and that from p.
+    Metrics of the search itself are left out: they favour methods that try more different programs.
+    ``between``: what separates a difference from its interval, and the interval from p.
     """
-    compared = [(n, s["against"]) for n, s in zip(labels(searches), searches, strict=True) if s["against"]]
-    if not compared:
+    comparisons = [(n, s["against"]) for n, s in zip(labels(searches), searches, strict=True) if s["against"]]
+    if not comparisons:
         return None
-    every = dict.fromkeys(name for _, found in compared for name in found["metrics"])
-    names = [name for name in every if not name.startswith(SEARCHED)]
-    several = len({found["seed"] for _, found in compared}) > 1
+    all_names = dict.fromkeys(name for _, comparison in comparisons for name in comparison["metrics"])
+    names = [name for name in all_names if not name.startswith(SEARCHED)]
+    several = len({comparison["seed"] for _, comparison in comparisons}) > 1
     rows = []
-    for label, found in compared:
-        seed = [str(found["seed"])] if several else []
-        rows.append((label, *seed, *(_compared(n, found["metrics"].get(n), between) for n in names)))
+    for label, comparison in comparisons:
+        seed = [str(comparison["seed"])] if several else []
+        rows.append((label, *seed, *(_compared(n, comparison["metrics"].get(n), between) for n in names)))
     seed = ["baseline's seed"] if several else []
     headers = ("method", *seed, *(NAMES.get(name, name) for name in names))
     return Table(f"Against {searches[0]['method']}", headers, tuple(rows))
 
 
-def _compared(name: str, found: Mapping[str, Any] | None, between: str) -> str:
-    if found is None:
+def _compared(name: str, entry: Mapping[str, Any] | None, between: str) -> str:
+    if entry is None:
         return NONE
-    return f"{_difference(name, found).replace(' ', between, 1)}{between}p {p_value(_nan(found['p']))}"
+    return f"{_difference(name, entry).replace(' ', between, 1)}{between}p {p_value(_nan(entry['p']))}"
 
 
 def by_category(searches: Sequence[Search], intervals: bool = True) -> list[Table]:
-    """For each of the main numbers a row per category of problems, a column per search."""
-    write = _mean if intervals else _mean_alone
+    """A table for each of the main metrics: a row per category of problems, a column per search."""
+    cell = _mean if intervals else _mean_alone
     groups = dict.fromkeys(group for search in searches for group in search["metrics"] if group != "total")
-    found = []
+    tables = []
     for name in BY_CATEGORY if groups else ():
         if name in _metric_names(searches):
             rows = tuple(
-                (group, *(write(search["metrics"].get(group, {}).get(name)) for search in searches))
+                (group, *(cell(search["metrics"].get(group, {}).get(name)) for search in searches))
                 for group in groups
             )
-            found.append(Table(f"By category: {NAMES[name]}", ("category", *labels(searches)), rows))
-    return found
+            tables.append(Table(f"By category: {NAMES[name]}", ("category", *labels(searches)), rows))
+    return tables
 
 
 def problems(searches: Sequence[Search]) -> Table:
-    """A row per problem, a column per search: the score measured again, and what it was in the search."""
+    """A row per problem, a column per search: the score measured again, and that in the search."""
     rows: dict[str, list[str]] = {}
     for s, search in enumerate(searches):
-        for each in search["problems"]:
-            rows.setdefault(each["item"], [NONE] * len(searches))[s] = _problem(each)
+        for problem in search["problems"]:
+            rows.setdefault(problem["item"], [NONE] * len(searches))[s] = _problem(problem)
     table = tuple((item, *cells) for item, cells in rows.items())
     return Table("Problems", ("problem", *labels(searches)), table)
 
 
-def _problem(found: Mapping[str, Any]) -> str:
-    again, first = found["held_out"], found["searched"]
-    score = f"{_score(again)} {ends(again['low'], again['high'])}".rstrip()
-    wrote = "the source stays" if found["unchanged"] else f"{found['agent']}, round {found['round']}"
-    status = "" if again["status"] == "ok" else f", {again['status']}"
-    return f"{score}{status}\nsearch: {_score(first)}; {wrote}"
+def _problem(problem: Mapping[str, Any]) -> str:
+    held_out, searched = problem["held_out"], problem["searched"]
+    score = f"{_score(held_out)} {ends(held_out['low'], held_out['high'])}".rstrip()
+    origin = "the source stays" if problem["unchanged"] else f"{problem['agent']}, round {problem['round']}"
+    status = "" if held_out["status"] == "ok" else f", {held_out['status']}"
+    return f"{score}{status}\nsearch: {_score(searched)}; {origin}"
 
 
 def _score(outcome: Mapping[str, Any]) -> str:
-    """A speed-up, or tests passed of all."""
+    """A speed-up, or the number of tests passed of all tests."""
     if outcome["total"]:
         return f"{outcome['score']:g} of {outcome['total']}"
     return number(outcome["score"])
 
 
 def bank(label: str, search: Search) -> Table:
-    """A row per lesson: its text, what it is about, and what became of the programs that were shown it."""
+    """A row per lesson: its text, the program it is about, and outcomes of programs whose prompt had it."""
     headers = ("problem", "round", "agent", "lesson", "its program", "factor", "relevance")
     headers += ("shown to, and what it led to",)
     rows = []
     for lesson in search["bank"]:
-        led: dict[int, list[str]] = {}
-        for a in lesson["led_to"]:
-            came = number(a["score"]) if a["status"] == "ok" else a["status"]
-            led.setdefault(a["round"], []).append(f"{a['agent']} {came}")
-        rounds = [f"round {n}: {', '.join(came)}" for n, came in led.items()]
-        about = f"{lesson['status']} {number(lesson['score'])}"
+        by_round: dict[int, list[str]] = {}
+        for attempt in lesson["led_to"]:
+            outcome = number(attempt["score"]) if attempt["status"] == "ok" else attempt["status"]
+            by_round.setdefault(attempt["round"], []).append(f"{attempt['agent']} {outcome}")
+        rounds = [f"round {n}: {', '.join(outcome)}" for n, outcome in by_round.items()]
+        program = f"{lesson['status']} {number(lesson['score'])}"
         numbers = (number(lesson["factor"]), number(lesson["relevance"]))
-        where = (lesson["item"], str(lesson["round"]), lesson["agent"], lesson["text"])
-        rows.append((*where, about, *numbers, "\n".join(rounds) or "nobody"))
+        cells = (lesson["item"], str(lesson["round"]), lesson["agent"], lesson["text"])
+        rows.append((*cells, program, *numbers, "\n".join(rounds) or "nobody"))
     return Table(f"Lessons of {label}", headers, tuple(rows))
 
 
 def costs(searches: Sequence[Search]) -> Table:
-    """A row per search: everything that its ledger adds up."""
+    """A row per search: the totals of its ledger."""
     headers = ("method", *_USAGE.values(), "programs executed", "of them known")
     headers += ("CPU seconds", "measured again", "CPU seconds", "cost")
     rows = []
@@ -191,14 +191,14 @@ def costs(searches: Sequence[Search]) -> Table:
 
 
 def agents(searches: Sequence[Search]) -> Table:
-    """A row per agent of each search and kind of its turns."""
+    """A row per search, agent and kind of the agent's turns."""
     headers = ("method", "agent", "model", "turns", *_USAGE.values())
     rows = []
     for label, search in zip(labels(searches), searches, strict=True):
         for agent, kinds in search["ledger"].get("agents", {}).items():
-            for kind, used in kinds.items():
+            for kind, usage in kinds.items():
                 row = (label, agent, search["models"].get(agent, NONE), kind)
-                rows.append((*row, *map(_count, map(used.get, _USAGE))))
+                rows.append((*row, *map(_count, map(usage.get, _USAGE))))
     return Table("Cost by agent", headers, tuple(rows))
 
 
@@ -206,20 +206,20 @@ def _metric_names(searches: Sequence[Search]) -> list[str]:
     return list(dict.fromkeys(name for search in searches for name in search["metrics"]["total"]))
 
 
-def _mean(found: Mapping[str, Any] | None) -> str:
-    found = found or {}
-    return f"{number(found.get('mean'))} {ends(found.get('low'), found.get('high'))}".rstrip()
+def _mean(estimate: Mapping[str, Any] | None) -> str:
+    estimate = estimate or {}
+    return f"{number(estimate.get('mean'))} {ends(estimate.get('low'), estimate.get('high'))}".rstrip()
 
 
-def _mean_alone(found: Mapping[str, Any] | None) -> str:
-    return number((found or {}).get("mean"))
+def _mean_alone(estimate: Mapping[str, Any] | None) -> str:
+    return number((estimate or {}).get("mean"))
 
 
-def _difference(name: str, found: Mapping[str, Any]) -> str:
-    """With its sign; a ratio as one."""
+def _difference(name: str, entry: Mapping[str, Any]) -> str:
+    """A difference with its sign, or a ratio (of geometric means) with "×", and its interval."""
     ratio = name.endswith("geomean")
-    mean = f"×{number(found['mean'])}" if ratio else signed(_nan(found["mean"]))
-    return f"{mean} {ends(found['low'], found['high'])}".rstrip()
+    mean = f"×{number(entry['mean'])}" if ratio else signed(_nan(entry["mean"]))
+    return f"{mean} {ends(entry['low'], entry['high'])}".rstrip()
 
 
 def _nan(value: float | None) -> float:

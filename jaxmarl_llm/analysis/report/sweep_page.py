@@ -1,4 +1,4 @@
-"""The tables of a sweep, and its page: with final returns, and learning curves, of many in a panel each."""
+"""Tables and HTML page of a sweep, with final returns and learning curves; many settings: a panel each."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,11 +28,11 @@ from jaxmarl_llm.utils.statistics.significance import DRAWN, EXACT
 
 
 def tables(members: Sequence[MemberResult]) -> list[Table]:
-    """Means by setting; differences from the baseline, if there is another; members that are not finished."""
+    """Means by setting; differences from the baseline, if there are other settings; unfinished members."""
     grouped = by_setting(members)
-    found = [_means(grouped)]
+    all_tables = [_means(grouped)]
     if len(grouped) > 1:
-        found.append(_differences(grouped))
+        all_tables.append(_differences(grouped))
     unfinished = tuple(
         (member.setting, str(member.seed), member.state, member.reason or NONE, str(member.folder))
         for member in members
@@ -40,19 +40,19 @@ def tables(members: Sequence[MemberResult]) -> list[Table]:
     )
     if unfinished:
         headers = ("setting", "seed", "state", "reason", "folder")
-        found.append(Table("Not finished", headers, unfinished))
-    return found
+        all_tables.append(Table("Not finished", headers, unfinished))
+    return all_tables
 
 
 def notes(members: Sequence[MemberResult]) -> list[str]:
     """Explain the brackets and p-values of the tables."""
     others = len(by_setting(members)) - 1
-    said = [
+    sentences = [
         "Returns on the test problems, of the latest state of each run. In brackets: 95 % t-intervals over "
         "the seeds."
     ]
     if others:
-        said += [
+        sentences += [
             "Differences are of runs with the same seed, setting less baseline. p over the seeds is that of "
             "the paired t-test, two-sided.",
             "Over the problems: the same difference on every test problem, mean of those seeds; 95 % "
@@ -62,22 +62,22 @@ def notes(members: Sequence[MemberResult]) -> list[str]:
         ]
     baseline, *rest = by_setting(members).values()
     if any(differently(mates, baseline) for mates in rest):
-        said.append(
+        sentences.append(
             "Settings that are judged differently from the baseline, by another reward, task or problems, "
             "are not compared with it: their returns are on scales of their own."
         )
     if others > 1:
-        said.append(f"p-values are not corrected for the {others} comparisons.")
-    return said
+        sentences.append(f"p-values are not corrected for the {others} comparisons.")
+    return sentences
 
 
 def _means(grouped: dict[str, list[MemberResult]]) -> Table:
     headers = ("setting", "seeds", *(f"return, {kind}" for kind in SCORES.values()), "minutes")
     rows = []
-    for place, (setting, mates) in enumerate(grouped.items()):
-        name = setting if place else f"{setting} (baseline)"
-        done = sum(mate.state == FINISHED for mate in mates)
-        seeds = str(done) if done == len(mates) else f"{done} of {len(mates)}"
+    for index, (setting, mates) in enumerate(grouped.items()):
+        name = setting if index else f"{setting} (baseline)"
+        finished = sum(mate.state == FINISHED for mate in mates)
+        seeds = str(finished) if finished == len(mates) else f"{finished} of {len(mates)}"
         rows.append((name, seeds, *(_mean(mean(mates, s)) for s in SCORES), number(minutes(mates))))
     return Table("Settings", headers, tuple(rows))
 
@@ -89,27 +89,27 @@ def _differences(grouped: dict[str, list[MemberResult]]) -> Table:
     rows = []
     for setting, mates in grouped.items():
         for score, kind in SCORES.items() if mates is not baseline else ():
-            found = compare(mates, baseline, score)
-            few = len(found.seeds) < 2
+            result = compare(mates, baseline, score)
+            few_seeds = len(result.seeds) < 2
             rows.append((
-                setting, kind, str(len(found.seeds)), _mean(found.difference, signed),
-                _few(found) if few else p_value(found.p), str(found.problems),
-                ends(found.over_problems.low, found.over_problems.high) or NONE, p_value(found.p_problems),
+                setting, kind, str(len(result.seeds)), _mean(result.difference, signed),
+                _few(result) if few_seeds else p_value(result.p), str(result.problems),
+                ends(result.over_problems.low, result.over_problems.high) or NONE, p_value(result.p_problems),
             ))  # fmt: skip
     return Table("Against the baseline", headers, tuple(rows))
 
 
-def _few(found: Comparison) -> str:
-    """Why there is no p over the seeds."""
-    return f"judged differently: {', '.join(found.judged)}" if found.judged else "fewer than 2 seeds"
+def _few(result: Comparison) -> str:
+    """The reason why there is no p over the seeds."""
+    return f"judged differently: {', '.join(result.judged)}" if result.judged else "fewer than 2 seeds"
 
 
-def _mean(found: Interval, write=number) -> str:
-    return f"{write(found.mean)} {ends(found.low, found.high)}".rstrip()
+def _mean(estimate: Interval, write=number) -> str:
+    return f"{write(estimate.mean)} {ends(estimate.low, estimate.high)}".rstrip()
 
 
 def p_value(p: float) -> str:
-    """Three decimals; a dash where there is none."""
+    """A p-value with three decimals; a dash for NaN."""
     if p != p:
         return NONE
     return "<0.001" if p < 0.001 else f"{p:.3f}"
@@ -121,7 +121,7 @@ def write(members: Sequence[MemberResult], path: Path, title: str) -> Path:
     pictures = [picture for picture in panels.pictures(groups) if picture.name == "return"] if groups else []
     many = len(groups) > figures.FEW
     pictures = [panels.for_each(picture, groups) if many else picture for picture in pictures]
-    drawn = [page.image(picture, groups, figures.png(picture, groups)) for picture in pictures]
+    images = [page.image(picture, groups, figures.png(picture, groups)) for picture in pictures]
     style = page.source("report.css")
     text = page.ENVIRONMENT.get_template("sweep.html.jinja").render(
         title=title,
@@ -130,7 +130,7 @@ def write(members: Sequence[MemberResult], path: Path, title: str) -> Path:
         tables=tables(members),
         notes=notes(members),
         rankings=_ranking(as_json(members)),
-        pictures=drawn,
+        pictures=images,
         window=figures.WINDOW,
         many=many,
         unreadable=unreadable,
@@ -150,12 +150,12 @@ def _ranking(settings: Sequence[dict]) -> list[dict[str, str]]:
         "Mean final returns, best first, with 95 % t-intervals over the seeds. The baseline is in bold, the "
         "dashed line is its sampled mean."
     )
-    said = {"name": "ranking", "title": "Final returns", "caption": caption}
-    return [said | {"words": sweep_ranking.in_words(settings)} | page.uris(light, dark)]
+    fields = {"name": "ranking", "title": "Final returns", "caption": caption}
+    return [fields | {"words": sweep_ranking.in_words(settings)} | page.uris(light, dark)]
 
 
 def curves(members: Sequence[MemberResult]) -> tuple[list[Group], list[str]]:
-    """The runs of each setting that have measured something, finished or not, and what cannot be read."""
+    """The runs of each setting that have metrics, finished or not, and the errors of unreadable folders."""
     groups, unreadable = [], []
     for setting, mates in by_setting(members).items():
         runs = []

@@ -1,4 +1,4 @@
-"""The settings of a sweep in one picture, best first: mean final returns with their 95 % intervals."""
+"""Figure of a sweep's settings, best first: mean final returns with their 95 % intervals."""
 
 import json
 from collections.abc import Sequence
@@ -11,32 +11,33 @@ from jaxmarl_llm import plots
 from jaxmarl_llm.analysis.report.figures import plain
 from jaxmarl_llm.analysis.report.sweep_results import SCORES
 
-STYLES = {"return": (plots.SAMPLED, "o", 0.14), "return_greedy": (plots.GREEDY, "s", -0.14)}  # and how far up
+# Colour, marker and vertical shift by score.
+STYLES = {"return": (plots.SAMPLED, "o", 0.14), "return_greedy": (plots.GREEDY, "s", -0.14)}
 
 
 def read(path: Path) -> list[dict]:
-    """The settings of a sweep.json; ValueError, naming the file, if it is none or has no result to draw."""
+    """Read the settings of a sweep.json; ValueError, naming the file, if it is none or has no return yet."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["settings"]
-        known = ranked(found)
+        settings = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        with_return = ranked(settings)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no sweep.json ({type(error).__name__}: {error})") from error
-    if not known:
+    if not with_return:
         raise ValueError(f"{path}: no setting has a return yet")
-    return found
+    return settings
 
 
 def ranked(settings: Sequence[dict]) -> list[dict]:
-    """Those that have a sampled return, the highest first; ``settings`` as `settings.as_json` gives them."""
-    known = [each for each in settings if each["return"]["mean"] is not None]
-    return sorted(known, key=lambda each: -each["return"]["mean"])
+    """Settings that have a sampled return, the highest first; ``settings``: of `sweep_results.as_json`."""
+    with_return = [each for each in settings if each["return"]["mean"] is not None]
+    return sorted(with_return, key=lambda each: -each["return"]["mean"])
 
 
 def draw(settings: Sequence[dict]) -> Figure:
-    """A row per setting: points for the means, bars for the intervals; the baseline's name is bold.
+    """Draw a row per setting: points for the means, bars for the intervals; the baseline's name is bold.
 
-    A dashed line goes up from the baseline's mean, so that it is seen who is above it. An interval that
-    reaches over it says less than the paired test of the table, in which seeds are compared with themselves.
+    A dashed line marks the baseline's mean, to show which settings are above it. An interval that crosses it
+    is weaker evidence than the paired test of the table, which compares runs of the same seed.
     """
     rows = ranked(settings)
     figure = Figure(figsize=(9, 0.32 * len(rows) + 1.4), dpi=110, layout="constrained")
@@ -54,27 +55,27 @@ def draw(settings: Sequence[dict]) -> Figure:
     names = {label: f"{kind}, mean and 95 % interval" for label, kind in SCORES.items()}
     names["baseline"] = "baseline, sampled"
     handles, labels = axes.get_legend_handles_labels()
-    place = {"loc": "outside upper center", "ncols": 3, "fontsize": 9}
-    figure.legend(handles, [names[label] for label in labels], **place)
+    options = {"loc": "outside upper center", "ncols": 3, "fontsize": 9}
+    figure.legend(handles, [names[label] for label in labels], **options)
     return figure
 
 
 def _draw_row(axes: Axes, y: float, row: dict) -> None:
-    for score, (color, marker, up) in STYLES.items():
-        found = row[score]
-        if found["mean"] is None:
+    for score, (color, marker, shift) in STYLES.items():
+        estimate = row[score]
+        if estimate["mean"] is None:
             continue
-        if found["low"] is not None:
-            axes.hlines(y + up, found["low"], found["high"], color=color, linewidth=1.6)
-        known = axes.get_legend_handles_labels()[1]
-        label = {} if score in known else {"label": score}
-        axes.plot(found["mean"], y + up, marker, color=color, markersize=5, **label)
+        if estimate["low"] is not None:
+            axes.hlines(y + shift, estimate["low"], estimate["high"], color=color, linewidth=1.6)
+        used_labels = axes.get_legend_handles_labels()[1]
+        label = {} if score in used_labels else {"label": score}
+        axes.plot(estimate["mean"], y + shift, marker, color=color, markersize=5, **label)
 
 
 def in_words(settings: Sequence[dict]) -> str:
-    """The same for those who do not see it."""
-    said = []
+    """Text alternative of the figure."""
+    sentences = []
     for row in ranked(settings):
         baseline = ", the baseline" if row["baseline"] else ""
-        said.append(f"{row['setting']}{baseline}: {row['return']['mean']:.3g}")
-    return "Sampled, best first. " + ". ".join(said) + "."
+        sentences.append(f"{row['setting']}{baseline}: {row['return']['mean']:.3g}")
+    return "Sampled, best first. " + ". ".join(sentences) + "."

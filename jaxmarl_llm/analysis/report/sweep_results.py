@@ -14,16 +14,16 @@ from jaxmarl_llm.utils.files import read_json
 from jaxmarl_llm.utils.statistics.bootstrap import Interval, interval
 from jaxmarl_llm.utils.statistics.significance import paired_t, sign_flips, t_interval
 
-SCORES = {"return": "sampled", "return_greedy": "greedy"}  # of a summary, and what tables call them
+SCORES = {"return": "sampled", "return_greedy": "greedy"}  # of a summary, and their names in tables
 
 
 @dataclasses.dataclass(frozen=True)
 class MemberResult:
-    """A member of a sweep as its run folder tells it.
+    """A member of a sweep, as read from its run folder.
 
-    state: `FINISHED`, or in what way it is not; reason: why, if that is known. summary and held_out are what
-    summary.json and held_out.json say, judged is what `judging.judged` says of config.json; all are {} unless
-    it is finished.
+    state: `FINISHED`, or in what way it is not; reason: why, if that is known. summary and held_out are the
+    contents of summary.json and held_out.json, judged is `comparable.judged` of config.json; all are {}
+    unless it is finished.
     """
 
     setting: str
@@ -40,21 +40,21 @@ class MemberResult:
         return self.summary["seconds"] / 60 if self.summary else None
 
     def score(self, name: str) -> float | None:
-        """A number of the last evaluation; None if there is none."""
+        """A score of the last evaluation on the test; None if there is none."""
         return self.summary.get("after", {}).get(name)
 
 
 class Comparison(NamedTuple):
-    """One score of a setting less that of the baseline, both of the same seeds.
+    """One score of a setting minus that of the baseline, both for the same seeds.
 
     Attributes:
       seeds: the seeds that both have finished.
       difference: mean over the seeds, with its t-interval.
       p: of `paired_t` over the seeds.
-      problems: number of test problems that both have results of; 0 if theirs are not the same.
+      problems: number of test problems with results of both; 0 if their problems are not the same.
       over_problems: the same mean with its bootstrap interval over the problems.
       p_problems: of `sign_flips` over the problems.
-      judged: fields in which their judges differ; then nothing else is known.
+      judged: config fields that make them be scored differently; if there are any, all else is empty or NaN.
     """
 
     seeds: tuple[int, ...]
@@ -67,21 +67,23 @@ class Comparison(NamedTuple):
 
 
 def read_member(setting: str, seed: int, folder: Path, state: str, reason: str = "") -> MemberResult:
-    """A member with what its folder holds, if it is finished. ValueError names a file that is damaged."""
+    """Read a member's results from its folder, if it is finished. ValueError names a damaged file."""
     if state != FINISHED:
         return MemberResult(setting, seed, folder, state, reason)
-    held_out = folder / "held_out.json"
-    found = read_json(held_out) if held_out.is_file() else {}
+    held_out_file = folder / "held_out.json"
+    held_out_data = read_json(held_out_file) if held_out_file.is_file() else {}
     summary, config = (read_json(folder / f"{name}.json") for name in ("summary", "config"))
-    return MemberResult(setting, seed, folder, state, reason, summary, found, comparable.judged(config))
+    return MemberResult(
+        setting, seed, folder, state, reason, summary, held_out_data, comparable.judged(config)
+    )
 
 
 def by_setting(members: Sequence[MemberResult]) -> dict[str, list[MemberResult]]:
     """The members of each setting, settings in the order of their first members: the baseline first."""
-    found: dict[str, list[MemberResult]] = {}
+    grouped: dict[str, list[MemberResult]] = {}
     for member in members:
-        found.setdefault(member.setting, []).append(member)
-    return found
+        grouped.setdefault(member.setting, []).append(member)
+    return grouped
 
 
 def known(members: Sequence[MemberResult], score: str) -> dict[int, MemberResult]:
@@ -101,11 +103,11 @@ def minutes(members: Sequence[MemberResult]) -> float:
 
 
 def compare(members: Sequence[MemberResult], baseline: Sequence[MemberResult], score: str) -> Comparison:
-    """A setting against the baseline, seed by seed and problem by problem; not if they are judged unlike."""
+    """Compare a setting with the baseline by seed and by problem; without numbers if judged differently."""
     ours, theirs = known(members, score), known(baseline, score)
-    if unlike := differently(members, baseline):
-        nothing = Interval(math.nan, math.nan, math.nan)
-        return Comparison((), nothing, math.nan, 0, nothing, math.nan, unlike)
+    if fields := differently(members, baseline):
+        unknown = Interval(math.nan, math.nan, math.nan)
+        return Comparison((), unknown, math.nan, 0, unknown, math.nan, fields)
     seeds = tuple(sorted(ours.keys() & theirs.keys()))
     over_seeds = [ours[seed].score(score) - theirs[seed].score(score) for seed in seeds]
     differences_B = _by_problem([(ours[seed], theirs[seed]) for seed in seeds], score)
@@ -141,7 +143,7 @@ def _by_problem(pairs: Sequence[tuple[MemberResult, MemberResult]], score: str) 
 
 
 def as_json(members: Sequence[MemberResult]) -> list[dict]:
-    """Everything above, a dict per setting, as JSON data; the first is the baseline."""
+    """All results of a sweep as JSON data: a dict per setting, the first is the baseline."""
     grouped = by_setting(members)
     baseline = next(iter(grouped.values()))
     return [
@@ -160,22 +162,22 @@ def as_json(members: Sequence[MemberResult]) -> list[dict]:
 
 
 def _member_json(member: MemberResult) -> dict:
-    told = {"seed": member.seed, "folder": str(member.folder), "state": member.state, "reason": member.reason}
-    return told | {score: member.score(score) for score in SCORES} | {"minutes": member.minutes}
+    row = {"seed": member.seed, "folder": str(member.folder), "state": member.state, "reason": member.reason}
+    return row | {score: member.score(score) for score in SCORES} | {"minutes": member.minutes}
 
 
-def _comparison_json(found: Comparison) -> dict:
+def _comparison_json(result: Comparison) -> dict:
     return {
-        "seeds": list(found.seeds),
-        "over_seeds": _interval_json(found.difference) | {"p_paired_t": _number(found.p)},
-        "problems": found.problems,
-        "over_problems": _interval_json(found.over_problems) | {"p_sign_flips": _number(found.p_problems)},
-        "judged_differently": list(found.judged),
+        "seeds": list(result.seeds),
+        "over_seeds": _interval_json(result.difference) | {"p_paired_t": _number(result.p)},
+        "problems": result.problems,
+        "over_problems": _interval_json(result.over_problems) | {"p_sign_flips": _number(result.p_problems)},
+        "judged_differently": list(result.judged),
     }
 
 
-def _interval_json(found: Interval) -> dict:
-    return {name: _number(float(value)) for name, value in found._asdict().items()}
+def _interval_json(estimate: Interval) -> dict:
+    return {name: _number(float(value)) for name, value in estimate._asdict().items()}
 
 
 def _number(value: float) -> float | None:

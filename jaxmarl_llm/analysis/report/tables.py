@@ -24,7 +24,7 @@ class Table(NamedTuple):
 
 
 def number(value: float | None) -> str:
-    """Three digits or so; a dash for what is not there."""
+    """A number with one or two decimals; a dash for None and what is not finite."""
     if value is None or not math.isfinite(value):
         return NONE
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
@@ -37,8 +37,8 @@ def signed(value: float) -> str:
 
 def ends(low: float | None, high: float | None) -> str:
     """An interval in brackets; empty if there is none."""
-    known = None not in (low, high) and math.isfinite(low) and math.isfinite(high)
-    return f"[{number(low)}, {number(high)}]" if known else ""
+    finite = None not in (low, high) and math.isfinite(low) and math.isfinite(high)
+    return f"[{number(low)}, {number(high)}]" if finite else ""
 
 
 def overview(groups: Sequence[Group]) -> Table:
@@ -73,7 +73,7 @@ def _iterations(run: RunData) -> str:
 def changes(group: Group) -> Table:
     """Results on the test before and after training, a column per run; means and gains with their intervals.
 
-    Under a run's score stands its own interval, over the test problems, where the summary has one.
+    Below a run's score is its own interval over the test problems, where the summary has one.
     """
     names = score_names([run.summary for run in group.runs])
     headers = ["score", *(f"{run.name} (seed {run.seed})" for run in group.runs)]
@@ -88,14 +88,14 @@ def changes(group: Group) -> Table:
 def score_names(summaries: Sequence[dict]) -> list[str]:
     """Scores of the summaries: returns and pass@1 first, the reward's parts, then the rest."""
     entries = [s[when] for s in summaries for when in ("before", "after") if when in s]
-    found = dict.fromkeys(n for e in entries for n, v in e.items() if v is not None)
-    scores = [n for n in found if "/" not in n and n != "step" and not n.endswith(("_low", "_high"))]
+    names = dict.fromkeys(n for e in entries for n, v in e.items() if v is not None)
+    scores = [n for n in names if "/" not in n and n != "step" and not n.endswith(("_low", "_high"))]
     parts = [n for n in scores if metric_names.is_part(n)]
     return list(dict.fromkeys([*(n for n in FIRST if n in scores), *parts, *scores]))
 
 
 def scores(summary: dict, name: str) -> tuple[float, float]:
-    """Before and after; NaN where the summary does not say."""
+    """A score before and after training; NaN where the summary has none."""
     values = (summary.get(when, {}).get(name) for when in ("before", "after"))
     before, after = (math.nan if value is None else float(value) for value in values)
     return before, after
@@ -104,46 +104,46 @@ def scores(summary: dict, name: str) -> tuple[float, float]:
 def _change(summary: dict, name: str) -> str:
     before, after = map(number, scores(summary, name))
     entries = [summary.get(when, {}) for when in ("before", "after")]
-    of_items = [ends(entry.get(f"{name}_low"), entry.get(f"{name}_high")) or NONE for entry in entries]
-    return f"{before} → {after}" + ("" if of_items == [NONE, NONE] else f"\n{of_items[0]} → {of_items[1]}")
+    intervals = [ends(entry.get(f"{name}_low"), entry.get(f"{name}_high")) or NONE for entry in entries]
+    return f"{before} → {after}" + ("" if intervals == [NONE, NONE] else f"\n{intervals[0]} → {intervals[1]}")
 
 
 def _means(group: Group, name: str) -> list[str]:
     """Mean before, mean after and mean gain over the runs that have both."""
-    both_SW = np.array([scores(run.summary, name) for run in group.runs])
-    both_SW = both_SW[~np.isnan(both_SW).any(axis=1)]
-    if not len(both_SW):
+    pairs_SW = np.array([scores(run.summary, name) for run in group.runs])
+    pairs_SW = pairs_SW[~np.isnan(pairs_SW).any(axis=1)]
+    if not len(pairs_SW):
         return [NONE] * 3
-    found = [interval(values) for values in (both_SW[:, 0], both_SW[:, 1], both_SW[:, 1] - both_SW[:, 0])]
-    means = [number(found[0].mean), number(found[1].mean), signed(found[2].mean)]
-    return [f"{mean}\n{ends(each.low, each.high)}".rstrip() for mean, each in zip(means, found, strict=True)]
+    stats = [interval(values) for values in (pairs_SW[:, 0], pairs_SW[:, 1], pairs_SW[:, 1] - pairs_SW[:, 0])]
+    means = [number(stats[0].mean), number(stats[1].mean), signed(stats[2].mean)]
+    return [f"{mean}\n{ends(stat.low, stat.high)}".rstrip() for mean, stat in zip(means, stats, strict=True)]
 
 
 def costs(groups: Sequence[Group]) -> Table:
     """A row per run: totals, and means over its iterations."""
-    every = [run for group in groups for run in group.runs]
+    runs = [run for group in groups for run in group.runs]
     phases = metric_names.phases(metric_names.all_names(groups))
     headers = ("run", "minutes", "seconds per iteration", *(f"{phase.label}, s" for phase in phases))
     headers += ("tokens/s", "completion tokens", "expert's tokens", "programs judged", "executed")
     headers += ("peak memory, MB",)
-    return Table("Cost", headers, tuple(_cost_row(run, [phase.metric for phase in phases]) for run in every))
+    return Table("Cost", headers, tuple(_cost_row(run, [phase.metric for phase in phases]) for run in runs))
 
 
 def _cost_row(run: RunData, phases: Sequence[str]) -> tuple[str, ...]:
-    def known(name: str) -> list[float]:
+    def column(name: str) -> list[float]:
         return [row[name] for row in run.rows if row.get(name) is not None]
 
-    drawn = [
+    tokens = [
         row["tokens_per_s"] * row["seconds"]
         for row in run.rows
         if None not in (row.get("tokens_per_s"), row.get("seconds"))
     ]
-    asked = [value for name in metric_names.EXPERT for value in known(name)[-1:]]  # counted up to each row
-    totals = map(_total, (drawn, asked, known("executor/programs"), known("executor/runs")))
-    means = (known(name) for name in ("seconds", *phases, "tokens_per_s"))
+    expert = [value for name in metric_names.EXPERT for value in column(name)[-1:]]  # counted up to each row
+    totals = map(_total, (tokens, expert, column("executor/programs"), column("executor/runs")))
+    means = (column(name) for name in ("seconds", *phases, "tokens_per_s"))
     means = (number(float(np.mean(values))) if values else NONE for values in means)
     minutes = number(run.summary.get("seconds", math.nan) / 60)
-    peak = number(max(known("memory/peak_rss_mb"), default=None))
+    peak = number(max(column("memory/peak_rss_mb"), default=None))
     return run.name, minutes, *means, *totals, peak
 
 
@@ -151,9 +151,9 @@ def _total(values: Sequence[float]) -> str:
     return f"{sum(values):.0f}" if values else NONE
 
 
-def evaluations(found: Sequence[EvaluationData]) -> Table:
+def evaluations(evaluated: Sequence[EvaluationData]) -> Table:
     """A row per evaluation and mode, a column per score."""
-    scored = [(e, mode, e.report[mode].get("scores", {})) for e in found for mode in e.actions]
+    scored = [(e, mode, e.report[mode].get("scores", {})) for e in evaluated for mode in e.actions]
     names = list(dict.fromkeys(name for *_, entries in scored for name in entries))
     rows = tuple(
         (f"{e.name}, {mode}", _checkpoint(e.report), *(_score(entries.get(name)) for name in names))
@@ -163,9 +163,9 @@ def evaluations(found: Sequence[EvaluationData]) -> Table:
 
 
 def _checkpoint(report: dict[str, Any]) -> str:
-    where = report.get("workdir")
+    workdir = report.get("workdir")
     state = {"best": ", best on validation", "latest": ", latest"}.get(report.get("state"), "")
-    team = f"{where}, step {report['step']}{state}" if where else "the untrained team"
+    team = f"{workdir}, step {report['step']}{state}" if workdir else "the untrained team"
     return f"{team}, {report['split']} problems" if "split" in report else team
 
 

@@ -1,7 +1,7 @@
-"""Joint actions as the data of a page's transcript browser: every text once, and no more than fits.
+"""Joint actions as the data of a page's transcript browser: every text once, in a limited size.
 
-All of it is model output that nobody has looked at. It becomes JSON in pure ASCII without `<`, `>` and `&`,
-so that nothing in it can end the element it stands in, and the page's script only ever shows it as text.
+All of it is model output that nobody has checked. It becomes JSON in pure ASCII without `<`, `>` and `&`, so
+that nothing in it can end the script element that holds it, and the page's script only shows it as text.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ LIMIT = 10_000_000  # characters of JSON; pictures come on top
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A choice in the browser: the joint actions of one step of a run, or of an evaluation.
+    """An entry that the browser offers: the joint actions of one step of a run, or of an evaluation.
 
     ``name`` is that of the run or evaluation, ``part`` the iteration or mode.
     """
@@ -30,7 +30,7 @@ class Source:
 
 
 def choose(steps: Sequence[int], number: int) -> list[int]:
-    """At most ``number`` of the steps: the last, the first, and between them evenly spread ones."""
+    """Choose at most ``number`` of the steps: the last, the first, and between them evenly spread ones."""
     if number >= len(steps):
         return list(steps)
     if number < 2:
@@ -43,20 +43,22 @@ def collect(
 ) -> tuple[str, list[str]]:
     """The browser's data as text, and a sentence per run about what is in it.
 
-    Evaluations are taken whole. Of each run there are ``number`` steps, or as often halved as it takes to
-    stay below ``limit`` characters.
+    Evaluations are taken whole. Of each run at most ``number`` steps are taken; the number is halved until
+    the text has no more than ``limit`` characters.
     """
-    held = {run.name: transcripts.steps(run.folder) for run in runs}
-    number = min(number, max(map(len, held.values()), default=0))
-    chosen = {name: choose(steps, number) for name, steps in held.items()}
-    read = {(run.name, step): transcripts.read(run.folder, step) for run in runs for step in chosen[run.name]}
-    whole = [Source(e.name, mode, actions) for e in evaluations for mode, actions in e.actions.items()]
+    steps_by_run = {run.name: transcripts.steps(run.folder) for run in runs}
+    number = min(number, max(map(len, steps_by_run.values()), default=0))
+    chosen = {name: choose(steps, number) for name, steps in steps_by_run.items()}
+    actions_by_step = {
+        (run.name, step): transcripts.read(run.folder, step) for run in runs for step in chosen[run.name]
+    }
+    evaluated = [Source(e.name, mode, actions) for e in evaluations for mode, actions in e.actions.items()]
     while True:
         steps = [(name, step) for name in chosen for step in chosen[name]]
-        sources = [Source(name, f"iteration {step}", read[name, step]) for name, step in steps]
-        text = to_json(embed([*whole, *sources]))
+        sources = [Source(name, f"iteration {step}", actions_by_step[name, step]) for name, step in steps]
+        text = to_json(embed([*evaluated, *sources]))
         if len(text) <= limit or not steps:
-            return text, [_sentence(name, chosen[name], held[name]) for name in chosen]
+            return text, [_sentence(name, chosen[name], steps_by_run[name]) for name in chosen]
         number //= 2
         chosen = {name: choose(kept, number) for name, kept in chosen.items()}
 
@@ -70,7 +72,7 @@ def _sentence(name: str, chosen: Sequence[int], held: Sequence[int]) -> str:
 
 
 def embed(sources: Sequence[Source]) -> dict[str, Any]:
-    """The data: "texts" and "speeches", each thing once, and "sources" whose actions point into them.
+    """The browser's data: "texts" and "speeches", each once, and "sources", whose actions hold their indices.
 
     A speech is [agent, prompt, completion, prompt tokens, completion tokens, finish reason, sample,
     advantage, marginal, remark]; agent, prompt, completion and finish reason are indices of texts, remark is
@@ -82,12 +84,12 @@ def embed(sources: Sequence[Source]) -> dict[str, Any]:
     def text(value) -> int:
         return texts.setdefault(str(value), len(texts))
 
-    def speech(agent: str, said: AgentRecord) -> int:
+    def speech(agent: str, record: AgentRecord) -> int:
         entry = (
-            text(agent), text(said.prompt), text(said.completion), _number(said.prompt_length),
-            _number(said.completion_length), text(said.finish_reason), _number(said.sample),
-            _number(said.advantage), _number(said.marginal),
-            None if said.remark is None else speech(agent, said.remark),
+            text(agent), text(record.prompt), text(record.completion), _number(record.prompt_length),
+            _number(record.completion_length), text(record.finish_reason), _number(record.sample),
+            _number(record.advantage), _number(record.marginal),
+            None if record.remark is None else speech(agent, record.remark),
         )  # fmt: skip
         return speeches.setdefault(entry, len(speeches))
 
@@ -107,18 +109,18 @@ def _action(action: JointAction, text: Callable, speech: Callable) -> dict[str, 
         "turn": _number(action.turn),
         "follows": _number(action.follows),
         "failures": [text(failure) for failure in action.failures],
-        "interactions": [[text(value) for value in seen] for seen in action.interactions],
-        "speeches": [speech(agent, said) for agent, said in action.agents.items()],
+        "interactions": [[text(value) for value in interaction] for interaction in action.interactions],
+        "speeches": [speech(agent, record) for agent, record in action.agents.items()],
     }
 
 
 def _number(value) -> float | int | None:
-    """A number with six digits; None for what is none."""
-    known = isinstance(value, int | float) and math.isfinite(value)
-    return (float(f"{value:.6g}") if isinstance(value, float) else value) if known else None
+    """A number with six digits; None for what is not a finite number."""
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return (float(f"{value:.6g}") if isinstance(value, float) else value) if is_number else None
 
 
 def to_json(data) -> str:
-    """JSON that can stand in a script element: ASCII (so also without U+2028 and U+2029), no <, > or &."""
+    """JSON that is safe in a script element: ASCII (so also without U+2028 and U+2029), no <, > or &."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")

@@ -1,5 +1,6 @@
-"""What a search for programs found, and what it cost.
+"""Searches for programs: running one, its results and its costs.
 
-`results` takes it from a forest, to and from JSON, `metrics` has means over problems with intervals,
-`seeds` the same over several searches, `ledger` calls, tokens and executions of every agent.
+`search` runs one; `results` takes its results from a forest and writes and reads them as JSON; `metrics`
+has means over problems with intervals, `seeds` the same over several searches; `ledger` counts calls, tokens
+and executions of every agent.
 """

@@ -1,4 +1,4 @@
-"""What a search or an iteration cost: calls and tokens by agent, programs executed, CPU time of measuring."""
+"""Costs of a search or an iteration: calls and tokens by agent, programs executed, CPU time of measuring."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,12 +7,12 @@ from typing import Any
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.tasks.outcomes import Outcome
 
-KINDS = ("program", "other")  # other: lessons, reflections, plans, whatever is not judged
+KINDS = ("program", "other")  # other: lessons, reflections, plans and all else that is not judged
 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """Completions drawn, and tokens: every completion counts the prompt it answers.
+    """Number of completions, and their tokens: the prompt counts once for every completion.
 
     cut_prompts: completions whose prompt was too long and lost its beginning.
     """
@@ -33,8 +33,9 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Programs executed, and how many of these only in name, as the same one had been measured before.
+    """Programs measured, and the CPU time that this took.
 
+    programs: all of them. reused: those that did not run, as the same program had been measured before.
     seconds: CPU time (s) of the others.
     """
 
@@ -50,11 +51,11 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Ledger:
-    """Costs that can be added. ``Ledger()`` is that of nothing.
+    """Costs of a search or an iteration; ledgers can be added, ``Ledger()`` is zero.
 
     Attributes:
-      usage: by agent and kind, see KINDS.
-      search: programs of the search. held_out: those measured again for the record.
+      usage: by (agent, kind), see KINDS.
+      search: programs measured in the search. held_out: programs measured again on held-out inputs or tests.
     """
 
     usage: Mapping[tuple[str, str], Usage] = dataclasses.field(default_factory=dict)
@@ -67,15 +68,15 @@ class Ledger:
         return Ledger(usage, self.search + other.search, self.held_out + other.held_out)
 
     def total(self, agent: str | None = None) -> Usage:
-        """Of an agent, or of all."""
-        return sum((used for (name, _), used in self.usage.items() if agent in (None, name)), Usage())
+        """Usage of one agent, or of all agents."""
+        return sum((usage for (name, _), usage in self.usage.items() if agent in (None, name)), Usage())
 
     def cost(self, models: Mapping[str, str], prices: Mapping[str, Sequence[float]]) -> dict[str, float]:
-        """What the tokens of each agent cost, in the currency of the prices.
+        """The price of each agent's tokens, in the currency of ``prices``.
 
         Args:
-          models: by agent.
-          prices: by model, (of a million prompt tokens, of a million completion tokens).
+          models: model names by agent.
+          prices: by model, (price of a million prompt tokens, price of a million completion tokens).
 
         Raises:
           ValueError: an agent has no model, or its model no price.
@@ -88,14 +89,16 @@ class Ledger:
                 raise ValueError(
                     f"agent {agent!r} has the model {model!r}, which has no price; known: {known}"
                 )
-            used, (asked, drawn) = self.total(agent), prices[model]
-            costs[agent] = (used.prompt_tokens * asked + used.completion_tokens * drawn) / 1e6
+            used, (prompt_price, completion_price) = self.total(agent), prices[model]
+            costs[agent] = (
+                used.prompt_tokens * prompt_price + used.completion_tokens * completion_price
+            ) / 1e6
         return costs
 
     def as_dict(
         self, models: Mapping[str, str] | None = None, prices: Mapping[str, Sequence[float]] | None = None
     ) -> dict[str, Any]:
-        """As JSON data: totals, ``agents``, what was measured, and with prices the ``cost``.
+        """The ledger as JSON data: totals, ``agents``, programs measured, and with prices the ``cost``.
 
         Raises:
           ValueError: as of `cost`.
@@ -103,16 +106,16 @@ class Ledger:
         agents: dict[str, dict] = {}
         for (agent, kind), used in self.usage.items():
             agents.setdefault(agent, {})[kind] = dataclasses.asdict(used)
-        told = dataclasses.asdict(self.total()) | {"agents": agents}
-        told |= {"search": dataclasses.asdict(self.search), "held_out": dataclasses.asdict(self.held_out)}
+        data = dataclasses.asdict(self.total()) | {"agents": agents}
+        data |= {"search": dataclasses.asdict(self.search), "held_out": dataclasses.asdict(self.held_out)}
         if prices is not None:
             costs = self.cost(models or {}, prices)
-            told["cost"] = {"total": sum(costs.values()), "agents": costs}
-        return told
+            data["cost"] = {"total": sum(costs.values()), "agents": costs}
+        return data
 
 
 def of(forest: Forest, held_out: Sequence[Outcome] = ()) -> Ledger:
-    """Costs of a forest; of `ProgramJudgement`s also what was measured.
+    """Costs of a forest; programs measured are counted if its judgements are `ProgramJudgement`s.
 
     held_out: outcomes of programs that were measured again.
     """

@@ -1,12 +1,13 @@
-"""Means over the problems of a search for programs: of what was found in it, and of the same measured anew.
+"""Means over the problems of a search: of the scores measured in it, and of the same programs measured again.
 
-The numbers are those of LessonL's evaluation (arXiv 2505.23946). Of every problem the program of the greatest
-score counts, as it was measured again on held-out inputs or tests; with s its speed-up, 0 unless it is right,
+The numbers are those of LessonL's evaluation (arXiv 2505.23946). For every problem the program
+with the greatest score counts, as measured again on held-out inputs or tests. With its speed-up s, 0 unless
+it is right, the numbers are
 
     correct    % of all problems whose program is right
     compiled   % whose program could be run at all
     above_2x   % with s >= 2
-    geomean    exp(mean log max(1, s)): what is slower, or wrong, leaves the source as it is
+    geomean    exp(mean log max(1, s)): in place of a slower or wrong program the source is kept
     mean       mean s
 
 and for programs whose score is the number of tests that they pass
@@ -15,8 +16,8 @@ and for programs whose score is the number of tests that they pass
     compiled   as above
     tests      mean % of the tests passed
 
-The same of what was measured in the search is named ``searched_..``; picking the best of noisy measurements
-makes it too good.
+Names that begin with ``searched_`` are of the scores measured in the search, which are too good: the best of
+noisy measurements was chosen.
 """
 
 import dataclasses
@@ -37,16 +38,16 @@ _NOT_RUN = ("build-error", "no-program")
 
 @dataclasses.dataclass(frozen=True)
 class ItemResult:
-    """What a search found for one problem.
+    """The result of a search for one problem.
 
     Attributes:
       item, category: name of the problem, and of its kind ('' if it has none).
-      agent, round, turn: who wrote the best program, when, and the number of the turn.
-      found: the program with what was measured in the search.
+      agent, round, turn: author of the best program, its round, and the id of its turn.
+      found: the best program, as measured in the search.
       held_out: the same program, measured again.
       rounds: best score so far after each round.
       executed: programs executed so far after each round.
-      tests: where those came from that the search went by, see `tasks.generation_items`; '' without tests.
+      tests: origin of the tests used in the search, see `generation_items.GenerationItem`; '' without tests.
     """
 
     item: str
@@ -67,9 +68,9 @@ class ItemResult:
 
 
 class Difference(NamedTuple):
-    """Mean over the problems of one search less that of another, with its 95 % bootstrap interval.
+    """Mean over the problems of one search minus that of another, with its 95 % bootstrap interval.
 
-    Of a geometric mean the ratio. p is of `significance.sign_flips` over the problems.
+    For a geometric mean it is the ratio. p is that of `significance.sign_flips` over the problems.
     """
 
     mean: float
@@ -79,19 +80,19 @@ class Difference(NamedTuple):
 
 
 def values(results: Sequence[ItemResult], measure: str) -> dict[str, np.ndarray]:
-    """Each number of every result, (R,) by name; of those in LOGARITHMIC the logarithm.
+    """All metrics of every result, (R,) by name; for those in LOGARITHMIC the logarithm.
 
     ValueError for a measure that is not one of MEASURES.
     """
     if measure not in MEASURES:
         raise ValueError(f"measure={measure!r}; allowed: {', '.join(MEASURES)}")
-    found, again = [r.found for r in results], [r.held_out for r in results]
-    right_R = np.array([100.0 * (o.status == "ok") for o in again])
-    compiled_R = np.array([100.0 * (o.status not in _NOT_RUN) for o in again])
+    searched, held_out = [r.found for r in results], [r.held_out for r in results]
+    right_R = np.array([100.0 * (o.status == "ok") for o in held_out])
+    compiled_R = np.array([100.0 * (o.status not in _NOT_RUN) for o in held_out])
     if measure == "tests":
-        shares = {"tests": _passed(again), "searched_tests": _passed(found)}
+        shares = {"tests": _passed(held_out), "searched_tests": _passed(searched)}
         return {"pass@1": right_R, "compiled": compiled_R} | shares
-    speed_R, searched_R = _speed(again), _speed(found)
+    speed_R, searched_R = _speed(held_out), _speed(searched)
     return {
         "correct": right_R,
         "compiled": compiled_R,
@@ -104,55 +105,57 @@ def values(results: Sequence[ItemResult], measure: str) -> dict[str, np.ndarray]
 
 
 def by_problem(results: Sequence[ItemResult], values_R: Sequence[float]) -> dict[str, float]:
-    """A number of every result by the name of the problem: the mean, where it has several seeds' results."""
-    found: dict[str, list[float]] = {}
+    """Mean value of each problem by its name, over its results of one or several seeds."""
+    groups: dict[str, list[float]] = {}
     for result, value in zip(results, values_R, strict=True):
-        found.setdefault(result.item, []).append(value)
-    return {item: float(np.mean(each)) for item, each in found.items()}
+        groups.setdefault(result.item, []).append(value)
+    return {item: float(np.mean(group)) for item, group in groups.items()}
 
 
 def means(results: Sequence[ItemResult], measure: str) -> dict[str, dict[str, Interval]]:
-    """Mean of each number with its 95 % bootstrap interval over the problems, by category; all as TOTAL.
+    """Mean of each metric with its 95 % bootstrap interval over the problems, by category; TOTAL is of all.
 
-    Where a problem has several results their mean counts: seeds are no further problems.
+    A problem with several results counts once, with their mean: another seed is not another problem.
     """
-    named = {TOTAL: list(results)}
+    groups = {TOTAL: list(results)}
     for category in sorted({r.category for r in results} - {""}):
-        named[category] = [r for r in results if r.category == category]
+        groups[category] = [r for r in results if r.category == category]
     return {
-        group: {name: _mean(name, by_problem(rows, each_R)) for name, each_R in values(rows, measure).items()}
-        for group, rows in named.items()
+        group: {
+            name: _mean(name, by_problem(rows, values_R)) for name, values_R in values(rows, measure).items()
+        }
+        for group, rows in groups.items()
     }
 
 
 def differences(
     results: Sequence[ItemResult], baseline: Sequence[ItemResult], measure: str
 ) -> dict[str, Difference]:
-    """Each number against that of another search, problem by problem, as in `means`.
+    """Difference of each metric from that of another search, problem by problem, as in `means`.
 
     ValueError names the problems that only one of them has.
     """
     if alone := sorted({r.item for r in results} ^ {r.item for r in baseline}):
         raise ValueError(f"two searches are compared on the same problems; only one has {', '.join(alone)}")
-    own, other, found = values(results, measure), values(baseline, measure), {}
-    for name, each_R in own.items():
-        theirs = by_problem(baseline, other[name])
-        differ = {item: value - theirs[item] for item, value in by_problem(results, each_R).items()}
-        found[name] = Difference(*_mean(name, differ), sign_flips(np.array(list(differ.values()))))
-    return found
+    own_values, baseline_values, by_name = values(results, measure), values(baseline, measure), {}
+    for name, values_R in own_values.items():
+        baseline_means = by_problem(baseline, baseline_values[name])
+        gaps = {item: value - baseline_means[item] for item, value in by_problem(results, values_R).items()}
+        by_name[name] = Difference(*_mean(name, gaps), sign_flips(np.array(list(gaps.values()))))
+    return by_name
 
 
 def progress(results: Sequence[ItemResult], measure: str) -> list[tuple[float, Interval]]:
-    """By round: programs executed so far, mean over the problems, and the mean of the best scores so far.
+    """For each round: programs executed so far, a mean over the problems, and the mean of the best scores.
 
     That mean is ``searched_geomean`` or ``searched_tests`` as if the search had ended there. A problem that
     has fewer rounds than others keeps its last values.
     """
     curve = []
     for t in range(max((len(r.rounds) for r in results), default=0)):
-        places = [min(t, len(r.rounds) - 1) for r in results]
-        executed = float(np.mean([r.executed[place] for r, place in zip(results, places, strict=True)]))
-        best = [r.rounds[place] for r, place in zip(results, places, strict=True)]
+        last_rounds = [min(t, len(r.rounds) - 1) for r in results]
+        executed = float(np.mean([r.executed[last] for r, last in zip(results, last_rounds, strict=True)]))
+        best = [r.rounds[last] for r, last in zip(results, last_rounds, strict=True)]
         if measure == "tests":
             shares = [100.0 * n / max(r.found.total, 1) for r, n in zip(results, best, strict=True)]
             mean = _mean("searched_tests", by_problem(results, shares))
@@ -162,12 +165,13 @@ def progress(results: Sequence[ItemResult], measure: str) -> list[tuple[float, I
     return curve
 
 
-def _mean(name: str, of: Mapping[str, float]) -> Interval:
-    """Mean over problems with its interval, back from logarithms where they are taken: exp keeps the order of
-    resamples.
+def _mean(name: str, by_item: Mapping[str, float]) -> Interval:
+    """Mean over problems with its interval; where logarithms are taken, exp of both.
+
+    exp keeps the order of resamples, so the interval stays valid.
     """
-    found = interval(np.array(list(of.values())))
-    return Interval(*(float(np.exp(x) if name in LOGARITHMIC else x) for x in found))
+    estimate = interval(np.array(list(by_item.values())))
+    return Interval(*(float(np.exp(x) if name in LOGARITHMIC else x) for x in estimate))
 
 
 def _speed(outcomes: Sequence[Outcome]) -> np.ndarray:

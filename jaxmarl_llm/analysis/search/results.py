@@ -1,22 +1,23 @@
-"""What a search for programs found, problem by problem, and its results file.
+"""Results of searches for programs, problem by problem, and the file that holds them.
 
-A results file is JSON: a list with a dict for each search, one of the baseline first.
+A results file is JSON: a list with a dict for each search; the first one is of the baseline.
 
-    method, task, seed   names of both, and the number
+    method, task, seed   names of method and task, and the seed
     models               {agent: model}
     measure              what scores are: 'speed-up' or 'tests'
     problems             for each: item, category, agent, round, turn, program, unchanged, searched and
                          held_out ({status, score, low, high, total, log}), rounds and executed (so far,
-                         by round), tests; see `search_metrics.ItemResult`. unchanged: nothing was faster
+                         by round), tests; see `metrics.ItemResult`. unchanged: nothing was faster
                          than the source, which stays (its score is 1)
-    metrics              {'total' or a category: {name: {mean, low, high}}}, see `search_metrics`
-    progress             by round: {executed, mean, low, high}, see `search_metrics.progress`
-    against              {method, seed, metrics: {name: {mean, low, high, p}}} of the baseline on the same
-                         problems, with the same seed if there is one; {} without, and of the baseline
+    metrics              {'total' or a category: {name: {mean, low, high}}}, see `metrics`
+    progress             by round: {executed, mean, low, high}, see `metrics.progress`
+    against              {method, seed, metrics: {name: {mean, low, high, p}}}: the baseline on the same
+                         problems, with the same seed if there is one, and the differences from it; {}
+                         for the baseline, and where there is none to compare with
     ledger               `ledger.Ledger.as_dict`
     bank                 lessons, [] for methods without: the fields of `lessons.bank.Entry`, and ``led_to``
 
-null stands for what is not known, such as the interval of a single problem.
+null is an unknown value, such as the interval of a single problem.
 """
 
 import dataclasses
@@ -49,7 +50,7 @@ class Attempt(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SearchResult:
-    """A search with one method and seed; see the module for the fields."""
+    """The result of a search with one method and one seed; the module describes the fields."""
 
     method: str
     task: str
@@ -65,7 +66,7 @@ class SearchResult:
             raise ValueError(
                 f"{self.method}: measure={self.measure!r}; allowed: {', '.join(search_metrics.MEASURES)}"
             )
-        names = [each.item for each in self.problems]
+        names = [problem.item for problem in self.problems]
         if not names or len(set(names)) < len(names):
             twice = ", ".join(sorted({name for name in names if names.count(name) > 1}))
             raise ValueError(f"{self.method}: there must be one or more problems, each once; twice: {twice}")
@@ -73,24 +74,24 @@ class SearchResult:
 
 def attempts(forest: Forest) -> list[Attempt]:
     """All programs of a forest of `ProgramJudgement`s, each once, in the order in which they were judged."""
-    found = {}
+    by_turn = {}
     for joint in forest.joints:
         for turn in (forest.turns[i] for i in joint.turns):
             outcome = joint.judgement.outcomes[turn.agent]
-            found.setdefault(turn.id, Attempt(joint.item, turn.agent, joint.turn, turn.id, outcome))
-    return list(found.values())
+            by_turn.setdefault(turn.id, Attempt(joint.item, turn.agent, joint.turn, turn.id, outcome))
+    return list(by_turn.values())
 
 
 def best(forest: Forest) -> dict[int, Attempt]:
-    """Per item the attempt of the greatest score; all its chains are one search.
+    """The attempt with the greatest score for each item, over all its chains.
 
-    Of equal ones a wrong program counts more than one that could not be run, and then the first.
+    Among equal scores a wrong program is preferred to one that could not be run, then the first attempt.
     """
-    found: dict[int, Attempt] = {}
+    best_by_item: dict[int, Attempt] = {}
     for attempt in attempts(forest):
-        if attempt.item not in found or _worth(attempt) > _worth(found[attempt.item]):
-            found[attempt.item] = attempt
-    return found
+        if attempt.item not in best_by_item or _worth(attempt) > _worth(best_by_item[attempt.item]):
+            best_by_item[attempt.item] = attempt
+    return best_by_item
 
 
 def _worth(attempt: Attempt) -> tuple[float, int]:
@@ -100,70 +101,72 @@ def _worth(attempt: Attempt) -> tuple[float, int]:
 def item_results(
     forest: Forest, remeasure: Callable[[list, list[str]], Sequence[Outcome]]
 ) -> tuple[ItemResult, ...]:
-    """What was found for every item, its best program measured again.
+    """The result for every item, with its best program measured again.
 
     remeasure: (items, programs) -> outcomes, in one call, as a task's ``remeasure``. An attempt without a
     program is not measured: it stays 'no-program'.
     """
-    every, chosen = attempts(forest), best(forest)
-    again = [attempt for attempt in chosen.values() if attempt.outcome.program]
-    programs = [attempt.outcome.program for attempt in again]
-    outcomes = remeasure([forest.items[attempt.item] for attempt in again], programs) if again else []
-    held_out = {attempt.item: outcome for attempt, outcome in zip(again, outcomes, strict=True)}
+    all_attempts, best_by_item = attempts(forest), best(forest)
+    to_measure = [attempt for attempt in best_by_item.values() if attempt.outcome.program]
+    programs = [attempt.outcome.program for attempt in to_measure]
+    outcomes = (
+        remeasure([forest.items[attempt.item] for attempt in to_measure], programs) if to_measure else []
+    )
+    held_out = {attempt.item: outcome for attempt, outcome in zip(to_measure, outcomes, strict=True)}
     results = []
-    for i, attempt in sorted(chosen.items()):
-        own, item = [a for a in every if a.item == i], forest.items[i]
+    for i, attempt in sorted(best_by_item.items()):
+        tries, item = [a for a in all_attempts if a.item == i], forest.items[i]
         result = ItemResult(
             str(item.task_id),
             getattr(item, "category", ""),
             *attempt[1:],
             held_out=held_out.get(i, Outcome("no-program")),
-            rounds=tuple(max(a.outcome.score for a in own if a.round <= t) for t in _rounds(own)),
-            executed=tuple(sum(a.outcome.executions for a in own if a.round <= t) for t in _rounds(own)),
+            rounds=tuple(max(a.outcome.score for a in tries if a.round <= t) for t in _rounds(tries)),
+            executed=tuple(sum(a.outcome.executions for a in tries if a.round <= t) for t in _rounds(tries)),
             tests=getattr(item, "origin", ""),
         )
         results.append(result)
     return tuple(results)
 
 
-def _rounds(found: Sequence[Attempt]) -> range:
-    return range(1 + max(attempt.round for attempt in found))
+def _rounds(item_attempts: Sequence[Attempt]) -> range:
+    return range(1 + max(attempt.round for attempt in item_attempts))
 
 
 def bank_rows(entries: Sequence[Any], forest: Forest) -> list[dict[str, Any]]:
-    """The lessons of a forest's bank as JSON data, with what each led to.
+    """The lessons of a forest's bank as JSON data, each with the programs that followed from it.
 
     ``led_to``: agent, round, status and score of every program whose prompt showed it (`Turn.shown`).
     """
     rows = []
     for entry in entries:
-        led = [a for a in attempts(forest) if entry.id in forest.turns[a.turn].shown]
-        told = [
-            dict(agent=a.agent, round=a.round, status=a.outcome.status, score=a.outcome.score) for a in led
+        shown = [a for a in attempts(forest) if entry.id in forest.turns[a.turn].shown]
+        led_to = [
+            dict(agent=a.agent, round=a.round, status=a.outcome.status, score=a.outcome.score) for a in shown
         ]
-        rows.append(_plain(dataclasses.asdict(entry)) | {"led_to": told})
+        rows.append(_plain(dataclasses.asdict(entry)) | {"led_to": led_to})
     return rows
 
 
 def to_json(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
-    """Searches as JSON data in the shape that the module describes; the first one's method is the
-    baseline.
-    """
+    """Searches as JSON data, as the module describes; the method of the first one is the baseline."""
     return [_search_json(result, _baseline(result, results)) for result in results]
 
 
 def _baseline(result: SearchResult, results: Sequence[SearchResult]) -> SearchResult | None:
-    """What a search is compared with."""
+    """The search to compare with, of the same seed if possible; None for the baseline and without any."""
     if result.method == results[0].method:
         return None
-    same = [each for each in results if asked(each) == asked(result)]
-    found = [each for each in same if each.method == results[0].method]
-    return next((each for each in found if each.seed == result.seed), found[0] if found else None)
+    comparable = [other for other in results if asked(other) == asked(result)]
+    candidates = [other for other in comparable if other.method == results[0].method]
+    return next(
+        (other for other in candidates if other.seed == result.seed), candidates[0] if candidates else None
+    )
 
 
 def asked(result: SearchResult) -> tuple[str, str, frozenset[str]]:
-    """What was searched for: searches can be compared where this is the same."""
-    return result.task, result.measure, frozenset(each.item for each in result.problems)
+    """Task, measure and problems: searches can be compared if these are the same."""
+    return result.task, result.measure, frozenset(problem.item for problem in result.problems)
 
 
 def _search_json(result: SearchResult, baseline: SearchResult | None) -> dict[str, Any]:
@@ -175,8 +178,8 @@ def _search_json(result: SearchResult, baseline: SearchResult | None) -> dict[st
         "seed": result.seed,
         "models": result.models,
         "measure": result.measure,
-        "problems": [_item_json(each, result.measure) for each in result.problems],
-        "metrics": {group: {name: found._asdict() for name, found in row.items()}
+        "problems": [_item_json(problem, result.measure) for problem in result.problems],
+        "metrics": {group: {name: interval._asdict() for name, interval in row.items()}
                     for group, row in metrics.items()},
         "progress": [{"executed": executed} | mean._asdict() for executed, mean in curve],
         "against": _against(result, baseline),
@@ -188,8 +191,8 @@ def _search_json(result: SearchResult, baseline: SearchResult | None) -> dict[st
 def _against(result: SearchResult, baseline: SearchResult | None) -> dict[str, Any]:
     if baseline is None:
         return {}
-    found = search_metrics.differences(result.problems, baseline.problems, result.measure)
-    metrics = {name: difference._asdict() for name, difference in found.items()}
+    differences = search_metrics.differences(result.problems, baseline.problems, result.measure)
+    metrics = {name: difference._asdict() for name, difference in differences.items()}
     return {"method": baseline.method, "seed": baseline.seed, "metrics": metrics}
 
 
@@ -217,7 +220,7 @@ def read(path: Path) -> list[SearchResult]:
 
 
 def from_json(data: Any) -> list[SearchResult]:
-    """The searches of a results file; what follows from the others' fields is not read.
+    """Searches from the data of a results file; fields that follow from others are not read.
 
     ValueError names the search and the field that is missing or not what it should be.
     """
@@ -232,17 +235,19 @@ def _search(row: Any, where: str) -> SearchResult:
     for name, kind in _FIELDS.items():
         if not isinstance(row.get(name), kind):
             raise ValueError(f"{where}: {name} is {row.get(name)!r:.40}; expected {kind.__name__}")
-    problems = tuple(_item(each, f"{where}, problem {n}") for n, each in enumerate(row["problems"], 1))
+    problems = tuple(_item(item, f"{where}, problem {n}") for n, item in enumerate(row["problems"], 1))
     fields = {name: row[name] for name in _FIELDS} | {"problems": problems, "bank": tuple(row["bank"])}
     return SearchResult(**fields)
 
 
 def _item(row: Any, where: str) -> ItemResult:
     try:
-        found, again = (Outcome(program=row["program"], **row[name]) for name in ("searched", "held_out"))
+        searched, held_out = (
+            Outcome(program=row["program"], **row[name]) for name in ("searched", "held_out")
+        )
         names = ("item", "category", "agent", "round", "turn")
         by_round = (tuple(row["rounds"]), tuple(row["executed"]))
-        return ItemResult(*(row[name] for name in names), found, again, *by_round, row.get("tests", ""))
+        return ItemResult(*(row[name] for name in names), searched, held_out, *by_round, row.get("tests", ""))
     except KeyError as error:
         raise ValueError(f"{where}: {error.args[0]} is missing") from error
     except (TypeError, ValueError) as error:
@@ -252,7 +257,7 @@ def _item(row: Any, where: str) -> ItemResult:
 def _plain(value: Any) -> Any:
     """JSON data of nested dicts and sequences: numbers that are not finite become None."""
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(element) for key, element in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(element) for element in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

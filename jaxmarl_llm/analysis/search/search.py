@@ -1,9 +1,9 @@
-"""A search for programs with one method: rounds for some problems at a time, each kept as it ends.
+"""Run a search for programs with one method: rounds for some problems at a time, each saved as it ends.
 
 Not a command: `experiments.evaluate` makes one search, `experiments.ablate` several. The folder of a search
-holds ``config.json``, ``journal/<batch>/`` (what was said and measured, step by step; a search that was
-stopped goes on there), where an agent writes tests ``tests/<problem>/`` (what it said), and ``results.json``
-(see `jaxmarl_llm.analysis.search.results`).
+holds ``config.json``, ``journal/<batch>/`` (completions and measurements, step by step; a search that was
+stopped resumes from them), ``tests/<problem>/`` if an agent writes tests (its completions), and
+``results.json`` (see `jaxmarl_llm.analysis.search.results`).
 """
 
 import contextlib
@@ -24,7 +24,8 @@ from jaxmarl_llm.analysis.search import ledger
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search.metrics import ItemResult
 from jaxmarl_llm.analysis.search.results import SearchResult
-from jaxmarl_llm.config import programs, warm_up_checks
+from jaxmarl_llm.config import programs
+from jaxmarl_llm.config.team import check_read
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.factory import experts, protocols, randomness, rollouts, tasks, teams, training
 from jaxmarl_llm.forest import Forest
@@ -44,10 +45,10 @@ RESULTS = "results.json"
 
 @dataclasses.dataclass(frozen=True)
 class Searchers:
-    """What searches share: the team with its parameters, the executor, and how relevant lessons are.
+    """What searches share: the team with its parameters, the executor, and the relevance of lessons.
 
-    step: iterations that the team has learned for.
-    lessons: of these iterations, where they outlive their problems (``lessons.bank=run``).
+    step: number of iterations that the team was trained for.
+    lessons: those of these iterations, if they are kept for later problems (``lessons.bank=run``).
     """
 
     team: Team
@@ -60,8 +61,8 @@ class Searchers:
 
 @contextlib.contextmanager
 def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
-    """The team of a config, untrained or as a checkpoint of the run in ``workdir`` has it."""
-    warm_up_checks.check_read(config, workdir)
+    """Build the `Searchers` of a config, untrained or from a checkpoint of the run in ``workdir``."""
+    check_read(config, workdir)
     with tasks.build_executor(config) as executor:
         items = tasks.build_task(config, executor, "test").items
         team = teams.build_team(config, speakers=experts.build(config, items, workdir))
@@ -70,20 +71,20 @@ def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
             team, meta = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, team)
             lessons = protocols.saved_lessons(config, workdir, meta["step"])
         trainables = [member.trainable for member in team.members]
-        how = protocols.relevant(config, team)
-        yield Searchers(team, trainables, executor, how, meta["step"], lessons)
+        relevance = protocols.relevant(config, team)
+        yield Searchers(team, trainables, executor, relevance, meta["step"], lessons)
 
 
 def search(config, folder, by: Searchers, task, method: str = "", like: Sequence = ()) -> SearchResult:
-    """Let a team search for the best program of every problem of the task, and measure these again.
+    """Search with a team for the best program of every problem of the task, and measure these again.
 
     Args:
-      config: who speaks when, for how many rounds (one chain each), and how tokens are drawn.
-      folder: of this search; what an earlier process has done there is not done again.
-      by: who searches; those of its agents that are the task's.
+      config: the protocol, its number of rounds (one chain per problem), and how tokens are sampled.
+      folder: folder of this search; steps that an earlier process saved there are not repeated.
+      by: the team that searches, with those of its agents that the task has.
       task: see `jaxmarl_llm.tasks.programs.task`.
       method: its name in tables; '' for that of the protocol.
-      like: folders of other searches by the same team; what began there in the same way is not done again.
+      like: folders of other searches by the same team; equal first steps are taken from there.
 
     Raises:
       ValueError: if the folder holds another search, and what the task's judge raises.
@@ -94,23 +95,25 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
     problems, bank, cost = [], [], ledger.Ledger()
     for n, start in enumerate(range(0, len(task.items), size)):
         ids = range(start, min(start + size, len(task.items)))
-        place, taken = pathlib.Path("journal") / f"{n:04d}", functools.partial(journals.known, task, ids)
+        place, remember = pathlib.Path("journal") / f"{n:04d}", functools.partial(journals.known, task, ids)
         places = [pathlib.Path(each) / place for each in (folder, *like)]
-        journal = Journal(places[0], places[1:], taken)
-        lasting = memory if protocols.remembers(config) else ()
-        batch, asked = with_tests(config, by, task, ids, folder, like)
-        protocol = protocols.rounds(config, batch, by.relevance, 1, tuple(lasting), ends=True)
+        journal = Journal(places[0], places[1:], remember)
+        lessons = memory if protocols.remembers(config) else ()
+        batch_task, test_cost = with_tests(config, by, task, ids, folder, like)
+        protocol = protocols.rounds(config, batch_task, by.relevance, 1, tuple(lessons), ends=True)
         key = jax.random.fold_in(randomness.stream(config, "search"), n)
-        forest = rollout(config, protocol, by, batch, ids, key, journal)
-        found = search_results.item_results(forest, lambda *best, j=journal: remeasured(task, j, *best))
-        problems += found
-        cost += ledger.of(forest, [each.held_out for each in found]) + asked
+        forest = rollout(config, protocol, by, batch_task, ids, key, journal)
+        batch_results = search_results.item_results(
+            forest, lambda *best, j=journal: remeasured(task, j, *best)
+        )
+        problems += batch_results
+        cost += ledger.of(forest, [each.held_out for each in batch_results]) + test_cost
         bank += banked(protocol, forest)
         if protocols.remembers(config):
             memory.add(forest)
-        print(line(n, found, len(problems), len(task.items)), flush=True)
+        print(line(n, batch_results, len(problems), len(task.items)), flush=True)
     models = {agent: by.team[agent].model_name for agent in task.agents}
-    about = (
+    fields = (
         method or config.train.protocol,
         config.task.kind,
         config.seed,
@@ -118,21 +121,21 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
         MEASURES[config.task.kind],
     )
     prices = {name: tuple(numbers) for name, *numbers in config.search.prices}
-    result = SearchResult(*about, tuple(problems), cost.as_dict(models, prices or None), tuple(bank))
+    result = SearchResult(*fields, tuple(problems), cost.as_dict(models, prices or None), tuple(bank))
     search_results.write([result], folder / RESULTS)
     return result
 
 
 def claim(folder: pathlib.Path, config, step: int) -> None:
-    """Make the folder that of a search with this config and a team that has learned for so many iterations.
+    """Reserve the folder for a search with this config and a team trained for ``step`` iterations.
 
-    ValueError names what another search, whose folder it is, has differently (`run_checks.check_same_run`).
+    ValueError if it is the folder of another search, naming what differs (`resume_checks.check_same_run`).
     """
-    path, own = folder / "config.json", {"config": config.to_dict(), "step": step}
+    path, current = folder / "config.json", {"config": config.to_dict(), "step": step}
     if path.is_file():
         saved = json.loads(path.read_text("utf-8"))
         try:
-            resume_checks.check_same_run(saved["config"], own["config"])
+            resume_checks.check_same_run(saved["config"], current["config"])
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
         if saved["step"] != step:
@@ -141,20 +144,20 @@ def claim(folder: pathlib.Path, config, step: int) -> None:
                 f"this one after {step}; give it another folder"
             )
     if distributed.is_main():
-        files.atomic_write_text(path, json.dumps(own, indent=2) + "\n")
+        files.atomic_write_text(path, json.dumps(current, indent=2) + "\n")
 
 
 def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Sequence = ()):
-    """The task as a batch of its problems is searched, with tests that the first agent writes now if
-    ``task.tests`` says so, and what these cost. They are kept in the folder of the search, and taken from
-    those ``like`` it.
+    """The task with the tests to search a batch of its problems by, and the cost of writing them.
 
-    Each problem is asked about by itself, with a random key of its own: all methods of an ablation have the
-    same tests, however many problems they search at a time.
+    The first agent writes tests now, unless ``task.tests`` is 'given'. They are kept in the folder of the
+    search, and taken from the folders ``like`` it if they are there. Each problem has a request of its own
+    with its own random key: all methods of an ablation have the same tests, however many problems they
+    search at a time.
     """
     if config.task.tests == "given":
         return task, ledger.Ledger()
-    author = task.of_agents(task.agents[:1])  # whoever else is there makes it no other rollout
+    author = task.of_agents(task.agents[:1])  # other agents must not change the rollout
     protocol, answers, cost = Single(task.agents[0], task.test_prompt), {}, ledger.Ledger()
     for i in ids:
         name = item_name(task.items[i])
@@ -168,7 +171,7 @@ def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Seq
 
 
 def rollout(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> Forest:
-    """The rounds of one batch of problems."""
+    """Run the rounds of one batch of problems."""
     scorer = TaskScorer.of_team(task, by.team, "aligned")
     options = dict(
         params=training.sampling_params(config),
@@ -179,29 +182,29 @@ def rollout(config, protocol, by: Searchers, task, ids, key, journal: Journal) -
 
 
 def remeasured(task, journal: Journal, items: Sequence, texts: Sequence[str]) -> list:
-    """Outcomes on held-out inputs, kept in the journal as well."""
-    asked = ([item.task_id for item in items], list(texts))
-    outcomes = journal.once("held_out", asked, lambda: task.remeasure(items, texts))
+    """Outcomes of programs on held-out inputs, saved in the journal as well."""
+    request = ([item.task_id for item in items], list(texts))
+    outcomes = journal.once("held_out", request, lambda: task.remeasure(items, texts))
     task.know(items, outcomes, held_out=True)
     return outcomes
 
 
 def banked(protocol, forest: Forest) -> list[dict]:
-    """The lessons of a batch with what each led to, as JSON data; [] for methods without."""
+    """The lessons of a batch as JSON data, see `results.bank_rows`; [] for methods without lessons."""
     if not hasattr(protocol, "banking"):
         return []
     banks = protocol.banking.banks(forest).values()
     return search_results.bank_rows([entry for bank in banks for entry in bank if entry.id >= 0], forest)
 
 
-def line(batch: int, found: Sequence[ItemResult], done: int, of: int) -> str:
-    """What the search found for a batch, in a line."""
-    right = sum(each.held_out.status == "ok" for each in found)
-    best = max(found, key=lambda each: each.held_out.score)
-    told = f"{right} of {len(found)} programs right, best {best.held_out.score:.2f} ({best.item})"
-    if missing := sum(each.tests == "fallback" for each in found):
-        told += f", {missing} searched by given tests as none were written"
-    return f"batch {batch + 1}: {told}; {done} of {of} problems"
+def line(batch: int, results: Sequence[ItemResult], done: int, of: int) -> str:
+    """The results of a batch as one line of text."""
+    right = sum(result.held_out.status == "ok" for result in results)
+    best = max(results, key=lambda result: result.held_out.score)
+    text = f"{right} of {len(results)} programs right, best {best.held_out.score:.2f} ({best.item})"
+    if missing := sum(result.tests == "fallback" for result in results):
+        text += f", {missing} searched by given tests as none were written"
+    return f"batch {batch + 1}: {text}; {done} of {of} problems"
 
 
 def show(results: Sequence[SearchResult], path: pathlib.Path, title: str) -> list[pathlib.Path]:

@@ -1,7 +1,7 @@
-"""Searches with the same method and several seeds, as one.
+"""Combine searches with the same method and different seeds.
 
-Of every problem the mean over the seeds counts, so that intervals and p are over problems, as they are for
-one seed: another seed is no other problem.
+Every problem counts once, with its mean over the seeds, so that intervals and p are over problems, as they
+are for one seed: another seed is not another problem.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from jaxmarl_llm.analysis.search.results import SearchResult, asked
 
 
 def over_seeds(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
-    """A row for each method and team, for the tables of `report.search_tables`; [] where none has two seeds.
+    """A row for each method and team, for the tables of `report.search_tables`; [] if none has two seeds.
 
-    The first search's method is the baseline. Keys as in `search_results.to_json`, but for seed (all of
-    them), problems (their names) and what is of one search alone.
+    The first search's method is the baseline. Keys as in `results.to_json`, except that seed names all
+    seeds, problems holds names only, and what belongs to a single search (ledger, bank) is left out.
     """
     groups: dict[tuple, list[SearchResult]] = {}
     for result in results:
@@ -23,36 +23,36 @@ def over_seeds(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
         groups.setdefault((result.method, team, asked(result)), []).append(result)
     if max(map(len, groups.values()), default=1) == 1:
         return []
-    found = list(groups.values())
-    return [_row(own, _baseline(own, found)) for own in found]
+    all_groups = list(groups.values())
+    return [_row(group, _baseline(group, all_groups)) for group in all_groups]
 
 
-def _baseline(own: Sequence[SearchResult], groups: Sequence[Sequence[SearchResult]]):
-    """What a method is compared with, None for the baseline itself."""
+def _baseline(group: Sequence[SearchResult], groups: Sequence[Sequence[SearchResult]]):
+    """Searches of the baseline to compare with; None if there are none, and for the baseline itself."""
     method = groups[0][0].method
-    if own[0].method == method:
+    if group[0].method == method:
         return None
-    same = (each for each in groups if each[0].method == method and asked(each[0]) == asked(own[0]))
+    same = (other for other in groups if other[0].method == method and asked(other[0]) == asked(group[0]))
     return next(same, None)
 
 
-def _row(own: Sequence[SearchResult], baseline: Sequence[SearchResult] | None) -> dict[str, Any]:
-    measure, every = own[0].measure, _problems(own)
-    means, curve = search_metrics.means(every, measure), search_metrics.progress(every, measure)
+def _row(group: Sequence[SearchResult], baseline: Sequence[SearchResult] | None) -> dict[str, Any]:
+    measure, problems = group[0].measure, _problems(group)
+    means, curve = search_metrics.means(problems, measure), search_metrics.progress(problems, measure)
     against = {}
     if baseline:
-        found = search_metrics.differences(every, _problems(baseline), measure)
-        metrics = {name: difference._asdict() for name, difference in found.items()}
+        differences = search_metrics.differences(problems, _problems(baseline), measure)
+        metrics = {name: difference._asdict() for name, difference in differences.items()}
         against = {"method": baseline[0].method, "seed": _seeds(baseline), "metrics": metrics}
     return {
-        "method": own[0].method,
-        "task": own[0].task,
-        "seed": _seeds(own),
-        "models": own[0].models,
+        "method": group[0].method,
+        "task": group[0].task,
+        "seed": _seeds(group),
+        "models": group[0].models,
         "measure": measure,
-        "problems": list(dict.fromkeys(problem.item for problem in every)),
+        "problems": list(dict.fromkeys(problem.item for problem in problems)),
         "metrics": {
-            group: {name: mean._asdict() for name, mean in row.items()} for group, row in means.items()
+            category: {name: mean._asdict() for name, mean in row.items()} for category, row in means.items()
         },
         "progress": [{"executed": executed} | mean._asdict() for executed, mean in curve],
         "against": against,

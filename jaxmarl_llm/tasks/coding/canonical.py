@@ -1,4 +1,4 @@
-"""Canonical forms of coding problems: what is equal here differs by names, layout and docstrings alone."""
+"""Canonical forms of coding problems: equal forms differ by names, layout and docstrings alone."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def docstring(item: CodingItem) -> str:
 
 
 class Renamer(ast.NodeTransformer):
-    """Numbers the names that a tree binds, in the order in which it is read, and drops what says nothing.
+    """Numbers the names that a tree binds, in reading order, and drops docstrings, annotations and imports.
 
     bound: further names that are to be numbered; builtins among them are not.
     """
@@ -80,7 +80,7 @@ class Renamer(ast.NodeTransformer):
         if name not in self._functions | self._bound:
             return name
         kind = "f" if name in self._functions else "v"
-        taken = sum(given.startswith(kind) for given in self._names.values())
+        taken = sum(new_name.startswith(kind) for new_name in self._names.values())
         return self._names.setdefault(name, f"{kind}{taken}")
 
     def visit_FunctionDef(self, node):

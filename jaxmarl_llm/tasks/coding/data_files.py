@@ -1,4 +1,4 @@
-"""Load coding problems: the starter set, HumanEval, JSONL files; and say which split they belong to."""
+"""Load coding problems: the starter set, HumanEval, JSONL files; and select those of a split."""
 
 from __future__ import annotations
 

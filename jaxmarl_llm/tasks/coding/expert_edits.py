@@ -1,7 +1,7 @@
-"""Advice on a joint answer to a coding problem: what an expert is asked, and how its answer is read.
+"""Advice on a joint answer to a coding problem: the request to an expert, and the parser of its reply.
 
 The expert sees the problem and what every agent wrote, neither tests nor reward. It is asked to change as
-little as it can: to add what is missing and to repair what cannot work. What it says is a hint for the
+little as it can: to add what is missing and to repair what cannot work. Its reply is a hint for the
 agents' next turn and never enters a loss.
 """
 
@@ -14,7 +14,7 @@ from jaxmarl_llm.tasks.coding.roles import functions, helper_functions
 from jaxmarl_llm.tasks.coding.text import clean, extract_function
 from jaxmarl_llm.utils import files
 
-PERFECT = "No changes needed."  # what the expert is to say where it would change nothing
+PERFECT = "No changes needed."  # the expert's reply if it would change nothing
 
 SYSTEM = "You review Python code that several programmers wrote apart from each other, and change little."
 
@@ -54,7 +54,7 @@ def request_messages(
 
     Args:
       item: the problem; its tests are not shown.
-      completions: what each agent said last.
+      completions: each agent's last answer.
       agents: names in the order (helpers .., main), or (main,).
 
     Raises ValueError unless there is one completion per agent, and no other.
@@ -65,35 +65,35 @@ def request_messages(
     helpers = helper_functions(agents)
     parts = [_part(item, agent, written[agent], agent in helpers, completions[agent]) for agent in agents]
     example = {agent: f"def {function}(...):\n    ..." for agent, function in written.items()}
-    asked = ASK.format(
+    question = ASK.format(
         problem=item.prompt.strip(),
         parts="\n\n".join(parts),
         perfect=PERFECT,
         keys=" and ".join(f'"{agent}"' for agent in agents),
         example=json.dumps(example),
     )
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}]
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]
 
 
 def parse_edits(text: str, agents: tuple[str, ...]) -> dict[str, str] | None:
     """The code that an expert suggests, by agent; agents without a suggestion are left out.
 
     The last JSON object in the text counts that has every agent as a key, with text or null as values.
-    Without one, {} if the text says that nothing has to be changed, and None if it says nothing of use.
+    Without one, {} if the text says that nothing has to be changed, and None if it has neither.
     """
     text = text[-_READ:]
     start = len(text)
     while (start := text.rfind("{", 0, start)) >= 0:
-        found = _object(text, start)
-        if all(isinstance(found.get(agent, 0), str | None) for agent in agents):
-            edits = {agent: _plain(found[agent] or "") for agent in agents}
+        suggestions = _object(text, start)
+        if all(isinstance(suggestions.get(agent, 0), str | None) for agent in agents):
+            edits = {agent: _plain(suggestions[agent] or "") for agent in agents}
             return {agent: code for agent, code in edits.items() if code}
-    said = " ".join(text.split()).lower()
-    return {} if PERFECT.lower().rstrip(".") in said else None
+    plain_text = " ".join(text.split()).lower()
+    return {} if PERFECT.lower().rstrip(".") in plain_text else None
 
 
 def _part(item: CodingItem, agent: str, function: str, is_helper: bool, completion: str) -> str:
-    """Return what an agent was to write and wrote: its function, or the whole text where that is missing."""
+    """An agent's function and its purpose as text; the agent's whole answer if the function is missing."""
     purpose = f", a helper of {item.entry_point}" if is_helper else ""
     code = extract_function(completion, function) or clean(completion).strip()[:_LONGEST] or _NOTHING
     return PART.format(agent=agent, function=function, purpose=purpose, code=code)

@@ -1,15 +1,15 @@
-"""Tell each agent about a joint answer before it tries again. Pure: a report in, short texts out.
+"""Feedback to each agent on a joint answer before it tries again. Pure: a report in, short texts out.
 
 The modes are those of MAGRPO's multi-turn coding (arXiv:2508.04652; OpenMLRL/LLM_Collab_Code_Generation):
 
-    plain           nothing, only that it is to revise
+    plain           nothing but the request to revise
     passed          one bit: every check passed, or not
     level_passed    one word per level: function, syntax, tests, use of aux
     level_feedback  what is missing, where the syntax error is, which test failed and how
 
-An agent reads about its own function, about the tests, and whether its partners' functions are there, a
-helper of main's alone: never a line of another one's answer. It reads of the tests what the report holds, so
-the report should be one of revealed tests (`code_tests.revealed`).
+An agent reads about its own function, about the tests, and whether its partners' functions are there (a
+helper only about main's), but never a line of another agent's answer. It reads everything in the report about
+the tests, so the report should be one of revealed tests (`problem_tests.revealed`).
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def feedback(
     """The user message for each agent's next try.
 
     mode: one of MODES. agents: (helpers .., main), or (main,) alone. completions: {agent: what it wrote}.
-    report: the executor's, on the tests that may be shown; None where `code_reward.compose` stopped the
+    report: the executor's, on the tests that may be shown; None where `reward.compose` stopped the
         answer before any test. "plain" does not look at it.
-    rule: how cooperation is paid, see `code_reward`: with "influence" main may pass on what a helper returns.
+    rule: how cooperation is rewarded, see `reward`: with "influence" main may pass on what a helper returns.
     Errors: ValueError for an unknown mode, other agents than expected, a report of an answer that was stopped
         or none of one that was not.
     """
@@ -117,7 +117,7 @@ def _state(source: str) -> str:
 
 
 def _tell_bit(answer: _Answer, agent: str) -> list[str]:
-    levels = [level for each in answer.parts for level in _levels(answer, each).values()]
+    levels = [level for member in answer.parts for level in _levels(answer, member).values()]
     return ["All checks passed." if set(levels) == {"ok"} else "Not all checks passed."]
 
 
@@ -156,7 +156,7 @@ _TELL = {"passed": _tell_bit, "level_passed": _tell_levels, "level_feedback": _t
 
 
 def _describe(answer: _Answer, part: _Part) -> str:
-    """An agent's own function, and what to do about it."""
+    """The state of an agent's own function, and advice on it."""
     advice = {
         _FOUND: "",
         _MISSING: f" Write def {part.name}({', '.join(answer.item.params)}) with a return.",
@@ -167,7 +167,7 @@ def _describe(answer: _Answer, part: _Part) -> str:
 
 
 def _place(source: str) -> str:
-    """Say where and how the parser stopped; '' where it names no line."""
+    """Where and why the parser stopped, as text; '' where it names no line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -197,7 +197,7 @@ def _uses(helper: str) -> str:
 
 
 def _usage(main: str, helper: str, rule: str) -> str:
-    """Say how main treats a helper: by its text alone, whether there is a helper or not."""
+    """How main treats a helper, as text: from main's source alone, even if the helper does not exist."""
     if not code_usage.calls_function(main, helper):
         return f"does not call {helper}. Use its result."
     if rule != "influence" and code_usage.is_thin_wrapper(main, helper):
@@ -208,7 +208,7 @@ def _usage(main: str, helper: str, rule: str) -> str:
 
 
 def _failure(answer: _Answer, agent: str) -> str:
-    """The first failed test and how it failed; of what is left of hidden tests, how it failed at most."""
+    """The first failed test and how it failed; of the remains of hidden tests only how they failed."""
     failures = answer.report.failures
     shown = [line for line in failures if not line.startswith(problem_tests.HIDDEN)]
     line = shown[0] if shown else failures[0].removeprefix(problem_tests.HIDDEN).removeprefix(" -> ")
@@ -221,15 +221,15 @@ def _failure(answer: _Answer, agent: str) -> str:
 
 
 def _exception(error: str, answer: _Answer, agent: str) -> str:
-    """`error` with function names for agents, plain words, and no message that another one's text holds."""
+    """`error` in plain words, with functions in place of agents, and no message that quotes another agent."""
     ended = re.search(r"\(([a-z-]+)\)$", error)
     if ended and ended[1] in _ENDS:
         return _ENDS[ended[1]]
     place, colon, rest = error.partition(": ")
     where = ""
     if colon and place in answer.parts:  # the source of that agent could not be loaded
-        known = place == agent or place in answer.partners(agent)
-        where, error = f"{answer.parts[place].name}: " if known else "", rest
+        visible = place == agent or place in answer.partners(agent)
+        where, error = f"{answer.parts[place].name}: " if visible else "", rest
     kind, colon, message = error.partition(": ")
     if any(_repeats(message, text) for other, text in answer.completions.items() if other != agent):
         colon = message = ""

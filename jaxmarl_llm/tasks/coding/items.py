@@ -1,4 +1,4 @@
-"""One coding problem, and how a row of a JSONL file becomes one. Bad rows are reported all at once."""
+"""Coding problems, and how they are read from rows of a JSONL file. Bad rows are reported all at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxmarl_llm.tasks.coding.text import function_node, parse
 
 _FIELDS = ("task_id", "prompt", "test", "entry_point")
 _OPTIONAL = ("canonical_solution", "grade", "statement", "split")
-_MADE = ("params", "prelude", "columns")  # of the prompt: a column of that name would hide what is read there
+_MADE = ("params", "prelude", "columns")  # read from the prompt: a column of that name would hide one
 _SPLITS = tuple(split for split in sources.SPLITS if split != "all")
 _IMPORT = re.compile(r"(?:import|from)\s+\w")
 
@@ -27,7 +27,7 @@ class CodingItem:
     statement: how the problem is stated, '' if the data does not say; evaluations report every kind apart. Of
     the starter set: "steps" (names the steps), "goal" (says only what to return), "written" (by hand).
     split: "train", "validation" or "test", '' if the data does not say.
-    columns: what else its row holds, by name; a reward of the user's own gets it.
+    columns: the other fields of its row, by name; a user's own reward function gets them.
     """
 
     task_id: str

@@ -1,4 +1,4 @@
-"""Which two operations a reference solution is made of, up to their constants and the names of arguments.
+"""The two operations in a reference solution, whatever their constants and the names of arguments.
 
 A solution of two steps is a function `aux` and an entry point that first calls it for a variable. Two
 problems share a pair of operations if the bodies of both functions are equal after this: names are numbered
@@ -36,8 +36,8 @@ def operations(item: CodingItem) -> tuple[str, str] | None:
 def operation_pair(item: CodingItem) -> tuple[str, str] | None:
     """The two operations in alphabetical order, which is what splits must not share; None as in
     `operations`."""
-    both = operations(item)
-    return both and tuple(sorted(both))
+    pair = operations(item)
+    return pair and tuple(sorted(pair))
 
 
 def _calls_helper(statement: ast.stmt) -> bool:

@@ -1,4 +1,4 @@
-"""Cuts the tests of a coding problem: a part to be held back, a part to be shown. Pure syntax work.
+"""Cuts the tests of a coding problem into a part to hold back and a part to show, by syntax alone.
 
 The pieces are the counted units of `check(candidate)`, as the executor counts them: distinct top-level
 asserts on the candidate's results, and top-level blocks with such asserts (`executor.judging.units`).
@@ -94,10 +94,10 @@ def _read(test: str) -> tuple[ast.Module, ast.FunctionDef]:
     """The module, and the check() in it that counts."""
     tree = parse(test)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
-    found = [node for node in functions if node.name == "check"]
-    if not found or not found[-1].args.posonlyargs + found[-1].args.args:
+    checks = [node for node in functions if node.name == "check"]
+    if not checks or not checks[-1].args.posonlyargs + checks[-1].args.args:
         raise ValueError(f"test is {test!r:.80}; allowed: text that defines check(candidate)")
-    return tree, found[-1]
+    return tree, checks[-1]
 
 
 def _shared(tree: ast.Module, check: ast.FunctionDef) -> set[str]:

@@ -2,9 +2,9 @@
 
 Every agent of every method, a member of a team or one that works alone, reads the same: the instruction, the
 worked examples (`EXAMPLES`, whole problems), the whole problem, and the header of the function that it is to
-write. Only the sentence about its role and the answers to the worked examples differ. A test holds
-this, so that methods can be compared: none is given a cut of the problem or a line of the answer that another
-is not given.
+write. Only the sentence about its role and the answers to the worked examples differ. A test checks
+this, so that methods can be compared: none gets a part of the problem or a line of the answer that another
+does not get.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ def render(item: CodingItem, agents: Sequence[str]) -> dict[str, list[dict[str, 
 
 
 def answers(number: int, agents: Sequence[str]) -> dict[str, str]:
-    """What each agent answers to ``EXAMPLES[number]``: one function, no docstring, no other text.
+    """Each agent's answer to ``EXAMPLES[number]``: one function, no docstring, no other text.
 
     Where there are more helpers than parts, some write the first part again, and main does not call them;
-    which ones goes round with the number, so that each helper is called in some example.
+    which ones changes with the number, so that each helper is called in some example.
     """
     example, helpers = EXAMPLES[number], helper_functions(agents)
     params = ", ".join(example.params)
@@ -107,9 +107,9 @@ def answers(number: int, agents: Sequence[str]) -> dict[str, str]:
     part_of = [(k - shift) % len(helpers) for k in range(len(helpers))]
     texts, called = {}, {}
     for name, part in zip(helpers.values(), part_of, strict=True):
-        known = part < len(example.parts)
-        called |= {part: name} if known else {}
-        texts[name] = f"def {name}({params}):\n    return {example.parts[part if known else 0]}"
+        has_part = part < len(example.parts)
+        called |= {part: name} if has_part else {}
+        texts[name] = f"def {name}({params}):\n    return {example.parts[part if has_part else 0]}"
     return dict(zip(agents, [*texts.values(), _main(example, params, called)], strict=True))
 
 
@@ -128,7 +128,7 @@ def _main(example: Example, params: str, called: dict[int, str]) -> str:
 def _questions(
     problem: str, entry_point: str, params: Sequence[str], agents: Sequence[str]
 ) -> dict[str, str]:
-    """What each agent reads of one problem."""
+    """The question to each agent about one problem."""
     helpers, fields = helper_functions(agents), {"problem": problem, "params": ", ".join(params)}
     questions = {
         agent: QUESTION.format(

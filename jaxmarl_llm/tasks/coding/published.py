@@ -2,8 +2,8 @@
 
 After OpenMLRL/LLM_Collab_Code_Generation (arXiv:2508.04652): the problem, what the agent is to write and what
 not, and a skeleton of the output; no worked examples. One user message, so that without a chat template, as
-the experiments were run (CoMLRL applies none), the prompt is this text alone. A helper is not told of other
-helpers.
+the experiments were run (CoMLRL applies none), the prompt is this text alone. A helper's prompt does not
+mention other helpers.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def render(item: CodingItem, agents: Sequence[str]) -> dict[str, list[dict[str, 
     fields = {"problem": item.prompt.strip(), "entry_point": item.entry_point, "params": params}
     texts = {agent: HELPER.format(function=name, **fields) for agent, name in helpers.items()}
     calls = [f"{name}({params})" for name in helpers.values()]
-    given = "".join(f"A helper function {call} exists already.\n" for call in calls)
+    existing = "".join(f"A helper function {call} exists already.\n" for call in calls)
     rules = "".join(
         f"- Do not define {name} again. You may call it and assign the result to a variable.\n"
         for name in helpers.values()
     )
-    given = f"{given}\n" if given else ""
-    texts[agents[-1]] = MAIN.format(given=given, helpers=rules, **fields)
+    existing = f"{existing}\n" if existing else ""
+    texts[agents[-1]] = MAIN.format(given=existing, helpers=rules, **fields)
     return {agent: [{"role": "user", "content": text}] for agent, text in texts.items()}

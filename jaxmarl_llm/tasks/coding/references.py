@@ -1,4 +1,4 @@
-"""Reference answers of coding problems, role by role, out of their canonical solutions."""
+"""Reference answers of coding problems by role, made from their canonical solutions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HELPER = "aux"
 
 
 def answers(item: CodingItem, agents: Sequence[str]) -> dict[str, str] | None:
-    """What each agent would write for the canonical solution; None where that does not say.
+    """Each agent's part of the canonical solution; None if that cannot be divided so.
 
     Args:
       item: the problem; its solution may be functions, or the body of the entry point alone (HumanEval).

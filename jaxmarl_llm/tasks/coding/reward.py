@@ -9,27 +9,27 @@ After MAGRPO's coding reward (arXiv:2508.04652; OpenMLRL/LLM_Collab_Code_Generat
     tests        passed / total                                                +1.0 * ratio
     cooperation  by a rule, see below; the mean over the H helpers             0..1.5
 
-Rules of the cooperation part, for one helper. What it takes in all of them: a test passed, and the helper's
-function is there.
+Rules of the cooperation part, for one helper. All of them need a passed test, and the helper's function must
+be there.
 
     influence    1.5 * passed / total   if main called the helper's function in the tests and what it returned
                                         changed what main returned; else 0
     observed     0.5 for a call in the tests, +1.0 if main is more than a thin wrapper, -0.5 if what the
                  helper returned changed nothing
-    paper        the same, and main's text alone says whether it calls and whether it ignores
+    paper        the same, but main's text alone decides whether it calls and whether it ignores
 
 Why "influence" is the default: "paper" is what MAGRPO published, and it pays 1.5 for a call and one passed
-test whatever helps, and 1.0 less for a main function that passes on a helper that is right by itself. A
-team learns a ritual from it: the helper does something, and main does one more thing to it, whatever the
-problem asks for. "influence" pays nothing for a call that solves no test or whose result makes no difference,
-and as much for a thin wrapper as for any other use.
+test, whatever made it pass, and 1.0 less for a main function that passes on a helper that is right by itself.
+A team learns a fixed pattern from it: the helper does something, and main does one more thing to it, whatever
+the problem asks for. "influence" pays nothing for a call that solves no test or whose result makes no
+difference, and as much for a thin wrapper as for any other use.
 
 Whether a result changed anything is tried by the executor, which repeats calls with other values in the
 helper's place (`executor.Interaction.used`); where it could not try, main's text decides
-(`code_usage.ignores_result`). What a thin wrapper is is read from the text.
+(`usage.ignores_result`). Whether main is a thin wrapper is read from its text.
 
 One agent alone has no helper and no cooperation and earns 0..2.1. Agents are named in the order
-(helpers .., main), or (main,); `code_roles` has the names of their functions.
+(helpers .., main), or (main,); `roles` has the names of their functions.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def finish(
     """Second stage: parts and total with the executor's report, which is None for a draft that was stopped.
 
     rule: one of RULES. compat: with the paper's rule, judge "result ignored" by CoMLRL's textual pattern (see
-    `code_usage.ignores_result_comlrl`).
+    `usage.ignores_result_comlrl`).
     """
     if draft.program is None:
         return dict(draft.parts)
@@ -115,7 +115,7 @@ def pass_ratio(report: Report | None) -> float:
 
 
 def _cooperation(rule: str, main: str, helper: str, row: Interaction | None, report, compat: bool) -> float:
-    """What one helper's function that is there earns by a rule, in a program that passed a test."""
+    """Reward for one helper's existing function by a rule, in a program that passed a test."""
     if rule == "paper":
         return cooperation(main, helper, compat=compat)
     if rule == "observed":
@@ -163,7 +163,7 @@ def normalise(parts: dict[str, float], agents: tuple[str, ...] = TEAM) -> dict[s
     "return".
 
     One agent alone is measured against its own maxima (structure 0.6, total 2.1) and has no cooperation. With
-    tests held back, "hack_gap" is how much better the others went.
+    tests held back, "hack_gap" is how much larger the share of the others is.
     """
     percent = {name: 100.0 * parts[name] / scale for name, scale in _scales(agents).items()}
     percent["return"] = percent.pop("total")

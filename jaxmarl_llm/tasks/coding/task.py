@@ -1,4 +1,4 @@
-"""Collaborative coding: agents write a helper function each, one the tested function, one reward for all."""
+"""Collaborative coding: helpers write a function each, main writes the tested one; all share a reward."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class CodingTask:
     """Items, prompts per agent, and the judge.
 
     Args:
-      items: the problems; see `code_data.load_items`.
+      items: the problems; see `data_files.load_items`.
       executor: its `run(list[Program]) -> list[Report]` judges all programs of a batch in one call.
       agents: names in the order (helpers .., main), or the name of one agent that works alone (rewards
-        0..2.1); `code_roles` has the function that each writes.
-      cooperation: how main's use of the helpers is paid, one of `code_reward.RULES`.
+        0..2.1); `roles` has the function that each writes.
+      cooperation: how main's use of the helpers is rewarded, one of `reward.RULES`.
       compat: judge "helper's result ignored" as CoMLRL does, by a pattern that hardly ever matches.
-      feedback: what agents are told before another try: one of `code_feedback.MODES`, or a function from
+      feedback: the messages to agents before another try: one of `feedback.MODES`, or a function from
         judged answers to {agent: text} for each.
-      revealed_tests: the tests that feedback may tell of: the first n, 0 for all, the last n if negative.
-      held_back: share of each problem's tests that earn nothing; how many of them pass is the part
-        "tests_held_back", and less than of the others hints at answers made for the tests.
+      revealed_tests: the tests that feedback may reveal: the first n, 0 for all, the last n if negative.
+      held_back: share of each problem's tests that earn nothing. The share of them that passes is the part
+        "tests_held_back"; if it is below that of the others, answers may be made for the tests.
       prompts: one of PROMPTS: worked examples before the problem, or the structure of the published
         experiments, without examples.
     """
@@ -78,7 +78,7 @@ class CodingTask:
         return self._render(item, self.agents)
 
     def references(self, item: CodingItem) -> dict[str, str] | None:
-        """Reference answers per agent, None where the data has none; see `code_references.answers`."""
+        """Reference answers per agent, None where the data has none; see `references.answers`."""
         return code_references.answers(item, self.agents)
 
     def judge(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[Judgement]:
@@ -94,22 +94,24 @@ class CodingTask:
         held_back = [self._tests(item)[1] for item in items]
         more = [_testing(draft, tests) for draft, tests in zip(drafts, held_back, strict=True)]
         reports = self._run([draft.program for draft in drafts] + more)
-        own, kept = reports[: len(items)], reports[len(items) :]
-        judgements = [self._judgement(draft, report) for draft, report in zip(drafts, own, strict=True)]
+        scored_reports, held_back_reports = reports[: len(items)], reports[len(items) :]
+        judgements = [
+            self._judgement(draft, report) for draft, report in zip(drafts, scored_reports, strict=True)
+        ]
         return [
             judgement if tests is None else _with_held_back(judgement, report)
-            for judgement, tests, report in zip(judgements, held_back, kept, strict=True)
+            for judgement, tests, report in zip(judgements, held_back, held_back_reports, strict=True)
         ]
 
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
-        """Return what each agent is told about judged answers (item, completions) before its next try.
+        """Feedback to each agent on judged answers (item, completions) before its next try.
 
-        The tests that it speaks of run once more, on their own: the reward's other tests stay unknown.
+        The tests that it shows run once more, on their own, so that the reward's other tests stay unknown.
         """
         if callable(self._feedback):
             return self._feedback(answers)
         programs = [None] * len(answers)
-        if self._feedback != "plain":  # which tells of no test
+        if self._feedback != "plain":  # which shows no test
             drafts = [self._draft(answer.item, answer.completions) for answer in answers]
             shown = [self._shown(answer.item) for answer in answers]
             programs = [_testing(draft, tests) for draft, tests in zip(drafts, shown, strict=True)]
@@ -126,13 +128,13 @@ class CodingTask:
         return [None if program is None else next(reports) for program in programs]
 
     def _tests(self, item: CodingItem) -> tuple[str, str | None]:
-        """Tests of an item that earn something, and those held back, or None."""
+        """Tests of an item that count for the reward, and those held back (None if there are none)."""
         if not self._held_back:
             return item.test, None
         return problem_tests.split(item.test, self._held_back, item.entry_point)
 
     def _shown(self, item: CodingItem) -> str:
-        """Tests of an item that feedback may tell of: none that is held back."""
+        """Tests of an item that feedback may show: none of those held back."""
         return problem_tests.revealed(self._tests(item)[0], self._revealed, item.entry_point)
 
     def _draft(self, item: CodingItem, completions: dict[str, str]) -> Draft:
@@ -163,7 +165,7 @@ def _testing(draft: Draft, tests: str | None) -> Program | None:
 
 
 def _with_held_back(judgement: Judgement, report: Report) -> Judgement:
-    """The judgement with what the tests that were held back said, as one more part."""
+    """The judgement with the share of held-back tests that passed as one more part."""
     part = {"tests_held_back": reward.pass_ratio(report)}
     return dataclasses.replace(judgement, parts=judgement.parts | part)
 

@@ -1,4 +1,4 @@
-"""Find the function that a model meant in what it wrote: text in, text out, and never an exception."""
+"""Extract the function that a model meant from its text: text in, text out, never an exception."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowErr
 
 
 def parse(text: str) -> ast.Module | None:
-    """Syntax tree of `text`; None where Python cannot parse it, be it for null bytes or nesting depth."""
+    """Syntax tree of `text`; None where Python cannot parse it, also for null bytes or nesting depth."""
     return _parse(text)[0]
 
 
@@ -38,14 +38,14 @@ def extract_function(text: str, name: str) -> str:
     Of several definitions the first whole one counts, those at the left margin before indented ones. A
     definition is whole when it parses and returns something; lines after its last parsable one are dropped,
     so that prose or a truncated line behind a finished function does no harm. Without a whole definition the
-    first one is given back as it stands: it may hold a `return` and still not parse, which the reward counts
+    first one is returned unchanged: it may hold a `return` and still not parse, which the reward counts
     as structure without syntax.
     """
     lines = clean(text).split("\n")
     start = re.compile(rf"([ \t]*)def[ \t]+{re.escape(name)}[ \t]*\(")
     starts = [(match[1], i) for i, line in enumerate(lines) if (match := start.match(line))]
     first = ""
-    for indent, i in sorted(starts, key=lambda found: (found[0] != "", found[1])):
+    for indent, i in sorted(starts, key=lambda pair: (pair[0] != "", pair[1])):
         block = [line.removeprefix(indent) for line in lines[i:]]
         source = _whole_definition(block)
         if source:
@@ -64,7 +64,7 @@ def _whole_definition(lines: list[str]) -> str:
 
 
 def longest_parsable(lines: list[str]) -> int:
-    """Count how many of the first `lines` parse, at most; 0 if none do."""
+    """The largest number of first `lines` that parse together; 0 if none do."""
     end = len(lines)
     while end > 0:
         tree, error_line = _parse("\n".join(lines[:end]))

@@ -108,9 +108,9 @@ def _flatten(target: ast.AST) -> list[ast.AST]:
 
 def _is_read_after(name: str, statement: ast.stmt, parents: dict, function: ast.FunctionDef) -> bool:
     overwrite = _next_overwrite(name, statement, parents)
-    own = set(ast.walk(statement))
+    inner_nodes = set(ast.walk(statement))
     for node in ast.walk(function):
-        if not isinstance(node, ast.Name) or node.id != name or node in own:
+        if not isinstance(node, ast.Name) or node.id != name or node in inner_nodes:
             continue
         # `v += 1` reads, though its name is marked as stored.
         if not isinstance(node.ctx, ast.Load) and not isinstance(parents[node], ast.AugAssign):
@@ -139,11 +139,11 @@ def _share_loop(node: ast.AST, statement: ast.stmt, parents: dict) -> bool:
 
 
 def _above(node: ast.AST, parents: dict) -> set[ast.AST]:
-    found = set()
+    ancestors = set()
     while node in parents:
         node = parents[node]
-        found.add(node)
-    return found
+        ancestors.add(node)
+    return ancestors
 
 
 def _position(node: ast.AST) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Find C++ in a text, and its tokens: by regular expressions, for no parser is at hand."""
+"""Find C++ code and its tokens in a text, by regular expressions because no parser is available."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def masked(text: str) -> str:
 
 def tokens(text: str) -> list[str]:
     """Identifiers, numbers, literals and operators in order; line ends are tokens around directives only."""
-    found, position = [], 0
+    pieces, position = [], 0
     for match in _HIDDEN.finditer(text):
-        found += _TOKEN.findall(text[position : match.start()])
+        pieces += _TOKEN.findall(text[position : match.start()])
         if not match[0].startswith(("//", "/*")):
-            found.append(match[0])
+            pieces.append(match[0])
         position = match.end()
-    found += _TOKEN.findall(text[position:])
-    return _without_line_ends(found)
+    pieces += _TOKEN.findall(text[position:])
+    return _without_line_ends(pieces)
 
 
-def _without_line_ends(found: list[str]) -> list[str]:
+def _without_line_ends(pieces: list[str]) -> list[str]:
     kept, directive = [], False
-    for token in found:
+    for token in pieces:
         if token == "#" and (not kept or kept[-1] == "\n" or not directive):
             kept += ["\n"] if kept and kept[-1] != "\n" else []
             directive = True
@@ -97,7 +97,7 @@ def loose(text: str) -> str:
 
 
 def _end_of_definition(hidden: str, entry_point: str) -> int:
-    """Just behind the closing brace of the first closed definition of the entry point; 0 if there is none."""
+    """Position behind the closing brace of the first closed definition of the entry point; 0 without one."""
     for match in re.finditer(rf"(?:[\w>&*\]]\s+|[&*])[&*]*{re.escape(entry_point)}\s*\(", hidden):
         opening = _PARAMETERS.match(hidden, match.end())
         if opening and (end := _closing(hidden, opening.end())):
@@ -106,7 +106,7 @@ def _end_of_definition(hidden: str, entry_point: str) -> int:
 
 
 def _closing(hidden: str, position: int) -> int:
-    """Just behind the brace that closes the one before `position`; 0 if none does."""
+    """Position behind the brace that closes the one before `position`; 0 if none does."""
     depth = 1
     for brace in re.compile(r"[{}]").finditer(hidden, position):
         depth += 1 if brace[0] == "{" else -1
@@ -116,9 +116,7 @@ def _closing(hidden: str, position: int) -> int:
 
 
 def _boundaries(hidden: str, position: int):
-    """Find where further definitions, declarations and directives end behind `position`, outside of all
-    braces.
-    """
+    """Where further definitions, declarations and directives after `position` end, outside braces."""
     depth = 0
     for match in re.compile(r"[{};]|^[ \t]*#[^\n]*", re.MULTILINE).finditer(hidden, position):
         if match[0] in "{}":
@@ -139,7 +137,7 @@ def _first_code(text: str, fallback: int = 0) -> int:
 
 
 def _code_lines_only(hidden: str, text: str, start: int, stop: int) -> bool:
-    """Whether what follows begins with a line of code; blanks and comments do not count."""
+    """Whether the text from start to stop begins with code; blanks and comments do not count."""
     rest = hidden[start:stop].lstrip()
     begin = stop - len(rest)
     return not rest or bool(re.match(r"[;}]", rest) or _CODE_LINE.match(text[begin:stop]))

@@ -17,11 +17,11 @@ class GenerationTask(ProgramTask):
     """Problems that state a function; see `ProgramTask` for prompts and judging.
 
     Args:
-      items: `CodingItem`s, whose tests are cut in two here, or items that `generation_items.with_tests` gave
-        tests of a model.
+      items: `CodingItem`s, whose tests are split in two here, or items with a model's tests from
+        `generation_items.with_tests`.
       executor: runs the tests of all programs of a batch in one call.
       agents: names, one or more that differ.
-      held_back: share of an item's given tests that the search does not go by.
+      held_back: share of an item's given tests that the search does not use.
 
     A program's score is the number of search tests that it passes, and its author earns their share; the team
     earns the mean. Parts: "passed" (mean share of the tests), "correct" and "compiles" (shares of the agents:
@@ -37,7 +37,7 @@ class GenerationTask(ProgramTask):
         self._executor, self._held_back = executor, held_back
 
     def remeasure(self, items: Sequence[CodingItem], programs: Sequence[str]) -> list[Outcome]:
-        """Outcomes of programs by all tests that the data gives."""
+        """Outcomes of programs on all tests of the data."""
         return self._run([item.test for item in items], items, programs)
 
     def solved(self, outcome: Outcome) -> bool:
@@ -53,9 +53,9 @@ class GenerationTask(ProgramTask):
         return generation_prompts.test_prompt(item)
 
     def tested(self, answers: Mapping[int, str]) -> GenerationTask:
-        """The same task, whose search goes by the tests in answers to `test_prompt`, by places of items.
+        """The same task, whose search uses the tests in answers to `test_prompt`, by index of the item.
 
-        Where an answer holds none, and of all other items, the tests stay; see `generation_items.with_tests`.
+        Items without an answer, or without tests in it, keep theirs; see `generation_items.with_tests`.
         """
         items = list(self.items)
         for i, text in answers.items():
@@ -71,7 +71,7 @@ class GenerationTask(ProgramTask):
         return {"return" if name == "total" else name: 100.0 * value for name, value in scores.items()}
 
     def source(self, item: CodingItem) -> str:
-        """What the relevance of a lesson is measured against: signature and docstring."""
+        """The text against which the relevance of a lesson is measured: signature and docstring."""
         return item.prompt
 
     def _outcomes(self, items: Sequence[CodingItem], programs: Sequence[str]) -> list[Outcome]:
@@ -79,7 +79,7 @@ class GenerationTask(ProgramTask):
         return self._run(tests, items, programs)
 
     def _run(self, tests, items, programs) -> list[Outcome]:
-        """Outcomes by these tests, in one call of the executor; '' is no program."""
+        """Outcomes of programs on these tests, in one call of the executor; '' stands for no program."""
         rows = list(zip(tests, items, programs, strict=True))
         ready = [_program(*row) for row in rows if row[2].strip()]
         reports = iter(self._executor.run(ready) if ready else [])
@@ -112,5 +112,5 @@ def _outcome(text: str, report: Report) -> Outcome:
 
 
 def _log(report: Report) -> str:
-    """The first failure. It may tell of a test: `generation_prompts` shows it for what cannot be run only."""
+    """The first failure. It may reveal a test, so prompts show it only for programs that cannot be run."""
     return report.failures[0] if report.failures else report.verdict

@@ -1,4 +1,4 @@
-"""Coding problems with two sets of tests: those that a search goes by, and all that the data gives."""
+"""Coding problems with two sets of tests: those that a search uses, and all tests of the data."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _log = logging.getLogger("jaxmarl_llm.tasks")
 
 @dataclasses.dataclass(frozen=True)
 class GenerationItem(CodingItem):
-    """One problem. search: the tests by which programs are scored; `test` holds all that the data gives.
+    """One problem. search: the tests that score programs; `test` holds all tests of the data.
 
-    origin: of `search`: 'given' by the data; 'generated' by a model, then it may be wrong; or 'fallback',
-        given because a model was asked and wrote none.
+    origin: where `search` comes from: 'given' (the data), 'generated' (a model, so tests may be wrong), or
+        'fallback' (the data, because the model that was asked for tests wrote none).
     """
 
     search: str = ""
@@ -28,7 +28,7 @@ class GenerationItem(CodingItem):
 
 
 def given(item: CodingItem, held_back: float) -> GenerationItem:
-    """The item with its own tests for the search, but for the share `held_back` of them.
+    """The item whose search uses its own tests, except the share `held_back` of them.
 
     ValueError for a share outside [0, 1).
     """
@@ -39,32 +39,32 @@ def given(item: CodingItem, held_back: float) -> GenerationItem:
 
 
 def with_tests(item: CodingItem, asserts: str, held_back: float = 0.5) -> GenerationItem:
-    """The item with the tests of an answer to `generation_prompts.test_prompt` for the search.
+    """The item whose search uses the tests in an answer to `generation_prompts.test_prompt`.
 
-    Of the answer count the lines `assert entry_point(…) == …` that parse, each once, MOST_TESTS at most.
-    Where there is none, the search goes by the given tests as in `given`, and a warning is logged.
+    These are the lines `assert entry_point(…) == …` of the answer that parse, each once, MOST_TESTS at most.
+    Without any, the search uses the tests of the data as in `given`, and a warning is logged.
     """
-    found = asserts_in(asserts, item.entry_point)
-    if not found:
+    lines = asserts_in(asserts, item.entry_point)
+    if not lines:
         _log.warning("%s: no test in %.60r; the search goes by given tests", item.task_id, asserts)
         return dataclasses.replace(given(item, held_back), origin="fallback")
-    search = "def check(candidate):\n" + "".join(f"    {line}\n" for line in found)
+    search = "def check(candidate):\n" + "".join(f"    {line}\n" for line in lines)
     return dataclasses.replace(given(item, 0.0), search=search, origin="generated")
 
 
 def asserts_in(text: str, entry_point: str) -> list[str]:
     """The lines of a text that compare a call of the function with a value by ==, in order, each once."""
-    found = []
+    asserts = []
     for line in text.splitlines():
         line = re.sub(r"^\s*(?:[-*]\s+|\d+[.)]\s+)?`?(?=assert\b)", "", line).rstrip("` \t")
         tree = parse(line) if line.startswith("assert ") else None
         if tree and len(tree.body) == 1 and _compares(tree.body[0], entry_point):
-            found.append(ast.unparse(tree.body[0]))
-    return list(dict.fromkeys(found))[:MOST_TESTS]
+            asserts.append(ast.unparse(tree.body[0]))
+    return list(dict.fromkeys(asserts))[:MOST_TESTS]
 
 
 def _compares(statement: ast.stmt, entry_point: str) -> bool:
-    """`assert entry_point(…) == …`, where the function is called once and nothing but literals occurs."""
+    """Whether it is `assert entry_point(…) == …` with one call of the function and literals only."""
     test = statement.test if isinstance(statement, ast.Assert) else None
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
         return False

@@ -1,4 +1,4 @@
-"""What is said of functions to write from their docstring, of attempts at them, and of their tests."""
+"""Prompts about functions to write from a docstring: the problem, results of attempts, and tests."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def asked(item: CodingItem) -> Asked:
 
 
 def lesson(text: str, status: str, score: float) -> str:
-    """A lesson under what came of the program that it is about."""
+    """A lesson with the result of its program before it."""
     effects = {"ok": "passes all tests", "wrong": "fails tests", "build-error": "cannot be run"}
     return f"(B {effects.get(status, 'is no program')}) {text.strip()}"
 
 
 def result(item: CodingItem, outcome: Outcome) -> str:
-    """What came of a program, for its author: how many tests passed, and none of them."""
+    """The result of a program, for its author: how many tests passed, but not which."""
     if outcome.status in ("ok", "wrong"):
         return f"It passes {_counted(outcome)}."
     return f"It cannot be run:\n{first_lines(outcome.log)}" if outcome.status == "build-error" else ""
 
 
 def explain(item: CodingItem, outcome: Outcome) -> Messages | None:
-    """Ask the author why its program fails; None for one that passes, and where it wrote none."""
+    """Ask the author why its program fails; None for one that passes, and if it wrote none."""
     if outcome.status in ("ok", "no-program"):
         return None
     shown = f"Problem A:\n{fence(item.prompt, 'python')}\n\nProgram B:\n{fence(outcome.program, 'python')}"
     if outcome.status == "wrong":
-        said = f"B passes {_counted(outcome)} of problem A. Why does it fail the others?"
+        question = f"B passes {_counted(outcome)} of problem A. Why does it fail the others?"
     else:
-        said = f"B cannot be run:\n{first_lines(outcome.log)}\nWhy?"
-    return [user(f"{shown}\n\n{said} {SENTENCES}")]
+        question = f"B cannot be run:\n{first_lines(outcome.log)}\nWhy?"
+    return [user(f"{shown}\n\n{question} {SENTENCES}")]
 
 
 def test_prompt(item: CodingItem) -> Messages:

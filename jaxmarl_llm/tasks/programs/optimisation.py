@@ -17,10 +17,10 @@ class OptimisationTask(ProgramTask):
 
     Args:
       items: see `optimisation_items.load_items`.
-      judge: measures; ValueError here if some items are in C++ and it finds no compiler that works.
+      judge: measures programs; ValueError here if some items are in C++ and it finds no working compiler.
       agents: names, one or more that differ.
 
-    An agent earns the logarithm of its program's speed-up (`timed.reward`), and the team the mean of these.
+    An agent earns the logarithm of its program's speed-up (`timed_judge.reward`), the team the mean of these.
     Parts: "log_speedup" (mean of log max(1, score), as in LessonL's evaluation), "correct" and "compiles"
     (shares of the agents), "best" (the largest score, 0 where no program is right). The verdict is 'pass'
     if a right program is faster than the given one, 'no-faster' if one is right.
@@ -44,7 +44,7 @@ class OptimisationTask(ProgramTask):
     def know(
         self, items: Sequence[OptimisationItem], outcomes: Sequence[Outcome], held_out: bool = False
     ) -> None:
-        """Outcomes that an earlier process found count as measured before; see `TimedJudge.know`."""
+        """Reuse outcomes that an earlier process measured; see `TimedJudge.know`."""
         self._judge.know(items, outcomes, held_out)
 
     def solved(self, outcome: Outcome) -> bool:
@@ -52,13 +52,13 @@ class OptimisationTask(ProgramTask):
         return False
 
     def good(self, outcome: Outcome) -> bool:
-        """Whether a program needs no repair: right, and faster by more than noise makes."""
+        """Whether a program needs no repair: it is right, and faster by more than noise."""
         return outcome.status == "ok" and outcome.score >= optimisation_prompts.SIGNIFICANT
 
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
-        """`scores` (or means of them) in percent of the most, the total as "return".
+        """`scores` (or means of them) in percent of the maximum, the total as "return".
 
-        A return of 0 is that of programs left as they are, and 100 that of the cap; wrong ones are below 0.
+        A return of 0 means unchanged programs, 100 a speed-up at the cap; wrong programs are below 0.
         """
         most = {"total": self._most, "log_speedup": self._most, "best": self._judge.cap}
         return {
@@ -67,7 +67,7 @@ class OptimisationTask(ProgramTask):
         }
 
     def source(self, item: OptimisationItem) -> str:
-        """What the relevance of a lesson is measured against: the program as given."""
+        """The text against which the relevance of a lesson is measured: the given program."""
         return item.source
 
     def _reward(self, outcome: Outcome) -> float:

@@ -1,4 +1,4 @@
-"""Programs to make faster: what a problem is, and the package's own, in TOML files by category."""
+"""Problems of program optimisation: their fields, and the package's own, in TOML files by category."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import tomllib
 
 from jaxmarl_llm.tasks import sources
 
-# As in ParEval (arXiv 2401.12554), whose problems LessonL's are.
+# As in ParEval (arXiv 2401.12554), whose problems LessonL uses.
 CATEGORIES = (
     "dense_la", "fft", "geometry", "graph", "histogram", "reduce", "scan", "search", "sort", "sparse_la",
     "stencil", "transform",
 )  # fmt: skip
 LANGUAGES = ("python", "c++")
 KINDS = ("faster", "slower", "wrong", "broken")
-_FILES = {"python": "python", "cpp": "c++"}  # named sources, and how the executor calls the language
+_FILES = {"python": "python", "cpp": "c++"}  # source name: name of its language in the executor
 _REQUIRED = ("name", "statement", "entry_point", "size", "source", "tests")
 
 
@@ -39,7 +39,7 @@ class OptimisationItem:
         ``expected(*arguments)``, in terms of the number SIZE.
     size: SIZE where programs are timed; the cost of the reference grows with it.
     signature: of the C++ function, '' for Python. rewrites: known ones, for scripted agents and for tests;
-        those that are faster from the fastest to the slowest.
+        the faster ones are in order, the fastest first.
     """
 
     task_id: str
@@ -122,7 +122,7 @@ def _item(data: dict, row: dict, where: str) -> OptimisationItem:
         raise ValueError(f"{where}: size is {row['size']!r}; expected a number from 1")
     if unknown := row.keys() - {*required, "rewrite"}:
         raise ValueError(f"{where}: {', '.join(sorted(unknown))} is not a field of a problem")
-    rewrites = tuple(_rewrite(given, where) for given in row.get("rewrite", []))
+    rewrites = tuple(_rewrite(entry, where) for entry in row.get("rewrite", []))
     fields = {field: row[field] for field in required if field != "name"}
     fields |= {name: fields[name].strip("\n") + "\n" for name in ("source", "tests")}
     fields["purpose"] = fields.pop("statement")
@@ -130,11 +130,11 @@ def _item(data: dict, row: dict, where: str) -> OptimisationItem:
     return OptimisationItem(task_id, data["category"], data["language"], rewrites=rewrites, **fields)
 
 
-def _rewrite(given: dict, where: str) -> Rewrite:
-    if given.get("kind") not in KINDS:
-        raise ValueError(f"{where}: a rewrite's kind is {given.get('kind')!r}; allowed: {', '.join(KINDS)}")
-    if set(given) != {"kind", "technique", "source"} or not all(isinstance(v, str) for v in given.values()):
+def _rewrite(entry: dict, where: str) -> Rewrite:
+    if entry.get("kind") not in KINDS:
+        raise ValueError(f"{where}: a rewrite's kind is {entry.get('kind')!r}; allowed: {', '.join(KINDS)}")
+    if set(entry) != {"kind", "technique", "source"} or not all(isinstance(v, str) for v in entry.values()):
         raise ValueError(
-            f"{where}: a rewrite has {sorted(given)}; expected kind, technique and source, texts"
+            f"{where}: a rewrite has {sorted(entry)}; expected kind, technique and source, texts"
         )
-    return Rewrite(given["kind"], given["technique"], given["source"].strip("\n") + "\n")
+    return Rewrite(entry["kind"], entry["technique"], entry["source"].strip("\n") + "\n")

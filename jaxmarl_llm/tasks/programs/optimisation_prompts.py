@@ -1,4 +1,4 @@
-"""What is said of programs to make faster: the problem, what came of an attempt, what a lesson is about."""
+"""Prompts about programs to make faster: the problem, the result of an attempt, requests for lessons."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def asked(item: OptimisationItem) -> Asked:
 
 
 def lesson(text: str, status: str, score: float) -> str:
-    """A lesson under what came of the program that it is about. Speed-ups are not shown as numbers."""
+    """A lesson with the result of its program before it. Speed-ups are not shown as numbers."""
     return f"({_effect(status, score)}) {text.strip()}"
 
 
@@ -102,7 +102,10 @@ def _effect(status: str, score: float) -> str:
 
 
 def _comparison(score: float) -> str:
-    """Speed of B against A. LessonL's release calls a score of just 1.1 a degradation; here nothing does."""
+    """Speed of B against A.
+
+    A score of exactly 1.1 is a slight gain here; LessonL's release calls it a degradation.
+    """
     if score > SIGNIFICANT:
         return "significantly faster than A"
     if score > 1:
@@ -111,7 +114,7 @@ def _comparison(score: float) -> str:
 
 
 def result(item: OptimisationItem, outcome: Outcome) -> str:
-    """What came of a program, for its author: the speed-up as a number, and no test that failed."""
+    """The result of a program, for its author: the speed-up as a number, and no test that failed."""
     if outcome.status == "ok":
         return f"It is right, and {outcome.score:.2f} times as fast as the given program."
     if outcome.status == "wrong":
@@ -122,7 +125,7 @@ def result(item: OptimisationItem, outcome: Outcome) -> str:
 
 
 def explain(item: OptimisationItem, outcome: Outcome) -> Messages | None:
-    """Ask the author for a lesson from what came of its program; None where it wrote none."""
+    """Ask the author for a lesson from the result of its program; None if it wrote no program."""
     if outcome.status == "no-program":
         return None
     language = LANGUAGE_NAMES[item.language]
@@ -131,18 +134,18 @@ def explain(item: OptimisationItem, outcome: Outcome) -> Messages | None:
         for name, code in (("A", item.source), ("B", outcome.program))
     ]
     if outcome.status == "ok":
-        said = (
+        question = (
             f"A and B are {language} programs that give the same results. Run in the same way, B is "
             f"{_comparison(outcome.score)}: its speed is {outcome.score:.2f} times that of A. Why?"
         )
     elif outcome.status == "wrong":
-        said = (
+        question = (
             f"B was meant to give the same results as A, a {language} program, and does not. "
             "What is different in B?"
         )
     else:
-        said = (
+        question = (
             f"B was meant to be a faster {language} program than A, and does not compile:\n"
             f"{first_lines(outcome.log)}\nWhy does it not compile?"
         )
-    return [user("\n\n".join([*shown, f"{said} {SENTENCES}"]))]
+    return [user("\n\n".join([*shown, f"{question} {SENTENCES}"]))]

@@ -1,13 +1,14 @@
-"""A synthetic author of programs, to test what is made of lessons where there is something to learn.
+"""A synthetic author of programs, to test how methods use lessons where there is something to learn.
 
-This is no language model and says nothing about any. It draws from the known rewrites of a problem, most of
-them useless or wrong, the fastest one the rarest. When lessons are shown to it, it often builds on one that
-is told to help: it takes the next faster rewrite than the one that the lesson is about, or the same if there
-is none. It never does what a lesson is told to have harmed. So which lessons are selected decides how fast
-its programs become, and a method that selects well can be told from one that does not, without a model.
+It is not a language model, and its results say nothing about one. It draws from the known rewrites of a
+problem, most of them useless or wrong, the fastest one the rarest. When lessons are shown to it, it often
+builds on one whose label says faster: it writes the next faster rewrite after the one that the lesson is
+about, or the same if there is none. It never writes a rewrite whose lesson has another label. So the
+selection of lessons decides how fast its programs become, and a method that selects well can be distinguished
+from one that does not, without a model.
 
-What is asked of it is recognised by what stands in the prompt: the problem by its program, a lesson that is
-wanted by the words Code A and Code B and a second program, lessons that are shown by the techniques in them.
+It recognises a request by the content of the prompt: the problem by its program, a request for a lesson by
+the words Code A and Code B and a second program, and the lessons that are shown by their techniques.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import Any
 
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, Rewrite
 
-# How often each kind of program is written where no lesson is built on; strong is the fastest known rewrite,
-# weak the other faster ones together.
+# How often the author writes each kind of program when it builds on no lesson; strong is the fastest known
+# rewrite, weak the other faster ones together.
 WEIGHTS = {"unchanged": 0.40, "wrong": 0.25, "broken": 0.10, "slower": 0.10, "weak": 0.14, "strong": 0.01}
 VAGUE = (
     "Code B does the same work in another way.",
@@ -38,7 +39,7 @@ _FENCES = {"python": "python", "c++": "cpp"}
 
 @dataclasses.dataclass(frozen=True)
 class Draft:
-    """A program that the author may write. kind: a key of `WEIGHTS`; technique: what it would say of it."""
+    """A program that the author may write. kind: a key of `WEIGHTS`; technique: its lesson about it."""
 
     kind: str
     technique: str
@@ -50,13 +51,13 @@ class Mixture:
 
     Args:
       items: problems that it knows.
-      seed: of what it draws, which else follows from the request alone.
-      weights: by kind, not all 0; what a problem has no rewrites for is shared out among the rest.
-      adopt: how often (0..1) it builds on a shown lesson, if one is told to help.
-      vague: how often (0..1) its lesson says nothing of use.
+      seed: of its draws, which otherwise depend on the request alone.
+      weights: by kind, not all 0; kinds without rewrites in a problem leave their share to the others.
+      adopt: how often (0..1) it builds on a shown lesson, if the label of one says faster.
+      vague: how often (0..1) its lesson is useless.
 
     Raises:
-      ValueError: for items that are no optimisation problems, and numbers that cannot be.
+      ValueError: for items that are not optimisation problems, and for numbers outside their range.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Mixture:
         self._adopt, self._vague = adopt, vague
 
     def __call__(self, request: Any, draw: int) -> str:
-        """The text; ValueError if no problem that it knows stands in the messages."""
+        """The answer; ValueError if the messages contain the program of none of its problems."""
         text = "\n\n".join(message["content"] for message in request.messages)
         item = find(self._items, text)
         if item is None:
@@ -93,9 +94,9 @@ class Mixture:
     def write(self, item: OptimisationItem, text: str, rng: random.Random) -> str:
         """The answer to a prompt about this problem: a lesson, or a program in a fence."""
         drafts = pool(item, self._weights)
-        own = second_program(item, text, [draft for draft, _ in drafts])
-        if own and asks_for_lesson(text):
-            return rng.choice(VAGUE) if rng.random() < self._vague else own.technique
+        attempt = second_program(item, text, [draft for draft, _ in drafts])
+        if attempt and asks_for_lesson(text):
+            return rng.choice(VAGUE) if rng.random() < self._vague else attempt.technique
         helpful, harmful = told(item, text)
         if helpful and rng.random() < self._adopt:
             return _fenced(item, further(item, rng.choice(helpful)).source)
@@ -106,10 +107,10 @@ class Mixture:
 
 
 def pool(item: OptimisationItem, weights: Mapping[str, float] = WEIGHTS) -> list[tuple[Draft, float]]:
-    """What may be written for a problem, with how often, relative to each other.
+    """The drafts that may be written for a problem, each with its relative weight.
 
-    A problem with one faster rewrite has no weak one; one without a broken rewrite has its own program, cut
-    off. What is missing is shared out among the rest.
+    A problem with one faster rewrite has no weak draft; one without a broken rewrite gets its own program,
+    cut off. Kinds without a draft leave their share to the others.
     """
     kinds = {"unchanged": [Draft("unchanged", _UNCHANGED, item.source)]}
     for kind in ("wrong", "broken", "slower"):
@@ -130,39 +131,39 @@ def further(item: OptimisationItem, rewrite: Rewrite) -> Rewrite:
 
 
 def cut_off(source: str) -> str:
-    """A program up to its last opening bracket: no language takes that."""
+    """A program up to its last opening bracket, which no language accepts."""
     return source[: source.rindex("(") + 1]
 
 
 def find(items: Sequence[OptimisationItem], text: str) -> OptimisationItem | None:
-    """The problem whose program stands in a text, the longest if there are several."""
+    """The problem whose program occurs in a text; of several the one with the longest, None without any."""
     within = squeezed(text)
-    found = [item for item in items if squeezed(item.source) in within]
-    return max(found, key=lambda item: len(item.source), default=None)
+    matches = [item for item in items if squeezed(item.source) in within]
+    return max(matches, key=lambda item: len(item.source), default=None)
 
 
 def asks_for_lesson(text: str) -> bool:
-    """Whether a prompt compares two programs; one that hands on lessons may too, but shows only one."""
+    """Whether a prompt has both markers of a comparison; one with lessons may too, but shows one program."""
     return all(marker in text for marker in _MARKERS)
 
 
 def second_program(item: OptimisationItem, text: str, drafts: Sequence[Draft]) -> Draft | None:
-    """The draft that stands in a text beside the problem's own program."""
+    """The draft whose program occurs in a text beside the problem's own; None without any."""
     rest = squeezed(text).replace(squeezed(item.source), " ", 1)
-    found = [draft for draft in drafts if squeezed(draft.source) in rest]
-    return max(found, key=lambda draft: len(draft.source), default=None)
+    matches = [draft for draft in drafts if squeezed(draft.source) in rest]
+    return max(matches, key=lambda draft: len(draft.source), default=None)
 
 
 def told(item: OptimisationItem, text: str) -> tuple[list[Any], list[Any]]:
-    """Rewrites of a problem whose technique stands in a text: those told to help, and those told to harm.
+    """Rewrites of a problem whose technique occurs in a text: (helpful ones, harmful ones).
 
-    A lesson follows what came of its program, in brackets (`optimisation_prompts.lesson`); without that it
-    counts as help.
+    They are helpful if the label of the lesson says faster. The label is the result of the lesson's program,
+    in brackets before the lesson (`optimisation_prompts.lesson`). A lesson without a label counts as helpful.
     """
     within = squeezed(text)
-    known = [rewrite for rewrite in item.rewrites if squeezed(rewrite.technique) in within]
-    helpful = [rewrite for rewrite in known if _helped(within, squeezed(rewrite.technique))]
-    return helpful, [rewrite for rewrite in known if rewrite not in helpful]
+    mentioned = [rewrite for rewrite in item.rewrites if squeezed(rewrite.technique) in within]
+    helpful = [rewrite for rewrite in mentioned if _helped(within, squeezed(rewrite.technique))]
+    return helpful, [rewrite for rewrite in mentioned if rewrite not in helpful]
 
 
 def _helped(text: str, technique: str) -> bool:
@@ -171,7 +172,7 @@ def _helped(text: str, technique: str) -> bool:
 
 
 def squeezed(text: str) -> str:
-    """A text with one space for all white space in a row, so that neither indents nor line breaks matter."""
+    """A text with every run of white space as one space, so that indents and line breaks do not matter."""
     return " ".join(text.split())
 
 

@@ -1,4 +1,4 @@
-"""What tasks share in which every agent writes a whole program of its own."""
+"""The base class of tasks in which every agent writes a whole program of its own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jaxmarl_llm.tasks.programs.text import program
 
 
 class ProgramTask:
-    """Items, prompts of all phases, and the judge of joint answers that are one program of each agent.
+    """Items, prompts of all phases, and the judge of joint answers, which are one program of each agent.
 
-    A task adds `part_names`, `reward_range`, `remeasure`, `solved`, `good`, `normalise`, `source(item)` (the
-    code that agents are shown), and:
+    A subclass adds `part_names`, `reward_range`, `remeasure`, `solved`, `good`, `normalise`, `source(item)`
+    (the code that agents are shown), and:
       _says: a module of prompts with `asked(item)`, `lesson(text, status, score)`, `result(item, outcome)`
         and `explain(item, outcome)`.
       _outcomes(items, programs) -> one `Outcome` each; _reward(outcome); _parts(outcomes); _passes(outcome).
@@ -29,7 +29,7 @@ class ProgramTask:
         check_given(self.items, self.agents)
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[ProgramJudgement]:
-        """Judgements of J joint answers; answer j is to items[j] and holds completions[agent][j] of each.
+        """Judgements of J joint answers; answer j is to items[j], with completions[agent][j] of each.
 
         All programs are judged in one call. Errors: ValueError for a missing agent or a wrong count.
         """
@@ -41,9 +41,9 @@ class ProgramTask:
         return [self._judgement(outcomes[j : j + step]) for j in range(0, len(outcomes), step)]
 
     def know(self, items: Sequence, outcomes: Sequence[Outcome], held_out: bool = False) -> None:
-        """Take outcomes[j] of items[j], ``held_out`` of `remeasure`, for judged before.
+        """Reuse outcomes[j] of items[j] when its program is judged again; ``held_out``: by `remeasure`.
 
-        Nothing, unless equal programs would else be judged anew and otherwise.
+        Does nothing here: it is for tasks in which a second judgement of a program may differ from the first.
         """
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float]]:
@@ -51,25 +51,25 @@ class ProgramTask:
         return [judgement.scores for judgement in self.judge(items, completions)]
 
     def prompts(self, item) -> dict[str, Messages]:
-        """Chat messages [{role, content}, …] per agent: all are asked the same."""
+        """Chat messages [{role, content}, …] per agent, the same for all."""
         return {agent: program_prompts.write(self._says.asked(item)) for agent in self.agents}
 
     def write_with_lessons(
         self, item, lessons: Sequence[tuple[str, str, float]], others: Sequence[tuple[str, str, float]] = ()
     ) -> Messages:
-        """LessonL: ask for a program with lessons (text, status, score of their programs) at hand.
+        """LessonL: ask for a program, and show lessons (text, status and score of their programs).
 
         others: lessons about other items.
         """
-        said, remembered = ([self._says.lesson(*each) for each in some] for some in (lessons, others))
-        return program_prompts.write_with_lessons(self._says.asked(item), said, remembered)
+        texts, other_texts = ([self._says.lesson(*row) for row in rows] for rows in (lessons, others))
+        return program_prompts.write_with_lessons(self._says.asked(item), texts, other_texts)
 
     def explain(self, item, outcome: Outcome) -> Messages | None:
-        """LessonL: ask for a lesson from an outcome; None where none is wanted."""
+        """LessonL: ask for a lesson from an outcome; None if no lesson is wanted."""
         return self._says.explain(item, outcome)
 
     def improve(self, item, outcome: Outcome, reflection: str) -> Messages:
-        """Reflexion: ask for the next program after one's own last and one's thoughts on it ('': none)."""
+        """Reflexion: ask for the next program; shows the last one and the agent's reflection ('': none)."""
         result = self._says.result(item, outcome)
         return program_prompts.improve(self._says.asked(item), outcome.program, result, reflection)
 
@@ -78,16 +78,16 @@ class ProgramTask:
         return program_prompts.recall(self._says.asked(item))
 
     def follow(self, item, plan: str) -> Messages:
-        """MapCoder: ask for the program by a plan."""
+        """MapCoder: ask for the program that follows a plan."""
         return program_prompts.follow(self._says.asked(item), plan)
 
     def repair(self, item, plan: str, outcome: Outcome) -> Messages:
-        """MapCoder: ask for one's own program once more; plan, program and what came of it are shown."""
+        """MapCoder: ask for a repaired program; shows the plan, the program and its result."""
         result = self._says.result(item, outcome)
         return program_prompts.repair(self._says.asked(item), plan, outcome.program, result)
 
     def aggregate(self, item, outcomes: Sequence[Outcome]) -> Messages:
-        """Mixture of agents: ask for one program out of others'; what came of them is not shown."""
+        """Mixture of agents: ask for one program made from several; their results are not shown."""
         return program_prompts.aggregate(self._says.asked(item), [outcome.program for outcome in outcomes])
 
     def _judgement(self, outcomes: Sequence[Outcome]) -> ProgramJudgement:
@@ -104,7 +104,7 @@ class ProgramTask:
         )
 
     def _verdict(self, outcomes: Sequence[Outcome]) -> str:
-        """'pass' if one program is what the task asks for; else what the one nearest to that is."""
+        """'pass' if one program is what the task asks for; else the status of the program nearest to that."""
         if any(self._passes(outcome) for outcome in outcomes):
             return "pass"
         nearest = min((outcome.status for outcome in outcomes), key=STATUSES.index)
@@ -112,12 +112,12 @@ class ProgramTask:
 
 
 def language(item) -> str:
-    """The language of an item: Python where it does not say."""
+    """The language of an item; Python if it names none."""
     return getattr(item, "language", "python")
 
 
 def shares(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """The parts that all such tasks have: shares of the programs that are right, and that can be run."""
+    """The parts that all these tasks have: the shares of programs that are right, and that can be run."""
     right = sum(outcome.status == "ok" for outcome in outcomes)
     built = sum(outcome.status in ("ok", "wrong") for outcome in outcomes)
     return {"correct": right / len(outcomes), "compiles": built / len(outcomes)}

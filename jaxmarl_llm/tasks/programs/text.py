@@ -1,4 +1,4 @@
-"""From an answer to the whole program in it: one parser for all methods, text in, text out, no exceptions.
+"""Extract the whole program from an answer: one parser for all methods, text in, text out, no exceptions.
 
 Published comparisons gave each method a parser of its own, with fences of different tags. Here a program is
 looked for in four places, and the first that has something decides:
@@ -10,7 +10,8 @@ looked for in four places, and the first that has something decides:
 3. the first fenced block;
 4. the text itself, from where it begins to look like code.
 
-Of each, what makes no program is left out: prose before and behind, and an unfinished last statement.
+In each, text that is no part of a program is left out: prose before and after it, and an unfinished last
+statement.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ def program(text: str, entry_point: str, language: str = "python", source: str =
 
     Imports, helpers and constants stay. Of Python, the longest part that parses and defines the entry point
     counts, without prints, asserts and calls of it at the end; of C++, all up to the last closed brace. Code
-    that never parses is given back as it stands, and the executor says what is wrong with it.
+    that never parses is returned unchanged, and the executor reports what is wrong with it.
     """
     _check(language)
     whole, looks = (_python, _python_loose) if language == "python" else (cpp_text.whole, cpp_text.loose)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     blocks = fenced(text)
     without_fences = _FENCE.sub("", text)
-    defining = [(n, found) for n, block in enumerate(blocks) if (found := whole(block, entry_point, True))]
+    defining = [(n, code) for n, block in enumerate(blocks) if (code := whole(block, entry_point, True))]
     if defining:
-        new = [(n, found) for n, found in defining if not same_program(found, source, language)]
-        place, found = (new or defining)[-1]
-        helpers = [each for each in blocks[:place] if new and _helps(each, entry_point, language)]
-        return "\n\n".join(each.strip("\n") for each in (*helpers, found)) + "\n"
-    if found := whole(without_fences, entry_point, False):
-        return found.strip("\n") + "\n"
+        new = [(n, code) for n, code in defining if not same_program(code, source, language)]
+        place, code = (new or defining)[-1]
+        helpers = [part for part in blocks[:place] if new and _helps(part, entry_point, language)]
+        return "\n\n".join(part.strip("\n") for part in (*helpers, code)) + "\n"
+    if code := whole(without_fences, entry_point, False):
+        return code.strip("\n") + "\n"
     broken = [block for block in blocks if _names(block, entry_point, language)]
     loose = (broken or blocks or [looks(without_fences)])[0]
     return loose.strip("\n") + "\n" if loose.strip() else ""
@@ -87,7 +88,7 @@ def _check(language: str) -> None:
 
 
 def _names(text: str, entry_point: str, language: str) -> bool:
-    """Whether a text seems to define the entry point, be it broken."""
+    """Whether a text seems to define the entry point, even if it does not parse."""
     word = "def" if language == "python" else r"[\w>&*]"
     return re.search(rf"{word}\s+[&*]?{re.escape(entry_point)}\s*\(", text) is not None
 
@@ -109,13 +110,13 @@ def _is_help(statement: ast.stmt) -> bool:
 
 
 def _python(text: str, entry_point: str, fence: bool) -> str:
-    """The longest part that parses and defines the entry point; '' if none does. fence: it stood in one."""
+    """The longest part that parses and defines the entry point; '' if none does. fence: it was in one."""
     lines = text.split("\n")
     defined = re.compile(
         rf"([ \t]*)(?:(?:async\s+)?def|class)\s+{re.escape(entry_point)}\b|{re.escape(entry_point)}\s*="
     )
     places = [(match[1] or "", i) for i, line in enumerate(lines) if (match := defined.match(line))]
-    for indent, place in sorted(places, key=lambda found: (found[0] != "", found[1]))[:_MOST_PLACES]:
+    for indent, place in sorted(places, key=lambda pair: (pair[0] != "", pair[1]))[:_MOST_PLACES]:
         block = [line.removeprefix(indent) for line in lines]
         starts = [i for i in range(place) if _CODE_LINE.match(block[i]) or (fence and i == 0)]
         for start in [*starts[:_MOST_STARTS], place]:
@@ -127,7 +128,7 @@ def _python(text: str, entry_point: str, fence: bool) -> str:
 
 
 def _last_line(tree: ast.Module, entry_point: str) -> int:
-    """Where the program ends, demonstrations at its end left out; 0 if it does not define the entry point."""
+    """The program's last line before demonstrations at its end; 0 if it does not define the entry point."""
     if not any(entry_point in _defined(statement) for statement in tree.body):
         return 0
     body = list(tree.body)
@@ -153,7 +154,7 @@ def _demonstrates(statement: ast.stmt, entry_point: str) -> bool:
 
 
 def _python_loose(text: str) -> str:
-    """From the first line that looks like code on."""
+    """The text from the first line that looks like code on; '' without one."""
     lines = text.split("\n")
     starts = [
         i

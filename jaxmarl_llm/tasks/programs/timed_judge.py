@@ -1,4 +1,4 @@
-"""Judges programs by their time: right on inputs of their own first, then measured against the reference."""
+"""Judges programs by CPU time: first checked on inputs of their own, then timed against the reference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLAN = TimingPlan()
 
 @dataclasses.dataclass(frozen=True)
 class _Stream:
-    """What one kind of judging differs by: seeds (by its name), pairs, and sizes (times `scale`)."""
+    """Settings of one kind of judging: a name that enters the seeds, pairs, and a factor for sizes."""
 
     name: str
     plan: TimingPlan
@@ -39,13 +39,13 @@ class TimedJudge:
     """Outcomes of single programs, scored by speed-up.
 
     Args:
-      executor: an `Executor` of level 2 or more: `run` finds what is right, `measure` how fast it is.
-      plan: of a measurement while programs are searched for; its seed is not used.
+      executor: an `Executor` of level 2 or more: `run` checks programs, `measure` times them.
+      plan: of measurements during the search; its seed is not used.
       held_out_plan: of `remeasure`; None for twice as many pairs and twice the time.
       seed: of the run. Inputs are drawn from (this seed, problem, program, kind of judging), so that a run
         that is resumed uses the same, and no program can know them.
-      remember: a program that was measured before, comments and white space aside, counts as it did then;
-        what was measured while searching and what was measured again are two things.
+      remember: a program that was measured before, comments and white space aside, gets the same outcome
+        again; `judge` and `remeasure` remember separately.
     """
 
     def __init__(
@@ -64,20 +64,20 @@ class TimedJudge:
         self._checked: set[tuple[str, str]] = set()
 
     def judge(self, items: Sequence[OptimisationItem], programs: Sequence[str]) -> list[Outcome]:
-        """What became of programs[j] as an answer to items[j], in order; '' is no program.
+        """Outcomes of programs[j] as answers to items[j], in order; '' stands for no program.
 
         A program that is the problem's own is right and scores exactly 1, without running. Every program
-        counts as one execution, also that and one that is remembered.
+        counts as one execution, including the problem's own and remembered ones.
         ValueError, with the item's name, where the reference fails its own tests or is too fast to be timed.
         """
         return self._judged(items, programs, self._search)
 
     def remeasure(self, items: Sequence[OptimisationItem], programs: Sequence[str]) -> list[Outcome]:
-        """As `judge`, on inputs of other seeds and sizes, with more pairs, and never as it was in the search.
+        """As `judge`, on inputs of other seeds and sizes, with more pairs, never with outcomes of the search.
 
-        What was chosen as the best of many measurements was also lucky: this is the number to report. A
-        program that was remeasured before counts as it did then, so that searches which return the same one
-        do not differ by noise.
+        The best of many measurements is partly luck, so this is the number to report. A program that was
+        remeasured before gets the same outcome again, so that searches which return the same one do not
+        differ by noise.
         """
         return self._judged(items, programs, self._held_out)
 
@@ -86,7 +86,7 @@ class TimedJudge:
     ) -> None:
         """Remember what an earlier process measured: outcomes[j] of items[j], ``held_out`` by `remeasure`.
 
-        What is known already stays as it is.
+        Outcomes that are remembered already stay.
         """
         stream = self._held_out if held_out else self._search
         for item, outcome in zip(items, outcomes, strict=True):
@@ -100,25 +100,27 @@ class TimedJudge:
         trial = Program({"program": "int f(int n) { return n; }"}, "f", _TRIAL, language="c++", signature=_F)
         (report,) = self._executor.run([trial])
         if report.verdict != "pass":
-            said = f"{report.verdict}: {_first(report)}"
-            raise ValueError(f"{item.task_id} is in C++, and here C++ does not run ({said})")
+            reason = f"{report.verdict}: {_first(report)}"
+            raise ValueError(f"{item.task_id} is in C++, and here C++ does not run ({reason})")
 
     def _judged(self, items, programs, stream) -> list[Outcome]:
-        pairs, known = list(zip(items, programs, strict=True)), self._known
+        pairs, remembered = list(zip(items, programs, strict=True)), self._known
         settled = [_settled(item, text) for item, text in pairs]
         keys = [_key(stream, item, text) for item, text in pairs]
         new = [n for n, outcome in enumerate(settled) if outcome is None]
         if self._remember:
-            first = {keys[n]: n for n in reversed(new) if keys[n] not in known}
+            first = {keys[n]: n for n in reversed(new) if keys[n] not in remembered}
             new = sorted(first.values())
         measured = self._measured([pairs[n] for n in new], stream)
         fresh = dict(zip(new, measured, strict=True))
         if self._remember:
-            known.update({keys[n]: outcome for n, outcome in fresh.items()})
-        return [settled[n] or fresh.get(n) or _reused(known[key], programs[n]) for n, key in enumerate(keys)]
+            remembered.update({keys[n]: outcome for n, outcome in fresh.items()})
+        return [
+            settled[n] or fresh.get(n) or _reused(remembered[key], programs[n]) for n, key in enumerate(keys)
+        ]
 
     def _measured(self, pairs: list[tuple[OptimisationItem, str]], stream) -> list[Outcome]:
-        """Outcomes of programs that are to run; all that have to be right run in one call of the executor."""
+        """Outcomes of programs that must run; all checks of their answers are one call of the executor."""
         unchecked = {
             item.task_id: item for item, _ in pairs if (item.task_id, stream.name) not in self._checked
         }
@@ -178,7 +180,7 @@ class TimedJudge:
 def reward(outcome: Outcome) -> float:
     """The logarithm of the speed-up, at least that of SLOWEST; WRONG or UNBUILT where there is none.
 
-    The largest is that of the plan's cap: scores are capped by it.
+    Its maximum is the logarithm of the plan's cap, because scores are capped.
     """
     if outcome.status == "ok":
         return math.log(max(outcome.score, SLOWEST))
@@ -204,12 +206,12 @@ def _longer(plan: TimingPlan) -> TimingPlan:
 
 
 def _key(stream: _Stream, item: OptimisationItem, text: str) -> tuple[str, str, str]:
-    """What programs are remembered by."""
+    """The key under which an outcome is remembered."""
     return stream.name, item.task_id, digest(text, item.language)
 
 
 def _settled(item: OptimisationItem, text: str) -> Outcome | None:
-    """The outcome of what need not run; None for all else."""
+    """The outcome of a program that need not run; None for all others."""
     if not text.strip():
         return Outcome("no-program")
     if same_program(text, item.source, item.language):
@@ -233,8 +235,8 @@ def _scaled(size: int, scale: float) -> int:
 def _check_reference(item: OptimisationItem, reports: Sequence[Report]) -> None:
     for report in reports:
         if report.verdict != "pass":
-            said = f"{report.verdict}: {_first(report)}"
-            raise ValueError(f"{item.task_id}: its own program fails its tests on small inputs ({said})")
+            reason = f"{report.verdict}: {_first(report)}"
+            raise ValueError(f"{item.task_id}: its own program fails its tests on small inputs ({reason})")
 
 
 def _first(report: Report) -> str:
@@ -242,5 +244,5 @@ def _first(report: Report) -> str:
 
 
 def _short(failure: str) -> str:
-    """What a failure says, without the assert that noticed it, in a few lines."""
+    """The message of a failure, without the assert that failed, in a few lines."""
     return "\n".join(failure.split(" -> ", 1)[-1].splitlines()[:_LOG_LINES])

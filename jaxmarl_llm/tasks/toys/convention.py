@@ -113,7 +113,7 @@ def _renamed(tree: ast.expr, old: str, new: str) -> str:
 def mixed(item: ConventionItem) -> dict[str, list[str]]:
     """Demonstrations of both conventions, one each: half and half, whatever the problem."""
     texts = [item.references(convention) for convention in CONVENTIONS]
-    return {agent: [own[agent] for own in texts] for agent in AGENTS}
+    return {agent: [answers[agent] for answers in texts] for agent in AGENTS}
 
 
 def first(item: ConventionItem) -> dict[str, str]:
@@ -127,7 +127,7 @@ def second(item: ConventionItem) -> dict[str, str]:
 
 
 class ConventionTask:
-    """Items, prompts and the judge; a task for ``task.kind=jaxmarl_llm.tasks.toys.convention:ConventionTask``.
+    """Items, prompts and judge: the task for ``task.kind=jaxmarl_llm.tasks.toys.convention:ConventionTask``.
 
     The reward is 1 for a joint answer that passes all tests and in which both agents follow the same
     convention, else 0. Parts, 1 or 0: ``<agent>_alone``, whether the agent's answer needs no
@@ -137,7 +137,7 @@ class ConventionTask:
     reference partner of that convention; ``same``, whether there is a convention that both answers follow.
 
     Args:
-      config: the section ``config.task``: where coding problems come from, see `code_data.load_items`.
+      config: the section ``config.task``: the source of coding problems, see `data_files.load_items`.
       executor: its `run(list[Program]) -> list[Report]` judges all programs of a batch in one call.
       split: which of the sources to load, such as ``train``.
 
@@ -152,14 +152,14 @@ class ConventionTask:
 
     def __init__(self, config, executor, split: str):
         source = config.source if split == "train" else config[f"{split}_source"] or config.source
-        given = map(forms, data_files.load_items(source, config[f"{split}_split"]))
-        self.items = tuple(item for item in given if item is not None)
+        divided = map(forms, data_files.load_items(source, config[f"{split}_split"]))
+        self.items = tuple(item for item in divided if item is not None)
         self._executor = executor
         if not self.items:
             raise ValueError(f"source {source!r} has no problem whose steps can be divided both ways")
 
     def prompts(self, item: ConventionItem) -> dict[str, list[dict[str, str]]]:
-        """Chat messages per agent: the same problem, and which function is one's own."""
+        """Chat messages per agent: the same problem, and which function the agent writes."""
         return {
             agent: [
                 {"role": "system", "content": RULES.format(own=OWN[agent])},
@@ -194,15 +194,15 @@ class ConventionTask:
 
 
 def _teams(item: ConventionItem, helper: str, main: str) -> dict[str, tuple[str, str]]:
-    """The two texts together, and each beside reference partners and those that do nothing, by name."""
+    """Pairs of texts by name: the two answers, and each beside reference partners and idle partners."""
     idle_main = f"def {item.problem.entry_point}({item.param}):\n    return {HELPER}({item.param})"
     pairs = {"total": (helper, main), f"{AGENTS[0]}_idle": (helper, idle_main)}
     for name, value in (("idle", "None"), ("idle_too", "value")):
         pairs[f"{AGENTS[1]}_{name}"] = (f"def {HELPER}(value):\n    return {value}", main)
     for convention in CONVENTIONS:
-        own = item.references(convention)
-        pairs[f"{AGENTS[0]}_{convention}"] = (helper, own[AGENTS[1]])
-        pairs[f"{AGENTS[1]}_{convention}"] = (own[AGENTS[0]], main)
+        reference = item.references(convention)
+        pairs[f"{AGENTS[0]}_{convention}"] = (helper, reference[AGENTS[1]])
+        pairs[f"{AGENTS[1]}_{convention}"] = (reference[AGENTS[0]], main)
     return pairs
 
 
@@ -218,7 +218,7 @@ def _program(problem: CodingItem, helper: str, main: str) -> Program | None:
 
 
 def _judgement(passed: dict[str, bool]) -> Judgement:
-    """The judgement of a joint answer, from which of its `_teams` pass all tests."""
+    """The judgement of a joint answer, given which of its `_teams` pass all tests."""
     follows, parts = {}, {}
     for agent in AGENTS:
         beside = [passed[f"{agent}_{convention}"] for convention in CONVENTIONS]

@@ -1,4 +1,4 @@
-"""A reward that needs no judge, for runs that only show that everything works: how many letters there are.
+"""A reward that needs no judge, for runs that only show that everything works: it counts letters.
 
 Random models write no programs and earn nothing by them, so nothing could be learned, or compared.
 """
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def distinct(completions: dict[str, Sequence[str]], **columns) -> list[dict[str, float]]:
-    """A part per agent, which add up to 0..1: how many of the letters a to z its text has, in either case.
+    """One part per agent, together 0..1: how many of the letters a to z its text has, in either case.
 
     >>> distinct({"aux": ["abBa"], "main": [""]})
     [{'aux': 0.038461538461538464, 'main': 0.0}]

@@ -1,10 +1,10 @@
-"""A lock whose key word changes: only who has tried it knows, and can tell the others in a lesson.
+"""A toy task about lessons: only an agent that has tried a lock knows its key, and can name it in a lesson.
 
-All locks look alike, so before the first try nobody can do better than chance. Whoever has tried is told
-which word opens, and is asked for a lesson, which is a word as well; in the next round lessons are all that a
-prompt says of the lock. A team opens it by then if its writers name the key and its readers follow, or by any
-other code that both share. The game asks of lessons only what `systems.lessonl` adds: that something is
-written for its effect on who reads it.
+All locks look alike, so before the first try no agent can do better than chance. After a try an agent reads
+which word opens the lock and writes a lesson, which is a word as well; in the next round lessons are all that
+a prompt holds about the lock. A team then opens it if its writers name the key and its readers follow, or by
+any other code that both share. The task needs only what `systems.lessonl` adds: that a lesson is written for
+its effect on its readers.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class LockTask:
         lessons: Sequence[tuple[str, str, float]],
         others: Sequence[tuple[str, str, float]] = (),
     ) -> Messages:
-        """LessonL: ask for a word with lessons (text, status, score) at hand; their texts are shown.
+        """LessonL: ask for a word, and show the texts of lessons (text, status, score).
 
-        Nobody can tell locks apart, and so those about ``others`` stand with the rest.
+        All locks look alike, so the lessons about ``others`` stand with the rest.
         """
         return _message(f"{_TOLD}{', '.join(text for text, _, _ in (*lessons, *others))}. {_ASK}")
 
     def explain(self, item: LockItem, outcome: Outcome) -> Messages:
-        """LessonL: ask who has tried for a lesson. What it tried itself helps nobody, and is not repeated."""
+        """LessonL: ask an agent that has tried for a lesson. Its own word helps nobody, and is not shown."""
         return _message(f"It is {item.key}. Lesson")
 
     def judge(self, items: Sequence[LockItem], completions: dict[str, list[str]]) -> list[ProgramJudgement]:
@@ -96,7 +96,7 @@ class LockTask:
         """
         check_batch(items, completions, self.agents)
         rows = zip(*(completions[agent] for agent in self.agents), strict=True)
-        return [self._judgement(item, said) for item, said in zip(items, rows, strict=True)]
+        return [self._judgement(item, answers) for item, answers in zip(items, rows, strict=True)]
 
     def score(self, items: Sequence[LockItem], completions: dict[str, list[str]]) -> list[dict[str, float]]:
         """Parts and "total" per joint answer; see `judge`."""
@@ -107,15 +107,15 @@ class LockTask:
         return outcome.status == "ok"
 
     def source(self, item: LockItem) -> str:
-        """What the relevance of a lesson is measured against: all locks are alike."""
+        """The text against which the relevance of a lesson is measured, the same for all locks."""
         return _ASK
 
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
         """`scores` (or means of them) in percent, the total as "return": how many words were the key."""
         return {"return" if name == "total" else name: 100.0 * value for name, value in scores.items()}
 
-    def _judgement(self, item: LockItem, said: Sequence[str]) -> ProgramJudgement:
-        words = [text.strip() for text in said]
+    def _judgement(self, item: LockItem, answers: Sequence[str]) -> ProgramJudgement:
+        words = [text.strip() for text in answers]
         right = [float(word == item.key) for word in words]
         tried = [
             Outcome("ok" if score else "wrong", word, score, score, score, total=1, executions=1)
@@ -135,7 +135,7 @@ class Follower:
 
     Without one it tries any word, and its own lessons are any word.
 
-    seed: of what it says, which else follows from the request and the number of the draw alone.
+    seed: of its words, which otherwise depend on the request and the number of the draw alone.
     """
 
     def __init__(self, seed: int = 0):
@@ -145,9 +145,9 @@ class Follower:
         """The word."""
         text = request.messages[-1]["content"]
         what = repr((self._seed, text, "" if request.temperature == 0 else request.stream, draw))
-        told = text.removeprefix(_TOLD).partition(".")[0].split(", ") if text.startswith(_TOLD) else []
-        known = [word for word in told if word in WORDS]
-        return random.Random(hashlib.sha256(what.encode()).digest()).choice(known or WORDS)
+        lessons = text.removeprefix(_TOLD).partition(".")[0].split(", ") if text.startswith(_TOLD) else []
+        candidates = [word for word in lessons if word in WORDS]
+        return random.Random(hashlib.sha256(what.encode()).digest()).choice(candidates or WORDS)
 
 
 def _message(text: str) -> Messages:
@@ -155,9 +155,9 @@ def _message(text: str) -> Messages:
 
 
 def texts() -> list[str]:
-    """Texts that hold every word which the prompts can have."""
+    """Texts that together hold every word of all possible prompts."""
     task = LockTask(load_items("locks", "all"))
     tried = Outcome("wrong", WORDS[0])
-    said = [task.write_with_lessons(item, [(word, "ok", 1.0) for word in WORDS]) for item in task.items]
-    said += [task.explain(item, tried) for item in task.items]
-    return [message["content"] for messages in said for message in messages]
+    chats = [task.write_with_lessons(item, [(word, "ok", 1.0) for word in WORDS]) for item in task.items]
+    chats += [task.explain(item, tried) for item in task.items]
+    return [message["content"] for messages in chats for message in messages]

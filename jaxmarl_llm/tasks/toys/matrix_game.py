@@ -7,7 +7,7 @@ Two games of Claus and Boutilier (AAAI 1998, figures 3 and 4), both with hidden 
         1     -30    7    6              1      0    2    0
         2       0    0    5              2      k    0   10         k = -10
 
-In both what pays best is next to what costs most, and a safer action tempts: against a partner who plays at
+In both the best payoff is next to the worst, and a safer action is tempting: against a partner who plays at
 random, action 2 of climbing and action 1 of penalty earn most. Each item is one of these games under a name;
 the words for the actions are permuted anew for each item and agent, so an agent must read which game it is in
 and learn what its own words mean there. Nothing else of the game is in the prompt.
@@ -36,7 +36,7 @@ _PERMUTATIONS = tuple(itertools.permutations(range(3)))
 
 @dataclasses.dataclass(frozen=True)
 class GameItem:
-    """A game under a name. grade: 1 penalty, 2 climbing; number: which permutations of the words hold."""
+    """A game under a name. grade: 1 penalty, 2 climbing; number: which permutations of the words it uses."""
 
     task_id: str
     game: str
@@ -69,7 +69,7 @@ def load_items(source: str, split: str) -> list[GameItem]:
 
 
 def payoff(game: str, actions: Sequence[int]) -> int:
-    """Return what a joint action pays in the units of the matrices above, for any number of agents.
+    """The payoff of a joint action, in the units of the matrices above, for any number of agents.
 
     climbing: 11 if all play 0, -30 if some play 0 and some 1, 0 if some but not all play 0 and none 1.
     Without any 0: 7 if all play 1, 5 if all play 2, else 6 if those who play 1 all come before those who play
@@ -109,7 +109,7 @@ class GameTask:
         check_given(self.items, self.agents)
 
     def prompts(self, item: GameItem) -> dict[str, list[dict[str, str]]]:
-        """Chat messages [{role, content}, …] per agent. No agent sees what the others are told or answer."""
+        """Chat messages [{role, content}, …] per agent. No agent sees the others' prompts or answers."""
         return {
             agent: [{"role": "user", "content": f"Game {item.name}. You are {agent}. {_ask()}"}]
             for agent in self.agents
@@ -122,7 +122,7 @@ class GameTask:
         """
         check_batch(items, completions, self.agents)
         rows = zip(*(completions[agent] for agent in self.agents), strict=True)
-        return [self._judgement(item, said) for item, said in zip(items, rows, strict=True)]
+        return [self._judgement(item, answers) for item, answers in zip(items, rows, strict=True)]
 
     def score(self, items: Sequence[GameItem], completions: dict[str, list[str]]) -> list[dict[str, float]]:
         """Parts and "total" per joint action; see `judge`."""
@@ -133,24 +133,26 @@ class GameTask:
         return {"return" if name == "total" else name: 100.0 * value for name, value in scores.items()}
 
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
-        """Tell each agent about judged answers before it tries again: what all said, what it paid."""
+        """Feedback to each agent on judged answers before it tries again: all actions and their payoff."""
         return [self._told(answer.item, answer.completions) for answer in answers]
 
     def _told(self, item: GameItem, completions: dict[str, str]) -> dict[str, str]:
-        said = [completions[agent] for agent in self.agents]
-        actions = self._actions(item, said)
-        words = [text.strip() if a is not None else "nothing" for text, a in zip(said, actions, strict=True)]
+        answers = [completions[agent] for agent in self.agents]
+        actions = self._actions(item, answers)
+        words = [
+            text.strip() if a is not None else "nothing" for text, a in zip(answers, actions, strict=True)
+        ]
         played = ", ".join(f"{agent} said {word}" for agent, word in zip(self.agents, words, strict=True))
         text = f"{played}: {_paid(item, actions)} of {BEST[item.game]}. {_ask()}"
         return dict.fromkeys(self.agents, text)
 
-    def _actions(self, item: GameItem, said: Sequence[str]) -> list[int | None]:
-        """Hidden actions, None where an answer is none."""
-        found = [(n, text.strip()) for n, text in enumerate(said)]
-        return [item.action(n, word) if word in WORDS else None for n, word in found]
+    def _actions(self, item: GameItem, answers: Sequence[str]) -> list[int | None]:
+        """The hidden action of each answer, None for an answer that is no action."""
+        words = [(n, text.strip()) for n, text in enumerate(answers)]
+        return [item.action(n, word) if word in WORDS else None for n, word in words]
 
-    def _judgement(self, item: GameItem, said: Sequence[str]) -> Judgement:
-        actions = self._actions(item, said)
+    def _judgement(self, item: GameItem, answers: Sequence[str]) -> Judgement:
+        actions = self._actions(item, answers)
         worst, best, paid = WORST[item.game], BEST[item.game], _paid(item, actions)
         valid = [action is not None for action in actions]
         parts = {
@@ -172,17 +174,17 @@ def _ask() -> str:
 
 
 def texts(agents: Sequence[str]) -> list[str]:
-    """Texts that hold every word which the prompts and the feedback of these agents can have."""
+    """Texts that together hold every word of all possible prompts and feedback of these agents."""
     task = GameTask(load_items("games", "all"), agents)
-    prompts = [m["content"] for item in task.items for said in task.prompts(item).values() for m in said]
-    told = f"{_ask()} said nothing, : of " + " ".join(str(paid) for paid in range(WORST["climbing"], 12))
-    return [*prompts, told]
+    prompts = [m["content"] for item in task.items for chat in task.prompts(item).values() for m in chat]
+    feedback = f"{_ask()} said nothing, : of " + " ".join(str(paid) for paid in range(WORST["climbing"], 12))
+    return [*prompts, feedback]
 
 
 def habits(start: str, end: str, roles: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Return which words may follow which in an answer, from ``start`` to ``end``: an action, and no more.
+    """The words that may follow each word of an answer, from ``start`` to ``end``: one action, and no more.
 
-    roles: of one who writes for all (`centralised`): there each action is under its role's tag.
+    roles: of one agent that writes for all (`centralised`): there each action is under its role's tag.
     """
     if not roles:
         return {start: WORDS, **dict.fromkeys(WORDS, (end,))}

@@ -1,6 +1,6 @@
 """Worked examples of the writing tasks: texts that are in no data set, and what two and three writers answer.
 
-The answers earn all that the reward pays for length, ratio, uniqueness and overlap (a test holds this).
+The answers earn all that the reward pays for length, ratio, uniqueness and overlap (a test checks this).
 """
 
 from __future__ import annotations

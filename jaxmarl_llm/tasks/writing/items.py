@@ -18,7 +18,7 @@ SAMPLES = {"sample_posts": "posts.jsonl", "sample_abstracts": "abstracts.jsonl"}
 class WritingItem:
     """One text to write about: a post or an abstract. title: '' if the data has none.
 
-    columns: what else its row holds, by name; a reward of the user's own gets it.
+    columns: the other fields of its row, by name; a user's own reward function gets them.
     """
 
     task_id: str
@@ -52,7 +52,7 @@ def load_items(source: str, split: str = "all", column: str = "") -> list[Writin
         'sample_posts[10:50]'.
     split: 'all', 'train', 'validation' or 'test'. Those of a sample set or file go by the place in it, see
         `sources.of_split`. Of the public data sets the rows of `HUB_SETS` are taken; 'all' is these together.
-    column: where the text is; '' is "text", and in a public data set the column that the paper used.
+    column: the one with the text; '' is "text", and in a public data set the column that the paper used.
     Errors: ValueError for an unknown source, split or column, bad rows, or a selection without texts.
         ImportError for a public data set where the `datasets` package is missing.
     """

@@ -17,7 +17,7 @@ from jaxmarl_llm.tasks.writing.items import WritingItem
 
 DELIMITER = "[PARAGRAPH_SPLIT]"
 PROMPTS = ("examples", "published")
-MOST = {"examples": 3, "published": 5}  # writers of a text: worked examples, and parts, are there for so many
+MOST = {"examples": 3, "published": 5}  # most writers of a text for whom there are examples or parts
 _WORDS = "with many different words and some transition words"
 
 

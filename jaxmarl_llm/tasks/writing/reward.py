@@ -119,7 +119,7 @@ def score(first: str, second: str, bands: Bands, matching: str = "paper") -> dic
 
 
 def mark(first: str, second: str, bands: Bands, matching: str = "paper") -> Marks:
-    """Score as `score` does, with the reason where the count ended early."""
+    """Parts as in `score`, with the reason where the count ended early."""
     check_matching(matching)
     parts = dict.fromkeys(PART_NAMES, 0.0)
     counts = [len(text.split()) for text in (first, second)]
@@ -140,8 +140,10 @@ def mark(first: str, second: str, bands: Bands, matching: str = "paper") -> Mark
         return Marks(parts, _outside("uniqueness", ratio, bands.uniqueness))
     parts["uniqueness"] = 0.5 * height
 
-    found = len(_categories_of_both(first, second, matching) if bands.both else categories(second, matching))
-    parts["transitions"] = 0.4 * (0.4 + 0.05 * (found - 1)) if found else 0.0
+    n_categories = len(
+        _categories_of_both(first, second, matching) if bands.both else categories(second, matching)
+    )
+    parts["transitions"] = 0.4 * (0.4 + 0.05 * (n_categories - 1)) if n_categories else 0.0
     parts["overlap"] = 0.6 * min(jaccard(*words), bands.overlap_cap) / bands.overlap_cap
     return Marks(parts, "")
 
@@ -149,11 +151,11 @@ def mark(first: str, second: str, bands: Bands, matching: str = "paper") -> Mark
 def mark_all(
     texts: Sequence[str], bands: Bands, matching: str = "paper"
 ) -> tuple[dict[str, float], tuple[str, ...]]:
-    """The parts of N >= 2 texts, means over neighbours (see the module), and what ended counts early."""
+    """The parts of N >= 2 texts, means over neighbours (see the module), and why counts ended early."""
     marks = [mark(*pair, bands, matching) for pair in itertools.pairwise(texts)]
-    parts = {name: sum(each.parts[name] for each in marks) / len(marks) for name in PART_NAMES}
-    stops = [(f"texts {i} and {i + 1}: " if len(marks) > 1 else "") + each.stop if each.stop else ""
-             for i, each in enumerate(marks, 1)]  # fmt: skip
+    parts = {name: sum(result.parts[name] for result in marks) / len(marks) for name in PART_NAMES}
+    stops = [(f"texts {i} and {i + 1}: " if len(marks) > 1 else "") + result.stop if result.stop else ""
+             for i, result in enumerate(marks, 1)]  # fmt: skip
     return parts, tuple(filter(None, stops))
 
 

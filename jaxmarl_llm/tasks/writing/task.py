@@ -1,4 +1,4 @@
-"""Collaborative writing: agents write about one text, one reward judges how their texts go together."""
+"""Collaborative writing: agents write about one text, one reward judges how well their texts fit together."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class WritingTask:
     """Items, prompts per agent, and the judge.
 
     Args:
-      items: the texts; see `writing_items.load_items`.
+      items: the texts; see `items.load_items`.
       kind: "tldr", summaries of a post, each more detailed than the one before; or "arxiv", the parts of an
         introduction to an abstract (`writing_prompts.PARTS`).
       agents: a name for each text, in that order, at most ``writing_prompts.MOST[prompts]``; or the name of
         one agent that writes two texts (see `split`); None: AGENTS.
-      matching: how transition words are looked for, see `writing_reward`.
-      bands: what the reward asks for; None: `writing_reward.bands(kind)`.
+      matching: how transition words are looked for, see `reward`.
+      bands: the limits that the reward asks for; None: `reward.bands(kind)`.
       prompts: "examples" or "published", see `writing_prompts`.
     """
 
@@ -69,7 +69,7 @@ class WritingTask:
     def judge(self, items: Sequence[WritingItem], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
 
-        `failures` says where the count ended early. The reward does not read the items.
+        `failures` holds the reasons of counts that ended early. The reward does not read the items.
         Errors: ValueError for a missing agent or a wrong count.
         """
         check_batch(items, completions, self.agents)
@@ -83,7 +83,7 @@ class WritingTask:
         return [judgement.scores for judgement in self.judge(items, completions)]
 
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
-        """`scores` (or means of them) on the paper's 0..100 scale; see `writing_reward.normalise`."""
+        """`scores` (or means of them) on the paper's 0..100 scale; see `reward.normalise`."""
         return reward.normalise(scores)
 
     def _judgement(self, texts: Sequence[str]) -> Judgement:

@@ -1,44 +1,76 @@
-"""What may stand in a config about credit: what each system decides or needs, and options that contradict."""
+"""Fields of credit: how rewards of joint answers become advantages of single completions."""
 
-from collections.abc import Iterable
+import math
 
-from jaxmarl_llm.config.common import ConfigDict, base_config, field
-from jaxmarl_llm.config.programs import JUDGED_ALONE
+from jaxmarl_llm.config import programs, systems, task
+from jaxmarl_llm.config.fields import Read, choice, number, value
+from jaxmarl_llm.config.options import ConfigDict, is_dotted
+from jaxmarl_llm.config.systems import COUNTERFACTUALS, CRITICS, ONLY_BASELINE
 
-SYSTEMS = (
-    "mareinforce", "marloo", "maremax", "dr_mas", "at_grpo", "c3", "ccpo", "centralised", "iac", "maac",
+
+def _turns(config: ConfigDict) -> bool:
+    c = config.train
+    return c.turns > 1 or is_dotted(c.system) or is_dotted(c.protocol)
+
+
+def _reduces(config: ConfigDict) -> bool:
+    c = config.train
+    shared = c.joint_mode == "cross" or c.partner_samples > 0 or c.protocol == "tree"
+    return shared and task.several_agents(config) or is_dotted(c.system) or is_dotted(c.protocol)
+
+
+_ONE_TURN = "with train.turns=1 no turn follows"
+FIELDS = (
+    choice("train.system", "magrpo", "What agents learn from, see docs/systems.md; or the dotted name of a "
+           "function of your own, forest and credit settings -> credit.",
+           {name: row.about for name, row in systems.SYSTEMS.items()}, dotted=True),
+    number("train.group", 4, "G: samples per agent and problem; at least 2, with a critic of form v 1.", low=2),
+    choice("train.joint_mode", "aligned", "Joint answers that are judged.",
+           {"aligned": "G, of samples of the same number", "cross": "all G**N of them"}),
+    number("train.partner_samples", 0,
+           "K: further samples of every agent for each problem, not learned from. They are judged beside the "
+           "partners' samples, whose returns then depend less on chance.", low=0),
+    choice("train.reduce", "mean", "The return of a sample over its joint answers, with cross.",
+           ("mean", "sum"), read=Read(_reduces, "a sample is in one joint answer")),
+    number("train.discount", 1.0, "gamma: what a later turn earns counts this much one turn earlier.",
+           low=0, high=1, read=Read(_turns, _ONE_TURN)),
+    choice("train.backup", "mean", "What later turns add to a return.",
+           {"mean": "their mean return", "max": "their greatest return", "last": "only last answers count"}),
+    value("train.turn_weights", (), "Weights of the advantages of each turn; empty: all alike."),
+    choice("train.turn_loss", "return", "How the losses of turns are added.",
+           {"return": "as the gradient of the return weighs them", "mean": "as published, means of each turn"},
+           read=Read(_turns, _ONE_TURN)),
+    number("train.local_weight", 0.0,
+           "at_grpo: weight of what an agent earned by itself beside the team's reward.", low=0),
+    choice("train.counterfactual", "",
+           "Also judge every joint answer without each agent's part, for metrics credit/.. and for ccpo; empty: "
+           "no. What stands in its place:",
+           {"": "", **dict(zip(COUNTERFACTUALS, (
+               "no text", "the agent's next sample", "the greedy answer of the untrained agent",
+               "no text, and agents that had read it answer again"), strict=True))}),
+    choice("train.baseline", "mean", "What is subtracted from returns of a group.",
+           {"mean": "", "leave_one_out": "mean of the other samples", "max": "", "none": ""}),
+    value("train.normalise", False, "Divide advantages by a standard deviation, see train.normalise_by."),
+    choice("train.normalise_by", "group", "Of what.",
+           {"group": "the returns of the group", "agent": "all advantages of the agent in the iteration"}),
 )  # fmt: skip
-CRITICS = ("iac", "maac")
-BASELINE_ONLY = ("mareinforce", "marloo", "maremax")  # MAGRPO with another baseline
-COUNTERFACTUALS = ("nothing", "sample", "reference", "solo")
-# What a system decides itself: there the field must be as it is by default.
-DECIDED = {
-    "mareinforce": ("baseline",),
-    "marloo": ("baseline",),
-    "maremax": ("baseline",),
-    "dr_mas": ("normalise", "normalise_by"),
-    "at_grpo": ("normalise", "normalise_by", "discount", "backup", "turn_loss"),
-    "c3": ("baseline",),
-    "iac": ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat"),
-    "maac": ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat"),
-}
-# What a system needs: field, the values that it allows, and why.
-NEEDED = {
-    "at_grpo": ("train.hand_on", ("best", "random"), "later turns answer one joint answer"),
-    "c3": ("train.protocol", ("tree",), "alternatives are continuations of the same answer"),
-    "ccpo": ("train.counterfactual", COUNTERFACTUALS, "credit is the reward less that without the agent"),
-    "centralised": ("task.centralised", (True,), "one agent writes all roles"),
-}
 
 
-def is_dotted(name: str) -> bool:
-    """Whether a system is named as 'module.function' or 'module:function': a user's own."""
-    return any(mark in name for mark in ".:")
-
-
-def problems(config: ConfigDict) -> list[str]:
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field of the credit that others make meaningless."""
-    return _credit(config.train) + _counterfactual(config) + _partners(config) + _system(config)
+    c = config.train
+    own = [] if c.system in CRITICS else _coincides(c)
+    return [*_credit(c), *_turn_weights(c), *_counterfactual(config), *_partners(config), *_local(config), *own]
+
+
+def _turn_weights(c: ConfigDict) -> list[str]:
+    """Weights that are not one number per turn."""
+    bad = []
+    if c.turn_weights and len(c.turn_weights) != c.turns:
+        bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
+    if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
+        bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
+    return bad
 
 
 def _credit(c: ConfigDict) -> list[str]:
@@ -66,20 +98,14 @@ def _credit(c: ConfigDict) -> list[str]:
     return bad
 
 
-def _system(config: ConfigDict) -> list[str]:
-    """What ``train.system`` decides or needs, and what has no meaning beside it."""
+def _local(config: ConfigDict) -> list[str]:
+    """A weight of local rewards where there are none."""
     c = config.train
-    bad = decided(config, DECIDED.get(c.system, ()))
-    path, allowed, why = NEEDED.get(c.system, ("train.system", (c.system,), ""))
-    turned = c.system != "at_grpo" or c.turns > 1  # in one turn nothing is handed on
-    if field(config, path) not in allowed and turned:
-        wanted = " or ".join(map(repr, allowed))
-        bad.append(f"{path}={field(config, path)!r}: train.system={c.system!r} needs {wanted}: {why}")
     if c.local_weight and c.system != "at_grpo":
-        bad.append(f"train.local_weight={c.local_weight}: only train.system='at_grpo' uses it, allowed is 0")
-    elif c.local_weight and (why := _no_local_rewards(config)):
-        bad.append(f"train.local_weight={c.local_weight}: {why}, no agent earns by itself, allowed is 0")
-    return bad + (_critics(config) if c.system in CRITICS else _coincides(c))
+        return [f"train.local_weight={c.local_weight}: only train.system='at_grpo' uses it, allowed is 0"]
+    if c.local_weight and (why := _no_local_rewards(config)):
+        return [f"train.local_weight={c.local_weight}: {why}, no agent earns by itself, allowed is 0"]
+    return []
 
 
 def _no_local_rewards(config: ConfigDict) -> str:
@@ -124,7 +150,7 @@ def _partners(config: ConfigDict) -> list[str]:
     c, why = config.train, []
     if not c.partner_samples:
         return []
-    allowed = ("magrpo", "dr_mas", "at_grpo", *BASELINE_ONLY)
+    allowed = ("magrpo", "dr_mas", "at_grpo", *ONLY_BASELINE)
     if len(config.team.agents) < 2:
         why.append(f"team.agents={tuple(config.team.agents)!r} has no partners, allowed is 0")
     if c.protocol != "simultaneous" or c.turns > 1:
@@ -136,19 +162,9 @@ def _partners(config: ConfigDict) -> list[str]:
         why.append(f"train.system={c.system!r} does not average over partners, {', '.join(allowed)} do")
     if c.counterfactual:
         why.append(f"does not go with train.counterfactual={c.counterfactual!r}")
-    if config.task.kind in JUDGED_ALONE:
+    if config.task.kind in programs.JUDGED_ALONE:
         why.append(f"task.kind={config.task.kind!r} judges every agent alone")
     return [f"train.partner_samples={c.partner_samples}: {reason}" for reason in why]
-
-
-def decided(config: ConfigDict, names: Iterable[str]) -> list[str]:
-    """One sentence per field of ``train`` that is not as by default, where the system decides it itself."""
-    c, base, bad = config.train, base_config().train, []
-    for name in names:
-        value = tuple(c[name]) if isinstance(c[name], list) else c[name]  # of a saved config
-        if value != base[name]:
-            bad.append(f"train.{name}={value!r}: train.system={c.system!r} allows {base[name]!r} only")
-    return bad
 
 
 def _coincides(c: ConfigDict) -> list[str]:
@@ -157,7 +173,7 @@ def _coincides(c: ConfigDict) -> list[str]:
     by_agent = c.normalise and c.normalise_by == "agent"
     if c.system == "ccpo" and (c.joint_mode == "cross" or c.counterfactual == "solo"):
         return _keeps_counterfactual(c, by_group)
-    if by_group and c.system in BASELINE_ONLY:
+    if by_group and c.system in ONLY_BASELINE:
         return [
             f"train.system={c.system!r}: is train.system='magrpo' with train.normalise=True: normalising by "
             "group takes every baseline out again, say that"
@@ -189,28 +205,3 @@ def _keeps_counterfactual(c: ConfigDict, by_group: bool) -> list[str]:
     if by_group:
         return [f"train.normalise=True: {why} normalising by group takes it out again, allowed is False"]
     return []
-
-
-def _critics(config: ConfigDict) -> list[str]:
-    """What has no meaning beside a critic."""
-    c, bad = config.train, []
-    if c.normalise and c.normalise_by == "group":
-        bad.append("train.normalise=True: with a critic train.normalise_by='agent' is allowed only")
-    if config.critic.form == "q" and c.group < 2:
-        bad.append(
-            f"train.group={c.group}: critic.form='q' compares the answers of a group, allowed is 2 "
-            "to any larger number"
-        )
-    if config.critic.shared and c.system != "iac":
-        bad.append(f"critic.shared=True: the critic of train.system={c.system!r} is no agent's, say False")
-    for name, alone in (("updates", 1), ("warmup", 0)) if config.critic.shared else ():
-        if config.critic[name] != alone:
-            value = f"critic.{name}={config.critic[name]}"
-            bad.append(f"{value}: with critic.shared=True agent and head learn together, allowed is {alone}")
-    if config.critic.warmup >= c.steps:
-        bad.append(f"critic.warmup={config.critic.warmup}: must be below train.steps={c.steps}")
-    if config.critic.shared and c.minibatches > 1:
-        bad.append(f"train.minibatches={c.minibatches}: with critic.shared=True agent and head make one step")
-    if config.team.mode == "frozen":
-        bad.append(f"train.system={c.system!r}: team.mode='frozen' learns nothing")
-    return bad

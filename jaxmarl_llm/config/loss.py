@@ -1,20 +1,49 @@
-"""What may stand in a config about the loss and the updates: options that contradict, and off-policy data."""
+"""Fields of the loss of completions, and of what corrects for data of another policy."""
 
-from jaxmarl_llm.config import preference_checks, sft_checks
-from jaxmarl_llm.config.common import ConfigDict, base_config
+from jaxmarl_llm.config import systems
+from jaxmarl_llm.config.fields import Read, choice, number, value
+from jaxmarl_llm.config.general import DTYPES
+from jaxmarl_llm.config.options import ConfigDict
 
-DTYPES = ("float32", "bfloat16", "float16")
 # What only the built-in losses read.
 OF_BUILT_IN_LOSS = (
     "clip", "clip_high", "dual_clip", "ratio_level", "aggregation", "importance_cap", "kl_coef", "kl_kind",
     "entropy_coef", "comlrl_compat",
 )  # fmt: skip
+FIELDS = (
+    value("train.loss", "",
+          "Dotted name of a loss of your own, see docs/losses.md; empty: the loss that these fields describe."),
+    number("train.clip", 0.0, "PPO's epsilon; 0: no importance ratio.", low=0),
+    number("train.clip_high", 0.0, "Epsilon above 1, at least clip (DAPO's clip-higher); 0: train.clip.", low=0),
+    number("train.dual_clip", 0.0,
+           "Greatest ratio that still learns from a negative advantage, such as 3; 0: any.", low=0),
+    choice("train.ratio_level", "token", "Unit of the importance ratio.",
+           {"token": "", "sequence_normalised": "geometric mean over tokens (GSPO)", "sequence": "product"},
+           read=Read(lambda c: c.train.clip > 0, "train.clip is 0, so there is no ratio")),
+    choice("train.aggregation", "sequence", "How losses of tokens become one number.",
+           {"sequence": "sum over tokens / completions", "token": "sum over tokens / tokens (DAPO)",
+            "sequence_mean": "mean of each completion / completions (GRPO)",
+            "constant": "sum over tokens / (completions * sampling.max_new_tokens) (Dr. GRPO)"}),
+    value("train.drop_truncated", False, "Learn nothing from completions that were cut off (DAPO)."),
+    number("train.importance_cap", 0.0,
+           "Weigh tokens by policy / sampler, at most this; 0: no weights.", low=0),
+    value("train.overlap", False,
+          "Draw and judge the next completions while this iteration's update is made. They are off-policy by that "
+          "update, so it needs clip or importance_cap."),
+    number("train.kl_coef", 0.0,
+           "Weight of a KL term to the reference policy, what the run began with; 0: off.", low=0),
+    choice("train.kl_kind", "k3", "Estimator of the KL term; not k1, whose gradient is 0 on average.",
+           ("k2", "k3"),
+           read=Read(lambda c: c.train.kl_coef > 0, "train.kl_coef is 0, so there is no KL term")),
+    number("train.entropy_coef", 0.0, "Weight of an entropy bonus per token, against collapse; 0: off.", low=0),
+    value("train.comlrl_compat", False, "CoMLRL 1.4.3's loss with its quirks, for comparison only."),
+)  # fmt: skip
 
 
-def problems(config: ConfigDict) -> list[str]:
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that others make wrong or meaningless."""
     c = config.train
-    return _clips(c) + _own_loss(c) + _compat(config) + _corrections(config)
+    return _clips(c) + _own_loss(c, base.train) + _compat(config, base.train) + _corrections(config)
 
 
 def _clips(c: ConfigDict) -> list[str]:
@@ -30,24 +59,22 @@ def _clips(c: ConfigDict) -> list[str]:
     return bad
 
 
-def _own_loss(c: ConfigDict) -> list[str]:
+def _own_loss(c: ConfigDict, base: ConfigDict) -> list[str]:
     """Options of the loss that a loss of the user's does not read."""
-    base = base_config().train if c.loss else c
     return [
         f"train.{name}={c[name]!r}: train.loss={c.loss!r} takes its place, allowed is {base[name]!r}"
         for name in OF_BUILT_IN_LOSS
-        if c[name] != base[name]
+        if c.loss and c[name] != base[name]
     ]
 
 
-def _compat(config: ConfigDict) -> list[str]:
+def _compat(config: ConfigDict, base: ConfigDict) -> list[str]:
     """Options that the reference implementation's loss does not have."""
     c, bad = config.train, []
     if not c.comlrl_compat:
         return bad
     if config.task.kind == "coding" and not config.task.reward and config.task.cooperation != "paper":
         bad.append(f"task.cooperation={config.task.cooperation!r}: train.comlrl_compat allows paper only")
-    base = base_config().train
     for name in ("kl_coef", "entropy_coef", "clip", "clip_high", "dual_clip", "ratio_level", "aggregation"):
         if c[name] != base[name]:
             bad.append(f"train.{name}={c[name]!r}: train.comlrl_compat has none, allowed is {base[name]!r}")
@@ -69,14 +96,14 @@ def _corrections(config: ConfigDict) -> list[str]:
             "ratios of their own or none, allowed is 0"
         )
     # Demonstrations are drawn by no policy.
-    corrected = c.importance_cap or c.clip or c.loss or c.system == sft_checks.SYSTEM
+    corrected = c.importance_cap or c.clip or c.loss or c.system == systems.SFT
     if c.overlap and not corrected:
         bad.append(
             "train.overlap=True: answers come from the policy before an update; correct for it with "
             "train.importance_cap, for example 2, or train.clip"
         )
     # With comlrl_compat they are stale as in the original, which has no ratio; MADPO makes one update only.
-    allowed = c.comlrl_compat or c.system in preference_checks.MADPO
+    allowed = c.comlrl_compat or c.system in systems.MADPO
     if c.minibatches > 1 and not c.prompts % c.minibatches and not corrected and not allowed:
         bad.append(
             f"train.minibatches={c.minibatches}: all but the first learn from a policy before an update; "
@@ -89,7 +116,7 @@ def _corrections(config: ConfigDict) -> list[str]:
         )
     if c.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:
         bad.append("train.overlap=True: two programs at once need a device alone; allowed with mesh 1, 1, 1")
-    if _mismatch(config) and not corrected and c.system not in preference_checks.MADPO:
+    if _mismatch(config) and not corrected and c.system not in systems.MADPO:
         bad.append(
             f"sampling.dtype={config.sampling.dtype!r}: the sampler differs from the policy of "
             f"policy.dtype={config.policy.dtype!r}; correct for it with train.importance_cap, for example 2"
