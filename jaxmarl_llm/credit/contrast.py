@@ -1,4 +1,4 @@
-"""Estimate the worth of something that some samples have and others lack: a lesson in a prompt, say."""
+"""Estimate the effect of something that some samples have and others lack, such as a lesson in a prompt."""
 
 import jax
 import jax.numpy as jnp
@@ -11,17 +11,17 @@ def difference_in_means(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.
 
         contrast_z = mean over groups j of (mean of v_r with shown_rz - mean of v_r without, r in group j)
 
-    over the groups that hold both kinds of rows; NaN where none does. If who is shown what is drawn at random
-    within a group, and everybody as much, its expectation is the effect of z next to the others shown, the
-    difference in means of a randomised experiment (Neyman 1923). Linear in the values; none of the gradient
-    reaches rows of groups with one kind only.
+    over the groups that hold both kinds of rows; NaN where none does. If the things of each sample are drawn
+    at random within a group, equally many for each, its expectation is the effect of z next to the others
+    shown, the difference in means of a randomised experiment (Neyman 1923). Linear in the values; rows of
+    groups with one kind only get no gradient.
 
     >>> shown_RZ = [[1, 0], [0, 0], [1, 0]]
     >>> difference_in_means([3.0, 1.0, 5.0], shown_RZ, [0, 0, 0], num_groups=1).tolist()
     [3.0, nan]
 
     Args:
-      values_R: what each sample came to, [R].
+      values_R: value of each sample, [R].
       shown_RZ: whether it had each thing, bool or 0 and 1, [R, Z].
       group_R: integer keys [R]; samples of one key are compared, those out of range are none.
       num_groups: J (static).
@@ -45,7 +45,7 @@ def difference_in_means(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.
         return sums_JZ / jnp.maximum(counts_JZ, 1.0), counts_JZ > 0
 
     (with_JZ, some_JZ), (without_JZ, others_JZ) = means(shown_RZ), means(1.0 - shown_RZ)
-    told_JZ = some_JZ & others_JZ
-    total_Z = jnp.where(told_JZ, with_JZ - without_JZ, 0.0).sum(0)
-    count_Z = told_JZ.sum(0)
+    comparable_JZ = some_JZ & others_JZ
+    total_Z = jnp.where(comparable_JZ, with_JZ - without_JZ, 0.0).sum(0)
+    count_Z = comparable_JZ.sum(0)
     return jnp.where(count_Z > 0, total_Z / jnp.maximum(count_Z, 1), jnp.nan)

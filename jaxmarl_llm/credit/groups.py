@@ -1,7 +1,7 @@
 """Which samples are compared (group keys), and what a sample is worth among them (advantages).
 
-NumPy arrays and lists go in as well as JAX arrays. Suffixes: N agents, B prompts, G group samples, R rows,
-J groups.
+NumPy arrays and lists are accepted as well as JAX arrays. Suffixes: N agents, B prompts, G group samples,
+R rows, J groups.
 """
 
 import math
@@ -35,7 +35,7 @@ GROUPINGS = {
 
 
 def group_keys(*columns_R: Sequence[Any]) -> tuple[np.ndarray, int]:
-    """Numbers the distinct tuples of some columns, on the host: columns [R] -> (int32 keys [R], num_groups).
+    """Number the distinct tuples of some columns, on the host: columns [R] -> (int32 keys [R], num_groups).
 
     Keys count from 0 in the order of first appearance. A column holds numbers, texts or None.
 
@@ -108,7 +108,7 @@ def group_advantage(
       none           0: plain REINFORCE
 
     `normalise` standardises the group (GRPO, arXiv 2402.03300; the default of CoMLRL 1.4.3). Shift and scale
-    go out again, so that all four baselines give the same numbers. A group of equal returns gets exactly 0,
+    cancel, so that all four baselines give the same numbers. A group of equal returns gets exactly 0,
     but for "none" without normalise (CoMLRL divides the rounding error of its mean by eps there).
 
     >>> group_advantage([1.0, 3.0, 8.0], [0, 0, 0], num_groups=1, baseline="leave_one_out").tolist()
@@ -155,8 +155,8 @@ def normalise_per_agent(
 
     After a baseline by group it makes the agents' steps alike in size, however different their rewards are,
     and keeps what the division by a group's own standard deviation loses: that some prompts teach more than
-    others. The idea is Dr. MAS's (arXiv 2602.08847): statistics of each agent instead of all agents'. Which
-    rows they are of is an inference here, all of the agent's in the batch. Its released code takes those of
+    others. The idea is Dr. MAS's (arXiv 2602.08847): statistics of each agent instead of all agents'. That
+    they are of all the agent's rows in the batch is an inference here. Its released code takes those of
     one prompt, which is `group_advantage` with ``normalise`` and keys by item and agent. With ``centre`` and
     returns instead of advantages the agent's mean return is the only baseline.
 

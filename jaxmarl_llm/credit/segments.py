@@ -1,7 +1,7 @@
-"""The one kernel under everything that works on groups: statistics per key, and back to the rows.
+"""Statistics per group key, and their values at the rows: the base of all functions of groups.
 
 A *group* is a set of rows with the same integer key. A key outside `[0, num_groups)` marks a row that is no
-sample (padding of the batch): it enters no statistic, and what it holds, NaN included, reaches neither a
+sample (padding of the batch): it enters no statistic, and its values, NaN included, reach neither a
 value nor a gradient. Sums and means are linear; the gradient of a maximum goes to the largest value, in equal
 parts if several are. Suffixes: R rows (any flat list of samples), J groups.
 """
@@ -12,13 +12,13 @@ import numpy as np
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """ValueError unless ``value`` is one of ``allowed``."""
+    """Raise ValueError unless ``value`` is one of ``allowed``."""
     if value not in allowed:
         raise ValueError(f"{name}={value!r} is unknown; allowed: {', '.join(allowed)}")
 
 
 def check_fraction(name: str, value: float) -> None:
-    """ValueError unless 0 <= value <= 1."""
+    """Raise ValueError unless 0 <= value <= 1."""
     if not 0 <= value <= 1:
         raise ValueError(f"{name}={value}; allowed: 0 to 1")
 

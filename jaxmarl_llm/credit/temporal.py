@@ -101,7 +101,7 @@ def agent_chained_gae(
         delta_{t,N} = r_{t,N} + gamma V_{t+1,1} - V_{t,N}      A = delta + gamma lam A of the next, likewise
 
     This is MARFT's estimate at the level of actions (arXiv 2504.16129): V_{t,n} has seen what the agents
-    before n did, so the next agent's value is what agent n is answerable for. gamma counts between agents
+    before n did, so the next agent's value holds the effect of agent n. gamma counts between agents
     too. Linear in rewards and values.
 
     >>> agent_chained_gae([[0.0, 1.0]], [[0.25, 0.5]], 1, lam=0.0).tolist()  # 0.5 - 0.25, 1 - 0.5
@@ -150,8 +150,8 @@ def agent_chained_token_gae(
     Args:
       rewards_BTN: reward of each completion.
       values_BTNL: V before each token.
-      lengths_BTN: tokens of each completion; 0 where an agent said nothing or an episode was over, and then
-        its reward counts nowhere.
+      lengths_BTN: tokens of each completion; 0 where an agent gave none or an episode was over, and then its
+        reward counts nowhere.
       gamma, lam, bootstrap_B: as in `gae`.
 
     Returns:
@@ -200,12 +200,12 @@ def _recursion(rewards_BL, values_BL, mask_BL, ends_BL, bootstrap_B, gamma, lam)
 
     def back(carry, position):
         advantage_B, value_B = carry  # of the next position
-        reward_B, own_B, mask_B, end_B = position
+        reward_B, own_value_B, mask_B, end_B = position
         # Not times 0: there may be a NaN after the end.
-        delta_B = reward_B + gamma * jnp.where(end_B, 0.0, value_B) - own_B
-        found_B = delta_B + gamma * lam * jnp.where(end_B, 0.0, advantage_B)
-        carry = jnp.where(mask_B, found_B, advantage_B), jnp.where(mask_B, own_B, value_B)
-        return carry, jnp.where(mask_B, found_B, 0.0)
+        delta_B = reward_B + gamma * jnp.where(end_B, 0.0, value_B) - own_value_B
+        own_advantage_B = delta_B + gamma * lam * jnp.where(end_B, 0.0, advantage_B)
+        carry = jnp.where(mask_B, own_advantage_B, advantage_B), jnp.where(mask_B, own_value_B, value_B)
+        return carry, jnp.where(mask_B, own_advantage_B, 0.0)
 
     masked = (jnp.where(mask_BL, x, 0.0) for x in (rewards_BL, values_BL))
     positions = [jnp.moveaxis(x, -1, 0) for x in (*masked, mask_BL, ends_BL)]

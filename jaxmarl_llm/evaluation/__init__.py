@@ -1,4 +1,7 @@
-"""How good a team is on given problems: `evaluator` has it answer them, `scores` computes means and pass@k."""
+"""Evaluate a team on given problems: `evaluator` lets it answer them, `scores` computes means and pass@k.
+
+`results` describes evaluations as JSON data and writes them.
+"""
 
 from jaxmarl_llm.evaluation.evaluator import (
     ROWS_PER_BATCH,

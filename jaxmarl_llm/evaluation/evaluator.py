@@ -23,9 +23,9 @@ ROWS_PER_BATCH = 96
 
 
 class Evaluations(NamedTuple):
-    """Two evaluations of the same items: by samples, and by the most likely tokens (one answer per item).
+    """Two evaluations of the same items: with sampled answers, and with one greedy answer per item.
 
-    ``seconds`` is what all of it took.
+    ``seconds`` is the time of both together.
     """
 
     sampled: Evaluation
@@ -34,7 +34,12 @@ class Evaluations(NamedTuple):
 
     def speed(self) -> dict[str, float]:
         """Completion tokens drawn per second and seconds per joint answer; compiling and judging included."""
-        drawn = [tokens for each in (self.sampled, self.greedy) for row in each.tokens_BG for tokens in row]
+        drawn = [
+            tokens
+            for evaluation in (self.sampled, self.greedy)
+            for row in evaluation.tokens_BG
+            for tokens in row
+        ]
         return {
             "tokens_per_s": sum(drawn) / self.seconds,
             "seconds_per_answer": self.seconds / len(drawn),
@@ -73,17 +78,17 @@ def evaluate(
       key: random key.
       params: how the samples are drawn.
       samples: G, at least 1, without the greedy one.
-      protocol: from G to who speaks when; None: everybody once, at the same time. One of several turns must
-        carry every sample to the last one.
-      max_prompt_tokens, long_prompts: see `speech.encode_prompt`.
+      protocol: makes the protocol for a number of samples, the greedy one included; None: all agents answer
+        once, at the same time. A protocol of several turns must carry every sample to the last one.
+      max_prompt_tokens, long_prompts: see `requests.encode_prompt`.
       rows_per_batch: most completions of an agent per batch, greedy ones counted, at least 1 (one item is
         the least).
       items_per_batch: items of every batch, in place of the `batch_size` of these items: an evaluation of
         fewer items then runs the program that one of more has compiled.
-      sizes: of each member of the team what prompts are padded to; only the largest width is used. None:
-        `prompt_sizes` of these items.
-      step: of the records.
-      progress: is called with the number of items that are done and that of all, after every batch.
+      sizes: by member of the team, the sizes that prompts are padded to; only the largest width is used.
+        None: `prompt_sizes` of these items.
+      step: step number in the records.
+      progress: is called with the numbers of items done and of all items, after every batch.
 
     Raises:
       ValueError: for bad arguments or prompts that are too long, before anything is compiled.
@@ -91,29 +96,31 @@ def evaluate(
     _check(task, item_ids, samples, rows_per_batch)
     started = time.perf_counter()
     limits = dict(max_prompt_tokens=max_prompt_tokens, long_prompts=long_prompts)
-    drawn, number = samples + 1, len(item_ids)
+    per_item, number = samples + 1, len(item_ids)
     size = items_per_batch or batch_size(number, samples, rows_per_batch)
     sizes = sizes or prompt_sizes(team, [(task, item_ids)], size, **limits)
-    one_width = [own.largest() if own else None for own in sizes]
-    talk = protocol(drawn) if protocol else Simultaneous(task.prompts, drawn)
+    one_width = [member_sizes.largest() if member_sizes else None for member_sizes in sizes]
+    drawing = protocol(per_item) if protocol else Simultaneous(task.prompts, per_item)
     scorer = TaskScorer.of_team(task, team, "aligned")
     options = dict(params=params, prompt_sizes=one_width, **limits)
-    run = functools.partial(rollout.run, talk, team, trainables, scorer, **options)
+    run = functools.partial(rollout.run, drawing, team, trainables, scorer, **options)
     tokenizers = {agent: team[agent].tokenizer for agent in task.agents}
     turns_TB: list[list] = []
     tokens_B: list[tuple[int, ...]] = []
-    for i, (real, batch) in enumerate(plan_batches(number, size)):
+    for i, (n_real, batch) in enumerate(plan_batches(number, size)):
         forest = run([item_ids[b] for b in batch], jax.random.fold_in(key, i), last_greedy=True)
         actions = records.joint_actions(step, forest, task, tokenizers)
         for t, index in enumerate(sorted({joint.turn for joint in forest.joints})):
             of_turn = [a for a, joint in zip(actions, forest.joints, strict=True) if joint.turn == index]
             if t == len(turns_TB):
                 turns_TB.append([])
-            turns_TB[t] += _by_item(of_turn, drawn, real)
-        tokens_B += _by_item(metrics.last_answer_tokens(forest), drawn, real)
+            turns_TB[t] += _by_item(of_turn, per_item, n_real)
+        tokens_B += _by_item(metrics.last_answer_tokens(forest), per_item, n_real)
         progress(len(tokens_B), number)
-    found = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
-    return Evaluations(found(slice(samples)), found(slice(samples, None)), time.perf_counter() - started)
+    evaluation_of = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
+    return Evaluations(
+        evaluation_of(slice(samples)), evaluation_of(slice(samples, None)), time.perf_counter() - started
+    )
 
 
 def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
@@ -135,7 +142,7 @@ def _evaluation(
 def batch_size(n_items: int, samples: int, rows_per_batch: int = ROWS_PER_BATCH) -> int:
     """Items per batch of an evaluation of ``n_items``, in as few batches of one size as hold them.
 
-    samples: G of `evaluate`, to which the greedy answer comes.
+    samples: G of `evaluate`; the greedy answer is added to it.
     """
     limit = max(1, rows_per_batch // (samples + 1))
     return math.ceil(n_items / math.ceil(n_items / limit))
@@ -159,24 +166,26 @@ def prompt_sizes(
     max_prompt_tokens: int,
     long_prompts: str = "error",
 ) -> list[Sizes | None]:
-    """What the prompts of some tasks' items are padded to, of each member of the team; None of remote ones.
+    """Sizes that the prompts of some tasks' items are padded to, by member of the team; None of remote ones.
 
-    Counted are the prompts of the first turn, but for those that are cut.
+    Only prompts of the first turn that are not cut count.
 
     Args:
       tasks: each with indices into its items.
-      batch: problems that are answered together, see `prompts.plan_sizes`.
-      max_prompt_tokens, long_prompts: see `speech.encode_prompt`, which raises ValueError.
+      batch: problems that are answered together, see `padding.plan_sizes`.
+      max_prompt_tokens, long_prompts: see `requests.encode_prompt`, which raises ValueError.
     """
-    found: list[Sizes | None] = []
-    every = [(item, task.prompts(item)) for task, ids in tasks for item in (task.items[i] for i in ids)]
+    sizes: list[Sizes | None] = []
+    prompts_of_items = [
+        (item, task.prompts(item)) for task, ids in tasks for item in (task.items[i] for i in ids)
+    ]
     for member in team.members:
         agents = [] if member.remote else member.stack.agents
         kept: dict[str, list[list[int]]] = {agent: [] for agent in agents}
-        for item, prompts in every:
-            asked = {agent: prompts[agent] for agent in agents if agent in prompts}
+        for item, prompts in prompts_of_items:
+            own_prompts = {agent: prompts[agent] for agent in agents if agent in prompts}
             rows = {}
-            for agent, messages in asked.items():
+            for agent, messages in own_prompts.items():
                 request = SpeakRequest(agent, 0, tuple(messages), samples=1)
                 limits = (max_prompt_tokens, long_prompts, item_name(item))
                 rows[agent], cut = requests.encode_cut(member.tokenizer, request, *limits)
@@ -185,12 +194,12 @@ def prompt_sizes(
             else:
                 for agent in agents if len(rows) == len(agents) else ():
                     kept[agent].append(rows[agent])
-        found.append(plan_sizes(kept, batch) if kept and all(kept.values()) else None)
-    return found
+        sizes.append(plan_sizes(kept, batch) if kept and all(kept.values()) else None)
+    return sizes
 
 
 def _check(task: Task, item_ids: Sequence[int], samples: int, rows_per_batch: int) -> None:
-    """ValueError for arguments of `evaluate` that cannot be used."""
+    """Raise ValueError for arguments of `evaluate` that cannot be used."""
     if not len(item_ids):
         raise ValueError("item_ids is empty; an evaluation needs at least one item")
     outside = [i for i in item_ids if not 0 <= i < len(task.items)]

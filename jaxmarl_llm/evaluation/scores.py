@@ -19,12 +19,12 @@ class Evaluation:
     """Judged joint answers: B items, G samples each (one if greedy).
 
     Attributes:
-      actions_BG: what was said and how it was judged, parts and total on the reward's own scale.
+      actions_BG: the answers and their judgements, parts and total on the reward's own scale.
       agents: names, in the order of the task.
       normalise: {part: value, …, "total": value} -> the same on the 0..100 scale, the total as "return".
       grades_B: difficulty of each item, if the data states it; results are then split by grade.
-      statements_B: in which way each item states its problem, a word such as "steps", '' if the data does not
-        tell; results are then split by it.
+      statements_B: how each item states its problem, a word such as "steps", '' if the data does not tell;
+        results are then split by it.
       earlier_TBG: the answers of the turns before the last one, if any; ``actions_BG`` are of the last.
       tokens_BG: completion tokens that each answer took, all agents, earlier turns and rounds included.
     """
@@ -44,9 +44,7 @@ class Evaluation:
 
     @property
     def all_actions(self) -> list[JointAction]:
-        """The answers of all turns, earlier ones first; ``follows`` is the place in this list of the answer
-        before.
-        """
+        """The answers of all turns, earlier ones first; ``follows`` is an index in this list."""
         turns = [[a for row in actions for a in row] for actions in (*self.earlier_TBG, self.actions_BG)]
         number = len(self.actions)
         return [
@@ -57,7 +55,7 @@ class Evaluation:
 
     @property
     def tested(self) -> bool:
-        """Whether any answer has a verdict that says if it passed."""
+        """Whether any answer was tested, so that its verdict tells whether it passed."""
         return any(action.verdict not in UNTESTED for action in self.actions)
 
     def scores(self) -> dict[str, np.ndarray]:
@@ -65,8 +63,8 @@ class Evaluation:
 
         NaN where the reward, or that part of it, applied to no sample of the item. With items of several
         grades there is a "return_grade<g>" for each, NaN at the items of the others, and with several ways of
-        stating problems a "return_<statement>" for each. Of several turns the last one counts; besides there
-        are "return_turn<t>" for each, from 1, and their mean, "return_turns".
+        stating problems a "return_<statement>" for each. Of several turns the last one counts; besides,
+        there are "return_turn<t>" for each, from 1, and their mean, "return_turns".
         """
         scores = self._scores(self.actions_BG)
         if self.earlier_TBG:

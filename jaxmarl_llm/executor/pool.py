@@ -56,7 +56,7 @@ class Executor:
         self.close()
 
     def close(self) -> None:
-        """End all processes, also those of programs now running. Twice is once."""
+        """End all processes, also those of programs now running; a second call does nothing."""
         self._closed = True
         self._client.close()
 

@@ -1,4 +1,4 @@
-"""What goes into the executor and what comes out."""
+"""Types of the executor's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ class Program:
 class Interaction(typing.NamedTuple):
     """How one agent's source used a function of another's while the tests ran: observed, not read from text.
 
-    caller, callee: agents. function: its name. calls: how often; returned, raised: with which outcome (the
-    rest gave something that does not travel).
+    caller, callee: agents. function: its name. calls: how often; returned, raised: how many of them (the
+    rest gave a value that cannot be sent).
     used: whether what it returned made a difference to what the entry point answered, seen by repeating calls
     with other values in its place; None where this could not be tried (see `influence`).
     """

@@ -16,7 +16,7 @@ class OpenAI(Remote):
     usual_key_variable = "OPENAI_API_KEY"
 
     def refusal(self, request: Request) -> str | None:
-        """Refuse nothing: endpoints differ too much to know it beforehand."""
+        """Refuse nothing: endpoints differ too much to know beforehand what they take."""
         return None
 
     async def complete(self, client, request: Request) -> Reply:

@@ -1,7 +1,7 @@
-"""The product of an iteration, a `Forest` of turns and judged joint answers, and numbers about it. NumPy only.
+"""The result of an iteration, a `Forest` of turns and judged joint answers, and metrics of it.
 
-`turns` holds the types, `metrics` the metrics of an iteration, `marginals` the returns that a single agent's
-samples have earned. Journals of earlier versions name the types by this package's name.
+`turns` holds the types (NumPy only), `metrics` the metrics of an iteration, `marginals` the contribution of
+each agent's part. Journals of earlier versions name the types by this package's name.
 """
 
 from jaxmarl_llm.forest.turns import JOINT_MODES, Forest, Joint, Node, SpeakRequest, Turn, joint_samples

@@ -25,7 +25,7 @@ def agents(forest: Forest) -> tuple[str, ...]:
 def counterfactual_rewards(forest: Forest) -> np.ndarray | None:
     """Reward of every joint answer with each agent's part replaced, float32 (N, J); None where unknown.
 
-    Those of the forest, else with full tables of rewards the mean over the agent's other samples
+    Those of the forest; if it has none but full tables of rewards, the mean over the agent's other samples
     (`credit.cross_counterfactuals`). NaN where none applies, and in tables that lack a reward.
     """
     if forest.counterfactuals is not None:
@@ -33,11 +33,11 @@ def counterfactual_rewards(forest: Forest) -> np.ndarray | None:
     _, tables = forest_metrics.reward_tables(forest)
     if not len(tables):
         return None
-    found = np.array(_cross_counterfactuals(tables))
-    found[:, np.isnan(tables).any(axis=tuple(range(1, tables.ndim)))] = np.nan
+    means = np.array(_cross_counterfactuals(tables))
+    means[:, np.isnan(tables).any(axis=tuple(range(1, tables.ndim)))] = np.nan
     row = {node: n for n, node in enumerate(dict.fromkeys(joint.node for joint in forest.joints))}
     places = [(row[joint.node], *(forest.turns[i].sample for i in joint.turns)) for joint in forest.joints]
-    return found[(slice(None), *np.array(places).T)]
+    return means[(slice(None), *np.array(places).T)]
 
 
 def marginals(forest: Forest) -> np.ndarray | None:
@@ -75,10 +75,10 @@ def metrics(forest: Forest) -> dict[str, float]:
     """Summarise the marginals, as far as answers were judged without a part.
 
     ``<agent>/marginal``, the mean; ``<agent>/free_rider`` and ``<agent>/dominance``
-    (`credit.free_rider_rate`, `credit.dominance_rate`) unless the others spoke again (``solo``), where an
-    answer is compared with a mean over other conversations. Nothing where another of the agent's own samples
-    stood in place of its part (``sample``, or the tables of ``cross``): both have one distribution, so that
-    the mean is 0 and about half of the answers come out no better, whether or not the team needs the agent.
+    (`credit.free_rider_rate`, `credit.dominance_rate`) unless the others answered again (``solo``), where
+    an answer is compared with a mean over other rollouts. Nothing where another of the agent's own samples
+    replaced its part (``sample``, or the tables of ``cross``): both have the same distribution, so that the
+    mean is 0 and about half of the answers are no better, whether or not the team needs the agent.
     """
     if forest.counterfactuals is None or not forest.joints or forest.replaced_by == "sample":
         return {}
@@ -95,7 +95,7 @@ def _rates(forest: Forest) -> dict[str, float]:
     means_N = np.nansum(parts_NJ, axis=1) / known_N
     values["marginal"] = np.where(np.isnan(parts_NJ).all(axis=1), np.nan, means_N)
     return {
-        f"{agent}/{name}": float(each[n])
-        for name, each in values.items()
+        f"{agent}/{name}": float(values_N[n])
+        for name, values_N in values.items()
         for n, agent in enumerate(agents(forest))
     }

@@ -1,4 +1,4 @@
-"""Numbers of an iteration that follow from its forest: reward parts, and what each agent's groups told it."""
+"""Metrics of an iteration, computed from its forest: reward parts, and the signal in each agent's groups."""
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
@@ -19,28 +19,28 @@ _variance_shares = jax.jit(credit.variance_shares)
 def reward_metrics(forest: Forest, task: Task) -> dict[str, float]:
     """Mean reward parts and return, 0..100, keyed ``train/<part>``: of each problem, then of the problems.
 
-    Joint answers without a part are left out of its mean. In many turns these are of the final answers, whose
-    node nothing follows; ``train/turn<t>/<part>``, from 1, are of all answers of a turn. Answers with a
-    sample that nobody learns from (`Turn.extra`) are left out.
+    Joint answers without a part are left out of its mean. With several turns these are of the final answers,
+    whose node has no next turn; ``train/turn<t>/<part>``, from 1, are of all answers of a turn. Answers with
+    a sample that nobody learns from (`Turn.extra`) are left out.
     """
     forest = forest.without_extra()
-    gone_on = {forest.joints[joint.follows].node for joint in forest.joints if joint.follows is not None}
-    found = _means("train", [joint for joint in forest.joints if joint.node not in gone_on], task)
+    continued = {forest.joints[joint.follows].node for joint in forest.joints if joint.follows is not None}
+    means = _means("train", [joint for joint in forest.joints if joint.node not in continued], task)
     turns = sorted({joint.turn for joint in forest.joints})
     for t in turns if len(turns) > 1 else ():
-        found |= _means(f"train/turn{t + 1}", [joint for joint in forest.joints if joint.turn == t], task)
-    return found
+        means |= _means(f"train/turn{t + 1}", [joint for joint in forest.joints if joint.turn == t], task)
+    return means
 
 
 def _means(prefix: str, joints: Sequence[Joint], task: Task) -> dict[str, float]:
-    # Each on the 0..100 scale first: what compares two parts (hack_gap) is over the answers that have both.
+    # Each answer on the 0..100 scale first: a part that compares two (hack_gap) needs answers that have both.
     known = [joint for joint in joints if not np.isnan(joint.total)]
     values: dict[str, dict[int, list[float]]] = {}
     for joint in known:
         for name, value in task.normalise({**joint.judgement.parts, "total": joint.total}).items():
             values.setdefault(name, {}).setdefault(joint.item, []).append(value)
     return {
-        f"{prefix}/{name}": float(np.mean([np.mean(own) for own in of_items.values()]))
+        f"{prefix}/{name}": float(np.mean([np.mean(item_values) for item_values in of_items.values()]))
         for name, of_items in values.items()
     }
 
@@ -71,7 +71,7 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
 def length_metrics(forest: Forest) -> dict[str, float]:
     """Per agent ``<agent>/completion_length``, mean tokens, and ``<agent>/truncated``, share cut off.
 
-    ``<agent>/sampled_entropy``, of models of ours: the mean of -log p over the tokens that were drawn, p of
+    ``<agent>/sampled_entropy``, of local models: the mean of -log p over the tokens that were drawn, p of
     the distribution that they were drawn from. Its expectation is the entropy per token; unlike the update's
     ``entropy`` it counts every completion, also of groups without a signal and of agents that do not learn.
     """
@@ -98,13 +98,13 @@ def credit_metrics(forest: Forest, advantages_R) -> dict[str, float]:
         return {}
     parts_JN = np.array([[advantages_R[i] for i in joint.turns] for joint in judged])
     agreement = float(_sign_agreement(parts_JN.T))
-    found = {} if np.isnan(agreement) else {"credit/sign_agreement": agreement}
+    values = {} if np.isnan(agreement) else {"credit/sign_agreement": agreement}
     agents, tables = reward_tables(forest)
     if len(tables):
         main_N, interaction = _variance_shares(tables)
-        found |= {f"{agent}/main_effect": float(main_N[n]) for n, agent in enumerate(agents)}
-        found["credit/interaction"] = float(interaction)
-    return found
+        values |= {f"{agent}/main_effect": float(main_N[n]) for n, agent in enumerate(agents)}
+        values["credit/interaction"] = float(interaction)
+    return values
 
 
 def reward_tables(forest: Forest) -> tuple[tuple[str, ...], np.ndarray]:
@@ -129,7 +129,7 @@ def update_metrics(
 ) -> dict[str, float]:
     """The update's metrics, arrays (N,), keyed ``<agent>/<name>``; only those of ``learners``, None: of all.
 
-    The importance ratios go by ``ratio0``: of an iteration's first minibatch they must be 1.
+    The importance ratios are named ``ratio0``: those of an iteration's first minibatch must be 1.
     """
     first = {"ratio_mean": "ratio0", "ratio_max_deviation": "ratio0_max_deviation"}
     named = {first.get(name, name): np.asarray(values) for name, values in metrics.items()}
@@ -162,7 +162,7 @@ def answers(forest: Forest) -> int:
 
 
 def learned_tokens(forest: Forest, agents: Collection[str]) -> int:
-    """Completion tokens of these agents, each time that one is in the forest, without extra samples."""
+    """Completion tokens of these agents, counted for each turn in the forest, without extra samples."""
     return sum(turn.tokens[1] for turn in forest.turns if turn.agent in agents and not turn.extra)
 
 

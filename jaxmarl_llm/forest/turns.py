@@ -1,4 +1,4 @@
-"""The product of an iteration: utterances (`Turn`) and judged joint answers (`Joint`), together a `Forest`.
+"""The result of an iteration: completions (`Turn`) and judged joint answers (`Joint`), together a `Forest`.
 
 Chains, group samples and trees are all parent pointers. Everything after the rollout (credit, batches,
 metrics, transcripts) is a function of the forest, so it can be tested with scripted ones. NumPy only.
@@ -15,18 +15,18 @@ JOINT_MODES = ("aligned", "cross")
 
 @dataclasses.dataclass(frozen=True)
 class SpeakRequest:
-    """A protocol's wish that an agent speaks.
+    """A protocol's request for completions of an agent.
 
     Attributes:
-      agent: who.
+      agent: name of the agent.
       item: index into the iteration's items.
       messages: chat messages ({"role", "content"}) that the agent sees.
       samples: G, completions to draw.
       turn: turn index, from 0.
       parent: id of the turn this one continues, or None.
       follows: index of the joint answer that this request comes after, or None.
-      shown: ids of the turns whose texts stand in the messages, where the protocol says so.
-      extra: K, how many of the samples, the last ones, nobody learns from (``Turn.extra``).
+      shown: ids of the turns whose texts are in the messages, if the protocol gives them.
+      extra: K, the number of last samples that nobody learns from (``Turn.extra``).
     """
 
     agent: str
@@ -42,14 +42,14 @@ class SpeakRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """One completion. ``request`` numbers the request it answers, whose parent, follows and shown it has.
+    """One completion. ``request`` is the number of its request; parent, follows and shown are the request's.
 
     prompt (P',) and completion (L',) are unpadded token ids, logprobs (L',) the behaviour log-probabilities
     in nats; ``finished`` is False where the completion was cut off at the length limit, ``greedy`` True where
-    it is the most likely one and not a sample. ``cost``, of an agent behind an endpoint, whose ids are bytes
-    and whose log-probabilities are 0, are the tokens of prompt and completion that it was charged with.
-    ``cut`` are the tokens that a prompt which was too long lost on the left. ``step`` numbers the protocol's
-    steps in the rollout, from 0: a prompt can hold texts of earlier steps only. ``extra`` is True for a
+    it is the most likely one and not a sample. An agent behind an endpoint has bytes as ids and
+    log-probabilities of 0; ``cost`` are the tokens of prompt and completion that it was charged for.
+    ``cut`` is the number of tokens cut off on the left of a prompt that was too long. ``step`` is the step of
+    the protocol, from 0: a prompt can hold texts of earlier steps only. ``extra`` is True for a
     sample that nobody learns from: it is judged beside the partners' samples, to average over more partners.
     """
 
@@ -81,7 +81,7 @@ class Turn:
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A point of the conversation where every agent has spoken: the answers to one item to be judged.
+    """A point of the rollout where every agent has answered: the answers to one item to be judged.
 
     Attributes:
       item: index into the iteration's items.
@@ -103,9 +103,9 @@ class Joint:
     """One joint answer: turn ids in agent order, and its judgement (reward parts, total, verdict).
 
     ``reward`` is the total reward that the callback returned (`bridge`), NaN where it does not apply; None in
-    a forest that no rollout made: the judgement's total. Learning reads `total`.
-    ``node`` numbers the node it is an answer of, ``follows`` is the index of the joint answer before it;
-    ``heard`` are the turns that led to it without being part of it.
+    a forest that no rollout made, where the judgement's total counts. Learning reads `total`.
+    ``node`` is the number of its node, ``follows`` the index of the joint answer before it; ``heard`` are the
+    turns that led to it without being part of it.
     """
 
     item: int
@@ -121,11 +121,11 @@ class Joint:
     def total(self) -> float:
         """Total reward that is learned from; NaN where the reward does not apply.
 
-        It has the judgement's digits where these are the same number in float32.
+        It is the judgement's number where both are equal in float32.
         """
-        own = np.nan if self.judgement.total is None else self.judgement.total
-        same = self.reward is None or np.float32(own) == np.float32(self.reward)
-        return own if same else self.reward
+        judged = np.nan if self.judgement.total is None else self.judgement.total
+        same = self.reward is None or np.float32(judged) == np.float32(self.reward)
+        return judged if same else self.reward
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,9 +134,9 @@ class Forest:
 
     ``counterfactuals``, where they were judged, are the rewards of the joint answers with each agent's part
     replaced (`counterfactuals.judged`), float32 (N, J), agents in the order of ``Joint.turns``; NaN where
-    none applies. ``replaced_by`` is what stood in its place, one of `counterfactuals.KINDS`. For them
-    ``extra_answers`` were judged and ``extra_tokens`` of completions drawn, which are not among the joint
-    answers and the turns.
+    none applies. ``replaced_by`` is the replacement, one of `counterfactuals.KINDS`. For them
+    ``extra_answers`` answers were judged and ``extra_tokens`` completion tokens drawn, which are not among
+    the joint answers and the turns.
     """
 
     items: tuple[Any, ...]
@@ -148,12 +148,12 @@ class Forest:
     replaced_by: str = ""
 
     def joint_texts(self) -> dict[str, list[str]]:
-        """What each agent said in every joint answer: {agent: [J texts]}."""
-        said: dict[str, list[str]] = {}
+        """Completions of each agent in the joint answers: {agent: [J texts]}."""
+        texts: dict[str, list[str]] = {}
         for joint in self.joints:
             for turn in (self.turns[i] for i in joint.turns):
-                said.setdefault(turn.agent, []).append(turn.text)
-        return said
+                texts.setdefault(turn.agent, []).append(turn.text)
+        return texts
 
     def totals(self) -> np.ndarray:
         """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""
@@ -168,10 +168,10 @@ class Forest:
         return dataclasses.replace(self, joints=joints)
 
     def nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Number every joint answer's node, and the joint answer it follows (-1: none), int32 (J,) each."""
-        own_J = np.array([joint.node for joint in self.joints], np.int32)
+        """Node number of every joint answer, and index of the one it follows (-1: none), int32 (J,) each."""
+        node_J = np.array([joint.node for joint in self.joints], np.int32)
         before = [-1 if joint.follows is None else joint.follows for joint in self.joints]
-        return own_J, np.array(before, np.int32)
+        return node_J, np.array(before, np.int32)
 
     def memberships(self) -> tuple[np.ndarray, np.ndarray]:
         """Every (joint, turn) pair as two int32 arrays: index of the joint, id of a turn it comes from."""

@@ -7,8 +7,8 @@ Arrays are [..., P], one value per pair: a score, or the log-probability of all 
 
     - sigmoid(-x) grad x                with label_smoothing e: (e - sigmoid(-x)) grad x
 
-so that pairs that are ranked right already have a small gradient. Label smoothing supposes that a share e of the
-labels is wrong, loss = - (1 - e) log sigmoid(x) - e log sigmoid(-x), and stops where sigmoid(-x) = e
+so that pairs that are ranked right already have a small gradient. Label smoothing supposes that a share e of
+the labels is wrong, loss = - (1 - e) log sigmoid(x) - e log sigmoid(-x), and stops where sigmoid(-x) = e
 (conservative DPO; E. Mitchell, "A note on DPO with noisy preferences", 2023).
 """
 
@@ -148,7 +148,7 @@ def madpo(
 
     gradient to agent i: - beta sigmoid(-x) grad Delta_i, x the margin of all agents together. It is that of
     the joint loss - log sigmoid(beta sum_i Delta_i), DPO of the team as one policy that factorises over its
-    agents; the better some agents rank a pair, the smaller the others' gradients. All agents have one value, so
+    agents; where some agents rank a pair right the others' gradients are small. All agents have one value, so
     take the gradient of `mean().sum()`, or of each agent's part on its own.
 
     >>> losses_N = madpo([[-1.0], [-2.0]], [[-2.0], [-1.0]]).mean()  # the Deltas 1 and -1 cancel

@@ -61,8 +61,8 @@ def units(
     advantage is its row's, or the mean of its tokens' where advantages are [..., L]; no gradient flows
     through it, nor through the sampler's log-probs.
 
-    >>> rows = units([[-1.0, -1.0]], [[-1.5, -0.5]], [2.0], [[True, True]], "sequence")
-    >>> rows.log_ratio_BU.tolist(), rows.advantages_BU.tolist()  # 0.5 - 0.5
+    >>> ratios = units([[-1.0, -1.0]], [[-1.5, -0.5]], [2.0], [[True, True]], "sequence")
+    >>> ratios.log_ratio_BU.tolist(), ratios.advantages_BU.tolist()  # 0.5 - 0.5
     ([[0.0]], [[2.0]])
 
     Raises:
@@ -139,7 +139,7 @@ def log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL, level: str = "token",
 
 
 def clip_range(clip: Clip) -> tuple[float, float]:
-    """The range (1 - low, 1 + high) of ratios that keep their gradient; `clip` is (low, high), or one for both.
+    """The range (1 - low, 1 + high) of ratios that keep their gradient; `clip`: one for both, or (low, high).
 
     >>> clip_range((0.5, 1.5))
     (0.5, 2.5)

@@ -49,8 +49,8 @@ def length_mask(lengths_B, num_tokens: int) -> jax.Array:
 def drop_truncated(mask_BL, finished_B) -> jax.Array:
     """The mask without the rows that were cut off: bool [..., L], bool [...] -> bool [..., L].
 
-    Such a row adds nothing to a loss's sum and nothing to its count. Its reward, or that it has none,
-    depends on its length more than on its quality (overlong filtering of DAPO, arXiv 2503.14476). Advantages are not
+    Such a row adds nothing to a loss's sum and nothing to its count. Its reward, or that it has none, shows
+    how long it was rather than how good (overlong filtering of DAPO, arXiv 2503.14476). Advantages are not
     touched: its return is still part of its group's baseline. The row's tokens get no gradient.
 
     >>> drop_truncated([[True, True], [True, False]], [False, True]).tolist()

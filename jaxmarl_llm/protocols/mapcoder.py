@@ -2,7 +2,7 @@
 
 Every agent works alone. The prompt of a repair holds the plan, the program to repair, and its outcome. A plan
 gets a fixed number of programs, so that all methods execute equally many: once a program is right, and faster
-where that counts, the next ones follow the same plan anew.
+where that counts, the next ones follow the same plan again.
 """
 
 import dataclasses

@@ -37,9 +37,7 @@ class Scored(NamedTuple):
 Scorer = Callable[[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray], Scored]
 
 _CALLS = itertools.count(1)
-_SENT: dict[
-    int, Callable[[np.ndarray], tuple[np.ndarray, np.int32]]
-] = {}  # by call: the reader of its message
+_SENT: dict[int, Callable[[np.ndarray], tuple[np.ndarray, np.int32]]] = {}  # by call: its message's reader
 
 
 class Bridge:

@@ -96,24 +96,20 @@ def replaced_rewards(
 
     Also returns the number of answers that were judged for them.
     """
-    joint_texts = [tuple(forest.turns[i].text for i in joint.turns) for joint in forest.joints]
+    texts_J = [tuple(forest.turns[i].text for i in joint.turns) for joint in forest.joints]
     items = [joint.item for joint in forest.joints]
     wanted = {}
     for agent, texts in parts.items():
         n = scorer.agents.index(agent)
-        answers = [
-            (*whole[:n], text, *whole[n + 1 :]) for whole, text in zip(joint_texts, texts, strict=True)
-        ]
+        answers = [(*whole[:n], text, *whole[n + 1 :]) for whole, text in zip(texts_J, texts, strict=True)]
         wanted[agent] = list(zip(items, answers, strict=True))
-    total_of = dict(zip(zip(items, joint_texts, strict=True), forest.totals().tolist(), strict=True))
-    new = list(
-        dict.fromkeys(answer for pairs in wanted.values() for answer in pairs if answer not in total_of)
-    )
+    known = dict(zip(zip(items, texts_J, strict=True), forest.totals().tolist(), strict=True))
+    new = list(dict.fromkeys(answer for keys in wanted.values() for answer in keys if answer not in known))
     columns = {agent: [texts[n] for _, texts in new] for n, agent in enumerate(scorer.agents)}
     judgements = scorer.judge_texts([forest.items[item] for item, _ in new], columns)
     totals = [np.nan if judgement.total is None else judgement.total for judgement in judgements]
-    total_of |= dict(zip(new, totals, strict=True))
-    rewards = {agent: np.array([total_of[a] for a in pairs], np.float32) for agent, pairs in wanted.items()}
+    known |= dict(zip(new, totals, strict=True))
+    rewards = {agent: np.array([known[a] for a in keys], np.float32) for agent, keys in wanted.items()}
     return rewards, len(new)
 
 
@@ -159,12 +155,9 @@ def reference_answers(
     """
     references = again.references or [None] * len(again.trainables)
     pairs = zip(again.trainables, references, strict=True)
-    off_trainables = [
-        reference if reference is not None or tree is None else jax.tree.map(_zeros_like, tree)
-        for tree, reference in pairs
-    ]
+    off = [ref if ref is not None or tree is None else jax.tree.map(_zeros_like, tree) for tree, ref in pairs]
     protocol = Asked(scorer.task.prompts)
-    drawn = again.rollout(protocol, trainables=off_trainables, key=again.key, last_greedy=True)
+    drawn = again.rollout(protocol, trainables=off, key=again.key, last_greedy=True)
     texts = {(turn.agent, turn.item): turn.text for turn in drawn.turns}
     return {agent: [texts[agent, joint.item] for joint in forest.joints] for agent in scorer.agents}, [drawn]
 

@@ -1,10 +1,10 @@
 """Keep a rollout on disk step by step, so that an interrupted one continues where it stopped.
 
 Every step of a rollout leaves two files in the journal's folder, ``<step>_turns.json`` when its answers have
-been drawn and ``<step>_joints.json`` when they have been judged, so that a kill loses at most one of them.
-Each holds digests of the rollout (items, random key, sampling) and of the request; the same rollout takes its
-answers from there, any other is refused. The digests do not cover the team's parameters and the judge: keep a
-folder for each state of the team.
+been drawn and ``<step>_joints.json`` when they have been judged, so that a kill loses at most the work on one
+file. Each holds digests of the rollout (items, random key, sampling) and of the requests; the same rollout
+takes its answers from there, any other is refused. The digests do not cover the team's parameters and the
+judge: keep a folder for each state of the team.
 """
 
 import dataclasses
@@ -121,8 +121,8 @@ def digest(thing: Any) -> str:
 def encode(thing: Any) -> Any:
     """Convert a value to JSON data, from which `decode` makes an equal value.
 
-    It takes texts, numbers, None, NumPy arrays and scalars (these become plain numbers), lists, tuples, mappings
-    (these become dicts), and the dataclasses of `forest` and of the tasks.
+    It takes texts, numbers, None, NumPy arrays and scalars (these become plain numbers), lists, tuples,
+    mappings (these become dicts), and the dataclasses of `forest` and of the tasks.
 
     Raises:
       TypeError: for anything else, naming its type.

@@ -2,9 +2,8 @@
 
     L(theta) = - (1/G) sum_g A_g log pi_theta(a_g | h)       a_g holds all roles' parts, A_g as in MAGRPO
 
-The joint policy is one distribution, so there is no credit to be shared out; what a team saves, by contrast,
-is that no agent reads or writes the others' parts. The task merges the prompts and takes the reply apart
-(`tasks.centralised`).
+The joint policy is one distribution, so no credit has to be divided. The advantage of a team is that no agent
+reads or writes the others' parts. The task merges the prompts and splits the reply (`tasks.centralised`).
 """
 
 from jaxmarl_llm.forest import Forest

@@ -1,4 +1,4 @@
-"""Demonstrations: given answers that agents are trained to imitate, and the forests that are made of them.
+"""Demonstrations: given answers that agents are trained to imitate, and the forests made from them.
 
 A demonstration is one text of one agent under one prompt. It comes from a JSONL file, from a function of the
 user's own, or from the reference answers of the task. NumPy only; tokenizers are passed in.
@@ -23,11 +23,11 @@ class Demonstration:
     """A text that ``agent`` is to imitate.
 
     Attributes:
-      agent: whose text it is.
+      agent: name of the agent.
       messages: chat messages ({"role", "content"}) that the agent sees.
       text: the answer, without an end-of-text token.
       weight: factor of its cross-entropy, from 0.
-      name: what errors call it.
+      name: its name in error messages.
     """
 
     agent: str
@@ -60,11 +60,11 @@ def read(path, task: Task) -> list[Demonstration]:
     """
     items = {str(item.task_id): item for item in task.items}
     prompts: dict[str, dict] = {}
-    demonstrations, bad = [], []
+    demonstrations, bad_lines = [], []
     for number, row, complaints in sources.json_lines(sources.read_text(path)):
         complaints = complaints or _complaints(row, task.agents, items)
         if complaints:
-            bad.append(f"  line {number}: {'; '.join(complaints)}")
+            bad_lines.append(f"  line {number}: {'; '.join(complaints)}")
             continue
         messages = row.get("messages")
         if messages is None:
@@ -75,31 +75,31 @@ def read(path, task: Task) -> list[Demonstration]:
         demonstrations.append(
             Demonstration(row["agent"], tuple(messages), row["text"], weight, f"{path}, line {number}")
         )
-    if bad:
-        raise ValueError(f"{FIELD}={str(path)!r}: {len(bad)} bad line(s)\n" + "\n".join(bad))
+    if bad_lines:
+        raise ValueError(f"{FIELD}={str(path)!r}: {len(bad_lines)} bad line(s)\n" + "\n".join(bad_lines))
     return _some(demonstrations, str(path))
 
 
 def _complaints(row: Mapping, agents: Sequence[str], items: Mapping[str, Any]) -> list[str]:
     """All that is wrong with a row."""
-    bad, known = [], ", ".join(agents)
+    errors, allowed = [], ", ".join(agents)
     if "agent" not in row:
-        bad.append(f"no field 'agent': a demonstration needs a role, allowed are {known}")
+        errors.append(f"no field 'agent': a demonstration needs a role, allowed are {allowed}")
     elif row["agent"] not in agents:
-        bad.append(f"agent={row['agent']!r} is not in the team, allowed are {known}")
+        errors.append(f"agent={row['agent']!r} is not in the team, allowed are {allowed}")
     if not isinstance(row.get("text"), str) or not row["text"]:
-        bad.append(f"text={row.get('text')!r:.40}, expected text that is not empty")
+        errors.append(f"text={row.get('text')!r:.40}, expected text that is not empty")
     weight = row.get("weight", 1.0)
     if type(weight) not in (int, float) or not math.isfinite(weight) or weight < 0:
-        bad.append(f"weight={weight!r:.40}, allowed are numbers from 0")
+        errors.append(f"weight={weight!r:.40}, allowed are numbers from 0")
     if ("task_id" in row) == ("messages" in row):
-        bad.append("needs either a task_id or messages")
+        errors.append("needs either a task_id or messages")
     elif "messages" in row:
         if not _are_messages(row["messages"]):
-            bad.append('messages must be a list of {"role": .., "content": ..} with one or more entries')
+            errors.append('messages must be a list of {"role": .., "content": ..} with one or more entries')
     elif str(row["task_id"]) not in items:
-        bad.append(f"task_id={row['task_id']!r} is no problem of the training split")
-    return bad
+        errors.append(f"task_id={row['task_id']!r} is no problem of the training split")
+    return errors
 
 
 def _are_messages(messages) -> bool:
@@ -126,21 +126,21 @@ def of_items(task: Task, answers: Callable[[Any], Mapping | None], name: str) ->
 
     Raises:
       ValueError: naming the item, where the function raises, or returns an agent that is not in the team or
-        what is no text; and if there is no demonstration at all.
+        a value that is not a text; and if there is no demonstration at all.
     """
     demonstrations = []
     for item in task.items:
         where = f"{FIELD}={name!r}: problem {item.task_id!r}"
         try:
-            given = answers(item)
+            by_agent = answers(item)
         except Exception as error:
             raise ValueError(f"{where}: {type(error).__name__}: {error}") from error
-        if given is None:
+        if by_agent is None:
             continue
-        if not isinstance(given, Mapping):
-            raise ValueError(f"{where}: got a {type(given).__name__}, expected {{agent: text}} or None")
+        if not isinstance(by_agent, Mapping):
+            raise ValueError(f"{where}: got a {type(by_agent).__name__}, expected {{agent: text}} or None")
         prompts = task.prompts(item)
-        for agent, texts in given.items():
+        for agent, texts in by_agent.items():
             if agent not in prompts:
                 raise ValueError(f"{where}: agent {agent!r} is not in the team, it has {', '.join(prompts)}")
             for text in [texts] if isinstance(texts, str) else texts:
@@ -152,7 +152,7 @@ def of_items(task: Task, answers: Callable[[Any], Mapping | None], name: str) ->
 
 
 def _some(demonstrations: list[Demonstration], name: str) -> list[Demonstration]:
-    if not any(each.weight for each in demonstrations):
+    if not any(demonstration.weight for demonstration in demonstrations):
         raise ValueError(f"{FIELD}={name!r}: there is no demonstration with a weight above 0")
     return demonstrations
 
@@ -160,7 +160,7 @@ def _some(demonstrations: list[Demonstration], name: str) -> list[Demonstration]
 def fitting(
     rows: Iterable[Demonstration], tokenizers: Mapping[str, Any], max_new_tokens: int
 ) -> list[Demonstration]:
-    """The demonstrations that a sampler could draw: at most ``max_new_tokens`` tokens with their end."""
+    """The demonstrations that a sampler could draw: at most ``max_new_tokens`` tokens with the end token."""
     return [row for row in rows if len(_completion(row, tokenizers[row.agent])) <= max_new_tokens]
 
 
@@ -183,8 +183,8 @@ def encode(
     Args:
       rows: the demonstrations.
       tokenizers: by agent, with ``encode_chat``, ``encode`` and ``eos_ids``.
-      max_prompt_tokens, max_new_tokens: longest prompt, and longest answer with its end.
-      stop: texts at which a sampled answer ends; no demonstration may go on behind one.
+      max_prompt_tokens, max_new_tokens: longest prompt, and longest answer with its end token.
+      stop: texts at which a sampled answer ends; no demonstration may contain one.
       truncate: cut longer prompts on the left instead of refusing them.
 
     Raises:
@@ -213,9 +213,9 @@ def encode(
 
 
 def forest_of(groups: Sequence[Sequence[Encoded]], room: int) -> Forest:
-    """Demonstrations as a forest to learn from: the k-th group of every agent at item k; nothing is judged.
+    """Build a forest from demonstrations: the k-th group of every agent at item k; nothing is judged.
 
-    Behaviour log-probabilities are 0: nobody drew these texts, so that no loss may read them.
+    Behaviour log-probabilities are 0, as these texts were not sampled; no loss may read them.
 
     Args:
       groups: demonstrations of one agent under one prompt each, which become the samples of a request.
@@ -227,7 +227,7 @@ def forest_of(groups: Sequence[Sequence[Encoded]], room: int) -> Forest:
         agent = rows[0].agent
         item = counts[agent] = counts.get(agent, -1) + 1
         for sample, row in enumerate(rows):
-            nothing = np.zeros(len(row.completion), np.float32)
-            content = (row.prompt, row.completion, nothing, row.text, True)
+            logprobs = np.zeros(len(row.completion), np.float32)
+            content = (row.prompt, row.completion, logprobs, row.text, True)
             turns.append(Turn(len(turns), request, agent, item, 0, sample, *content))
     return Forest(tuple(range(room)), tuple(turns), ())

@@ -2,8 +2,8 @@
 
     A_g = R_g
 
-All samples of a group push their own probability up, a better one more so; nothing is compared, and the
-variance is that of the rewards themselves.
+All samples of a group raise their own probability, better ones more; nothing is compared, and the variance is
+that of the rewards themselves.
 """
 
 import dataclasses
@@ -15,5 +15,5 @@ from jaxmarl_llm.systems.types import Credit
 
 
 def assign(forest: Forest, config: CreditConfig) -> Credit:
-    """The return of every turn as its advantage; see `magrpo.assign`."""
+    """Credit with the return of every turn as its advantage; see `magrpo.assign`."""
     return magrpo.assign(forest, dataclasses.replace(config, baseline="none"))

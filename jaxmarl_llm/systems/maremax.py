@@ -16,5 +16,5 @@ from jaxmarl_llm.systems.types import Credit
 
 
 def assign(forest: Forest, config: CreditConfig) -> Credit:
-    """Advantages against the best sample of the group; see `magrpo.assign`."""
+    """Credit with advantages against the best sample of the group; see `magrpo.assign`."""
     return magrpo.assign(forest, dataclasses.replace(config, baseline="max"))

@@ -1,4 +1,4 @@
-"""The interface of systems, which turn an iteration's forest into what every agent learns from it."""
+"""The interface of systems, which turn the forest of an iteration into credit for the agents."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -15,16 +15,16 @@ from jaxmarl_llm.update import TrainState
 
 @dataclasses.dataclass(frozen=True)
 class Credit:
-    """The credit of an iteration: ``advantages`` of the turns of ``forest``, and where they come from.
+    """The credit of an iteration: ``advantages`` of the turns of ``forest``, with the data behind them.
 
     Attributes:
       forest: the turns; arrays are indexed by their ids.
       advantages, returns: float32 (turns,); where no reward applies they are 0 and NaN.
       groups: int32 (turns,), turns of one key were compared with each other.
-      for_models: what the system's own models are to learn (`System.learn`).
+      for_models: data from which the system's own models learn (`System.learn`).
       learn: False: nobody learns in this iteration, advantages are 0.
-      gradients: of another loss of the agents' own parameters, to be added to their update's; by position of
-        the member of the team, leading axis N.
+      gradients: gradients of another loss of the agents' own parameters, added to those of their update; by
+        position of the member of the team, leading axis N.
       extra_metrics: metrics of the system's own.
     """
 
@@ -39,16 +39,17 @@ class Credit:
 
     def metrics(self) -> dict[str, float]:
         """Summarise credit by agent and by joint answer."""
-        of_agents = forest_metrics.agent_metrics(self.forest, self.returns, self.groups, self.advantages)
-        learned = self.forest.without_extra()
-        of_answers = forest_metrics.credit_metrics(learned, self.advantages)
-        worth = marginals.metrics(learned)
-        return of_agents | of_answers | worth | dict(self.extra_metrics)
+        by_agent = forest_metrics.agent_metrics(self.forest, self.returns, self.groups, self.advantages)
+        without_extra = self.forest.without_extra()
+        by_answer = forest_metrics.credit_metrics(without_extra, self.advantages)
+        marginal = marginals.metrics(without_extra)
+        return by_agent | by_answer | marginal | dict(self.extra_metrics)
 
 
 class Models(Interface):
-    """Models and data that a system keeps beside the agents, saved with the run: models it trains (critics, a
-    reward model; ``states`` are theirs), pairs of answers that it has collected.
+    """Models and data of a system beside the agents, saved with the run.
+
+    Models that it trains (critics, a reward model; ``states`` are theirs), and pairs of answers.
     """
 
     states: Mapping[int, TrainState]
@@ -57,24 +58,25 @@ class Models(Interface):
         """Keep states of the last ``keep`` steps in ``folder`` (`save`, `restore`), until it is closed."""
 
     def save(self, step: int) -> None:
-        """Write the states after ``step`` iterations, to the end."""
+        """Write the states after ``step`` iterations; returns when they are written."""
 
     def restore(self, step: int) -> None:
-        """Take over what was saved after ``step`` iterations."""
+        """Restore the states that were saved after ``step`` iterations."""
 
 
 class System(Interface):
-    """A way for a team to learn. ``models`` are the system's own, None where credit follows from the forest
-    alone.
+    """A training method for a team.
+
+    ``models`` are the system's own, None where credit follows from the forest alone.
     """
 
     models: Models | None
 
     def assign(self, forest: Forest | None) -> Credit:
-        """Return what the agents learn from an iteration; the forest is None where none was to be drawn."""
+        """Return the credit of an iteration; the forest is None where no rollout was made."""
 
     def learn(self, credit: Credit) -> dict[str, float]:
-        """Let the models learn, after the agents have; metrics."""
+        """Update the models, after the agents' update; returns metrics."""
 
 
 @dataclasses.dataclass(frozen=True)

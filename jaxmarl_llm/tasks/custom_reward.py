@@ -111,7 +111,7 @@ def _value(item, name: str):
 
 
 def _check_signature(reward: Callable, columns: Sequence[str]) -> None:
-    """ValueError for a function that asks for a column that is not there, or does not take one that is."""
+    """Raise ValueError for a function that wants a missing column, or does not take an existing one."""
     try:
         signature = inspect.signature(reward)
     except (TypeError, ValueError):  # of some functions written in C

@@ -32,7 +32,7 @@ class Judgement:
 
 
 def check_given(items: tuple, agents: tuple[str, ...]) -> None:
-    """ValueError unless there is an item, and an agent, and no two agents of the same name."""
+    """Raise ValueError unless there is an item, and an agent, and no two agents of the same name."""
     if not agents or len(set(agents)) != len(agents):
         raise ValueError(f"agents is {agents!r}; allowed: one or more names that differ")
     if not items:
@@ -40,7 +40,7 @@ def check_given(items: tuple, agents: tuple[str, ...]) -> None:
 
 
 def check_batch(items, completions: dict[str, list[str]], agents: tuple[str, ...]) -> None:
-    """ValueError unless there is one completion per agent and item, and no other agent."""
+    """Raise ValueError unless there is one completion per agent and item, and no other agent."""
     if set(completions) != set(agents):
         raise ValueError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
     for agent, texts in completions.items():

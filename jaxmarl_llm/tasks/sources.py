@@ -25,7 +25,7 @@ def parse(source: str) -> tuple[str, slice]:
 
 
 def check_split(split: str) -> None:
-    """ValueError unless `split` is one of SPLITS."""
+    """Raise ValueError unless `split` is one of SPLITS."""
     if split not in SPLITS:
         raise ValueError(f"split is {split!r}; allowed: {', '.join(SPLITS)}")
 

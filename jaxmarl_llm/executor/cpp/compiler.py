@@ -108,7 +108,7 @@ class Compiler:
         return self._cached((signature, text), lambda: self._link(source, signature))
 
     def _cached(self, key, make) -> bytes:
-        """What `make` returned or raised for the key the last time, or does now."""
+        """The result or CompileError of `make` for the key: the remembered one, or a new one."""
         with self._lock:
             known = self._cache.get(key)
         if known is None:

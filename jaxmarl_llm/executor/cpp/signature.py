@@ -116,17 +116,19 @@ class _Parser:
         return Signature(name, result, parameters)
 
     def parameters(self):
-        found = []
+        parameters = []
         while True:
             kind, passing = self.type_and_passing()
             if passing == "reference" and kind.name != "vector":
                 self.fail(f"a mutable reference to {kind.cpp} (allowed: to std::vector)")
             named = self.peek() not in (",", ")")
-            found.append(Parameter(kind, passing, self.identifier("a parameter's name") if named else ""))
-            if len(found) > MAX_PARAMETERS:
+            parameters.append(
+                Parameter(kind, passing, self.identifier("a parameter's name") if named else "")
+            )
+            if len(parameters) > MAX_PARAMETERS:
                 self.fail(f"more than {MAX_PARAMETERS} parameters")
             if self.accept(")"):
-                return tuple(found)
+                return tuple(parameters)
             self.expect(",")
 
     def type_and_passing(self):
@@ -169,9 +171,9 @@ class _Parser:
         return token
 
     def accept(self, token) -> bool:
-        found = self.peek() == token
-        self.position += found
-        return found
+        accepted = self.peek() == token
+        self.position += accepted
+        return accepted
 
     def expect(self, token):
         if not self.accept(token):

@@ -48,10 +48,10 @@ def build(tests: str, entry_point: str) -> Suite:
         tree = ast.parse(tests)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"tests of {entry_point!r} do not parse: {error}") from None
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
-    if not found or not found[-1].args.posonlyargs + found[-1].args.args:
+    checks = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
+    if not checks or not checks[-1].args.posonlyargs + checks[-1].args.args:
         raise ValueError(f"tests of {entry_point!r} do not define check(candidate)")
-    check = found[-1]
+    check = checks[-1]
     statements = tuple(check.body)
     first = (check.args.posonlyargs + check.args.args)[0].arg
     units = _counted(statements, {first, entry_point})

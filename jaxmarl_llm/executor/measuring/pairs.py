@@ -83,7 +83,7 @@ class Pairs:
         self.next_look = plan.min_pairs
 
     def run(self, budget: float) -> str:
-        """Add pairs until one of the plan's rules ends it; which one."""
+        """Add pairs until one of the plan's rules ends it; return its name."""
         for input_seed, baseline_first in _schedule(self.plan.seed):
             self._add(input_seed, baseline_first)
             reason = self._reason_to_end(budget)

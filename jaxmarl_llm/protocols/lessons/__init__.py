@@ -1,1 +1,1 @@
-"""Lessons that agents tell each other: the bank, relevance, and what is kept from problem to problem."""
+"""Lessons that agents write for each other: their bank, their relevance, their memory across problems."""

@@ -1,7 +1,7 @@
-"""The bank of lessons: which are shown next, and how useful they were found (LessonL, arXiv 2505.23946).
+"""The bank of lessons: which lessons are shown next, and how useful they were (LessonL, arXiv 2505.23946).
 
-Pure functions of what was said and measured. s(z) is the score of the program that lesson z is about, f(z)
-its factor, q(z) its relevance: the likeness of its text to the problem's source.
+Pure functions of texts and measured scores. s(z) is the score of the program that lesson z is about, f(z) its
+factor, q(z) its relevance: the similarity of its text to the problem's source.
 """
 
 import dataclasses
@@ -16,10 +16,10 @@ FACTORS = ("released", "cumulative", "off")
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A lesson with where it comes from and what came of it.
+    """A lesson with its origin and its effect.
 
     Attributes:
-      id: number of the turn that said it, or of one kept from earlier problems (negative, see `kept`).
+      id: id of the turn that wrote it; negative if it was kept from earlier problems (see `kept`).
       item: name of the problem.
       round: of its program, from 0.
       agent: its author.
@@ -47,17 +47,17 @@ class Entry:
 
     @property
     def benefit(self) -> float:
-        """s(z) f(z)."""
+        """The benefit of the lesson, s(z) f(z)."""
         return self.score * self.factor
 
     @property
     def remembered(self) -> bool:
-        """Whether it was kept from earlier problems."""
+        """Whether the lesson was kept from earlier problems."""
         return self.id < 0
 
 
 def adjusted(entry: Entry, scores: Sequence[float], *, step: float = 0.1, factor="released") -> Entry:
-    """The entry after programs of these scores were written under it.
+    """The entry with its factor after programs with these scores were written under it.
 
         f(z) = mean_i [1 + step if s(y_i) > s(z) else 1 - step]
 
@@ -88,8 +88,8 @@ def select(
 ) -> list[Entry]:
     """The lessons to show, k = ``number`` of them at most.
 
-    If the problem has at most k lessons of its own, all of them are shown, whatever the mode (but ``none``).
-    Of more
+    If the problem has at most k lessons of its own, all of them are shown in every mode but ``none``. Of
+    more, the mode chooses
 
         full            the ceil(k / 2) of the greatest s f among those with s f >= gate, fewer if fewer have
                         it; the rest of the k by relevance, whatever their outcome
@@ -98,18 +98,20 @@ def select(
         random          k at random
         none            none, ever
 
-    Lessons remembered from earlier problems come in by relevance alone, or at random: speed-ups of different
-    programs, or counts of different tests, cannot be compared, so ``speed_only`` takes none of them. They
-    fill what the problem's own lessons leave of the k, and compete for the places that go by relevance.
+    Lessons remembered from earlier problems are chosen by relevance alone, or at random: speed-ups of
+    different programs, or counts of different tests, cannot be compared, so ``speed_only`` takes none of
+    them. They fill the places of the k that the problem's own lessons leave free, and compete for those
+    given by relevance.
 
-    Of equal ones the older comes first. ``dealt`` is not for one reader but for several, see `deal`.
+    Of equal lessons the older one comes first. ``dealt`` is not for one reader but for several, see `deal`.
 
-    LessonL's release asks whether rounds times agents, and not lessons, are at most k. There is a difference
-    only where some program got no lesson: the release then gates the few there are with ``speed_only``.
+    LessonL's release tests whether rounds times agents, not the number of lessons, is at most k. There is a
+    difference only where some program got no lesson: with ``speed_only`` the release then applies the gate to
+    the few lessons that there are.
 
     Args:
       gate: least s f of a lesson that is shown for its benefit; 0: any.
-      random: of mode ``random``.
+      random: generator for mode ``random``.
 
     Raises:
       ValueError: for another mode.
@@ -118,13 +120,13 @@ def select(
         raise ValueError(f"mode={mode!r}; allowed: {', '.join(m for m in MODES if m != 'dealt')}")
     if mode == "none":
         return []
-    own = [entry for entry in bank if not entry.remembered]
-    if len(own) <= number:
-        chosen = own
+    own_lessons = [entry for entry in bank if not entry.remembered]
+    if len(own_lessons) <= number:
+        chosen = own_lessons
     elif mode == "random":
         chosen = []
     else:
-        by_benefit = sorted(own, key=lambda entry: -entry.benefit)
+        by_benefit = sorted(own_lessons, key=lambda entry: -entry.benefit)
         useful = [entry for entry in by_benefit if entry.benefit >= gate]
         most = {"full": math.ceil(number / 2), "speed_only": number, "relevance_only": 0}[mode]
         chosen = useful[:most]
@@ -139,37 +141,37 @@ def select(
 
 
 def most_relevant(entries: Sequence[Entry], number: int) -> list[Entry]:
-    """The ``number`` of the greatest q, of equal ones the older first."""
+    """The ``number`` lessons of the greatest q, of equal ones the older first."""
     return sorted(entries, key=lambda entry: -entry.relevance)[:number]
 
 
 def deal(count: int, hands: int, number: int, random: np.random.Generator) -> list[list[int]]:
-    """Indices of the lessons that each of several readers is shown, as evenly as can be, at random.
+    """Indices of the lessons for each of several readers, dealt at random and as evenly as possible.
 
     No lesson is shown to all of ``hands`` readers if there are two or more of both, so that every lesson that
-    is shown can be told from what happens without it.
+    is shown can be compared with what happens without it.
 
     Args:
       count: lessons in the bank.
       hands: readers.
       number: lessons for each reader, fewer if there are too few.
     """
-    # So many that, dealt evenly, none comes to all.
+    # The largest number for which, dealt evenly, no lesson goes to all readers.
     most = min(number, max(count * (hands - 1) // hands, 1)) if hands > 1 else min(number, count)
-    dealt, found = np.zeros(count, int), []
+    times_shown, dealt = np.zeros(count, int), []
     for _ in range(hands):
-        # The least shown first; noise decides between equals.
-        order = np.lexsort((random.random(count), dealt))
-        own = sorted(order[:most].tolist())
-        dealt[own] += 1
-        found.append(own)
-    return found
+        # The least shown first; random numbers decide between equals.
+        order = np.lexsort((random.random(count), times_shown))
+        chosen = sorted(order[:most].tolist())
+        times_shown[chosen] += 1
+        dealt.append(chosen)
+    return dealt
 
 
 def kept(entries: Sequence[Entry], limit: int = 0) -> list[Entry]:
-    """A bank to begin other problems with: numbered -1, -2, .. in order, of more than ``limit`` the newest.
+    """Lessons for the banks of later problems: the newest ``limit``, numbered -1, -2, .. in order.
 
-    ``limit`` 0: all. What was shown to their authors is forgotten, as those numbers mean nothing any more.
+    ``limit`` 0: all. Ids of the lessons shown to their authors are dropped, as they are no longer valid.
     """
     last = list(entries)[-limit:] if limit else list(entries)
     return [dataclasses.replace(entry, id=-1 - n, shown=()) for n, entry in enumerate(last)]

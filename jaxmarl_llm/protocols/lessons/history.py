@@ -1,8 +1,8 @@
-"""From what was said to the banks: every lesson with what came of it. Pure functions of a forest.
+"""Build the banks of lessons from a forest: every lesson with its effect. Pure functions.
 
 Rounds, chains and the numbers of turns are those of `protocols.rounds`: programs of round t are turns 2 t,
-lessons about them are turns 2 t + 1, and a lesson's parent is its program. `Episode` and `Forest` hold the
-same (``items``, ``turns``, ``joints``), and both may be given.
+lessons about them are turns 2 t + 1, and a lesson's parent is its program. A ``forest`` is a `Forest` or an
+`Episode`: both have ``items``, ``turns`` and ``joints``.
 """
 
 import dataclasses
@@ -20,26 +20,26 @@ def lesson_turn(round_: int) -> int:
     return 2 * round_ + 1
 
 
-def chain_of(said, joint: int) -> int:
+def chain_of(forest, joint: int) -> int:
     """The number of the chain that a joint answer belongs to: the sample index of its first round."""
-    while said.joints[joint].follows is not None:
-        joint = said.joints[joint].follows
-    return said.turns[said.joints[joint].turns[0]].sample
+    while forest.joints[joint].follows is not None:
+        joint = forest.joints[joint].follows
+    return forest.turns[forest.joints[joint].turns[0]].sample
 
 
-def scores_under(said) -> Iterator[tuple[int, int, float]]:
-    """For every program and every lesson that stood in its prompt: the program's joint answer, the lesson's
-    id, the program's score.
+def scores_under(forest) -> Iterator[tuple[int, int, float]]:
+    """Yield the index of the joint answer, the lesson's id and the program's score, for every program and
+    every lesson in its prompt.
     """
-    for j, joint in enumerate(said.joints):
-        for turn in (said.turns[i] for i in joint.turns):
+    for j, joint in enumerate(forest.joints):
+        for turn in (forest.turns[i] for i in joint.turns):
             score = joint.judgement.outcomes[turn.agent].score
             yield from ((j, lesson, score) for lesson in turn.shown)
 
 
 @dataclasses.dataclass(frozen=True)
 class Banking:
-    """How lessons become a bank.
+    """Options for building banks from lessons, and the functions that do so.
 
     Attributes:
       source: item -> text that relevance is measured against.
@@ -57,29 +57,29 @@ class Banking:
     pooled: bool = False
     memory: Sequence[Entry] = ()
 
-    def place(self, said, joint: int) -> Place:
+    def place(self, forest, joint: int) -> Place:
         """Which bank a joint answer belongs to: (item, chain), or (item, 0) where they are pooled."""
-        return said.joints[joint].item, 0 if self.pooled else chain_of(said, joint)
+        return forest.joints[joint].item, 0 if self.pooled else chain_of(forest, joint)
 
-    def banks(self, said) -> dict[Place, list[Entry]]:
-        """Every bank after all that was said, its lessons from the oldest to the newest."""
-        places = dict.fromkeys(self.place(said, j) for j in range(len(said.joints)))
-        known = self.remembered(said.items, sorted({item for item, _ in places}))
-        found = {place: {entry.id: entry for entry in known[place[0]]} for place in places}
-        for round_ in sorted({joint.turn for joint in said.joints}):
-            self._adjust(said, round_, found)
-            self._append(said, round_, found)
-        return {place: list(entries.values()) for place, entries in found.items()}
+    def banks(self, forest) -> dict[Place, list[Entry]]:
+        """Every bank after all turns, its lessons from the oldest to the newest."""
+        places = dict.fromkeys(self.place(forest, j) for j in range(len(forest.joints)))
+        memories = self.remembered(forest.items, sorted({item for item, _ in places}))
+        banks = {place: {entry.id: entry for entry in memories[place[0]]} for place in places}
+        for round_ in sorted({joint.turn for joint in forest.joints}):
+            self._adjust(forest, round_, banks)
+            self._append(forest, round_, banks)
+        return {place: list(entries.values()) for place, entries in banks.items()}
 
     def _relevance(self, pairs: Sequence[tuple[str, Any]]) -> list[float]:
-        """Of lessons to items, all at once."""
+        """Relevance of lessons to items, all pairs at once."""
         if self.relevance is None or not pairs:
             return [0.0] * len(pairs)
         lessons, items = zip(*pairs, strict=True)
         return self.relevance(lessons, [self.source(item) for item in items])
 
     def remembered(self, items: Sequence[Any], places: Sequence[int]) -> dict[int, list[Entry]]:
-        """The memory with its relevance to each of some items, by their places."""
+        """The memory's lessons with their relevance to the items at some places, by place."""
         pairs = [(entry.text, items[i]) for i in places for entry in self.memory]
         relevance = iter(self._relevance(pairs))
         return {
@@ -87,26 +87,26 @@ class Banking:
             for i in places
         }
 
-    def _adjust(self, said, round_: int, banks) -> None:
-        """Re-weigh the problem's own lessons that a round showed by the programs written under them."""
-        under: dict[tuple[Place, int], list[float]] = {}
-        for j, lesson, score in scores_under(said):
-            if said.joints[j].turn == round_ and lesson >= 0:
-                under.setdefault((self.place(said, j), lesson), []).append(score)
-        for (place, lesson), scores in under.items():
+    def _adjust(self, forest, round_: int, banks) -> None:
+        """Adjust the problem's own lessons that a round showed, by the programs written under them."""
+        scores_by_lesson: dict[tuple[Place, int], list[float]] = {}
+        for j, lesson, score in scores_under(forest):
+            if forest.joints[j].turn == round_ and lesson >= 0:
+                scores_by_lesson.setdefault((self.place(forest, j), lesson), []).append(score)
+        for (place, lesson), scores in scores_by_lesson.items():
             bank = banks[place]
             bank[lesson] = adjusted(bank[lesson], scores, step=self.step, factor=self.factor)
 
-    def _append(self, said, round_: int, banks) -> None:
-        """Bank the lessons about a round's programs."""
-        judged_in = {turn: j for j, joint in enumerate(said.joints) for turn in joint.turns}
-        told = [turn for turn in said.turns if turn.turn == lesson_turn(round_)]
-        relevance = self._relevance([(turn.text.strip(), said.items[turn.item]) for turn in told])
-        for turn, q in zip(told, relevance, strict=True):
-            program, item = said.turns[turn.parent], said.items[turn.item]
+    def _append(self, forest, round_: int, banks) -> None:
+        """Add the lessons about a round's programs to their banks."""
+        judged_in = {turn: j for j, joint in enumerate(forest.joints) for turn in joint.turns}
+        lessons = [turn for turn in forest.turns if turn.turn == lesson_turn(round_)]
+        relevance = self._relevance([(turn.text.strip(), forest.items[turn.item]) for turn in lessons])
+        for turn, q in zip(lessons, relevance, strict=True):
+            program, item = forest.turns[turn.parent], forest.items[turn.item]
             joint = judged_in[program.id]
-            outcome = said.joints[joint].judgement.outcomes[program.agent]
-            banks[self.place(said, joint)][turn.id] = Entry(
+            outcome = forest.joints[joint].judgement.outcomes[program.agent]
+            banks[self.place(forest, joint)][turn.id] = Entry(
                 id=turn.id,
                 item=str(item.task_id),
                 round=round_,

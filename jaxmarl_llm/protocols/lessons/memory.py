@@ -1,4 +1,4 @@
-"""Lessons that outlive their problem: the bank of a whole run, saved with it."""
+"""Memory of lessons across problems: the bank of a whole run, saved with the run."""
 
 import contextlib
 import dataclasses
@@ -16,12 +16,12 @@ _FOLDER, _BEST = "lessons", "best"
 class Memory(Sequence):
     """The lessons of a run so far, numbered -1, -2, .. from the oldest (`lessons.bank.kept`).
 
-    It can be what a `systems.types.System` keeps: it holds no model, ``states`` is empty.
+    It can be the ``models`` of a `systems.types.System`: it holds no model, so ``states`` is empty.
 
     Args:
-      limit: the newest so many are kept; 0: all.
+      limit: number of the newest lessons to keep; 0: all.
       step, factor: see `lessons.bank.adjusted`.
-      entries: what it begins with, such as the lessons of another run (`saved`).
+      entries: lessons to begin with, such as those of another run (`saved`).
     """
 
     states: Mapping = {}
@@ -40,9 +40,9 @@ class Memory(Sequence):
         return self._entries[place]
 
     def add(self, forest) -> None:
-        """Take in the lessons of a forest, weighed by the programs that were written under them."""
-        # Relevance is to a problem, so that every later one finds it anew.
-        # Pooled: chains may have been shown each other's; where they were not, that changes nothing.
+        """Add the lessons of a forest, with factors from the programs that were written under them."""
+        # Relevance belongs to a problem, so it is computed again for every later one.
+        # Pooled: chains may have been shown each other's lessons; where they were not, this changes nothing.
         banks = Banking(str, None, pooled=True, **self._options).banks(forest)
         new = sorted((entry for bank in banks.values() for entry in bank), key=lambda entry: entry.id)
         self._entries = kept([*self._entries, *new], self._limit)
@@ -58,11 +58,14 @@ class Memory(Sequence):
         self._write(self._folder, step, self._most)
 
     def save_best(self, step: int) -> None:
-        """The same for the best state of the agents so far; the last two, as the agents' is written later."""
+        """Write the lessons for the agents' best state so far.
+
+        The last two files are kept, as the agents' state is written later.
+        """
         self._write(self._folder / _BEST, step, 2)
 
     def restore(self, step: int) -> None:
-        """Take over what was saved after ``step`` iterations. ValueError if there is no such file."""
+        """Restore the lessons saved after ``step`` iterations. ValueError if there is no such file."""
         self._entries = _read(self._folder / _name(step), step)
 
     def _write(self, folder: pathlib.Path, step: int, most: int) -> None:
@@ -80,13 +83,13 @@ def saved(folder, step: int) -> list[Entry]:
     """The lessons that a `Memory` kept in ``folder`` after ``step`` iterations; [] if none was kept there.
 
     Raises:
-      ValueError: if one was kept there, but not after so many.
+      ValueError: if one was kept there, but not after ``step`` iterations.
     """
-    own = pathlib.Path(folder) / _FOLDER
-    if not own.is_dir():
+    lessons_folder = pathlib.Path(folder) / _FOLDER
+    if not lessons_folder.is_dir():
         return []
-    best = own / _BEST / _name(step)
-    return _read(best if best.is_file() else own / _name(step), step)
+    best = lessons_folder / _BEST / _name(step)
+    return _read(best if best.is_file() else lessons_folder / _name(step), step)
 
 
 def _name(step: int) -> str:

@@ -1,4 +1,4 @@
-"""How alike texts are: encoders, and the cosine of lessons with the problem that they are to help with.
+"""Similarity of texts: encoders, and the cosine of lessons with the problem that they are shown for.
 
 LessonL (arXiv 2505.23946) takes the vector of CodeBERT's first token; here the policy itself encodes by
 default: nothing is downloaded, and the same model reads the lessons later.
@@ -25,10 +25,10 @@ _WORD = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 
 
 class PolicyEncoder:
-    """The mean over the tokens of a text of the policy's last hidden states, float32 (X, D).
+    """Encodes a text as the mean of the policy's last hidden states over its tokens, float32 (X, D).
 
-    Of the untrained policy, adapters off, so that a vector means the same for a whole run. The texts are read
-    plainly, without chat markup, and cut to ``max_tokens``.
+    The policy is the untrained one, adapters off, so that a vector means the same for a whole run. The texts
+    are read without chat markup, and cut to ``max_tokens``.
     """
 
     def __init__(self, member: Member, max_tokens: int = 512):
@@ -44,24 +44,24 @@ class PolicyEncoder:
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors (X, D) of X texts."""
         ids = [self._tokenizer.encode(text)[: self._max_tokens] or [self._tokenizer.pad_id] for text in texts]
-        found = np.zeros((len(texts), self._policy.config.d_model), np.float32)
-        by_length = sorted(range(len(texts)), key=lambda x: len(ids[x]))  # little is padded then
+        vectors_XD = np.zeros((len(texts), self._policy.config.d_model), np.float32)
+        by_length = sorted(range(len(texts)), key=lambda x: len(ids[x]))  # so little is padded
         for start in range(0, len(texts), ROWS):
             chosen = by_length[start : start + ROWS]
-            found[chosen] = self._encode([ids[x] for x in chosen])
-        return found
+            vectors_XD[chosen] = self._encode([ids[x] for x in chosen])
+        return vectors_XD
 
     def _encode(self, ids: Sequence[list[int]]) -> np.ndarray:
         width = min(bucket(max(map(len, ids))), self._max_tokens)
         tokens_BL, lengths_B = np.zeros((ROWS, width), np.int32), np.ones(ROWS, np.int32)
-        for b, own in enumerate(ids):
-            tokens_BL[b, : len(own)], lengths_B[b] = own, len(own)
+        for b, text_ids in enumerate(ids):
+            tokens_BL[b, : len(text_ids)], lengths_B[b] = text_ids, len(text_ids)
         return np.asarray(_pooled(self._policy, self._variables, tokens_BL, lengths_B))[: len(ids)]
 
 
 @functools.partial(jax.jit, static_argnames="policy")
 def _pooled(policy: Policy, variables, tokens_BL, lengths_B) -> jax.Array:
-    """Mean hidden states (B, D) over the first ``lengths_B`` tokens; what is behind them is not seen."""
+    """Mean hidden states (B, D) over the first ``lengths_B`` tokens; later tokens are ignored."""
     positions_BL = jnp.broadcast_to(jnp.arange(tokens_BL.shape[1]), tokens_BL.shape)
     hidden_BLD, _ = policy.apply(variables, tokens_BL, positions_BL, method="hidden")
     mask_BL1 = (positions_BL < lengths_B[:, None])[..., None]
@@ -69,7 +69,7 @@ def _pooled(policy: Policy, variables, tokens_BL, lengths_B) -> jax.Array:
 
 
 def ngrams(texts: Sequence[str]) -> np.ndarray:
-    """Counts of words and of pairs of words in a row, hashed, (X, NGRAM_DIMENSIONS); needs no model."""
+    """Hashed counts of words and of pairs of adjacent words, (X, NGRAM_DIMENSIONS); needs no model."""
     vectors_XD = np.zeros((len(texts), NGRAM_DIMENSIONS), np.float32)
     for x, text in enumerate(texts):
         words = _WORD.findall(text.lower())
@@ -105,11 +105,13 @@ class Relevance:
 
 
 def build(name: str, team: Team) -> Relevance:
-    """By the name of an encoder: ``policy`` (the first local model of the team), ``ngrams``, or the dotted
-    name of a function of your own, texts -> (X, D).
+    """Build `Relevance` from the name of an encoder.
+
+    It is ``policy`` (the first local model of the team), ``ngrams``, or the dotted name of a function of your
+    own, texts -> (X, D).
 
     Raises:
-      ValueError: for a team without a local model, and a name that leads nowhere.
+      ValueError: for ``policy`` with a team without a local model, and for a name that does not exist.
     """
     if name == "ngrams":
         return Relevance(ngrams)

@@ -1,7 +1,7 @@
-"""Models that say what a prompt or an answer is worth, and learn from rewards.
+"""Models that predict the value of a prompt or an answer, and learn from rewards.
 
-`critics` says what the critics of a team read and what they learn, `value_model` is a language model with a
-linear head, `shared_heads` puts heads on the agents' own bodies.
+`critics` has the critics of a team, `value_model` is a language model with a linear head, `shared_heads` puts
+heads on the agents' own bodies.
 """
 
 from jaxmarl_llm.systems.critics.critics import TEAM, Critics, Texts, ValueLoss, ValueModels, build, by_critic

@@ -1,4 +1,4 @@
-"""The critics of a team: what they read of an iteration, what they say of it, and how they learn from it.
+"""The critics of a team: the texts that they read, their values of these, and their updates.
 
 With IAC every agent has a critic of its own, which reads its prompts; with MAAC one critic reads the prompts
 of all (see `systems.actor_critic`). A critic has adapters of its own on the agents' base, or with full
@@ -18,7 +18,7 @@ from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.systems.critics import value_model
 from jaxmarl_llm.team import Member, Stack, Team
 
-TEAM = "team"  # name of the critic of all
+TEAM = "team"  # name of the critic of all agents
 Texts = Mapping[str, Mapping[int, np.ndarray]]  # by critic, then by number of the request or node: tokens
 
 
@@ -46,7 +46,7 @@ def build(
       rank, targets: of adapters, see `adapters.init`.
 
     Raises:
-      ValueError: if nobody learns, for an agent that is no model of ours, or for ``joint`` with several
+      ValueError: if nobody learns, for an agent that is not a local model, or for ``joint`` with several
         models: one tokenizer must read all prompts.
     """
     team.require_local("a critic")
@@ -56,16 +56,16 @@ def build(
     if joint and len(team.members) > 1:
         names = [member.model_name for member in team.members]
         raise ValueError(f"one critic of all agents needs one model for all, and there are {names}")
-    found = []
+    members = []
     for i, member in enumerate(learners):
         agents = (TEAM,) if joint else member.stack.agents
         layout = member.stack.layout.for_stack(len(agents))
         stack = dataclasses.replace(member.stack, agents=agents, sampler=None, layout=layout)
-        own = jax.random.fold_in(key, i)
+        member_key = jax.random.fold_in(key, i)
         begin = functools.partial(_parameters, stack, rank, targets)
-        trainable = layout.init(begin, own, member.base, member.trainable)
-        found.append(Member(stack, member.base, trainable, member.tokenizer, member.model_name))
-    return Team(tuple(found))
+        trainable = layout.init(begin, member_key, member.base, member.trainable)
+        members.append(Member(stack, member.base, trainable, member.tokenizer, member.model_name))
+    return Team(tuple(members))
 
 
 def _parameters(stack: Stack, rank: int, targets: tuple[str, ...], key: jax.Array, base, trainable) -> dict:
@@ -82,10 +82,10 @@ def _parameters(stack: Stack, rank: int, targets: tuple[str, ...], key: jax.Arra
 
 
 class ValueModels:
-    """Models that read texts and are saved; ``states`` are by position in ``team.members``.
+    """Models that give texts a value and are saved; ``states`` are by position in ``team.members``.
 
     Args:
-      team: stacks with the parameters that learn, which are taken over.
+      team: stacks with the parameters that learn, which move into ``states``.
       optimizer: for one model.
       clip: of the value loss, in units of the return; 0: none.
       rows: texts of a micro-batch, of each part that a mesh cuts them into.
@@ -101,30 +101,30 @@ class ValueModels:
             member.trainable = jax.eval_shape(lambda tree: tree, member.trainable)
 
     def values(self, texts: Texts) -> dict[int, float]:
-        """Return the critic's number for each text, by the text's number."""
-        found = {}
+        """Return the critic's value of each text, by the text's number."""
+        values = {}
         for i, member in enumerate(self.team.members):
             numbers, padded = self._pad(member, texts)
             inputs, rows = (member.stack, member.base, self._parameters(i), padded), self._rows_of(member)
             values_NBK = jax.device_get(value_model.values(*inputs, rows=rows))
             for numbers_B, values_BK in zip(numbers, values_NBK, strict=True):
-                found |= {number: float(values_BK[b, 0]) for b, number in enumerate(numbers_B)}
-        return found
+                values |= {number: float(values_BK[b, 0]) for b, number in enumerate(numbers_B)}
+        return values
 
     def kept_in(self, folder, keep: int) -> Checkpointer:
-        """Set where `save` and `restore` keep the states, the last ``keep`` steps of them, until it is
+        """Set the folder where `save` and `restore` keep the states of the last ``keep`` steps, until it is
         closed.
         """
         self._checkpoints = Checkpointer(folder, keep)
         return self._checkpoints
 
     def save(self, step: int) -> None:
-        """Write the states after ``step`` iterations, to the end."""
+        """Write the states after ``step`` iterations; returns when they are written."""
         self._checkpoints.save(step, self.states, self.team, {})
         self._checkpoints.wait()
 
     def restore(self, step: int) -> None:
-        """Take over what was saved after ``step`` iterations."""
+        """Restore the states that were saved after ``step`` iterations."""
         self.states, _ = self._checkpoints.restore(step, self.team, self.states)
 
     def _parameters(self, i: int) -> dict:
@@ -133,9 +133,11 @@ class ValueModels:
 
     def _pad(self, member: Member, texts: Texts) -> tuple[list[list[int]], value_model.Texts]:
         """Numbers of the texts of each model of a member, and the texts as arrays."""
-        read = [texts[critic] for critic in member.stack.agents]
-        tokens = [[[ids.tolist()] for ids in one.values()] for one in read]
-        return [list(one) for one in read], value_model.pad_texts(tokens, self._rows_of(member))
+        own_texts = [texts[critic] for critic in member.stack.agents]
+        tokens = [[[ids.tolist()] for ids in by_number.values()] for by_number in own_texts]
+        return [list(by_number) for by_number in own_texts], value_model.pad_texts(
+            tokens, self._rows_of(member)
+        )
 
     def _rows_of(self, member: Member) -> int:
         return self._rows * member.stack.layout.shards
@@ -145,7 +147,9 @@ class ValueModels:
         numbers, padded = self._pad(member, texts)
         data = tuple(_by_row(numbers, values, padded.used_NB.shape) for values in (targets, old))
         named = zip(member.stack.agents, numbers, strict=True)
-        explained = {f"{name}/critic_explained": _explained(own, old, targets) for name, own in named}
+        explained = {
+            f"{name}/critic_explained": _explained(own_numbers, old, targets) for name, own_numbers in named
+        }
         return padded, data, explained
 
 
@@ -162,16 +166,16 @@ class Critics(ValueModels):
 
     @property
     def done(self) -> int:
-        """Iterations that the critics have learned from."""
+        """Number of iterations that the critics have learned from."""
         return int(next(iter(self.states.values())).step) // self._updates
 
     def learn(self, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float]) -> dict[str, float]:
         """Update every critic towards the targets; returns metrics by critic.
 
         Args:
-          texts: as they were read.
-          old: what `values` said of them.
-          targets: by number; texts without one teach nothing.
+          texts: the texts as given to `values`.
+          old: their values before the update, from `values`.
+          targets: by number; texts without one do not count in the loss.
 
         Returns:
           ``<critic>/critic_loss``, ``<critic>/critic_grad_norm``, means over the updates, and
@@ -181,22 +185,24 @@ class Critics(ValueModels):
         metrics = {}
         for i, member in enumerate(self.team.members):
             padded, data, explained = self._lesson(member, texts, old, targets)
-            inputs, rows = (member.stack, self._loss, self._optimizer, member.base), []
+            inputs, per_update = (member.stack, self._loss, self._optimizer, member.base), []
             for _ in range(self._updates):
                 step = *inputs, self.states[i], padded, data
-                self.states[i], found = value_model.train_step(*step, rows=self._rows_of(member))
-                rows.append(by_critic(member, found))
-            metrics |= explained | {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+                self.states[i], step_metrics = value_model.train_step(*step, rows=self._rows_of(member))
+                per_update.append(by_critic(member, step_metrics))
+            metrics |= explained | {
+                name: float(np.mean([row[name] for row in per_update])) for name in per_update[0]
+            }
         return metrics
 
 
-def by_critic(member: Member, found: Mapping[str, jax.Array]) -> dict[str, float]:
+def by_critic(member: Member, metrics: Mapping[str, jax.Array]) -> dict[str, float]:
     """Metrics (N,) of a member's critics, keyed ``<critic>/critic_<name>``."""
-    rows = {name: jax.device_get(x_N) for name, x_N in found.items()}
+    arrays = {name: jax.device_get(x_N) for name, x_N in metrics.items()}
     return {
         f"{critic}/critic_{name}": float(x_N[n])
         for n, critic in enumerate(member.stack.agents)
-        for name, x_N in rows.items()
+        for name, x_N in arrays.items()
     }
 
 
@@ -209,8 +215,10 @@ def _by_row(numbers: list[list[int]], values: Mapping[int, float], shape_NB: tup
 
 
 def _explained(numbers: list[int], old: Mapping[int, float], targets: Mapping[int, float]) -> float:
-    known = [number for number in numbers if number in targets]
-    if not known:
+    with_target = [number for number in numbers if number in targets]
+    if not with_target:
         return 0.0
-    y, error = (np.array(x) for x in zip(*[(targets[k], targets[k] - old[k]) for k in known], strict=True))
+    y, error = (
+        np.array(x) for x in zip(*[(targets[k], targets[k] - old[k]) for k in with_target], strict=True)
+    )
     return float(1.0 - error.var() / y.var()) if y.var() > 0 else 0.0

@@ -1,12 +1,12 @@
-"""Value heads on the agents' own bodies: what an agent has learned to write with, its critic reads with.
+"""Value heads on the agents' own bodies: an agent and its critic share all parameters but the head.
 
 With theta the agent's parameters (its adapters, or its full copy) and w those of a linear head on the
 features of a text's last token, agent and head make one step on
 
     L(theta, w) = L_actor(theta) + coef * L_value(theta, w)
 
-(shared value heads, as in CoMLRL 1.4.3; a loss of both for one body is that of A3C, arXiv 1602.01783). What
-of the gradient is of theta goes into the agent's update and is clipped with the rest of it; the head has an
+(shared value heads, as in CoMLRL 1.4.3; a loss of both for one body is that of A3C, arXiv 1602.01783). The
+gradient for theta is added to the agent's update and clipped together with the rest of it; the head has an
 optimizer of its own.
 """
 
@@ -31,24 +31,24 @@ Learned = dict[int, tuple[Any, jax.Array]]  # by position of the member: gradien
 def build(team: Team, key: jax.Array) -> Team:
     """A head for every agent that learns, as a team of those agents whose parameters are the heads.
 
-    Raises ValueError if nobody learns, or for an agent that is no model of ours.
+    Raises ValueError if nobody learns, or for an agent that is not a local model.
     """
     team.require_local("a critic on the agents' own bodies")
-    found = []
+    members = []
     for i, member in _learners(team):
         stack = dataclasses.replace(member.stack, sampler=None)
-        own, d_model = jax.random.fold_in(key, i), stack.policy.config.d_model
+        head_key, d_model = jax.random.fold_in(key, i), stack.policy.config.d_model
         begin = functools.partial(value_model.heads, len(stack.agents), d_model)
-        head = stack.layout.init(begin, own)
-        found.append(Member(stack, member.base, head, member.tokenizer, member.model_name))
-    return Team(tuple(found))
+        head = stack.layout.init(begin, head_key)
+        members.append(Member(stack, member.base, head, member.tokenizer, member.model_name))
+    return Team(tuple(members))
 
 
 def _learners(team: Team) -> list[tuple[int, Member]]:
-    found = [(i, member) for i, member in enumerate(team.members) if member.trainable is not None]
-    if not found:
+    learners = [(i, member) for i, member in enumerate(team.members) if member.trainable is not None]
+    if not learners:
         raise ValueError("no agent learns, so there is no body for a critic to share")
-    return found
+    return learners
 
 
 class Heads(ValueModels):
@@ -76,18 +76,19 @@ class Heads(ValueModels):
           coef: weight of the loss in the agents' update.
 
         Returns:
-          ``coef`` times those of the bodies, by position of the agents' member, all NaN for an agent where
-          any number is not finite, so that its update is ended too; what `learn` takes.
+          ``coef`` times the gradients of the bodies, by position of the agents' member, all NaN for an agent
+          where any number is not finite, so that its own update is not finite either; the arguments of
+          `learn`.
         """
-        of_bodies, of_heads, metrics = {}, {}, {}
+        body_gradients, for_heads, metrics = {}, {}, {}
         for i, (member, place) in enumerate(zip(self.team.members, self._places, strict=True)):
             padded, data, explained = self._lesson(member, texts, old, targets)
             inputs = member.stack, self._loss, member.base, self._parameters(i), padded, data
             grads, losses_N = value_model.gradients(*inputs, rows=self._rows_of(member))
-            of_bodies[place] = _weighed(member.stack, grads, losses_N, coef)
-            of_heads[i] = grads["head"], losses_N
+            body_gradients[place] = _weighed(member.stack, grads, losses_N, coef)
+            for_heads[i] = grads["head"], losses_N
             metrics |= explained
-        return of_bodies, of_heads, metrics
+        return body_gradients, for_heads, metrics
 
     def learn(self, of_heads: Learned, metrics: dict[str, float]) -> dict[str, float]:
         """Update every head once; returns ``metrics`` and those of `Critics.learn`, the norm being of the
@@ -95,8 +96,10 @@ class Heads(ValueModels):
         """
         for i, (grads, losses_N) in of_heads.items():
             member = self.team.members[i]
-            self.states[i], found = _step(member.stack, self._optimizer, self.states[i], grads, losses_N)
-            metrics = metrics | by_critic(member, found)
+            self.states[i], step_metrics = _step(
+                member.stack, self._optimizer, self.states[i], grads, losses_N
+            )
+            metrics = metrics | by_critic(member, step_metrics)
         return metrics
 
     def _parameters(self, i: int) -> dict:
@@ -106,8 +109,8 @@ class Heads(ValueModels):
 @functools.partial(jax.jit, static_argnames=("stack",))
 def _weighed(stack, grads, losses_N, coef):
     """The bodies' gradients times ``coef``, or NaN where an agent's gradient or loss is not finite."""
-    well_N = jnp.isfinite(jax.vmap(optax.tree.norm)(grads) + losses_N)
-    weight_N = jnp.where(well_N, coef, jnp.nan)
+    finite_N = jnp.isfinite(jax.vmap(optax.tree.norm)(grads) + losses_N)
+    weight_N = jnp.where(finite_N, coef, jnp.nan)
     weighed = jax.tree.map(lambda g: agent_axis.along(weight_N, g) * g, grads["body"])
     return stack.layout.constrain(weighed)
 

@@ -1,8 +1,8 @@
-"""A number for a text: a language model with a linear head on the features of the text's last token.
+"""Value models of texts: a language model with a linear head on the features of a text's last token.
 
-This is what critics are (V of a prompt, Q of a prompt with its answer) and reward models (the score of a
-joint answer). It is a stack like those that speak, with a head beside what each of its agents learns anyway,
-so adapters over the shared base, full copies, meshes and checkpoints are the same for both.
+Critics (V of a prompt, Q of a prompt with its answer) and reward models (the score of a joint answer) are
+such models. They are stacks like those of the agents, with a head beside the parameters that each model
+trains, so adapters over the shared base, full copies, meshes and checkpoints are the same for both.
 """
 
 import functools
@@ -36,7 +36,7 @@ class Texts:
 
 
 def pad_texts(texts_NBK: list[list[list[list[int]]]], rows: int = 1) -> Texts:
-    """Token lists as arrays, filled up to ``rows`` items, or 2 rows, 4 rows, ..: every size is a compilation.
+    """Token lists as arrays, filled up to ``rows`` items, or 2 rows, 4 rows, ..: every size is compiled once.
 
     Args:
       texts_NBK: token lists; models may have different numbers of items, each of the same number of texts.
@@ -71,18 +71,18 @@ def heads(n_models: int, d_model: int, key: jax.Array) -> dict:
 
 @functools.partial(jax.jit, static_argnames=("stack", "rows"))
 def values(stack, base, params: dict, texts: Texts, *, rows: int = 1) -> jax.Array:
-    """The numbers (N, B, K) of texts; float32.
+    """The values (N, B, K) of texts; float32.
 
     Args:
-      stack: static; says how the model is put together (see `team.Stack`).
+      stack: static; the structure of the model (see `team.Stack`).
       base: its frozen variables.
       params: from `with_head`.
       texts: from `pad_texts` with the same ``rows``.
       rows: items of a micro-batch.
     """
     parts = _micro_batches(stack, texts, rows)
-    found = jax.lax.map(lambda part: _values(stack, base, params, part), parts)
-    return stack.layout.replicate(jnp.moveaxis(found, 0, 1).reshape(texts.lengths_NBK.shape))
+    values_of_parts = jax.lax.map(lambda part: _values(stack, base, params, part), parts)
+    return stack.layout.replicate(jnp.moveaxis(values_of_parts, 0, 1).reshape(texts.lengths_NBK.shape))
 
 
 def _values(stack, base, params, texts: Texts) -> jax.Array:
@@ -107,7 +107,7 @@ _STATIC = ("stack", "loss", "optimizer", "rows")
 def train_step(
     stack, loss: Loss, optimizer, base, state: TrainState, texts: Texts, targets: Any, *, rows: int = 1
 ) -> tuple[TrainState, dict[str, jax.Array]]:
-    """Update every model once by the mean of a loss of its numbers.
+    """Update every model once by the mean of a loss of its values.
 
     Args:
       stack, optimizer: static; the optimizer is for one model.
@@ -119,7 +119,8 @@ def train_step(
       rows: items of a micro-batch. Sums and counts are added up: their number does not change the result.
 
     Returns:
-      The new state, and ``loss`` and ``grad_norm``, (N,) each. A number that is not finite changes nothing.
+      The new state, and ``loss`` and ``grad_norm``, (N,) each. If any of these is not finite, the state is
+      the old one.
     """
     grads, losses_N = gradients(stack, loss, base, state.trainable, texts, targets, rows=rows)
     new, metrics, _ = descend(optimizer, state, grads, losses_N)
@@ -151,13 +152,13 @@ def _sums(stack, loss: Loss, base, params, parts):
 
     def of_part(params, part):
         texts, targets = part
-        found_N = jax.vmap(loss)(_values(stack, base, params, texts), targets, texts.used_NB)
-        return found_N.sum.sum(), found_N
+        loss_N = jax.vmap(loss)(_values(stack, base, params, texts), targets, texts.used_NB)
+        return loss_N.sum.sum(), loss_N
 
     def add(carry, part):
         grads, total = carry
-        more, found_N = jax.grad(of_part, has_aux=True)(params, part)
-        return (jax.tree.map(jnp.add, grads, more), total + found_N), None
+        part_grads, loss_N = jax.grad(of_part, has_aux=True)(params, part)
+        return (jax.tree.map(jnp.add, grads, part_grads), total + loss_N), None
 
     n_models = params["head"]["bias"].shape[0]
     begin = jax.tree.map(jnp.zeros_like, params), SumCount.zeros(n_models)
@@ -165,7 +166,7 @@ def _sums(stack, loss: Loss, base, params, parts):
 
 
 def _micro_batches(stack, tree, rows: int):
-    """(N, B, ..) -> (B / rows, N, rows, ..), cut as the stack's rows are."""
+    """Split into micro-batches, (N, B, ..) -> (B / rows, N, rows, ..), sharded as the stack's rows are."""
 
     def cut(x):
         return jnp.moveaxis(jnp.asarray(x).reshape(x.shape[0], -1, rows, *x.shape[2:]), 1, 0)

@@ -1,7 +1,7 @@
-"""Pairs of joint answers of which one earned more: where they come from, and from which ones is learned.
+"""Pairs of joint answers with different rewards: how they are found, kept, and drawn for training.
 
-A `Pool` keeps the pairs of a run by the iteration in which they were found, in memory and as a file each.
-What it draws follows from the seed and the iteration, so a run that is resumed draws alike.
+A `Pool` keeps the pairs of a run by the iteration in which they were found, in memory and in a file for each.
+Its draws follow from the seed and the iteration, so a resumed run draws the same pairs.
 """
 
 import contextlib
@@ -46,53 +46,53 @@ def pairs_of(forest: Forest, random: np.random.Generator, *, most: int = 0, sele
     """
     if selection not in SELECTIONS:
         raise ValueError(f"selection={selection!r}; allowed: {', '.join(SELECTIONS)}")
-    totals, found = forest.totals().tolist(), []
+    totals, pairs = forest.totals().tolist(), []
     for index, item in enumerate(forest.items):
-        own = [j for j, joint in enumerate(forest.joints) if joint.item == index]
-        better = [(w, l) for w in own for l in own if totals[w] > totals[l]]  # NaN is never greater
+        answers = [j for j, joint in enumerate(forest.joints) if joint.item == index]
+        better = [(w, l) for w in answers for l in answers if totals[w] > totals[l]]  # NaN is never greater
         if most and len(better) > most and selection == "random":
             better = [better[i] for i in sorted(random.choice(len(better), most, replace=False))]
         elif most:
             better = sorted(better, key=lambda pair: totals[pair[1]] - totals[pair[0]])[:most]
-        found += [_pair(forest, str(item.task_id), *pair) for pair in better]
-    return found
+        pairs += [_pair(forest, str(item.task_id), *pair) for pair in better]
+    return pairs
 
 
 def tie(forest: Forest) -> Pair:
-    """Two answers to the first item as a pair that says nothing: its rewards are equal."""
+    """Two answers to the first item as a pair without information: its rewards are equal."""
     first, second = [j for j, joint in enumerate(forest.joints) if joint.item == 0][:2]
     return dataclasses.replace(_pair(forest, str(forest.items[0].task_id), first, second), rewards=(0.0, 0.0))
 
 
 def _pair(forest: Forest, item: str, winner: int, loser: int) -> Pair:
     sides = [forest.joints[j] for j in (winner, loser)]
-    said = [tuple(forest.turns[i] for i in joint.turns) for joint in sides]
+    turns = [tuple(forest.turns[i] for i in joint.turns) for joint in sides]
     rewards = tuple(float(np.nan_to_num(joint.total)) for joint in sides)
-    return Pair(item, rewards, *said)
+    return Pair(item, rewards, *turns)
 
 
 def forest_of(pairs: Sequence[Pair], room: int = 0) -> Forest:
-    """Pairs as a forest to learn from: a node for each, with two aligned answers, the winner first.
+    """Build a forest from pairs: a node for each pair, with two aligned answers, the winner first.
 
     ``room``: items that the forest has at least, so that fewer pairs make arrays of the same shape.
     """
     turns: list[Turn] = []
     joints: list[Joint] = []
     for p, pair in enumerate(pairs):
-        first, agents = len(turns), len(pair.winner)
-        for n, both in enumerate(zip(pair.winner, pair.loser, strict=True)):
-            for sample, turn in enumerate(both):
-                place = dict(id=len(turns), request=p * agents + n, item=p, sample=sample)
+        first, n_agents = len(turns), len(pair.winner)
+        for n, sides in enumerate(zip(pair.winner, pair.loser, strict=True)):
+            for sample, turn in enumerate(sides):
+                place = dict(id=len(turns), request=p * n_agents + n, item=p, sample=sample)
                 turns.append(dataclasses.replace(turn, turn=0, parent=None, follows=None, **place))
         for sample, reward in enumerate(pair.rewards):
-            ids = tuple(first + 2 * n + sample for n in range(agents))
+            ids = tuple(first + 2 * n + sample for n in range(n_agents))
             joints.append(Joint(p, ids, Judgement({}, reward), node=p))
     items = [pair.item for pair in pairs]
     return Forest((*items, *items[:1] * (room - len(items))), tuple(turns), tuple(joints))
 
 
 def masses(replay: str, ages: Sequence[int], sizes: Sequence[int], *, last: int, decay: float) -> np.ndarray:
-    """Compute how likely a pair of each iteration is drawn, relative to others: float64, one per iteration.
+    """Relative probability of drawing a pair of each iteration: float64, one number per iteration.
 
         current   only those of this iteration            (CoMLRL 1.4.3's replay of online preferences)
         nearest   all pairs of the ``last`` iterations alike
@@ -112,20 +112,20 @@ def masses(replay: str, ages: Sequence[int], sizes: Sequence[int], *, last: int,
     window = {"current": 1, "nearest": last, "all": math.inf, "decay": math.inf}
     if replay not in window:
         raise ValueError(f"replay={replay!r}; allowed: {', '.join(REPLAYS)}")
-    each = np.where((ages < window[replay]) & (sizes > 0), 1.0, 0.0)
+    weights = np.where((ages < window[replay]) & (sizes > 0), 1.0, 0.0)
     if replay != "decay":
-        return each
-    return each * (1.0 if decay == 1 else 1 - decay) * float(decay) ** ages / np.maximum(sizes, 1)
+        return weights
+    return weights * (1.0 if decay == 1 else 1 - decay) * float(decay) ** ages / np.maximum(sizes, 1)
 
 
 class Pool:
-    """The pairs of a run; what a `systems.types.System` keeps. It holds no model: ``states`` is empty.
+    """The pairs of a run, as ``models`` of a `systems.types.System`. It holds no model: ``states`` is empty.
 
-    ``done`` counts iterations; a pair's age is by them. Everything that it keeps of an iteration is the same
-    whenever that is done again, so nothing of an iteration that was broken off does harm.
+    ``done`` counts iterations; a pair's age is measured in them. An iteration that is repeated stores the
+    same pairs again, so what an interrupted iteration has stored does no harm.
 
     Args:
-      seed: of the draws.
+      seed: seed of the draws.
       most, selection: see `pairs_of`.
       replay, last, decay: see `masses`.
     """
@@ -145,19 +145,20 @@ class Pool:
 
     def add(self, forest: Forest) -> list[Pair]:
         """Find the pairs of this iteration, and keep them."""
-        found = pairs_of(forest, self._random(0), **self._selected)
-        self._shards[self.done] = found
+        pairs = pairs_of(forest, self._random(0), **self._selected)
+        self._shards[self.done] = pairs
         self._forget()
         if self._folder and distributed.is_main():
-            files.atomic_write_text(self._path(self.done), "".join(map(_line, found)))
-        return found
+            files.atomic_write_text(self._path(self.done), "".join(map(_line, pairs)))
+        return pairs
 
     def draw(self, number: int, times: int = 1) -> list[Pair]:
-        """So many different pairs by their masses, all if there are no more; ``times`` counts the draws of
-        an iteration, from 1.
+        """Draw ``number`` different pairs by their masses, or all possible ones if there are fewer.
+
+        ``times`` counts the draws of an iteration, from 1.
         """
-        labels = list(self._shards)
-        sizes, ages = [len(self._shards[k]) for k in labels], [self.done - k for k in labels]
+        iterations = list(self._shards)
+        sizes, ages = [len(self._shards[k]) for k in iterations], [self.done - k for k in iterations]
         masses_P = np.repeat(masses(self._replay, ages, sizes, **self._options), sizes)
         pairs = [pair for shard in self._shards.values() for pair in shard]
         possible = np.flatnonzero(masses_P)
@@ -168,7 +169,7 @@ class Pool:
         return [pairs[i] for i in sorted(chosen)]
 
     def require(self) -> None:
-        """ValueError if there is no pair at all."""
+        """Raise ValueError if there is no pair at all."""
         if not self.size:
             raise ValueError(
                 f"after {self.done} iterations no two answers to a problem earned different rewards, so "
@@ -185,7 +186,7 @@ class Pool:
         """Do nothing: pairs are written as they are found."""
 
     def restore(self, step: int) -> None:
-        """Take over the pairs of the first ``step`` iterations. ValueError names a file that is damaged."""
+        """Restore the pairs of the first ``step`` iterations. ValueError names a file that is damaged."""
         self.done, self._shards = step, {}
         for path in sorted(self._folder.glob("*.jsonl")):
             if int(path.stem) < step:
@@ -193,13 +194,13 @@ class Pool:
         self._forget()
 
     def _forget(self) -> None:
-        """Let go of what will not be drawn any more."""
-        labels = list(self._shards)
-        # Without decay a mass is 0 for good once it is.
+        """Remove pairs that cannot be drawn any more."""
+        iterations = list(self._shards)
+        # Without decay a mass that is 0 stays 0.
         if self._replay != "decay":
-            ages = [self.done - k for k in labels]
-            left = masses(self._replay, ages, [1] * len(labels), **self._options)
-            self._shards = {k: self._shards[k] for k, mass in zip(labels, left, strict=True) if mass}
+            ages = [self.done - k for k in iterations]
+            remaining = masses(self._replay, ages, [1] * len(iterations), **self._options)
+            self._shards = {k: self._shards[k] for k, mass in zip(iterations, remaining, strict=True) if mass}
 
     def _path(self, iteration: int) -> pathlib.Path:
         return self._folder / f"{iteration:06d}.jsonl"
@@ -218,19 +219,19 @@ def _line(pair: Pair) -> str:
         }
 
     prompts = {turn.agent: turn.prompt.tolist() for turn in pair.winner}
-    told = {"item": pair.item, "rewards": pair.rewards, "prompts": prompts}
-    return json.dumps(told | {"winner": side(pair.winner), "loser": side(pair.loser)}) + "\n"
+    fields = {"item": pair.item, "rewards": pair.rewards, "prompts": prompts}
+    return json.dumps(fields | {"winner": side(pair.winner), "loser": side(pair.loser)}) + "\n"
 
 
-def _pair_of(told: dict[str, Any]) -> Pair:
+def _pair_of(fields: dict[str, Any]) -> Pair:
     """The pair of a line's JSON object; its log-probabilities are 0."""
     sides = []
     for name in ("winner", "loser"):
-        said = []
-        for agent, answer in told[name].items():
-            prompt, tokens = (np.array(ids, np.int32) for ids in (told["prompts"][agent], answer["tokens"]))
-            nothing = np.zeros(len(tokens), np.float32)
-            content = (prompt, tokens, nothing, answer["text"], answer["finished"])
-            said.append(Turn(0, 0, agent, 0, 0, 0, *content))
-        sides.append(tuple(said))
-    return Pair(told["item"], tuple(told["rewards"]), *sides)
+        turns = []
+        for agent, answer in fields[name].items():
+            prompt, tokens = (np.array(ids, np.int32) for ids in (fields["prompts"][agent], answer["tokens"]))
+            logprobs = np.zeros(len(tokens), np.float32)
+            content = (prompt, tokens, logprobs, answer["text"], answer["finished"])
+            turns.append(Turn(0, 0, agent, 0, 0, 0, *content))
+        sides.append(tuple(turns))
+    return Pair(fields["item"], tuple(fields["rewards"]), *sides)

@@ -1,7 +1,7 @@
 """A reward model of joint answers, learned from pairs of them.
 
 It is a critic that reads the prompts and replies of all agents, and minimises Bradley and Terry's loss on the
-scores of a pair (`losses.bradley_terry`), so that only differences between scores mean something.
+scores of a pair (`losses.bradley_terry`), so that only differences between scores have a meaning.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ def joint_text(turns: Iterable[Turn]) -> np.ndarray:
 
 
 class RewardModel:
-    """A critic of joint answers with the pairs that it learns from; what a `systems.types.System` keeps.
+    """A critic of joint answers with the pairs that it learns from: ``models`` of a `systems.types.System`.
 
     Args:
-      critics: one critic of all agents, see `critics.build`; every `fit` begins with its first parameters.
+      critics: one critic of all agents, see `critics.build`; every `fit` begins with its initial parameters.
       optimizer: the critic's optimizer.
       pool: the pairs to learn from.
       batch: number of pairs in an update.
@@ -53,7 +53,7 @@ class RewardModel:
         return self._critics.states
 
     def fit(self) -> dict[str, float]:
-        """Begin anew, and learn from pairs that the pool draws for each update.
+        """Reset the model, and train it on pairs that the pool draws for each update.
 
         Returns:
           ``reward_model/loss``, the mean over all updates of Bradley and Terry's loss, log 2 if undecided.
@@ -64,35 +64,35 @@ class RewardModel:
         self.pool.require()
         (member,) = self._critics.team.members
         state = jax.tree.map(jnp.array, self._initial)[0]  # copies, as updates donate them
-        found = []
+        update_losses = []
         for k in range(self._updates):
             pairs = self.pool.draw(self._batch, 1 + k)
             sides = [[joint_text(side).tolist() for side in (pair.winner, pair.loser)] for pair in pairs]
             texts = value_model.pad_texts([sides], self._rows)
             inputs = member.stack, pair_loss, self._optimizer, member.base, state, texts, ()
             state, metrics = value_model.train_step(*inputs, rows=self._rows)
-            found.append(metrics["loss"])
+            update_losses.append(metrics["loss"])
         self._critics.states = {0: state}
-        return {"reward_model/loss": float(np.mean(jax.device_get(found)))}
+        return {"reward_model/loss": float(np.mean(jax.device_get(update_losses)))}
 
     def scores(self, forest: Forest) -> np.ndarray:
         """The score of every joint answer, float32 (J,)."""
         texts = {j: joint_text(forest.turns[i] for i in joint.turns) for j, joint in enumerate(forest.joints)}
-        found = self._critics.values({TEAM: texts})
-        return np.array([found[j] for j in range(len(forest.joints))], np.float32)
+        values = self._critics.values({TEAM: texts})
+        return np.array([values[j] for j in range(len(forest.joints))], np.float32)
 
     @contextlib.contextmanager
     def kept_in(self, folder, keep: int) -> Iterator[None]:
-        """Set where `save` and `restore` keep the model, and its pool the pairs."""
+        """Set the folder where `save` and `restore` keep the model, and its pool the pairs."""
         with self._critics.kept_in(folder, keep), self.pool.kept_in(folder):
             yield
 
     def save(self, step: int) -> None:
-        """Write the model after ``step`` iterations, to the end."""
+        """Write the model after ``step`` iterations; returns when it is written."""
         self._critics.save(step)
 
     def restore(self, step: int) -> None:
-        """Take over the model after ``step`` iterations, and the pairs until then."""
+        """Restore the model after ``step`` iterations, and the pairs until then."""
         self._critics.restore(step)
         self.pool.restore(step)
 
@@ -102,16 +102,16 @@ def agreement(forest: Forest, scores_J: np.ndarray) -> dict[str, float]:
 
     Returns:
       ``reward_model/accuracy``, the share of pairs with different rewards whose scores are in the same order,
-      and ``reward_model/correlation``, Spearman's, mean over items. Both are missing where all rewards, of
-      the latter also all scores, of each item are equal.
+      and ``reward_model/correlation``, Spearman's, mean over items. Both are missing where all rewards
+      of each item are equal, the latter also where all scores are.
     """
     totals_J, item_J = forest.totals(), np.array([joint.item for joint in forest.joints], np.int32)
     better_JJ = (totals_J[:, None] > totals_J[None]) & (item_J[:, None] == item_J[None])
-    known_J = np.where(np.isnan(totals_J), -1, item_J)
+    group_J = np.where(np.isnan(totals_J), -1, item_J)
     number = int(item_J.max()) + 1
-    rho = float(_fidelity(scores_J, np.nan_to_num(totals_J), known_J, num_groups=number))
-    found = {} if np.isnan(rho) else {"reward_model/correlation": rho}
+    rho = float(_fidelity(scores_J, np.nan_to_num(totals_J), group_J, num_groups=number))
+    metrics = {} if np.isnan(rho) else {"reward_model/correlation": rho}
     if better_JJ.any():
         right_JJ = scores_J[:, None] > scores_J[None]
-        found["reward_model/accuracy"] = float(right_JJ[better_JJ].mean())
-    return found
+        metrics["reward_model/accuracy"] = float(right_JJ[better_JJ].mean())
+    return metrics

@@ -1,7 +1,8 @@
-"""Log-probabilities of completions under parameters that need not have drawn them.
+"""Log-probabilities of completions under parameters other than those that sampled them.
 
-Replayed answers, and a reference policy, must be scored: what the sampler said of them then is not what the
-policy says now. Prompts and completions are read as the update reads them, without gradients.
+Replayed answers must be scored again, and answers under a reference policy too: the log-probabilities of the
+sampler are not those of the current policy. Prompts and completions are read as the update reads them,
+without gradients.
 """
 
 import functools
@@ -32,41 +33,41 @@ def of_forest(
     """Log-probabilities (L',) in nats of the tokens of every turn, by id.
 
     Args:
-      forest: one turn of a conversation, in which all agents spoke equally often.
+      forest: one turn of a conversation, in which all agents have equally many completions.
       team, trainables: the policies: parameters by position in ``team.members``.
       sampling: temperature and truncation.
-      reference: of the reference policies instead: those that the team began with.
+      reference: score under the reference policies instead: those that the team began with.
 
     Raises:
-      ValueError: for an agent that is no model of ours, or a reference that the team does not hold
+      ValueError: for an agent that is not a local model, or a reference that the team does not hold
         (`team.build`, ``keep_reference``).
     """
     team.require_local("scoring what was said")
-    found: list[Any] = [None] * len(forest.turns)
+    logprobs: list[Any] = [None] * len(forest.turns)
     unweighted_R = np.zeros(len(forest.turns), np.float32)
     for member, trainable in zip(team.members, trainables, strict=True):
         if reference and member.base is None and member.reference is None:
             raise ValueError(f"agents {member.stack.agents} have no reference: build with keep_reference")
         for batch in collate.of_learners(forest, unweighted_R, member.stack, sampling):
             parameters = member.reference if reference else trainable
-            stack, own = member.stack.subset(batch.agents or member.stack.agents, parameters)
-            given = stack, batch.sampling or sampling, member.base, own, batch
-            scores_NRL = jax.device_get(of_batch(*given, reference=reference))
+            stack, stack_parameters = member.stack.subset(batch.agents or member.stack.agents, parameters)
+            inputs = stack, batch.sampling or sampling, member.base, stack_parameters, batch
+            scores_NRL = jax.device_get(of_batch(*inputs, reference=reference))
             for agent, scores_RL in zip(stack.agents, scores_NRL, strict=True):
-                said = [turn for turn in forest.turns if turn.agent == agent]
-                for turn, scores_L in zip(said, scores_RL, strict=False):  # rows that fill up come last
-                    found[turn.id] = scores_L[: len(turn.completion)]
-    return found
+                turns = [turn for turn in forest.turns if turn.agent == agent]
+                for turn, scores_L in zip(turns, scores_RL, strict=False):  # rows that fill up come last
+                    logprobs[turn.id] = scores_L[: len(turn.completion)]
+    return logprobs
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "sampling", "reference"))
 def of_batch(
     stack, sampling: SamplingParams, base, trainable, batch: Batch, *, reference: bool = False
 ) -> jax.Array:
-    """Log-probabilities (N, R, L) of a batch's completions; what lies beyond a length means nothing.
+    """Log-probabilities (N, R, L) of a batch's completions; entries beyond a length mean nothing.
 
-    With ``reference`` of the reference policy, whose parameters ``trainable`` are then, None for the base.
-    Prompt after prompt, each with its samples, so that little is in memory together.
+    With ``reference`` they are those of the reference policy, and ``trainable`` are its parameters, None for
+    the base. Prompts are scored one after the other, each with its samples, so that little memory is needed.
     """
     variables, axes = stack.bind_reference(base, trainable) if reference else stack.bind(base, trainable)
     shared = batch.shared
@@ -75,17 +76,17 @@ def of_batch(
         shared = jax.vmap(begin, in_axes=(axes, 0, 0))(variables, shared.tokens_NC, shared.lengths_N)
 
     def of_prompt(prompt):
-        each = jax.vmap(functools.partial(_one, stack.policy, sampling), in_axes=(axes, 0, 0, 0, 0, 0))
-        return each(variables, shared, *prompt)
+        score = jax.vmap(functools.partial(_one, stack.policy, sampling), in_axes=(axes, 0, 0, 0, 0, 0))
+        return score(variables, shared, *prompt)
 
     n_agents, n_prompts, _ = batch.prompts_NBP.shape
 
     def by_prompt(x):
         return jnp.moveaxis(x.reshape(n_agents, n_prompts, -1, *x.shape[2:]), 1, 0)
 
-    read = batch.prompts_NBP, batch.prompt_lengths_NB, batch.tokens_NRL, batch.lengths_NR
-    found_BNGL = jax.lax.map(of_prompt, jax.tree.map(lambda x: by_prompt(jnp.asarray(x)), read))
-    return jnp.moveaxis(found_BNGL, 0, 1).reshape(batch.tokens_NRL.shape)
+    inputs = batch.prompts_NBP, batch.prompt_lengths_NB, batch.tokens_NRL, batch.lengths_NR
+    logprobs_BNGL = jax.lax.map(of_prompt, jax.tree.map(lambda x: by_prompt(jnp.asarray(x)), inputs))
+    return jnp.moveaxis(logprobs_BNGL, 0, 1).reshape(batch.tokens_NRL.shape)
 
 
 def _one(policy, sampling: SamplingParams, variables, shared, prompt_P, length, tokens_GL, lengths_G):
@@ -102,7 +103,7 @@ def _one(policy, sampling: SamplingParams, variables, shared, prompt_P, length, 
     Returns:
       Log-probabilities in nats, float32 (G, L).
     """
-    read = prefill(policy, variables, prompt_P, length, shared)
+    prefilled = prefill(policy, variables, prompt_P, length, shared)
     samples, width = tokens_GL.shape
     there_GL = jnp.arange(width)[None] < lengths_G[:, None]
     rows = Rows.empty(samples, width, 1, width).replace(
@@ -110,5 +111,5 @@ def _one(policy, sampling: SamplingParams, variables, shared, prompt_P, length, 
         offsets_MW=jnp.where(there_GL, jnp.arange(width)[None], -1),
         lengths_MS=lengths_G[:, None],
     )
-    logprobs_GL, _ = completion_scores(policy, variables, read, rows, sampling, head_learns=False)
+    logprobs_GL, _ = completion_scores(policy, variables, prefilled, rows, sampling, head_learns=False)
     return logprobs_GL

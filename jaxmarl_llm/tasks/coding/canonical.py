@@ -64,7 +64,9 @@ def docstring(item: CodingItem) -> str:
 
 
 class Renamer(ast.NodeTransformer):
-    """Numbers the names that a tree binds, in reading order, and drops docstrings, annotations and imports.
+    """Numbers the names that a tree binds, in the order in which it is read.
+
+    It also drops docstrings, annotations, decorators and imports.
 
     bound: further names that are to be numbered; builtins among them are not.
     """

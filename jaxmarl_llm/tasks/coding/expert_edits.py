@@ -88,8 +88,8 @@ def parse_edits(text: str, agents: tuple[str, ...]) -> dict[str, str] | None:
         if all(isinstance(suggestions.get(agent, 0), str | None) for agent in agents):
             edits = {agent: _plain(suggestions[agent] or "") for agent in agents}
             return {agent: code for agent, code in edits.items() if code}
-    plain_text = " ".join(text.split()).lower()
-    return {} if PERFECT.lower().rstrip(".") in plain_text else None
+    lowered = " ".join(text.split()).lower()
+    return {} if PERFECT.lower().rstrip(".") in lowered else None
 
 
 def _part(item: CodingItem, agent: str, function: str, is_helper: bool, completion: str) -> str:

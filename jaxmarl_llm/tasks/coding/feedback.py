@@ -9,7 +9,7 @@ The modes are those of MAGRPO's multi-turn coding (arXiv:2508.04652; OpenMLRL/LL
 
 An agent reads about its own function, about the tests, and whether its partners' functions are there (a
 helper only about main's), but never a line of another agent's answer. It reads everything in the report about
-the tests, so the report should be one of revealed tests (`problem_tests.revealed`).
+the tests, so the report should be one of revealed tests (`coding.problem_tests.revealed`).
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def feedback(
     """The user message for each agent's next try.
 
     mode: one of MODES. agents: (helpers .., main), or (main,) alone. completions: {agent: what it wrote}.
-    report: the executor's, on the tests that may be shown; None where `reward.compose` stopped the
-        answer before any test. "plain" does not look at it.
-    rule: how cooperation is rewarded, see `reward`: with "influence" main may pass on what a helper returns.
+    report: the executor's, on the tests that may be shown; None where `coding.reward.compose` stopped
+        the answer before any test. "plain" does not look at it.
+    rule: how cooperation is paid, see `coding.reward`: with "influence" main may pass on a helper's result.
     Errors: ValueError for an unknown mode, other agents than expected, a report of an answer that was stopped
         or none of one that was not.
     """

@@ -12,7 +12,7 @@ from jaxmarl_llm.tasks.coding.text import function_node, parse
 
 _FIELDS = ("task_id", "prompt", "test", "entry_point")
 _OPTIONAL = ("canonical_solution", "grade", "statement", "split")
-_MADE = ("params", "prelude", "columns")  # read from the prompt: a column of that name would hide one
+_MADE = ("params", "prelude", "columns")  # read from the prompt: a column of that name would hide it
 _SPLITS = tuple(split for split in sources.SPLITS if split != "all")
 _IMPORT = re.compile(r"(?:import|from)\s+\w")
 

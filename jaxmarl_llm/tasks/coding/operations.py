@@ -1,4 +1,4 @@
-"""The two operations in a reference solution, whatever their constants and the names of arguments.
+"""The two operations of a reference solution, apart from constants and the names of arguments.
 
 A solution of two steps is a function `aux` and an entry point that first calls it for a variable. Two
 problems share a pair of operations if the bodies of both functions are equal after this: names are numbered

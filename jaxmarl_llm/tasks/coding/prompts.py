@@ -99,7 +99,7 @@ def answers(number: int, agents: Sequence[str]) -> dict[str, str]:
     """Each agent's answer to ``EXAMPLES[number]``: one function, no docstring, no other text.
 
     Where there are more helpers than parts, some write the first part again, and main does not call them;
-    which ones changes with the number, so that each helper is called in some example.
+    which of them changes with the number, so that each helper is called in some example.
     """
     example, helpers = EXAMPLES[number], helper_functions(agents)
     params = ", ".join(example.params)

@@ -26,10 +26,10 @@ difference, and as much for a thin wrapper as for any other use.
 
 Whether a result changed anything is tried by the executor, which repeats calls with other values in the
 helper's place (`executor.Interaction.used`); where it could not try, main's text decides
-(`usage.ignores_result`). Whether main is a thin wrapper is read from its text.
+(`coding.usage.ignores_result`). Whether main is a thin wrapper is read from its text.
 
 One agent alone has no helper and no cooperation and earns 0..2.1. Agents are named in the order
-(helpers .., main), or (main,); `roles` has the names of their functions.
+(helpers .., main), or (main,); `coding.roles` has the names of their functions.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def finish(
     """Second stage: parts and total with the executor's report, which is None for a draft that was stopped.
 
     rule: one of RULES. compat: with the paper's rule, judge "result ignored" by CoMLRL's textual pattern (see
-    `usage.ignores_result_comlrl`).
+    `coding.usage.ignores_result_comlrl`).
     """
     if draft.program is None:
         return dict(draft.parts)

@@ -22,14 +22,14 @@ class CodingTask:
     """Items, prompts per agent, and the judge.
 
     Args:
-      items: the problems; see `data_files.load_items`.
+      items: the problems; see `coding.data_files.load_items`.
       executor: its `run(list[Program]) -> list[Report]` judges all programs of a batch in one call.
       agents: names in the order (helpers .., main), or the name of one agent that works alone (rewards
-        0..2.1); `roles` has the function that each writes.
-      cooperation: how main's use of the helpers is rewarded, one of `reward.RULES`.
+        0..2.1); `coding.roles` has the function that each writes.
+      cooperation: how main's use of the helpers is rewarded, one of `coding.reward.RULES`.
       compat: judge "helper's result ignored" as CoMLRL does, by a pattern that hardly ever matches.
-      feedback: the messages to agents before another try: one of `feedback.MODES`, or a function from
-        judged answers to {agent: text} for each.
+      feedback: the messages to agents before another try: one of `coding.feedback.MODES`, or a function
+        from judged answers to {agent: text} for each.
       revealed_tests: the tests that feedback may reveal: the first n, 0 for all, the last n if negative.
       held_back: share of each problem's tests that earn nothing. The share of them that passes is the part
         "tests_held_back"; if it is below that of the others, answers may be made for the tests.
@@ -78,7 +78,7 @@ class CodingTask:
         return self._render(item, self.agents)
 
     def references(self, item: CodingItem) -> dict[str, str] | None:
-        """Reference answers per agent, None where the data has none; see `references.answers`."""
+        """Reference answers per agent, None where the data has none; see `coding.references.answers`."""
         return code_references.answers(item, self.agents)
 
     def judge(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[Judgement]:

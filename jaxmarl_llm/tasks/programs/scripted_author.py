@@ -47,7 +47,7 @@ class Draft:
 
 
 class Mixture:
-    """The author, as a function of a chat request and the number of the draw, for `experts.Scripted`.
+    """The author, a function of a chat request and the number of the draw, for `experts.scripted.Scripted`.
 
     Args:
       items: problems that it knows.

@@ -93,7 +93,7 @@ class TimedJudge:
             self._known.setdefault(_key(stream, item, outcome.program), outcome)
 
     def require_compiler(self, items: Sequence[OptimisationItem]) -> None:
-        """ValueError where some items are in C++ and no compiler works here."""
+        """Raise ValueError where some items are in C++ and no compiler works here."""
         item = next((item for item in items if item.language == "c++"), None)
         if item is None:
             return

@@ -137,7 +137,7 @@ class ConventionTask:
     reference partner of that convention; ``same``, whether there is a convention that both answers follow.
 
     Args:
-      config: the section ``config.task``: the source of coding problems, see `data_files.load_items`.
+      config: the section ``config.task``: the source of coding problems, see `coding.data_files.load_items`.
       executor: its `run(list[Program]) -> list[Report]` judges all programs of a batch in one call.
       split: which of the sources to load, such as ``train``.
 

@@ -1,4 +1,4 @@
-"""A reward that needs no judge, for runs that only show that everything works: it counts letters.
+"""A reward without a judge, for runs that only show that everything works: it counts different letters.
 
 Random models write no programs and earn nothing by them, so nothing could be learned, or compared.
 """

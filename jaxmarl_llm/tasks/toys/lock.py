@@ -131,7 +131,7 @@ class LockTask:
 
 
 class Follower:
-    """A reader that needs no training, for `experts.Scripted`: it tries a word of a lesson that it is shown.
+    """A reader that needs no training, for `experts.scripted.Scripted`: it tries a word of a shown lesson.
 
     Without one it tries any word, and its own lessons are any word.
 

@@ -148,8 +148,8 @@ class GameTask:
 
     def _actions(self, item: GameItem, answers: Sequence[str]) -> list[int | None]:
         """The hidden action of each answer, None for an answer that is no action."""
-        words = [(n, text.strip()) for n, text in enumerate(answers)]
-        return [item.action(n, word) if word in WORDS else None for n, word in words]
+        numbered_words = [(n, text.strip()) for n, text in enumerate(answers)]
+        return [item.action(n, word) if word in WORDS else None for n, word in numbered_words]
 
     def _judgement(self, item: GameItem, answers: Sequence[str]) -> Judgement:
         actions = self._actions(item, answers)

@@ -3,7 +3,7 @@
 Every agent of every method reads the same text; only the sentences about its part differ, and nobody sees
 what the others write. With ``prompts="examples"`` all read the same instruction and worked examples as well,
 whose answers show the form: how long the texts are, and how they differ. ``prompts="published"`` is the
-structure of the published experiments (arXiv 2508.04652, OpenMLRL/LLM_Collab_Writing) in words of ours: one
+structure of the published experiments (arXiv 2508.04652, OpenMLRL/LLM_Collab_Writing) in our own words: one
 message without examples, which for posts does not mention the other agents, and for abstracts says what each
 of them writes.
 """

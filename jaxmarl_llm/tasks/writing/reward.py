@@ -174,7 +174,7 @@ def normalise(parts: dict[str, float]) -> dict[str, float]:
 
 
 def check_matching(matching: str) -> None:
-    """ValueError unless `matching` is one of MATCHINGS."""
+    """Raise ValueError unless `matching` is one of MATCHINGS."""
     if matching not in MATCHINGS:
         raise ValueError(f"matching is {matching!r}; allowed: {', '.join(MATCHINGS)}")
 

@@ -17,13 +17,13 @@ class WritingTask:
     """Items, prompts per agent, and the judge.
 
     Args:
-      items: the texts; see `items.load_items`.
+      items: the texts; see `writing.items.load_items`.
       kind: "tldr", summaries of a post, each more detailed than the one before; or "arxiv", the parts of an
         introduction to an abstract (`writing_prompts.PARTS`).
       agents: a name for each text, in that order, at most ``writing_prompts.MOST[prompts]``; or the name of
         one agent that writes two texts (see `split`); None: AGENTS.
-      matching: how transition words are looked for, see `reward`.
-      bands: the limits that the reward asks for; None: `reward.bands(kind)`.
+      matching: how transition words are looked for, see `writing.reward`.
+      bands: the limits that the reward asks for; None: `writing.reward.bands(kind)`.
       prompts: "examples" or "published", see `writing_prompts`.
     """
 
@@ -83,7 +83,7 @@ class WritingTask:
         return [judgement.scores for judgement in self.judge(items, completions)]
 
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
-        """`scores` (or means of them) on the paper's 0..100 scale; see `reward.normalise`."""
+        """`scores` (or means of them) on the paper's 0..100 scale; see `writing.reward.normalise`."""
         return reward.normalise(scores)
 
     def _judgement(self, texts: Sequence[str]) -> Judgement:
