@@ -13,7 +13,7 @@ TARGETS = ("q", "k", "v", "o", "gate", "up", "down")
 
 
 def init(key: jax.Array, params: dict, *, agents: int, rank: int, targets: tuple[str, ...] = TARGETS) -> dict:
-    """Fresh adapters for ``agents`` agents: a is Kaiming-uniform, b zero, so every agent starts as the base.
+    """New adapters for ``agents`` agents: a is Kaiming-uniform, b zero, so every agent starts as the base.
 
     Args:
       key: random key; agent n uses fold_in(key, n), so a team of three contains the team of two.

@@ -1,4 +1,4 @@
-"""Whether a saved run may be continued here: the same team and configuration, and a writable disk."""
+"""Check that a saved run may be continued: the same team and configuration, and a writable disk."""
 
 import dataclasses
 import json
@@ -12,43 +12,41 @@ import jax
 
 from jaxmarl_llm.team import Team
 
-# Free where no prompt was too long so far, or the run would have ended.
+# Free with long_prompts="error": no prompt was too long so far, or the run would have ended.
 LONG_PROMPTS = ("sampling.max_prompt_tokens", "sampling.long_prompts")
 # Fields, or groups of them, that a resumed run may change because they leave its results as they are.
 MAY_CHANGE = (
     "train.steps",  # a longer or shorter run; refused if the learning rate decays, see `check_same_run`
-    "train.max_minutes",  # likewise, and without a decay the learning rate knows of no end
-    "executor.workers",  # rewards do not depend on how many workers give them
-    "executor.min_level",  # `check_level` sees to it that a run goes on no less isolated
-    # How the expert is reached and what it may cost; its kind, model and max_tokens decide what it says.
+    "train.max_minutes",  # likewise; without a decay the learning rate does not depend on it
+    "executor.workers",  # rewards do not depend on the number of workers
+    "executor.min_level",  # `check_level` refuses a lower isolation level
+    # How the expert is called and what it may cost; its kind, model and max_tokens decide its answers.
     *(f"expert.{name}" for name in ("base_url", "key_variable", "timeout_seconds", "retries", "parallel")),
     *(f"expert.{name}" for name in ("requests_per_minute", "token_budget", "cache", "offline")),
-    "mesh",  # where arrays lie changes sums in their last digits only
+    "mesh",  # the placement of arrays changes sums in their last digits only
     "log",  # what is shown and recorded
-    "search.prices",  # what the same tokens are said to cost
+    "search.prices",  # the assumed prices of the same tokens
     "save",  # how often a checkpoint is written, and how many are kept
 )
-# Fields that a run fills in when it begins, if they matter to it; empty, they go with any value.
+# Fields that a run fills in when it begins, if it needs them; an empty one is compatible with any value.
 FILLED = ("model_options.date",)
 
 
 def describe_team(team: Team) -> dict[str, dict]:
-    """Describe what a checkpoint must agree on to fit, by agent: model, architecture, mode, adapters. JSON
-    data.
-    """
-    found = {}
+    """JSON data that a checkpoint must agree on to fit, by agent: model, architecture, mode, adapters."""
+    by_agent = {}
     for member in team.members:
         stack = member.stack
-        own = {"model": member.model_name, "mode": stack.mode}
-        own |= {} if member.remote else {"policy": dataclasses.asdict(stack.policy.config)}
+        fields = {"model": member.model_name, "mode": stack.mode}
+        fields |= {} if member.remote else {"policy": dataclasses.asdict(stack.policy.config)}
         leaves = jax.tree_util.tree_leaves_with_path(member.trainable)
         # A value head alone has no adapters.
         if stack.mode == "adapters" and any(path[-1].key == "a" for path, _ in leaves):
-            own["rank"] = adapter_rank(member.trainable)
-            own["scale"] = stack.adapter_scale
-            own["targets"] = sorted({path[-2].key for path, _ in leaves})
-        found |= {agent: own for agent in stack.agents}
-    return json.loads(json.dumps(found))
+            fields["rank"] = adapter_rank(member.trainable)
+            fields["scale"] = stack.adapter_scale
+            fields["targets"] = sorted({path[-2].key for path, _ in leaves})
+        by_agent |= {agent: fields for agent in stack.agents}
+    return json.loads(json.dumps(by_agent))
 
 
 def adapter_rank(lora) -> int:
@@ -64,7 +62,7 @@ def check_agents(saved: dict, team: Team, agents: Sequence[str] | None, where: s
       saved: `describe_team` of the checkpoint.
       team: the team to restore into.
       agents: the ones wanted; None stands for a whole team, which must then be the saved one.
-      where: what the error calls the checkpoint.
+      where: name of the checkpoint in errors.
 
     Raises ValueError listing every difference, or naming an agent that the team or the checkpoint lacks.
     """
@@ -76,9 +74,9 @@ def check_agents(saved: dict, team: Team, agents: Sequence[str] | None, where: s
         for place, names in (("team", now), ("checkpoint", saved)):
             if agent not in names:
                 raise ValueError(f"{where}: the {place} has no agent {agent!r}, only {sorted(names)}")
-    found = differences({a: saved[a] for a in chosen}, {a: now[a] for a in chosen})
-    if found:
-        raise ValueError(f"{where} is of another team: {listed(found)}")
+    differing = differences({a: saved[a] for a in chosen}, {a: now[a] for a in chosen})
+    if differing:
+        raise ValueError(f"{where} is of another team: {listed(differing)}")
     return chosen
 
 
@@ -92,16 +90,16 @@ def check_same_run(saved: dict, config: dict) -> None:
     decays = saved.get("train", {}).get("decay", "constant") != "constant"
     free = [f for f in MAY_CHANGE if not (decays and f == "train.steps")]
     free += LONG_PROMPTS if saved.get("sampling", {}).get("long_prompts") == "error" else ()
-    found = differences(saved, config)
+    differing = differences(saved, config)
     sides = _flat(saved), _flat(config)
-    found = {k: v for k, v in found.items() if k not in FILLED or all(side.get(k) for side in sides)}
-    bad = {k: v for k, v in found.items() if not any(f"{k}.".startswith(f"{f}.") for f in free)}
+    differing = {k: v for k, v in differing.items() if k not in FILLED or all(side.get(k) for side in sides)}
+    bad = {k: v for k, v in differing.items() if not any(f"{k}.".startswith(f"{f}.") for f in free)}
     if bad:
         raise ValueError(f"the run in this folder has another configuration: {listed(bad)}")
 
 
 def check_level(first: int, now: int, where: str) -> None:
-    """ValueError for a run that began at isolation level ``first`` and would go on at ``now``, below it."""
+    """Raise ValueError if a run began at isolation level ``first`` and would go on at ``now``, below it."""
     if now < first:
         raise ValueError(
             f"the run in {where} began at isolation level {first} and would go on at level {now}: resume it "
@@ -113,20 +111,20 @@ def check_level(first: int, now: int, where: str) -> None:
 def differences(saved: dict, now: dict, sides: tuple[str, str] = ("saved", "now")) -> dict[str, str]:
     """Dotted name -> ``saved 1, now 2`` for every leaf that differs between two nested dicts, in order.
 
-    ``sides`` is what they are called.
+    ``sides`` are the names of the two dicts.
     """
     old, new = _flat(saved), _flat(now)
-    found = {}
+    by_field = {}
     for field in sorted(old.keys() | new.keys()):
         before, after = (repr(side[field]) if field in side else "absent" for side in (old, new))
         if before != after:
-            found[field] = f"{sides[0]} {before}, {sides[1]} {after}"
-    return found
+            by_field[field] = f"{sides[0]} {before}, {sides[1]} {after}"
+    return by_field
 
 
-def listed(found: dict[str, str]) -> str:
+def listed(by_field: dict[str, str]) -> str:
     """`differences` as one text."""
-    return "; ".join(f"{field}: {text}" for field, text in found.items())
+    return "; ".join(f"{field}: {text}" for field, text in by_field.items())
 
 
 def _flat(tree: dict, prefix: str = "") -> dict:

@@ -1,7 +1,7 @@
 """Place arrays on several devices: one mesh with the axes agent, data and model.
 
-The rules stand outside of the model, by the paths of parameters. Arrays are cut by the compiler (GSPMD): a
-`Layout` says what lies where at the borders of the programs, the programs themselves are those of one device.
+The rules are outside of the model, by the paths of parameters. Arrays are cut by the compiler (GSPMD): a
+`Layout` fixes where arrays are placed between programs, the programs themselves are those of one device.
 """
 
 import dataclasses
@@ -17,8 +17,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxmarl_llm.policy import Block, Cache, Policy
 
 AXES = ("agent", "data", "model")
-# End of a parameter's path -> what cuts its last axes: "heads", "kv_heads" and "model" the mesh axis model
-# (the first two between heads only), "fsdp" the axis data if `Layout.fsdp`. What no line fits is not cut.
+# End of a parameter's path -> the cuts of its last axes: "heads", "kv_heads" and "model" the mesh axis model
+# (the first two between heads only), "fsdp" the axis data if `Layout.fsdp`. Paths without a rule are not cut.
 RULES = (
     (r"embed/embedding$", ("model", "fsdp")),
     (r"head/kernel$", ("fsdp", "model")),
@@ -49,7 +49,7 @@ def make_mesh(
     if min(sizes) < 1 or math.prod(sizes) != len(devices):
         named = " * ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
         raise ValueError(f"{named} is a mesh of {math.prod(sizes)} devices, and there are {len(devices)}")
-    # Neighbours talk most along the last axis, so the devices stay in the order of the platform.
+    # Devices communicate most along the last axis, so they stay in the order of the platform.
     return Mesh(np.array(devices).reshape(sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
@@ -61,8 +61,8 @@ class Layout:
 
     Attributes:
       mesh: from `make_mesh`, or None: one device.
-      fsdp: cut parameters (and with them the optimizer's state) along ``data`` too; each layer is put
-        together when it is used (ZeRO 3, arXiv 1910.02054).
+      fsdp: cut parameters (and with them the optimizer's state) along ``data`` too; each layer is gathered
+        when it is used (ZeRO 3, arXiv 1910.02054).
       agents: N of the stack. If N does not divide by the mesh axis ``agent``, that axis cuts rows instead.
       heads, kv_heads: of the stack's policy, which ``model`` divides among devices.
     """
@@ -94,7 +94,7 @@ class Layout:
         return 1 if self.mesh is None else math.prod(self.mesh.shape[axis] for axis in self.rows)
 
     def spec(self, path: str, shape: tuple[int, ...], agents: bool) -> PartitionSpec:
-        """Return what cuts each axis of a parameter, or of a statistic of its shape; see `RULES`.
+        """The mesh axes that cut each axis of a parameter, or of a statistic of its shape; see `RULES`.
 
         Args:
           path: e.g. ``params/layers/attn/q/kernel``; only its end counts.
@@ -102,8 +102,8 @@ class Layout:
           agents: whether its first axis is that of the agents.
         """
         cuts = next((cuts for pattern, cuts in RULES if re.search(pattern, path)), ())
-        own = len(shape) - agents
-        cuts = (None,) * (own - len(cuts)) + cuts if own >= len(cuts) else (None,) * own
+        rank = len(shape) - agents
+        cuts = (None,) * (rank - len(cuts)) + cuts if rank >= len(cuts) else (None,) * rank
         return self._spec(("agent", *cuts)[: len(shape)] if agents else cuts, shape)
 
     def shardings(self, tree, agents: bool):
@@ -130,14 +130,14 @@ class Layout:
         def part(index):
             if not copies:
                 return x[index]
-            own = x[index[1:]]
-            return np.broadcast_to(own, (len(range(copies)[index[0]]), *own.shape))
+            cut = x[index[1:]]
+            return np.broadcast_to(cut, (len(range(copies)[index[0]]), *cut.shape))
 
         shape = (copies, *x.shape) if copies else x.shape
         return jax.make_array_from_callback(shape, NamedSharding(self.mesh, spec), part)
 
     def init(self, function, *inputs):
-        """``function(*inputs)``, a tree with agent axes, computed where its parts lie."""
+        """Compute ``function(*inputs)``, a tree with agent axes, with every part on its device."""
         if self.mesh is None:
             return function(*inputs)
         shardings = self.shardings(jax.eval_shape(function, *inputs), agents=True)
@@ -172,9 +172,9 @@ class Layout:
         return cache.map_blocks(block)
 
     def policy(self, policy: Policy) -> Policy:
-        """The policy for this layout: with ``fsdp`` parameters are put together where they are used.
+        """The policy for this layout: with ``fsdp`` parameters are gathered where they are used.
 
-        The compiler would sooner cut features as the parameters are cut, and move rows to and fro for it.
+        Otherwise the compiler would cut features as the parameters are cut, and move rows between devices.
         """
         return policy.clone(fetch=self._fetch) if self.mesh is not None and self.fsdp else policy
 
@@ -193,13 +193,13 @@ class Layout:
 
     def _spec(self, cuts, shape) -> PartitionSpec:
         """Names of cuts as mesh axes, without those that do not divide their axis of the array."""
-        found = []
+        cut_axes = []
         for cut, size in zip(cuts, shape, strict=True):
             axes = self._axes(cut)
             counted = {"heads": self.heads, "kv_heads": self.kv_heads}.get(cut, size)
             parts = math.prod(self.mesh.shape[axis] for axis in axes)
-            found.append(axes if parts > 1 and size % parts == 0 and counted % parts == 0 else None)
-        return PartitionSpec(*(axes and (axes[0] if len(axes) == 1 else axes) for axes in found))
+            cut_axes.append(axes if parts > 1 and size % parts == 0 and counted % parts == 0 else None)
+        return PartitionSpec(*(axes and (axes[0] if len(axes) == 1 else axes) for axes in cut_axes))
 
     def _axes(self, cut: str | None) -> tuple[str, ...]:
         """Mesh axes of a cut."""

@@ -1,4 +1,4 @@
-"""Text to ids and back, around a Hugging Face fast tokenizer: chat template, every ending id, lengths."""
+"""Text to ids and back with a Hugging Face fast tokenizer: chat template, every ending id, lengths."""
 
 import copy
 import dataclasses
@@ -26,7 +26,7 @@ class Tokenizer:
     """A tokenizer with the ids that end a text.
 
     Attributes:
-      hf: the Hugging Face tokenizer, for whatever is not wrapped here.
+      hf: the Hugging Face tokenizer, for all that is not wrapped here.
       eos_ids: every id that ends a completion, the main one first; they end one without a template too.
       date: the date that the chat template writes (YYYY-MM-DD), if it writes one and `with_chat` fixed it.
     """
@@ -37,7 +37,7 @@ class Tokenizer:
 
     @property
     def template(self) -> str | None:
-        """The text of the chat template, with what was written into it; None if there is none."""
+        """The text of the chat template with the arguments written into it; None if there is none."""
         return self.hf.get_chat_template() if self.hf.chat_template else None
 
     def with_chat(
@@ -48,7 +48,7 @@ class Tokenizer:
         Args:
           chat: False: there is no chat template, messages become `plain_text`.
           arguments: values for the chat template, by name; those that it does not read are left out.
-          date: what the template writes in place of the day's date; None leaves that.
+          date: the date that the template writes in place of the current one; None changes nothing.
 
         Raises:
           ValueError: for a template that cannot be read, or whose date cannot be fixed.
@@ -63,7 +63,7 @@ class Tokenizer:
 
     @property
     def pad_id(self) -> int:
-        """Filler of arrays; never the basis of a mask, since it may equal an end-of-text id."""
+        """Id that fills arrays; never the basis of a mask, since it may equal an end-of-text id."""
         return self.hf.pad_token_id if self.hf.pad_token_id is not None else self.eos_ids[0]
 
     @functools.cached_property
@@ -102,19 +102,19 @@ class Tokenizer:
     def stop_sequences(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """Id sequences that end a completion: single tokens that contain a text, and its ids after a word."""
         pieces = self.hf.batch_decode([[i] for i in range(self.vocab_size)])
-        found = [(i,) for i, piece in enumerate(pieces) if any(text in piece for text in texts)]
+        sequences = [(i,) for i, piece in enumerate(pieces) if any(text in piece for text in texts)]
         word = self.encode("x")
         for text in texts:
             ids = self.encode("x" + text + "x")
             inner = tuple(ids[len(word) : -len(word)])
             if not text or ids[: len(word)] != word or self.hf.decode(list(inner)) != text:
                 raise ValueError(f"stop text {text!r} has no ids of its own between words")
-            found.append(inner)
-        return tuple(dict.fromkeys(found))
+            sequences.append(inner)
+        return tuple(dict.fromkeys(sequences))
 
     @functools.cached_property
     def _decode_row(self) -> Callable[[bytes], str]:
-        """Text of int32 ids as bytes. The rollout and the scorer both ask for it; it is decoded once."""
+        """A cached function from int32 ids as bytes to text: rollout and scorer decode the same ids."""
 
         def decode(row: bytes) -> str:
             return self.decode(np.frombuffer(row, np.int32))
@@ -135,7 +135,7 @@ class Tokenizer:
         return [self._decode_row(row[:length].tobytes()) for row, length in rows]
 
     def check_vocab(self, vocab_size: int) -> None:
-        """ValueError if the tokenizer knows ids that a policy with ``vocab_size`` tokens does not have."""
+        """Raise ValueError if the tokenizer has ids that a policy with ``vocab_size`` tokens lacks."""
         if self.vocab_size > vocab_size:
             raise ValueError(f"the tokenizer has {self.vocab_size} tokens, the policy only {vocab_size}")
 
@@ -178,7 +178,7 @@ def plain_text(messages: Sequence[Mapping[str, str]]) -> str:
     """A chat as text without markup: the messages' contents with a blank line between them.
 
     The answer begins right behind the text. Where the chat holds answers already (worked examples, earlier
-    turns) the text ends with a blank line too, so that the next answer stands as those do; otherwise nothing
+    turns) the text ends with a blank line too, so that the next answer begins as those do; otherwise nothing
     is added behind the last message, as in CoMLRL.
     """
     text = "\n\n".join(message["content"] for message in messages)
@@ -195,15 +195,15 @@ def write_eos(folder, eos_ids: Sequence[int], bos_id: int | None, pad_id: int | 
 
 def _stated_eos(folder: pathlib.Path) -> list[int | None]:
     """Ending ids of the generation and model configs; None where one names none."""
-    found = []
+    ids = []
     for name in ("generation_config.json", "config.json"):
         path = folder / name
         value = files.read_json(path).get("eos_token_id") if path.exists() else None
         values = value if isinstance(value, list) else [value]
         if not all(id_ is None or type(id_) is int for id_ in values):
             raise ValueError(f"{path}: eos_token_id is {value!r}, expected an id or a list of ids")
-        found += values
-    return found
+        ids += values
+    return ids
 
 
 def _chat_end(hf) -> int | None:
@@ -221,7 +221,7 @@ def _chat_end(hf) -> int | None:
 
 
 def _portable(folder: pathlib.Path) -> None:
-    """Name the tokenizer class by the name that transformers 4 and 5 both know."""
+    """Write the tokenizer class by the name that transformers 4 and 5 both know."""
     path = folder / "tokenizer_config.json"
     config = files.read_json(path)
     path.write_text(json.dumps(config | {"tokenizer_class": "PreTrainedTokenizerFast"}, indent=2) + "\n")

@@ -25,8 +25,8 @@ class AgentRecord:
     where that is not known). id numbers the completions of the step, and parent is the id of the one that
     this one continues, None for none (both are None in evaluation and in transcripts of earlier versions).
 
-    remark is what the agent said next that was no answer itself, None for nothing: in rounds of programs its
-    lesson about this program, its reflection on it, or (MapCoder) the plan of its next one.
+    remark is the agent's next completion that is no answer itself, None for none: in rounds of programs its
+    lesson (LessonL) or reflection (Reflexion) about this program, or the plan of its next one (MapCoder).
     """
 
     prompt: str
@@ -44,13 +44,13 @@ class AgentRecord:
 
 @dataclasses.dataclass(frozen=True)
 class JointAction:
-    """One joint answer to one item: a `AgentRecord` per agent, and how the team was judged.
+    """One joint answer to one item: an `AgentRecord` per agent, and the judgement of the team.
 
     parts are the reward's named parts and total their sum on the reward's own scale (None: does not apply);
     verdict and failures come from the executor or the task. interactions: [caller, callee, function, calls,
     returned, raised, used] per function of one agent that another one called. turn counts the answers in a
-    row from 0, follows is the place (from 0) in its step's file of the answer before this one, problem the
-    item's place among those of the step (None as for ``id``). Numbers that are not finite are stored as
+    row from 0, follows is the index (from 0) in its step's file of the answer before this one, problem the
+    item's index among those of the step (None as for ``id``). Numbers that are not finite are stored as
     null.
     """
 
@@ -68,13 +68,13 @@ class JointAction:
 
 
 class TranscriptWriter:
-    """Writes `folder/transcripts/step_*.jsonl`."""
+    """Write `folder/transcripts/step_*.jsonl`."""
 
     def __init__(self, folder):
         self._folder = Path(folder)
 
     def write(self, step: int, actions: Sequence[JointAction]) -> Path:
-        """Writes all joint actions of a step at once, in order, and replaces what that step's file held."""
+        """Write all joint actions of a step at once, in order, in place of that step's earlier file."""
         for action in actions:
             if action.step != step:
                 raise ValueError(f"item {action.item!r} says step {action.step}, the file is for step {step}")
@@ -89,8 +89,8 @@ def read(folder, step: int) -> list[JointAction]:
     """
     path = _path(Path(folder), step)
     if not path.exists():
-        known = steps(folder)
-        held = f"{len(known)} steps from {known[0]} to {known[-1]}" if known else "none"
+        existing = steps(folder)
+        held = f"{len(existing)} steps from {existing[0]} to {existing[-1]}" if existing else "none"
         raise ValueError(f"no transcript of step {step} in {path.parent}; there are: {held}")
     return read_json_lines(path, _action)
 
@@ -109,10 +109,10 @@ def _path(folder: Path, step: int) -> Path:
 
 
 def _action(record: dict) -> JointAction:
-    agents = {name: _agent_record(speech) for name, speech in record["agents"].items()}
-    seen = tuple(map(tuple, record.get("interactions", ())))
-    given = {"agents": agents, "failures": tuple(record["failures"]), "interactions": seen}
-    return JointAction(**{**record, **given})
+    agents = {name: _agent_record(fields) for name, fields in record["agents"].items()}
+    interactions = tuple(map(tuple, record.get("interactions", ())))
+    converted = {"agents": agents, "failures": tuple(record["failures"]), "interactions": interactions}
+    return JointAction(**{**record, **converted})
 
 
 def _agent_record(record: dict) -> AgentRecord:

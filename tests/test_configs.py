@@ -12,7 +12,7 @@ import pytest
 from ml_collections import config_dict
 
 from configs import coding, lessonl, published, writing
-from jaxmarl_llm.config import FIELDS, base_config, parse_arg, programs, validate
+from jaxmarl_llm.config import FIELDS, base_config, parse_arg, programs, reference, validate
 from jaxmarl_llm.config.options import field, leaves, no_such_field
 from jaxmarl_llm.config.programs import check_training
 from jaxmarl_llm.config.team import check_read
@@ -376,17 +376,13 @@ def test_all_that_is_wrong_is_told_at_once():
 
 
 def test_every_field_is_explained():
-    """A comment begins on the line of every field, with its choices where it has some."""
-    source = (ROOT / "configs" / "common.py").read_text()
-    body = source[source.index("def base_config") : source.index("def laptop")]
-    others = ("task_fields", "programs", "model_options", "imitation")
-    body += "".join((ROOT / "configs" / f"{name}.py").read_text() for name in others)
-    lines = re.findall(r"^    c\.([\w.]+) = (.*(?:\n    # .*)*)$", body, re.MULTILINE)
-    comments = {path: text.partition("  # ")[2] for path, text in lines if not text.endswith("ConfigDict()")}
-    assert set(comments) == set(flat(base_config()))
-    assert [path for path, comment in comments.items() if not comment] == []
-    for path, choices in CHOICES.items():
-        assert all(re.search(rf"\b{choice}\b", comments[path]) for choice in choices), path
+    for path, each in FIELDS.items():
+        assert each.about.endswith((".", ":")), path
+
+
+def test_the_page_of_all_fields_is_the_one_that_the_code_writes():
+    assert (ROOT / "docs/config.md").read_text() == reference.page()
+    assert set(re.findall(r"^\| `([\w.]+)` \|", reference.page(), re.MULTILINE)) == set(FIELDS)
 
 
 def flat(config, prefix=""):

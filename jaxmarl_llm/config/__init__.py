@@ -3,7 +3,7 @@
 A config file has ``get_config(arg=None)``, which changes what it needs of `base_config`, and perhaps ``sweep``.
 """
 
-from jaxmarl_llm.config.base import base_config, validate
+from jaxmarl_llm.config.base import FIELDS, base_config, validate
 from jaxmarl_llm.config.options import ConfigDict, parse_arg
 
-__all__ = ["ConfigDict", "base_config", "parse_arg", "validate"]
+__all__ = ["FIELDS", "ConfigDict", "base_config", "parse_arg", "validate"]

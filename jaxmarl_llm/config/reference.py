@@ -1,4 +1,4 @@
-"""The page of all config fields: `python -m jaxmarl_llm.config.reference > docs/config.md`."""
+"""The page of all config fields, docs/config.md: `make config_page`."""
 
 import itertools
 
@@ -8,9 +8,9 @@ from jaxmarl_llm.config.options import ConfigDict
 
 HEAD = """# Every config field
 
-To set a field, add `--config.<field>=<value>` to a command, or change it in a config file. A value that is not
+To set a field, add a flag such as `--config.train.lr=1e-4` to a command, or change it in a config file. A value that is not
 allowed, and a field that nothing would read, are refused before anything is loaded. This page is written from
-[jaxmarl_llm/config](../jaxmarl_llm/config): `python -m jaxmarl_llm.config.reference > docs/config.md`.
+[jaxmarl_llm/config](../jaxmarl_llm/config): `make config_page`.
 """
 
 

@@ -7,7 +7,7 @@ from jaxmarl_llm.credit.segments import check_rows
 
 
 def difference_in_means(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.Array:
-    """Mean value with less mean value without, for each of Z things: -> float32 [Z].
+    """Mean value of samples with a thing less that of samples without it, for Z things: -> float32 [Z].
 
         contrast_z = mean over groups j of (mean of v_r with shown_rz - mean of v_r without, r in group j)
 

@@ -88,12 +88,12 @@ def free_rider_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERAN
 
 
 def dominance_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERANCE) -> jax.Array:
-    """Share of the joint answers that an agent explains all by itself: -> float32 [N].
+    """Share of joint answers whose reward falls only if this agent's part is replaced: -> float32 [N].
 
         D_n = mean_j 1[ R_j - C_n,j > tolerance  and  R_j - C_m,j <= tolerance for all m != n ]
 
-    Each joint answer counts for one agent at most, so the sum over agents is the share that any one of them
-    explains. Only joint answers with all counterfactuals count; arguments and marginals as in
+    Each joint answer counts for one agent at most, so the sum over agents is the share that depends on one
+    agent alone. Only joint answers with all counterfactuals count; arguments and marginals as in
     `free_rider_rate`. A count, so without a gradient.
 
     >>> dominance_rate([3.0, 1.0], [[1.0, 0.0], [3.0, 0.0]]).tolist()
@@ -190,7 +190,7 @@ def _mean_of_used(stat_J: jax.Array, group_R, num_groups: int) -> jax.Array:
 
 
 def _share(counted_NJ: jax.Array, known_NJ: jax.Array) -> jax.Array:
-    """Share of the known, per agent [N]; NaN where nothing is known."""
+    """Share of the counted among the known, per agent [N]; NaN where nothing is known."""
     known_N = jnp.sum(known_NJ, axis=1)
     return jnp.where(known_N > 0, jnp.sum(counted_NJ & known_NJ, axis=1) / jnp.maximum(known_N, 1), jnp.nan)
 

@@ -10,7 +10,7 @@ SIZES = ("num_groups", "num_keys", "num_agents")
 
 
 def on_host(function: Callable, *arrays, length: int | None = None, **options) -> np.ndarray:
-    """``function(*arrays, **options)`` of this package, compiled once for sizes up to the same power of two.
+    """Call ``function(*arrays, **options)``, compiled once for sizes up to the same power of two.
 
     How many turns an iteration has depends on the completions; a program for each number, or worse, one for
     each operation, would be compiled again and again. Every axis is filled up to a power of two, integers

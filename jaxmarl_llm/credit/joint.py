@@ -271,7 +271,7 @@ def _matrix(rewards_BGG) -> jax.Array:
 
 
 def _complete(rewards_BGG) -> tuple[jax.Array, jax.Array]:
-    """The rewards with 0 in items that lack one, and which items lack none [B]."""
+    """The rewards, set to 0 in items with a NaN, and which items have none [B]."""
     rewards = _matrix(rewards_BGG)
     complete_B = ~jnp.any(jnp.isnan(rewards), axis=tuple(range(1, rewards.ndim)))
     return jnp.where(_spread(complete_B, (0,), rewards.ndim), rewards, 0.0), complete_B

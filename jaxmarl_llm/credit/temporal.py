@@ -108,7 +108,7 @@ def agent_chained_gae(
     [[0.25, 0.5]]
 
     Args:
-      rewards_BTN: reward of each agent's action; a shared one usually stands at the last agent.
+      rewards_BTN: reward of each agent's action; a shared one is usually given to the last agent.
       values_BTN: V before each agent's action.
       steps_B: steps that count, all agents act in each.
       gamma, lam: as in `gae`.
@@ -141,7 +141,7 @@ def agent_chained_token_gae(
 ) -> jax.Array:
     """`agent_chained_gae` at the level of tokens: through the tokens of an agent, the agents, the steps.
 
-    Rewards stand on the last token of each agent's completion, and the value after it is that of the next
+    Rewards are on the last token of each agent's completion, and the value after it is that of the next
     agent's first token (MARFT, arXiv 2504.16129). One episode per row. Linear in rewards and values.
 
     >>> agent_chained_token_gae([[0.0, 1.0]], [[[0.25, 9.0], [0.5, 0.75]]], [[1, 2]], lam=0.0).tolist()

@@ -34,7 +34,7 @@ def backed_up_returns(
     With ``own`` the index of each joint action and ``after`` the index of the one it follows, this is the
     backup of a tree. With ``own`` the joint action's node and ``after`` the node of the one it
     follows, all actions of a node share what comes after any of them: the backup of a chain, where only one
-    of them got a next turn, for which the others are not to blame. Linear in the rewards but for ``max``,
+    of them got a next turn; the others must not lose by that. Linear in the rewards but for ``max``,
     whose gradient goes to the best of the ways (in equal parts if several are).
 
     >>> rewards, before = [1.0, 2.0, 3.0, 5.0], [-1, -1, 0, 0]  # 0 is followed by 2 and 3

@@ -34,12 +34,7 @@ class Evaluations(NamedTuple):
 
     def speed(self) -> dict[str, float]:
         """Completion tokens drawn per second and seconds per joint answer; compiling and judging included."""
-        drawn = [
-            tokens
-            for evaluation in (self.sampled, self.greedy)
-            for row in evaluation.tokens_BG
-            for tokens in row
-        ]
+        drawn = [tokens for each in (self.sampled, self.greedy) for row in each.tokens_BG for tokens in row]
         return {
             "tokens_per_s": sum(drawn) / self.seconds,
             "seconds_per_answer": self.seconds / len(drawn),
@@ -117,10 +112,8 @@ def evaluate(
             turns_TB[t] += _by_item(of_turn, per_item, n_real)
         tokens_B += _by_item(metrics.last_answer_tokens(forest), per_item, n_real)
         progress(len(tokens_B), number)
-    evaluation_of = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
-    return Evaluations(
-        evaluation_of(slice(samples)), evaluation_of(slice(samples, None)), time.perf_counter() - started
-    )
+    build = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
+    return Evaluations(build(slice(samples)), build(slice(samples, None)), time.perf_counter() - started)
 
 
 def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
@@ -176,13 +169,11 @@ def prompt_sizes(
       max_prompt_tokens, long_prompts: see `requests.encode_prompt`, which raises ValueError.
     """
     sizes: list[Sizes | None] = []
-    prompts_of_items = [
-        (item, task.prompts(item)) for task, ids in tasks for item in (task.items[i] for i in ids)
-    ]
+    pairs = [(item, task.prompts(item)) for task, ids in tasks for item in (task.items[i] for i in ids)]
     for member in team.members:
         agents = [] if member.remote else member.stack.agents
         kept: dict[str, list[list[int]]] = {agent: [] for agent in agents}
-        for item, prompts in prompts_of_items:
+        for item, prompts in pairs:
             own_prompts = {agent: prompts[agent] for agent in agents if agent in prompts}
             rows = {}
             for agent, messages in own_prompts.items():

@@ -160,7 +160,7 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
 def spread(total: int, number: int) -> list[int]:
     """``number`` of the indices below ``total``, evenly spread; all of them for 0 or more than there are.
 
-    Data may be in the order of difficulty: the first few would not stand for the rest.
+    Data may be in the order of difficulty: the first few would not represent the rest.
     """
     number = min(number or total, total)
     return [i * total // number for i in range(number)]

@@ -23,7 +23,7 @@ def build(
 ) -> dict[str, Expert]:
     """Who is asked for the texts of remote agents, by the model's name in ``team.models``.
 
-    Each endpoint keeps its answers with those of `tasks.build_expert`, and has a token budget of its own.
+    Each endpoint keeps its answers with those of `build_expert`, and has a token budget of its own.
 
     Args:
       config: its ``expert`` says how endpoints are reached; their models' names are in ``team.models``.
@@ -41,7 +41,7 @@ def build(
             follows = name == "scripted:follower"
             found[name] = Scripted(Follower(config.seed) if follows else Mixture(items, config.seed), before)
             continue
-        options = tasks.expert_options(config, workdir) | {"model": name.removeprefix(remote.EXPERT)}
+        options = expert_options(config, workdir) | {"model": name.removeprefix(remote.EXPERT)}
         found[name] = experts.build(**options, spent=before, seed=config.seed)
         found[name].check()
     return found

@@ -50,7 +50,7 @@ def marginals(forest: Forest) -> np.ndarray | None:
 
 
 def of_members(forest: Forest, values_NJ: np.ndarray) -> np.ndarray:
-    """Values by agent and joint answer as values of `Forest.memberships`."""
+    """Values by agent and joint answer, as one value for each pair of `Forest.memberships`."""
     row = {agent: n for n, agent in enumerate(agents(forest))}
     joint_M, turn_M = forest.memberships()
     return values_NJ[[row[forest.turns[t].agent] for t in turn_M.tolist()], joint_M]

@@ -34,9 +34,9 @@ def reward_metrics(forest: Forest, task: Task) -> dict[str, float]:
 
 def _means(prefix: str, joints: Sequence[Joint], task: Task) -> dict[str, float]:
     # Each answer on the 0..100 scale first: a part that compares two (hack_gap) needs answers that have both.
-    known = [joint for joint in joints if not np.isnan(joint.total)]
+    scored = [joint for joint in joints if not np.isnan(joint.total)]
     values: dict[str, dict[int, list[float]]] = {}
-    for joint in known:
+    for joint in scored:
         for name, value in task.normalise({**joint.judgement.parts, "total": joint.total}).items():
             values.setdefault(name, {}).setdefault(joint.item, []).append(value)
     return {

@@ -13,7 +13,7 @@ OF_TURNS = ("turn", "turn_mean")  # those that need turns
 
 @flax.struct.dataclass
 class SumCount:
-    """A mean that is not yet divided: `sum` and `count`, float32, scalars unless a loss says otherwise.
+    """A mean that is not yet divided: `sum` and `count`, float32, scalars unless a loss documents a shape.
 
     >>> float((SumCount(6.0, 2.0) + SumCount(2.0, 2.0)).mean())
     2.0

@@ -1,4 +1,4 @@
-"""Turns of a conversation whose tokens lie in one row: an integer id per token, [..., L], from 0.
+"""Turns of a conversation whose tokens are in one row: an integer id per token, [..., L], from 0.
 
 The number of turns T is static. A token whose id is outside [0, T) belongs to no turn and counts as masked:
 texts of others, between an agent's turns, may have -1.

@@ -137,7 +137,7 @@ class Policy(nn.Module):
 
     ``policy.apply(params, tokens_BL, positions_BL, cache=None) -> (logits_BLV, cache)``. Without a cache the
     returned one holds this call's keys and values. Logits are float32 whatever the compute dtype, their sums
-    too: rounded to bfloat16, the greatest of 49,152 is often one of several.
+    too: rounded to bfloat16, several of 49,152 often share the greatest value.
 
     With ``apart`` every layer has variables of its own (``layers_0``, ..), its part of the cache too (see
     `Cache.apart`), and ``remat`` is not applied: for reading one token at a time, see `decode`.
@@ -146,7 +146,7 @@ class Policy(nn.Module):
     ``nn.Embedding(padding_idx=..)``; as a row of a tied head it still gets one.
 
     ``fetch(name, params)`` is applied to the parameters of a layer, the embedding and the head where they are
-    used; it may say where they are to lie there, not what they are.
+    used; it may change where they are placed, but not their values.
     """
 
     config: PolicyConfig

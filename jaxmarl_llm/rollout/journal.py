@@ -150,7 +150,7 @@ def encode(thing: Any) -> Any:
 
 
 def decode(data: Any) -> Any:
-    """The value that `encode` was given; ValueError and the like for anything that it did not write."""
+    """The value that `encode` was given; ValueError and the like for data that it did not write."""
     if isinstance(data, list):
         return [decode(part) for part in data]
     if not isinstance(data, dict):

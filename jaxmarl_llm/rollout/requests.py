@@ -156,7 +156,7 @@ def ask(
 
 
 def _told(pending: PendingRequest, g: int, reply: Reply, tokenizer) -> Turn:
-    """Sample g of a request as an expert answered it."""
+    """The turn of sample g of a request, from an expert's reply."""
     ending = list(tokenizer.eos_ids[:1]) if reply.finished else []
     completion = np.array(tokenizer.encode(reply.text) + ending, np.int32)
     return Turn(
@@ -172,7 +172,7 @@ def _told(pending: PendingRequest, g: int, reply: Reply, tokenizer) -> Turn:
 def _turn(
     pending: PendingRequest, g: int, drawn: sampling.Samples, n: int, row: int, texts: Sequence[str]
 ) -> Turn:
-    """Sample g of a request, which is in row ``row`` of agent n."""
+    """The turn of sample g of a request, which is in row ``row`` of agent n."""
     length = int(drawn.lengths_NR[n, row])
     return Turn(
         **_asked_for(pending, g),
@@ -184,7 +184,7 @@ def _turn(
 
 
 def _asked_for(pending: PendingRequest, g: int) -> dict:
-    """Return the fields of a `Turn` that sample g of a request takes from it."""
+    """Fields of the `Turn` of sample g that come from its request."""
     request = pending.request
     return dict(
         id=pending.first_id + g,

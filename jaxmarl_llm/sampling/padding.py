@@ -32,7 +32,7 @@ class Shared:
 class Sizes:
     """How the prompts of a run are padded.
 
-    starts: by agent the tokens that all its prompts begin with, () for none.
+    starts: by agent, the tokens that all its prompts begin with, () for none.
     widths: padded lengths of what follows, ascending, at least one.
     """
 
@@ -40,7 +40,7 @@ class Sizes:
     widths: tuple[int, ...]
 
     def width(self, longest: int) -> int:
-        """The smallest of the widths that ``longest`` tokens fit into; beyond these a `bucket`."""
+        """The smallest of the widths that ``longest`` tokens fit into; a `bucket` if there is none."""
         return next((width for width in self.widths if longest <= width), bucket(longest))
 
     def largest(self) -> "Sizes":
@@ -57,8 +57,11 @@ def plan_sizes(prompts: Mapping[str, Sequence[Sequence[int]]], batch: int) -> Si
     Args:
       prompts: by agent, equally many for each, those of one problem at the same place.
     """
-    starts = {agent: tuple(own[0][: common_start(own)]) for agent, own in prompts.items()}
-    rests = [[len(p) - len(starts[agent]) for p in own] for agent, own in prompts.items()]
+    starts = {
+        agent: tuple(agent_prompts[0][: common_start(agent_prompts)])
+        for agent, agent_prompts in prompts.items()
+    }
+    rests = [[len(p) - len(starts[agent]) for p in agent_prompts] for agent, agent_prompts in prompts.items()]
     widths_B = np.array([bucket(max(of_item)) for of_item in zip(*rests, strict=True)])
     largest, best, expected = int(widths_B.max()), (), WORTH * widths_B.max()
     for width in sorted(set(widths_B.tolist()) - {largest}):
@@ -81,7 +84,7 @@ def bucket(length: int) -> int:
 def padded_size(number: int, least: int, most: int) -> int:
     """Rows to compile for where ``number`` are needed: least, 2 least, 4 least, .. up to most.
 
-    How many joint answers are handed on may differ from iteration to iteration; every size is a compilation.
+    How many joint answers get a next turn differs between iterations; every size is a compilation.
     All are multiples of ``least``, which the parts of a batch divide.
     """
     size = least
@@ -109,18 +112,18 @@ def pad_team(
 
     Args:
       prompts_NB: token lists, equally many for each agent.
-      sizes: what to pad to, as far as these prompts begin as it says (those of later turns may not); None: to
-        what these prompts need.
+      sizes: the sizes to pad to, if these prompts begin with its starts (those of later turns may not); None:
+        the sizes that these prompts need.
       agents: names of the N agents, for ``sizes``.
 
     Returns:
-      What is left of the prompts, (N, B, P) left-padded, its lengths (N, B), and the shared beginnings (None
-      if no agent has any).
+      The rest of the prompts, (N, B, P) left-padded, its lengths (N, B), and the shared beginnings (None if
+      no agent has any).
     """
     starts_N = [common_start(prompts) for prompts in prompts_NB]
-    known_N = [sizes.starts[agent] for agent in agents] if sizes else []
-    fixed = bool(known_N) and all(map(_all_begin, prompts_NB, known_N))
-    starts_N = [len(start) for start in known_N] if fixed else starts_N
+    planned_N = [sizes.starts[agent] for agent in agents] if sizes else []
+    fixed = bool(planned_N) and all(map(_all_begin, prompts_NB, planned_N))
+    starts_N = [len(start) for start in planned_N] if fixed else starts_N
     rests_NB = [[p[start:] for p in prompts] for start, prompts in zip(starts_N, prompts_NB, strict=True)]
     longest = max(len(rest) for rests in rests_NB for rest in rests)
     width = sizes.width(longest) if fixed else bucket(longest)
@@ -142,7 +145,7 @@ def _all_begin(prompts: list[list[int]], start: tuple[int, ...]) -> bool:
 def common_start(prompts: list[list[int]]) -> int:
     """Tokens that all prompts begin with, cut to a multiple of `SHARE_STEP`; each keeps one of its own."""
     if len(prompts) == 1:
-        return 0  # nobody to share with
+        return 0  # no other prompt to share with
     common = len(os.path.commonprefix([list(p) for p in prompts]))
     common = min(common, min(len(p) for p in prompts) - 1)
     return common // SHARE_STEP * SHARE_STEP

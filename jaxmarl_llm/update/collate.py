@@ -52,7 +52,7 @@ def collate(
     the sizes that prompts are padded to, see `padding.pad_team`.
 
     Raises:
-      ValueError: if an agent was asked for different numbers of samples within one turn index.
+      ValueError: if an agent has requests with different numbers of samples within one turn index.
     """
     batches, most_prompts = [], len(forest.items)
     for index in sorted({turn.turn for turn in forest.turns}):

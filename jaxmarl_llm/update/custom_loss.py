@@ -46,7 +46,7 @@ def apply(function: Callable, logprobs_BL, advantages_B, mask_BL, given: Mapping
       logprobs_BL: of the sampled tokens, differentiable, as is the entropy.
       advantages_B: one per row.
       mask_BL: the tokens to train.
-      given: arrays [B, L] by name, at least those that the function `asks` for.
+      given: arrays [B, L] by name, at least those in ``asks(function)``.
 
     Raises:
       UserCodeError: if the function raises when it is traced; its cause is the function's error.

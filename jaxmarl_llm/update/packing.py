@@ -99,7 +99,7 @@ def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:
 
 @struct.dataclass
 class Rows:
-    """M rows of W tokens, and S slots in each for the completions that lie in it.
+    """M rows of W tokens, and S slots in each for the completions in it.
 
     Attributes:
       tokens_MW: completions one after the other.

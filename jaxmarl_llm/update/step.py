@@ -94,7 +94,7 @@ def train_step(
       stack, config, optimizer: static.
       base: frozen variables of the stack.
       state: donated.
-      batches: from `LossConfig.pack`; one per turn of the conversation, or several of different agents.
+      batches: from `LossConfig.pack`; one per turn of the rollout, or several of different agents.
       more: the gradient of another loss of the same parameters, added to that of the batches and clipped
         together with it. The metric ``loss`` does not include that loss.
       rates: of agents that learn at different rates, or not at all; None: all learn alike.

@@ -1,7 +1,7 @@
 """Compiled programs kept on disk: the second run of a command loads what the first one compiled.
 
 JAX's persistent compilation cache, in a folder of the user's cache unless JAX_COMPILATION_CACHE_DIR names
-another one. A program is known by its own text, the compiler's version and its flags, so that one from
+another one. A program is identified by its own text, the compiler's version and its flags, so that one from
 another config or another version is never taken for it.
 """
 
@@ -16,10 +16,10 @@ from collections.abc import Mapping
 
 import jax
 
-VARIABLE = "JAX_COMPILATION_CACHE_DIR"  # JAX's own; set, even to nothing, it decides
+VARIABLE = "JAX_COMPILATION_CACHE_DIR"  # JAX's own; if it is set, even to nothing, it counts
 SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 LEAST_SECONDS = 0.2  # programs that compile faster are not kept: reading them would take as long
-MOST_BYTES = 2 * 2**30  # of the folder; the programs that were not used for longest go first
+MOST_BYTES = 2 * 2**30  # of the folder; the least recently used programs are dropped first
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "JAX_PLATFORMS", "JAX_DISABLE_MOST_OPTIMIZATIONS")
 
 
@@ -30,16 +30,16 @@ def folder(environment: Mapping[str, str] = os.environ) -> pathlib.Path:
     instructions that another one lacks, and home folders are shared between machines.
     """
     root = environment.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    known = "\n".join([*(environment.get(name, "") for name in FLAGS), _processor()])
-    key = hashlib.sha256(known.encode()).hexdigest()[:12]
+    identity = "\n".join([*(environment.get(name, "") for name in FLAGS), _processor()])
+    key = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return pathlib.Path(root) / "jaxmarl_llm" / "compiled" / f"{jax.__version__}-{key}"
 
 
 def keep(environment: Mapping[str, str] = os.environ) -> pathlib.Path | None:
-    """Keep compiled programs in `folder` from here on; returns it, or None where nothing was changed.
+    """Keep compiled programs in `folder` from here on; returns it, or None if nothing was changed.
 
-    That is where the user has set JAX_COMPILATION_CACHE_DIR, and where the folder cannot be written to, of
-    which a warning tells. To be called before anything is compiled.
+    Nothing is changed if the user has set JAX_COMPILATION_CACHE_DIR, or, with a warning, if the folder cannot
+    be written to. Call it before anything is compiled.
     """
     if VARIABLE in environment:
         return None
@@ -60,8 +60,8 @@ def keep(environment: Mapping[str, str] = os.environ) -> pathlib.Path | None:
 
 
 def _processor() -> str:
-    """The processor's name and features, as far as the system tells them."""
-    facts = pathlib.Path("/proc/cpuinfo")
-    lines = facts.read_text().split("\n\n")[0].splitlines() if facts.is_file() else []
+    """The processor's name and features, as far as the system reports them."""
+    cpu_file = pathlib.Path("/proc/cpuinfo")
+    lines = cpu_file.read_text().split("\n\n")[0].splitlines() if cpu_file.is_file() else []
     kept = [line for line in lines if line.startswith(("model name", "flags", "Features"))]
     return "\n".join([platform.machine(), platform.processor(), *kept])

@@ -1,4 +1,4 @@
-"""Show a run while it works: a progress bar in a terminal, plain lines elsewhere, closing tables."""
+"""Show the progress of a run: a progress bar in a terminal, plain lines elsewhere, and tables."""
 
 import os
 import sys
@@ -41,7 +41,7 @@ class Eta:
         self._steps = 0
 
     def tick(self, steps: int = 1) -> None:
-        """Call when `steps` (1 or more) further steps are done."""
+        """Count `steps` (1 or more) further steps as done."""
         now = self._clock()
         if self._steps == 1:
             self._paces.clear()
@@ -62,9 +62,9 @@ class Eta:
 
 
 class ProgressDisplay:
-    """Progress over `total` steps, of which `done` are already behind (a resumed run).
+    """Progress over `total` steps, of which `done` are done already (a resumed run).
 
-    label: what a step is. within: a display that goes on meanwhile, below which this one shows its own bar.
+    label: name of a step. within: an outer display, still open, below which this one shows its own bar.
     Use as a context manager; `update` once per step, `print` for messages in between. Where the stream is not
     a terminal every update is one line, e.g. `step  12/150  return 41.2  tests 30.1  18.3 s/step  ETA 42:05`.
     """
@@ -92,9 +92,9 @@ class ProgressDisplay:
             self._task = self._bar.add_task(label, total=total, completed=done, numbers="", timing="ETA ?")
 
     def update(self, done: int, values: Mapping[str, float], total: int | None = None) -> None:
-        """`done` steps are complete; `values` are the key numbers to show, by the name to show them under.
+        """Show that `done` steps are complete, and `values`, the key metrics by their displayed names.
 
-        `total`: steps that there will be, where that is known better than before.
+        `total`: the total number of steps, if it has changed.
         """
         self._total = total or self._total
         if done > self._done:
@@ -112,7 +112,7 @@ class ProgressDisplay:
             self.print("  ".join(filter(None, [counted, numbers, timing])))
 
     def print(self, text: str = "") -> None:
-        """A line above the bar, or just a line."""
+        """Print a line, above the bar if there is one."""
         if self._bar is not None:
             self._bar.console.print(Text(text))  # Text: brackets in it are no markup
         else:
@@ -133,7 +133,7 @@ class ProgressDisplay:
 
 
 def format_number(value: float | None) -> str:
-    """Three digits that matter: 0.0123, 1.23, 41.2, 1234; None -> 'n/a'."""
+    """Text with about three significant digits: 0.0123, 1.23, 41.2, 1234; None -> 'n/a'."""
     if value is None:
         return "n/a"
     value = float(value)
@@ -157,17 +157,17 @@ def format_table(rows: Sequence[Sequence], headers: Sequence[str]) -> str:
 def table(
     rows: Sequence[Sequence], headers: Sequence[str], title: str = "", stream: TextIO | None = None
 ) -> None:
-    """Prints a table: with rules and colours in a terminal, as `format_table` elsewhere."""
+    """Print a table: with rules and colours in a terminal, as `format_table` elsewhere."""
     stream = stream or sys.stdout
     if not is_terminal(stream):
         print("\n".join(filter(None, [title, format_table(rows, headers)])), file=stream, flush=True)
         return
-    drawn = Table(title=title or None, box=box.SIMPLE_HEAVY, title_justify="left")
+    rich_table = Table(title=title or None, box=box.SIMPLE_HEAVY, title_justify="left")
     for header, right in zip(headers, _numeric_columns(rows, headers), strict=True):
-        drawn.add_column(Text(header), justify="right" if right else "left")
+        rich_table.add_column(Text(header), justify="right" if right else "left")
     for row in rows:
-        drawn.add_row(*(Text(cell) for cell in _cells(row, headers)))
-    Console(file=stream).print(drawn)
+        rich_table.add_row(*(Text(cell) for cell in _cells(row, headers)))
+    Console(file=stream).print(rich_table)
 
 
 def markdown(rows: Sequence[Sequence[str]], headers: Sequence[str], title: str = "") -> str:
@@ -202,7 +202,7 @@ def _bar(stream: TextIO) -> Progress:
         TextColumn("{task.fields[numbers]}", markup=False, style="cyan"),
         TextColumn("{task.fields[timing]}", markup=False, style="dim"),
     ]
-    # What others print, logging for one, goes above the bar; but a file that stderr goes to keeps getting it.
+    # Output of others, such as logging, goes above the bar; if stderr is a file, it stays there.
     return Progress(
         *columns, console=Console(file=stream), refresh_per_second=2, redirect_stderr=is_terminal(sys.stderr)
     )

@@ -1,4 +1,4 @@
-"""Functions of the user's own, which a config names."""
+"""Load functions of the user by the names in a config."""
 
 import importlib
 import pathlib
@@ -11,10 +11,10 @@ _LIBRARIES = tuple(pathlib.Path(sysconfig.get_paths()[name]) for name in ("stdli
 
 
 class UserCodeError(RuntimeError):
-    """A function of the user's own raised; the message says which and on what, the cause is its error."""
+    """A user's function raised an error, which is the cause; the message names the function and its input."""
 
     def user_frames(self) -> list[str]:
-        """Where the cause was raised, as a traceback prints it, without what is ours or a library's."""
+        """Traceback lines of the cause, without frames of this package and of libraries."""
         if self.__cause__ is None:
             return []
         frames = traceback.extract_tb(self.__cause__.__traceback__)
@@ -22,7 +22,7 @@ class UserCodeError(RuntimeError):
 
 
 def reason(error: BaseException) -> str:
-    """An error in a line: its type, and the first line of its message if it has one."""
+    """An error as one line: its type, and the first line of its message if it has one."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
@@ -39,7 +39,7 @@ def resolve(name: str, what: str) -> Callable:
     """The function at 'package.module:function' or 'package.module.function'.
 
     Raises:
-      ValueError: if there is none; it calls the function ``what``, such as the config field that names it.
+      ValueError: if there is none. ``what`` is the function's name in it, such as the config field.
     """
     module_name, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
     if not module_name or not attribute:
@@ -47,8 +47,8 @@ def resolve(name: str, what: str) -> Callable:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{what} {name!r}: cannot import {module_name!r} ({reason})") from error
+        cause = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{what} {name!r}: cannot import {module_name!r} ({cause})") from error
     function = getattr(module, attribute, None)
     if function is None:
         defined = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))

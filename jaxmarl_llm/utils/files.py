@@ -8,7 +8,7 @@ from typing import Any
 
 
 def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
-    """Replaces `path` with `text` (UTF-8) in one step and creates its folder if needed.
+    """Replace `path` with `text` (UTF-8) in one step and create its folder if needed.
 
     The text goes to a temporary file in the same folder, to the disk, then over the old file. Whatever goes
     wrong before that (full disk, read-only folder, kill) leaves the old file as it was; what can be reported
@@ -35,24 +35,24 @@ def safe_text(text: str) -> str:
 
 
 def read_json(path: str | os.PathLike, kind: type = dict) -> Any:
-    """Reads a JSON file (UTF-8) that holds one value of type ``kind``: dict, list, str, ...
+    """Read a JSON file (UTF-8) that holds one value of type ``kind``: dict, list, str, ...
 
     Raises ValueError naming the file if it is missing, cannot be read, is not JSON or holds another type.
     """
     path = Path(path)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (ValueError, RecursionError) as error:  # of JSON or UTF-8
         raise ValueError(f"{path}: not JSON ({error})") from error
-    if not isinstance(found, kind):
-        raise ValueError(f"{path}: holds a JSON {type(found).__name__}, expected a {kind.__name__}")
-    return found
+    if not isinstance(value, kind):
+        raise ValueError(f"{path}: holds a JSON {type(value).__name__}, expected a {kind.__name__}")
+    return value
 
 
 def read_json_lines(path: str | os.PathLike, make: Callable[[dict], Any]) -> list:
-    """Reads a file with one JSON object per line, and returns what ``make`` builds from each.
+    """Read a file with one JSON object per line, and return what ``make`` builds from each.
 
     Raises ValueError naming the file, and the line (from 1) that is not JSON, or that ``make`` cannot use:
     its KeyError, TypeError, AttributeError and ValueError are taken to be about the line.
@@ -62,11 +62,11 @@ def read_json_lines(path: str | os.PathLike, make: Callable[[dict], Any]) -> lis
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: cannot be read ({error})") from error
-    found = []
+    items = []
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(make(json.loads(line)))
+            items.append(make(json.loads(line)))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise ValueError(f"{path}, line {number}: cannot be read ({reason})") from error
-    return found
+    return items

@@ -1,11 +1,10 @@
 """Keep the host's memory between programs, and make room for compiled ones.
 
 A program's arrays on a CPU come from ``malloc``, which gives large ones back to the system as soon as they
-are freed. The next program asks for the same again, and the system hands it out page by page, each filled
-with zeros first: measured as a third of an iteration's time with full copies of a small model.
+are freed. The next program allocates the same again, and the system returns it page by page, each filled with
+zeros first: measured as a third of an iteration's time with full copies of a small model.
 
-A compiled program takes memory maps, of which Linux allows a process so many; XLA crashes where it gets no
-more.
+A compiled program takes memory maps, whose number Linux limits for a process; at the limit XLA crashes.
 """
 
 import ctypes
@@ -19,12 +18,12 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
 
 
 def keep() -> bool:
-    """Keep memory that was freed for what comes next, until the process ends; whether that is possible here.
+    """Keep freed memory for later use, until the process ends; returns whether that is possible here.
 
-    To be called before JAX computes anything, since programs are then run by the thread that calls them:
-    glibc keeps large pieces for the main thread only. The most memory that is held grows by what lies between
-    the pieces: where small ones cut a large one, another is asked for, in the first runs of a program up to
-    twenty times. Does nothing but on Linux with glibc.
+    Call it before JAX computes anything, since programs are then run by the thread that calls them: glibc
+    keeps large pieces for the main thread only. Peak memory grows by fragmentation: where small pieces split
+    a large one, another is allocated, in the first runs of a program up to twenty times. Does nothing except
+    on Linux with glibc.
     """
     if sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"):
         return False
@@ -34,11 +33,11 @@ def keep() -> bool:
 
 
 def make_room_for_programs(most: float = 0.5) -> bool:
-    """Forget what was compiled if this process has over ``most`` of the maps it may have; whether it did.
+    """Drop compiled programs if more than the share ``most`` of the allowed maps is in use; whether it did.
 
     On a CPU, a program that samples takes about 2,000 maps; `vm.max_map_count` allows 65,530 unless somebody
-    has raised it. What runs or is asked for again is compiled again, to the same program. Does nothing but on
-    Linux.
+    has raised it. Programs that are needed again are compiled again, to the same program. Does nothing except
+    on Linux.
     """
     maps, allowed = pathlib.Path("/proc/self/maps"), pathlib.Path("/proc/sys/vm/max_map_count")
     if not (maps.exists() and allowed.exists()):

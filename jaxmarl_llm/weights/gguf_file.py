@@ -38,8 +38,8 @@ class GgufFile:
 
     def field(self, key: str, default=None):
         """One metadata value, or ``default`` when the file has none."""
-        found = self.reader.fields.get(key)
-        return default if found is None else found.contents()
+        entry = self.reader.fields.get(key)
+        return default if entry is None else entry.contents()
 
     def tensors(self) -> "GgufTensors":
         """Name -> float32 array under Hugging Face names, dequantised when read."""
@@ -164,7 +164,7 @@ def _rope(file: GgufFile, head_dim: int) -> dict:
 
 
 def _llama3(factors: np.ndarray, theta: float, head_dim: int, path) -> dict:
-    """Llama 3.1 files store frequency divisors instead of settings: find settings that reproduce them."""
+    """RoPE settings that reproduce the frequency divisors which Llama 3.1 files store instead of them."""
     settings = {"factor": float(factors.max()), "original_max_positions": 8192}
     plain, _ = rope_lib.frequencies(rope_lib.RopeConfig(theta=theta), head_dim)
     scaled, _ = rope_lib.frequencies(rope_lib.RopeConfig("llama3", theta, **settings), head_dim)
@@ -182,5 +182,5 @@ def _llama3(factors: np.ndarray, theta: float, head_dim: int, path) -> dict:
 
 
 def _short(value: float) -> float:
-    """A float32 metadata value as the decimal it was written from: 9.99999975e-06 -> 1e-05."""
+    """The shortest decimal of a float32 metadata value: 9.99999975e-06 -> 1e-05."""
     return float(str(np.float32(value)))

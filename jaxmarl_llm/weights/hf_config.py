@@ -76,7 +76,7 @@ def _family(raw: dict) -> str:
 def _refuse_unsupported(raw: dict, family: str) -> None:
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     partial = rope.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or 1.0
-    found = {
+    features = {
         "sliding-window attention": _slides(raw, family),
         "attention_bias (a bias on the output projection)": family != "qwen2" and raw.get("attention_bias"),
         "mlp_bias": raw.get("mlp_bias"),
@@ -86,13 +86,13 @@ def _refuse_unsupported(raw: dict, family: str) -> None:
         "mixture of experts": raw.get("num_experts") or raw.get("num_local_experts"),
         "quantised weights (quantization_config)": raw.get("quantization_config"),
     }
-    names = [name for name, present in found.items() if present]
+    names = [name for name, present in features.items() if present]
     if names:
         raise ValueError(f"the model uses what is not supported: {', '.join(names)}")
 
 
 def _slides(raw: dict, family: str) -> bool:
-    """Whether any layer sees only a window; Qwen files name a window that is switched off."""
+    """Whether any layer attends only to a window; Qwen configs name a window that is switched off."""
     if raw.get("sliding_window") is None:
         return False
     if raw.get("layer_types"):
@@ -103,19 +103,19 @@ def _slides(raw: dict, family: str) -> bool:
 
 
 def _rope(raw: dict) -> RopeConfig:
-    """Both spellings: ``rope_parameters`` (transformers 5), ``rope_theta`` and ``rope_scaling`` (older)."""
-    given = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    kind = given.get("rope_type") or given.get("type") or "default"
-    theta = float(given.get("rope_theta") or raw.get("rope_theta") or 10_000.0)
+    """RoPE settings: ``rope_parameters`` (transformers 5), or ``rope_theta`` and ``rope_scaling`` (older)."""
+    settings = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    kind = settings.get("rope_type") or settings.get("type") or "default"
+    theta = float(settings.get("rope_theta") or raw.get("rope_theta") or 10_000.0)
     if kind == "default":
         return RopeConfig(theta=theta)
-    length = given.get("original_max_position_embeddings")
+    length = settings.get("original_max_position_embeddings")
     length = length or raw.get("original_max_position_embeddings") or raw.get("max_position_embeddings") or 0
-    factor = float(given.get("factor") or raw["max_position_embeddings"] / length)
+    factor = float(settings.get("factor") or raw["max_position_embeddings"] / length)
     names = ("low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "attention_factor")
-    optional = {name: given[name] for name in names if given.get(name) is not None}
-    if kind == "yarn" and given.get("mscale") and given.get("mscale_all_dim"):
-        above, below = (0.1 * given[name] * math.log(factor) + 1 for name in ("mscale", "mscale_all_dim"))
+    optional = {name: settings[name] for name in names if settings.get(name) is not None}
+    if kind == "yarn" and settings.get("mscale") and settings.get("mscale_all_dim"):
+        above, below = (0.1 * settings[name] * math.log(factor) + 1 for name in ("mscale", "mscale_all_dim"))
         optional.setdefault("attention_factor", above / below if factor > 1 else 1.0)
     return RopeConfig(kind, theta, factor, int(length), **optional)
 

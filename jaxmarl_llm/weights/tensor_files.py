@@ -90,7 +90,7 @@ def write(folder: pathlib.Path, tensors: Mapping, shapes: Mapping, shard_bytes: 
 
 
 def write_file(path: pathlib.Path, tensors: Mapping, names: list[str]) -> int:
-    """Write tensors as one safetensors file; the size of its data in bytes. OSError if that fails."""
+    """Write tensors as one safetensors file and return its data's size in bytes. OSError if that fails."""
     shard = {name: np.ascontiguousarray(tensors[name]) for name in names}
     try:
         safetensors.numpy.save_file(shard, path, metadata={"format": "pt"})

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-EXACT = 4  # all 4**4 = 256 resamples of four values are gone through; of more, DRAWN random ones
+EXACT = 4  # up to so many values, all resamples are used (4**4 = 256); of more, DRAWN random ones
 DRAWN = 2000
 ENDS = (0.025, 0.975)
 
@@ -37,8 +37,8 @@ def resample_counts(size: int) -> np.ndarray:
 def interval(values_ST) -> Interval:
     """Mean over the first axis and its 95 % bootstrap interval, per column; NaN entries are left out.
 
-    What is resampled is the first axis: give one value per run, or per problem (answers to one problem
-    resemble each other, and are to be averaged first).
+    The first axis is resampled: give one value per run, or per problem (answers to one problem resemble each
+    other; average them first).
 
     Args:
       values_ST: (S, T), or (S,) for one number each. Columns without any value give NaN.
@@ -46,14 +46,14 @@ def interval(values_ST) -> Interval:
     values_ST = np.asarray(values_ST, np.float64)
     flat_ST = values_ST.reshape(len(values_ST), math.prod(values_ST.shape[1:]))
     present_ST = ~np.isnan(flat_ST)
-    found = np.full((3, flat_ST.shape[1]), np.nan)
+    intervals = np.full((3, flat_ST.shape[1]), np.nan)
     # Columns in which the same rows have values are computed together.
     for mask_S in {tuple(column) for column in present_ST.T.tolist()}:
         columns_T = (present_ST == np.array(mask_S, bool)[:, None]).all(axis=0)
         known = flat_ST[np.array(mask_S, bool)][:, columns_T]
         if len(known):
-            found[0, columns_T] = known.mean(axis=0)
+            intervals[0, columns_T] = known.mean(axis=0)
         if len(known) > 1:
             means_RT = resample_counts(len(known)) @ known / len(known)
-            found[1:, columns_T] = np.quantile(means_RT, ENDS, axis=0, method="inverted_cdf")
-    return Interval(*found.reshape(3, *values_ST.shape[1:]))
+            intervals[1:, columns_T] = np.quantile(means_RT, ENDS, axis=0, method="inverted_cdf")
+    return Interval(*intervals.reshape(3, *values_ST.shape[1:]))

@@ -30,9 +30,9 @@ def running_mean(values: np.ndarray, window: int) -> np.ndarray:
 
 def curve(runs: Sequence[Sequence[Mapping]], name: str, window: int = 1) -> Curve:
     """The metric of the same name in the rows of each run, as running means of up to `window` values."""
-    found = [series(rows, name) for rows in runs]
-    steps_T = np.unique(np.concatenate([steps for steps, _ in found]))
+    curves = [series(rows, name) for rows in runs]
+    steps_T = np.unique(np.concatenate([steps for steps, _ in curves]))
     values_ST = np.full((len(runs), len(steps_T)), np.nan)
-    for values_T, (steps, values) in zip(values_ST, found, strict=True):
+    for values_T, (steps, values) in zip(values_ST, curves, strict=True):
         values_T[np.searchsorted(steps_T, steps)] = running_mean(values, window)
     return Curve(steps_T, values_ST)

@@ -1,8 +1,8 @@
-"""Whether a difference may be chance: intervals and tests for numbers that come in pairs.
+"""Whether a difference may be chance: intervals and tests for paired numbers.
 
-Between seeds, of which there are few, Student's t: the numbers are means over many answers, so that normal
-errors are a fair assumption, and a bootstrap of three would be far too narrow. Between problems, of which
-there are many and whose differences are anything but normal, sign flips.
+Between seeds, which are few, Student's t: the numbers are means over many answers, so that normal errors are
+a fair assumption, and a bootstrap of three would be far too narrow. Between problems, which are many and
+whose differences are far from normal, sign flips.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from scipy import special
 
 from jaxmarl_llm.utils.statistics.bootstrap import Interval
 
-EXACT = 14  # differences whose 2**14 sign flips are all gone through; of more, DRAWN random ones
+EXACT = 14  # up to so many differences, all 2**14 sign flips are used; of more, DRAWN random ones
 DRAWN = 10_000
 
 
@@ -49,11 +49,11 @@ def paired_t(differences_S) -> float:
 
 
 def sign_flips(differences_B) -> float:
-    """Two-sided p-value of the sign-flip test: in what share of sign flips |sum| is as large as it is.
+    """Two-sided p-value of the sign-flip test: the share of sign flips with |sum| as large as observed.
 
     If neither side is better, each difference might as well have the other sign (Fisher 1935, The Design of
     Experiments, section 21). Up to `EXACT` differences all flips are counted, the smallest p being 2 / 2**B;
-    of more `DRAWN` random ones and the one that was seen, (1 + k) / (1 + DRAWN) (Phipson and Smyth 2010,
+    of more `DRAWN` random ones and the observed one, (1 + k) / (1 + DRAWN) (Phipson and Smyth 2010,
     arXiv 1603.05766). Differences of 0 do not count; p is 1 if there are no others.
     """
     differences_B = np.asarray(differences_B, np.float64)
