@@ -175,7 +175,7 @@ def read_json(path: pathlib.Path) -> dict:
 def read_summary(folder, start: int) -> dict:
     """The summary of a run that is resumed at iteration ``start``; what is done again is forgotten."""
     saved = read_json(pathlib.Path(folder) / "summary.json")
-    kept = {name: saved[name] for name in ("before", "warm") if start > 0 and name in saved}
+    kept = {n: saved[n] for n in ("before", "warm", "warm_up_seconds") if start > 0 and n in saved}
     kept |= {mark: saved[mark] for mark in MARKS if mark in saved and saved[mark]["step"] <= start}
     best, place = saved.get("best", {}), pathlib.Path(folder) / "checkpoints"
     if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
@@ -229,6 +229,13 @@ def complete(config, summary: dict) -> bool:
     return summary["after"]["step"] == config.train.steps or spent or summary["seconds"] >= limit
 
 
+def minutes(summary: dict) -> str:
+    """How long a run took, its warm-up apart."""
+    text = f"{summary['seconds'] / 60:.1f} minutes"
+    warm_up = summary.get("warm_up_seconds")
+    return text if warm_up is None else f"{text} after {warm_up / 60:.1f} of warm-up"
+
+
 def finish(run) -> dict:
     """Evaluate, save, draw the curve, print the table before/after; returns the summary."""
     run.save(run.done)
@@ -238,8 +245,7 @@ def finish(run) -> dict:
     rows = metrics.read_metrics(run.books)
     picture = plots.learning_curve(rows, run.books / "plots" / "learning_curve.png")
     shown = f"; a report: {write_report(run)}" if run.config.log.report and processes.first() else ""
-    minutes = f"{run.summary['seconds'] / 60:.1f} minutes"
-    print(f"{minutes}; summary.json, transcripts and {picture.name} in {run.books}{shown}")
+    print(f"{minutes(run.summary)}; summary.json, transcripts and {picture.name} in {run.books}{shown}")
     return run.summary
 
 

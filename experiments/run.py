@@ -264,6 +264,8 @@ class Run:
         if place is not None:
             earlier, rows = begin.earlier(self.config, self.folder)
             run_evaluations.take_over(self, place, earlier, rows)
+        if place is not None and self.config.warm_up.steps:
+            self.summary["warm_up_seconds"] = closing.read_json(place / "summary.json").get("seconds", 0.0)
         closing.write_summary(self)
         name, title = ("before", "before training") if place is None else ("warm", "after the warm-up")
         if name not in earlier and self.config.eval.before:

@@ -112,7 +112,8 @@ def _copy_answers(source: pathlib.Path, name: str, target: pathlib.Path, new: st
     """Copy the answers of an evaluation on the test from one run folder to another, under a new name."""
     source, target = source / ending.FOLDER, target / ending.FOLDER
     shutil.copytree(source / name, target / new, dirs_exist_ok=True)
-    shutil.copyfile(source / f"{name}.json", target / f"{new}.json")
+    report = json.loads((source / f"{name}.json").read_text()) | {"state": new}
+    files.atomic_write_text(target / f"{new}.json", json.dumps(report, indent=2) + "\n")
 
 
 def test_best(run) -> None:

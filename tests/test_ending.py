@@ -6,7 +6,7 @@ import json
 import pytest
 import report_runs
 
-from experiments import ending
+from experiments import closing, ending
 from jaxmarl_llm.report import first_screen, page, runs
 
 SUMMARY = {
@@ -55,6 +55,11 @@ def test_the_closing_table(folder, capsys):
     assert lines[0] == ["3", "iterations"] and lines[1] == ["test,", "0..100", "untrained", "trained", "gain"]
     assert lines[3] == ["return", "20.0", "60.0", "+40.0"]
     assert ["return_greedy", "30.0", "70.0", "+40.0"] in lines
+
+
+def test_the_time_of_the_warm_up_is_named_apart():
+    assert closing.minutes({"seconds": 90.0}) == "1.5 minutes"
+    assert closing.minutes({"seconds": 90.0, "warm_up_seconds": 660.0}) == "1.5 minutes after 11.0 of warm-up"
 
 
 def test_a_page_begins_with_what_a_newcomer_asks(folder):

@@ -44,8 +44,9 @@ def _what(run: RunData) -> str:
     method = f" by {train['system']}" if "system" in train else ""
     data = " ".join(filter(None, (task.get("kind"), "problems" if task.get("kind") else "")))
     where = f" on {data or 'problems'} of {task['source']!r}" if task.get("source") else ""
-    minutes = run.summary.get("seconds")
-    took = f", in {number(minutes / 60)} minutes" if minutes is not None else ""
+    seconds, warm_up = run.summary.get("seconds"), run.summary.get("warm_up_seconds")
+    took = f", in {number(seconds / 60)} minutes" if seconds is not None else ""
+    took += f" after a warm-up of {number(warm_up / 60)} minutes" if warm_up is not None else ""
     return (
         f"{agents} ({models}) learned to answer together{where}{method}: "
         f"{run.summary['after']['step']} iterations{took}."
