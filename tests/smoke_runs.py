@@ -105,6 +105,7 @@ def summary(folder) -> dict:
     """summary.json without what the clock says."""
     found = json.loads((folder / "summary.json").read_text())
     del found["seconds"]
+    found.pop("warm_up_seconds", None)
     for name in {"before", "warm", "best", "after"} & set(found):
         found[name] = {key: value for key, value in found[name].items() if not key.startswith("speed/")}
     return found

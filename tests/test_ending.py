@@ -7,7 +7,7 @@ import pytest
 import report_runs
 
 from jaxmarl_llm.analysis.report import first_screen, page, runs
-from jaxmarl_llm.runs import final_table
+from jaxmarl_llm.runs import final_table, summaries
 
 SUMMARY = {
     "before": {"step": 0, "return": 20.04, "return_low": 15.0, "return_high": 26.0, "return_greedy": 30.0},
@@ -55,6 +55,11 @@ def test_the_closing_table(folder, capsys):
     assert lines[0] == ["3", "iterations"] and lines[1] == ["test,", "0..100", "untrained", "trained", "gain"]
     assert lines[3] == ["return", "20.0", "60.0", "+40.0"]
     assert ["return_greedy", "30.0", "70.0", "+40.0"] in lines
+
+
+def test_the_time_of_the_warm_up_is_named_apart():
+    assert summaries.minutes({"seconds": 90.0}) == "1.5 minutes"
+    assert summaries.minutes({"seconds": 90.0, "warm_up_seconds": 660.0}) == "1.5 minutes after 11.0 of warm-up"
 
 
 def test_a_page_begins_with_what_a_newcomer_asks(folder):

@@ -105,9 +105,9 @@ def spoken(monkeypatch):
 
     def speak(member, trainable, asked, *rest):
         seen.append(asked[0].request.turn)
-        return requests.speak(member, trainable, asked, *rest)
+        return requests.sample_turns(member, trainable, asked, *rest)
 
-    monkeypatch.setattr(episode, "speak", speak)
+    monkeypatch.setattr(episode, "sample_turns", speak)
     return seen
 
 

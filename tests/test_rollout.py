@@ -170,9 +170,9 @@ def test_steps_without_judgement_leave_the_sizes_as_they_were(monkeypatch):
 
     def speak(*arguments):
         sizes.append(arguments[5])
-        return requests.speak(*arguments)
+        return requests.sample_turns(*arguments)
 
-    monkeypatch.setattr(episode, "speak", speak)
+    monkeypatch.setattr(episode, "sample_turns", speak)
     test_journal.run(test_journal.Programs((1, 2)))
     # 2 items; after the first step 2 x 2 joint answers have been judged, after the third as many
     assert sizes == [(2, 2), (2, 4), (2, 4), (2, 4)]

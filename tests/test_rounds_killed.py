@@ -52,13 +52,13 @@ def config():
 @pytest.fixture
 def asked(monkeypatch):
     """The turn numbers that somebody was asked for, step by step."""
-    found, real = [], episode.speak
+    found, real = [], episode.sample_turns
 
     def spoke(member, trainable, wanted, *rest):
         found.append(wanted[0].request.turn)
         return real(member, trainable, wanted, *rest)
 
-    monkeypatch.setattr(episode, "speak", spoke)
+    monkeypatch.setattr(episode, "sample_turns", spoke)
     return found
 
 

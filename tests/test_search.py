@@ -55,7 +55,7 @@ def executor(monkeypatch):
 def seen(monkeypatch):
     """Forests, and the turn index of every batch of texts that somebody was asked for."""
     found = {"forests": [], "asked": []}
-    talk, speak = rollout.run, episode.speak
+    talk, speak = rollout.run, episode.sample_turns
 
     def ran(*args, **options):
         found["forests"].append(talk(*args, **options))
@@ -66,7 +66,7 @@ def seen(monkeypatch):
         return speak(member, trainable, asked, *rest)
 
     monkeypatch.setattr(rollout, "run", ran)
-    monkeypatch.setattr(episode, "speak", spoke)
+    monkeypatch.setattr(episode, "sample_turns", spoke)
     return found
 
 

@@ -80,6 +80,9 @@ def test_a_warm_up_that_was_stopped_goes_on_and_the_run_begins_from_it(tmp_path,
     stage = json.loads((once / "warm_up" / "summary.json").read_text())
     assert summary["before"] == stage["before"]
     assert summary["warm"] == stage["after"] | {"step": 0}
+    assert summary["warm_up_seconds"] == stage["seconds"]
+    reports = {name: json.loads((once / f"test/{name}.json").read_text()) for name in final_table.TITLES}
+    assert {name: report["state"] for name, report in reports.items()} == {name: name for name in reports}
     answers = {name: final_table.first_answer(once, name) for name in final_table.TITLES}
     assert answers["before"] == final_table.first_answer(once / "warm_up", "before")
     assert answers["warm"] == final_table.first_answer(once / "warm_up", "after")
