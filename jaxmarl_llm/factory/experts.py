@@ -11,7 +11,7 @@ from jaxmarl_llm.config import remote
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.experts import Expert, Spent
 from jaxmarl_llm.experts.scripted import Scripted
-from jaxmarl_llm.factory import chat_options, tasks
+from jaxmarl_llm.factory import chat_options
 from jaxmarl_llm.forest import Turn
 from jaxmarl_llm.tasks.programs.scripted_author import Mixture
 from jaxmarl_llm.tasks.toys.lock import Follower
