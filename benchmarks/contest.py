@@ -90,7 +90,7 @@ class Result:
         path.write_text(json.dumps(data, indent=1) + "\n")
 
 
-def hold(given: argparse.Namespace, measure: Measure) -> Result:
+def run_contest(given: argparse.Namespace, measure: Measure) -> Result:
     """Run the same work on all sides in turns.
 
     Args:
@@ -172,8 +172,8 @@ def _start(names: list[str], our_side: ours.Ours, stack: contextlib.ExitStack) -
 
 
 def report(given: argparse.Namespace, measure: Measure) -> None:
-    """Print the result of `hold`, and write it to --json if that is set."""
-    result = hold(given, measure)
+    """Print the result of `run_contest`, and write it to --json if that is set."""
+    result = run_contest(given, measure)
     print(result)
     if given.json:
         result.write(given.json)

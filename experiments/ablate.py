@@ -45,7 +45,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
     resume_checks.ensure_writable(workdir)
     results, folders = [], []
     # The searchers serve all members, so they are opened for one with lessons if there is one.
-    with search.opened(next(filter(protocols.has_lessons, configs.values()), config)) as searchers:
+    with search.open_searchers(next(filter(protocols.has_lessons, configs.values()), config)) as searchers:
         judge = tasks.build_judge(config, searchers.executor)
         for name, settings in configs.items():
             print(f"\n{name}", flush=True)

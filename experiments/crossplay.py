@@ -34,7 +34,7 @@ from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.statistics.bootstrap import interval
 
-# Fields that decide how agents answer, besides their models and the fields of `comparable.judged`.
+# Fields that decide how agents answer, besides their models and the fields of `comparable.judging_fields`.
 ANSWERING = ("policy.dtype", "train.turns", "train.protocol", *(f"task.{n}" for n in comparable.OF_ANSWERS))
 
 
@@ -73,7 +73,9 @@ def play(
     config, names = configs[0], run_names(workdirs)
     steps = [checkpoint.read_meta(folder, which)["step"] for folder in folders]
     agents, samples = tuple(config.team.agents), samples or config.eval.samples
-    lineups_of = {agent: crossplay.teams(len(names), agents, agent) for agent in crossplay.exchanged(agents)}
+    lineups_of = {
+        agent: crossplay.teams(len(names), agents, agent) for agent in crossplay.exchanged_agents(agents)
+    }
     lineups = list(dict.fromkeys(lineup for rows in lineups_of.values() for row in rows for lineup in row))
     returns = {}
     with tasks.build_executor(config) as executor:
@@ -125,7 +127,7 @@ def check(workdirs: Sequence[str], configs: Sequence) -> None:
             raise ValueError(f"{first} and {workdir} do not go together: {resume_checks.listed(differences)}")
     if len(agents) < 2:
         raise ValueError(f"team.agents={agents!r} of {first}: a single agent has no partner to exchange")
-    if shared := set(crossplay.exchanged(agents)) & set(remote.agents(configs[0])):
+    if shared := set(crossplay.exchanged_agents(agents)) & set(remote.agents(configs[0])):
         raise ValueError(
             f"team.models of {first}: agent {min(shared)!r} is no model of ours and the same in all runs"
         )
@@ -153,7 +155,7 @@ def judged(config) -> dict:
     team = config.team.to_dict() | {"agent": options}  # who was trained, and how fast, may differ
     fields = {"model": config.model, "team": team, "sampling": config.sampling.to_dict()}
     fields["model_options"] = {k: v for k, v in config.model_options.to_dict().items() if k != "date"}
-    fields |= comparable.judged(config.to_dict())
+    fields |= comparable.judging_fields(config.to_dict())
     fields |= {path: field(config, path) for path in ANSWERING}
     if searches(config):
         fields |= {name: config[name].to_dict() for name in ("timing", "lessons", "search")}

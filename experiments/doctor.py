@@ -22,7 +22,7 @@ from experiments import export
 from jaxmarl_llm import update
 from jaxmarl_llm.analysis.doctor import Result, choices, data, exports, machine, rewards, texts, updates
 from jaxmarl_llm.analysis.doctor.result import failed
-from jaxmarl_llm.analysis.doctor.rewards import Caught
+from jaxmarl_llm.analysis.doctor.rewards import ErrorKeepingTask
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.programs import check_training
@@ -69,7 +69,7 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         team = teams.build_team(small, speakers=speakers)
         local_team = team.local("the doctor")
         yield from _of_prompts(config, local_team, splits)
-        caught, start = Caught(task), time.perf_counter()
+        caught, start = ErrorKeepingTask(task), time.perf_counter()
         try:
             forest = draw(small, team, caught)
         except Exception as error:
@@ -123,7 +123,7 @@ def draw(config, team: Team, task: Any) -> Forest:
     if not config.train.counterfactual:
         return forest
     again = Redraw(rollout, protocol, trainables, other)
-    return counterfactuals.judged(forest, config.train.counterfactual, scorer, again)
+    return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, scorer, again)
 
 
 class _Refuses:
@@ -201,7 +201,9 @@ def _meant(c) -> str:
     return f"train.loss={c.loss!r} trains so with all advantages 1; is it meant to?" if c.loss else ""
 
 
-def _of_reward(config, task: Caught, forest: Forest, stack: contextlib.ExitStack, expert) -> Iterator[Result]:
+def _of_reward(
+    config, task: ErrorKeepingTask, forest: Forest, stack: contextlib.ExitStack, expert
+) -> Iterator[Result]:
     if task.error is not None:
         refused = isinstance(task.error, ExecutorRefused)
         title = rewards.scale.title
@@ -257,7 +259,7 @@ def memory(config, team: Team) -> Result:
     if models:
         parts |= {"critics": models, "optimizer of critics": optimizer}
     parts["gradients"] = max(parts["learned"], models)  # one after the other
-    return machine.memory(parts, machine.used_mb(), machine.there_mb())
+    return machine.memory(parts, machine.used_mb(), machine.available_mb())
 
 
 def _handed_on(config) -> bool:

@@ -74,7 +74,7 @@ def search_run(config, workdir, which, out, split="test") -> None:
     config = chat_options.dated(config, workdir, path.with_suffix(""))
     resume_command = "the same command" if out or workdir else f"the same command with --out={path}"
     print(f"searching in {path.with_suffix('')}; when it is stopped, {resume_command} goes on", flush=True)
-    with search.opened(config, workdir, which) as searchers:
+    with search.open_searchers(config, workdir, which) as searchers:
         task = evaluations.build_split(config, searchers.executor, split)
         teams.check_prompts(config, searchers.team, task)
         result = search.search(config, path.with_suffix(""), searchers, task)

@@ -21,7 +21,7 @@ from jaxmarl_llm.analysis.audit import fidelity, replaying
 from jaxmarl_llm.analysis.audit.fidelity import Fidelity
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import workload
-from jaxmarl_llm.rollout.counterfactuals import Asked
+from jaxmarl_llm.rollout.counterfactuals import FreshAnswers
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
@@ -103,7 +103,7 @@ def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measure
         forest = train.draw(run, step, trainables, run.timer)
         credit = run.learner.assign(forest)
         run.write_transcripts(step, forest, credit)
-        protocol = Asked(run.task.prompts, partners)
+        protocol = FreshAnswers(run.task.prompts, partners)
         rollout, key = train.rollout_of(run, step, run.timer), run.key("fidelity", step)
         fresh = rollout(protocol, trainables=trainables, key=key).turns
         rewards_RK, judged = fidelity.partner_rewards(forest, fresh, run.scorer)

@@ -47,7 +47,7 @@ def main(argv) -> int:
     print(f"it does not fit on {name}")
     if args.tries:
         fitting = search.nearest(settings, from_config.limits(config), measure, promising)
-        show_found(settings, fitting, args.tries)
+        show_fitting(settings, fitting, args.tries)
     return 2
 
 
@@ -79,7 +79,7 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
             console.table(tables.time_rows(estimate.phases(job), chip, used), tables.TIME_HEADERS, title="")
 
 
-def show_found(start: search.Settings, fitting: list[search.Found], tries: int) -> None:
+def show_fitting(start: search.Settings, fitting: list[search.FittingSettings], tries: int) -> None:
     """Print settings that fit, as flags, with the memory that the fullest program takes."""
     rows = [
         (from_config.flags(start, settings), max(memory.fullest(programs)) / chips.GIB)

@@ -27,7 +27,7 @@ def main(argv):
     settings = sweep_ranking.read(source)
     out = pathlib.Path(flags.FLAGS.out or source.with_name("ranking.png"))
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(figures.on_ground(lambda: sweep_ranking.draw(settings), dark=False))
+    out.write_bytes(figures.as_png(lambda: sweep_ranking.draw(settings), dark=False))
     print(f"written: {out}")
 
 

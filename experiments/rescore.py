@@ -90,7 +90,7 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
         for step in steps:
             actions = transcripts.read(workdir, step)
             forest, before_R = rescoring.forest_of(actions, items, per_node, cross, group)
-            again = rescoring.judged_again(forest, task)
+            again = rescoring.rejudged(forest, task)
             rewards.append((forest.totals(), again.totals()))
             groups += [(step, action.item, action.turn) for action in actions]
             if not missing:

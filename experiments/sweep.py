@@ -32,7 +32,7 @@ from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.utils import console, files
 
 
-def change(member: SweepRun, folder: pathlib.Path) -> str:
+def contradiction(member: SweepRun, folder: pathlib.Path) -> str:
     """How the run in the folder contradicts the member's config; empty if it does not."""
     saved = summaries.read_json(folder / "config.json")
     try:
@@ -57,13 +57,13 @@ def check_workdir(workdir: pathlib.Path, members: Sequence[SweepRun]) -> None:
             f"{', '.join(strange)}: no member of this sweep, which may gain members but not lose them; take "
             "another --workdir, or move what is there away"
         )
-    changed = {member.name: change(member, workdir / member.folder) for member in members}
+    changed = {member.name: contradiction(member, workdir / member.folder) for member in members}
     if any(changed.values()):
         changes = "; ".join(f"{name}: {text}" for name, text in changed.items() if text)
         raise ValueError(f"{changes}. Take another --workdir, or move these runs away")
 
 
-def left(workdir: pathlib.Path, members: Sequence[SweepRun]) -> list[SweepRun]:
+def unfinished(workdir: pathlib.Path, members: Sequence[SweepRun]) -> list[SweepRun]:
     """The members that are not finished."""
     return [member for member in members if not finished(member, workdir / member.folder)]
 
@@ -71,7 +71,7 @@ def left(workdir: pathlib.Path, members: Sequence[SweepRun]) -> list[SweepRun]:
 def jobs(workdir: pathlib.Path, members: Sequence[SweepRun], config: str, fixed: Mapping) -> list[Job]:
     """The jobs of the members that are not finished."""
     open_jobs = []
-    for member in left(workdir, members):
+    for member in unfinished(workdir, members):
         folder = workdir / member.folder
         command = [sys.executable, "-m", "experiments.train", f"--config={config}"]
         command += [*sweeps.as_flags({**fixed, **member.overrides}), f"--workdir={folder}"]
@@ -87,7 +87,7 @@ def results(
     for member in members:
         folder = workdir / member.folder
         outcome = outcomes.get(folder) or _failed_before(workdir, member)
-        if changed := change(member, folder):  # the config file was edited while the sweep went on
+        if changed := contradiction(member, folder):  # the config file was edited while the sweep went on
             outcome = Outcome(FAILED, changed)
         elif finished(member, folder):
             outcome = Outcome(FINISHED)
@@ -155,7 +155,7 @@ def main(argv):
     outcomes = {}
     if not args.table_only:
         slots, open_jobs = places(args.parallel, args.devices), jobs(workdir, members, config, fixed)
-        user_code.check_all({member.name: member.config for member in left(workdir, members)})
+        user_code.check_all({member.name: member.config for member in unfinished(workdir, members)})
         print(f"{len(members)} members, {len(members) - len(open_jobs)} of them finished", flush=True)
         outcomes = launch.run_all(open_jobs, slots, functools.partial(print, flush=True))
     member_results = results(workdir, members, outcomes)

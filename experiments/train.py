@@ -54,7 +54,7 @@ def draw(run: Run, step: int, trainables, timer) -> Forest:
     references = [member.reference for member in run.team.members]
     again = Redraw(rollout, run.protocol, trainables, run.key("counterfactual", step), references)
     with timer("counterfactual"):
-        return counterfactuals.judged(forest, config.train.counterfactual, run.scorer, again)
+        return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, run.scorer, again)
 
 
 def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:

@@ -43,7 +43,7 @@ def talked(protocol, task, mode="aligned", trainables=None):
 
     forest = talk(protocol, trainables=trainables, key=jax.random.key(3))
     again = Redraw(talk, protocol, trainables, jax.random.key(4))
-    return forest, functools.partial(counterfactuals.judged, forest, scorer=scorer, again=again), said
+    return forest, functools.partial(counterfactuals.with_counterfactuals, forest, scorer=scorer, again=again), said
 
 
 def sums(forest):
@@ -163,7 +163,7 @@ def test_in_a_discussion_everybody_was_heard():
     task = tiny.Task(total)
     scorer = TaskScorer(task, dict.fromkeys(tiny.AGENTS), "aligned")
     again = Redraw(talk, Discussion(task.prompts, samples=2), [None], jax.random.key(4))
-    judged = counterfactuals.judged(forest, "solo", scorer, again)
+    judged = counterfactuals.with_counterfactuals(forest, "solo", scorer, again)
     assert judged.extra_answers == 8
     assert judged.extra_tokens == 2 * sum(len(turn.completion) for turn in made.turns)
     found = judged.counterfactuals

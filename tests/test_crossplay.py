@@ -99,10 +99,10 @@ def test_the_diagonal_is_what_evaluate_says(workdirs, scripted):
 
 
 def test_who_is_in_a_team():
-    assert crossplay.exchanged(("aux", "main")) == ("main",)
+    assert crossplay.exchanged_agents(("aux", "main")) == ("main",)
     assert crossplay.teams(2, ("aux", "main"), "main") == [[(0, 0), (0, 1)], [(1, 0), (1, 1)]]
     three = ("x", "y", "z")
-    assert crossplay.exchanged(three) == three
+    assert crossplay.exchanged_agents(three) == three
     assert crossplay.teams(2, three, "y") == [[(0, 0, 0), (0, 1, 0)], [(1, 0, 1), (1, 1, 1)]]
     assert crossplay.corner(three, "y") == ("run of agents x, z", "run of agent y")
 

@@ -7,9 +7,9 @@ import pytest
 from scripted_rounds import ScriptedTask, items, play
 
 from jaxmarl_llm.protocols.lessons.bank import Entry
-from jaxmarl_llm.protocols.lessons.history import Banking
+from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.systems import lessonl
-from jaxmarl_llm.systems.lessonl import LessonL, Showing
+from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
 from jaxmarl_llm.systems.magrpo import CreditConfig
 
 RELEVANCE = {"a1": 0.1, "c1": 0.9, "b3": 0.2, "c3": 0.5, "a5": 0.4, "b5": 0.3}
@@ -23,7 +23,7 @@ def relevance(lessons, sources):
 
 
 def banking(task, **options):
-    return Banking(task.source, relevance, **options)
+    return BankBuilder(task.source, relevance, **options)
 
 
 def team_of_three():
@@ -91,7 +91,7 @@ def test_the_cumulative_factor():
 
 def test_without_lessons_it_is_repeated_sampling():
     task = team_of_three()
-    found = play(LessonL(task, 1, 4, banking(task), Showing(mode="none")), task)
+    found = play(LessonL(task, 1, 4, banking(task), LessonSelection(mode="none")), task)
     assert len(found.steps) == 4 and all(step == found.prompts(0) for step in map(found.prompts, range(4)))
     assert all(turn.shown == () for turn in found.forest.turns)
 
@@ -106,7 +106,7 @@ def test_every_chain_has_its_own_bank_unless_they_are_pooled():
 
 def test_lessons_are_dealt_and_the_control_sees_none():
     task = ScriptedTask(("a", "b"), items=items("p", "q"))
-    protocol = LessonL(task, 4, 3, banking(task, pooled=True), Showing(2, "dealt", control=1))
+    protocol = LessonL(task, 4, 3, banking(task, pooled=True), LessonSelection(2, "dealt", control=1))
     found = play(protocol, task)
     for step in (2, 4):
         for item in (0, 1):
@@ -165,7 +165,7 @@ def test_lessons_of_other_problems_never_go_by_their_speed_up():
 def test_speed_alone_and_no_lessons_remember_nothing():
     task, old = team_of_three(), (Entry(-1, "o", 0, "b", "a5", "ok", 9.0),)
     for mode in ("speed_only", "none"):
-        found = play(LessonL(task, 1, 2, banking(task, memory=old), Showing(mode=mode)), task)
+        found = play(LessonL(task, 1, 2, banking(task, memory=old), LessonSelection(mode=mode)), task)
         assert found.prompts(0) == ["a: a solves p", "b: b solves p", "c: c solves p"]
         assert not any(-1 in turn.shown for turn in found.forest.turns)
 
@@ -174,7 +174,7 @@ def test_of_what_is_remembered_the_most_relevant_are_dealt():
     task = ScriptedTask(("a",), items=items("p"))
     old = tuple(Entry(-n, "o", 0, "b", text, "ok", 9.0) for n, text in ((1, "o1"), (2, "a5"), (3, "b5")))
     told = banking(task, memory=old, pooled=True)
-    found = play(LessonL(task, 4, 2, told, Showing(2, "dealt", control=1)), task)
+    found = play(LessonL(task, 4, 2, told, LessonSelection(2, "dealt", control=1)), task)
     # Before there is a lesson of its own to be told from none, all chains see the same two.
     assert [(r.shown, r.samples) for r in found.steps[0]] == [((-2, -3), 4)]
     *hands, control = [r.shown for r in found.steps[2]]

@@ -10,7 +10,7 @@ from configs import lock as lock_config
 from experiments import train
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import tasks
-from jaxmarl_llm.protocols.lessons.history import Banking
+from jaxmarl_llm.protocols.lessons.history import BankBuilder
 
 pass
 from jaxmarl_llm.systems import lessonl
@@ -57,7 +57,7 @@ def test_the_rounds_of_lessonl():
     task = LockTask([RIGHT])
     said = {"first": ("left", "right", "middle"), "second": ("middle", "left", "right")}
     played = play(
-        lessonl.LessonL(task, 1, 2, Banking(task.source, None)), task, texts=lambda r, n: said[r.agent][n]
+        lessonl.LessonL(task, 1, 2, BankBuilder(task.source, None)), task, texts=lambda r, n: said[r.agent][n]
     )
     assert played.prompts(1) == ["first: It is right. Credit", "second: It is right. Credit"]
     assert played.prompts(2)[0] == "first: Lessons: right, left. Say left, middle or right."

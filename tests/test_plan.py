@@ -92,7 +92,7 @@ def test_critics_are_part_of_the_plan(config, shared):
     head = 2 * 4 * (WIDE.d_model + 1)
     learned = head if shared else adapters + head
     # AdamW's two moments; counts of AdamW and of the schedule for each critic, and the step.
-    assert memory.held(found) - memory.held(plain) == 3 * learned + 2 * 2 * 4 + 4
+    assert memory.state_bytes(found) - memory.state_bytes(plain) == 3 * learned + 2 * 2 * 4 + 4
     measured, alone = memory.of_critics(found), memory.of_update(plain)
     assert measured.parameters - alone.parameters == learned
     assert measured.optimizer - alone.optimizer == 2 * learned + 2 * 2 * 4
@@ -122,9 +122,9 @@ def test_one_critic_reads_for_all_and_more(config):
 def test_a_mesh_cuts_what_every_device_holds(config):
     whole = _job(config, team__mode="full")
     cut = _job(config, 4, mesh__agent=2, mesh__data=2, mesh__fsdp=True)
-    assert memory.held(cut) == pytest.approx(memory.held(whole) / 4, rel=0.05)  # norms are not cut
+    assert memory.state_bytes(cut) == pytest.approx(memory.state_bytes(whole) / 4, rel=0.05)  # norms are not cut
     measured = memory.of_update(cut)
-    assert measured.parameters + measured.optimizer == memory.held(cut) - 4  # the step
+    assert measured.parameters + measured.optimizer == memory.state_bytes(cut) - 4  # the step
     assert memory.sampler_cache(cut, cut.calls[0]) == memory.sampler_cache(whole, whole.calls[0]) / 4
 
 
@@ -236,7 +236,7 @@ def test_no_more_is_compiled_than_asked_for(config, compiled):
 
 def test_every_team_has_one_job_per_architecture_and_each_counts_what_the_other_holds(config, compiled):
     config.team.models = (config.model, "random-tiny")
-    held = [memory.held(found) for found in from_config.jobs(config, jax.devices()[:1])]
+    held = [memory.state_bytes(found) for found in from_config.jobs(config, jax.devices()[:1])]
     from_config.measuring(config, jax.devices()[:1], None, 0)[0](from_config.settings(config))
     assert [job.stack.agents for job, _ in compiled] == [("aux",), ("main",)]
     assert [others for _, others in compiled] == held[::-1]

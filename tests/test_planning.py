@@ -122,9 +122,9 @@ def test_topologies_are_described_chip_by_chip(name, count, chip):
 
 def test_what_a_compiler_asked_for_is_read():
     text = "the total memory required for HLO temporaries (21.21G) exceeds available HBM (15.75G)."
-    assert memory.asked_for(text) == 21.21 * 2**30
-    assert memory.asked_for("Ran out of memory in memory space hbm. Used 17.5M of 16.0M hbm.") == 17.5 * 2**20
-    assert memory.asked_for("Out of memory") != memory.asked_for("Out of memory")  # NaN
+    assert memory.requested_bytes(text) == 21.21 * 2**30
+    assert memory.requested_bytes("Ran out of memory in memory space hbm. Used 17.5M of 16.0M hbm.") == 17.5 * 2**20
+    assert memory.requested_bytes("Out of memory") != memory.requested_bytes("Out of memory")  # NaN
 
 
 START = search.Settings("full", "dots", prompts=2, tokens=256, agent=1, data=4, model=1, fsdp=False)

@@ -6,7 +6,7 @@ import pytest
 
 from jaxmarl_llm import rollout
 from jaxmarl_llm.protocols import Discussion, Pipeline, Tree
-from jaxmarl_llm.protocols.hearing import with_heard
+from jaxmarl_llm.protocols.hearing import with_quotes
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import magrpo
@@ -31,7 +31,7 @@ def ids(content):
 
 def test_what_was_heard_stands_before_the_question():
     chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]
-    asked = with_heard(chat, {"aux": " x \n"})
+    asked = with_quotes(chat, {"aux": " x \n"})
     assert asked == ({"role": "system", "content": "s"}, {"role": "user", "content": "aux wrote:\nx\n\nq"})
 
 

@@ -15,7 +15,7 @@ from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import magrpo, td_targets
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.td_targets import Later
+from jaxmarl_llm.systems.td_targets import ReturnOptions
 from tests import tiny
 from tests.test_rollout import built
 
@@ -91,7 +91,7 @@ def test_a_pipeline_in_two_turns():
     assert weighed.tolist() == [-1.75, 1.75, -1.75, 1.75] + [-0.25, 0.25] * 4
     # A critic's targets: the reward, and the mean value of what the same agent says next.
     values_R = np.arange(12, dtype=np.float32)
-    targets = td_targets.of_turns(forest, values_R, Later(1.0, False, 2)).tolist()
+    targets = td_targets.of_turns(forest, values_R, ReturnOptions(1.0, False, 2)).tolist()
     assert targets == [1 + 4.5, 3 + 6.5, 1 + 8.5, 3 + 10.5, 2, 4, 5, 7, 2, 4, 5, 7]
 
 

@@ -41,7 +41,7 @@ def config_of(**changes):
 
 def run(folder, step=0, **changes):
     config = config_of(**changes)
-    with search.opened(config) as by:
+    with search.open_searchers(config) as by:
         task = tasks.build_task(config, by.executor, "test")
         return search.search(config, folder, dataclasses.replace(by, step=step), task)
 

@@ -27,7 +27,7 @@ def search(protocol, method, scores, seed=0, bank=(), price=None):
     task = ScriptedTask(scores=scores, items=items("p", "q") + items("r<b>", category="sort"))
     forest = play(protocol(task, 1, 3), task).forest
     found = search_results.item_results(forest, task.remeasure)
-    told = ledger.of(forest, [each.held_out for each in found]).as_dict(MODELS, price)
+    told = ledger.forest_costs(forest, [each.held_out for each in found]).as_dict(MODELS, price)
     return SearchResult(method, "optimisation", seed, MODELS, "speed-up", found, told, tuple(bank))
 
 

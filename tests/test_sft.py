@@ -35,7 +35,7 @@ def encoded(rows=ROWS):
 
 
 def gradients(rows, lora):
-    system = sft.Sft(sft.Order(encoded(rows), 2, (0, 0)))
+    system = sft.Sft(sft.DemonstrationOrder(encoded(rows), 2, (0, 0)))
     credit = system.assign(None)
     (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
     return tiny.gradients(tiny.stack() if batch.agents is None else tiny.stack(batch.agents),
@@ -75,7 +75,7 @@ def test_the_gradient_is_that_of_cross_entropy(begin):
 @pytest.mark.parametrize("shards", [1, 2])
 def test_prompts_lie_in_rows_with_their_only_text(shards):
     rows = [(agent, [5] * 17 + prompt, *rest) for agent, prompt, *rest in ROWS]
-    credit = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).assign(None)
+    credit = sft.Sft(sft.DemonstrationOrder(encoded(rows), 2, (0, 0))).assign(None)
     (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
     made = packing.prompts_in_rows(batch, shards)
     assert made.prompts_NBP.tolist() == [[[5]] * shards] * 2 and made.shared.lengths_N.tolist() == [15, 15]
@@ -90,14 +90,14 @@ def test_prompts_that_stay_apart(change):
     rows = ROWS
     if change == "two texts to a prompt":
         rows = [(agent, [5] * 18, *rest) for agent, _, *rest in ROWS]
-    credit = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).assign(None)
+    credit = sft.Sft(sft.DemonstrationOrder(encoded(rows), 2, (0, 0))).assign(None)
     (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
     assert packing.prompts_in_rows(batch) is batch
 
 
 def learned(rows, lora):
     """What one update of the team on some demonstrations changes, and its metrics."""
-    system = sft.Sft(sft.Order(encoded(rows), 2, (0, 0)))
+    system = sft.Sft(sft.DemonstrationOrder(encoded(rows), 2, (0, 0)))
     credit, stack = system.assign(None), tiny.stack()
     optimizer = make_optimizer(lr=0.1, steps=1)
     packed = [LOSS.pack(b) for b in collate.collate(credit.forest, credit.advantages, stack, 6)]
@@ -119,7 +119,7 @@ def test_an_agent_without_demonstrations_and_one_of_weight_0_do_not_move():
 
 def test_the_loss_falls():
     optimizer, stack = make_optimizer(lr=0.02, steps=30), tiny.stack()
-    state, system = init_state(tiny.lora(), optimizer), sft.Sft(sft.Order(encoded(), 2, (0, 0)))
+    state, system = init_state(tiny.lora(), optimizer), sft.Sft(sft.DemonstrationOrder(encoded(), 2, (0, 0)))
     seen = []
     for _ in range(30):
         credit = system.assign(None)
@@ -138,7 +138,7 @@ def test_ratios_of_given_texts_are_refused():
 def test_every_demonstration_comes_once_before_one_comes_again():
     rows = [Encoded("a", np.array([i]), np.array([3]), "", 1.0) for i in range(5)]
     rows += [Encoded("b", np.array([i]), np.array([3]), "", 1.0) for i in range(3)]
-    order = sft.Order(rows, 2, (1, 2))
+    order = sft.DemonstrationOrder(rows, 2, (1, 2))
     drawn = {"a": [], "b": []}
     for step in range(15):
         order.restore(step)
@@ -148,7 +148,7 @@ def test_every_demonstration_comes_once_before_one_comes_again():
         epochs = np.array(drawn[agent]).reshape(-1, size)
         assert (np.sort(epochs) == np.arange(size)).all()
         assert len({tuple(epoch) for epoch in epochs}) > 1
-    other = sft.Order(rows, 2, (1, 3))
+    other = sft.DemonstrationOrder(rows, 2, (1, 3))
     assert [row.prompt.tolist() for (row,) in order.next()] != [
         row.prompt.tolist() for (row,) in other.next()
     ]
@@ -158,7 +158,7 @@ def test_demonstrations_of_one_prompt_come_together():
     def rows(*prompts):
         return [Encoded("a", np.array([p]), np.array([10 + n, 3]), "", 1.0) for n, p in enumerate(prompts)]
 
-    order = sft.Order(rows(1, 2, 3, 1, 2, 3), 4, (0, 0))
+    order = sft.DemonstrationOrder(rows(1, 2, 3, 1, 2, 3), 4, (0, 0))
     assert order.prompts == 2
     drawn = []
     for step in range(3):
@@ -175,8 +175,8 @@ def test_demonstrations_of_one_prompt_come_together():
         (1, 1, 1),
     ]
     # Unequal numbers, and prompts that would be no multiple of what is read together: each by itself.
-    assert sft.Order(rows(1, 1, 2), 2, (0, 0)).prompts == 2
-    assert sft.Order(rows(1, 1, 2, 2), 4, (0, 0), multiple=4).prompts == 4
+    assert sft.DemonstrationOrder(rows(1, 1, 2), 2, (0, 0)).prompts == 2
+    assert sft.DemonstrationOrder(rows(1, 1, 2, 2), 4, (0, 0), multiple=4).prompts == 4
 
 
 def words(item):

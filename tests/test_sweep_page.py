@@ -134,7 +134,7 @@ def test_settings_with_another_judge_are_not_compared(tmp_path):
     ({"train__comlrl_compat": True}, ["train.comlrl_compat"]), ({"train__group": 9}, []),
 ])  # fmt: skip
 def test_what_judges(changes, fields):
-    one, two = (comparable.judged(report_runs.config(**given)) for given in ({}, changes))
+    one, two = (comparable.judging_fields(report_runs.config(**given)) for given in ({}, changes))
     assert comparable.differences(one, two) == fields
 
 

@@ -9,7 +9,7 @@ from configs import game as game_config
 from jaxmarl_llm import tokenizer, weights
 from jaxmarl_llm.factory import tasks, teams
 from jaxmarl_llm.protocols import Answer
-from jaxmarl_llm.protocols.hearing import with_heard
+from jaxmarl_llm.protocols.hearing import with_quotes
 from jaxmarl_llm.tasks.toys import matrix_game
 from jaxmarl_llm.weights import random_weights, word_model
 
@@ -111,7 +111,7 @@ def test_the_game_is_played_in_known_words(fields):
     for item in task.items:
         prompts = task.prompts(item)
         for said in prompts.values():
-            heard = said if c.task.centralised else with_heard(said, dict.fromkeys(prompts, "left"))
+            heard = said if c.task.centralised else with_quotes(said, dict.fromkeys(prompts, "left"))
             texts += [message["content"] for message in heard]
     roles = getattr(task, "roles", task.agents)
     for word in (*matrix_game.WORDS, ""):

@@ -106,7 +106,7 @@ def run_all(
                     running.remove(attempt)
                     free.append(attempt.place)
                     outcome = outcomes[attempt.job.folder] = attempt.outcome(stop.requested)
-                    tell(_said(attempt.job, outcome))
+                    tell(_outcome_line(attempt.job, outcome))
         finally:
             _terminate(running)
             for attempt in running:
@@ -114,7 +114,7 @@ def run_all(
     return outcomes
 
 
-def _said(job: Job, outcome: Outcome) -> str:
+def _outcome_line(job: Job, outcome: Outcome) -> str:
     """The line about an attempt that has ended; for a failure with the path of its log."""
     line = ": ".join(filter(None, (job.name, outcome.state, outcome.reason)))
     return f"{line} ({job.log})" if outcome.state == FAILED else line

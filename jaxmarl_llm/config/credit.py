@@ -60,7 +60,14 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field of the credit that others make meaningless."""
     c = config.train
     own = [] if c.system in CRITICS else _coincides(c)
-    return [*_credit(c), *_turn_weights(c), *_counterfactual(config), *_partners(config), *_local(config), *own]
+    return [
+        *_credit(c),
+        *_turn_weights(c),
+        *_counterfactual(config),
+        *_partners(config),
+        *_local(config),
+        *own,
+    ]
 
 
 def _turn_weights(c: ConfigDict) -> list[str]:

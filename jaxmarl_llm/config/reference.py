@@ -20,7 +20,9 @@ def page() -> str:
     for section, fields in itertools.groupby(sorted(FIELDS.values(), key=_section), key=_section):
         title = f"`{section}`" if section else "The config itself"
         rows = [f"| `{each.path}` | {_default(each)} | {_about(each)} |" for each in fields]
-        parts.append("\n".join([f"## {title}\n", "| field | default | meaning |", "|---|---|---|", *rows, ""]))
+        parts.append(
+            "\n".join([f"## {title}\n", "| field | default | meaning |", "|---|---|---|", *rows, ""])
+        )
     return "\n".join(parts)
 
 
@@ -36,7 +38,9 @@ def _about(field: Field) -> str:
     """The field's sentence, its choices with their meanings or its range, and where it is read."""
     text = field.about
     if field.choices:
-        named = [f"`{name!r}`" + (f" ({meaning})" if meaning else "") for name, meaning in field.choices.items()]
+        named = [
+            f"`{name!r}`" + (f" ({meaning})" if meaning else "") for name, meaning in field.choices.items()
+        ]
         text += f" Allowed: {', '.join(named)}."
     elif field.low is not None:
         text += f" From {field.low:g}" + (f" to {field.high:g}." if field.high is not None else ".")

@@ -80,7 +80,9 @@ SYSTEMS = {
     "marlhf": System("a reward model of pairs of joint answers collected first", PAIRS, offline=True),
     "marlhf_iter": System("the same, fitted anew in every iteration", PAIRS),
     "lessonl": System("what programs and the lessons about them led to, with the protocol of that name"),
-    "sft": System("demonstrations, see the section sft; nothing is drawn or judged", DEMONSTRATIONS, _SFT_DECIDES),
+    "sft": System(
+        "demonstrations, see the section sft; nothing is drawn or judged", DEMONSTRATIONS, _SFT_DECIDES
+    ),
 }
 CRITICS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == CRITIC)
 FROM_PAIRS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == PAIRS)

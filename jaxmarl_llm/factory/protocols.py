@@ -10,13 +10,13 @@ from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, 
 from jaxmarl_llm.protocols.lessons import memory as lessons
 from jaxmarl_llm.protocols.lessons import relevance
 from jaxmarl_llm.protocols.lessons.bank import Entry
-from jaxmarl_llm.protocols.lessons.history import Banking
-from jaxmarl_llm.protocols.lessons.memory import Memory
+from jaxmarl_llm.protocols.lessons.history import BankBuilder
+from jaxmarl_llm.protocols.lessons.memory import LessonMemory
 from jaxmarl_llm.protocols.mapcoder import MapCoder
 from jaxmarl_llm.protocols.mixture import Mixture
 from jaxmarl_llm.protocols.reflexion import Reflexion
 from jaxmarl_llm.protocols.repeated import Repeated
-from jaxmarl_llm.systems.lessonl import LessonL, Showing
+from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed
 
@@ -82,8 +82,8 @@ def rounds(
     mode = "full" if own.select == "dealt" and not by_chance else own.select
     options = dict(step=own.step, factor=own.factor, pooled=by_chance, memory=memory)
     gate = own.gate if config.task.kind == "optimisation" else 0.0  # it is a speed-up
-    showing = Showing(own.shown, mode, own.control if by_chance else 0, gate)
-    banking, lasting = Banking(task.source, relevance, **options), own.bank == "run"
+    showing = LessonSelection(own.shown, mode, own.control if by_chance else 0, gate)
+    banking, lasting = BankBuilder(task.source, relevance, **options), own.bank == "run"
     return LessonL(task, chains, c.turns, banking, showing, lasting, stop_when_solved=stop)
 
 
@@ -92,10 +92,10 @@ def remembers(config) -> bool:
     return config.train.protocol == "lessonl" and config.lessons.bank == "run"
 
 
-def memory(config, entries: Sequence[Entry] = ()) -> Memory:
+def memory(config, entries: Sequence[Entry] = ()) -> LessonMemory:
     """The bank of a whole run, as it begins."""
     own = config.lessons
-    return Memory(own.keep, step=own.step, factor=own.factor, entries=entries)
+    return LessonMemory(own.keep, step=own.step, factor=own.factor, entries=entries)
 
 
 def saved_lessons(config, workdir, step: int) -> tuple[Entry, ...]:

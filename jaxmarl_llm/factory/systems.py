@@ -58,11 +58,11 @@ def build(config, team: Team, trainables: Callable[[], list], demonstrations: Se
     """
     name, collect = config.train.system, workload.collecting(config)
     if protocols.remembers(config):
-        return lessonl.Remembering(protocols.memory(config), credit_config(config))
+        return lessonl.LessonLWithMemory(protocols.memory(config), credit_config(config))
     if name == SFT:
         seed = (config.seed, randomness.STREAMS.index("demonstrations"))
         multiple = config.train.minibatches * config.train.prompts_per_microbatch
-        return sft.Sft(sft.Order(demonstrations, config.sft.batch, seed, multiple))
+        return sft.Sft(sft.DemonstrationOrder(demonstrations, config.sft.batch, seed, multiple))
     if (assign := from_forest(config)) is not None:
         return FromForest(assign)
     if name in MADPO:

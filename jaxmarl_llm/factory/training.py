@@ -54,7 +54,7 @@ def loss_config(config) -> agent_loss.LossConfig:
 def _custom_loss(config):
     """The function that ``train.loss`` names."""
     function = custom_loss.resolve(config.train.loss)
-    if off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.asks(function):
+    if off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.named_arguments(function):
         raise ValueError(
             f"train.loss {config.train.loss!r} does not name behaviour_logprobs_BL: with train.overlap, "
             "train.minibatches above 1, or sampling.dtype other than policy.dtype, it must correct for the "

@@ -133,7 +133,7 @@ class Forest:
     """All turns and joint answers of an iteration, for ``items`` (the task's own item objects).
 
     ``counterfactuals``, where they were judged, are the rewards of the joint answers with each agent's part
-    replaced (`counterfactuals.judged`), float32 (N, J), agents in the order of ``Joint.turns``; NaN where
+    replaced (`counterfactuals.with_counterfactuals`), float32 (N, J), agents in the order of ``Joint.turns``; NaN where
     none applies. ``replaced_by`` is the replacement, one of `counterfactuals.KINDS`. For them
     ``extra_answers`` answers were judged and ``extra_tokens`` completion tokens drawn, which are not among
     the joint answers and the turns.

@@ -9,14 +9,14 @@ import dataclasses
 
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.hearing import quoted
-from jaxmarl_llm.protocols.turns import InTurns, by_node
-from jaxmarl_llm.protocols.types import Episode, everybody
+from jaxmarl_llm.protocols.turns import MultiTurn, by_node
+from jaxmarl_llm.protocols.types import Episode, first_requests
 
 AGAIN = "Answer the question again, in the same form, so that your answers fit together."
 
 
 @dataclasses.dataclass(frozen=True)
-class Discussion(InTurns):
+class Discussion(MultiTurn):
     """Every agent answers alone, then reads the others' answers and gives a final one, which is judged.
 
     Sample g of the second round has read sample g of the first, so joint answers are aligned. The first
@@ -26,7 +26,7 @@ class Discussion(InTurns):
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests to all agents on all nodes of the turn, then to all again after each sample."""
         if not state.turns:
-            return everybody(state, self.prompts, self.samples)
+            return first_requests(state, self.prompts, self.samples)
         number = state.turns[-1].turn
         if number % 2 == 0:
             return [

@@ -8,7 +8,7 @@ def quoted(texts: Mapping[str, str]) -> str:
     return "\n\n".join(f"{agent} wrote:\n{text.strip()}" for agent, text in texts.items())
 
 
-def with_heard(messages: Sequence[dict[str, str]], texts: Mapping[str, str]) -> tuple[dict[str, str], ...]:
+def with_quotes(messages: Sequence[dict[str, str]], texts: Mapping[str, str]) -> tuple[dict[str, str], ...]:
     """Chat messages with the texts of other agents quoted at the start of the last one, the question."""
     *before, question = messages
     return (*before, {**question, "content": f"{quoted(texts)}\n\n{question['content']}"})

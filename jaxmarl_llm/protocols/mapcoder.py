@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols import rounds
-from jaxmarl_llm.protocols.types import Episode, everybody
+from jaxmarl_llm.protocols.types import Episode, first_requests
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,17 +41,17 @@ class MapCoder:
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests for a plan, for the program that follows it, and for repairs; then for the next plan."""
         if not state.turns:
-            return everybody(state, self._recall, self.samples)
+            return first_requests(state, self._recall, self.samples)
         done = rounds.rounds_done(state)
         if not _is_program(state.turns[-1]):
             return self._follow(state, 2 * done)
         if done == self.plans * self.tries:
             return []
-        chains = rounds.going_on(state, self.task, self.stop_when_solved)
+        chains = rounds.continuing_chains(state, self.task, self.stop_when_solved)
         if done % self.tries == 0:
             prompts = [self._recall(item) for item in state.items]
-            return rounds.after(state, chains, lambda turn: prompts[turn.item][turn.agent], 2 * done)
-        return rounds.after(state, chains, lambda turn: self._repair(state, turn), 2 * done + 1)
+            return rounds.requests_after(state, chains, lambda turn: prompts[turn.item][turn.agent], 2 * done)
+        return rounds.requests_after(state, chains, lambda turn: self._repair(state, turn), 2 * done + 1)
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
         """The nodes of a round's programs; none for plans, which are not judged."""

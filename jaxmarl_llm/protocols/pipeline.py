@@ -7,13 +7,13 @@ prompts and replies and the feedback, and each sees the answers before its own i
 import dataclasses
 
 from jaxmarl_llm.forest import Node, SpeakRequest
-from jaxmarl_llm.protocols.hearing import with_heard
-from jaxmarl_llm.protocols.turns import InTurns, by_node, history, own_turns
+from jaxmarl_llm.protocols.hearing import with_quotes
+from jaxmarl_llm.protocols.turns import MultiTurn, by_node, history, own_turns
 from jaxmarl_llm.protocols.types import Episode
 
 
 @dataclasses.dataclass(frozen=True)
-class Pipeline(InTurns):
+class Pipeline(MultiTurn):
     """The agents answer in the order of the prompts, each once per node and sample.
 
     Sample g of an agent has read sample g of every agent before it, so joint answers are aligned.
@@ -41,7 +41,7 @@ class Pipeline(InTurns):
             last = None if j is None else next(turn for turn in own_turns(state, j) if turn.agent == agent)
             prompt = self.prompts(state.items[item])[agent] if last is None else history(state, last, j)
             for earlier in zip(*by_agent.values(), strict=True):
-                messages = with_heard(prompt, {turn.agent: turn.text for turn in earlier})
+                messages = with_quotes(prompt, {turn.agent: turn.text for turn in earlier})
                 parent = earlier[-1].id if last is None else last.id
                 requests.append(SpeakRequest(agent, item, messages, 1, number, parent=parent, follows=j))
         return requests

@@ -27,7 +27,7 @@ class Reflexion(rounds.Rounds):
         def ask(turn: Turn):
             return self.task.explain(state.items[turn.item], rounds.outcome_of(state, turn.id))
 
-        return rounds.after(state, chains, ask, number)
+        return rounds.requests_after(state, chains, ask, number)
 
     def _programs(
         self, state: Episode, chains: list[int], reflections: dict[int, Turn]
@@ -40,4 +40,4 @@ class Reflexion(rounds.Rounds):
             return self.task.improve(state.items[turn.item], outcome, reflection)
 
         last = {program: reflection.id for program, reflection in reflections.items()}
-        return rounds.after(state, chains, ask, 2 * rounds.rounds_done(state), last)
+        return rounds.requests_after(state, chains, ask, 2 * rounds.rounds_done(state), last)

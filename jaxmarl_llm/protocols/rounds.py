@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
-from jaxmarl_llm.protocols.types import Episode, everybody
+from jaxmarl_llm.protocols.types import Episode, first_requests
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.types import RoundsTask, Task
 
@@ -27,7 +27,7 @@ def check(**numbers: int) -> None:
 
 def first_round(state: Episode, task: Task, samples: int) -> list[SpeakRequest]:
     """Requests to all agents for a first program, ``samples`` chains of every item."""
-    return everybody(state, task.prompts, samples)
+    return first_requests(state, task.prompts, samples)
 
 
 def programs_of_round(state: Episode, turns: Sequence[Turn]) -> list[Node]:
@@ -60,7 +60,7 @@ def rounds_done(state: Episode) -> int:
     return 1 + max((joint.turn for joint in state.joints), default=-1)
 
 
-def going_on(state: Episode, task: RoundsTask, stop_when_solved: bool) -> list[int]:
+def continuing_chains(state: Episode, task: RoundsTask, stop_when_solved: bool) -> list[int]:
     """The chains of `last_round` with a next round: all, or those where no program solves the item."""
 
     def solved(j: int) -> bool:
@@ -77,7 +77,7 @@ def outcome_of(state: Episode, turn: int) -> Outcome:
     raise ValueError(f"turn {turn} is not a program that was judged")
 
 
-def after(
+def requests_after(
     state: Episode, chains: Sequence[int], ask: Ask, index: int, last: Mapping[int, int] | None = None
 ) -> list[SpeakRequest]:
     """Requests to every agent of some chains, after its last program.
@@ -128,7 +128,7 @@ class Rounds:
         done = rounds_done(state)
         if done == self.rounds:
             return []
-        return self.later(state, done, going_on(state, self.task, self.stop_when_solved))
+        return self.later(state, done, continuing_chains(state, self.task, self.stop_when_solved))
 
     def later(self, state: Episode, done: int, chains: list[int]) -> list[SpeakRequest]:
         """Return the requests after ``done`` rounds; ``chains`` are the joint answers that they continue."""

@@ -8,12 +8,12 @@ otherwise a chain.
 import dataclasses
 
 from jaxmarl_llm.forest import Node, SpeakRequest
-from jaxmarl_llm.protocols.turns import InTurns
-from jaxmarl_llm.protocols.types import Episode, everybody
+from jaxmarl_llm.protocols.turns import MultiTurn
+from jaxmarl_llm.protocols.types import Episode, first_requests
 
 
 @dataclasses.dataclass(frozen=True)
-class Simultaneous(InTurns):
+class Simultaneous(MultiTurn):
     """Every agent answers every item at the same time, ``turns`` times.
 
     Attributes:
@@ -30,7 +30,7 @@ class Simultaneous(InTurns):
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests to all agents on all items; then, turn by turn, after each joint answer handed on."""
         if not state.turns:
-            return everybody(state, self.prompts, self.samples, self.extra)
+            return first_requests(state, self.prompts, self.samples, self.extra)
         done = state.turns[-1].turn + 1
         return [request for requests in self.next_turn(state, done) for request in requests]
 

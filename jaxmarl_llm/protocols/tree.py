@@ -3,7 +3,7 @@
 import dataclasses
 
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
-from jaxmarl_llm.protocols.hearing import with_heard
+from jaxmarl_llm.protocols.hearing import with_quotes
 from jaxmarl_llm.protocols.types import Episode, Prompts
 
 
@@ -45,7 +45,7 @@ class Tree:
         requests = []
         for last in (turn for turn in state.turns if turn.agent == answered[-1]):
             heard = {turn.agent: turn.text for turn in path(state, last)}
-            messages = with_heard(prompts[last.item][agent], heard)
+            messages = with_quotes(prompts[last.item][agent], heard)
             requests.append(SpeakRequest(agent, last.item, messages, samples, parent=last.id))
         return requests
 

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 
 from jaxmarl_llm.forest import SpeakRequest, Turn
-from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, tell
+from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, collect_feedback
 
 HAND_ON = ("all", "best", "random")
 
 
 @dataclasses.dataclass(frozen=True)
-class InTurns:
+class MultiTurn:
     """Agents answer every item up to ``turns`` times, and read a feedback between turns.
 
     Attributes:
@@ -67,7 +67,7 @@ class InTurns:
             if joint.turn == last:
                 nodes.setdefault(joint.node, []).append(j)
         handed = [j for answers in nodes.values() for j in self._of_node(state, answers)]
-        texts = tell(self.feedback, [state.answer(j) for j in handed]) if handed else []
+        texts = collect_feedback(self.feedback, [state.answer(j) for j in handed]) if handed else []
         state.feedback.update(zip(handed, texts, strict=True))
         return handed
 

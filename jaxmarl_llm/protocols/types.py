@@ -57,7 +57,7 @@ def item_name(item: Any) -> str:
     return str(getattr(item, "task_id", item))
 
 
-def tell(feedback: Feedback, answers: Sequence[Answer]) -> list[dict[str, str]]:
+def collect_feedback(feedback: Feedback, answers: Sequence[Answer]) -> list[dict[str, str]]:
     """Call the feedback on judged answers; returns {agent: text} for each answer, in order.
 
     Raises the feedback's own error if that names an item, else RuntimeError with the items that it was called
@@ -86,7 +86,7 @@ def names_item(text: str, name: str) -> bool:
     return repr(name) in text or (match is not None and not name.isdigit())
 
 
-def everybody(state: Episode, prompts: Prompts, samples: int, extra: int = 0) -> list[SpeakRequest]:
+def first_requests(state: Episode, prompts: Prompts, samples: int, extra: int = 0) -> list[SpeakRequest]:
     """Requests of a first round: all agents on all items, ``samples`` + ``extra`` completions each."""
     return [
         SpeakRequest(agent, i, tuple(messages), samples + extra, extra=extra)

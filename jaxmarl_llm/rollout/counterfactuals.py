@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.protocols.types import Episode, Prompts, Protocol, everybody
+from jaxmarl_llm.protocols.types import Episode, Prompts, Protocol, first_requests
 from jaxmarl_llm.rollout.scoring import TaskScorer
 
 KINDS = ("nothing", "sample", "reference", "solo")
@@ -54,7 +54,7 @@ class Redraw:
     references: Sequence[Any] = ()
 
 
-def judged(forest: Forest, kind: str, scorer: TaskScorer, again: Redraw) -> Forest:
+def with_counterfactuals(forest: Forest, kind: str, scorer: TaskScorer, again: Redraw) -> Forest:
     """The forest with its ``counterfactuals``, float32 (N, J), agents in the order of the joint answers.
 
     NaN where no reward applies to the replaced answer.
@@ -131,7 +131,7 @@ def next_samples(forest: Forest, agents: Sequence[str]) -> dict[str, list[str]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class FreshAnswers:
     """A protocol in which all agents answer every item ``samples`` times and nothing is judged."""
 
     prompts: Prompts
@@ -139,7 +139,7 @@ class Asked:
 
     def step(self, state: Episode) -> list:
         """All requests at once."""
-        return [] if state.turns else everybody(state, self.prompts, self.samples)
+        return [] if state.turns else first_requests(state, self.prompts, self.samples)
 
     def observe(self, state: Episode, turns) -> list:
         """No joint answers."""
@@ -156,7 +156,7 @@ def reference_answers(
     references = again.references or [None] * len(again.trainables)
     pairs = zip(again.trainables, references, strict=True)
     off = [ref if ref is not None or tree is None else jax.tree.map(_zeros_like, tree) for tree, ref in pairs]
-    protocol = Asked(scorer.task.prompts)
+    protocol = FreshAnswers(scorer.task.prompts)
     drawn = again.rollout(protocol, trainables=off, key=again.key, last_greedy=True)
     texts = {(turn.agent, turn.item): turn.text for turn in drawn.turns}
     return {agent: [texts[agent, joint.item] for joint in forest.joints] for agent in scorer.agents}, [drawn]

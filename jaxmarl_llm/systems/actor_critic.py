@@ -43,12 +43,12 @@ from jaxmarl_llm.systems import magrpo, td_targets
 from jaxmarl_llm.systems.critics import TEAM, Critics, Texts
 from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.td_targets import Later
+from jaxmarl_llm.systems.td_targets import ReturnOptions
 from jaxmarl_llm.systems.types import Credit
 
 Values = Mapping[int, float]
-Found = tuple[np.ndarray, dict[int, float]]
-ONE_TURN = Later()
+AdvantagesAndTargets = tuple[np.ndarray, dict[int, float]]
+ONE_TURN = ReturnOptions()
 
 
 def requests(forest: Forest) -> Texts:
@@ -95,7 +95,7 @@ def replies(forest: Forest) -> Texts:
     """Return the texts for the critics of IAC, Q form: by agent and id of the turn, prompt and completion."""
     texts: dict[str, dict[int, np.ndarray]] = {}
     for turn in forest.turns:
-        texts.setdefault(turn.agent, {})[turn.id] = _said(turn)
+        texts.setdefault(turn.agent, {})[turn.id] = _tokens(turn)
     return texts
 
 
@@ -106,17 +106,17 @@ def joint_replies(forest: Forest) -> Texts:
     joints = enumerate(forest.joints)
     return {
         TEAM: {
-            j: np.concatenate([_said(forest.turns[i]) for i in sorted((*joint.heard, *joint.turns))])
+            j: np.concatenate([_tokens(forest.turns[i]) for i in sorted((*joint.heard, *joint.turns))])
             for j, joint in joints
         }
     }
 
 
-def _said(turn: Turn) -> np.ndarray:
+def _tokens(turn: Turn) -> np.ndarray:
     return np.concatenate([turn.prompt, turn.completion])
 
 
-def independent(forest: Forest, values: Values, later: Later = ONE_TURN) -> Found:
+def independent(forest: Forest, values: Values, later: ReturnOptions = ONE_TURN) -> AdvantagesAndTargets:
     """Advantages of all turns, float32 (turns,), and the target of every request's value: IAC, V form.
 
     A turn whose joint answers have no reward has advantage 0; a request with only such turns has no target.
@@ -130,20 +130,20 @@ def independent(forest: Forest, values: Values, later: Later = ONE_TURN) -> Foun
     values_R = np.array([values[request] for request in request_R.tolist()], np.float32)
     targets_R = td_targets.of_turns(forest, values_R, later)
     request_targets = td_targets.mean_by(targets_R, request_R, int(request_R.max()) + 1)
-    return np.nan_to_num(targets_R - values_R), _known(request_targets)
+    return np.nan_to_num(targets_R - values_R), _without_nan(request_targets)
 
 
-def independent_q(forest: Forest, values: Values, later: Later = ONE_TURN) -> Found:
+def independent_q(forest: Forest, values: Values, later: ReturnOptions = ONE_TURN) -> AdvantagesAndTargets:
     """Advantages of all turns, float32 (turns,), and the target of every turn's value: IAC, Q form.
 
     As `independent`, with ``values`` Q by id of the turn. Turns without a reward are in no group's mean.
     """
     values_R = np.array([values[turn.id] for turn in forest.turns], np.float32)
     targets_R = td_targets.of_turns(forest, values_R, later)
-    return _compared(forest, np.where(np.isnan(targets_R), np.nan, values_R)), _known(targets_R)
+    return _minus_group_mean(forest, np.where(np.isnan(targets_R), np.nan, values_R)), _without_nan(targets_R)
 
 
-def centralised(forest: Forest, values: Values, later: Later = ONE_TURN) -> Found:
+def centralised(forest: Forest, values: Values, later: ReturnOptions = ONE_TURN) -> AdvantagesAndTargets:
     """Advantages of all turns, float32 (turns,), and the target of every state's value: MAAC, V form.
 
     As `independent`, with ``values`` by number of the state (`states`).
@@ -154,10 +154,10 @@ def centralised(forest: Forest, values: Values, later: Later = ONE_TURN) -> Foun
     y_M = td_targets.of_joints(forest, values_S[last_J], later)[joint_M]
     advantages_R = td_targets.mean_by(y_M - values_S[state_M], turn_M, len(forest.turns))
     targets_S = td_targets.mean_by(y_M, state_M, len(numbers))
-    return np.nan_to_num(advantages_R), _known(targets_S)
+    return np.nan_to_num(advantages_R), _without_nan(targets_S)
 
 
-def centralised_q(forest: Forest, values: Values, later: Later = ONE_TURN) -> Found:
+def centralised_q(forest: Forest, values: Values, later: ReturnOptions = ONE_TURN) -> AdvantagesAndTargets:
     """Advantages of all turns, float32 (turns,), and the target of every joint answer's value: MAAC, Q form.
 
     As `independent_q`, with ``values`` by index of the joint answer.
@@ -165,7 +165,7 @@ def centralised_q(forest: Forest, values: Values, later: Later = ONE_TURN) -> Fo
     values_J = np.array([values[j] for j in range(len(forest.joints))], np.float32)
     targets_J = td_targets.of_joints(forest, values_J, later)
     values_R = _of_turns(forest, np.where(np.isnan(targets_J), np.nan, values_J))
-    return _compared(forest, values_R), _known(targets_J)
+    return _minus_group_mean(forest, values_R), _without_nan(targets_J)
 
 
 def _of_turns(forest: Forest, values_J: np.ndarray) -> np.ndarray:
@@ -174,7 +174,7 @@ def _of_turns(forest: Forest, values_J: np.ndarray) -> np.ndarray:
     return td_targets.mean_by(values_J[joint_M], turn_M, len(forest.turns))
 
 
-def _compared(forest: Forest, values_R: np.ndarray) -> np.ndarray:
+def _minus_group_mean(forest: Forest, values_R: np.ndarray) -> np.ndarray:
     """Values less their group's mean; 0 where there is none (NaN).
 
     A group is the answers to one prompt; where every answer has a prompt of its own (after partners that
@@ -191,7 +191,7 @@ def _compared(forest: Forest, values_R: np.ndarray) -> np.ndarray:
     return credit.on_host(credit.group_advantage, values_R, groups_R, **options)
 
 
-def _known(means: np.ndarray) -> dict[int, float]:
+def _without_nan(means: np.ndarray) -> dict[int, float]:
     return {key: float(mean) for key, mean in enumerate(means) if not np.isnan(mean)}
 
 
@@ -200,7 +200,7 @@ class Recipe:
     """An actor-critic method: texts for the critics, credit from their values, one critic for all or not."""
 
     read: Callable[[Forest], Texts]
-    credit: Callable[[Forest, Values, Later], Found]
+    credit: Callable[[Forest, Values, ReturnOptions], AdvantagesAndTargets]
     joint: bool
 
 
@@ -233,7 +233,7 @@ class ActorCritic:
         """Return the credit; its ``for_models`` are the critics' texts, their values, and the targets."""
         texts = self.recipe.read(forest)
         values = self.models.values(texts)
-        later = Later(self.config.discount, self.config.chain, self.config.turns)
+        later = ReturnOptions(self.config.discount, self.config.chain, self.config.turns)
         advantages_R, targets = self.recipe.credit(forest, values, later)
         returns_R, groups_R = magrpo.returns(forest, self.config), magrpo.groups(forest)
         if self.config.normalise:

@@ -24,8 +24,8 @@ from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, SpeakRequest, Turn
 from jaxmarl_llm.protocols import rounds
 from jaxmarl_llm.protocols.lessons.bank import Entry, deal, most_relevant, select
-from jaxmarl_llm.protocols.lessons.history import Banking, chain_of, lesson_turn
-from jaxmarl_llm.protocols.lessons.memory import Memory
+from jaxmarl_llm.protocols.lessons.history import BankBuilder, chain_of, lesson_turn
+from jaxmarl_llm.protocols.lessons.memory import LessonMemory
 from jaxmarl_llm.protocols.types import Episode
 from jaxmarl_llm.systems.magrpo import CreditConfig, compare
 from jaxmarl_llm.systems.types import Credit
@@ -34,7 +34,7 @@ PAPER = CreditConfig()
 
 
 @dataclasses.dataclass(frozen=True)
-class Showing:
+class LessonSelection:
     """Which lessons agents are shown.
 
     Attributes:
@@ -67,8 +67,8 @@ class LessonL(rounds.Rounds):
         original always requests them, and does not use them.)
     """
 
-    banking: Banking
-    showing: Showing = Showing()
+    banking: BankBuilder
+    showing: LessonSelection = LessonSelection()
     lasting: bool = False
 
     def step(self, state: Episode) -> list[SpeakRequest]:
@@ -76,7 +76,9 @@ class LessonL(rounds.Rounds):
         if not state.turns:
             return self._first_programs(state)
         done = rounds.rounds_done(state)
-        chains = rounds.going_on(state, self.task, self.stop_when_solved) if done < self.rounds else []
+        chains = (
+            rounds.continuing_chains(state, self.task, self.stop_when_solved) if done < self.rounds else []
+        )
         has_lessons = state.turns[-1].turn == lesson_turn(done - 1)
         if not has_lessons and self.showing.mode != "none":
             if requests := self._lessons(
@@ -120,7 +122,7 @@ class LessonL(rounds.Rounds):
         def ask(turn: Turn):
             return self.task.explain(state.items[turn.item], rounds.outcome_of(state, turn.id))
 
-        return rounds.after(state, chains, ask, lesson_turn(round_))
+        return rounds.requests_after(state, chains, ask, lesson_turn(round_))
 
     def _programs(self, state: Episode, chains: Sequence[int], round_: int) -> list[SpeakRequest]:
         """Requests for programs: the agents of a chain see the same lessons with the original problem."""
@@ -133,7 +135,7 @@ class LessonL(rounds.Rounds):
             def ask(turn: Turn, entries=tuple(shown[chain])):
                 return self._messages(state.items[turn.item], turn.agent, entries)
 
-            of_chain = rounds.after(state, [chain], ask, 2 * round_, last)
+            of_chain = rounds.requests_after(state, [chain], ask, 2 * round_, last)
             requests += [dataclasses.replace(request, shown=ids) for request in of_chain]
         return requests
 
@@ -199,10 +201,10 @@ def _contrasts(forest: Forest, lessons: Sequence[int], later) -> tuple[np.ndarra
 
 
 @dataclasses.dataclass(frozen=True)
-class Remembering:
+class LessonLWithMemory:
     """`assign`, with a memory of all lessons for later problems; see `systems.types.System`."""
 
-    models: Memory
+    models: LessonMemory
     config: CreditConfig = PAPER
 
     def assign(self, forest: Forest) -> Credit:

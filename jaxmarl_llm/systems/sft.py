@@ -23,7 +23,7 @@ from jaxmarl_llm.systems.types import Credit
 
 
 @dataclasses.dataclass(frozen=True)
-class Demonstrated(Credit):
+class DemonstrationCredit(Credit):
     """Credit of demonstrations; nothing was judged, so its metrics are the system's own alone."""
 
     def metrics(self) -> dict[str, float]:
@@ -31,7 +31,7 @@ class Demonstrated(Credit):
         return dict(self.extra_metrics)
 
 
-class Order:
+class DemonstrationOrder:
     """Order of the demonstrations: all of an agent's once, at random, before any comes again.
 
     It holds no model (``states`` is empty). The order follows from the seed and from ``done``, the number of
@@ -91,7 +91,7 @@ class Order:
 class Sft:
     """Supervised fine-tuning; ``models`` is the order of the demonstrations. See `types.System`."""
 
-    models: Order
+    models: DemonstrationOrder
 
     def assign(self, forest: Forest | None) -> Credit:
         """Return the next demonstrations with their weights as advantages; no rollout is made."""
@@ -103,7 +103,7 @@ class Sft:
         numbers = {"sft/demonstrations": float(len(rows)), "sft/tokens": tokens}
         groups_R = np.arange(len(rows), dtype=np.int32)
         forest = forest_of(groups, self.models.prompts)
-        return Demonstrated(forest, weights_R, returns_R, groups_R, extra_metrics=numbers)
+        return DemonstrationCredit(forest, weights_R, returns_R, groups_R, extra_metrics=numbers)
 
     def learn(self, credit: Credit) -> dict[str, float]:
         """Count the update; there is no model beside the agents."""

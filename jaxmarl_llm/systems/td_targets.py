@@ -19,7 +19,7 @@ from jaxmarl_llm.systems import magrpo
 
 
 @dataclasses.dataclass(frozen=True)
-class Later:
+class ReturnOptions:
     """How rewards after an answer count in its target.
 
     Attributes:
@@ -34,7 +34,7 @@ class Later:
     turns: int = 1
 
 
-def of_turns(forest: Forest, values_R: np.ndarray, later: Later) -> np.ndarray:
+def of_turns(forest: Forest, values_R: np.ndarray, later: ReturnOptions) -> np.ndarray:
     """y of every turn, float32 (turns,), from the values of the turns of the same agent that follow.
 
     It is the mean over the joint answers that contain the turn, NaN where none has a reward.
@@ -51,7 +51,7 @@ def of_turns(forest: Forest, values_R: np.ndarray, later: Later) -> np.ndarray:
     return mean_by(y_M, turn_M, len(forest.turns))
 
 
-def of_joints(forest: Forest, values_J: np.ndarray, later: Later) -> np.ndarray:
+def of_joints(forest: Forest, values_J: np.ndarray, later: ReturnOptions) -> np.ndarray:
     """y of every joint answer, float32 (J,), from the values of those that follow; NaN without a reward."""
     place_J, before_J = _places(forest, later), forest.nodes()[1]
     followed_J = np.where(before_J < 0, -1, place_J[before_J])
@@ -67,12 +67,12 @@ def mean_by(values_M: np.ndarray, keys_M: np.ndarray, number: int) -> np.ndarray
     return np.where(credit.on_host(credit.segment_count, keys_M, **options) > 0, means, np.nan)
 
 
-def _places(forest: Forest, later: Later) -> np.ndarray:
+def _places(forest: Forest, later: ReturnOptions) -> np.ndarray:
     """What later answers follow, for each joint answer, int32 (J,): its node in a chain, else itself."""
     return forest.nodes()[0] if later.chain else np.arange(len(forest.joints), dtype=np.int32)
 
 
-def _earned(forest: Forest, later: Later) -> np.ndarray:
+def _earned(forest: Forest, later: ReturnOptions) -> np.ndarray:
     """Reward of every joint answer plus that of the turns after it that its node left out, (J,)."""
     return forest.totals() + magrpo.left_out(forest, later.turns, later.discount)
 

@@ -86,7 +86,7 @@ class LossConfig:
         return self.entropy_coef > 0 or self._asks("entropy_BL")
 
     def _asks(self, name: str) -> bool:
-        return self.custom is not None and name in custom_loss.asks(self.custom)
+        return self.custom is not None and name in custom_loss.named_arguments(self.custom)
 
     def pack(self, batch: Batch, shards: int = 1) -> Packed:
         """Pack a batch for `gradients`, without completions that cannot, or must not, change this loss."""

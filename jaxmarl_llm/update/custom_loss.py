@@ -28,7 +28,7 @@ GIVEN = ("behaviour_logprobs_BL", "ref_logprobs_BL", "entropy_BL")
 FIELD = "train.loss"
 
 
-def asks(function: Callable) -> tuple[str, ...]:
+def named_arguments(function: Callable) -> tuple[str, ...]:
     """Return the names of `GIVEN` that a loss has in its signature.
 
     >>> asks(lambda logprobs_BL, advantages_B, mask_BL, *, entropy_BL: None)
@@ -52,7 +52,7 @@ def apply(function: Callable, logprobs_BL, advantages_B, mask_BL, given: Mapping
       UserCodeError: if the function raises when it is traced; its cause is the function's error.
     """
     keep = functools.partial(jnp.where, mask_BL)
-    wanted = {name: keep(given[name], 0.0) for name in asks(function)}
+    wanted = {name: keep(given[name], 0.0) for name in named_arguments(function)}
     advantages_B = jnp.where(mask_BL.any(-1), advantages_B, 0.0)
     try:
         return function(keep(logprobs_BL, 0.0), advantages_B, mask_BL, **wanted)

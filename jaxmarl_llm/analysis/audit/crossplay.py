@@ -37,7 +37,7 @@ class Table(NamedTuple):
     p: float
 
 
-def exchanged(agents: Sequence[str]) -> tuple[str, ...]:
+def exchanged_agents(agents: Sequence[str]) -> tuple[str, ...]:
     """Agents to exchange, one per table: of two only the second, as the first's table is its transpose."""
     return tuple(agents[1:] if len(agents) == 2 else agents)
 

@@ -121,7 +121,7 @@ def _place(action: JointAction) -> tuple:
     return action.item, action.turn, action.follows
 
 
-def judged_again(forest: Forest, task: Task) -> Forest:
+def rejudged(forest: Forest, task: Task) -> Forest:
     """The forest with its texts judged by ``task``, all in one call."""
     texts = {agent: [] for agent in task.agents} | forest.joint_texts()
     judgements = task.judge([forest.items[joint.item] for joint in forest.joints], texts)

@@ -66,7 +66,7 @@ def used_mb() -> float:
     return stats["peak_bytes_in_use"] / 1e6 if stats else peak_rss_mb()
 
 
-def there_mb() -> float | None:
+def available_mb() -> float | None:
     """MB that programs may take: of the first device; on a CPU what is free plus what this process holds."""
     if jax.default_backend() != "cpu":
         limit = chips.memory_limit(jax.local_devices()[0])

@@ -18,7 +18,7 @@ JUDGED = 32  # joint answers that are judged again
 Judge = Callable[[Sequence[Any], dict[str, list[str]]], Sequence[Any]]
 
 
-class Caught:
+class ErrorKeepingTask:
     """A task that keeps its reward's first error in ``error`` and does not raise it.
 
     Answers then have no reward, and checks that do not depend on the reward can still run.

@@ -7,7 +7,7 @@ from jaxmarl_llm.analysis.doctor.result import Result, by_agent, check
 from jaxmarl_llm.forest import Forest, Turn
 
 KEPT = 0.9  # least share of completions that other agents or later turns should read as the sampled tokens
-LOOKED_AT = 64  # most completions that are checked
+MAX_CHECKED = 64  # most completions that are checked
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -148,7 +148,7 @@ def round_trip(
       tokenizers, prompts: by agent; all messages are checked.
       handed_on: whether agents read completions, in later turns or rounds.
     """
-    turns = [turn for turn in forest.turns if len(turn.completion)][:LOOKED_AT]
+    turns = [turn for turn in forest.turns if len(turn.completion)][:MAX_CHECKED]
     texts = [(agent, m["content"]) for agent, messages in prompts.items() for m in messages]
     for kind, pairs in (("prompt", texts), ("completion", [(turn.agent, turn.text) for turn in turns])):
         for agent, text in pairs:

@@ -33,13 +33,13 @@ def state(job: Job) -> TrainState | None:
     if not job.critics.shared:
         learned = {"body": jobs.shapes(jobs.parameters(critic_job)[1]), "head": learned}
     begin = functools.partial(update.init_state, optimizer=job.critics.optimizer)
-    return jobs.lying(critic_job, jax.eval_shape(begin, learned), True)
+    return jobs.with_shardings(critic_job, jax.eval_shape(begin, learned), True)
 
 
 def lowered(job: Job):
     """The critics' lowered update; for shared critics the gradient of the value loss, which is most of it."""
     c, critic_state, (base, trainable) = job.critics, state(job), jobs.parameters(job)
-    data = jobs.everywhere(job, _data(len(c.names), c.texts, c.width))
+    data = jobs.replicated(job, _data(len(c.names), c.texts, c.width))
     if c.shared:
         params = {"body": trainable, "head": critic_state.trainable}
         return value_model.gradients.lower(stack(job), c.loss, base, params, *data, rows=c.rows)

@@ -246,9 +246,9 @@ def measuring(config, devices: Sequence[jax.Device], limit: float | None, tries:
 
     def jobs_and_bytes(settings: search.Settings) -> tuple[list[Job], list[float], float]:
         stack_jobs = jobs(with_settings(config, settings), devices)
-        held = [memory.held(job) for job in stack_jobs]
+        held = [memory.state_bytes(job) for job in stack_jobs]
         # While an update overlaps with the next rollout, that one uses copies of the trained parameters.
-        copies = sum(map(memory.learned, stack_jobs)) if config.train.overlap else 0.0
+        copies = sum(map(memory.trainable_bytes, stack_jobs)) if config.train.overlap else 0.0
         return stack_jobs, held, copies
 
     def promising(settings: search.Settings) -> bool:

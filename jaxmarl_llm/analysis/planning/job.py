@@ -92,23 +92,23 @@ def parameters(job: Job) -> tuple[Any, Any]:
     stack, agents = job.stack, len(job.stack.agents)
     base = _base(stack.policy.clone(fetch=None))
     if stack.mode == "frozen":
-        return lying(job, base, False), None
+        return with_shardings(job, base, False), None
     if stack.mode == "adapters":
         options = dict(params=base, agents=agents, rank=job.rank, targets=job.targets)
         trainable = jax.eval_shape(functools.partial(adapters.init, **options), jax.random.key(0))
     else:
         trainable = jax.tree.map(lambda x: jax.ShapeDtypeStruct((agents, *x.shape), x.dtype), base)
         base = base if job.keep_reference else None
-    return lying(job, base, False), lying(job, trainable, True)
+    return with_shardings(job, base, False), with_shardings(job, trainable, True)
 
 
-def arrays(job: Job) -> tuple[Any, TrainState | None]:
+def parameters_and_state(job: Job) -> tuple[Any, TrainState | None]:
     """Return the parameters with the optimizer's state, as shapes."""
     base, trainable = parameters(job)
     if trainable is None:
         return base, None
     state = jax.eval_shape(functools.partial(update.init_state, optimizer=job.optimizer), shapes(trainable))
-    return base, lying(job, state, True)
+    return base, with_shardings(job, state, True)
 
 
 def sampler_arguments(job: Job, call: Call) -> tuple[Stack, tuple, dict]:
@@ -121,19 +121,19 @@ def sampler_arguments(job: Job, call: Call) -> tuple[Stack, tuple, dict]:
         part = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((len(call.agents), *x.shape[1:]), x.dtype), trainable
         )
-        trainable = lying(dataclasses.replace(job, stack=stack), part, True)
+        trainable = with_shardings(dataclasses.replace(job, stack=stack), part, True)
     agents = len(call.agents)
     prompts = jax.ShapeDtypeStruct((agents, call.prompts, job.width), jnp.int32)
     lengths = jax.ShapeDtypeStruct((agents, call.prompts), jnp.int32)
     key = jax.eval_shape(lambda: jax.random.key(0))
     options = {"samples": call.samples, "params": job.loss.sampling}
-    return stack, (base, trainable, *everywhere(job, (prompts, lengths, key))), options
+    return stack, (base, trainable, *replicated(job, (prompts, lengths, key))), options
 
 
 def update_arguments(job: Job) -> tuple:
     """The arguments of `update.train_step`; with shared critics their part of the gradient is the last."""
-    base, state = arrays(job)
-    packed = tuple(everywhere(job, shapes(pack(job, batch))) for batch in job.batches)
+    base, state = parameters_and_state(job)
+    packed = tuple(replicated(job, shapes(pack(job, batch))) for batch in job.batches)
     critics_part = state.trainable if job.critics and job.critics.shared else None
     return job.stack, job.loss, job.optimizer, base, state, packed, critics_part
 
@@ -205,16 +205,16 @@ def shapes(tree):
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
 
 
-def lying(job: Job, tree, agents: bool):
+def with_shardings(job: Job, tree, agents: bool):
     """Shapes of parameters or a state with the shardings of the stack's layout."""
     layout = job.stack.layout
     if layout.mesh is None:
-        return everywhere(job, tree)
+        return replicated(job, tree)
     add = lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s)  # noqa: E731
     return jax.tree.map(add, tree, layout.shardings(tree, agents))
 
 
-def everywhere(job: Job, tree):
+def replicated(job: Job, tree):
     """Shapes of arrays that every device holds whole."""
     mesh = job.stack.layout.mesh
     if mesh is None:

@@ -43,13 +43,13 @@ class Memory:
 
 
 @dataclasses.dataclass(frozen=True)
-class Refused:
+class DoesNotFit:
     """A program that does not fit: the bytes it asks for, NaN if its compiler did not report them."""
 
     total: float
 
 
-def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | Refused]:
+def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | DoesNotFit]:
     """Compile the sampler for the largest call of an iteration and of an evaluation, and the updates.
 
     ``others`` are bytes of other stacks on the same device.
@@ -63,7 +63,7 @@ def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | Refused]:
     return by_program | {"critics": of_critics(job, others)} if job.critics else by_program
 
 
-def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | Refused:
+def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | DoesNotFit:
     """Compile the sampler for one call."""
     parameters, staying = _staying(job)
     # The sampler has no backward pass that recomputes: one compilation serves all values of remat.
@@ -74,8 +74,8 @@ def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | Refused:
         dataclasses.replace(job, stack=stack, loss=loss, batches=(), updates=1, optimizer=None, critics=None),
         call,
     )
-    if isinstance(stats, Refused):
-        return Refused(stats.total + staying + _of_critics_alone(job) + others)
+    if isinstance(stats, DoesNotFit):
+        return DoesNotFit(stats.total + staying + _of_critics_alone(job) + others)
     # Parameters of agents that do not answer in this call stay on the device.
     parameter_bytes = jobs.bytes_per_device(jobs.sampler_arguments(job, call)[1][:2])
     data = max(stats.argument_size_in_bytes - parameter_bytes, 0) + stats.output_size_in_bytes
@@ -88,35 +88,35 @@ def _sampler_stats(job: Job, call: Call):
     return _compile(sampling.generate.lower(stack, *inputs, **options))
 
 
-def of_update(job: Job, others: float = 0.0) -> Memory | Refused:
+def of_update(job: Job, others: float = 0.0) -> Memory | DoesNotFit:
     """Compile the update."""
     stats = _update_stats(job)
-    if isinstance(stats, Refused):
-        return Refused(stats.total + _of_critics_alone(job) + others)
-    base, state = jobs.arrays(job)
+    if isinstance(stats, DoesNotFit):
+        return DoesNotFit(stats.total + _of_critics_alone(job) + others)
+    base, state = jobs.parameters_and_state(job)
     state_bytes = jobs.bytes_per_device((base, state.trainable, state.opt_state))
     return _memory(stats, *_staying(job), others, _data(stats, state_bytes), update_cache(job))
 
 
-def of_critics(job: Job, others: float = 0.0) -> Memory | Refused:
+def of_critics(job: Job, others: float = 0.0) -> Memory | DoesNotFit:
     """Compile the critics' update."""
     stats, critic_state = _compile(critics.lowered(job)), critics.state(job)
-    base, agent_state = jobs.arrays(job)
+    base, agent_state = jobs.parameters_and_state(job)
     arguments = (
         base,
         critic_state.trainable,
         agent_state.trainable if job.critics.shared else critic_state.opt_state,
     )
     kept = agent_state.opt_state, critic_state.opt_state if job.critics.shared else agent_state.trainable
-    if isinstance(stats, Refused):
-        return Refused(stats.total + jobs.bytes_per_device(kept) + others)
+    if isinstance(stats, DoesNotFit):
+        return DoesNotFit(stats.total + jobs.bytes_per_device(kept) + others)
     # No completions follow these texts, so their keys and values are activations.
     return _memory(stats, *_staying(job), others, _data(stats, jobs.bytes_per_device(arguments)), 0)
 
 
 def _staying(job: Job) -> tuple[float, float]:
     """Bytes on one device of base and all trained parameters, and of the optimizers' states."""
-    base, state = jobs.arrays(job)
+    base, state = jobs.parameters_and_state(job)
     states = [train_state for train_state in (state, critics.state(job)) if train_state is not None]
     parameters = jobs.bytes_per_device((base, [train_state.trainable for train_state in states]))
     return parameters, jobs.bytes_per_device([train_state.opt_state for train_state in states])
@@ -139,25 +139,27 @@ def _update_stats(job: Job):
 
 def at_least(job: Job) -> float:
     """Bytes that a device needs for parameters, optimizer, gradients and the sampler's caches, uncompiled."""
-    return held(job) + max([learned(job), *(sampler_cache(job, call) for call in job.calls + job.eval_calls)])
+    return state_bytes(job) + max(
+        [trainable_bytes(job), *(sampler_cache(job, call) for call in job.calls + job.eval_calls)]
+    )
 
 
-def held(job: Job) -> float:
+def state_bytes(job: Job) -> float:
     """Bytes of the stack's parameters and optimizer on one device, and of its critics'."""
-    return jobs.bytes_per_device((jobs.arrays(job), critics.state(job)))
+    return jobs.bytes_per_device((jobs.parameters_and_state(job), critics.state(job)))
 
 
-def learned(job: Job) -> float:
+def trainable_bytes(job: Job) -> float:
     """Bytes of the trained parameters on one device; their gradient has as many."""
     return jobs.bytes_per_device(jobs.parameters(job)[1])
 
 
-def fullest(programs: list[dict[str, Memory | Refused]]) -> list[float]:
+def fullest(programs: list[dict[str, Memory | DoesNotFit]]) -> list[float]:
     """Bytes of the fullest program of every stack."""
     return [max(program.total for program in compiled.values()) for compiled in programs]
 
 
-def fits(programs: dict[str, Memory | Refused], limit: float | None) -> bool:
+def fits(programs: dict[str, Memory | DoesNotFit], limit: float | None) -> bool:
     """Whether every program takes at most ``limit`` bytes; None: whatever is not refused fits."""
     taken = [program.total for program in programs.values() if isinstance(program, Memory)]
     return len(taken) == len(programs) and (limit is None or max(taken) <= limit)
@@ -190,16 +192,16 @@ def _memory(stats, parameters, optimizer, others, data, cache) -> Memory:
 
 
 def _compile(lowered):
-    """The compiler's statistics of memory, or `Refused`."""
+    """The compiler's statistics of memory, or `DoesNotFit`."""
     try:
         return lowered.compile().memory_analysis()
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        return Refused(asked_for(str(error)))
+        return DoesNotFit(requested_bytes(str(error)))
 
 
-def asked_for(message: str) -> float:
+def requested_bytes(message: str) -> float:
     """Bytes in a compiler's error, such as ``.. required for HLO temporaries (21.21G) exceeds ..``."""
     match = re.search(r"required[^()]*\(([\d.]+)([KMGT])\)|Used ([\d.]+)([KMGT]) of", message)
     if match is None:

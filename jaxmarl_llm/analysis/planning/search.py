@@ -28,7 +28,7 @@ class Limits(NamedTuple):
     heads: int
 
 
-class Found(NamedTuple):
+class FittingSettings(NamedTuple):
     """Settings that fit, and what the measurement of them returned."""
 
     settings: Settings
@@ -40,7 +40,7 @@ Measure = Callable[[Settings], tuple[bool, Any]]
 
 def nearest(
     start: Settings, limits: Limits, measure: Measure, promising: Callable[[Settings], bool]
-) -> list[Found]:
+) -> list[FittingSettings]:
     """Settings that fit, at most one of each kind: the same mesh, another mesh, adapters in place of copies.
 
     If no mesh fits with the requested micro-batches and recomputation, those are changed together with it.
@@ -61,16 +61,16 @@ def nearest(
     return fitting
 
 
-def _first(candidates, measure: Measure, promising) -> Found | None:
+def _first(candidates, measure: Measure, promising) -> FittingSettings | None:
     for settings in candidates:
         if promising(settings):
             fits, measured = measure(settings)
             if fits:
-                return Found(settings, measured)
+                return FittingSettings(settings, measured)
     return None
 
 
-def _on_mesh(start: Settings, measure: Measure, promising) -> Found | None:
+def _on_mesh(start: Settings, measure: Measure, promising) -> FittingSettings | None:
     """The nearest smaller micro-batches and more recomputation; None if even the lightest do not fit."""
     smaller = list(lighter(start))
     if not smaller or _first(smaller[-1:], measure, promising) is None:
@@ -78,7 +78,7 @@ def _on_mesh(start: Settings, measure: Measure, promising) -> Found | None:
     return _first(smaller, measure, promising)
 
 
-def _on_meshes(start: Settings, limits: Limits, measure: Measure, promising) -> Found | None:
+def _on_meshes(start: Settings, limits: Limits, measure: Measure, promising) -> FittingSettings | None:
     shapes = list(meshes(start, limits))
     return _first(shapes, measure, promising) or next(
         filter(None, (_on_mesh(shape, measure, promising) for shape in shapes)), None

@@ -4,10 +4,10 @@ import dataclasses
 
 from jaxmarl_llm.analysis.planning.chips import GIB, Chip
 from jaxmarl_llm.analysis.planning.estimate import Phase
-from jaxmarl_llm.analysis.planning.memory import Memory, Refused
+from jaxmarl_llm.analysis.planning.memory import DoesNotFit, Memory
 
 
-def memory_rows(programs: dict[str, Memory | Refused], limit: float | None) -> list[tuple]:
+def memory_rows(programs: dict[str, Memory | DoesNotFit], limit: float | None) -> list[tuple]:
     """A row for every part of the memory, in GiB for each program, then the sums and the memory there is."""
     rows = []
     for field in dataclasses.fields(Memory):

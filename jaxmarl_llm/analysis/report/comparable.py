@@ -11,7 +11,7 @@ OF_TRAINING = ("source", "train_split", "eval_source", "eval_split")
 LIMITS = (("train", "comlrl_compat"), ("executor", "cpu_seconds"), ("executor", "memory_mb"))
 
 
-def judged(config: Mapping[str, Any]) -> dict[str, Any]:
+def judging_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a run's config.json that decide how test answers are scored, by dotted name."""
     task = config.get("task", {})
     fields = {
@@ -23,5 +23,5 @@ def judged(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[str]:
-    """Names of the fields of `judged` in which two runs differ, sorted."""
+    """Names of the fields of `judging_fields` in which two runs differ, sorted."""
     return sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name))

@@ -36,10 +36,10 @@ DARK = {
 
 def png(picture: Picture, groups: Sequence[Group], dark: bool = False) -> bytes:
     """The picture as a PNG file, on a white or a dark background."""
-    return on_ground(lambda: draw(picture, groups), dark)
+    return as_png(lambda: draw(picture, groups), dark)
 
 
-def on_ground(drawn: Callable[[], Figure], dark: bool) -> bytes:
+def as_png(drawn: Callable[[], Figure], dark: bool) -> bytes:
     """The figure that ``drawn`` returns, as a PNG file on a white or a dark background."""
     with matplotlib.rc_context(plots.STYLE | (DARK if dark else {})), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")  # the page has the names too

@@ -140,7 +140,7 @@ def by_agent(names: Sequence[str], known: Sequence[str], metric: str) -> tuple[L
     return tuple(line for line in lines if line.metric in names)
 
 
-def others(names: Sequence[str], shown: Sequence[str]) -> list[str]:
+def unlisted(names: Sequence[str], shown: Sequence[str]) -> list[str]:
     """The metrics neither in ``shown`` nor in `LEFT_OUT`: those that a system, or a user's own, logs."""
     return [name for name in names if name not in shown and not LEFT_OUT.fullmatch(name)]
 
@@ -151,7 +151,7 @@ def phases(names: Sequence[str]) -> list[Line]:
     return [Line(name, name.removeprefix("seconds/"), 1 + n) for n, name in enumerate(metrics)]
 
 
-def given(group: Group, names: Sequence[str]) -> list[str]:
+def nonzero(group: Group, names: Sequence[str]) -> list[str]:
     """List the metrics that are not 0 in every row of the group."""
     rows = [row for run in group.runs for row in run.rows]
     return [name for name in names if any(row.get(name) for row in rows)]

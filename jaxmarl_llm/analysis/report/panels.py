@@ -52,7 +52,10 @@ def pictures(groups: Sequence[Group]) -> list[Picture]:
         _agents(names, groups), _credit(names, groups), _lessons(names), _verdicts(names, groups),
         _cost(names),
     )  # fmt: skip
-    every = (*fixed, _system(metric_names.others(names, [name for each in fixed for name in metrics(each)])))
+    every = (
+        *fixed,
+        _system(metric_names.unlisted(names, [name for each in fixed for name in metrics(each)])),
+    )
     reduced = (without_constant(each, groups) if each.name in CHANGING else each for each in every)
     return [picture for picture in reduced if picture.panels]
 
@@ -183,13 +186,13 @@ def _verdicts(names, groups: Sequence[Group]) -> Picture:
         ("eval_greedy/verdict/", "validation, greedy"), ("test/verdict/", "test, sampled"),
     ]  # fmt: skip
     present = [(start, title) for start, title in kinds if any(name.startswith(start) for name in names)]
-    occurred = {name for group in groups for name in metric_names.given(group, names)}
+    occurred = {name for group in groups for name in metric_names.nonzero(group, names)}
     of_kinds = [(name, start) for start, _ in present for name in names if name.startswith(start)]
     verdicts = list(dict.fromkeys(name.removeprefix(start) for name, start in of_kinds if name in occurred))
 
     def panel(group: Group, start: str, title: str) -> Panel:
         all_lines = [Line(start + verdict, verdict, style) for style, verdict in enumerate(verdicts)]
-        nonzero = metric_names.given(group, [line.metric for line in all_lines])
+        nonzero = metric_names.nonzero(group, [line.metric for line in all_lines])
         lines = tuple(line for line in all_lines if line.metric in nonzero)
         prefix = f"{group.label}\n" if len(groups) > 1 else ""
         return Panel(prefix + title, lines, "%", True, group)

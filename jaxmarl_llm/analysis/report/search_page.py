@@ -111,7 +111,7 @@ def _picture(searches: Sequence[Search]) -> dict[str, str]:
 
 def png(searches: Sequence[Search], dark: bool = False) -> bytes:
     """The picture as a PNG file, on a white or a dark background."""
-    return figures.on_ground(lambda: draw(searches), dark)
+    return figures.as_png(lambda: draw(searches), dark)
 
 
 def draw(searches: Sequence[Search]) -> Figure:

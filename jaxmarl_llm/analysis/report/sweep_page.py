@@ -16,7 +16,7 @@ from jaxmarl_llm.analysis.report.sweep_results import (
     as_json,
     by_setting,
     compare,
-    differently,
+    judging_differences,
     mean,
     minutes,
 )
@@ -61,7 +61,7 @@ def notes(members: Sequence[MemberResult]) -> list[str]:
             "seeds would.",
         ]
     baseline, *rest = by_setting(members).values()
-    if any(differently(mates, baseline) for mates in rest):
+    if any(judging_differences(mates, baseline) for mates in rest):
         sentences.append(
             "Settings that are judged differently from the baseline, by another reward, task or problems, "
             "are not compared with it: their returns are on scales of their own."
@@ -145,7 +145,7 @@ def _ranking(settings: Sequence[dict]) -> list[dict[str, str]]:
     """The picture of final returns, as a template needs it; none where there is nothing to compare."""
     if len(sweep_ranking.ranked(settings)) < 2:
         return []
-    light, dark = (figures.on_ground(lambda: sweep_ranking.draw(settings), dark) for dark in (False, True))
+    light, dark = (figures.as_png(lambda: sweep_ranking.draw(settings), dark) for dark in (False, True))
     caption = (
         "Mean final returns, best first, with 95 % t-intervals over the seeds. The baseline is in bold, the "
         "dashed line is its sampled mean."

@@ -22,7 +22,7 @@ class MemberResult:
     """A member of a sweep, as read from its run folder.
 
     state: `FINISHED`, or in what way it is not; reason: why, if that is known. summary and held_out are the
-    contents of summary.json and held_out.json, judged is `comparable.judged` of config.json; all are {}
+    contents of summary.json and held_out.json, judged is `comparable.judging_fields` of config.json; all are {}
     unless it is finished.
     """
 
@@ -74,7 +74,7 @@ def read_member(setting: str, seed: int, folder: Path, state: str, reason: str =
     held_out_data = read_json(held_out_file) if held_out_file.is_file() else {}
     summary, config = (read_json(folder / f"{name}.json") for name in ("summary", "config"))
     return MemberResult(
-        setting, seed, folder, state, reason, summary, held_out_data, comparable.judged(config)
+        setting, seed, folder, state, reason, summary, held_out_data, comparable.judging_fields(config)
     )
 
 
@@ -86,14 +86,14 @@ def by_setting(members: Sequence[MemberResult]) -> dict[str, list[MemberResult]]
     return grouped
 
 
-def known(members: Sequence[MemberResult], score: str) -> dict[int, MemberResult]:
+def members_with_score(members: Sequence[MemberResult], score: str) -> dict[int, MemberResult]:
     """Return the members that have the score, by seed."""
     return {member.seed: member for member in members if member.score(score) is not None}
 
 
 def mean(members: Sequence[MemberResult], score: str) -> Interval:
     """Mean of a score over the seeds that have it, with its t-interval."""
-    return t_interval([member.score(score) for member in known(members, score).values()])
+    return t_interval([member.score(score) for member in members_with_score(members, score).values()])
 
 
 def minutes(members: Sequence[MemberResult]) -> float:
@@ -104,8 +104,8 @@ def minutes(members: Sequence[MemberResult]) -> float:
 
 def compare(members: Sequence[MemberResult], baseline: Sequence[MemberResult], score: str) -> Comparison:
     """Compare a setting with the baseline by seed and by problem; without numbers if judged differently."""
-    ours, theirs = known(members, score), known(baseline, score)
-    if fields := differently(members, baseline):
+    ours, theirs = members_with_score(members, score), members_with_score(baseline, score)
+    if fields := judging_differences(members, baseline):
         unknown = Interval(math.nan, math.nan, math.nan)
         return Comparison((), unknown, math.nan, 0, unknown, math.nan, fields)
     seeds = tuple(sorted(ours.keys() & theirs.keys()))
@@ -121,7 +121,7 @@ def compare(members: Sequence[MemberResult], baseline: Sequence[MemberResult], s
     )
 
 
-def differently(members: Sequence[MemberResult], baseline: Sequence[MemberResult]) -> tuple[str, ...]:
+def judging_differences(members: Sequence[MemberResult], baseline: Sequence[MemberResult]) -> tuple[str, ...]:
     """Fields in which finished members are judged differently from those of the baseline; () if in none."""
     ours, theirs = ([m.judged for m in side if m.state == FINISHED][:1] for side in (members, baseline))
     return tuple(comparable.differences(ours[0], theirs[0])) if ours and theirs else ()

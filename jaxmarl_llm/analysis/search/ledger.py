@@ -32,7 +32,7 @@ class Usage:
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class Measurements:
     """Programs measured, and the CPU time that this took.
 
     programs: all of them. reused: those that did not run, as the same program had been measured before.
@@ -43,8 +43,8 @@ class Measured:
     reused: int = 0
     seconds: float = 0.0
 
-    def __add__(self, other: "Measured") -> "Measured":
-        return Measured(
+    def __add__(self, other: "Measurements") -> "Measurements":
+        return Measurements(
             self.programs + other.programs, self.reused + other.reused, self.seconds + other.seconds
         )
 
@@ -59,8 +59,8 @@ class Ledger:
     """
 
     usage: Mapping[tuple[str, str], Usage] = dataclasses.field(default_factory=dict)
-    search: Measured = Measured()
-    held_out: Measured = Measured()
+    search: Measurements = Measurements()
+    held_out: Measurements = Measurements()
 
     def __add__(self, other: "Ledger") -> "Ledger":
         keys = dict.fromkeys((*self.usage, *other.usage))
@@ -114,7 +114,7 @@ class Ledger:
         return data
 
 
-def of(forest: Forest, held_out: Sequence[Outcome] = ()) -> Ledger:
+def forest_costs(forest: Forest, held_out: Sequence[Outcome] = ()) -> Ledger:
     """Costs of a forest; programs measured are counted if its judgements are `ProgramJudgement`s.
 
     held_out: outcomes of programs that were measured again.
@@ -130,6 +130,8 @@ def of(forest: Forest, held_out: Sequence[Outcome] = ()) -> Ledger:
     return Ledger(usage, _measured([o for o in outcomes if o is not None]), _measured(held_out))
 
 
-def _measured(outcomes: Sequence[Outcome]) -> Measured:
+def _measured(outcomes: Sequence[Outcome]) -> Measurements:
     fresh = [outcome.seconds for outcome in outcomes if not outcome.reused]
-    return Measured(sum(o.executions for o in outcomes), sum(o.reused for o in outcomes), float(sum(fresh)))
+    return Measurements(
+        sum(o.executions for o in outcomes), sum(o.reused for o in outcomes), float(sum(fresh))
+    )

@@ -157,14 +157,14 @@ def _baseline(result: SearchResult, results: Sequence[SearchResult]) -> SearchRe
     """The search to compare with, of the same seed if possible; None for the baseline and without any."""
     if result.method == results[0].method:
         return None
-    comparable = [other for other in results if asked(other) == asked(result)]
+    comparable = [other for other in results if comparison_key(other) == comparison_key(result)]
     candidates = [other for other in comparable if other.method == results[0].method]
     return next(
         (other for other in candidates if other.seed == result.seed), candidates[0] if candidates else None
     )
 
 
-def asked(result: SearchResult) -> tuple[str, str, frozenset[str]]:
+def comparison_key(result: SearchResult) -> tuple[str, str, frozenset[str]]:
     """Task, measure and problems: searches can be compared if these are the same."""
     return result.task, result.measure, frozenset(problem.item for problem in result.problems)
 

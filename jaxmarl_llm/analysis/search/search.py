@@ -60,7 +60,7 @@ class Searchers:
 
 
 @contextlib.contextmanager
-def opened(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
+def open_searchers(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
     """Build the `Searchers` of a config, untrained or from a checkpoint of the run in ``workdir``."""
     check_read(config, workdir)
     with tasks.build_executor(config) as executor:
@@ -107,11 +107,11 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
             forest, lambda *best, j=journal: remeasured(task, j, *best)
         )
         problems += batch_results
-        cost += ledger.of(forest, [each.held_out for each in batch_results]) + test_cost
-        bank += banked(protocol, forest)
+        cost += ledger.forest_costs(forest, [each.held_out for each in batch_results]) + test_cost
+        bank += lesson_rows(protocol, forest)
         if protocols.remembers(config):
             memory.add(forest)
-        print(line(n, batch_results, len(problems), len(task.items)), flush=True)
+        print(batch_line(n, batch_results, len(problems), len(task.items)), flush=True)
     models = {agent: by.team[agent].model_name for agent in task.agents}
     fields = (
         method or config.train.protocol,
@@ -166,7 +166,7 @@ def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Seq
         key = jax.random.fold_in(randomness.stream(config, "tests"), zlib.crc32(name.encode()))
         forest = rollout(config, protocol, by, author, [i], key, Journal(places[0], places[1:]))
         answers[i] = forest.turns[0].text
-        cost += ledger.of(forest)
+        cost += ledger.forest_costs(forest)
     return task.tested(answers), cost
 
 
@@ -189,7 +189,7 @@ def remeasured(task, journal: Journal, items: Sequence, texts: Sequence[str]) ->
     return outcomes
 
 
-def banked(protocol, forest: Forest) -> list[dict]:
+def lesson_rows(protocol, forest: Forest) -> list[dict]:
     """The lessons of a batch as JSON data, see `results.bank_rows`; [] for methods without lessons."""
     if not hasattr(protocol, "banking"):
         return []
@@ -197,7 +197,7 @@ def banked(protocol, forest: Forest) -> list[dict]:
     return search_results.bank_rows([entry for bank in banks for entry in bank if entry.id >= 0], forest)
 
 
-def line(batch: int, results: Sequence[ItemResult], done: int, of: int) -> str:
+def batch_line(batch: int, results: Sequence[ItemResult], done: int, of: int) -> str:
     """The results of a batch as one line of text."""
     right = sum(result.held_out.status == "ok" for result in results)
     best = max(results, key=lambda result: result.held_out.score)

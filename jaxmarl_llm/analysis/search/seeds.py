@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmarl_llm.analysis.search import metrics as search_metrics
-from jaxmarl_llm.analysis.search.results import SearchResult, asked
+from jaxmarl_llm.analysis.search.results import SearchResult, comparison_key
 
 
 def over_seeds(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
@@ -20,7 +20,7 @@ def over_seeds(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
     groups: dict[tuple, list[SearchResult]] = {}
     for result in results:
         team = tuple(sorted(result.models.items()))
-        groups.setdefault((result.method, team, asked(result)), []).append(result)
+        groups.setdefault((result.method, team, comparison_key(result)), []).append(result)
     if max(map(len, groups.values()), default=1) == 1:
         return []
     all_groups = list(groups.values())
@@ -32,7 +32,11 @@ def _baseline(group: Sequence[SearchResult], groups: Sequence[Sequence[SearchRes
     method = groups[0][0].method
     if group[0].method == method:
         return None
-    same = (other for other in groups if other[0].method == method and asked(other[0]) == asked(group[0]))
+    same = (
+        other
+        for other in groups
+        if other[0].method == method and comparison_key(other[0]) == comparison_key(group[0])
+    )
     return next(same, None)
 
 

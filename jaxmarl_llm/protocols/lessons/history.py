@@ -38,7 +38,7 @@ def scores_under(forest) -> Iterator[tuple[int, int, float]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Banking:
+class BankBuilder:
     """Options for building banks from lessons, and the functions that do so.
 
     Attributes:

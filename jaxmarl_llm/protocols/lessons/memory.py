@@ -7,13 +7,13 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from jaxmarl_llm.protocols.lessons.bank import Entry, kept
-from jaxmarl_llm.protocols.lessons.history import Banking
+from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.utils import distributed, files
 
 _FOLDER, _BEST = "lessons", "best"
 
 
-class Memory(Sequence):
+class LessonMemory(Sequence):
     """The lessons of a run so far, numbered -1, -2, .. from the oldest (`lessons.bank.kept`).
 
     It can be the ``models`` of a `systems.types.System`: it holds no model, so ``states`` is empty.
@@ -43,7 +43,7 @@ class Memory(Sequence):
         """Add the lessons of a forest, with factors from the programs that were written under them."""
         # Relevance belongs to a problem, so it is computed again for every later one.
         # Pooled: chains may have been shown each other's lessons; where they were not, this changes nothing.
-        banks = Banking(str, None, pooled=True, **self._options).banks(forest)
+        banks = BankBuilder(str, None, pooled=True, **self._options).banks(forest)
         new = sorted((entry for bank in banks.values() for entry in bank), key=lambda entry: entry.id)
         self._entries = kept([*self._entries, *new], self._limit)
 
@@ -80,7 +80,7 @@ class Memory(Sequence):
 
 
 def saved(folder, step: int) -> list[Entry]:
-    """The lessons that a `Memory` kept in ``folder`` after ``step`` iterations; [] if none was kept there.
+    """The lessons that a `LessonMemory` kept in ``folder`` after ``step`` iterations; [] if none was kept there.
 
     Raises:
       ValueError: if one was kept there, but not after ``step`` iterations.

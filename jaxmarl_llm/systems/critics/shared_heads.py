@@ -25,7 +25,9 @@ from jaxmarl_llm.systems.critics.critics import Texts, ValueModels, by_critic
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils import agent_axis
 
-Learned = dict[int, tuple[Any, jax.Array]]  # by position of the member: gradient of the heads, losses (N,)
+HeadGradients = dict[
+    int, tuple[Any, jax.Array]
+]  # by position of the member: gradient of the heads, losses (N,)
 
 
 def build(team: Team, key: jax.Array) -> Team:
@@ -68,7 +70,7 @@ class Heads(ValueModels):
 
     def gradients(
         self, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float], coef: float
-    ) -> tuple[dict[int, Any], Learned, dict[str, float]]:
+    ) -> tuple[dict[int, Any], HeadGradients, dict[str, float]]:
         """Gradients of the value loss before anything learns.
 
         Args:
@@ -90,7 +92,7 @@ class Heads(ValueModels):
             metrics |= explained
         return body_gradients, for_heads, metrics
 
-    def learn(self, of_heads: Learned, metrics: dict[str, float]) -> dict[str, float]:
+    def learn(self, of_heads: HeadGradients, metrics: dict[str, float]) -> dict[str, float]:
         """Update every head once; returns ``metrics`` and those of `Critics.learn`, the norm being of the
         head.
         """

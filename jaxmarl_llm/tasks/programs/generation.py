@@ -8,7 +8,7 @@ from jaxmarl_llm.executor import Program, Report
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.programs import generation_prompts
-from jaxmarl_llm.tasks.programs.generation_items import GenerationItem, given, with_tests
+from jaxmarl_llm.tasks.programs.generation_items import GenerationItem, with_given_tests, with_model_tests
 from jaxmarl_llm.tasks.programs.prompts import Messages
 from jaxmarl_llm.tasks.programs.task import ProgramTask, shares
 
@@ -18,7 +18,7 @@ class GenerationTask(ProgramTask):
 
     Args:
       items: `CodingItem`s, whose tests are split in two here, or items with a model's tests from
-        `generation_items.with_tests`.
+        `generation_items.with_model_tests`.
       executor: runs the tests of all programs of a batch in one call.
       agents: names, one or more that differ.
       held_back: share of an item's given tests that the search does not use.
@@ -33,7 +33,7 @@ class GenerationTask(ProgramTask):
     _says = generation_prompts
 
     def __init__(self, items: Sequence[CodingItem], executor, agents: Sequence[str], held_back: float = 0.5):
-        super().__init__([given(item, held_back) for item in items], agents)
+        super().__init__([with_given_tests(item, held_back) for item in items], agents)
         self._executor, self._held_back = executor, held_back
 
     def remeasure(self, items: Sequence[CodingItem], programs: Sequence[str]) -> list[Outcome]:
@@ -55,11 +55,11 @@ class GenerationTask(ProgramTask):
     def tested(self, answers: Mapping[int, str]) -> GenerationTask:
         """The same task, whose search uses the tests in answers to `test_prompt`, by index of the item.
 
-        Items without an answer, or without tests in it, keep theirs; see `generation_items.with_tests`.
+        Items without an answer, or without tests in it, keep theirs; see `generation_items.with_model_tests`.
         """
         items = list(self.items)
         for i, text in answers.items():
-            items[i] = with_tests(items[i], text, self._held_back)
+            items[i] = with_model_tests(items[i], text, self._held_back)
         return GenerationTask(items, self._executor, self.agents, self._held_back)
 
     def of_agents(self, agents: Sequence[str]) -> GenerationTask:
@@ -75,7 +75,7 @@ class GenerationTask(ProgramTask):
         return item.prompt
 
     def _outcomes(self, items: Sequence[CodingItem], programs: Sequence[str]) -> list[Outcome]:
-        tests = [given(item, self._held_back).search for item in items]
+        tests = [with_given_tests(item, self._held_back).search for item in items]
         return self._run(tests, items, programs)
 
     def _run(self, tests, items, programs) -> list[Outcome]:

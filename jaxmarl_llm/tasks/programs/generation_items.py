@@ -27,7 +27,7 @@ class GenerationItem(CodingItem):
     origin: str = "given"
 
 
-def given(item: CodingItem, held_back: float) -> GenerationItem:
+def with_given_tests(item: CodingItem, held_back: float) -> GenerationItem:
     """The item whose search uses its own tests, except the share `held_back` of them.
 
     ValueError for a share outside [0, 1).
@@ -38,18 +38,18 @@ def given(item: CodingItem, held_back: float) -> GenerationItem:
     return GenerationItem(**fields, search=problem_tests.split(item.test, held_back, item.entry_point)[0])
 
 
-def with_tests(item: CodingItem, asserts: str, held_back: float = 0.5) -> GenerationItem:
+def with_model_tests(item: CodingItem, asserts: str, held_back: float = 0.5) -> GenerationItem:
     """The item whose search uses the tests in an answer to `generation_prompts.test_prompt`.
 
     These are the lines `assert entry_point(…) == …` of the answer that parse, each once, MOST_TESTS at most.
-    Without any, the search uses the tests of the data as in `given`, and a warning is logged.
+    Without any, the search uses the tests of the data as in `with_given_tests`, and a warning is logged.
     """
     lines = asserts_in(asserts, item.entry_point)
     if not lines:
         _log.warning("%s: no test in %.60r; the search goes by given tests", item.task_id, asserts)
-        return dataclasses.replace(given(item, held_back), origin="fallback")
+        return dataclasses.replace(with_given_tests(item, held_back), origin="fallback")
     search = "def check(candidate):\n" + "".join(f"    {line}\n" for line in lines)
-    return dataclasses.replace(given(item, 0.0), search=search, origin="generated")
+    return dataclasses.replace(with_given_tests(item, 0.0), search=search, origin="generated")
 
 
 def asserts_in(text: str, entry_point: str) -> list[str]:

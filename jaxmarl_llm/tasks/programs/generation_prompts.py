@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.outcomes import Outcome
-from jaxmarl_llm.tasks.programs.prompts import SENTENCES, Asked, Messages, fence, first_lines, user
+from jaxmarl_llm.tasks.programs.prompts import SENTENCES, Messages, ProblemPrompt, fence, first_lines, user
 
 _ASK = "Write this Python function. Answer with the whole function in one code block."
 _TESTS = (
@@ -14,13 +14,13 @@ _TESTS = (
 MOST_TESTS = 6  # that one model writes for a problem, as in LessonL's release
 
 
-def asked(item: CodingItem) -> Asked:
+def asked(item: CodingItem) -> ProblemPrompt:
     """The problem as a task for an agent: write the function. No test is shown.
 
     There is no worked example: with one, or four, none of the default model's 48 answers to eight starter
     problems was right at temperature 0.7; without, four were.
     """
-    return Asked(f"{_ASK}\n\n{fence(item.prompt, 'python')}", "python")
+    return ProblemPrompt(f"{_ASK}\n\n{fence(item.prompt, 'python')}", "python")
 
 
 def lesson(text: str, status: str, score: float) -> str:
@@ -49,7 +49,7 @@ def explain(item: CodingItem, outcome: Outcome) -> Messages | None:
 
 
 def test_prompt(item: CodingItem) -> Messages:
-    """Ask for tests of a problem; `generation_items.with_tests` reads the answer."""
+    """Ask for tests of a problem; `generation_items.with_model_tests` reads the answer."""
     ask = _TESTS.format(most=MOST_TESTS, entry_point=item.entry_point)
     return [user(f"{ask}\n\n{fence(item.prompt, 'python')}")]
 

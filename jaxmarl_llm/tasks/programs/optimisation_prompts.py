@@ -7,8 +7,8 @@ from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem
 from jaxmarl_llm.tasks.programs.prompts import (
     LANGUAGE_NAMES,
     SENTENCES,
-    Asked,
     Messages,
+    ProblemPrompt,
     fence,
     first_lines,
     user,
@@ -82,10 +82,10 @@ def _question(entry_point: str, source: str, language: str) -> str:
     return _ASK.format(language=LANGUAGE_NAMES[language], code=code, entry_point=entry_point)
 
 
-def asked(item: OptimisationItem) -> Asked:
+def asked(item: OptimisationItem) -> ProblemPrompt:
     """The problem as a task for an agent: rewrite the code."""
     question = _question(item.entry_point, item.source, item.language)
-    return Asked(question, item.language, example(item.language))
+    return ProblemPrompt(question, item.language, example(item.language))
 
 
 def lesson(text: str, status: str, score: float) -> str:

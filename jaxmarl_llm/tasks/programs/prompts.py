@@ -23,7 +23,7 @@ _USE_LESSONS = "Use what helps, and look for larger gains that no lesson names."
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class ProblemPrompt:
     """A problem as text for an agent. language: 'python' or 'c++'.
 
     text: instruction and code. example: earlier messages of the chat: worked problems that are in no data
@@ -63,12 +63,12 @@ def first_lines(log: str) -> str:
     return "\n".join(log.strip().splitlines()[:LOG_LINES])
 
 
-def write(asked: Asked) -> Messages:
+def write(asked: ProblemPrompt) -> Messages:
     """Ask for the first program."""
     return asked.code()
 
 
-def write_with_lessons(asked: Asked, lessons: Sequence[str], others: Sequence[str] = ()) -> Messages:
+def write_with_lessons(asked: ProblemPrompt, lessons: Sequence[str], others: Sequence[str] = ()) -> Messages:
     """Ask for a program, and show numbered lessons about earlier attempts; without any as `write`.
 
     others: lessons about other problems; the prompt says so, because A is not the code that it shows.
@@ -83,14 +83,14 @@ def write_with_lessons(asked: Asked, lessons: Sequence[str], others: Sequence[st
     return asked.code("\n\n".join([*blocks, _USE_LESSONS])) if blocks else asked.code()
 
 
-def improve(asked: Asked, program: str, result: str, reflection: str) -> Messages:
+def improve(asked: ProblemPrompt, program: str, result: str, reflection: str) -> Messages:
     """Reflexion: ask for the next program; shows the last one, its result and the agent's reflection."""
     thoughts = f"Your thoughts on it: {reflection.strip()}" if reflection.strip() else ""
     last = _attempt(asked, "Your last attempt", program, result)
     return asked.code("\n\n".join(filter(None, [last, thoughts, "Write a better program."])))
 
 
-def recall(asked: Asked) -> Messages:
+def recall(asked: ProblemPrompt) -> Messages:
     """MapCoder: ask for a technique for such problems, and a plan."""
     return asked.words(
         "Do not write code yet. Name one technique that has worked for similar problems, and plan how to use "
@@ -98,18 +98,18 @@ def recall(asked: Asked) -> Messages:
     )
 
 
-def follow(asked: Asked, plan: str) -> Messages:
+def follow(asked: ProblemPrompt, plan: str) -> Messages:
     """MapCoder: ask for the program that follows a plan."""
     return asked.code(f"Plan:\n{plan.strip()}\n\nFollow the plan.")
 
 
-def repair(asked: Asked, plan: str, program: str, result: str) -> Messages:
+def repair(asked: ProblemPrompt, plan: str, program: str, result: str) -> Messages:
     """MapCoder: ask for a repaired program; shows the plan, the program and its result."""
     last = _attempt(asked, "Your program by this plan", program, result)
     return asked.code(f"Plan:\n{plan.strip()}\n\n{last}\n\nRepair your program, and keep to the plan.")
 
 
-def aggregate(asked: Asked, programs: Sequence[str]) -> Messages:
+def aggregate(asked: ProblemPrompt, programs: Sequence[str]) -> Messages:
     """Mixture of agents: ask for one program made from several, without results; none: as `write`."""
     written = [program for program in programs if program.strip()]
     shown = [f"Answer {n}:\n{fence(code, asked.language)}" for n, code in enumerate(written, 1)]
@@ -120,6 +120,6 @@ def aggregate(asked: Asked, programs: Sequence[str]) -> Messages:
     )
 
 
-def _attempt(asked: Asked, title: str, program: str, result: str) -> str:
+def _attempt(asked: ProblemPrompt, title: str, program: str, result: str) -> str:
     shown = f"{title}:\n{fence(program, asked.language)}" if program.strip() else f"{title} held no code."
     return f"{shown}\n{result}".strip()

@@ -97,7 +97,7 @@ class Mixture:
         attempt = second_program(item, text, [draft for draft, _ in drafts])
         if attempt and asks_for_lesson(text):
             return rng.choice(VAGUE) if rng.random() < self._vague else attempt.technique
-        helpful, harmful = told(item, text)
+        helpful, harmful = shown_rewrites(item, text)
         if helpful and rng.random() < self._adopt:
             return _fenced(item, further(item, rng.choice(helpful)).source)
         avoided = {rewrite.technique for rewrite in harmful}
@@ -154,7 +154,7 @@ def second_program(item: OptimisationItem, text: str, drafts: Sequence[Draft]) -
     return max(matches, key=lambda draft: len(draft.source), default=None)
 
 
-def told(item: OptimisationItem, text: str) -> tuple[list[Any], list[Any]]:
+def shown_rewrites(item: OptimisationItem, text: str) -> tuple[list[Any], list[Any]]:
     """Rewrites of a problem whose technique occurs in a text: (helpful ones, harmful ones).
 
     They are helpful if the label of the lesson says faster. The label is the result of the lesson's program,
