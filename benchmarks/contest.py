@@ -18,6 +18,7 @@ from benchmarks.work import Work
 from jaxmarl_llm import weights
 from jaxmarl_llm.factory import teams
 from jaxmarl_llm.utils import host_memory
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import model_files
 
 # The peer's system and whether it always fine-tunes all weights; in the order of a round.
@@ -56,7 +57,7 @@ def chosen(against: str) -> list[str]:
     names = [name for name in against.split(",") if name]
     for name in names:
         if name not in SYSTEMS:
-            raise ValueError(f"--against names {name!r}, which is not one of {', '.join(SYSTEMS)}")
+            raise UserError(f"--against names {name!r}, which is not one of {', '.join(SYSTEMS)}")
     return names
 
 

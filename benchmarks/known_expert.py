@@ -31,6 +31,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.text import extract_function
+from jaxmarl_llm.utils.errors import UserError
 
 SHUFFLED = "shuffled"
 MODELS = ("skill-0", "skill-0.5", "skill-1", SHUFFLED)
@@ -46,7 +47,7 @@ def skill(model: str) -> float | None:
     except ValueError:
         value = -1.0
     if not (model.startswith("skill-") and 0.0 <= value <= 1.0):
-        raise ValueError(f"model {model!r}: allowed are skill-<number from 0 to 1> and {SHUFFLED}")
+        raise UserError(f"model {model!r}: allowed are skill-<number from 0 to 1> and {SHUFFLED}")
     return value
 
 
@@ -60,7 +61,7 @@ class KnownExpert:
     def __init__(self, items: Sequence[CodingItem]):
         known = [item for item in items if item.canonical_solution]
         if not known:
-            raise ValueError("no problem has a canonical solution, so the expert knows nothing")
+            raise UserError("no problem has a canonical solution, so the expert knows nothing")
         # The longest prompt first: one may be the beginning of another.
         self._items = sorted(known, key=lambda item: -len(item.prompt.strip()))
 
@@ -72,7 +73,7 @@ class KnownExpert:
         probability = skill(model)
         index = next((i for i, each in enumerate(self._items) if each.prompt.strip() in question), None)
         if index is None:
-            raise ValueError("the question is about no problem whose reference solution is known")
+            raise UserError("the question is about no problem whose reference solution is known")
         names = wanted(question)
         if probability is None:
             other = self._items[self._other(index)]
@@ -107,7 +108,7 @@ def wanted(question: str) -> dict[str, str]:
             continue
         if example and all(str(code).startswith("def ") for code in example.values()):
             return {agent: code[4 : code.index("(")] for agent, code in example.items()}
-    raise ValueError("the question holds no example of an answer, so it is not one of tasks.code_edits")
+    raise UserError("the question holds no example of an answer, so it is not one of tasks.code_edits")
 
 
 def advice(item: CodingItem, functions: Mapping[str, str], renamed: str = "") -> dict[str, str]:

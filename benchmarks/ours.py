@@ -15,6 +15,7 @@ from jaxmarl_llm.factory import teams, training
 from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.update import packing, policy_gradient
+from jaxmarl_llm.utils.errors import UserError
 
 TEXT = (
     "You are the {agent} of two programmers who write one Python module together. The other one cannot see "
@@ -40,7 +41,7 @@ def make_config(
     A sampler of another number format than the policy's is corrected for by importance weights.
     """
     if mode not in ("full", "adapters"):
-        raise ValueError(f"mode={mode!r} must be full or adapters: frozen agents have nothing to update")
+        raise UserError(f"mode={mode!r} must be full or adapters: frozen agents have nothing to update")
     config = base_config()
     config.model, config.team.mode, config.team.agents = model, mode, agents
     config.train.group, config.train.prompts = group, 1
@@ -63,7 +64,7 @@ def prompt_texts(tokenizer: Tokenizer, agents: tuple[str, ...], tokens: int) -> 
         text = " ".join(words[:length])
         text += " and" * (tokens - len(read(tokenizer, text)))
         if len(read(tokenizer, text)) != tokens:
-            raise ValueError(f"no text of {tokens} tokens was found for agent {agent!r}")
+            raise UserError(f"no text of {tokens} tokens was found for agent {agent!r}")
         texts.append(text)
     return texts
 

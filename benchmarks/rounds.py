@@ -7,6 +7,8 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
+from jaxmarl_llm.utils.errors import UserError
+
 Seconds = dict[str, float]  # by phase
 
 
@@ -16,7 +18,7 @@ def alternate(units: Mapping[str, Callable[[], Seconds]], rounds: int) -> dict[s
     Every other round runs in the opposite order: a machine that slows down evenly harms all alike.
     """
     if rounds < 1:
-        raise ValueError(f"rounds={rounds} must be at least 1")
+        raise UserError(f"rounds={rounds} must be at least 1")
     seconds = {name: [] for name in units}
     for run in units.values():
         run()

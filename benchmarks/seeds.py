@@ -18,6 +18,7 @@ from benchmarks.tables import markdown
 from jaxmarl_llm import metrics, plots
 from jaxmarl_llm.analysis.report.methods import with_intervals
 from jaxmarl_llm.runs import begin, final_table, run_folder
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.series import running_mean, series
 
 STATES = final_table.TITLES | {"best": "trained, best on validation"}
@@ -28,7 +29,7 @@ def load(folder: pathlib.Path) -> dict:
     path = folder / "summary.json"
     summary = json.loads(path.read_text()) if path.is_file() else {}
     if not {"before", "after"} <= set(summary):
-        raise ValueError(f"{folder} holds no finished run")
+        raise UserError(f"{folder} holds no finished run")
     return summary
 
 

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from benchmarks.tables import markdown
 from jaxmarl_llm.executor import Executor, Limits, Program, Timing, TimingPlan
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, load_items
+from jaxmarl_llm.utils.errors import UserError
 
 LIMITS = Limits(cpu_seconds=10.0)
 WANTED = 0.95  # share of trials without a speed-up
@@ -63,7 +64,7 @@ def run_trials(
         )
         timing = executor.measure(baseline, candidate, TimingPlan(seed=trial, **plan))
         if timing.reason in ("wrong-answer", "too-fast"):
-            raise ValueError(f"{item.task_id}, trial {trial}: {timing.reason} {timing.detail}")
+            raise UserError(f"{item.task_id}, trial {trial}: {timing.reason} {timing.detail}")
         timings.append(timing)
         interval = f"{timing.speedup:.3f} ({timing.low:.3f} to {timing.high:.3f})"
         print(

@@ -21,6 +21,8 @@ from comlrl.trainers.reinforce.magrpo import MAGRPOConfig, MAGRPOTrainer
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from jaxmarl_llm.utils.errors import UserError
+
 
 class Clock:
     """Seconds by phase, the device's work included."""
@@ -101,7 +103,7 @@ class Plain:
                 pad_token_id=0,
             )
         if rows.shape[1] != prompt.shape[1] + new_tokens:
-            raise ValueError(f"asked for {new_tokens} tokens, got {rows.shape[1] - prompt.shape[1]}")
+            raise UserError(f"asked for {new_tokens} tokens, got {rows.shape[1] - prompt.shape[1]}")
         return rows
 
     def _backward(self, n: int, rows: torch.Tensor) -> None:
@@ -157,7 +159,7 @@ class Reference:
         tokenizer = AutoTokenizer.from_pretrained(settings["folder"])
         for text, ids in zip(settings["texts"], settings["prompts"], strict=True):
             if tokenizer(text).input_ids != ids:
-                raise ValueError(f"the tokenizers differ on {text!r}")
+                raise UserError(f"the tokenizers differ on {text!r}")
         self._trainer = _Timed(
             agents=models,
             num_agents=len(models),

@@ -18,6 +18,7 @@ import jax
 from benchmarks import machine, rounds, short_runs, tables
 from jaxmarl_llm.sampling import loop
 from jaxmarl_llm.utils import host_memory
+from jaxmarl_llm.utils.errors import UserError
 
 STILL = 1e-12  # of AdamW's steps
 CORRECTED = {"importance_cap": 2.0}  # off-policy answers are weighed
@@ -33,7 +34,7 @@ def chosen(names: str) -> list[str]:
     variants = [name.strip() for name in names.split(",")]
     for name in variants:
         if name not in VARIANTS:
-            raise ValueError(f"--variants names {name!r}, which is not one of {', '.join(VARIANTS)}")
+            raise UserError(f"--variants names {name!r}, which is not one of {', '.join(VARIANTS)}")
     return variants
 
 

@@ -17,7 +17,7 @@ Variants (after a colon, comma-separated):
 """
 
 from configs import published
-from jaxmarl_llm.config import base_config, parse_arg, presets
+from jaxmarl_llm.config import UserError, base_config, parse_arg, presets
 
 
 def get_config(arg=None):
@@ -27,12 +27,12 @@ def get_config(arg=None):
     config = base_config()
     chosen = [name for name in names if options[name]]
     if len(chosen) > 1:
-        raise ValueError(f"config options {' and '.join(chosen)} exclude each other")
+        raise UserError(f"config options {' and '.join(chosen)} exclude each other")
     if options.warm_up and (chosen or options.comlrl_compat):
         other = chosen[0] if chosen else "comlrl_compat"
-        raise ValueError(f"config option warm_up goes with smoke only, not with {other}")
+        raise UserError(f"config option warm_up goes with smoke only, not with {other}")
     if options.small and not chosen:
-        raise ValueError(f"config option small needs one of {', '.join(names)}")
+        raise UserError(f"config option small needs one of {', '.join(names)}")
     if chosen and not options.small:
         published.apply(config, published.EXPERIMENTS[chosen[0]])
     else:

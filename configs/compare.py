@@ -18,7 +18,7 @@ those of coding.py:warm_up.
 import dataclasses
 
 from configs import coding, writing
-from jaxmarl_llm.config import parse_arg
+from jaxmarl_llm.config import UserError, parse_arg
 
 SEEDS = (0, 1, 2)
 BUDGET = {  # of one training: completion tokens drawn, joint answers judged
@@ -159,10 +159,10 @@ def get_config(arg=None):
     """The training config of one member; ``team.begin`` is for the command that knows the folders."""
     options = parse_arg(arg, task="coding", member="")
     if options.task not in MEMBERS:
-        raise ValueError(f"config option task={options.task!r}: known are {', '.join(MEMBERS)}")
+        raise UserError(f"config option task={options.task!r}: known are {', '.join(MEMBERS)}")
     members = MEMBERS[options.task]
     if options.member not in members:
-        raise ValueError(f"config option member={options.member!r}: known are {', '.join(members)}")
+        raise UserError(f"config option member={options.member!r}: known are {', '.join(members)}")
     member = members[options.member]
     config = (writing if options.task == "writing" else coding).get_config()
     config.train.decay = "constant"

@@ -17,7 +17,7 @@ Variants (after a colon):
 All but fixed_convention begin from the same warm-up per seed, which the first of them makes (warm_up.folder).
 """
 
-from jaxmarl_llm.config import agent_settings, base_config, parse_arg
+from jaxmarl_llm.config import UserError, agent_settings, base_config, parse_arg
 
 TASK = "jaxmarl_llm.tasks.toys.convention"
 WARM_UP, STEPS = 80, 24  # iterations
@@ -51,7 +51,7 @@ def get_config(arg=None):
     options = parse_arg(arg, smoke=False, **dict.fromkeys(VARIANTS, False))
     chosen = [name for name in VARIANTS if options[name]]
     if len(chosen) > 1:
-        raise ValueError(f"config options {' and '.join(chosen)} exclude each other")
+        raise UserError(f"config options {' and '.join(chosen)} exclude each other")
     config = base_config()
     task(config)
     training(config)

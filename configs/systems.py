@@ -13,7 +13,7 @@ Variants (after a colon; docs/systems.md has the equation and the source of each
 """
 
 from configs import coding
-from jaxmarl_llm.config import parse_arg, presets
+from jaxmarl_llm.config import UserError, parse_arg, presets
 
 # What makes the default run, MAGRPO, into another system.
 SYSTEMS = {
@@ -50,7 +50,7 @@ def get_config(arg=None):
     options = parse_arg(arg, smoke=False, **dict.fromkeys(SYSTEMS, False))
     chosen = [name for name in SYSTEMS if options[name]]
     if len(chosen) != 1:
-        raise ValueError(f"config options name {chosen}; allowed is one of {', '.join(SYSTEMS)}")
+        raise UserError(f"config options name {chosen}; allowed is one of {', '.join(SYSTEMS)}")
     config = coding.get_config()
     config.train.system = chosen[0]
     config.update_from_flattened_dict(SYSTEMS[chosen[0]])

@@ -12,7 +12,7 @@ Variants (after a colon, comma-separated):
   smoke          two tiny random models, everything else real; under a minute
 """
 
-from jaxmarl_llm.config import base_config, parse_arg, presets
+from jaxmarl_llm.config import UserError, base_config, parse_arg, presets
 
 
 def get_config(arg=None):
@@ -20,9 +20,9 @@ def get_config(arg=None):
     options = parse_arg(arg, smoke=False, tldr=False, arxiv=False, small=False)
     config = base_config()
     if options.tldr and options.arxiv:
-        raise ValueError("config options tldr and arxiv exclude each other")
+        raise UserError("config options tldr and arxiv exclude each other")
     if options.small and not (options.tldr or options.arxiv):
-        raise ValueError("config option small needs one of tldr, arxiv")
+        raise UserError("config option small needs one of tldr, arxiv")
     writing(config, "arxiv" if options.arxiv else "tldr")
     if (options.tldr or options.arxiv) and not options.small:
         published(config)

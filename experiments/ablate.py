@@ -23,6 +23,7 @@ from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.programs import searches
 from jaxmarl_llm.factory import chat_options, protocols, tasks, teams
 from jaxmarl_llm.runs import run_folder
+from jaxmarl_llm.utils.errors import UserError
 
 
 def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
@@ -32,13 +33,13 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
       ValueError: for a name that no member has, and a config that does not search for programs.
     """
     if unknown := [name for name in names if name not in ablation.MEMBERS]:
-        raise ValueError(f"--members={unknown[0]!r}: allowed are {', '.join(ablation.MEMBERS)}")
+        raise UserError(f"--members={unknown[0]!r}: allowed are {', '.join(ablation.MEMBERS)}")
     config = chat_options.dated(config, *sorted(pathlib.Path(workdir).glob("*/")))
     members = {name: ablation.MEMBERS[name] for name in names or ablation.MEMBERS}
     configs = {name: ablation.config_of(config, member) for name, member in members.items()}
     for name, settings in configs.items():
         if not searches(settings):
-            raise ValueError(
+            raise UserError(
                 f"task.kind={settings.task.kind!r}: nothing to search for in it; take configs/lessonl.py"
             )
         validate(settings, f"the config of {name!r}")

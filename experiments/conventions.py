@@ -24,6 +24,7 @@ from jaxmarl_llm.cli.launch import FINISHED
 from jaxmarl_llm.runs import budgets, final_table, summaries
 from jaxmarl_llm.tasks.toys.convention import AGENTS, CONVENTIONS
 from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.errors import UserError
 
 CLEAR = 0.75  # an agent follows a convention if at least this share of its right answers belongs to it
 STATES = ("warm", "after")
@@ -97,7 +98,7 @@ def team(entry: Mapping) -> Team:
     """The numbers of an entry of summary.json; ValueError if the run was not of the convention task."""
     names = [f"{agent}_{which}" for which in (*CONVENTIONS, "alone") for agent in AGENTS]
     if missing := [name for name in names if name not in entry]:
-        raise ValueError(f"summary.json has no {missing[0]!r}: the run is not of the convention task")
+        raise UserError(f"summary.json has no {missing[0]!r}: the run is not of the convention task")
     first, second, alone = (
         tuple(100 * entry[f"{agent}_{which}"] for agent in AGENTS) for which in (*CONVENTIONS, "alone")
     )
@@ -111,7 +112,7 @@ def rows(workdir: pathlib.Path) -> list[dict]:
     """
     sweep = summaries.read_json(workdir / "sweep.json")
     if not sweep:
-        raise ValueError(f"--workdir={workdir}: there is no sweep.json; run experiments.sweep first")
+        raise UserError(f"--workdir={workdir}: there is no sweep.json; run experiments.sweep first")
     entries = []
     for setting in sweep["settings"]:
         for member in setting["members"]:
@@ -130,7 +131,7 @@ def merged(entries: Sequence[Mapping], have: Sequence[Mapping]) -> list[Mapping]
 
 def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
     if not (folder / "summary.json").is_file():
-        raise ValueError(f"{folder}: this run of sweep.json is gone; run experiments.sweep with --table_only")
+        raise UserError(f"{folder}: this run of sweep.json is gone; run experiments.sweep with --table_only")
     summary, spent = summaries.read_json(folder / "summary.json"), _spent(folder)
     entries = []
     for state in STATES:

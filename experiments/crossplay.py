@@ -32,6 +32,7 @@ from jaxmarl_llm.factory import built_models, evaluations, experts, randomness, 
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.bootstrap import interval
 
 # Fields that decide how agents answer, besides their models and the fields of `comparable.judging_fields`.
@@ -119,20 +120,20 @@ def check(workdirs: Sequence[str], configs: Sequence) -> None:
     """ValueError for runs whose agents cannot be exchanged or whose returns cannot be compared."""
     first, agents = str(workdirs[0]), tuple(configs[0].team.agents)
     if len(workdirs) < 2:
-        raise ValueError(f"--workdirs={first}: give two runs or more, with commas between them")
+        raise UserError(f"--workdirs={first}: give two runs or more, with commas between them")
     if len({pathlib.Path(workdir).resolve() for workdir in workdirs}) < len(workdirs):
-        raise ValueError(f"--workdirs={','.join(map(str, workdirs))}: every run may be there once")
+        raise UserError(f"--workdirs={','.join(map(str, workdirs))}: every run may be there once")
     for workdir, config in zip(workdirs[1:], configs[1:], strict=True):
         if differences := _differences(judged(configs[0]), judged(config)):
-            raise ValueError(f"{first} and {workdir} do not go together: {resume_checks.listed(differences)}")
+            raise UserError(f"{first} and {workdir} do not go together: {resume_checks.listed(differences)}")
     if len(agents) < 2:
-        raise ValueError(f"team.agents={agents!r} of {first}: a single agent has no partner to exchange")
+        raise UserError(f"team.agents={agents!r} of {first}: a single agent has no partner to exchange")
     if shared := set(crossplay.exchanged_agents(agents)) & set(remote.agents(configs[0])):
-        raise ValueError(
+        raise UserError(
             f"team.models of {first}: agent {min(shared)!r} is no model of ours and the same in all runs"
         )
     if configs[0].team.mode == "frozen":
-        raise ValueError(f"team.mode='frozen' of {first}: all runs have the same agents")
+        raise UserError(f"team.mode='frozen' of {first}: all runs have the same agents")
 
 
 def _differences(one: dict, two: dict) -> dict[str, str]:

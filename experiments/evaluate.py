@@ -26,6 +26,7 @@ from jaxmarl_llm.evaluation import results
 from jaxmarl_llm.factory import chat_options, evaluations, teams
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils.errors import UserError
 
 
 def show(report: dict, stream=None) -> None:
@@ -87,7 +88,7 @@ def parse_step(text: str) -> int | str:
     if text in (checkpoint.BEST, checkpoint.LATEST):
         return text
     if not text.isdecimal():
-        raise ValueError(f"--step={text!r}: allowed are best, latest or the number of a saved step")
+        raise UserError(f"--step={text!r}: allowed are best, latest or the number of a saved step")
     return int(text)
 
 
@@ -95,7 +96,7 @@ def parse_ks(texts) -> tuple[int, ...]:
     """The k of pass@k as numbers; ValueError for a text that is not a number."""
     bad = [text for text in texts if not text.strip().isdecimal()]
     if bad:
-        raise ValueError(f"--k={','.join(texts)!r}: allowed are numbers with commas between them, e.g. 1,3,5")
+        raise UserError(f"--k={','.join(texts)!r}: allowed are numbers with commas between them, e.g. 1,3,5")
     return tuple(int(text) for text in texts)
 
 
@@ -103,7 +104,7 @@ def refuse_samples() -> None:
     """ValueError for flags of evaluations that a search does not have."""
     for name in ("samples", "k"):
         if flags.FLAGS[name].present:
-            raise ValueError(
+            raise UserError(
                 f"--{name} is not allowed in a search, which has one answer for each problem: the best "
                 "program of all rounds. How many are tried say --config.train.turns and .team.agents"
             )

@@ -17,6 +17,7 @@ from jaxmarl_llm.factory import teams
 from jaxmarl_llm.runs import run_folder, summaries
 from jaxmarl_llm.team import REMOTE, Member
 from jaxmarl_llm.utils import agent_axis, files
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import peft
 
 FORMATS = ("merged", "adapter")
@@ -41,23 +42,23 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
         or a folder that exists already or cannot be written, all before any model is loaded.
     """
     if form not in FORMATS:
-        raise ValueError(f"--format={form!r}: allowed are {', '.join(FORMATS)}")
+        raise UserError(f"--format={form!r}: allowed are {', '.join(FORMATS)}")
     config = run_folder.load_run(workdir)
     folder = pathlib.Path(workdir) / "checkpoints"
     meta = checkpoint.read_meta(folder, which)
     if agent not in meta["agents"]:
         agents = ", ".join(meta["agents"])
-        raise ValueError(f"--agent={agent!r}: the run in {workdir} has the agents {agents}")
+        raise UserError(f"--agent={agent!r}: the run in {workdir} has the agents {agents}")
     mode = meta["agents"][agent]["mode"]
     if mode == REMOTE:
-        raise ValueError(
+        raise UserError(
             f"--agent={agent!r}: it speaks through {meta['agents'][agent]['model']!r} and has no weights"
         )
     if form == "adapter" and mode != "adapters":
-        raise ValueError(f"--format=adapter: agent {agent!r} has no adapters (mode {mode!r}); use merged")
+        raise UserError(f"--format=adapter: agent {agent!r} has no adapters (mode {mode!r}); use merged")
     out = pathlib.Path(out)
     if out.exists():
-        raise ValueError(f"--out={out} exists already")
+        raise UserError(f"--out={out} exists already")
     resume_checks.ensure_writable(out.parent)
     team, _ = checkpoint.restore_team(folder, which, teams.build_team(config), [agent])
     write(team[agent], agent, out, form)

@@ -26,6 +26,7 @@ from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +55,12 @@ def measure(
     """
     workdir, config = pathlib.Path(workdir), run_folder.load_run(workdir)
     if partners < 2:
-        raise ValueError(f"--partners={partners}: allowed are 2 and more, half of them against the others")
+        raise UserError(f"--partners={partners}: allowed are 2 and more, half of them against the others")
     if reasons := refusals(config):
-        raise ValueError(f"{workdir}: {reasons[0]}")
+        raise UserError(f"{workdir}: {reasons[0]}")
     step = max(transcripts.steps(workdir), default=0) if step is None else step
     if step < workload.collecting(config):
-        raise ValueError(f"iteration {step} of {workdir}: nobody learned in it, so that there is no credit")
+        raise UserError(f"iteration {step} of {workdir}: nobody learned in it, so that there is no credit")
     recorded = transcripts.read(workdir, step)
     start = replay.begin_at(workdir, step)
     tell(f"iteration {step} of {workdir}: {step - start} before it are trained again")

@@ -31,6 +31,7 @@ from jaxmarl_llm.runs import begin, run_folder
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +63,7 @@ def replay(
       ValueError: for a folder without a run, an iteration without a transcript, a negative tolerance.
     """
     if tolerance < 0:
-        raise ValueError(f"--tolerance={tolerance}: allowed are 0 and more")
+        raise UserError(f"--tolerance={tolerance}: allowed are 0 and more")
     workdir, config = pathlib.Path(workdir), run_folder.load_run(workdir)
     step = max(transcripts.steps(workdir), default=0) if step is None else step
     recorded = transcripts.read(workdir, step)

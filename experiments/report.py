@@ -23,6 +23,7 @@ from jaxmarl_llm.analysis.report import page, search_page
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search import seeds as search_seeds
 from jaxmarl_llm.cli import entry
+from jaxmarl_llm.utils.errors import UserError
 
 
 def define_flags() -> None:
@@ -52,10 +53,10 @@ def report_searches(paths: Sequence[str], out: str, baseline: str = "") -> pathl
     results = [result for path in paths for result in search_results.read(pathlib.Path(path))]
     names = [(result.method, result.seed) for result in results]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"{', '.join(paths)}: method {twice[0]!r} with seed {twice[1]} is there twice")
+        raise UserError(f"{', '.join(paths)}: method {twice[0]!r} with seed {twice[1]} is there twice")
     methods = list(dict.fromkeys(result.method for result in results))
     if baseline and baseline not in methods:
-        raise ValueError(f"--baseline={baseline!r}: {', '.join(paths)} have {', '.join(methods)}")
+        raise UserError(f"--baseline={baseline!r}: {', '.join(paths)} have {', '.join(methods)}")
     results.sort(key=lambda result: result.method != (baseline or methods[0]))  # the others keep their order
     page_path = pathlib.Path(out or pathlib.Path(paths[0]).with_suffix(".html"))
     data, seeds = search_results.to_json(results), search_seeds.over_seeds(results)

@@ -26,6 +26,7 @@ from jaxmarl_llm.factory import systems, tasks
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.transcripts import JointAction
 from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.errors import UserError
 
 SHOWN = 5  # changes of sign that are printed
 
@@ -68,7 +69,7 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
     validate(config)
     steps = transcripts.steps(workdir)
     if not steps:
-        raise ValueError(
+        raise UserError(
             f"{workdir} has no transcripts (log.transcripts_every={run_config.log.transcripts_every})"
         )
     missing = (
@@ -104,7 +105,7 @@ def _check_protocols(*configs) -> None:
     """ValueError for rounds of programs."""
     for c in (config.train for config in configs):
         if c.protocol in programs.METHODS:
-            raise ValueError(
+            raise UserError(
                 f"train.protocol={c.protocol!r}: agents learn from what each one's program earned, and from "
                 "what was said between rounds; transcripts hold no such rewards"
             )
@@ -191,7 +192,7 @@ def main(argv):
     entry.refuse_arguments(argv)
     args = flags.FLAGS
     if args.config is None and args.reward is None:
-        raise ValueError("--reward or --config is needed: what to judge the answers with")
+        raise UserError("--reward or --config is needed: what to judge the answers with")
     result = rescore(args.workdir, args.config, args.reward)
     show(result)
     if args.out:

@@ -30,6 +30,7 @@ from jaxmarl_llm.config.sweeps import SweepRun
 from jaxmarl_llm.factory import user_code
 from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.errors import UserError
 
 
 def contradiction(member: SweepRun, folder: pathlib.Path) -> str:
@@ -53,14 +54,14 @@ def check_workdir(workdir: pathlib.Path, members: Sequence[SweepRun]) -> None:
     known = {workdir / member.folder for member in members}
     strange = sorted(str(path.parent) for path in workdir.glob("*/*/config.json") if path.parent not in known)
     if strange:
-        raise ValueError(
+        raise UserError(
             f"{', '.join(strange)}: no member of this sweep, which may gain members but not lose them; take "
             "another --workdir, or move what is there away"
         )
     changed = {member.name: contradiction(member, workdir / member.folder) for member in members}
     if any(changed.values()):
         changes = "; ".join(f"{name}: {text}" for name, text in changed.items() if text)
-        raise ValueError(f"{changes}. Take another --workdir, or move these runs away")
+        raise UserError(f"{changes}. Take another --workdir, or move these runs away")
 
 
 def unfinished(workdir: pathlib.Path, members: Sequence[SweepRun]) -> list[SweepRun]:
@@ -129,9 +130,9 @@ def show(workdir: pathlib.Path, read: Sequence[MemberResult], config: str, fixed
 def places(parallel: int, devices: Sequence[str]) -> list[dict[str, str]]:
     """Environment of each run that runs at a time; ValueError for flags that contradict each other."""
     if devices and parallel != 1:
-        raise ValueError(f"--parallel={parallel} and --devices={','.join(devices)}: give one of the two")
+        raise UserError(f"--parallel={parallel} and --devices={','.join(devices)}: give one of the two")
     if len(set(devices)) != len(devices):
-        raise ValueError(f"--devices={','.join(devices)}: every device may be named once")
+        raise UserError(f"--devices={','.join(devices)}: every device may be named once")
     return [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}] * parallel
 
 

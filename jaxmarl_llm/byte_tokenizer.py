@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxmarl_llm.utils.errors import UserError
+
 END = 256
 
 
@@ -27,7 +29,7 @@ class ByteTokenizer:
     def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Ids of a chat for the records: each message after its role in brackets."""
         if not messages:
-            raise ValueError("a chat needs at least one message")
+            raise UserError("a chat needs at least one message")
         return self.encode("\n\n".join(f"[{message['role']}]\n{message['content']}" for message in messages))
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -17,6 +17,8 @@ from typing import Any
 import jinja2
 from jinja2 import meta, nodes
 
+from jaxmarl_llm.utils.errors import UserError
+
 THINKING = "enable_thinking"
 DATE_STRING, STRFTIME = "date_string", "strftime_now"
 DATE_FORMAT = "%d %b %Y"  # of date_string, as in Llama's templates
@@ -83,7 +85,7 @@ def _parse(template: str) -> nodes.Template:
     try:
         return _ENVIRONMENT.parse(_GENERATION.sub("", template))
     except jinja2.TemplateSyntaxError as error:
-        raise ValueError(f"the chat template cannot be read: line {error.lineno}: {error.message}") from error
+        raise UserError(f"the chat template cannot be read: line {error.lineno}: {error.message}") from error
 
 
 def _formats(tree: nodes.Template) -> list[str]:
@@ -93,7 +95,7 @@ def _formats(tree: nodes.Template) -> list[str]:
     calls = [c for c in tree.find_all(nodes.Call) if getattr(c.node, "name", None) == STRFTIME]
     for call in calls:
         if len(call.args) != 1 or not isinstance(call.args[0], nodes.Const):
-            raise ValueError(
+            raise UserError(
                 f"the chat template calls {STRFTIME} in line {call.lineno} with a format that is not written "
                 "there, so its date cannot be fixed"
             )

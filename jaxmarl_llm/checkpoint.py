@@ -24,6 +24,7 @@ from jaxmarl_llm.resume_checks import check_agents, describe_team
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import TrainState
 from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils.errors import StorageError, UserError
 
 BEST = "best"
 LATEST = "latest"
@@ -43,7 +44,7 @@ class Checkpointer:
 
     def __init__(self, folder, keep: int = 2):
         if keep < 1:
-            raise ValueError(f"checkpoints to keep must be at least 1, got {keep}")
+            raise UserError(f"checkpoints to keep must be at least 1, got {keep}")
         self.folder = pathlib.Path(folder).absolute()
         self._keep = {self.folder: keep, self.folder / BEST: 1}
         self._managers: dict[pathlib.Path, ocp.CheckpointManager] = {}
@@ -67,7 +68,7 @@ class Checkpointer:
         """
         last = self.latest()
         if last is not None and step < last:
-            raise ValueError(f"step {step} is before the last checkpoint in {self.folder}, step {last}")
+            raise UserError(f"step {step} is before the last checkpoint in {self.folder}, step {last}")
         if step != last:
             items = {}
             for i, n, agent in _learners(team, team.agents):
@@ -108,7 +109,7 @@ class Checkpointer:
         """
         self.wait()
         if which == BEST:
-            raise ValueError("the best checkpoint has no optimizer state: give a step, or use restore_team")
+            raise UserError("the best checkpoint has no optimizer state: give a step, or use restore_team")
         meta = read_meta(self.folder, which)
         chosen = check_agents(meta["agents"], team, agents, str(self.folder))
         states = dict(states)
@@ -167,7 +168,7 @@ class Checkpointer:
             if not _about_files(error):
                 raise
             reason = f"{_first_line(error)} (complete are steps {saved_steps(self.folder)})"
-            raise OSError(f"a checkpoint in {place} could not be written: {reason}") from error
+            raise StorageError(f"a checkpoint in {place} could not be written: {reason}") from error
 
 
 def saved_steps(folder) -> list[int]:
@@ -205,7 +206,7 @@ def restore_team(
     if names:
         name_of = {agent: names.get(agent, agent) for agent in agents or team.agents}
         if missing := [name for name in name_of.values() if name not in saved]:
-            raise ValueError(f"{folder}: the checkpoint has no agent {missing[0]!r}, only {sorted(saved)}")
+            raise UserError(f"{folder}: the checkpoint has no agent {missing[0]!r}, only {sorted(saved)}")
         saved = {agent: saved[name] for agent, name in name_of.items()}
     chosen = check_agents(saved, team, agents, str(folder))
     members = [dataclasses.replace(m, trainable=jax.tree.map(jnp.copy, m.trainable)) for m in team.members]
@@ -223,7 +224,7 @@ def _read(folder, which, like: dict[str, Any]):
     matching = {BEST: best[-1:], LATEST: steps[-1:]}.get(which, [step for step in steps if step == which])
     if not matching:
         exist = f"steps {steps}" + (f" and {BEST!r}" if best else "")
-        raise ValueError(f"no checkpoint {which!r} in {folder}; there are {exist}")
+        raise UserError(f"no checkpoint {which!r} in {folder}; there are {exist}")
     path = (folder / BEST if which == BEST else folder) / str(matching[0])
     args = {name: ocp.args.StandardRestore(tree) for name, tree in like.items()}
     args = ocp.args.Composite(meta=ocp.args.JsonRestore(), **args)
@@ -233,7 +234,7 @@ def _read(folder, which, like: dict[str, Any]):
     except Exception as error:
         if not _about_files(error):
             raise
-        raise ValueError(f"the checkpoint {path} cannot be read: {_first_line(error)}") from error
+        raise UserError(f"the checkpoint {path} cannot be read: {_first_line(error)}") from error
 
 
 def _learners(team: Team, agents):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from jaxmarl_llm.utils.errors import MissingPackageError, UserError
 from jaxmarl_llm.utils.files import atomic_write_text
 
 FILE_NAME = "metrics.jsonl"
@@ -53,7 +54,7 @@ class MetricsWriter:
         """Write one row; numbers that are not finite become null. Any scalar with `float()` is a value."""
         row = {name: _number(name, value) for name, value in values.items()}
         if "step" in row:
-            raise ValueError("metric name 'step' is taken by the row's own step; choose another name")
+            raise UserError("metric name 'step' is taken by the row's own step; choose another name")
         line = json.dumps({"step": int(step), **row}, allow_nan=False)
         self._file.write(line + "\n")
         self._file.flush()
@@ -98,9 +99,9 @@ def _parse_row(path: Path, number: int, line: str) -> dict:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path}, line {number}: not JSON ({error}): {line[:80]!r}") from None
+        raise UserError(f"{path}, line {number}: not JSON ({error}): {line[:80]!r}") from None
     if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-        raise ValueError(f"{path}, line {number}: not an object with an integer 'step': {line[:80]!r}")
+        raise UserError(f"{path}, line {number}: not an object with an integer 'step': {line[:80]!r}")
     return row
 
 
@@ -112,7 +113,7 @@ def _drop_rows(path: Path, resume_step: int | None) -> None:
     if resume_step is None:
         steps = [row["step"] for row in rows]
         held = f"steps {min(steps)} to {max(steps)}" if steps else "a torn line"
-        raise ValueError(
+        raise UserError(
             f"{path} already holds {held}; pass resume_step (the first step to write) or take another folder"
         )
     kept = [row for row in rows if row["step"] < resume_step]
@@ -124,7 +125,7 @@ def _number(name: str, value) -> float | int | None:
     try:
         number = int(value) if isinstance(value, int) else float(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"metric {name!r} must be one number, got {value!r}") from error
+        raise UserError(f"metric {name!r} must be one number, got {value!r}") from error
     return number if math.isfinite(number) else None
 
 
@@ -137,13 +138,13 @@ def _open_board(folder: Path, resume_step: int | None):
 
 def _import_wandb(settings):
     if not isinstance(settings, Mapping):
-        raise ValueError(
+        raise UserError(
             f"wandb must be None or arguments of wandb.init, e.g. {{'project': 'x'}}, got {settings!r}"
         )
     try:
         return importlib.import_module("wandb")
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackageError(
             "W&B was asked for but wandb is not installed: pip install 'jaxmarl_llm[wandb]', or leave W&B off"
         ) from error
 

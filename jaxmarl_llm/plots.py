@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.series import running_mean, series
 
 PARTS = ("structure", "syntax", "tests", "cooperation", "style", "coherence")
@@ -50,7 +51,7 @@ def learning_curve(
     """
     returns = ("train/return", "eval/return", "eval/return_greedy", "test/return")
     if not any(series(rows, name)[0].size for name in returns):
-        raise ValueError(f"nothing to draw: no 'train/return' or 'eval/return' in {len(rows)} rows")
+        raise UserError(f"nothing to draw: no 'train/return' or 'eval/return' in {len(rows)} rows")
     names = ("train", "eval", "eval_greedy")
     shown = [part for part in parts if any(series(rows, f"{name}/{part}")[0].size for name in names)]
     with matplotlib.rc_context(STYLE):

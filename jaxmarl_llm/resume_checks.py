@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import jax
 
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils.errors import UserError
 
 # Free with long_prompts="error": no prompt was too long so far, or the run would have ended.
 LONG_PROMPTS = ("sampling.max_prompt_tokens", "sampling.long_prompts")
@@ -68,15 +69,15 @@ def check_agents(saved: dict, team: Team, agents: Sequence[str] | None, where: s
     """
     now = describe_team(team)
     if agents is None and set(saved) != set(now):
-        raise ValueError(f"{where} is of another team: agents: saved {sorted(saved)}, now {sorted(now)}")
+        raise UserError(f"{where} is of another team: agents: saved {sorted(saved)}, now {sorted(now)}")
     chosen = team.agents if agents is None else tuple(agents)
     for agent in chosen:
         for place, names in (("team", now), ("checkpoint", saved)):
             if agent not in names:
-                raise ValueError(f"{where}: the {place} has no agent {agent!r}, only {sorted(names)}")
+                raise UserError(f"{where}: the {place} has no agent {agent!r}, only {sorted(names)}")
     differing = differences({a: saved[a] for a in chosen}, {a: now[a] for a in chosen})
     if differing:
-        raise ValueError(f"{where} is of another team: {listed(differing)}")
+        raise UserError(f"{where} is of another team: {listed(differing)}")
     return chosen
 
 
@@ -95,13 +96,13 @@ def check_same_run(saved: dict, config: dict) -> None:
     differing = {k: v for k, v in differing.items() if k not in FILLED or all(side.get(k) for side in sides)}
     bad = {k: v for k, v in differing.items() if not any(f"{k}.".startswith(f"{f}.") for f in free)}
     if bad:
-        raise ValueError(f"the run in this folder has another configuration: {listed(bad)}")
+        raise UserError(f"the run in this folder has another configuration: {listed(bad)}")
 
 
 def check_level(first: int, now: int, where: str) -> None:
     """Raise ValueError if a run began at isolation level ``first`` and would go on at ``now``, below it."""
     if now < first:
-        raise ValueError(
+        raise UserError(
             f"the run in {where} began at isolation level {first} and would go on at level {now}: resume it "
             f"on a machine that offers level {first} (python -m jaxmarl_llm.executor --level-here says why "
             "this one does not), or begin a new run here in another --workdir"
@@ -150,10 +151,10 @@ def ensure_writable(folder, need_bytes: int = 0) -> None:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         reason = error.strerror or error
-        raise ValueError(f"the folder {folder} cannot be written to: {reason}") from error
+        raise UserError(f"the folder {folder} cannot be written to: {reason}") from error
     if free < need_bytes:
         short = f"{free / 1e9:.2f} GB are free, the checkpoints need up to {need_bytes / 1e9:.2f} GB"
-        raise ValueError(f"the disk of {folder} is too full: {short}")
+        raise UserError(f"the disk of {folder} is too full: {short}")
 
 
 def needed_bytes(states: dict, keep: int = 2) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxmarl_llm.policy import Block, Cache, Policy
+from jaxmarl_llm.utils.errors import UserError
 
 AXES = ("agent", "data", "model")
 # End of a parameter's path -> the cuts of its last axes: "heads", "kv_heads" and "model" the mesh axis model
@@ -48,7 +49,7 @@ def make_mesh(
     sizes = (agent, data, model)
     if min(sizes) < 1 or math.prod(sizes) != len(devices):
         named = " * ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
-        raise ValueError(f"{named} is a mesh of {math.prod(sizes)} devices, and there are {len(devices)}")
+        raise UserError(f"{named} is a mesh of {math.prod(sizes)} devices, and there are {len(devices)}")
     # Devices communicate most along the last axis, so they stay in the order of the platform.
     return Mesh(np.array(devices).reshape(sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES))
 

@@ -18,6 +18,7 @@ from jaxmarl_llm import adapters
 from jaxmarl_llm.byte_tokenizer import ByteTokenizer
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import LoadedModel
 
 MODES = ("adapters", "full", "frozen")
@@ -141,7 +142,7 @@ class Team:
         for member in self.members:
             if member.remote:
                 agent, name = member.stack.agents[0], member.model_name
-                raise ValueError(f"{feature} needs a model of ours; agent {agent!r} speaks through {name!r}")
+                raise UserError(f"{feature} needs a model of ours; agent {agent!r} speaks through {name!r}")
 
 
 def _copies(params: Any, agents: int, layout: Layout) -> Any:
@@ -185,9 +186,9 @@ def build(
       ValueError: for an unknown mode, an empty team, and an unknown model or one without a tokenizer.
     """
     if mode not in MODES:
-        raise ValueError(f"team.mode={mode!r} is not one of {MODES}")
+        raise UserError(f"team.mode={mode!r} is not one of {MODES}")
     if not agent_models:
-        raise ValueError("a team needs at least one agent")
+        raise UserError("a team needs at least one agent")
     groups: dict[str, list[str]] = {}
     for agent, name in agent_models.items():
         groups.setdefault(name, []).append(agent)
@@ -200,10 +201,10 @@ def build(
             continue
         if name not in models:
             known = sorted({*models, *experts})
-            raise ValueError(f"agents {agents} use model {name!r}, which is not among {known}")
+            raise UserError(f"agents {agents} use model {name!r}, which is not among {known}")
         model = models[name]
         if model.tokenizer is None:
-            raise ValueError(f"model {name!r} has no tokenizer; agents {agents} need one")
+            raise UserError(f"model {name!r} has no tokenizer; agents {agents} need one")
         stack_layout = layout.for_stack(len(agents), model.policy.config)
         base, trainable, scale = model.params, None, 1.0
         if mode == "adapters":

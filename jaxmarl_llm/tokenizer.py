@@ -15,6 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from jaxmarl_llm import chat_template
 from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils.errors import UserError
 
 _FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 _PROBE = "qzxj"
@@ -83,7 +84,7 @@ class Tokenizer:
         if the tokenizer adds one.
         """
         if not messages:
-            raise ValueError("a chat needs at least one message")
+            raise UserError("a chat needs at least one message")
         if self.hf.chat_template is None:
             return self.hf.encode(plain_text(messages))
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
@@ -108,7 +109,7 @@ class Tokenizer:
             ids = self.encode("x" + text + "x")
             inner = tuple(ids[len(word) : -len(word)])
             if not text or ids[: len(word)] != word or self.hf.decode(list(inner)) != text:
-                raise ValueError(f"stop text {text!r} has no ids of its own between words")
+                raise UserError(f"stop text {text!r} has no ids of its own between words")
             sequences.append(inner)
         return tuple(dict.fromkeys(sequences))
 
@@ -128,16 +129,16 @@ class Tokenizer:
         """
         tokens_RL, lengths_R = np.asarray(tokens_RL), np.asarray(lengths_R)
         if tokens_RL.ndim != 2 or lengths_R.shape != tokens_RL.shape[:1]:
-            raise ValueError(f"tokens {tokens_RL.shape} and lengths {lengths_R.shape} do not belong together")
+            raise UserError(f"tokens {tokens_RL.shape} and lengths {lengths_R.shape} do not belong together")
         if ((lengths_R < 0) | (lengths_R > tokens_RL.shape[1])).any():
-            raise ValueError(f"lengths {lengths_R.tolist()} are not all within 0..{tokens_RL.shape[1]}")
+            raise UserError(f"lengths {lengths_R.tolist()} are not all within 0..{tokens_RL.shape[1]}")
         rows = zip(tokens_RL.astype(np.int32), lengths_R, strict=True)
         return [self._decode_row(row[:length].tobytes()) for row, length in rows]
 
     def check_vocab(self, vocab_size: int) -> None:
         """Raise ValueError if the tokenizer has ids that a policy with ``vocab_size`` tokens lacks."""
         if self.vocab_size > vocab_size:
-            raise ValueError(f"the tokenizer has {self.vocab_size} tokens, the policy only {vocab_size}")
+            raise UserError(f"the tokenizer has {self.vocab_size} tokens, the policy only {vocab_size}")
 
     def save(self, folder) -> None:
         """Write tokenizer files and the ending ids (``generation_config.json``) into an existing folder."""
@@ -161,16 +162,16 @@ def load(folder) -> Tokenizer | None:
     try:
         hf = kind.from_pretrained(folder, clean_up_tokenization_spaces=False)
     except Exception as error:  # the reader raises a bare Exception on damaged files
-        raise ValueError(f"the tokenizer files in {folder} cannot be read: {error}") from error
+        raise UserError(f"the tokenizer files in {folder} cannot be read: {error}") from error
     ids = _stated_eos(folder) + [hf.eos_token_id, _chat_end(hf)]
     ids = tuple(dict.fromkeys(int(i) for i in ids if i is not None))
     if not ids:
-        raise ValueError(f"{folder} names no end-of-text token in its generation, model or tokenizer config")
+        raise UserError(f"{folder} names no end-of-text token in its generation, model or tokenizer config")
     if hf.chat_template:
         try:
             hf.chat_template = chat_template.without_thinking(hf.get_chat_template())
         except ValueError as error:
-            raise ValueError(f"{folder}: {error}") from error
+            raise UserError(f"{folder}: {error}") from error
     return Tokenizer(hf, ids)
 
 
@@ -201,7 +202,7 @@ def _stated_eos(folder: pathlib.Path) -> list[int | None]:
         value = files.read_json(path).get("eos_token_id") if path.exists() else None
         values = value if isinstance(value, list) else [value]
         if not all(id_ is None or type(id_) is int for id_ in values):
-            raise ValueError(f"{path}: eos_token_id is {value!r}, expected an id or a list of ids")
+            raise UserError(f"{path}: eos_token_id is {value!r}, expected an id or a list of ids")
         ids += values
     return ids
 

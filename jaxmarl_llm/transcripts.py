@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.files import atomic_write_text, read_json_lines
 
 FOLDER_NAME = "transcripts"
@@ -77,7 +78,7 @@ class TranscriptWriter:
         """Write all joint actions of a step at once, in order, in place of that step's earlier file."""
         for action in actions:
             if action.step != step:
-                raise ValueError(f"item {action.item!r} says step {action.step}, the file is for step {step}")
+                raise UserError(f"item {action.item!r} says step {action.step}, the file is for step {step}")
         lines = [json.dumps(_plain(dataclasses.asdict(action)), allow_nan=False) for action in actions]
         return atomic_write_text(_path(self._folder, step), "".join(line + "\n" for line in lines))
 
@@ -91,7 +92,7 @@ def read(folder, step: int) -> list[JointAction]:
     if not path.exists():
         existing = steps(folder)
         held = f"{len(existing)} steps from {existing[0]} to {existing[-1]}" if existing else "none"
-        raise ValueError(f"no transcript of step {step} in {path.parent}; there are: {held}")
+        raise UserError(f"no transcript of step {step} in {path.parent}; there are: {held}")
     return read_json_lines(path, _action)
 
 
@@ -104,7 +105,7 @@ def steps(folder) -> list[int]:
 
 def _path(folder: Path, step: int) -> Path:
     if step < 0:
-        raise ValueError(f"step must be 0 or more, got {step}")
+        raise UserError(f"step must be 0 or more, got {step}")
     return folder / FOLDER_NAME / f"step_{step:05d}.jsonl"
 
 

@@ -11,8 +11,6 @@ from method_runs import SMALL, TWO_TURNS, watched
 from configs import coding
 from experiments import train
 from jaxmarl_llm.factory import systems, teams
-
-pass
 from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.systems import critics
 

@@ -13,8 +13,6 @@ from experiments import train
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import systems
-
-pass
 from jaxmarl_llm.systems import custom
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.utils import dotted

@@ -12,8 +12,6 @@ from experiments import fidelity, train
 from jaxmarl_llm import credit, update
 from jaxmarl_llm.analysis.audit import fidelity as audit
 from jaxmarl_llm.forest import Forest, Joint, Turn
-
-pass
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.tasks.judgement import Judgement
 

@@ -10,8 +10,6 @@ from configs import sweep_game
 from experiments import sweep, train
 from jaxmarl_llm.config import sweeps, validate, workload
 from jaxmarl_llm.factory import tasks, teams
-
-pass
 from jaxmarl_llm.tasks.toys import matrix_game
 
 pytestmark = pytest.mark.usefixtures("programs_shared")

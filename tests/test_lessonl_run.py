@@ -14,8 +14,6 @@ from experiments import train
 from jaxmarl_llm import update
 from jaxmarl_llm.checkpoint import Checkpointer
 
-pass
-
 pytestmark = pytest.mark.model  # for its tokenizer
 
 

@@ -11,8 +11,6 @@ from experiments import train
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.protocols.lessons.history import BankBuilder
-
-pass
 from jaxmarl_llm.systems import lessonl
 from jaxmarl_llm.tasks.toys import lock
 from jaxmarl_llm.tasks.toys.lock import LockTask

@@ -11,8 +11,6 @@ from method_runs import ALONE, CHEAT, EASY, HELPER, RIGHT, SMALL, TEXTS, TWO_TUR
 from configs import coding, writing
 from experiments import train
 from jaxmarl_llm import sampling, update
-
-pass
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding.task import CodingTask
 

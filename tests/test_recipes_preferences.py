@@ -13,8 +13,6 @@ from experiments import replay, rescore, train
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.factory import systems
-
-pass
 from jaxmarl_llm.runs.learner import Learner
 
 NAMES = ("madpo", "madpo_iter", "marlhf", "marlhf_iter")

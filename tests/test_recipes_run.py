@@ -12,8 +12,6 @@ from configs import systems as system_configs
 from experiments import train
 from jaxmarl_llm import transcripts, update
 from jaxmarl_llm.factory import teams
-
-pass
 from jaxmarl_llm.runs.run import Run
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer

@@ -15,8 +15,6 @@ from configs import coding
 from experiments import replay, train
 from jaxmarl_llm import transcripts, update
 from jaxmarl_llm.analysis.audit import replaying
-
-pass
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 RUNS = {

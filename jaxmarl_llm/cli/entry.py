@@ -1,7 +1,6 @@
 """Start a command: an error about the input becomes one sentence, a bug stays a traceback."""
 
 import ast
-import linecache
 import pathlib
 import re
 import sys
@@ -13,19 +12,16 @@ from ml_collections import config_flags
 
 from jaxmarl_llm.config import agent_settings, base_config
 from jaxmarl_llm.config.options import leaves, no_such_field
+from jaxmarl_llm.executor.errors import InputError
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.experts import ExpertError
 from jaxmarl_llm.utils import compiled_programs, host_memory
 from jaxmarl_llm.utils.dotted import UserCodeError
+from jaxmarl_llm.utils.errors import UserError
 
-# Raised by our own `raise` statements for input, disk, numbers, functions of the user's own and what the
-# machine lacks; anything else is a bug.
-EXPECTED = (
-    ValueError, OSError, ImportError, FloatingPointError, ExecutorRefused, ExpertError, UserCodeError,
-)  # fmt: skip
-OWN = ("configs", "experiments", "jaxmarl_llm", "config_config", "__main__")  # the fourth: --config's file
-
-
+# Reported in one sentence; anything else is a bug.
+EXPECTED = (UserError, InputError, ExecutorRefused, ExpertError, UserCodeError)
+CONFIG_FILE = "config_config"  # the module that ml_collections makes of --config's file
 GIVE_CONFIG = "give --config=configs/coding.py (others: ls configs)"
 flags.disclaim_key_flags()  # those that are defined here belong to the command, and to its --help
 
@@ -38,7 +34,7 @@ def define_config(
         "config",
         help_string=f"{help_text}, such as configs/coding.py, or a variant of it, such as "
         "configs/coding.py:smoke. --config.<field>=<value> changes a field, such as --config.train.lr=1e-4; "
-        "jaxmarl_llm/config/common.py explains them all.",
+        "docs/config.md explains them all.",
         lock_config=True,
         flag_values=flag_values,
     )
@@ -93,7 +89,7 @@ def run(main: Callable) -> None:
 
 
 def plainly(main: Callable) -> Callable:
-    """``main`` with its stated errors printed as ``error: <sentence>`` on stderr, and exit code 1."""
+    """``main`` with its `EXPECTED` errors printed as ``error: <sentence>`` on stderr, and exit code 1."""
 
     def wrapped(argv):
         try:
@@ -101,8 +97,6 @@ def plainly(main: Callable) -> Callable:
         except app.UsageError as error:
             return complain(f"{error}; see --help")
         except EXPECTED as error:
-            if not stated(error):
-                raise
             return complain(error)
 
     return wrapped
@@ -123,7 +117,7 @@ def parse(argv: list[str]) -> list[str]:
         first = error
         while first.__context__ is not None:  # what a config file raised, before its traceback became text
             first = first.__context__
-        if isinstance(first, EXPECTED) and stated(first):
+        if isinstance(first, EXPECTED) or _raised_by_config_file(first):
             sys.exit(complain(first))
         sys.exit(complain(str(error).removeprefix("flag --config=None: ")))
     except (AttributeError, KeyError, TypeError) as error:  # of ml_collections
@@ -182,12 +176,10 @@ def _in_get_config(error: BaseException) -> bool:
     return any(frame.f_code.co_name == "get_config" for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
-def stated(error: BaseException) -> bool:
-    """Whether a ``raise`` statement of this project raised the error, not a library that got an odd value."""
-    *_, (frame, number) = traceback.walk_tb(error.__traceback__)
-    line = linecache.getline(frame.f_code.co_filename, number)
-    is_ours = frame.f_globals.get("__name__", "").split(".")[0] in OWN
-    return is_ours and line.lstrip().startswith("raise ")
+def _raised_by_config_file(error: BaseException) -> bool:
+    """Whether it is a ValueError of a config file itself, not of a library that the file has called."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return isinstance(error, ValueError) and frame.f_globals.get("__name__") == CONFIG_FILE
 
 
 def complain(error) -> int:

@@ -39,7 +39,7 @@ def joined() -> Iterator[None]:
     try:
         yield
     except BaseException as error:  # noqa: BLE001 - the process ends here
-        if isinstance(error, entry.EXPECTED) and entry.stated(error):
+        if isinstance(error, entry.EXPECTED):
             entry.complain(error)
         else:
             traceback.print_exc()

@@ -5,5 +5,6 @@ A config file has ``get_config(arg=None)``, which changes what it needs of `base
 
 from jaxmarl_llm.config.base import FIELDS, base_config, validate
 from jaxmarl_llm.config.options import ConfigDict, parse_arg
+from jaxmarl_llm.utils.errors import UserError
 
-__all__ = ["FIELDS", "ConfigDict", "base_config", "parse_arg", "validate"]
+__all__ = ["FIELDS", "ConfigDict", "UserError", "base_config", "parse_arg", "validate"]

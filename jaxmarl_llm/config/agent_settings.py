@@ -12,6 +12,7 @@ from ml_collections import config_dict
 from jaxmarl_llm.config import remote
 from jaxmarl_llm.config.fields import Field, end_of, within
 from jaxmarl_llm.config.options import ConfigDict
+from jaxmarl_llm.utils.errors import UserError
 
 # field: (its type, the field that all agents share)
 FIELDS = {
@@ -129,7 +130,7 @@ def check_training(config: ConfigDict, name: str) -> None:
     if not any(trainable(config, agent) for agent in agents) and not all(
         agent in remote.agents(config) for agent in agents
     ):
-        raise ValueError(
+        raise UserError(
             f"{name} cannot be trained: no agent learns, team.agent.<name>.trainable is False for "
             f"{', '.join(agents)}"
         )

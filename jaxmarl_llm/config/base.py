@@ -19,6 +19,7 @@ from jaxmarl_llm.config import (
     training,
 )
 from jaxmarl_llm.config.options import ConfigDict
+from jaxmarl_llm.utils.errors import UserError
 
 # Modules that declare fields, in the order of docs/config.md.
 SECTIONS = (
@@ -51,7 +52,7 @@ def validate(config: ConfigDict, name: str = "the config") -> None:
         unread = [sentence for each in FIELDS.values() for sentence in fields.unread(each, config)]
         bad += [sentence for sentence in unread if sentence.partition("=")[0] not in named]
     if bad:
-        raise ValueError(f"{name} cannot be used:\n  " + "\n  ".join(bad))
+        raise UserError(f"{name} cannot be used:\n  " + "\n  ".join(bad))
 
 
 def _outside(config: ConfigDict) -> list[str]:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ml_collections import config_dict
 
+from jaxmarl_llm.utils.errors import UserError
+
 ConfigDict = config_dict.ConfigDict
 
 
@@ -57,17 +59,17 @@ def parse_arg(arg: str | None, **defaults):
         name, _, text = piece.partition("=")
         if name not in defaults:
             known = f"known are: {', '.join(defaults)}" if defaults else "this file has no options"
-            raise ValueError(f"unknown config option {name!r}; {known}")
+            raise UserError(f"unknown config option {name!r}; {known}")
         kind = type(defaults[name])
         if kind is bool:
             if text.lower() not in ("", "true", "false", "1", "0"):
-                raise ValueError(f"config option {name}={text!r} must be true or false")
+                raise UserError(f"config option {name}={text!r} must be true or false")
             options[name] = text.lower() in ("", "true", "1")
             continue
         try:
             options[name] = kind(text)
         except ValueError:
-            raise ValueError(f"config option {name}={text!r} must be of type {kind.__name__}") from None
+            raise UserError(f"config option {name}={text!r} must be of type {kind.__name__}") from None
     return options
 
 

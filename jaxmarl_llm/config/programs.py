@@ -5,6 +5,7 @@ import math
 from jaxmarl_llm.config import agent_settings, remote, systems
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
+from jaxmarl_llm.utils.errors import UserError
 
 KINDS = ("optimisation", "generation")
 # Tasks in which every agent is judged by itself: programs, and words that may open a lock.
@@ -94,12 +95,12 @@ FIELDS = (
 def check_training(config, name: str = "the config") -> None:
     """ValueError, which calls the config ``name``, for what a search can do and a training cannot."""
     if config.team.mode == "frozen":
-        raise ValueError(
+        raise UserError(
             f"{name} cannot be trained: team.mode='frozen': no agent learns; allowed are adapters and full"
         )
     agent_settings.check_training(config, name)
     if config.task.tests == "generated":
-        raise ValueError(
+        raise UserError(
             f"{name} cannot be trained: task.tests='generated': agents write tests in a search "
             "(experiments.evaluate, experiments.ablate); training allows 'given'"
         )

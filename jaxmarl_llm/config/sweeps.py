@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from jaxmarl_llm.config import agent_settings, programs
 from jaxmarl_llm.config.base import validate
 from jaxmarl_llm.config.options import ConfigDict, field, leaves, no_such_field
+from jaxmarl_llm.utils.errors import UserError
 
 LONGEST = 120  # characters of a folder's name
 
@@ -63,7 +64,7 @@ def load(path: str) -> Callable:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not callable(getattr(module, "sweep", None)):
-        raise ValueError(f"{path} defines no sweep(add); configs/sweep_coding.py shows one")
+        raise UserError(f"{path} defines no sweep(add); configs/sweep_coding.py shows one")
     return module.sweep
 
 
@@ -87,7 +88,7 @@ def collect(sweep: Callable, base: ConfigDict, fixed: Mapping | None = None) -> 
 
     sweep(add)
     if not members:
-        raise ValueError("the sweep is empty: sweep(add) has added no member")
+        raise UserError("the sweep is empty: sweep(add) has added no member")
     _refuse_twice(members)
     return members
 
@@ -95,22 +96,22 @@ def collect(sweep: Callable, base: ConfigDict, fixed: Mapping | None = None) -> 
 def _member(fields: dict, short: str, number: int, base: ConfigDict, fixed: Mapping) -> SweepRun:
     name = f"member {number} of the sweep ({_words(fields) or 'as configured'})"
     if not isinstance(short, str) or not short.isprintable():
-        raise ValueError(f"{name}: name={short!r} must be a line of text")
+        raise UserError(f"{name}: name={short!r} must be a line of text")
     config = base.copy_and_resolve_references()
     agent_settings.declare(config, map(str, fields))
     known = list(leaves(config))
     for path, value in fields.items():
         if path not in known:
             all_known = [*known, *agent_settings.known_fields(config)]
-            raise ValueError(f"{name}: {no_such_field(str(path), all_known)}")
+            raise UserError(f"{name}: {no_such_field(str(path), all_known)}")
         if path in fixed:
-            raise ValueError(f"{name}: --config.{path}={fixed[path]} on the command line contradicts it")
+            raise UserError(f"{name}: --config.{path}={fixed[path]} on the command line contradicts it")
         try:
             config.update_from_flattened_dict({path: value})
         except TypeError:
             section, _, last = path.rpartition(".")
             kind = (field(config, section) if section else config).get_type(last).__name__
-            raise ValueError(f"{name}: {path}={value!r} must be of type {kind}") from None
+            raise UserError(f"{name}: {path}={value!r} must be of type {kind}") from None
     validate(config, name)
     programs.check_training(config, name)
     held = {path: field(config, path) for path in sorted(fields) if path != "seed"}
@@ -127,16 +128,16 @@ def _refuse_twice(members: Sequence[SweepRun]) -> None:
         other, mate = first.setdefault(text, (number, member))
         same = seeds.setdefault((text, member.seed), number)
         if same != number:
-            raise ValueError(f"members {same} and {number} of the sweep are the same run ({member.name})")
+            raise UserError(f"members {same} and {number} of the sweep are the same run ({member.name})")
         if mate.setting != member.setting:
-            raise ValueError(
+            raise UserError(
                 f"members {other} and {number} of the sweep are one setting under two names: "
                 f"{mate.setting!r} and {member.setting!r}"
             )
         earlier, config = named.setdefault(member.setting, (number, text))
         if config != text:
             both = f"members {earlier} and {number} of the sweep"
-            raise ValueError(f"{both} are two settings under one name: {member.setting!r}")
+            raise UserError(f"{both} are two settings under one name: {member.setting!r}")
 
 
 def folder_name(fields: Mapping) -> str:

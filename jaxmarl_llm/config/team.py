@@ -5,6 +5,7 @@ import re
 
 from jaxmarl_llm.config.fields import Read, as_tuple, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, field
+from jaxmarl_llm.utils.errors import UserError
 
 # What metrics begin with that are no agent's; those of an agent begin with its name.
 RESERVED = (
@@ -108,7 +109,7 @@ def check_read(config: ConfigDict, workdir) -> None:
     if workdir or not begins(config):
         return
     path, nothing = ("team.begin", "") if config.team.begin else ("warm_up.steps", 0)
-    raise ValueError(
+    raise UserError(
         f"{path}={field(config, path)!r}: without --workdir the untrained team would answer; give the run's "
         f"folder, or say --config.{path}={nothing!r}"
     )

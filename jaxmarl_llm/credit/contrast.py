@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_llm.credit.segments import check_rows
+from jaxmarl_llm.utils.errors import UserError
 
 
 def difference_in_means(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.Array:
@@ -35,7 +36,7 @@ def difference_in_means(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.
     values_R, group_R = check_rows(values_R, group_R, num_groups)
     shown_RZ = jnp.asarray(shown_RZ, jnp.float32)
     if shown_RZ.ndim != 2 or shown_RZ.shape[0] != values_R.shape[0]:
-        raise ValueError(
+        raise UserError(
             f"shown of shape {shown_RZ.shape} for {values_R.shape[0]} values; expected [rows, things]"
         )
 

@@ -18,6 +18,7 @@ from jaxmarl_llm.credit.segments import (
     segment_sum,
     segment_variance,
 )
+from jaxmarl_llm.utils.errors import UserError
 
 TOLERANCE = 1e-5  # more than the rounding of a mean of rewards of order 1
 
@@ -120,7 +121,7 @@ def sign_agreement(advantages_NJ) -> jax.Array:
     """
     advantages_NJ = jnp.asarray(advantages_NJ, jnp.float32)
     if advantages_NJ.ndim != 2:
-        raise ValueError(f"advantages have shape {advantages_NJ.shape}; allowed: [agents, joint answers]")
+        raise UserError(f"advantages have shape {advantages_NJ.shape}; allowed: [agents, joint answers]")
     signs_NJ = jnp.sign(jnp.nan_to_num(advantages_NJ))
     size_J = jnp.sum(jnp.abs(signs_NJ), axis=0)
     # The square of a sum of signs holds every pair twice, 1 if it agrees and -1 if not, and each with itself.

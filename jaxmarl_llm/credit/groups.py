@@ -21,6 +21,7 @@ from jaxmarl_llm.credit.segments import (
     segment_std,
     to_rows,
 )
+from jaxmarl_llm.utils.errors import UserError
 
 BASELINES = ("mean", "leave_one_out", "max", "none")
 STD_FLOOR = 1e-6
@@ -49,7 +50,7 @@ def group_keys(*columns_R: Sequence[Any]) -> tuple[np.ndarray, int]:
     columns = [column.tolist() if hasattr(column, "tolist") else list(column) for column in columns_R]
     lengths = [len(column) for column in columns]
     if len(set(lengths)) != 1:
-        raise ValueError(f"columns of lengths {lengths}; allowed: one or more, all of one length")
+        raise UserError(f"columns of lengths {lengths}; allowed: one or more, all of one length")
     rows = list(zip(*columns, strict=True))
     number = {row: key for key, row in enumerate(dict.fromkeys(rows))}
     return np.array([number[row] for row in rows], np.int32), len(number)
@@ -69,7 +70,7 @@ def keys_by(grouping: str, **columns_R: Sequence[Any]) -> tuple[np.ndarray, int]
     check_choice("grouping", grouping, tuple(GROUPINGS))
     needed = GROUPINGS[grouping]
     if missing := [name for name in needed if name not in columns_R]:
-        raise ValueError(f"grouping={grouping!r} needs the columns {needed}; missing: {', '.join(missing)}")
+        raise UserError(f"grouping={grouping!r} needs the columns {needed}; missing: {', '.join(missing)}")
     return group_keys(*(columns_R[name] for name in needed))
 
 
@@ -82,7 +83,7 @@ def row_groups(shape_NBG: tuple[int, ...]) -> tuple[jax.Array, int]:
     [0, 0, 0, 1, 1, 1]
     """
     if len(shape_NBG) < 1 or min(shape_NBG) < 1:
-        raise ValueError(f"shape {tuple(shape_NBG)}; allowed: at least one axis, none empty")
+        raise UserError(f"shape {tuple(shape_NBG)}; allowed: at least one axis, none empty")
     num_groups = math.prod(shape_NBG[:-1])
     return jnp.repeat(jnp.arange(num_groups, dtype=jnp.int32), shape_NBG[-1]), num_groups
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_llm.credit.segments import check_choice, deviation
+from jaxmarl_llm.utils.errors import UserError
 
 REDUCTIONS = ("mean", "sum")
 
@@ -34,7 +35,7 @@ def aligned_credit(rewards_BG, *, num_agents: int) -> jax.Array:
     """
     rewards_BG = jnp.asarray(rewards_BG, jnp.float32)
     if rewards_BG.ndim != 2 or num_agents < 1:
-        raise ValueError(f"rewards {rewards_BG.shape}, num_agents={num_agents}; allowed: [B, G], 1 or more")
+        raise UserError(f"rewards {rewards_BG.shape}, num_agents={num_agents}; allowed: [B, G], 1 or more")
     return jnp.broadcast_to(rewards_BG[None], (num_agents, *rewards_BG.shape))
 
 
@@ -185,7 +186,7 @@ def counterfactual_credit(rewards_B, counterfactuals_NB) -> jax.Array:
     rewards_B = jnp.asarray(rewards_B, jnp.float32)
     counterfactuals_NB = jnp.asarray(counterfactuals_NB, jnp.float32)
     if counterfactuals_NB.shape[1:] != rewards_B.shape or counterfactuals_NB.ndim != rewards_B.ndim + 1:
-        raise ValueError(
+        raise UserError(
             f"rewards {rewards_B.shape} and counterfactual rewards {counterfactuals_NB.shape}; "
             "allowed: [..] and [N, ..]"
         )
@@ -220,7 +221,7 @@ def cross_counterfactuals(rewards_BGG) -> jax.Array:
     rewards, complete_B = _complete(rewards_BGG)
     samples = rewards.shape[1]
     if samples < 2:
-        raise ValueError(f"rewards {rewards.shape}: a sample can be replaced where there are 2 or more")
+        raise UserError(f"rewards {rewards.shape}: a sample can be replaced where there are 2 or more")
     totals = [jnp.sum(rewards, axis=axis, keepdims=True) for axis in range(1, rewards.ndim)]
     means = jnp.stack([(total - rewards) / (samples - 1) for total in totals])
     return jnp.where(_spread(complete_B, (0,), rewards.ndim)[None], means, 0.0)
@@ -251,7 +252,7 @@ def shapley_values(coalition_rewards_CB) -> jax.Array:
     rewards = jnp.asarray(coalition_rewards_CB, jnp.float32)
     agents = rewards.shape[0].bit_length() - 1 if rewards.ndim else 0
     if agents < 1 or rewards.shape[0] != 2**agents:
-        raise ValueError(f"rewards {rewards.shape}; allowed: [2, ..], [4, ..], [8, ..], one per team")
+        raise UserError(f"rewards {rewards.shape}; allowed: [2, ..], [4, ..], [8, ..], one per team")
     rewards = jnp.where(jnp.any(jnp.isnan(rewards), axis=0), 0.0, rewards)
     values = [jnp.zeros(rewards.shape[1:])] * agents
     for team in range(2**agents):
@@ -266,7 +267,7 @@ def _matrix(rewards_BGG) -> jax.Array:
     """The rewards as float32; ValueError unless they are [B, G, .., G]."""
     rewards = jnp.asarray(rewards_BGG, jnp.float32)
     if not rewards.shape[1:] or len(set(rewards.shape[1:])) != 1:
-        raise ValueError(f"rewards {rewards.shape}; allowed: [B, G, .., G], one axis of size G per agent")
+        raise UserError(f"rewards {rewards.shape}; allowed: [B, G, .., G], one axis of size G per agent")
     return rewards
 
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm.credit.segments import check_fraction
+from jaxmarl_llm.utils.errors import UserError
 
 
 def gae(
@@ -47,7 +48,7 @@ def gae(
     """
     rewards_BL, values_BL = jnp.asarray(rewards_BL, jnp.float32), jnp.asarray(values_BL, jnp.float32)
     if rewards_BL.ndim < 1 or rewards_BL.shape != values_BL.shape:
-        raise ValueError(f"rewards {rewards_BL.shape} and values {values_BL.shape}; allowed: both [.., L]")
+        raise UserError(f"rewards {rewards_BL.shape} and values {values_BL.shape}; allowed: both [.., L]")
     lengths_B = _rows("lengths", lengths_B, rewards_BL.shape[:-1])
     mask_BL = _within(lengths_B, rewards_BL.shape[-1])
     return _recursion(rewards_BL, values_BL, mask_BL, ends_BL, bootstrap_B, gamma, lam)
@@ -120,7 +121,7 @@ def agent_chained_gae(
     """
     shape_BTN = np.shape(rewards_BTN)
     if len(shape_BTN) < 2 or shape_BTN != np.shape(values_BTN):
-        raise ValueError(f"rewards {shape_BTN} and values {np.shape(values_BTN)}; allowed: both [.., T, N]")
+        raise UserError(f"rewards {shape_BTN} and values {np.shape(values_BTN)}; allowed: both [.., T, N]")
     ends_BL, rows = None, (*shape_BTN[:-2], -1)
     if ends_BT is not None:  # an episode ends with the last agent's action
         ends_BL = jnp.zeros(shape_BTN, bool).at[..., -1].set(jnp.asarray(ends_BT, bool)).reshape(rows)
@@ -160,7 +161,7 @@ def agent_chained_token_gae(
     values_BTNL, lengths_BTN = jnp.asarray(values_BTNL, jnp.float32), jnp.asarray(lengths_BTN)
     shape, num_tokens = values_BTNL.shape, values_BTNL.shape[-1]
     if values_BTNL.ndim < 3 or lengths_BTN.shape != shape[:-1] or np.shape(rewards_BTN) != shape[:-1]:
-        raise ValueError(
+        raise UserError(
             f"rewards {np.shape(rewards_BTN)}, lengths {lengths_BTN.shape} and values {shape}; "
             "allowed: [.., T, N], the same, and [.., T, N, L]"
         )
@@ -195,7 +196,7 @@ def _recursion(rewards_BL, values_BL, mask_BL, ends_BL, bootstrap_B, gamma, lam)
     check_fraction("lam", lam)
     ends_BL = jnp.zeros_like(mask_BL) if ends_BL is None else jnp.asarray(ends_BL, bool)
     if ends_BL.shape != mask_BL.shape:
-        raise ValueError(f"ends have shape {ends_BL.shape}; the rewards' {mask_BL.shape} is allowed")
+        raise UserError(f"ends have shape {ends_BL.shape}; the rewards' {mask_BL.shape} is allowed")
     bootstrap_B = _rows("bootstrap", jnp.asarray(bootstrap_B, jnp.float32), mask_BL.shape[:-1])
 
     def back(carry, position):
@@ -224,5 +225,5 @@ def _rows(name: str, values_B, shape_B: tuple[int, ...]) -> jax.Array:
     """The values as an array of that shape, which a scalar fills."""
     values_B = jnp.asarray(values_B)
     if values_B.shape not in ((), shape_B):
-        raise ValueError(f"{name} have shape {values_B.shape}; allowed: {shape_B}, or a scalar")
+        raise UserError(f"{name} have shape {values_B.shape}; allowed: {shape_B}, or a scalar")
     return jnp.broadcast_to(values_B, shape_B)

@@ -18,6 +18,7 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, plan_sizes
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils.errors import UserError
 
 ROWS_PER_BATCH = 96
 
@@ -192,10 +193,10 @@ def prompt_sizes(
 def _check(task: Task, item_ids: Sequence[int], samples: int, rows_per_batch: int) -> None:
     """Raise ValueError for arguments of `evaluate` that cannot be used."""
     if not len(item_ids):
-        raise ValueError("item_ids is empty; an evaluation needs at least one item")
+        raise UserError("item_ids is empty; an evaluation needs at least one item")
     outside = [i for i in item_ids if not 0 <= i < len(task.items)]
     if outside:
-        raise ValueError(f"item_ids holds {outside}; allowed are 0..{len(task.items) - 1}")
+        raise UserError(f"item_ids holds {outside}; allowed are 0..{len(task.items) - 1}")
     for name, value in (("samples", samples), ("rows_per_batch", rows_per_batch)):
         if value < 1:
-            raise ValueError(f"{name}={value} must be at least 1")
+            raise UserError(f"{name}={value} must be at least 1")

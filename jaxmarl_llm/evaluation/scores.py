@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from jaxmarl_llm.transcripts import JointAction
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.bootstrap import interval
 
 PASS = "pass"
@@ -153,7 +154,7 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
     1 <= k <= samples.
     """
     if not 1 <= k <= samples:
-        raise ValueError(f"pass@k needs k within 1..{samples}, the samples per item, got k={k}")
+        raise UserError(f"pass@k needs k within 1..{samples}, the samples per item, got k={k}")
     return 1 - math.comb(samples - passed, k) / math.comb(samples, k)
 
 

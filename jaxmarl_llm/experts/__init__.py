@@ -20,6 +20,7 @@ from jaxmarl_llm.experts.limits import Account, RateLimit
 from jaxmarl_llm.experts.openai_api import OpenAI
 from jaxmarl_llm.experts.remote import USUAL_KEY
 from jaxmarl_llm.experts.types import Expert, ExpertError, Reply, Request, Spent
+from jaxmarl_llm.utils.errors import UserError
 
 __all__ = ["KINDS", "Cached", "Expert", "ExpertError", "Reply", "Request", "Spent", "build"]
 
@@ -79,7 +80,7 @@ def build(
         token_budget=(token_budget, 0),
     )
     if not model:
-        raise ValueError("expert.model is empty; allowed: a model's name")
+        raise UserError("expert.model is empty; allowed: a model's name")
     account = Account(token_budget or None, spent or Spent())
     if kind == "local":
         _check_local(base_url=base_url, requests_per_minute=requests_per_minute, token_budget=token_budget)
@@ -88,7 +89,7 @@ def build(
         local = Local(model, seed=seed, account=account, load=load, prompts=prompts)
         return Cached(local, cache, offline)
     if kind not in APIS:
-        raise ValueError(f"expert.kind={kind!r}; allowed: {', '.join(KINDS)}")
+        raise UserError(f"expert.kind={kind!r}; allowed: {', '.join(KINDS)}")
     source = APIS[kind](
         model,
         base_url=base_url,
@@ -106,11 +107,11 @@ def _check_numbers(**ranges: tuple[float, float]) -> None:
     """Raise ValueError for the first value below its minimum."""
     for name, (value, least) in ranges.items():
         if not least <= value < math.inf:
-            raise ValueError(f"expert.{name}={value!r}; allowed: a number from {least}")
+            raise UserError(f"expert.{name}={value!r}; allowed: a number from {least}")
 
 
 def _check_local(**options) -> None:
     """Raise ValueError for options that mean nothing without an endpoint."""
     for name, value in options.items():
         if value:
-            raise ValueError(f"expert.{name}={value!r}: a local model has no such thing; leave it out")
+            raise UserError(f"expert.{name}={value!r}: a local model has no such thing; leave it out")

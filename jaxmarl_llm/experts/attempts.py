@@ -17,6 +17,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from jaxmarl_llm.utils.errors import UserError
+
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before a retry; doubles from one to the next
 LONGEST_STATED_WAIT = 120.0  # seconds; an endpoint that asks for more is not waited for
 _RETRIED = (408, 409, 429)  # and all from 500
@@ -49,15 +51,15 @@ class Failure(NamedTuple):
 def read_key(variable: str) -> str:
     """The key in an environment variable; ValueError, which does not show it, if there is none."""
     if not VARIABLE.fullmatch(variable):  # perhaps the key itself
-        raise ValueError(NO_VARIABLE)
+        raise UserError(NO_VARIABLE)
     key = os.environ.get(variable, "").strip()
     if not key:
-        raise ValueError(
+        raise UserError(
             f"the environment variable {variable} is not set: put the key there, "
             'or set key_variable to "" for an endpoint that wants none'
         )
     if not key.isascii() or any(not c.isprintable() or c.isspace() or c in _NOT_IN_KEYS for c in key):
-        raise ValueError(f"the environment variable {variable} holds characters that no key has")
+        raise UserError(f"the environment variable {variable} holds characters that no key has")
     return key
 
 

@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Sequence
 
 from jaxmarl_llm.experts.types import ExpertError, Reply, Request, Source, Spent, describe
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.files import atomic_write_text
 
 _REPLY = {"text": str, "input_tokens": int, "output_tokens": int, "finished": bool}
@@ -32,7 +33,7 @@ class Cached:
 
     def __init__(self, source: Source, folder: str = "", offline: bool = False):
         if offline and not folder:
-            raise ValueError("expert.offline=True needs expert.cache, the folder to take the answers from")
+            raise UserError("expert.offline=True needs expert.cache, the folder to take the answers from")
         self._source, self._offline = source, offline
         self._folder = pathlib.Path(folder) if folder else None
         self._n_cached = 0
@@ -50,7 +51,7 @@ class Cached:
         if not self._offline:
             self._source.check()
         elif not self._folder.is_dir():
-            raise ValueError(f"expert: offline, but the cache folder {self._folder} does not exist")
+            raise UserError(f"expert: offline, but the cache folder {self._folder} does not exist")
 
     def ask(self, requests: Sequence[Request]) -> list[Reply]:
         """See `Expert.ask`."""
@@ -86,7 +87,7 @@ class Cached:
     def _accept(self, request: Request) -> None:
         reason = self._source.refusal(request)
         if reason is not None:
-            raise ValueError(f"{describe(self._source.identity)}, item {request.item!r}: {reason}")
+            raise UserError(f"{describe(self._source.identity)}, item {request.item!r}: {reason}")
 
     def _keys(self, requests: Sequence[Request]) -> list[str]:
         """File name of each request's answer, without ending."""

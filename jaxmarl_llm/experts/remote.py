@@ -15,6 +15,7 @@ from jaxmarl_llm.experts.attempts import Failure, Garbage, attempt, hide, persis
 from jaxmarl_llm.experts.limits import Account, OverBudget, RateLimit, estimate_prompt, estimate_tokens
 from jaxmarl_llm.experts.types import ExpertError, Reply, Request, Spent, describe
 from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils.errors import UserError
 
 USUAL_KEY = "auto"
 POLL = 0.05  # seconds between looks whether requests under way have given back tokens
@@ -105,7 +106,7 @@ class Remote:
         try:
             return importlib.import_module(self.kind)
         except ImportError as error:
-            raise ValueError(
+            raise UserError(
                 f"{self._name} needs a package: pip install 'jaxmarl_llm[experts]' ({error})"
             ) from error
 
@@ -115,7 +116,7 @@ class Remote:
         try:
             return read_key(self._key_variable)
         except ValueError as error:
-            raise ValueError(f"{self._name}: {error}") from None
+            raise UserError(f"{self._name}: {error}") from None
 
     def _run(self, function: Callable[..., Awaitable[Any]], *args) -> Any:
         """``function(client, sdk, key, *args)`` in an event loop of its own; the caller may be in another."""
@@ -187,12 +188,12 @@ def check_url(url: str) -> str:
     """The address without a slash at its end. ValueError, which does not show it, if it may hold a secret."""
     parts = urlsplit(url)
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError(
+        raise UserError(
             "expert: base_url holds a user name, a password, a query or a fragment; allowed are host, port "
             "and path (a key belongs in an environment variable)"
         )
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"expert: base_url={url!r} is no address; allowed: http://… or https://…, or none")
+        raise UserError(f"expert: base_url={url!r} is no address; allowed: http://… or https://…, or none")
     return url.rstrip("/")
 
 

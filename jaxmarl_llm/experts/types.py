@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from jaxmarl_llm.utils.errors import UserError
+
 ROLES = ("system", "user", "assistant")
 
 
@@ -37,16 +39,16 @@ class Request:
     def __post_init__(self):
         where = f"request for item {self.item!r}"
         if not self.messages:
-            raise ValueError(f"{where}: messages is empty; it needs at least one")
+            raise UserError(f"{where}: messages is empty; it needs at least one")
         for message in self.messages:
             if set(message) != {"role", "content"} or message["role"] not in ROLES:
-                raise ValueError(f"{where}: message {message!r:.80} needs 'content' and a 'role' of {ROLES}")
+                raise UserError(f"{where}: message {message!r:.80} needs 'content' and a 'role' of {ROLES}")
             if not isinstance(message["content"], str):
-                raise ValueError(f"{where}: content {message['content']!r:.40} is not text")
+                raise UserError(f"{where}: content {message['content']!r:.40} is not text")
         if self.max_tokens < 1:
-            raise ValueError(f"{where}: max_tokens={self.max_tokens}; allowed: at least 1")
+            raise UserError(f"{where}: max_tokens={self.max_tokens}; allowed: at least 1")
         if self.temperature is not None and not 0 <= self.temperature < math.inf:
-            raise ValueError(f"{where}: temperature={self.temperature}; allowed: at least 0, or None")
+            raise UserError(f"{where}: temperature={self.temperature}; allowed: at least 0, or None")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.utils import distributed, files
+from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "model_options.chat_template"
 
@@ -64,7 +65,7 @@ def check_arguments(config, tokenizers: Mapping[str, Tokenizer]) -> None:
     for name, value in config.model_options.chat_template.items():
         if not any(name in names for names in read.values()):
             known = [f"{model!r}: {_own(names)}" for model, names in read.items()]
-            raise ValueError(
+            raise UserError(
                 f"{FIELD}={{{name!r}: {value!r}}}: no chat template of the team reads {name!r}; "
                 f"the arguments that they read are, of {', of '.join(known) or 'no model'}"
             )

@@ -19,6 +19,7 @@ from jaxmarl_llm.factory import (
     training,
 )
 from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils.errors import UserError
 
 
 def evaluate(
@@ -127,7 +128,7 @@ def build_split(config, executor, split: str, expert=None):
     of the test's source.
     """
     if split not in SPLITS:
-        raise ValueError(f"--split={split!r}: allowed are {', '.join(SPLITS)}")
+        raise UserError(f"--split={split!r}: allowed are {', '.join(SPLITS)}")
     if split == "all":
         config = config.copy_and_resolve_references()
         config.task.test_split = "all"

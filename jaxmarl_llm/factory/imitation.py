@@ -6,6 +6,7 @@ from jaxmarl_llm.systems import demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration, Encoded
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed, dotted
+from jaxmarl_llm.utils.errors import UserError
 
 
 def load(config, task, team: Team) -> list[Encoded]:
@@ -28,7 +29,7 @@ def load(config, task, team: Team) -> list[Encoded]:
         rows = demonstrations.of_items(task, dotted.resolve(source, "sft.source"), source)
     for agent in dict.fromkeys(row.agent for row in rows):
         if team[agent].remote:
-            raise ValueError(f"sft.source={source!r}: agent {agent!r} is no model of ours and cannot learn")
+            raise UserError(f"sft.source={source!r}: agent {agent!r} is no model of ours and cannot learn")
     tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
     if source == "reference":
         rows = _short_enough(rows, tokenizers, config.sampling.max_new_tokens)
@@ -46,7 +47,7 @@ def _short_enough(rows: list[Demonstration], tokenizers, longest: int) -> list[D
     """Reference answers that the sampler could draw; prints how many others there are."""
     kept = demonstrations.fitting(rows, tokenizers, longest)
     if not kept:
-        raise ValueError(
+        raise UserError(
             f"sampling.max_new_tokens={longest}: every one of the {len(rows)} reference answers is longer"
         )
     if len(kept) < len(rows) and distributed.is_main():
@@ -62,7 +63,7 @@ def _references(config, task):
     """The task's function from an item to its reference answers."""
     own = getattr(task, "references", None)
     if own is None:
-        raise ValueError(
+        raise UserError(
             f"sft.source='reference': task.kind={config.task.kind!r} has no reference answers; give a "
             f"{FILE} file or the dotted name of a function"
         )

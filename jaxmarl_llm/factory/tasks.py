@@ -26,6 +26,7 @@ from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.tasks.writing import items as writing_items
 from jaxmarl_llm.tasks.writing import reward
 from jaxmarl_llm.tasks.writing.task import AGENTS, WritingTask
+from jaxmarl_llm.utils.errors import UserError
 
 
 def build_executor(config) -> contextlib.AbstractContextManager:
@@ -87,7 +88,7 @@ def _naming(config, split: str) -> Iterator[None]:
         given = split != "train" and config.task[f"{split}_source"]
         source, part = f"{split}_source" if given else "source", f"{split}_split"
         where = f"task.{source}={config.task[source]!r}, task.{part}={config.task[part]!r}"
-        raise ValueError(f"{where}: {error}") from error
+        raise UserError(f"{where}: {error}") from error
 
 
 def _own_task(config, executor: Executor | None, split: str, expert):
@@ -114,9 +115,9 @@ def _custom(config, executor: Executor | None, split: str) -> custom_task.Custom
     """The task that ``task.kind`` names, for the team and the turns of the config."""
     task, agents = custom_task.build(config.task.kind, config.task, executor, split), config.team.agents
     if not config.task.centralised and set(task.agents) != set(agents):
-        raise ValueError(f"team.agents={tuple(agents)!r}: task.kind={config.task.kind!r} has {task.agents!r}")
+        raise UserError(f"team.agents={tuple(agents)!r}: task.kind={config.task.kind!r} has {task.agents!r}")
     if config.train.turns > 1 and not hasattr(task, "feedback"):
-        raise ValueError(f"train.turns={config.train.turns}: task.kind={config.task.kind!r} has no feedback")
+        raise UserError(f"train.turns={config.train.turns}: task.kind={config.task.kind!r} has no feedback")
     return task
 
 

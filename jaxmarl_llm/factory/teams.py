@@ -11,6 +11,7 @@ from jaxmarl_llm.config import agent_settings, remote
 from jaxmarl_llm.config.preference import needs_reference
 from jaxmarl_llm.config.team import begins
 from jaxmarl_llm.factory import built_models, chat_options, randomness, training
+from jaxmarl_llm.utils.errors import UserError
 
 
 def layout(config, devices=None) -> sharding.Layout:
@@ -36,9 +37,9 @@ def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
     try:
         model = weights.load(name, compute_dtype=dtype, remat=remat, on_host=on_host)
     except ValueError as error:
-        raise ValueError(f"{field}: {error}") from error
+        raise UserError(f"{field}: {error}") from error
     if model.tokenizer is None:
-        raise ValueError(f"{field}: {name!r} has no tokenizer files; an agent needs one")
+        raise UserError(f"{field}: {name!r} has no tokenizer files; an agent needs one")
     return model.replace(tokenizer=chat_options.apply(config, model.tokenizer))
 
 
@@ -56,7 +57,7 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
     for name, model in models.items():
         needed = config.sampling.max_prompt_tokens + agent_settings.longest(config)
         if needed > model.policy.config.max_positions:
-            raise ValueError(
+            raise UserError(
                 f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of "
                 f"{name!r}, {model.policy.config.max_positions} tokens"
             )
@@ -91,7 +92,7 @@ def check_prompts(config, team: team_lib.Team, *tasks) -> None:
                     text = f"the prompt of agent {agent!r} for {item.task_id} has {length} tokens"
                     if config.sampling.long_prompts == "error":
                         advice = "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
-                        raise ValueError(f"{text}, the limit is {limit}; {advice}")
+                        raise UserError(f"{text}, the limit is {limit}; {advice}")
                     logging.warning("%s: it will be cut on the left to %d", text, limit)
 
 

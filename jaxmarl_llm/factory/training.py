@@ -10,6 +10,7 @@ from jaxmarl_llm.config.loss import off_policy
 from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.update import agent_loss, custom_loss
+from jaxmarl_llm.utils.errors import UserError
 
 
 def sampling_params(config) -> SamplingParams:
@@ -55,7 +56,7 @@ def _custom_loss(config):
     """The function that ``train.loss`` names."""
     function = custom_loss.resolve(config.train.loss)
     if off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.named_arguments(function):
-        raise ValueError(
+        raise UserError(
             f"train.loss {config.train.loss!r} does not name behaviour_logprobs_BL: with train.overlap, "
             "train.minibatches above 1, or sampling.dtype other than policy.dtype, it must correct for the "
             "sampler's being another policy"

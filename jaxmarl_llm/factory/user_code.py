@@ -19,6 +19,7 @@ from jaxmarl_llm.tasks import custom_task
 from jaxmarl_llm.tasks.custom_reward import resolve_reward
 from jaxmarl_llm.update import custom_loss
 from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 # How each field that may hold a dotted name is resolved.
 FIELDS: dict[str, Callable[[str], Callable]] = {
@@ -62,7 +63,7 @@ def check_all(configs: Mapping[str, object]) -> None:
     told = dict(zip(asked, _ask(asked), strict=True)) if asked else {}
     bad = [f"{who}: {told[pair]}" for who, names in wanted.items() for pair in names.items() if told[pair]]
     if bad:
-        raise ValueError("\n  ".join(["functions that are named cannot be used:", *bad]))
+        raise UserError("\n  ".join(["functions that are named cannot be used:", *bad]))
 
 
 def _ask(asked: Sequence[tuple[str, str]]) -> list[str]:
@@ -76,7 +77,7 @@ def _ask(asked: Sequence[tuple[str, str]]) -> list[str]:
     )
     if done.returncode:
         last = next(iter(done.stderr.strip().splitlines()[-1:]), f"exit code {done.returncode}")
-        raise ValueError(f"importing {', '.join(name for _, name in asked)} ended the process: {last}")
+        raise UserError(f"importing {', '.join(name for _, name in asked)} ended the process: {last}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxmarl_llm.utils.errors import UserError
+
 JOINT_MODES = ("aligned", "cross")
 
 
@@ -198,4 +200,4 @@ def joint_samples(mode: str, agents: int, samples: int, extra: int = 0) -> list[
     if mode == "cross":
         every = itertools.product(range(samples + extra), repeat=agents)
         return [combination for combination in every if min(combination) < samples]
-    raise ValueError(f"joint_mode={mode!r} is not one of {JOINT_MODES}")
+    raise UserError(f"joint_mode={mode!r} is not one of {JOINT_MODES}")

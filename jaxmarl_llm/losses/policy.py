@@ -52,6 +52,7 @@ from jaxmarl_llm.losses.ratio import (
 )
 from jaxmarl_llm.losses.sums import AGGREGATIONS, OF_TURNS, SumCount, aggregate
 from jaxmarl_llm.losses.turns import in_turns
+from jaxmarl_llm.utils.errors import UserError
 
 
 def policy_gradient(
@@ -113,7 +114,7 @@ def policy_gradient(
     check_choice("aggregation", aggregation, AGGREGATIONS)
     if clip is not None and ratio_level in OF_ROWS and aggregation in OF_TURNS:
         rest = ", ".join(name for name in AGGREGATIONS if name not in OF_TURNS)
-        raise ValueError(f"aggregation={aggregation!r}; with ratio_level={ratio_level!r} allowed: {rest}")
+        raise UserError(f"aggregation={aggregation!r}; with ratio_level={ratio_level!r} allowed: {rest}")
     turns = {"turns_BL": turns_BL, "num_turns": num_turns}
     mask_BL = in_turns(mask_BL, **turns)
     check_shapes(mask_BL, logprobs_BL=logprobs_BL)
@@ -149,14 +150,14 @@ def _surrogate(ratios: Units, clip: Clip, dual_clip: float | None) -> jax.Array:
 
 def _check_options(clip, dual_clip, importance_cap, behaviour_logprobs_BL) -> None:
     if isinstance(clip, tuple | list) and len(clip) != 2:
-        raise ValueError(f"clip={clip}; allowed: None, a number above 0, or a pair (low, high) of them")
+        raise UserError(f"clip={clip}; allowed: None, a number above 0, or a pair (low, high) of them")
     for name, value in (("clip", clip), ("importance_cap", importance_cap)):
         parts = value if isinstance(value, tuple | list) else (value,)
         if value is not None and (behaviour_logprobs_BL is None or not all(part > 0 for part in parts)):
-            raise ValueError(
+            raise UserError(
                 f"{name}={value}; allowed: None, or a number above 0 together with behaviour_logprobs_BL"
             )
     if clip is not None and importance_cap is not None:
-        raise ValueError(f"importance_cap={importance_cap} together with clip={clip}; allowed is one of them")
+        raise UserError(f"importance_cap={importance_cap} together with clip={clip}; allowed is one of them")
     if dual_clip is not None and (clip is None or not dual_clip > 1):
-        raise ValueError(f"dual_clip={dual_clip}; allowed: None, or a number above 1 together with clip")
+        raise UserError(f"dual_clip={dual_clip}; allowed: None, or a number above 1 together with clip")

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm.losses.checks import check_alike, check_positive
 from jaxmarl_llm.losses.sums import SumCount, masked_sum
+from jaxmarl_llm.utils.errors import UserError
 
 
 def bradley_terry(winner_P, loser_P, *, mask_P=None, label_smoothing: float = 0.0) -> SumCount:
@@ -185,7 +186,7 @@ def _log_ratio_gap(winner_P, loser_P, ref_winner_P, ref_loser_P, beta: float) ->
     check_positive("beta", beta)
     if (ref_winner_P is None) != (ref_loser_P is None):
         lacks = "ref_winner" if ref_winner_P is None else "ref_loser"
-        raise ValueError(f"{lacks}=None; allowed: both references or neither")
+        raise UserError(f"{lacks}=None; allowed: both references or neither")
     check_alike(winner=winner_P, loser=loser_P, ref_winner=ref_winner_P, ref_loser=ref_loser_P)
     deltas_P = _difference(winner_P, loser_P)
     if ref_winner_P is None:
@@ -196,7 +197,7 @@ def _log_ratio_gap(winner_P, loser_P, ref_winner_P, ref_loser_P, beta: float) ->
 def _pair_losses(margins_P: jax.Array, mask_P, label_smoothing: float) -> jax.Array:
     """-log sigmoid of the margins, smoothed; 0 where masked."""
     if not 0 <= label_smoothing < 0.5:
-        raise ValueError(f"label_smoothing={label_smoothing}; allowed: 0 to below 0.5")
+        raise UserError(f"label_smoothing={label_smoothing}; allowed: 0 to below 0.5")
     if mask_P is not None:
         margins_P = jnp.where(jnp.asarray(mask_P, bool), margins_P, 0.0)
     right_P, wrong_P = jax.nn.log_sigmoid(margins_P), jax.nn.log_sigmoid(-margins_P)

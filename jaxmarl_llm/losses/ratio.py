@@ -21,6 +21,7 @@ import numpy as np
 
 from jaxmarl_llm.losses.checks import check_choice, check_shapes
 from jaxmarl_llm.losses.turns import from_turns, in_turns, turn_sums
+from jaxmarl_llm.utils.errors import UserError
 
 RATIO_LEVELS = ("token", "turn", "sequence_normalised", "sequence")
 OF_ROWS = ("sequence_normalised", "sequence")  # those with one ratio per row
@@ -70,7 +71,7 @@ def units(
     """
     check_choice("ratio_level", level, RATIO_LEVELS)
     if level == "turn" and turns_BL is None:
-        raise ValueError("turns_BL=None; ratio_level='turn' needs turns_BL and num_turns")
+        raise UserError("turns_BL=None; ratio_level='turn' needs turns_BL and num_turns")
     mask_BL = in_turns(mask_BL, turns_BL, num_turns)
     check_shapes(mask_BL, logprobs_BL=logprobs_BL, behaviour_logprobs_BL=behaviour_logprobs_BL)
     now_BL = jnp.where(mask_BL, jnp.asarray(logprobs_BL, jnp.float32), 0.0)
@@ -99,7 +100,7 @@ def constant_advantages(advantages_B, mask_BL: jax.Array) -> jax.Array:
     """
     shape, allowed = np.shape(advantages_B), (mask_BL.shape[:-1], mask_BL.shape)
     if shape not in allowed:
-        raise ValueError(
+        raise UserError(
             f"advantages_B has shape {shape}; the mask {mask_BL.shape} allows {allowed[0]} or {allowed[1]}"
         )
     constant = jax.lax.stop_gradient(jnp.asarray(advantages_B, jnp.float32))

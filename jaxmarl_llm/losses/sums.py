@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm.losses.checks import check_choice, check_shapes
 from jaxmarl_llm.losses.turns import in_turns, turn_sums
+from jaxmarl_llm.utils.errors import UserError
 
 AGGREGATIONS = ("sequence", "token", "sequence_mean", "constant", "turn", "turn_mean")
 OF_TURNS = ("turn", "turn_mean")  # those that need turns
@@ -117,9 +118,9 @@ def aggregate(
     """
     check_choice("aggregation", aggregation, AGGREGATIONS)
     if aggregation == "constant" and not (token_budget or 0) > 0:
-        raise ValueError(f"token_budget={token_budget}; aggregation='constant' allows a number above 0")
+        raise UserError(f"token_budget={token_budget}; aggregation='constant' allows a number above 0")
     if aggregation in OF_TURNS and turns_BL is None:
-        raise ValueError(f"turns_BL=None; aggregation={aggregation!r} needs turns_BL and num_turns")
+        raise UserError(f"turns_BL=None; aggregation={aggregation!r} needs turns_BL and num_turns")
     mask_BL = in_turns(mask_BL, turns_BL, num_turns)
     check_shapes(mask_BL, values_BL=values_BL)
     values_BL = jnp.where(mask_BL, jnp.asarray(values_BL, jnp.float32), 0.0)

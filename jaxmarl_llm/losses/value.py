@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm.losses.checks import check_positive, check_shapes
 from jaxmarl_llm.losses.sums import SumCount, aggregate
+from jaxmarl_llm.utils.errors import UserError
 
 
 def value_loss(
@@ -42,7 +43,7 @@ def value_loss(
     """
     if (clip is None) != (old_values_BL is None):
         given = "missing" if old_values_BL is None else "given"
-        raise ValueError(f"clip={clip}, old_values_BL {given}; allowed: both or neither")
+        raise UserError(f"clip={clip}, old_values_BL {given}; allowed: both or neither")
     mask_BL = jnp.asarray(mask_BL, bool)
     check_shapes(mask_BL, values_BL=values_BL, targets_BL=targets_BL)
     values_BL = jnp.where(mask_BL, jnp.asarray(values_BL, jnp.float32), 0.0)

@@ -15,6 +15,7 @@ from flax import linen as nn
 from jaxmarl_llm.policy import rope as rope_lib
 from jaxmarl_llm.policy.attention import attend
 from jaxmarl_llm.policy.cache import Cache, visibility
+from jaxmarl_llm.utils.errors import UserError
 
 # What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and
 # activations: little work for most of the memory); whole layers.
@@ -42,7 +43,7 @@ class PolicyConfig:
 
     def __post_init__(self):
         if self.n_heads % self.n_kv_heads:
-            raise ValueError(f"n_heads={self.n_heads} is not a multiple of n_kv_heads={self.n_kv_heads}")
+            raise UserError(f"n_heads={self.n_heads} is not a multiple of n_kv_heads={self.n_kv_heads}")
 
 
 def _aligned(vector, like):
@@ -159,7 +160,7 @@ class Policy(nn.Module):
     def setup(self):
         c = self.config
         if self.remat not in REMAT:
-            raise ValueError(f"policy.remat={self.remat!r} is not one of {REMAT}")
+            raise UserError(f"policy.remat={self.remat!r} is not one of {REMAT}")
         self.embed = nn.Embed(c.vocab_size, c.d_model, embedding_init=nn.initializers.normal(0.02))
         layer = self._fetching(Layer, "layers")
         self.layers = (

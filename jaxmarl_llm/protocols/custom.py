@@ -11,6 +11,7 @@ in every iteration: the state of an iteration is in the `Episode` that `step` an
 
 from jaxmarl_llm.protocols.types import Protocol
 from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "train.protocol"
 
@@ -28,8 +29,8 @@ def build(name: str, config, task, samples: int | None) -> Protocol:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         message = f"{FIELD} {name!r} raised when called with config, task, samples ({reason})"
-        raise ValueError(message) from error
+        raise UserError(message) from error
     missing = [part for part in ("step", "observe") if not callable(getattr(protocol, part, None))]
     if missing:
-        raise ValueError(f"{FIELD} {name!r} gave a {type(protocol).__name__} without {', '.join(missing)}")
+        raise UserError(f"{FIELD} {name!r} gave a {type(protocol).__name__} without {', '.join(missing)}")
     return protocol

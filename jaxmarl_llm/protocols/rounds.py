@@ -14,6 +14,7 @@ from jaxmarl_llm.forest import Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.types import Episode, first_requests
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.types import RoundsTask, Task
+from jaxmarl_llm.utils.errors import UserError
 
 Ask = Callable[[Turn], Sequence[dict[str, str]] | None]
 
@@ -22,7 +23,7 @@ def check(**numbers: int) -> None:
     """Raise ValueError for the first of the numbers that is below 1."""
     for name, value in numbers.items():
         if value < 1:
-            raise ValueError(f"{name}={value}; allowed: 1 or more")
+            raise UserError(f"{name}={value}; allowed: 1 or more")
 
 
 def first_round(state: Episode, task: Task, samples: int) -> list[SpeakRequest]:
@@ -74,7 +75,7 @@ def outcome_of(state: Episode, turn: int) -> Outcome:
     for joint in reversed(state.joints):
         if turn in joint.turns:
             return joint.judgement.outcomes[state.turns[turn].agent]
-    raise ValueError(f"turn {turn} is not a program that was judged")
+    raise UserError(f"turn {turn} is not a program that was judged")
 
 
 def requests_after(

@@ -10,6 +10,7 @@ import dataclasses
 from jaxmarl_llm.forest import Node, SpeakRequest
 from jaxmarl_llm.protocols.turns import MultiTurn
 from jaxmarl_llm.protocols.types import Episode, first_requests
+from jaxmarl_llm.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Simultaneous(MultiTurn):
     def __post_init__(self):
         super().__post_init__()
         if self.extra and self.turns > 1:
-            raise ValueError(f"extra={self.extra}: with turns={self.turns} their answers would be handed on")
+            raise UserError(f"extra={self.extra}: with turns={self.turns} their answers would be handed on")
 
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests to all agents on all items; then, turn by turn, after each joint answer handed on."""

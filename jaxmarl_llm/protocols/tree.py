@@ -5,6 +5,7 @@ import dataclasses
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.hearing import with_quotes
 from jaxmarl_llm.protocols.types import Episode, Prompts
+from jaxmarl_llm.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Tree:
         prompts = [self.prompts(item) for item in state.items]
         for by_agent in prompts:
             if len(by_agent) != len(self.fan_out):
-                raise ValueError(
+                raise UserError(
                     f"fan_out={self.fan_out}; allowed: one number per agent, {', '.join(by_agent)}"
                 )
         answered = list(dict.fromkeys(turn.agent for turn in state.turns))

@@ -6,6 +6,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import SpeakRequest, Turn
 from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, collect_feedback
+from jaxmarl_llm.utils.errors import UserError
 
 HAND_ON = ("all", "best", "random")
 
@@ -35,11 +36,11 @@ class MultiTurn:
 
     def __post_init__(self):
         if self.turns < 1:
-            raise ValueError(f"turns={self.turns}; allowed: 1 or more")
+            raise UserError(f"turns={self.turns}; allowed: 1 or more")
         if self.turns > 1 and self.feedback is None:
-            raise ValueError(f"turns={self.turns} needs a feedback: what agents are told between turns")
+            raise UserError(f"turns={self.turns} needs a feedback: what agents are told between turns")
         if self.hand_on not in HAND_ON:
-            raise ValueError(f"hand_on={self.hand_on!r} is not one of {HAND_ON}")
+            raise UserError(f"hand_on={self.hand_on!r} is not one of {HAND_ON}")
 
     def next_turn(self, state: Episode, done: int) -> list[list[SpeakRequest]]:
         """Requests to all agents after every joint answer that is handed on; a list for each joint answer.

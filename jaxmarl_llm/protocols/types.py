@@ -13,6 +13,7 @@ from typing import Protocol as Interface
 import numpy as np
 
 from jaxmarl_llm.forest import Joint, Node, SpeakRequest, Turn
+from jaxmarl_llm.utils.errors import UserError
 
 Prompts = Callable[[Any], dict[str, list[dict[str, str]]]]
 
@@ -72,11 +73,11 @@ def collect_feedback(feedback: Feedback, answers: Sequence[Answer]) -> list[dict
         reason = f"{type(error).__name__}: {error}"
         raise RuntimeError(f"the feedback raised on {', '.join(names)} ({reason})") from error
     if len(results) != len(answers):
-        raise ValueError(f"the feedback said {len(results)} things about {len(answers)} answers to {names}")
+        raise UserError(f"the feedback said {len(results)} things about {len(answers)} answers to {names}")
     for answer, texts in zip(answers, results, strict=True):
         missing = [agent for agent in answer.completions if not isinstance(dict(texts).get(agent), str)]
         if missing:
-            raise ValueError(f"the feedback on {item_name(answer.item)} has no text for {', '.join(missing)}")
+            raise UserError(f"the feedback on {item_name(answer.item)} has no text for {', '.join(missing)}")
     return results
 
 

@@ -22,6 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
+from jaxmarl_llm.utils.errors import UserError
+
 MESSAGE_ROOM = 1 << 16  # int32 numbers of the smallest message; larger ones double it
 REWARDS_ROOM = 1 << 12  # rewards that come back, likewise
 RECORDS_KEPT = 64  # of calls whose record nobody takes
@@ -124,7 +126,7 @@ class Bridge:
             scored = scored if isinstance(scored, Scored) else Scored(scored)
             rewards = np.asarray(scored.rewards, np.float32)
             if rewards.shape != shape:
-                raise ValueError(f"the scorer returned rewards of shape {rewards.shape}, expected {shape}")
+                raise UserError(f"the scorer returned rewards of shape {rewards.shape}, expected {shape}")
             self._results[call] = scored.record
             return rewards, np.int32(call)
         except BaseException as error:  # noqa: BLE001 - raised again by record(), outside the callback

@@ -30,6 +30,7 @@ import numpy as np
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols.types import Episode, Prompts, Protocol, first_requests
 from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.utils.errors import UserError
 
 KINDS = ("nothing", "sample", "reference", "solo")
 Rollout = Callable[..., Forest]
@@ -70,7 +71,7 @@ def with_counterfactuals(forest: Forest, kind: str, scorer: TaskScorer, again: R
         of several turns.
     """
     if kind not in KINDS:
-        raise ValueError(f"counterfactual={kind!r}; allowed: {', '.join(KINDS)}")
+        raise UserError(f"counterfactual={kind!r}; allowed: {', '.join(KINDS)}")
     solo, drawn = solo_rewards(forest, scorer, again) if kind == "solo" else ({}, [])
     if kind == "sample":
         parts = next_samples(forest, scorer.agents)
@@ -121,7 +122,7 @@ def next_samples(forest: Forest, agents: Sequence[str]) -> dict[str, list[str]]:
             ids = groups.setdefault((joint.node, n), [])
             ids += [] if turn in ids else [turn]
     if lonely := [agents[n] for (_, n), ids in groups.items() if len(ids) < 2]:
-        raise ValueError(f"agent {lonely[0]!r} has one sample at a node; there is none to take its place")
+        raise UserError(f"agent {lonely[0]!r} has one sample at a node; there is none to take its place")
 
     def following(joint, n: int) -> str:
         ids = groups[joint.node, n]
@@ -174,7 +175,7 @@ def solo_rewards(
     Also returns the forests of these rollouts.
     """
     if any(joint.follows is not None for joint in forest.joints):
-        raise ValueError("counterfactual='solo': there are several turns, whose nodes nothing else shares")
+        raise UserError("counterfactual='solo': there are several turns, whose nodes nothing else shares")
     node_J, rewards, drawn = forest.nodes()[0], {}, []
     for n, agent in enumerate(scorer.agents):
         if not _heard(forest, agent):

@@ -16,6 +16,7 @@ from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, padded_size
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils.errors import UserError
 
 Timer = Callable[[str], Any]
 
@@ -149,7 +150,7 @@ def _judge(
     """
     samples = {len(ids) for node in nodes for ids in node.turns.values()}
     if len(samples) != 1:
-        raise ValueError(f"the agents have different numbers of answers, {sorted(samples)}")
+        raise UserError(f"the agents have different numbers of answers, {sorted(samples)}")
     samples, rows = samples.pop(), padded_size(len(nodes), *sizes)
     widths = _widths(state, nodes, {a: params.of(a).max_new_tokens for a in scorer.agents})
     tokens = {agent: np.zeros((rows, samples, width), np.int32) for agent, width in widths.items()}

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_llm.utils import distributed, files
+from jaxmarl_llm.utils.errors import UserError
 
 # Modules whose dataclasses may be read back: records of the forest, and judgements of tasks.
 _MODULES = ("jaxmarl_llm.forest", "jaxmarl_llm.tasks")
@@ -86,11 +87,11 @@ class Journal:
             logging.warning("%s cannot be read and is done again (%s)", path, error)
             return None
         if rollout != self._rollout:
-            raise ValueError(f"{path} is of another rollout (other items, random key or sampling); {_ADVICE}")
+            raise UserError(f"{path} is of another rollout (other items, random key or sampling); {_ADVICE}")
         if kept_request == request:
             return (value,)
         if not self._anew:
-            raise ValueError(f"{path} answers other requests than this rollout's; {_ADVICE}")
+            raise UserError(f"{path} answers other requests than this rollout's; {_ADVICE}")
         logging.warning("%s follows what turned out differently now, and is done again", path)
         return None
 
@@ -163,7 +164,7 @@ def decode(data: Any) -> Any:
         return np.array(data["array"], data["dtype"])
     module, _, name = data["of"].partition(":")
     if not _may_be_read(module):
-        raise ValueError(f"{data['of']!r} is nothing that a journal keeps")
+        raise UserError(f"{data['of']!r} is nothing that a journal keeps")
     kind = getattr(importlib.import_module(module), name)
     return kind(**{field: decode(value) for field, value in data["fields"].items()})
 

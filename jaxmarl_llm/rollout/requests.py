@@ -14,6 +14,7 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, pad_team, padded_size
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils.errors import UserError
 
 
 class PendingRequest(NamedTuple):
@@ -55,7 +56,7 @@ def encode_cut(
     if on_long == "truncate":
         logging.warning("%s: cut on the left to %d", what, limit)
         return ids[-limit:], len(ids) - limit
-    raise ValueError(
+    raise UserError(
         f"{what}, the limit is {limit}; "
         "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
     )
@@ -97,7 +98,7 @@ def _speak_alike(
     by_agent = {agent: [n for n in pending if n.request.agent == agent] for agent in agents}
     samples = {n.request.samples for n in pending}
     if len(samples) != 1:
-        raise ValueError(
+        raise UserError(
             f"agents {agents} must be asked for the same number of samples, not {sorted(samples)}"
         )
     samples, most = samples.pop(), max(map(len, by_agent.values()))
@@ -137,7 +138,7 @@ def ask(
     """
     if member.expert is None:
         who = f"agent {asked[0].request.agent!r} speaks through {member.model_name!r}"
-        raise ValueError(f"{who}, which this team was built without (team.build, experts)")
+        raise UserError(f"{who}, which this team was built without (team.build, experts)")
     stream = np.asarray(jax.random.key_data(key)).tobytes().hex()
     wanted = [(n, g, params.of(n.request.agent)) for n in asked for g in range(n.request.samples)]
     requests = [

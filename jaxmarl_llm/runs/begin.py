@@ -22,6 +22,7 @@ from jaxmarl_llm.factory import built_models, training
 from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils.errors import UserError
 
 KEPT = "begin"
 # Of two runs that agree on these, the results of one are those that the other would have measured.
@@ -133,7 +134,7 @@ def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
     """Copy the agents of the run in ``place`` to ``kept``, under the names of this team."""
     where, step = f"team.begin={str(place)!r}", config.team.begin_step
     if not (place / "config.json").is_file():
-        raise ValueError(f"{where}: the folder holds no run, config.json is missing")
+        raise UserError(f"{where}: the folder holds no run, config.json is missing")
     _check_drawn_base(config, summaries.read_json(place / "config.json"), where)
     which = int(step) if step.isdigit() else step
     names = dict(text.split("=") for text in config.team.begin_map)
@@ -141,7 +142,7 @@ def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
     try:
         team, meta = checkpoint.restore_team(place / "checkpoints", which, team, learners(team), names)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise UserError(f"{where}: {error}") from error
     states = {i: SimpleNamespace(trainable=m.trainable) for i, m in enumerate(team.members)}
     about = {"run": str(place), "of_step": meta["step"], "names": names}
     with Checkpointer(kept) as saver:
@@ -155,4 +156,4 @@ def _check_drawn_base(config, saved: dict, where: str) -> None:
         seeds = resume_checks.listed(
             resume_checks.differences({"seed": saved["seed"]}, {"seed": config.seed})
         )
-        raise ValueError(f"{where}: the base {min(drawn)!r} is drawn from the seed; {seeds}")
+        raise UserError(f"{where}: the base {min(drawn)!r} is drawn from the seed; {seeds}")

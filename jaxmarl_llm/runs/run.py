@@ -32,6 +32,7 @@ from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.transcripts import TranscriptWriter
 from jaxmarl_llm.utils import console, distributed, files
+from jaxmarl_llm.utils.errors import NotFiniteError, UserError
 
 
 class Run:
@@ -102,7 +103,7 @@ class Run:
         self.start = self.learner.open(self.folder, stack)
         self.protocol = protocols.build(config, self.task, self.team, memory=self.memory())
         if self.start > config.train.steps:
-            raise ValueError(
+            raise UserError(
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
             )
         self.done = self.start
@@ -208,9 +209,7 @@ class Run:
             self.save(step)
         kept = self.learner.latest()
         where = "nothing is saved yet" if kept is None else f"the state after {kept} iterations is saved"
-        raise FloatingPointError(
-            f"iteration {step + 1}: {', '.join(bad)} not finite; {where} in {self.folder}"
-        )
+        raise NotFiniteError(f"iteration {step + 1}: {', '.join(bad)} not finite; {where} in {self.folder}")
 
     def write_transcripts(self, step: int, forest: Forest, credit: Credit) -> None:
         """All joint answers of an iteration, with every agent's marginal where known, and its advantage if

@@ -10,6 +10,7 @@ from ml_collections import config_dict
 
 from jaxmarl_llm import sharding
 from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.utils.errors import UserError
 
 
 def load_run(workdir) -> config_dict.ConfigDict:
@@ -19,7 +20,7 @@ def load_run(workdir) -> config_dict.ConfigDict:
     """
     path = pathlib.Path(workdir) / "config.json"
     if not path.is_file():
-        raise ValueError(f"{path.parent} holds no run: config.json is missing")
+        raise UserError(f"{path.parent} holds no run: config.json is missing")
     config = config_dict.ConfigDict(json.loads(path.read_text()))
     validate(config, str(path))
     if math.prod(config.mesh[axis] for axis in sharding.AXES) != jax.device_count():

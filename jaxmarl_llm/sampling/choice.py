@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_llm.utils.errors import UserError
+
 
 @dataclasses.dataclass(frozen=True)
 class SamplingParams:
@@ -37,7 +39,7 @@ class SamplingParams:
         }
         for name, (ok, allowed) in checks.items():
             if not ok:
-                raise ValueError(f"sampling.{name}={getattr(self, name)} must be {allowed}")
+                raise UserError(f"sampling.{name}={getattr(self, name)} must be {allowed}")
 
     def of(self, agent: str) -> "SamplingParams":
         """The sampling settings of an agent."""

@@ -15,6 +15,8 @@ import jax
 import numpy as np
 from flax import struct
 
+from jaxmarl_llm.utils.errors import UserError
+
 BUCKET = 32
 SHARE_STEP = 16  # shared beginnings are cut to multiples of this, so that few widths occur
 WORTH = 0.75  # a second width is worth its compilation if it leaves at most this share of the padded tokens
@@ -97,7 +99,7 @@ def pad_prompts(prompts: list[list[int]], width: int | None = None) -> tuple[np.
     """Left-pad token lists to one bucketed width: tokens (B, P) int32 and lengths (B,) int32."""
     lengths = np.array([len(p) for p in prompts], np.int32)
     if lengths.min() < 1:
-        raise ValueError(f"prompt {int(lengths.argmin())} is empty")
+        raise UserError(f"prompt {int(lengths.argmin())} is empty")
     width = width or bucket(int(lengths.max()))
     tokens_BP = np.zeros((len(prompts), width), np.int32)
     for row, prompt in enumerate(prompts):

@@ -24,12 +24,13 @@ from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.utils.errors import UserError
 
 
 def assign(forest: Forest, config: CreditConfig) -> Credit:
     """Credit from every agent's own marginal contributions; ValueError where they were not judged."""
     if forest.counterfactuals is None:
-        raise ValueError("CCPO needs counterfactual rewards, and the forest has none (train.counterfactual)")
+        raise UserError("CCPO needs counterfactual rewards, and the forest has none (train.counterfactual)")
     gains_NJ = magrpo.joint_returns(forest, config) - forest.counterfactuals
     returns_R = marginals.over_answers(forest, marginals.of_members(forest, gains_NJ), config.reduce)
     return magrpo.compare(forest, returns_R, magrpo.groups(forest), config)

@@ -10,11 +10,12 @@ from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.utils.errors import UserError
 
 
 def assign(forest: Forest, config: CreditConfig) -> Credit:
     """`magrpo.assign` of the one agent; ValueError if there are several."""
     agents = sorted({turn.agent for turn in forest.turns})
     if len(agents) > 1:
-        raise ValueError(f"a centralised policy is one agent, and there are {', '.join(agents)}")
+        raise UserError(f"a centralised policy is one agent, and there are {', '.join(agents)}")
     return magrpo.assign(forest, config)

@@ -15,6 +15,7 @@ from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "train.system"
 
@@ -35,13 +36,13 @@ def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig
         message = f"{FIELD} {name!r} raised on a forest of {turns} turns ({dotted.reason(error)})"
         raise dotted.UserCodeError(message) from error
     if not isinstance(credit, Credit):
-        raise ValueError(f"{FIELD} {name!r} returned a {type(credit).__name__}; expected a Credit")
+        raise UserError(f"{FIELD} {name!r} returned a {type(credit).__name__}; expected a Credit")
     if len(credit.forest.turns) != turns:
-        raise ValueError(f"{FIELD} {name!r}: its forest has {len(credit.forest.turns)} turns of {turns}")
+        raise UserError(f"{FIELD} {name!r}: its forest has {len(credit.forest.turns)} turns of {turns}")
     for part in ("advantages", "returns", "groups"):
         shape = np.shape(getattr(credit, part))
         if shape != (turns,):
-            raise ValueError(f"{FIELD} {name!r}: {part} have shape {shape}; expected ({turns},)")
+            raise UserError(f"{FIELD} {name!r}: {part} have shape {shape}; expected ({turns},)")
     if not np.isfinite(credit.advantages).all():
-        raise ValueError(f"{FIELD} {name!r}: advantages are not finite; a turn without a reward has 0")
+        raise UserError(f"{FIELD} {name!r}: advantages are not finite; a turn without a reward has 0")
     return credit

@@ -14,6 +14,7 @@ import numpy as np
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.types import Task
+from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "sft.source"
 
@@ -76,7 +77,7 @@ def read(path, task: Task) -> list[Demonstration]:
             Demonstration(row["agent"], tuple(messages), row["text"], weight, f"{path}, line {number}")
         )
     if bad_lines:
-        raise ValueError(f"{FIELD}={str(path)!r}: {len(bad_lines)} bad line(s)\n" + "\n".join(bad_lines))
+        raise UserError(f"{FIELD}={str(path)!r}: {len(bad_lines)} bad line(s)\n" + "\n".join(bad_lines))
     return _some(demonstrations, str(path))
 
 
@@ -134,18 +135,18 @@ def of_items(task: Task, answers: Callable[[Any], Mapping | None], name: str) ->
         try:
             by_agent = answers(item)
         except Exception as error:
-            raise ValueError(f"{where}: {type(error).__name__}: {error}") from error
+            raise UserError(f"{where}: {type(error).__name__}: {error}") from error
         if by_agent is None:
             continue
         if not isinstance(by_agent, Mapping):
-            raise ValueError(f"{where}: got a {type(by_agent).__name__}, expected {{agent: text}} or None")
+            raise UserError(f"{where}: got a {type(by_agent).__name__}, expected {{agent: text}} or None")
         prompts = task.prompts(item)
         for agent, texts in by_agent.items():
             if agent not in prompts:
-                raise ValueError(f"{where}: agent {agent!r} is not in the team, it has {', '.join(prompts)}")
+                raise UserError(f"{where}: agent {agent!r} is not in the team, it has {', '.join(prompts)}")
             for text in [texts] if isinstance(texts, str) else texts:
                 if not isinstance(text, str) or not text:
-                    raise ValueError(f"{where}: the text of {agent!r} is {text!r:.40}, expected a text")
+                    raise UserError(f"{where}: the text of {agent!r} is {text!r:.40}, expected a text")
                 messages = tuple(prompts[agent])
                 demonstrations.append(Demonstration(agent, messages, text, name=str(item.task_id)))
     return _some(demonstrations, name)
@@ -153,7 +154,7 @@ def of_items(task: Task, answers: Callable[[Any], Mapping | None], name: str) ->
 
 def _some(demonstrations: list[Demonstration], name: str) -> list[Demonstration]:
     if not any(demonstration.weight for demonstration in demonstrations):
-        raise ValueError(f"{FIELD}={name!r}: there is no demonstration with a weight above 0")
+        raise UserError(f"{FIELD}={name!r}: there is no demonstration with a weight above 0")
     return demonstrations
 
 
@@ -196,18 +197,18 @@ def encode(
         prompt = np.array(tokenizer.encode_chat(list(row.messages)), np.int32)
         completion = _completion(row, tokenizer)
         if len(completion) > max_new_tokens:
-            raise ValueError(
+            raise UserError(
                 f"{where} has {len(completion)} tokens with its end, sampling.max_new_tokens allows "
                 f"{max_new_tokens}"
             )
         if len(prompt) > max_prompt_tokens and not truncate:
-            raise ValueError(
+            raise UserError(
                 f"{where} has a prompt of {len(prompt)} tokens, sampling.max_prompt_tokens allows "
                 f"{max_prompt_tokens}"
             )
         for text in stop:
             if text in row.text:
-                raise ValueError(f"{where} holds {text!r}, where sampling.stop ends an answer")
+                raise UserError(f"{where} holds {text!r}, where sampling.stop ends an answer")
         encoded.append(Encoded(row.agent, prompt[-max_prompt_tokens:], completion, row.text, row.weight))
     return encoded
 

@@ -33,6 +33,7 @@ import numpy as np
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.utils.errors import UserError
 
 NORMALISE_BY = ("group", "agent")
 TURN_LOSSES = ("return", "mean")
@@ -73,9 +74,9 @@ class CreditConfig:
 
     def __post_init__(self):
         if self.turn_loss not in TURN_LOSSES:
-            raise ValueError(f"turn_loss={self.turn_loss!r}; allowed: {', '.join(TURN_LOSSES)}")
+            raise UserError(f"turn_loss={self.turn_loss!r}; allowed: {', '.join(TURN_LOSSES)}")
         if self.normalise_by not in NORMALISE_BY:
-            raise ValueError(f"normalise_by={self.normalise_by!r}; allowed: {', '.join(NORMALISE_BY)}")
+            raise UserError(f"normalise_by={self.normalise_by!r}; allowed: {', '.join(NORMALISE_BY)}")
 
 
 def joint_returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
@@ -214,5 +215,5 @@ def _turn_weights(forest: Forest, weights: tuple[float, ...]) -> np.ndarray:
     joint_M, turn_M = forest.memberships()  # of a discussion, whose turns have two rounds, the turn counts
     turn_R[turn_M] = np.array([joint.turn for joint in forest.joints], np.int32)[joint_M]
     if turn_R.max() >= len(weights):
-        raise ValueError(f"turn_weights={weights}; there are {turn_R.max() + 1} turns")
+        raise UserError(f"turn_weights={weights}; there are {turn_R.max() + 1} turns")
     return np.array(weights, np.float32)[turn_R]

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
 from jaxmarl_llm.tasks.types import Task
+from jaxmarl_llm.utils.errors import UserError
 
 
 class CentralisedTask:
@@ -25,7 +26,7 @@ class CentralisedTask:
 
     def __init__(self, task: Task, agent: str = "team"):
         if len(task.agents) < 2:
-            raise ValueError(f"agents of the task are {task.agents!r}; a centralised task needs two or more")
+            raise UserError(f"agents of the task are {task.agents!r}; a centralised task needs two or more")
         self.items, self.normalise, self.reward_range = task.items, task.normalise, task.reward_range
         self.part_names, self.agents, self.roles = task.part_names, (agent,), tuple(task.agents)
         self._task = task
@@ -38,7 +39,7 @@ class CentralisedTask:
         """Reference answers of all roles, each under its tag; None where the task has none for the item."""
         references = getattr(self._task, "references", None)
         if references is None:
-            raise ValueError("the task has no reference answers")
+            raise UserError("the task has no reference answers")
         by_role = references(item)
         return by_role and {self.agents[0]: tagged(by_role)}
 
@@ -65,7 +66,7 @@ def merge(prompts: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str
     """
     kinds = {tuple(message["role"] for message in messages) for messages in prompts.values()}
     if len(kinds) != 1:
-        raise ValueError(f"the prompts of {', '.join(prompts)} differ in their order: {sorted(kinds)}")
+        raise UserError(f"the prompts of {', '.join(prompts)} differ in their order: {sorted(kinds)}")
     merged = []
     for messages in zip(*prompts.values(), strict=True):
         first = messages[0]

@@ -17,6 +17,7 @@ from numbers import Real
 
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
 from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "task.reward"
 
@@ -61,9 +62,9 @@ class CustomRewardTask:
         rewards = self._call(items, completions)
         where = f"{len(items)} joint actions on {_names(items)}"
         if not hasattr(rewards, "__len__"):
-            raise ValueError(f"the reward returned a {type(rewards).__name__} for {where}, expected a list")
+            raise UserError(f"the reward returned a {type(rewards).__name__} for {where}, expected a list")
         if len(rewards) != len(items):
-            raise ValueError(f"the reward returned {len(rewards)} values for {where}")
+            raise UserError(f"the reward returned {len(rewards)} values for {where}")
         return [_judgement(value, item) for value, item in zip(rewards, items, strict=True)]
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:
@@ -120,7 +121,7 @@ def _check_signature(reward: Callable, columns: Sequence[str]) -> None:
         signature.bind({}, **dict.fromkeys(columns, []))
     except TypeError as error:
         name = getattr(reward, "__qualname__", repr(reward))
-        raise ValueError(
+        raise UserError(
             f"{FIELD}: {name}{signature} cannot be called with the completions and the columns "
             f"{', '.join(columns)} ({error}); name those that it reads, and take the others as **columns"
         ) from error
@@ -143,7 +144,7 @@ def stated_range(owner) -> tuple[float, float] | None:
     )
     if not numbers or not all(map(math.isfinite, limits)) or not limits[0] < limits[1]:
         name = getattr(owner, "__qualname__", type(owner).__name__)
-        raise ValueError(f"{name}.reward_range={limits!r}; allowed: two finite numbers, (lowest, highest)")
+        raise UserError(f"{name}.reward_range={limits!r}; allowed: two finite numbers, (lowest, highest)")
     return float(limits[0]), float(limits[1])
 
 
@@ -157,6 +158,6 @@ def _judgement(value, item) -> Judgement:
     scores = value if isinstance(value, Mapping) else {"total": value}
     for name, number in scores.items():
         if not isinstance(number, Real) or not math.isfinite(number):
-            raise ValueError(f"reward of {item.task_id!r}: {name} is {number!r}, expected a finite number")
+            raise UserError(f"reward of {item.task_id!r}: {name} is {number!r}, expected a finite number")
     parts = {name: float(number) for name, number in scores.items() if name != "total"}
     return Judgement(parts, float(scores.get("total", sum(parts.values()))), "judged")

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from jaxmarl_llm.tasks.custom_reward import on_scale, stated_range
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_given
 from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "task.kind"
 NEEDED = ("items", "agents", "prompts", "judge")
@@ -46,7 +47,7 @@ def build(name: str, config, executor, split: str) -> CustomTask:
         task = factory(config, executor, split)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise ValueError(
+        raise UserError(
             f"{FIELD} {name!r} raised when called with config.task, the executor and {split!r} ({reason})"
         ) from error
     return CustomTask(task, f"{FIELD} {name!r}")
@@ -58,7 +59,7 @@ class CustomTask:
     def __init__(self, task, name: str):
         missing = [part for part in NEEDED if not hasattr(task, part)]
         if missing:
-            raise ValueError(f"{name} gave a {type(task).__name__} without {', '.join(missing)}")
+            raise UserError(f"{name} gave a {type(task).__name__} without {', '.join(missing)}")
         self.items, self.agents = tuple(task.items), tuple(task.agents)
         self._task, self._name, self.prompts = task, name, task.prompts
         self.part_names = tuple(getattr(task, "part_names", ()))
@@ -73,14 +74,14 @@ class CustomTask:
             check_given(self.items, self.agents)
             ids = [str(item.task_id) for item in self.items]
         except (ValueError, AttributeError) as error:
-            raise ValueError(f"{self._name}: {error}") from error
+            raise UserError(f"{self._name}: {error}") from error
         if len(set(ids)) < len(ids):
             twice = next(name for name in ids if ids.count(name) > 1)
-            raise ValueError(f"{self._name}: two items have the task_id {twice!r}")
+            raise UserError(f"{self._name}: two items have the task_id {twice!r}")
         prompts = self.prompts(self.items[0])
         if not isinstance(prompts, dict) or set(prompts) != set(self.agents):
             shown = sorted(prompts) if isinstance(prompts, dict) else f"a {type(prompts).__name__}"
-            raise ValueError(f"{self._name}: prompts of {ids[0]} are for {shown}, its agents {self.agents!r}")
+            raise UserError(f"{self._name}: prompts of {ids[0]} are for {shown}, its agents {self.agents!r}")
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
         """The task's own judgements, one per joint answer.
@@ -95,11 +96,11 @@ class CustomTask:
             reason = f"{type(error).__name__}: {error}"
             raise RuntimeError(f"{self._name}: judge raised on {where} ({reason})") from error
         if len(judgements) != len(items):
-            raise ValueError(f"{self._name}: judge gave {len(judgements)} judgements of {len(items)} answers")
+            raise UserError(f"{self._name}: judge gave {len(judgements)} judgements of {len(items)} answers")
         for judgement in judgements:
             if not isinstance(judgement, Judgement):
                 kind = type(judgement).__name__
-                raise ValueError(f"{self._name}: judge gave a {kind} on {where}; expected a Judgement")
+                raise UserError(f"{self._name}: judge gave a {kind} on {where}; expected a Judgement")
         return judgements
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:

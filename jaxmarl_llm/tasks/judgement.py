@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from jaxmarl_llm.utils.errors import UserError
+
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
@@ -34,15 +36,15 @@ class Judgement:
 def check_given(items: tuple, agents: tuple[str, ...]) -> None:
     """Raise ValueError unless there is an item, and an agent, and no two agents of the same name."""
     if not agents or len(set(agents)) != len(agents):
-        raise ValueError(f"agents is {agents!r}; allowed: one or more names that differ")
+        raise UserError(f"agents is {agents!r}; allowed: one or more names that differ")
     if not items:
-        raise ValueError("items is empty; a task needs at least one")
+        raise UserError("items is empty; a task needs at least one")
 
 
 def check_batch(items, completions: dict[str, list[str]], agents: tuple[str, ...]) -> None:
     """Raise ValueError unless there is one completion per agent and item, and no other agent."""
     if set(completions) != set(agents):
-        raise ValueError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
+        raise UserError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
     for agent, texts in completions.items():
         if len(texts) != len(items):
-            raise ValueError(f"agent {agent!r} gave {len(texts)} completions for {len(items)} items")
+            raise UserError(f"agent {agent!r} gave {len(texts)} completions for {len(items)} items")

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.utils.errors import UserError
 
 STATUSES = (
     "ok",  # right on all inputs
@@ -42,7 +43,7 @@ class Outcome:
 
     def __post_init__(self):
         if self.status not in STATUSES:
-            raise ValueError(f"status={self.status!r}; allowed: {', '.join(STATUSES)}")
+            raise UserError(f"status={self.status!r}; allowed: {', '.join(STATUSES)}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,8 @@ import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from jaxmarl_llm.utils.errors import UserError
+
 SPLITS = ("train", "validation", "test", "all")
 _PLACES = {4: "validation", 0: "test"}  # of eight items of a group in a row, by their number modulo 8
 _SOURCE = re.compile(r"(?P<name>.+?)(?:\[(?P<start>-?\d*):(?P<stop>-?\d*)(?::(?P<step>[1-9]\d*))?\])?")
@@ -27,7 +29,7 @@ def parse(source: str) -> tuple[str, slice]:
 def check_split(split: str) -> None:
     """Raise ValueError unless `split` is one of SPLITS."""
     if split not in SPLITS:
-        raise ValueError(f"split is {split!r}; allowed: {', '.join(SPLITS)}")
+        raise UserError(f"split is {split!r}; allowed: {', '.join(SPLITS)}")
 
 
 def of_split(items: Sequence[T], split: str, group: Callable[[T], object] = lambda item: None) -> list[T]:
@@ -65,7 +67,7 @@ def read_text(path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read ({error})") from error
+        raise UserError(f"{path}: cannot be read ({error})") from error
 
 
 def json_lines(text: str) -> Iterator[tuple[int, dict, list[str]]]:

@@ -16,6 +16,7 @@ from jaxmarl_llm.tasks.coding.canonical import canonical_prompt, canonical_solut
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem
 from jaxmarl_llm.tasks.writing.items import WritingItem
+from jaxmarl_llm.utils.errors import UserError
 
 NGRAM = 3  # tokens
 SHOWN = 3  # overlaps that an error names
@@ -77,7 +78,7 @@ def check_disjoint(items: Sequence, other_items: Sequence, where: str = "trainin
         f"{other!r} (equal {part})" if other == train else f"{other!r} ({part} as that of {train!r})"
         for other, train, part in repeated[:SHOWN]
     )
-    raise ValueError(
+    raise UserError(
         f"{count} of {len(other_items)} problems occur in {where}, names aside: {shown}"
         f"{'; …' if len(repeated) > SHOWN else ''}. Choose splits, slices or files without common problems"
     )

@@ -15,6 +15,7 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.update import comlrl_compat, custom_loss, diagnostics, packing
 from jaxmarl_llm.update.packing import Batch, Packed, Rows
 from jaxmarl_llm.update.token_scores import token_scores
+from jaxmarl_llm.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +61,7 @@ class LossConfig:
 
     def __post_init__(self):
         if self.given_texts and (self.clip is not None or self.importance_cap is not None):
-            raise ValueError(
+            raise UserError(
                 f"given_texts=True with clip={self.clip}, importance_cap={self.importance_cap}: allowed is "
                 "None, texts that nobody drew have no importance ratio"
             )
@@ -107,7 +108,7 @@ class LossConfig:
 def _without_truncated(batch: Batch) -> Batch:
     """The batch with length 0 (no completion) for every completion that was cut off."""
     if batch.finished_NR is None:
-        raise ValueError(
+        raise UserError(
             "drop_truncated=True: finished_NR of the batch is None; it must say of every completion"
         )
     return batch.replace(lengths_NR=np.where(batch.finished_NR, batch.lengths_NR, 0))

@@ -10,6 +10,7 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, pad_team, padded_size
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update.packing import Batch
+from jaxmarl_llm.utils.errors import UserError
 
 
 def of_learners(
@@ -64,7 +65,7 @@ def collate(
         for agent, turns in turns_of.items():
             counts = collections.Counter(turn.request for turn in turns)
             if len(set(counts.values())) > 1:
-                raise ValueError(
+                raise UserError(
                     f"agent {agent!r} was asked for different numbers of samples in turn {index}: "
                     f"{', '.join(map(str, counts.values()))}; its groups must be of one size"
                 )

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm.losses import SumCount
 from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 # Each [B, L]: log-probabilities under the policy that drew the tokens and under the reference; exact entropy.
 GIVEN = ("behaviour_logprobs_BL", "ref_logprobs_BL", "entropy_BL")
@@ -71,22 +72,22 @@ def resolve(name: str) -> Callable:
     try:
         hash(function)
     except TypeError as error:
-        raise ValueError(f"{FIELD} {name!r}: it is no constant of a program ({error})") from error
+        raise UserError(f"{FIELD} {name!r}: it is no constant of a program ({error})") from error
     shapes_BL = jax.ShapeDtypeStruct((3, 5), jnp.float32)
     rows = shapes_BL, jax.ShapeDtypeStruct((3,), jnp.float32), jax.ShapeDtypeStruct((3, 5), jnp.bool_)
     try:
         loss = functools.partial(apply, function)
         result = jax.eval_shape(loss, *rows, dict.fromkeys(GIVEN, shapes_BL))
     except Exception as error:
-        raise ValueError(
+        raise UserError(
             f"{FIELD} {name!r} raised on logprobs_BL (3, 5), advantages_B (3,), mask_BL (3, 5) "
             f"({_reason(error)})"
         ) from error
     if not isinstance(result, SumCount):
-        raise ValueError(f"{FIELD} {name!r} returned a {type(result).__name__}; expected a losses.SumCount")
+        raise UserError(f"{FIELD} {name!r} returned a {type(result).__name__}; expected a losses.SumCount")
     for part, value in (("sum", result.sum), ("count", result.count)):
         if getattr(value, "shape", None) != () or value.dtype != jnp.float32:
-            raise ValueError(f"{FIELD} {name!r}: {part} is {_kind(value)}; expected a float32 scalar")
+            raise UserError(f"{FIELD} {name!r}: {part} is {_kind(value)}; expected a float32 scalar")
     _check_gradient(name, function, rows, shapes_BL)
     return function
 
@@ -104,7 +105,7 @@ def _check_gradient(name: str, function: Callable, rows, shapes_BL) -> None:
     try:
         jax.eval_shape(jax.vmap(jax.grad(loss_sum)), *inputs)
     except Exception as error:
-        raise ValueError(f"{FIELD} {name!r} has no gradient under jax.vmap ({_reason(error)})") from error
+        raise UserError(f"{FIELD} {name!r} has no gradient under jax.vmap ({_reason(error)})") from error
 
 
 def _reason(error: Exception) -> str:

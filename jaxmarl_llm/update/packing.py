@@ -14,6 +14,7 @@ from flax import struct
 
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Shared
+from jaxmarl_llm.utils.errors import UserError
 
 ROW = 64  # a row has room for at least so many tokens
 
@@ -51,7 +52,7 @@ def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
     """Cut a batch into ``parts`` batches of equally many prompts, each for an update of its own."""
     size = batch.prompts_NBP.shape[1]
     if size % parts:
-        raise ValueError(f"{parts} minibatches do not divide {size} prompts")
+        raise UserError(f"{parts} minibatches do not divide {size} prompts")
 
     def cut(x, i):
         step = x.shape[1] // parts
@@ -186,7 +187,7 @@ def pack(
     batch = jax.tree.map(np.asarray, batch)
     n_agents, n_prompts, _ = batch.prompts_NBP.shape
     if n_prompts % prompts_per_microbatch:
-        raise ValueError(
+        raise UserError(
             f"prompts_per_microbatch={prompts_per_microbatch} does not divide {n_prompts} prompts"
         )
     orders = [_order(batch, n, keep_zero_advantage) for n in range(n_agents)]

@@ -19,6 +19,7 @@ from jaxmarl_llm.update.agent_loss import LossConfig, agent_loss
 from jaxmarl_llm.update.diagnostics import Diagnostics
 from jaxmarl_llm.update.packing import Packed
 from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils.errors import UserError
 
 
 def gradients(stack, config: LossConfig, base, trainable, packed: Packed, reference=None):
@@ -38,7 +39,7 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed, refere
     """
     if config.reads_reference and base is None and reference is None:
         needs = f"kl_coef={config.kl_coef}" if config.kl_coef else "a loss that names ref_logprobs_BL"
-        raise ValueError(f"{needs} needs a reference: build the team with keep_reference")
+        raise UserError(f"{needs} needs a reference: build the team with keep_reference")
     if config.comlrl_compat:
         stack = dataclasses.replace(stack, policy=stack.policy.clone(pad_row_fixed=True))
     fixed = _Fixed(stack, config, base, reference)

@@ -16,6 +16,7 @@ from jaxmarl_llm.update.agent_loss import LossConfig
 from jaxmarl_llm.update.packing import Packed
 from jaxmarl_llm.update.policy_gradient import gradients
 from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils.errors import UserError
 
 
 @struct.dataclass
@@ -60,7 +61,7 @@ def make_optimizer(
         "cosine": lambda: optax.cosine_decay_schedule(lr, max(steps - warmup, 1)),
     }
     if decay not in shapes:
-        raise ValueError(f"train.decay={decay!r} is not one of {tuple(shapes)}")
+        raise UserError(f"train.decay={decay!r} is not one of {tuple(shapes)}")
     schedule = optax.join_schedules(
         [optax.linear_schedule(lr / max(warmup, 1), lr, warmup), shapes[decay]()], [warmup]
     )

@@ -13,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from jaxmarl_llm.utils.errors import UserError
+
 
 def is_terminal(stream: TextIO) -> bool:
     """Whether the stream can redraw a line: a terminal that is not 'dumb'."""
@@ -79,7 +81,7 @@ class ProgressDisplay:
         within: "ProgressDisplay | None" = None,
     ):
         if total < 1 or not 0 <= done <= total:
-            raise ValueError(f"total must be 1 or more and done between 0 and total, got {total=}, {done=}")
+            raise UserError(f"total must be 1 or more and done between 0 and total, got {total=}, {done=}")
         self._total, self._done = total, done
         self._label, self._within = label, within
         self._stream = within._stream if within else stream or sys.stdout
@@ -180,7 +182,7 @@ def markdown(rows: Sequence[Sequence[str]], headers: Sequence[str], title: str =
 
 def _cells(row: Sequence, headers: Sequence[str]) -> list[str]:
     if len(row) != len(headers):
-        raise ValueError(f"a row has {len(row)} cells but there are {len(headers)} headers: {list(row)!r}")
+        raise UserError(f"a row has {len(row)} cells but there are {len(headers)} headers: {list(row)!r}")
     return [str(cell) if isinstance(cell, str | int) else format_number(cell) for cell in row]
 
 

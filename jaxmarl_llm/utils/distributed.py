@@ -15,6 +15,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from jaxmarl_llm.utils.errors import UserError
+
 AUTO = "auto"
 HEARTBEAT_SECONDS = 30  # a process without a heartbeat for so long counts as dead
 SMALLEST = 1 << 12  # bytes; messages grow by powers of two, because every size is a compilation
@@ -30,7 +32,7 @@ def connect(coordinator: str, processes: int = 0, process: int = 0) -> None:
     Raises ValueError for impossible numbers.
     """
     if coordinator != AUTO and not 0 <= process < processes:
-        raise ValueError(
+        raise UserError(
             f"--process={process} of --processes={processes}: allowed are processes from 0 to one less than "
             "their number"
         )

@@ -6,6 +6,8 @@ import sysconfig
 import traceback
 from collections.abc import Callable
 
+from jaxmarl_llm.utils.errors import UserError
+
 _OURS = pathlib.Path(__file__).parent
 _LIBRARIES = tuple(pathlib.Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib", "platlib"))
 
@@ -43,16 +45,16 @@ def resolve(name: str, what: str) -> Callable:
     """
     module_name, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
     if not module_name or not attribute:
-        raise ValueError(f"{what} {name!r}: expected 'package.module:function' or 'package.module.function'")
+        raise UserError(f"{what} {name!r}: expected 'package.module:function' or 'package.module.function'")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{what} {name!r}: cannot import {module_name!r} ({cause})") from error
+        raise UserError(f"{what} {name!r}: cannot import {module_name!r} ({cause})") from error
     function = getattr(module, attribute, None)
     if function is None:
         defined = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))
-        raise ValueError(f"{what} {name!r}: module {module_name!r} has no {attribute!r}; it has {defined}")
+        raise UserError(f"{what} {name!r}: module {module_name!r} has no {attribute!r}; it has {defined}")
     if not callable(function):
-        raise ValueError(f"{what} {name!r} is a {type(function).__name__}; expected a function")
+        raise UserError(f"{what} {name!r} is a {type(function).__name__}; expected a function")
     return function

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jaxmarl_llm.utils.errors import UserError
+
 
 def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
     """Replace `path` with `text` (UTF-8) in one step and create its folder if needed.
@@ -43,11 +45,11 @@ def read_json(path: str | os.PathLike, kind: type = dict) -> Any:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (ValueError, RecursionError) as error:  # of JSON or UTF-8
-        raise ValueError(f"{path}: not JSON ({error})") from error
+        raise UserError(f"{path}: not JSON ({error})") from error
     if not isinstance(value, kind):
-        raise ValueError(f"{path}: holds a JSON {type(value).__name__}, expected a {kind.__name__}")
+        raise UserError(f"{path}: holds a JSON {type(value).__name__}, expected a {kind.__name__}")
     return value
 
 
@@ -61,12 +63,12 @@ def read_json_lines(path: str | os.PathLike, make: Callable[[dict], Any]) -> lis
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read ({error})") from error
+        raise UserError(f"{path}: cannot be read ({error})") from error
     items = []
     for number, line in enumerate(lines, start=1):
         try:
             items.append(make(json.loads(line)))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}"
-            raise ValueError(f"{path}, line {number}: cannot be read ({reason})") from error
+            raise UserError(f"{path}, line {number}: cannot be read ({reason})") from error
     return items

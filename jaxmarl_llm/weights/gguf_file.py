@@ -8,6 +8,7 @@ import gguf
 import numpy as np
 
 from jaxmarl_llm.policy import rope as rope_lib
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights.hf_config import FAMILIES
 
 _GLOBAL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
@@ -96,12 +97,12 @@ def open_gguf(path: pathlib.Path) -> GgufFile:
     try:
         reader = gguf.GGUFReader(path)
     except (ValueError, IndexError, KeyError, OverflowError, MemoryError) as error:
-        raise ValueError(f"{path} is not a whole GGUF file: {error}") from error
+        raise UserError(f"{path} is not a whole GGUF file: {error}") from error
     file = GgufFile(path, reader, "", {})
     file.arch = file.field("general.architecture", "none")
     if file.arch not in FAMILIES.values():
         allowed = ", ".join(FAMILIES.values())
-        raise ValueError(f"{path}: architecture {file.arch!r} is not supported; supported are {allowed}")
+        raise UserError(f"{path}: architecture {file.arch!r} is not supported; supported are {allowed}")
     file.config = _config(file)
     return file
 
@@ -110,12 +111,12 @@ def _config(file: GgufFile) -> dict:
     def need(key):
         value = file.field(f"{file.arch}.{key}")
         if value is None:
-            raise ValueError(f"{file.path} has no metadata field {file.arch}.{key}")
+            raise UserError(f"{file.path} has no metadata field {file.arch}.{key}")
         return value
 
     shapes = {t.name: tuple(t.shape) for t in file.reader.tensors}
     if "token_embd.weight" not in shapes:
-        raise ValueError(f"{file.path} has no tensor token_embd.weight")
+        raise UserError(f"{file.path} has no tensor token_embd.weight")
     heads, width = need("attention.head_count"), need("embedding_length")
     head_dim = file.field(f"{file.arch}.attention.key_length", width // heads)
     rotary = file.field(f"{file.arch}.rope.dimension_count", head_dim)
@@ -169,9 +170,7 @@ def _llama3(factors: np.ndarray, theta: float, head_dim: int, path) -> dict:
     plain, _ = rope_lib.frequencies(rope_lib.RopeConfig(theta=theta), head_dim)
     scaled, _ = rope_lib.frequencies(rope_lib.RopeConfig("llama3", theta, **settings), head_dim)
     if factors.shape != plain.shape or not np.allclose(plain / scaled, factors, rtol=1e-3):
-        raise ValueError(
-            f"{path}: {_ROPE_FACTORS} is not Llama 3's frequency scaling, the only one supported"
-        )
+        raise UserError(f"{path}: {_ROPE_FACTORS} is not Llama 3's frequency scaling, the only one supported")
     return {
         "rope_type": "llama3",
         "factor": settings["factor"],

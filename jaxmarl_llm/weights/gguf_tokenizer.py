@@ -5,6 +5,7 @@ import re
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights.gguf_file import GgufFile
 
 _CONTROL, _USER_DEFINED = 3, 4
@@ -36,9 +37,7 @@ def build(file: GgufFile) -> PreTrainedTokenizerFast | None:
     elif kind == "llama":
         tokenizer = _sentence_piece(file, tokens)
     else:
-        raise ValueError(
-            f"{file.path}: tokenizer {kind!r} is not supported; supported are 'gpt2' and 'llama'"
-        )
+        raise UserError(f"{file.path}: tokenizer {kind!r} is not supported; supported are 'gpt2' and 'llama'")
     types = _types(file, tokens)
     added_tokens = {i: AddedToken(token, normalized=False) for i, token in enumerate(tokens)}
     tokenizer.add_special_tokens([added_tokens[i] for i, t in enumerate(types) if t == _CONTROL])
@@ -102,7 +101,7 @@ def _splitter(file: GgufFile, pre: str | None) -> pre_tokenizers.PreTokenizer:
             [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
         )
     allowed = ", ".join((*_PLAIN, *_DIGITS, *_SPLITS))
-    raise ValueError(f"{file.path}: pre-tokenizer {pre!r} is not supported; supported are {allowed}")
+    raise UserError(f"{file.path}: pre-tokenizer {pre!r} is not supported; supported are {allowed}")
 
 
 def _sentence_piece(file: GgufFile, tokens: list[str]) -> Tokenizer:

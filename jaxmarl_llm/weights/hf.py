@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.utils.errors import UserError
 
 HEAD = "lm_head.weight"
 EMBED = "model.embed_tokens.weight"
@@ -102,9 +103,7 @@ def check(config: PolicyConfig, shapes: Mapping[str, tuple[int, ...]], where: st
         f"{n} is {present[n]}, not {allowed[n]}" for n in present if present[n] != allowed.get(n, present[n])
     ]
     if problems:
-        raise ValueError(
-            f"{where} does not fit its config in {len(problems)} tensors: " + "; ".join(problems)
-        )
+        raise UserError(f"{where} does not fit its config in {len(problems)} tensors: " + "; ".join(problems))
 
 
 def from_hf_tensors(
@@ -127,7 +126,7 @@ def from_hf_tensors(
     shapes = tensors.shapes() if hasattr(tensors, "shapes") else {n: t.shape for n, t in tensors.items()}
     check(config, shapes, where)
     if config.tie_embeddings and HEAD in shapes and not np.array_equal(tensors[HEAD], tensors[EMBED]):
-        raise ValueError(f"{where}: tie_word_embeddings is true but {HEAD} differs from {EMBED}")
+        raise UserError(f"{where}: tie_word_embeddings is true but {HEAD} differs from {EMBED}")
     tree: dict = {}
     for leaf in leaves(config):
         array = _gather(leaf, tensors, config.n_layers, dtype)
@@ -157,7 +156,7 @@ def to_hf_tensors(config: PolicyConfig, params: dict) -> dict[str, np.ndarray]:
         array = params["params"]
         for key in leaf.path:
             if key not in array:
-                raise ValueError(f"parameters lack {'/'.join(leaf.path)}, which the config asks for")
+                raise UserError(f"parameters lack {'/'.join(leaf.path)}, which the config asks for")
             array = array[key]
         array = np.asarray(array)
         layers = array if leaf.stacked else array[None]

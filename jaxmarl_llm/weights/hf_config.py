@@ -5,6 +5,7 @@ import pathlib
 
 from jaxmarl_llm.policy import PolicyConfig, RopeConfig
 from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils.errors import UserError
 
 # architecture -> model_type
 FAMILIES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
@@ -21,7 +22,7 @@ def policy_config(raw: dict) -> PolicyConfig:
     def need(key):
         value = raw.get(key)
         if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{key} is {value!r}; allowed: an integer of at least 1")
+            raise UserError(f"{key} is {value!r}; allowed: an integer of at least 1")
         return value
 
     heads = need("num_attention_heads")
@@ -51,7 +52,7 @@ def _pad_row(raw: dict) -> int | None:
         return None
     size = raw["vocab_size"]
     if not isinstance(row, int) or not -size <= row < size:
-        raise ValueError(f"pad_token_id is {row!r}; allowed: null, or a row of the {size} of the embedding")
+        raise UserError(f"pad_token_id is {row!r}; allowed: null, or a row of the {size} of the embedding")
     return row % size
 
 
@@ -61,7 +62,7 @@ def read_policy_config(path: pathlib.Path) -> PolicyConfig:
     try:
         return policy_config(raw)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise UserError(f"{path}: {error}") from error
 
 
 def _family(raw: dict) -> str:
@@ -69,7 +70,7 @@ def _family(raw: dict) -> str:
     model_type = FAMILIES.get(names[0]) if names else raw.get("model_type")
     if model_type not in FAMILIES.values():
         got = names[0] if names else f"model_type {model_type!r}"
-        raise ValueError(f"model family {got} is not supported; supported are {', '.join(FAMILIES)}")
+        raise UserError(f"model family {got} is not supported; supported are {', '.join(FAMILIES)}")
     return model_type
 
 
@@ -88,7 +89,7 @@ def _refuse_unsupported(raw: dict, family: str) -> None:
     }
     names = [name for name, present in features.items() if present]
     if names:
-        raise ValueError(f"the model uses what is not supported: {', '.join(names)}")
+        raise UserError(f"the model uses what is not supported: {', '.join(names)}")
 
 
 def _slides(raw: dict, family: str) -> bool:
@@ -126,7 +127,7 @@ def hf_config(config: PolicyConfig, dtype: str = "float32") -> dict:
     Raises ValueError for a combination that none of the families has.
     """
     if config.qkv_bias and config.qk_norm:
-        raise ValueError("no supported family has both q/k/v biases and q/k norms")
+        raise UserError("no supported family has both q/k/v biases and q/k norms")
     family = "qwen3" if config.qk_norm else "qwen2" if config.qkv_bias else "llama"
     architecture = next(name for name, kind in FAMILIES.items() if kind == family)
     rope = _rope_fields(config.rope)

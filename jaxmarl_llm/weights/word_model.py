@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.tokenizer import Tokenizer
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import random_weights
 from jaxmarl_llm.weights.loading import LoadedModel
 
@@ -79,7 +80,7 @@ def build(
     words = tokenizer(texts)
     id_of = words.hf.get_vocab()
     if lacking := {w for pair in habits.items() for w in (pair[0], *pair[1])} - id_of.keys():
-        raise ValueError(f"habits name {sorted(lacking)}, which no text holds")
+        raise UserError(f"habits name {sorted(lacking)}, which no text holds")
     config = PolicyConfig(
         words.vocab_size, d_model=WIDTH, d_ff=2 * WIDTH, n_layers=LAYERS, n_heads=2, n_kv_heads=2,
         head_dim=WIDTH // 2, max_positions=POSITIONS, tie_embeddings=False,

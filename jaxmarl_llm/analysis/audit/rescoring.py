@@ -11,6 +11,7 @@ from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
+from jaxmarl_llm.utils.errors import UserError
 
 ZERO = 1e-6  # advantages of at most this size count as 0
 
@@ -74,9 +75,9 @@ def forest_of(
         node, first = j // per_node, actions[j - j % per_node]
         whole = len(actions) % per_node == 0
         if not whole or _place(action) != _place(first):
-            raise ValueError(f"step {action.step}: its joint answers are not nodes of {per_node} each")
+            raise UserError(f"step {action.step}: its joint answers are not nodes of {per_node} each")
         if action.item not in items:
-            raise ValueError(f"step {action.step}: the task has no item {action.item!r}")
+            raise UserError(f"step {action.step}: the task has no item {action.item!r}")
         if action.follows is not None:
             item = joints[action.follows].item
         else:

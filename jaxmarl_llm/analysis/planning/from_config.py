@@ -18,6 +18,7 @@ from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import bucket, padded_size
 from jaxmarl_llm.systems.critics import TEAM, ValueLoss
 from jaxmarl_llm.team import Stack
+from jaxmarl_llm.utils.errors import UserError
 
 
 def jobs(config, devices: Sequence[jax.Device]) -> list[Job]:
@@ -28,7 +29,7 @@ def jobs(config, devices: Sequence[jax.Device]) -> list[Job]:
     """
     names = remote.names(config)
     if all(map(remote.is_remote, names)):
-        raise ValueError(f"team.models={names!r}: no agent is a model of ours, so there is nothing to plan")
+        raise UserError(f"team.models={names!r}: no agent is a model of ours, so there is nothing to plan")
     layout = _layout(config, devices)
     stack_jobs = []
     for name in dict.fromkeys(name for name in names if not remote.is_remote(name)):
@@ -48,7 +49,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
     policy = Policy(models.policy_config(name), jnp.dtype(config.policy.dtype), config.policy.remat)
     needed = config.sampling.max_prompt_tokens + agent_settings.longest(config)
     if needed > policy.config.max_positions:
-        raise ValueError(
+        raise UserError(
             f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of {name!r}, "
             f"{policy.config.max_positions} tokens"
         )
@@ -114,7 +115,7 @@ def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None =
     ValueError for a protocol of the user's own.
     """
     if is_dotted(config.train.protocol):
-        raise ValueError(
+        raise UserError(
             f"train.protocol={config.train.protocol!r}: what a protocol of your own asks for is not known "
             "before it speaks; plan with the built-in one that is most like it"
         )

@@ -3,6 +3,7 @@
 import pathlib
 
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import hf_config, random_weights
 
 FIELDS = (
@@ -56,7 +57,7 @@ def policy_config(name: str) -> PolicyConfig:
     plain = BUNDLED.get(name, name).removesuffix("-Instruct").removesuffix("-Base")
     if plain not in PUBLISHED:
         known = ", ".join([*BUNDLED, *PUBLISHED])
-        raise ValueError(
+        raise UserError(
             f"the architecture of model {name!r} is not known here; allowed are a folder with config.json, "
             f"such a file, or one of: {known}"
         )

@@ -6,6 +6,8 @@ import re
 
 import jax
 
+from jaxmarl_llm.utils.errors import MissingPackageError, UserError
+
 # Names that libtpu 0.0.51 takes, with the shape of a slice of each as an example.
 KNOWN = {"v3": "2x2", "v4": "2x2x1", "v5e": "4x4", "v5p": "2x2x1", "v6e": "4x4", "tpu7x": "2x2x1"}
 # v4 has two cores, which programs normally use as one device.
@@ -33,9 +35,9 @@ def devices(name: str) -> list[jax.Device]:
     generation, _, shape = name.partition(":")
     if generation not in KNOWN or not re.fullmatch(r"\d+(x\d+)+", shape):
         examples = ", ".join(f"{known}:{example}" for known, example in KNOWN.items())
-        raise ValueError(f"topology {name!r} is not known; allowed are shapes of {examples}")
+        raise UserError(f"topology {name!r} is not known; allowed are shapes of {examples}")
     if importlib.util.find_spec("libtpu") is None:
-        raise ImportError(
+        raise MissingPackageError(
             "to compile for a TPU topology libtpu is needed: pip install 'jaxmarl_llm[tpu-aot]'"
         )
     for variable, value in QUIET.items():
@@ -45,5 +47,5 @@ def devices(name: str) -> list[jax.Device]:
     try:
         description = topologies.get_topology_desc(name, platform="tpu", **CHIP_CONFIG.get(generation, {}))
     except jax.errors.JaxRuntimeError as error:
-        raise ValueError(f"topology {name!r} cannot be described: {str(error).splitlines()[0]}") from error
+        raise UserError(f"topology {name!r} cannot be described: {str(error).splitlines()[0]}") from error
     return list(description.devices)

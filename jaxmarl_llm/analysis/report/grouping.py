@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmarl_llm.analysis.report.runs import RunData
+from jaxmarl_llm.utils.errors import UserError
 
 # Fields, or groups of them, that leave the training as it is: runs that differ in them can be one curve.
 # The date that chat templates write does change it, but seeds of a sweep that runs overnight are one setting.
@@ -42,7 +43,7 @@ def group_runs(runs: Sequence[RunData]) -> list[Group]:
         mates = grouped.setdefault(json.dumps(_what_counts(run.config), sort_keys=True), [])
         for mate in mates:
             if mate.seed == run.seed:
-                raise ValueError(
+                raise UserError(
                     f"{mate.folder} and {run.folder} have the same config and the same seed {run.seed}; "
                     "give one of them: an interval over seeds would count it twice"
                 )

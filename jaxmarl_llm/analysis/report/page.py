@@ -17,6 +17,7 @@ from jaxmarl_llm.analysis.report.grouping import Group, group_runs
 from jaxmarl_llm.analysis.report.panels import Picture
 from jaxmarl_llm.analysis.report.runs import EvaluationData, RunData, read_evaluations, read_runs
 from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils.errors import UserError
 
 TRANSCRIPT_STEPS = 12
 SHEETS = ("report.css", "transcripts.js", "filters.js")
@@ -47,9 +48,9 @@ def write(
       ValueError: naming the folder or file and what is wrong with it, before anything is written.
     """
     if not folders:
-        raise ValueError("a report needs at least one run folder")
+        raise UserError("a report needs at least one run folder")
     if transcript_steps < 0:
-        raise ValueError(f"transcript_steps={transcript_steps} must be 0 or more")
+        raise UserError(f"transcript_steps={transcript_steps} must be 0 or more")
     runs, evaluated = read_runs(folders), read_evaluations(evaluations)
     groups = group_runs(runs)
     data, sentences = transcript_data.collect(runs, evaluated, transcript_steps)

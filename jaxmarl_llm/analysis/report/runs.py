@@ -7,6 +7,7 @@ from typing import Any
 
 from jaxmarl_llm import metrics, transcripts
 from jaxmarl_llm.transcripts import JointAction
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.files import read_json
 
 MODES = ("sampled", "greedy")
@@ -73,15 +74,15 @@ def read_run(folder, name: str = "") -> RunData:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise ValueError(f"run folder {folder} does not exist; give the --workdir of a training run")
+        raise UserError(f"run folder {folder} does not exist; give the --workdir of a training run")
     config = _read_object(folder / "config.json")
     if "seed" not in config:
-        raise ValueError(f"run folder {folder}: its config.json has no 'seed'")
+        raise UserError(f"run folder {folder}: its config.json has no 'seed'")
     if not (folder / metrics.FILE_NAME).is_file():
-        raise ValueError(f"run folder {folder} has no {metrics.FILE_NAME}; it is written as a run goes on")
+        raise UserError(f"run folder {folder} has no {metrics.FILE_NAME}; it is written as a run goes on")
     rows = metrics.read_metrics(folder)
     if not rows:
-        raise ValueError(f"run folder {folder}: its {metrics.FILE_NAME} holds no rows yet")
+        raise UserError(f"run folder {folder}: its {metrics.FILE_NAME} holds no rows yet")
     _check_numbers(folder, rows)
     summary = _read_object(folder / "summary.json") if (folder / "summary.json").exists() else {}
     return RunData(folder, name or folder.resolve().name, config, rows, summary)
@@ -122,7 +123,7 @@ def read_evaluation(path, name: str = "") -> EvaluationData:
     report = _read_object(path)
     modes = [mode for mode in MODES if isinstance(report.get(mode), dict)]
     if not modes or not isinstance(report.get("step"), int):
-        raise ValueError(f"{path} is no file of experiments.evaluate: it needs 'step', 'sampled' or 'greedy'")
+        raise UserError(f"{path} is no file of experiments.evaluate: it needs 'step', 'sampled' or 'greedy'")
     actions = {mode: transcripts.read(path.with_suffix("") / mode, report["step"]) for mode in modes}
     return EvaluationData(path, name or path.stem, report, actions)
 
@@ -148,12 +149,12 @@ def _refuse_twice(paths: Sequence[Path]) -> None:
     resolved = [path.resolve() for path in paths]
     for path, place in zip(paths, resolved, strict=True):
         if resolved.count(place) > 1:
-            raise ValueError(f"{path} is given twice")
+            raise UserError(f"{path} is given twice")
 
 
 def _read_object(path: Path) -> dict:
     if not path.is_file():
-        raise ValueError(f"{path.parent} has no {path.name}")
+        raise UserError(f"{path.parent} has no {path.name}")
     return read_json(path)
 
 
@@ -162,4 +163,4 @@ def _check_numbers(folder: Path, rows: Sequence[dict]) -> None:
         for name, value in row.items():
             if value is not None and not isinstance(value, int | float):
                 where = f"run folder {folder}, {metrics.FILE_NAME}, step {row['step']}"
-                raise ValueError(f"{where}: {name} is {value!r}, expected a number or null")
+                raise UserError(f"{where}: {name} is {value!r}, expected a number or null")

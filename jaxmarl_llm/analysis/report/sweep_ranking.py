@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from jaxmarl_llm import plots
 from jaxmarl_llm.analysis.report.figures import plain
 from jaxmarl_llm.analysis.report.sweep_results import SCORES
+from jaxmarl_llm.utils.errors import UserError
 
 # Colour, marker and vertical shift by score.
 STYLES = {"return": (plots.SAMPLED, "o", 0.14), "return_greedy": (plots.GREEDY, "s", -0.14)}
@@ -21,9 +22,9 @@ def read(path: Path) -> list[dict]:
         settings = json.loads(path.read_text(encoding="utf-8"))["settings"]
         with_return = ranked(settings)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no sweep.json ({type(error).__name__}: {error})") from error
+        raise UserError(f"{path} is no sweep.json ({type(error).__name__}: {error})") from error
     if not with_return:
-        raise ValueError(f"{path}: no setting has a return yet")
+        raise UserError(f"{path}: no setting has a return yet")
     return settings
 
 

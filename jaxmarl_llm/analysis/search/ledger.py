@@ -6,6 +6,7 @@ from typing import Any
 
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.tasks.outcomes import Outcome
+from jaxmarl_llm.utils.errors import UserError
 
 KINDS = ("program", "other")  # other: lessons, reflections, plans and all else that is not judged
 
@@ -86,7 +87,7 @@ class Ledger:
             model = models.get(agent)
             if model not in prices:
                 known = ", ".join(prices) or "none"
-                raise ValueError(
+                raise UserError(
                     f"agent {agent!r} has the model {model!r}, which has no price; known: {known}"
                 )
             used, (prompt_price, completion_price) = self.total(agent), prices[model]

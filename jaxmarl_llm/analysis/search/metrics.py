@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmarl_llm.tasks.outcomes import Outcome
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.bootstrap import Interval, interval
 from jaxmarl_llm.utils.statistics.significance import sign_flips
 
@@ -85,7 +86,7 @@ def values(results: Sequence[ItemResult], measure: str) -> dict[str, np.ndarray]
     ValueError for a measure that is not one of MEASURES.
     """
     if measure not in MEASURES:
-        raise ValueError(f"measure={measure!r}; allowed: {', '.join(MEASURES)}")
+        raise UserError(f"measure={measure!r}; allowed: {', '.join(MEASURES)}")
     searched, held_out = [r.found for r in results], [r.held_out for r in results]
     right_R = np.array([100.0 * (o.status == "ok") for o in held_out])
     compiled_R = np.array([100.0 * (o.status not in _NOT_RUN) for o in held_out])
@@ -136,7 +137,7 @@ def differences(
     ValueError names the problems that only one of them has.
     """
     if alone := sorted({r.item for r in results} ^ {r.item for r in baseline}):
-        raise ValueError(f"two searches are compared on the same problems; only one has {', '.join(alone)}")
+        raise UserError(f"two searches are compared on the same problems; only one has {', '.join(alone)}")
     own_values, baseline_values, by_name = values(results, measure), values(baseline, measure), {}
     for name, values_R in own_values.items():
         baseline_means = by_problem(baseline, baseline_values[name])

@@ -32,6 +32,7 @@ from jaxmarl_llm.analysis.search.metrics import ItemResult
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.tasks.outcomes import STATUSES, Outcome
 from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils.errors import UserError
 
 _OUTCOME = ("status", "score", "low", "high", "total", "log")
 _FIELDS = {"method": str, "task": str, "seed": int, "models": dict, "measure": str, "problems": list,
@@ -63,13 +64,13 @@ class SearchResult:
 
     def __post_init__(self):
         if self.measure not in search_metrics.MEASURES:
-            raise ValueError(
+            raise UserError(
                 f"{self.method}: measure={self.measure!r}; allowed: {', '.join(search_metrics.MEASURES)}"
             )
         names = [problem.item for problem in self.problems]
         if not names or len(set(names)) < len(names):
             twice = ", ".join(sorted({name for name in names if names.count(name) > 1}))
-            raise ValueError(f"{self.method}: there must be one or more problems, each once; twice: {twice}")
+            raise UserError(f"{self.method}: there must be one or more problems, each once; twice: {twice}")
 
 
 def attempts(forest: Forest) -> list[Attempt]:
@@ -216,7 +217,7 @@ def read(path: Path) -> list[SearchResult]:
     try:
         return from_json(json.loads(Path(path).read_text("utf-8")))
     except ValueError as error:  # also what is no JSON, or no UTF-8
-        raise ValueError(f"{path} is no results file of searches: {error}") from error
+        raise UserError(f"{path} is no results file of searches: {error}") from error
 
 
 def from_json(data: Any) -> list[SearchResult]:
@@ -225,16 +226,16 @@ def from_json(data: Any) -> list[SearchResult]:
     ValueError names the search and the field that is missing or not what it should be.
     """
     if not isinstance(data, list) or not data:
-        raise ValueError(f"a results file holds a list of one or more searches, this {type(data).__name__}")
+        raise UserError(f"a results file holds a list of one or more searches, this {type(data).__name__}")
     return [_search(row, f"search {n}") for n, row in enumerate(data, 1)]
 
 
 def _search(row: Any, where: str) -> SearchResult:
     if not isinstance(row, dict):
-        raise ValueError(f"{where}: expected a dict, this is {type(row).__name__}")
+        raise UserError(f"{where}: expected a dict, this is {type(row).__name__}")
     for name, kind in _FIELDS.items():
         if not isinstance(row.get(name), kind):
-            raise ValueError(f"{where}: {name} is {row.get(name)!r:.40}; expected {kind.__name__}")
+            raise UserError(f"{where}: {name} is {row.get(name)!r:.40}; expected {kind.__name__}")
     problems = tuple(_item(item, f"{where}, problem {n}") for n, item in enumerate(row["problems"], 1))
     fields = {name: row[name] for name in _FIELDS} | {"problems": problems, "bank": tuple(row["bank"])}
     return SearchResult(**fields)
@@ -249,9 +250,9 @@ def _item(row: Any, where: str) -> ItemResult:
         by_round = (tuple(row["rounds"]), tuple(row["executed"]))
         return ItemResult(*(row[name] for name in names), searched, held_out, *by_round, row.get("tests", ""))
     except KeyError as error:
-        raise ValueError(f"{where}: {error.args[0]} is missing") from error
+        raise UserError(f"{where}: {error.args[0]} is missing") from error
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise UserError(f"{where}: {error}") from error
 
 
 def _plain(value: Any) -> Any:

@@ -38,6 +38,7 @@ from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import journals
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import console, distributed, files
+from jaxmarl_llm.utils.errors import UserError
 
 MEASURES = dict(zip(programs.KINDS, ("speed-up", "tests"), strict=True))
 RESULTS = "results.json"
@@ -137,9 +138,9 @@ def claim(folder: pathlib.Path, config, step: int) -> None:
         try:
             resume_checks.check_same_run(saved["config"], current["config"])
         except ValueError as error:
-            raise ValueError(f"{folder}: {error}") from error
+            raise UserError(f"{folder}: {error}") from error
         if saved["step"] != step:
-            raise ValueError(
+            raise UserError(
                 f"{folder}: the search in this folder is of the team after {saved['step']} iterations, "
                 f"this one after {step}; give it another folder"
             )

@@ -21,6 +21,7 @@ import os
 import re
 import threading
 
+from ..errors import InputError
 from ..process import Process, WorkerDied, wait
 from . import glue, tools
 from .signature import parse
@@ -90,7 +91,7 @@ class Compiler:
             ("optimization", optimization, OPTIMIZATIONS),
         ):
             if value not in allowed:
-                raise ValueError(f"{name} is {value!r}; allowed: {', '.join(map(str, allowed))}")
+                raise InputError(f"{name} is {value!r}; allowed: {', '.join(map(str, allowed))}")
         self.level, self.limits = level, limits
         self._flags = (f"-std={standard}", f"-O{optimization}", *_COMPILE)
         self._tools = tools.find()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from ..errors import InputError
+
 MAX_LENGTH = 2000  # characters of a signature's text
 MAX_DEPTH = 6  # of types within types
 MAX_PARAMETERS = 32
@@ -87,7 +89,7 @@ def parse(text: str) -> Signature:
     of these types that a call could change.
     """
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
-        raise ValueError(f"C++ signature is {text!r:.80}; allowed: text of at most {MAX_LENGTH} characters")
+        raise InputError(f"C++ signature is {text!r:.80}; allowed: text of at most {MAX_LENGTH} characters")
     return _Parser(text).signature()
 
 
@@ -186,4 +188,4 @@ class _Parser:
         return token
 
     def fail(self, what):
-        raise ValueError(f"C++ signature {self.text!r:.200}: not understood: {what}")
+        raise InputError(f"C++ signature {self.text!r:.200}: not understood: {what}")

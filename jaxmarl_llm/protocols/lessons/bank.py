@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxmarl_llm.utils.errors import UserError
+
 MODES = ("full", "speed_only", "relevance_only", "random", "dealt", "none")
 FACTORS = ("released", "cumulative", "off")
 
@@ -69,7 +71,7 @@ def adjusted(entry: Entry, scores: Sequence[float], *, step: float = 0.1, factor
       ValueError: for another ``factor``.
     """
     if factor not in FACTORS:
-        raise ValueError(f"factor={factor!r}; allowed: {', '.join(FACTORS)}")
+        raise UserError(f"factor={factor!r}; allowed: {', '.join(FACTORS)}")
     votes = [1 + step if score > entry.score else 1 - step for score in scores]
     if not votes:
         return entry
@@ -117,7 +119,7 @@ def select(
       ValueError: for another mode.
     """
     if mode not in MODES or mode == "dealt":
-        raise ValueError(f"mode={mode!r}; allowed: {', '.join(m for m in MODES if m != 'dealt')}")
+        raise UserError(f"mode={mode!r}; allowed: {', '.join(m for m in MODES if m != 'dealt')}")
     if mode == "none":
         return []
     own_lessons = [entry for entry in bank if not entry.remembered]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from jaxmarl_llm.protocols.lessons.bank import Entry, kept
 from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.utils import distributed, files
+from jaxmarl_llm.utils.errors import UserError
 
 _FOLDER, _BEST = "lessons", "best"
 
@@ -98,6 +99,6 @@ def _name(step: int) -> str:
 
 def _read(path: pathlib.Path, step: int) -> list[Entry]:
     if not path.is_file():
-        raise ValueError(f"{path} is missing: the lessons of the run after {step} iterations")
+        raise UserError(f"{path} is missing: the lessons of the run after {step} iterations")
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return [Entry(**row | {"shown": tuple(row["shown"])}) for row in rows]

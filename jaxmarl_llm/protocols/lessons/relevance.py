@@ -17,6 +17,7 @@ from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import bucket
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils.dotted import resolve
+from jaxmarl_llm.utils.errors import UserError
 
 Encoder = Callable[[Sequence[str]], np.ndarray]
 NGRAM_DIMENSIONS = 1024
@@ -35,7 +36,7 @@ class PolicyEncoder:
         self._policy, self._tokenizer = member.stack.policy, member.tokenizer
         self._variables = member.base
         if self._variables is None:
-            raise ValueError(
+            raise UserError(
                 f"the base of model {member.model_name!r} is not kept with team.mode='full'; "
                 "set lessons.encoder='ngrams' or team.mode='adapters'"
             )
@@ -94,7 +95,7 @@ class Relevance:
         if new := [text for text in wanted if text not in self._known]:
             vectors = np.asarray(self._encoder(new), np.float64)
             if vectors.ndim != 2 or len(vectors) != len(new) or not np.isfinite(vectors).all():
-                raise ValueError(
+                raise UserError(
                     f"the encoder gave an array of shape {vectors.shape} for {len(new)} texts; "
                     f"expected finite numbers of shape ({len(new)}, dimensions)"
                 )
@@ -119,7 +120,7 @@ def build(name: str, team: Team) -> Relevance:
         return Relevance(resolve(name, "lessons.encoder"))
     local = [member for member in team.members if member.stack.policy is not None]
     if not local:
-        raise ValueError(
+        raise UserError(
             "lessons.encoder='policy': the team has no model on this machine; allowed then: ngrams, or the "
             "dotted name of a function"
         )

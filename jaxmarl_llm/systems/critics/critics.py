@@ -17,6 +17,7 @@ from jaxmarl_llm import adapters, losses, update
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.systems.critics import value_model
 from jaxmarl_llm.team import Member, Stack, Team
+from jaxmarl_llm.utils.errors import UserError
 
 TEAM = "team"  # name of the critic of all agents
 Texts = Mapping[str, Mapping[int, np.ndarray]]  # by critic, then by number of the request or node: tokens
@@ -52,10 +53,10 @@ def build(
     team.require_local("a critic")
     learners = [member for member in team.members if member.trainable is not None]
     if not learners:
-        raise ValueError("no agent learns, so there is nothing for a critic to teach")
+        raise UserError("no agent learns, so there is nothing for a critic to teach")
     if joint and len(team.members) > 1:
         names = [member.model_name for member in team.members]
-        raise ValueError(f"one critic of all agents needs one model for all, and there are {names}")
+        raise UserError(f"one critic of all agents needs one model for all, and there are {names}")
     members = []
     for i, member in enumerate(learners):
         agents = (TEAM,) if joint else member.stack.agents

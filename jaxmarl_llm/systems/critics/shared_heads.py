@@ -24,6 +24,7 @@ from jaxmarl_llm.systems.critics import value_model
 from jaxmarl_llm.systems.critics.critics import Texts, ValueModels, by_critic
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils.errors import UserError
 
 HeadGradients = dict[
     int, tuple[Any, jax.Array]
@@ -49,7 +50,7 @@ def build(team: Team, key: jax.Array) -> Team:
 def _learners(team: Team) -> list[tuple[int, Member]]:
     learners = [(i, member) for i, member in enumerate(team.members) if member.trainable is not None]
     if not learners:
-        raise ValueError("no agent learns, so there is no body for a critic to share")
+        raise UserError("no agent learns, so there is no body for a critic to share")
     return learners
 
 

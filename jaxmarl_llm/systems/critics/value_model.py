@@ -19,6 +19,7 @@ from jaxmarl_llm.policy.prefill import prefill
 from jaxmarl_llm.sampling.padding import pad_prompts, padded_size
 from jaxmarl_llm.update import TrainState, descend
 from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils.errors import UserError
 
 HEAD_SCALE = 0.02  # standard deviation of a new head's weights
 
@@ -47,7 +48,7 @@ def pad_texts(texts_NBK: list[list[list[list[int]]]], rows: int = 1) -> Texts:
     """
     numbers = {len(texts) for items in texts_NBK for texts in items}
     if len(numbers) != 1:
-        raise ValueError(f"items have different numbers of texts: {sorted(numbers)}")
+        raise UserError(f"items have different numbers of texts: {sorted(numbers)}")
     n_texts, n_items = numbers.pop(), [len(items) for items in texts_NBK]
     size = padded_size(max(n_items), rows, 2 * max(n_items))
     filled = [items + [[[0]] * n_texts] * (size - len(items)) for items in texts_NBK]

@@ -17,6 +17,7 @@ import numpy as np
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.utils import distributed, files
+from jaxmarl_llm.utils.errors import UserError
 
 SELECTIONS = ("gap", "random")
 REPLAYS = ("current", "nearest", "all", "decay")
@@ -45,7 +46,7 @@ def pairs_of(forest: Forest, random: np.random.Generator, *, most: int = 0, sele
       ValueError: for another selection.
     """
     if selection not in SELECTIONS:
-        raise ValueError(f"selection={selection!r}; allowed: {', '.join(SELECTIONS)}")
+        raise UserError(f"selection={selection!r}; allowed: {', '.join(SELECTIONS)}")
     totals, pairs = forest.totals().tolist(), []
     for index, item in enumerate(forest.items):
         answers = [j for j, joint in enumerate(forest.joints) if joint.item == index]
@@ -111,7 +112,7 @@ def masses(replay: str, ages: Sequence[int], sizes: Sequence[int], *, last: int,
     ages, sizes = np.asarray(ages), np.asarray(sizes)
     window = {"current": 1, "nearest": last, "all": math.inf, "decay": math.inf}
     if replay not in window:
-        raise ValueError(f"replay={replay!r}; allowed: {', '.join(REPLAYS)}")
+        raise UserError(f"replay={replay!r}; allowed: {', '.join(REPLAYS)}")
     weights = np.where((ages < window[replay]) & (sizes > 0), 1.0, 0.0)
     if replay != "decay":
         return weights
@@ -171,7 +172,7 @@ class Pool:
     def require(self) -> None:
         """Raise ValueError if there is no pair at all."""
         if not self.size:
-            raise ValueError(
+            raise UserError(
                 f"after {self.done} iterations no two answers to a problem earned different rewards, so "
                 "there is nothing to prefer: raise preference.collect or train.group, or give another reward"
             )

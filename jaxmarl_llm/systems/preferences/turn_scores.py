@@ -20,6 +20,7 @@ from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import Batch, collate
 from jaxmarl_llm.update.agent_loss import completion_scores
 from jaxmarl_llm.update.packing import Rows
+from jaxmarl_llm.utils.errors import UserError
 
 
 def of_forest(
@@ -47,7 +48,7 @@ def of_forest(
     unweighted_R = np.zeros(len(forest.turns), np.float32)
     for member, trainable in zip(team.members, trainables, strict=True):
         if reference and member.base is None and member.reference is None:
-            raise ValueError(f"agents {member.stack.agents} have no reference: build with keep_reference")
+            raise UserError(f"agents {member.stack.agents} have no reference: build with keep_reference")
         for batch in collate.of_learners(forest, unweighted_R, member.stack, sampling):
             parameters = member.reference if reference else trainable
             stack, stack_parameters = member.stack.subset(batch.agents or member.stack.agents, parameters)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.coding.items import CodingItem, item_from_row, load_jsonl, parse_lines
+from jaxmarl_llm.utils.errors import UserError
 
 STATEMENTS = ("steps", "goal", "written")
 STARTER = {f"starter:{statement}": statement for statement in STATEMENTS}
@@ -37,13 +38,13 @@ def load_items(source: str, split: str = "all") -> list[CodingItem]:
     elif name.endswith(".jsonl") or pathlib.Path(name).is_file():
         items = select_split(load_jsonl(name), split)
     else:
-        raise ValueError(
+        raise UserError(
             f"source is {source!r}; allowed: 'starter', 'humaneval' or the path of a .jsonl file, parts of "
             f"'starter' ({', '.join(STARTER)}), each with an optional slice such as 'humaneval[33:133]'"
         )
     items = items[chosen]
     if not items:
-        raise ValueError(f"source {source!r}, split {split!r} holds no problems; choose a larger slice")
+        raise UserError(f"source {source!r}, split {split!r} holds no problems; choose a larger slice")
     return items
 
 

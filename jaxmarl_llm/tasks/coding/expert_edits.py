@@ -13,6 +13,7 @@ from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.roles import functions, helper_functions
 from jaxmarl_llm.tasks.coding.text import clean, extract_function
 from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils.errors import UserError
 
 PERFECT = "No changes needed."  # the expert's reply if it would change nothing
 
@@ -60,7 +61,7 @@ def request_messages(
     Raises ValueError unless there is one completion per agent, and no other.
     """
     if set(completions) != set(agents):
-        raise ValueError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
+        raise UserError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
     written = functions(agents, item.entry_point)
     helpers = helper_functions(agents)
     parts = [_part(item, agent, written[agent], agent in helpers, completions[agent]) for agent in agents]

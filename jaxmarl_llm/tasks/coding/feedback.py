@@ -26,6 +26,7 @@ from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.reward import compose
 from jaxmarl_llm.tasks.coding.roles import functions, helper_functions
 from jaxmarl_llm.tasks.coding.text import extract_function, has_return, parse
+from jaxmarl_llm.utils.errors import UserError
 
 MODES = ("plain", "passed", "level_passed", "level_feedback")
 MAX_CODE, MAX_MESSAGE = 120, 80  # characters of a line that is shown, of an exception's message
@@ -84,9 +85,9 @@ def feedback(
         or none of one that was not.
     """
     if mode not in MODES:
-        raise ValueError(f"feedback mode is {mode!r}; allowed: {', '.join(MODES)}")
+        raise UserError(f"feedback mode is {mode!r}; allowed: {', '.join(MODES)}")
     if set(completions) != set(agents):
-        raise ValueError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
+        raise UserError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
     lines = dict.fromkeys(agents, ())
     if mode != "plain":
         answer = _read(item, agents, completions, report, rule)
@@ -98,7 +99,7 @@ def feedback(
 def _read(item, agents, completions, report, rule) -> _Answer:
     stop = compose(item, completions, agents).stop
     if (report is None) != bool(stop):
-        raise ValueError(
+        raise UserError(
             f"item {item.task_id!r}: the answer {f'stopped at {stop!r}' if stop else 'can be run'} and the "
             f"report is {report!r:.80}; allowed: a report exactly where a program can be run"
         )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.coding.text import function_node, parse
+from jaxmarl_llm.utils.errors import UserError
 
 _FIELDS = ("task_id", "prompt", "test", "entry_point")
 _OPTIONAL = ("canonical_solution", "grade", "statement", "split")
@@ -65,9 +66,9 @@ def parse_lines(text: str, name: str) -> list[CodingItem]:
             first_line[row["task_id"]] = number
             items.append(item_from_row(row))
     if problems:
-        raise ValueError(f"{name}: {len(problems)} bad row(s)\n" + "\n".join(problems))
+        raise UserError(f"{name}: {len(problems)} bad row(s)\n" + "\n".join(problems))
     if not items:
-        raise ValueError(f"{name}: no rows; expected one JSON object per line with {', '.join(_FIELDS)}")
+        raise UserError(f"{name}: no rows; expected one JSON object per line with {', '.join(_FIELDS)}")
     return items
 
 
@@ -98,14 +99,14 @@ def read_signature(prompt: str, entry_point: str) -> tuple[tuple[str, ...], str]
     """
     start = re.search(rf"^def[ \t]+{re.escape(entry_point)}[ \t]*\(", prompt, re.MULTILINE)
     if start is None:
-        raise ValueError(f"prompt has no 'def {entry_point}('")
+        raise UserError(f"prompt has no 'def {entry_point}('")
     lines = prompt[start.start() :].split("\n")
     for end in range(1, len(lines) + 1):
         signature = "\n".join(lines[:end])
         function = function_node(signature + "\n    pass") or function_node(signature)
         if function is not None:
             return _parameter_names(function.args), _prelude(prompt[: start.start()])
-    raise ValueError(f"the signature of {entry_point!r} in the prompt does not parse")
+    raise UserError(f"the signature of {entry_point!r} in the prompt does not parse")
 
 
 def _parameter_names(arguments: ast.arguments) -> tuple[str, ...]:

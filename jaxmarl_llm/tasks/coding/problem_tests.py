@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from jaxmarl_llm.executor.judging import units
 from jaxmarl_llm.tasks.coding.text import parse
+from jaxmarl_llm.utils.errors import UserError
 
 HIDDEN = "if 'hidden':"  # the first line of what is left of a unit that was not selected
 
@@ -35,7 +36,7 @@ def split(test: str, held_back: float, entry_point: str = "") -> tuple[str, str 
     Errors: ValueError for a share outside [0, 1), and as in `count_units`.
     """
     if not 0 <= held_back < 1:
-        raise ValueError(f"held_back is {held_back!r}; allowed: a share in [0, 1)")
+        raise UserError(f"held_back is {held_back!r}; allowed: a share in [0, 1)")
     total = count_units(test, entry_point)
     wanted = max(1, math.floor(held_back * total + 0.5)) if held_back else 0
     number = min(wanted, total - 1)
@@ -49,7 +50,7 @@ def split(test: str, held_back: float, entry_point: str = "") -> tuple[str, str 
 def revealed(test: str, number: int, entry_point: str = "") -> str:
     """Tests with the first `number` units; 0 means all, a negative number that many from the end."""
     if type(number) is not int:
-        raise ValueError(f"number is {number!r}; allowed: a whole number")
+        raise UserError(f"number is {number!r}; allowed: a whole number")
     indices = range(count_units(test, entry_point))
     return select_units(test, indices[:number] if number > 0 else indices[number:], entry_point)
 
@@ -65,7 +66,7 @@ def select_units(test: str, indices: Sequence[int], entry_point: str = "") -> st
     suite = _suite(test, entry_point)
     chosen = set(indices)
     if not chosen or not chosen <= set(range(suite.total)):
-        raise ValueError(f"indices is {indices!r}; allowed: one or more of 0 to {suite.total - 1}")
+        raise UserError(f"indices is {indices!r}; allowed: one or more of 0 to {suite.total - 1}")
     if len(chosen) == suite.total:
         return test
     test = test.replace("\r\n", "\n").replace("\r", "\n")  # the line ends that the parser counts
@@ -96,7 +97,7 @@ def _read(test: str) -> tuple[ast.Module, ast.FunctionDef]:
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
     checks = [node for node in functions if node.name == "check"]
     if not checks or not checks[-1].args.posonlyargs + checks[-1].args.args:
-        raise ValueError(f"test is {test!r:.80}; allowed: text that defines check(candidate)")
+        raise UserError(f"test is {test!r:.80}; allowed: text that defines check(candidate)")
     return tree, checks[-1]
 
 

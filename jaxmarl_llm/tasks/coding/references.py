@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.text import parse
+from jaxmarl_llm.utils.errors import UserError
 
 HELPER = "aux"
 
@@ -28,7 +29,7 @@ def answers(item: CodingItem, agents: Sequence[str]) -> dict[str, str] | None:
       ValueError: for more agents: a canonical solution has one helper.
     """
     if len(agents) > 2:
-        raise ValueError(f"reference answers are for one or two agents, these are {tuple(agents)!r}")
+        raise UserError(f"reference answers are for one or two agents, these are {tuple(agents)!r}")
     functions = _functions(item)
     if item.entry_point not in functions:
         return None

@@ -14,6 +14,7 @@ from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.reward import Draft
 from jaxmarl_llm.tasks.coding.roles import helper_functions
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+from jaxmarl_llm.utils.errors import UserError
 
 PROMPTS = {"examples": code_prompts.render, "published": published.render}
 
@@ -56,22 +57,22 @@ class CodingTask:
         self._executor = executor
         self._rule, self._compat = cooperation, compat
         if cooperation not in reward.RULES:
-            raise ValueError(f"cooperation is {cooperation!r}; allowed: {', '.join(reward.RULES)}")
+            raise UserError(f"cooperation is {cooperation!r}; allowed: {', '.join(reward.RULES)}")
         if prompts not in PROMPTS:
-            raise ValueError(f"prompts is {prompts!r}; allowed: {', '.join(PROMPTS)}")
+            raise UserError(f"prompts is {prompts!r}; allowed: {', '.join(PROMPTS)}")
         self._render = PROMPTS[prompts]
         if not callable(feedback) and feedback not in code_feedback.MODES:
-            raise ValueError(f"feedback is {feedback!r}; allowed: {', '.join(code_feedback.MODES)}")
+            raise UserError(f"feedback is {feedback!r}; allowed: {', '.join(code_feedback.MODES)}")
         self._feedback, self._revealed, self._held_back = feedback, revealed_tests, held_back
         self.reward_range = reward.reward_range(self.agents)
         if not 1 <= len(self.agents) <= MAX_AGENTS or len(set(self.agents)) != len(self.agents):
-            raise ValueError(f"agents is {self.agents!r}; allowed: 1 to {MAX_AGENTS} different names")
+            raise UserError(f"agents is {self.agents!r}; allowed: 1 to {MAX_AGENTS} different names")
         if not self.items:
-            raise ValueError("items is empty; a coding task needs at least one problem")
+            raise UserError("items is empty; a coding task needs at least one problem")
         for item in self.items:
             name = item.entry_point
             if name in helper_functions(self.agents).values():
-                raise ValueError(f"item {item.task_id!r}: entry point {name!r} is a helper function's name")
+                raise UserError(f"item {item.task_id!r}: entry point {name!r} is a helper function's name")
 
     def prompts(self, item: CodingItem) -> dict[str, list[dict[str, str]]]:
         """Chat messages [{role, content}, …] per agent. No agent reads another one's prompt or answer."""

@@ -8,6 +8,7 @@ import pathlib
 import tomllib
 
 from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.utils.errors import UserError
 
 # As in ParEval (arXiv 2401.12554), whose problems LessonL uses.
 CATEGORIES = (
@@ -80,13 +81,13 @@ def load_items(source: str, split: str = "all") -> list[OptimisationItem]:
     elif name.endswith(".toml"):
         items = parse(sources.read_text(pathlib.Path(name)), name)
     else:
-        raise ValueError(
+        raise UserError(
             f"source is {source!r}; allowed: {', '.join(_FILES)}, or the path of a .toml file, each with an "
             "optional slice such as 'python[:10]'"
         )
     items = sources.of_split(items, split)[chosen]
     if not items:
-        raise ValueError(f"source {source!r}, split {split!r} holds no problems; choose a larger slice")
+        raise UserError(f"source {source!r}, split {split!r} holds no problems; choose a larger slice")
     return items
 
 
@@ -98,15 +99,15 @@ def parse(text: str, name: str) -> list[OptimisationItem]:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{name}: not TOML ({error})") from error
+        raise UserError(f"{name}: not TOML ({error})") from error
     for field, allowed in (("category", CATEGORIES), ("language", LANGUAGES)):
         if data.get(field) not in allowed:
-            raise ValueError(f"{name}: {field} is {data.get(field)!r}; allowed: {', '.join(allowed)}")
+            raise UserError(f"{name}: {field} is {data.get(field)!r}; allowed: {', '.join(allowed)}")
     items = [_item(data, row, f"{name}, problem {n}") for n, row in enumerate(data.get("problem", []), 1)]
     if not items:
-        raise ValueError(f"{name}: no [[problem]]")
+        raise UserError(f"{name}: no [[problem]]")
     if twice := {item.task_id for item in items if sum(i.task_id == item.task_id for i in items) > 1}:
-        raise ValueError(f"{name}: {', '.join(sorted(twice))} is there more than once")
+        raise UserError(f"{name}: {', '.join(sorted(twice))} is there more than once")
     return items
 
 
@@ -117,11 +118,11 @@ def _item(data: dict, row: dict, where: str) -> OptimisationItem:
     for field in required:
         kind = int if field == "size" else str
         if not isinstance(row.get(field), kind) or not row[field]:
-            raise ValueError(f"{where}: {field} is {row.get(field)!r:.40}; expected {kind.__name__}")
+            raise UserError(f"{where}: {field} is {row.get(field)!r:.40}; expected {kind.__name__}")
     if row["size"] is True or row["size"] < 1:
-        raise ValueError(f"{where}: size is {row['size']!r}; expected a number from 1")
+        raise UserError(f"{where}: size is {row['size']!r}; expected a number from 1")
     if unknown := row.keys() - {*required, "rewrite"}:
-        raise ValueError(f"{where}: {', '.join(sorted(unknown))} is not a field of a problem")
+        raise UserError(f"{where}: {', '.join(sorted(unknown))} is not a field of a problem")
     rewrites = tuple(_rewrite(entry, where) for entry in row.get("rewrite", []))
     fields = {field: row[field] for field in required if field != "name"}
     fields |= {name: fields[name].strip("\n") + "\n" for name in ("source", "tests")}
@@ -132,9 +133,7 @@ def _item(data: dict, row: dict, where: str) -> OptimisationItem:
 
 def _rewrite(entry: dict, where: str) -> Rewrite:
     if entry.get("kind") not in KINDS:
-        raise ValueError(f"{where}: a rewrite's kind is {entry.get('kind')!r}; allowed: {', '.join(KINDS)}")
+        raise UserError(f"{where}: a rewrite's kind is {entry.get('kind')!r}; allowed: {', '.join(KINDS)}")
     if set(entry) != {"kind", "technique", "source"} or not all(isinstance(v, str) for v in entry.values()):
-        raise ValueError(
-            f"{where}: a rewrite has {sorted(entry)}; expected kind, technique and source, texts"
-        )
+        raise UserError(f"{where}: a rewrite has {sorted(entry)}; expected kind, technique and source, texts")
     return Rewrite(entry["kind"], entry["technique"], entry["source"].strip("\n") + "\n")

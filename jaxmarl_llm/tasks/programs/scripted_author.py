@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, Rewrite
+from jaxmarl_llm.utils.errors import UserError
 
 # How often the author writes each kind of program when it builds on no lesson; strong is the fastest known
 # rewrite, weak the other faster ones together.
@@ -72,12 +73,12 @@ class Mixture:
         others = [type(item).__name__ for item in items if not isinstance(item, OptimisationItem)]
         if others or not items:
             got = others[0] if others else "none"
-            raise ValueError(f"the mixture writes programs for optimisation problems; got {got}")
+            raise UserError(f"the mixture writes programs for optimisation problems; got {got}")
         if set(weights) != set(WEIGHTS) or min(weights.values()) < 0 or not sum(weights.values()):
-            raise ValueError(f"weights={dict(weights)}: allowed are numbers from 0 for {', '.join(WEIGHTS)}")
+            raise UserError(f"weights={dict(weights)}: allowed are numbers from 0 for {', '.join(WEIGHTS)}")
         for name, share in (("adopt", adopt), ("vague", vague)):
             if not 0 <= share <= 1:
-                raise ValueError(f"{name}={share}: allowed is 0 to 1")
+                raise UserError(f"{name}={share}: allowed is 0 to 1")
         self._items, self._seed, self._weights = tuple(items), seed, dict(weights)
         self._adopt, self._vague = adopt, vague
 
@@ -86,7 +87,7 @@ class Mixture:
         text = "\n\n".join(message["content"] for message in request.messages)
         item = find(self._items, text)
         if item is None:
-            raise ValueError(f"item {request.item!r}: no program of the author's problems is in the prompt")
+            raise UserError(f"item {request.item!r}: no program of the author's problems is in the prompt")
         stream = "" if request.temperature == 0 else request.stream
         what = repr((self._seed, text, stream, draw))
         return self.write(item, text, random.Random(hashlib.sha256(what.encode()).digest()))

@@ -22,6 +22,7 @@ import re
 
 from jaxmarl_llm.tasks.coding.text import longest_parsable, parse
 from jaxmarl_llm.tasks.programs import cpp_text
+from jaxmarl_llm.utils.errors import UserError
 
 LANGUAGES = ("python", "c++")
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
@@ -84,7 +85,7 @@ def digest(text: str, language: str = "python") -> str:
 
 def _check(language: str) -> None:
     if language not in LANGUAGES:
-        raise ValueError(f"language is {language!r}; allowed: {', '.join(LANGUAGES)}")
+        raise UserError(f"language is {language!r}; allowed: {', '.join(LANGUAGES)}")
 
 
 def _names(text: str, entry_point: str, language: str) -> bool:

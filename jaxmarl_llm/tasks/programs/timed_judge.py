@@ -12,6 +12,7 @@ from jaxmarl_llm.executor.measuring.stopwatch import checking
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem
 from jaxmarl_llm.tasks.programs.text import digest, same_program
+from jaxmarl_llm.utils.errors import UserError
 
 # Rewards that are no logarithm of a measured speed-up. Leaving the program as it is earns 0, so a wrong one
 # must earn less, or guessing would cost nothing; and one that does not even run less still, for it is farther
@@ -101,7 +102,7 @@ class TimedJudge:
         (report,) = self._executor.run([trial])
         if report.verdict != "pass":
             reason = f"{report.verdict}: {_first(report)}"
-            raise ValueError(f"{item.task_id} is in C++, and here C++ does not run ({reason})")
+            raise UserError(f"{item.task_id} is in C++, and here C++ does not run ({reason})")
 
     def _judged(self, items, programs, stream) -> list[Outcome]:
         pairs, remembered = list(zip(items, programs, strict=True)), self._known
@@ -168,9 +169,9 @@ class TimedJudge:
                 _program(item, item.source, tests), _program(item, text, tests), plan
             )
         except ValueError as error:
-            raise ValueError(f"{item.task_id}: {error}") from error
+            raise UserError(f"{item.task_id}: {error}") from error
         if timing.reason == "too-fast":
-            raise ValueError(
+            raise UserError(
                 f"{item.task_id}: its own program takes less than {plan.min_seconds} s at size {item.size}; "
                 "give the problem a larger size"
             )
@@ -236,7 +237,7 @@ def _check_reference(item: OptimisationItem, reports: Sequence[Report]) -> None:
     for report in reports:
         if report.verdict != "pass":
             reason = f"{report.verdict}: {_first(report)}"
-            raise ValueError(f"{item.task_id}: its own program fails its tests on small inputs ({reason})")
+            raise UserError(f"{item.task_id}: its own program fails its tests on small inputs ({reason})")
 
 
 def _first(report: Report) -> str:

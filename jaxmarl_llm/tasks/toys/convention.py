@@ -28,6 +28,7 @@ from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.text import extract_function, function_node, has_return, parse
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+from jaxmarl_llm.utils.errors import UserError
 
 AGENTS = ("aux", "main")
 CONVENTIONS = ("first", "second")
@@ -156,7 +157,7 @@ class ConventionTask:
         self.items = tuple(item for item in divided if item is not None)
         self._executor = executor
         if not self.items:
-            raise ValueError(f"source {source!r} has no problem whose steps can be divided both ways")
+            raise UserError(f"source {source!r} has no problem whose steps can be divided both ways")
 
     def prompts(self, item: ConventionItem) -> dict[str, list[dict[str, str]]]:
         """Chat messages per agent: the same problem, and which function the agent writes."""

@@ -19,6 +19,7 @@ from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.judgement import check_batch, check_given
 from jaxmarl_llm.tasks.outcomes import Outcome, ProgramJudgement
 from jaxmarl_llm.tasks.programs.prompts import Messages
+from jaxmarl_llm.utils.errors import UserError
 
 AGENTS = ("first", "second")
 WORDS = ("left", "middle", "right")
@@ -42,12 +43,12 @@ def load_items(source: str, split: str) -> list[LockItem]:
     """
     name, part = sources.parse(source)
     if name != "locks":
-        raise ValueError(f"source is {source!r}; allowed for locks: locks")
+        raise UserError(f"source is {source!r}; allowed for locks: locks")
     if split != "all":
-        raise ValueError(f"split is {split!r}, which is empty: locks are too few to divide; allowed: all")
+        raise UserError(f"split is {split!r}, which is empty: locks are too few to divide; allowed: all")
     chosen = [LockItem(f"lock/{word}", word) for word in WORDS][part]
     if not chosen:
-        raise ValueError(f"source {source!r} has no items")
+        raise UserError(f"source {source!r} has no items")
     return chosen
 
 

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_given
+from jaxmarl_llm.utils.errors import UserError
 
 AGENTS = ("first", "second")
 WORDS = ("left", "middle", "right")
@@ -57,14 +58,14 @@ def load_items(source: str, split: str) -> list[GameItem]:
     """
     name, part = sources.parse(source)
     if name not in ("games", *NAMES):
-        raise ValueError(f"source is {source!r}; allowed for a game: games, {', '.join(NAMES)}")
+        raise UserError(f"source is {source!r}; allowed for a game: games, {', '.join(NAMES)}")
     if split != "all":
-        raise ValueError(f"split is {split!r}, which is empty: games are too few to divide; allowed: all")
+        raise UserError(f"split is {split!r}, which is empty: games are too few to divide; allowed: all")
     pairs = [(game, name) for game, names in NAMES.items() for name in names]
     items = [GameItem(f"{g}/{n}", g, n, i, GRADES[g]) for i, (g, n) in enumerate(pairs)]
     chosen = [item for item in items if name in ("games", item.game)][part]
     if not chosen:
-        raise ValueError(f"source {source!r} has no items")
+        raise UserError(f"source {source!r} has no items")
     return chosen
 
 

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Mapping
 
 from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.utils.errors import MissingPackageError, UserError
 
 SAMPLES = {"sample_posts": "posts.jsonl", "sample_abstracts": "abstracts.jsonl"}
 
@@ -65,13 +66,13 @@ def load_items(source: str, split: str = "all", column: str = "") -> list[Writin
     elif name.endswith(".jsonl") or pathlib.Path(name).is_file():
         items = sources.of_split(load_jsonl(name, column or "text"), split)
     else:
-        raise ValueError(
+        raise UserError(
             f"source is {source!r}; allowed: {', '.join(map(repr, [*SAMPLES, *HUB_SETS]))} or the path of a "
             ".jsonl file, each with an optional slice such as 'sample_posts[10:50]'"
         )
     items = items[chosen]
     if not items:
-        raise ValueError(f"source {source!r}, split {split!r} holds no texts; choose a larger slice")
+        raise UserError(f"source {source!r}, split {split!r} holds no texts; choose a larger slice")
     return items
 
 
@@ -108,7 +109,7 @@ def parse_lines(text: str, name: str, column: str = "text") -> list[WritingItem]
             items.append(item)
     _refuse(name, problems)
     if not items:
-        raise ValueError(f"{name}: no rows; expected one JSON object per line with {column}")
+        raise UserError(f"{name}: no rows; expected one JSON object per line with {column}")
     return items
 
 
@@ -137,7 +138,7 @@ def _import_datasets(name: str):
     try:
         return importlib.import_module("datasets")
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackageError(
             f"source {name!r} needs the package datasets: pip install 'jaxmarl_llm[data]', "
             f"or choose {', '.join(SAMPLES)} or a .jsonl file"
         ) from error
@@ -145,12 +146,12 @@ def _import_datasets(name: str):
 
 def _check_column(name: str, column: str, present) -> None:
     if present and column not in present:
-        raise ValueError(f"{name}: no column {column!r}; columns present: {', '.join(present)}")
+        raise UserError(f"{name}: no column {column!r}; columns present: {', '.join(present)}")
 
 
 def _refuse(name: str, problems: list[str]) -> None:
     if problems:
-        raise ValueError(f"{name}: {len(problems)} bad row(s)\n" + "\n".join(problems))
+        raise UserError(f"{name}: {len(problems)} bad row(s)\n" + "\n".join(problems))
 
 
 def _complaints(row: dict, column: str) -> list[str]:

@@ -36,6 +36,7 @@ import typing
 from collections.abc import Sequence
 
 from jaxmarl_llm.tasks.writing.words import STOP_WORDS, TRANSITIONS
+from jaxmarl_llm.utils.errors import UserError
 
 PART_NAMES = ("length", "ratio", "uniqueness", "transitions", "overlap")
 REWARD_RANGE = (0.0, 3.0)  # the paper's scale; 2.98 is the most that can be earned
@@ -67,12 +68,12 @@ class Bands:
 
     def __post_init__(self):
         if not 1 <= self.words[0] <= self.words[1]:
-            raise ValueError(f"words is {self.words}; the least must be 1 or more, and the most no less")
+            raise UserError(f"words is {self.words}; the least must be 1 or more, and the most no less")
         for name in ("ratio", "uniqueness"):
             if list(getattr(self, name)) != sorted(getattr(self, name)):
-                raise ValueError(f"{name} is {getattr(self, name)}; its four corners must rise")
+                raise UserError(f"{name} is {getattr(self, name)}; its four corners must rise")
         if self.overlap_cap <= 0:
-            raise ValueError(f"overlap_cap is {self.overlap_cap}; it must be above 0")
+            raise UserError(f"overlap_cap is {self.overlap_cap}; it must be above 0")
 
 
 _TLDR = Bands(
@@ -108,7 +109,7 @@ class Marks(typing.NamedTuple):
 def bands(dataset: str) -> Bands:
     """The bands of 'tldr', 'arxiv' or 'arxiv_later'; ValueError for another name."""
     if dataset not in _BANDS:
-        raise ValueError(f"bands are {dataset!r}; allowed: {', '.join(_BANDS)}")
+        raise UserError(f"bands are {dataset!r}; allowed: {', '.join(_BANDS)}")
     return _BANDS[dataset]
 
 
@@ -176,7 +177,7 @@ def normalise(parts: dict[str, float]) -> dict[str, float]:
 def check_matching(matching: str) -> None:
     """Raise ValueError unless `matching` is one of MATCHINGS."""
     if matching not in MATCHINGS:
-        raise ValueError(f"matching is {matching!r}; allowed: {', '.join(MATCHINGS)}")
+        raise UserError(f"matching is {matching!r}; allowed: {', '.join(MATCHINGS)}")
 
 
 def different_words(text: str) -> set[str]:

@@ -9,6 +9,7 @@ from jaxmarl_llm.tasks.writing import prompts as writing_prompts
 from jaxmarl_llm.tasks.writing import reward
 from jaxmarl_llm.tasks.writing.items import WritingItem
 from jaxmarl_llm.tasks.writing.reward import Bands
+from jaxmarl_llm.utils.errors import UserError
 
 AGENTS = {"tldr": ("short", "long"), "arxiv": ("background", "method")}
 
@@ -40,9 +41,9 @@ class WritingTask:
         prompts: str = "examples",
     ):
         if kind not in AGENTS:
-            raise ValueError(f"kind is {kind!r}; allowed: {', '.join(AGENTS)}")
+            raise UserError(f"kind is {kind!r}; allowed: {', '.join(AGENTS)}")
         if prompts not in writing_prompts.PROMPTS:
-            raise ValueError(f"prompts is {prompts!r}; allowed: {', '.join(writing_prompts.PROMPTS)}")
+            raise UserError(f"prompts is {prompts!r}; allowed: {', '.join(writing_prompts.PROMPTS)}")
         self.items = tuple(items)
         self.agents = tuple(AGENTS[kind] if agents is None else agents)
         self._kind, self._matching, self._prompts = kind, matching, prompts
@@ -50,11 +51,11 @@ class WritingTask:
         reward.check_matching(matching)
         most = writing_prompts.MOST[prompts]
         if not 1 <= len(self.agents) <= most or len(set(self.agents)) != len(self.agents):
-            raise ValueError(
+            raise UserError(
                 f"agents is {self.agents!r}; allowed with prompts={prompts!r}: 1 to {most} names that differ"
             )
         if not self.items:
-            raise ValueError("items is empty; a writing task needs at least one text")
+            raise UserError("items is empty; a writing task needs at least one text")
 
     def prompts(self, item: WritingItem) -> dict[str, list[dict[str, str]]]:
         """Chat messages [{role, content}, …] per agent. No agent sees what the others read or answer."""
