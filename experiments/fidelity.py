@@ -98,7 +98,7 @@ def refusals(config) -> list[str]:
 def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measured:
     with Run(config, folder) as run:
         with RolloutPrefetch(functools.partial(train.draw, run)) as prefetch:
-            for i in range(run.start, step):
+            for i in range(run.schedule.start, step):
                 train.iterate(run, prefetch, i)
         trainables = run.learner.trainables()
         forest = train.draw(run, step, trainables, run.timer)

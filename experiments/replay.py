@@ -150,7 +150,7 @@ def settings(config, workdir: pathlib.Path):
 def do_again(config, folder: pathlib.Path, step: int) -> dict[str, float]:
     """Train from the state in the folder through iteration ``step``; returns the metrics of that one."""
     with Run(config, folder) as run, RolloutPrefetch(functools.partial(_draw, run, step)) as prefetch:
-        for i in range(run.start, step):
+        for i in range(run.schedule.start, step):
             train.iterate(run, prefetch, i)
         return train.iterate(run, prefetch, step)
 

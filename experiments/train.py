@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from absl import flags
 
+from jaxmarl_llm import plots
 from jaxmarl_llm.analysis.report import page
 from jaxmarl_llm.cli import entry, process_flags
 from jaxmarl_llm.cli.signals import StopSignal
@@ -20,6 +21,7 @@ from jaxmarl_llm.config.programs import check_training
 from jaxmarl_llm.factory import randomness, rollouts, training
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.forest import metrics as forest_metrics
+from jaxmarl_llm.metrics import read_metrics
 from jaxmarl_llm.rollout import counterfactuals
 from jaxmarl_llm.rollout.counterfactuals import Redraw
 from jaxmarl_llm.runs import final_table, run_evaluations, run_folder, summaries, warm_up
@@ -65,7 +67,7 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     started = time.perf_counter()
     drawn = workload.draws(run.config, step)
     forest = prefetch.take(step, run.learner.trainables(), run.timer) if drawn else None
-    if run.may_overlap(step + 1):
+    if run.schedule.may_overlap(step + 1):
         prefetch.begin(step + 1, run.learner.trainables())
     with run.timer("credit"):
         credit = run.learner.assign(forest)
@@ -81,7 +83,7 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     seconds = time.perf_counter() - started
     tokens = forest_metrics.tokens(forest) if drawn else 0
     metrics |= {"seconds": seconds, "tokens_per_s": tokens / seconds} | run.spending.add(forest, credit)
-    return metrics | run.executor_metrics() | run.expert_metrics() | run.timer.collect()
+    return metrics | run.services.executor_metrics() | run.services.expert_metrics() | run.timer.collect()
 
 
 def train(config, workdir: str) -> dict:
@@ -98,13 +100,13 @@ def train(config, workdir: str) -> dict:
         RolloutPrefetch(functools.partial(draw, run)) as prefetch,
     ):
         console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
-        run.evaluate_before()
-        with console.ProgressDisplay(config.train.steps, done=run.start) as display:
+        run_evaluations.before(run)
+        with console.ProgressDisplay(config.train.steps, done=run.schedule.start) as display:
             run.display = display
             for step in run.steps_left():
                 with run.saved_on_error(step):
-                    if run.due(config.eval.every, step):
-                        display.print(run.evaluate(step))
+                    if run.schedule.due(config.eval.every, step):
+                        display.print(run_evaluations.validate(run, step))
                     metrics = iterate(run, prefetch, step)
                 run.log(step, metrics)
                 total = run.spending.expected_steps(step + 1, config.train.steps)
@@ -113,7 +115,7 @@ def train(config, workdir: str) -> dict:
                 for line in run_evaluations.test_at_budgets(run, step + 1):
                     display.print(line)
                 stopping = distributed.any_process(stop.requested)
-                if run.due(config.save.every, step + 1) or stopping:
+                if run.schedule.due(config.save.every, step + 1) or stopping:
                     run.save(step + 1)
                 if stopping:
                     display.print(f"stopped after iteration {step + 1}; the same command resumes")
@@ -123,13 +125,20 @@ def train(config, workdir: str) -> dict:
 
 
 def finish(run: Run) -> dict:
-    """Evaluate the trained team on the test, print the results and write the report; returns the summary."""
-    summary = summaries.finish(run)
+    """Save, evaluate on validation and test, print the results, draw the curve, write the report; the summary."""
+    run.save(run.schedule.done)
+    print(run_evaluations.validate(run, run.schedule.done), flush=True)
+    run_evaluations.after(run)
+    final_table.show(run.summary, run.output_folder)
+    rows = read_metrics(run.output_folder)
+    picture = plots.learning_curve(rows, run.output_folder / "plots" / "learning_curve.png")
+    duration = summaries.minutes(run.summary)
+    print(f"{duration}; summary.json, transcripts and {picture.name} in {run.output_folder}", flush=True)
     if run.config.log.report and distributed.is_main():
         evaluations = [run.folder / final_table.FOLDER / f"{state}.json" for state in final_table.TITLES]
         written = page.write([run.folder], evaluations=[path for path in evaluations if path.is_file()])
         print(f"a report: {written[0]}", flush=True)
-    return summary
+    return run.summary
 
 
 def define_flags() -> None:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # 
 
 @pytest.fixture(autouse=True)
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
 
 
 @pytest.fixture

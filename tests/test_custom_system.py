@@ -54,7 +54,7 @@ def test_the_example_of_the_docs_by_hand(written):
 @pytest.mark.model
 @pytest.mark.usefixtures("programs_shared")
 def test_a_run_learns_from_it(tmp_path, written, monkeypatch):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
     config = coding.get_config("smoke")
     config.update_from_flattened_dict(SMALL | {"train.system": written(example())})
     train.train(config, tmp_path / "run")

@@ -40,7 +40,7 @@ def test_a_run_learns_without_an_executor(tmp_path, monkeypatch):
     ({"task.centralised": True, "team.agents": ("team",), "sampling.max_new_tokens": 5}, 6 * 16),
 ])  # fmt: skip
 def test_other_ways_to_play(tmp_path, monkeypatch, fields, answers):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
     c = config(fields | {"train.steps": 1, "eval.before": False, "log.transcripts_every": 1})
     train.train(c, tmp_path)
     (row,) = smoke_runs.rows(tmp_path)

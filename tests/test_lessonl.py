@@ -57,7 +57,7 @@ def test_four_rounds_of_three_agents(played):
 
 def test_turns_say_what_they_saw_and_continue(played):
     turns = played.forest.turns
-    assert [turn.shown for turn in turns if turn.agent == "a" and turn.turn % 2 == 0] == [
+    assert [turn.shown for turn in turns if turn.agent == "a" and turn.kind == "answer"] == [
         (), (3, 4, 5), (9, 4, 5, 11), (15, 9, 5, 11)
     ]  # fmt: skip
     assert [turn.turn for turn in turns if turn.agent == "b"] == [0, 1, 2, 3, 4, 5, 6]

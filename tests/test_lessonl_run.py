@@ -52,7 +52,7 @@ def scripted(programs_shared, monkeypatch):
         return made.setdefault(tuple(settings.items()), make(**settings))
 
     monkeypatch.setattr(update, "make_optimizer", kept)
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))  # no evaluation
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))  # no evaluation
     return scripted_timing.install(monkeypatch)
 
 
@@ -101,7 +101,7 @@ def by_lessons(forest, c):
     found = np.zeros(len(forest.turns))
     for z, turn in enumerate(forest.turns):
         mates = [(j, i) for j in forest.joints if j.item == turn.item for i in j.turns]
-        if turn.turn % 2 == 0:
+        if turn.kind == "answer":
             own = [(j, i) for j, i in mates
                    if (forest.turns[i].agent, forest.turns[i].turn) == (turn.agent, turn.turn)]  # fmt: skip
             rewards = {i: j.judgement.local[turn.agent] for j, i in own}

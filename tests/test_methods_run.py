@@ -26,7 +26,7 @@ def seen(monkeypatch):
 
 @pytest.fixture
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
 
 
 def test_writing_by_two(tmp_path, seen):

@@ -21,7 +21,7 @@ run_for_real = pytest.mark.usefixtures("programs_shared", "no_evaluation")
 
 @pytest.fixture
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
 
 
 def config_of(name, steps=3):

@@ -12,7 +12,7 @@ from configs import systems as system_configs
 from experiments import train
 from jaxmarl_llm import transcripts, update
 from jaxmarl_llm.factory import teams
-from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.runs import run_evaluations
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 Q_FORM = {"critic.form": "q"}
@@ -40,9 +40,9 @@ def trained(tmp_path, monkeypatch, made):
     """Train a system as its smoke config is, only without evaluations; every agent must have moved."""
     make = update.make_optimizer
     monkeypatch.setattr(update, "make_optimizer", lambda **s: made.setdefault(tuple(s.items()), make(**s)))
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
-    monkeypatch.setattr(Run, "evaluate_before", lambda run: None)
-    monkeypatch.setattr(Run, "evaluate", lambda run, step: "not evaluated")
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(run_evaluations, "before", lambda run: None)
+    monkeypatch.setattr(run_evaluations, "validate", lambda run, step: "not evaluated")
     seen = watched(monkeypatch)
 
     def run(name, fields=()):

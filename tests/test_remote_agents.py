@@ -156,7 +156,7 @@ def word(asked):
 @pytest.mark.usefixtures("programs_shared")
 def test_only_the_local_agent_learns_beside_an_endpoint(tmp_path, monkeypatch):
     real = train.finish
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
     with expert_server.Server(rule=word) as server:
         train.train(config(server), tmp_path)
         asked = [body for path, _, body in server.seen if path.endswith("completions")]
@@ -199,7 +199,7 @@ def test_two_models_of_different_kinds_learn_together(tmp_path, monkeypatch):
             return built_models.game_model(*arguments)
 
     monkeypatch.setitem(built_models.BUILDERS, "game-wide", wide)
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
     made = config(team__models=("game-tiny", "game-wide"), train__group=4)
     assert len(teams.build_team(made).members) == 2
     train.train(made, tmp_path)

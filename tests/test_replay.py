@@ -113,7 +113,7 @@ def runs(tmp_path_factory, programs_shared):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(update, "make_optimizer", lambda **s: made.setdefault(tuple(s.items()), make(**s)))
-        patch.setattr(train, "finish", lambda run: run.save(run.done))
+        patch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
         yield run
 
 

@@ -43,8 +43,9 @@ def run(tmp_path):
 
     return SimpleNamespace(
         config=config, folder=tmp_path, output_folder=tmp_path, team=tiny_team(), validation_task=TASK,
-        test_task=TASK, validation_items=[0, 2], learner=Learner(), memory=lambda step=None: (),
-        timer=metrics.PhaseTimer(), executor_metrics=lambda prefix: {}, key=key, isolation={}, rows=rows,
+        test_task=TASK, validation_items=[0, 2], learner=Learner(), lesson_bank=lambda step=None: (),
+        timer=metrics.PhaseTimer(), key=key, rows=rows,
+        services=SimpleNamespace(executor_metrics=lambda prefix: {}, isolation={}),
         log=lambda step, values: rows.append({"step": step, **values}),
         summary=summaries.read_summary(tmp_path, 0), display=None, prompt_sizes=None, items_per_batch=3,
     )  # fmt: skip

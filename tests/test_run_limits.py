@@ -22,10 +22,10 @@ def iterations(monkeypatch, tmp_path, max_minutes, earlier_seconds=0.0, minutes_
     run.spending = Spending(config, ())
     run.summary = {"seconds": earlier_seconds, "resumed": now[0]}
     for step in run.steps_left():
-        assert run.done == step
+        assert run.schedule.done == step
         now[0] += 60 * minutes_each
         done.append(step)
-    assert run.done == len(done)
+    assert run.schedule.done == len(done)
     return done
 
 

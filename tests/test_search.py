@@ -98,7 +98,7 @@ def test_results_are_what_the_rollouts_say(executor, seen, tmp_path):
         # By what the scripted clock says: a tenth less on held-out inputs, where there was something to gain.
         assert row["held_out"]["score"] == pytest.approx(best if row["unchanged"] else 0.9 * best)
         assert row["held_out"]["status"] == "ok"
-        lessons += [turn.text for turn in forest.turns if turn.turn % 2]
+        lessons += [turn.text for turn in forest.turns if turn.kind == "remark"]
         calls += len(forest.turns)
     assert not all(row["unchanged"] for row in found["problems"])
     assert [credit["text"] for credit in found["bank"]] == lessons and len(lessons) == BATCHES * 2 * AGENTS
@@ -221,7 +221,7 @@ def test_lessons_of_a_problem_are_offered_to_the_next(executor, seen, tmp_path):
     first, second = together
     assert {turn.turn for turn in first.turns} == set(range(2 * ROUNDS))  # a credit after the last round
     # Of the nine lessons the newest five, from -1 on, stand in the first prompts, then behind own ones.
-    said = [turn.text for turn in first.turns if turn.turn % 2]
+    said = [turn.text for turn in first.turns if turn.kind == "remark"]
     bank = json.loads(text_of(tmp_path / "together"))[0]["bank"]
     assert len(said) == 9 and len(bank) == 18
     own = [turn.id for turn in second.turns if turn.turn == 1]

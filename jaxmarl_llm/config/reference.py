@@ -8,9 +8,9 @@ from jaxmarl_llm.config.options import ConfigDict
 
 HEAD = """# Every config field
 
-To set a field, add a flag such as `--config.train.lr=1e-4` to a command, or change it in a config file. A value that is not
-allowed, and a field that nothing would read, are refused before anything is loaded. This page is written from
-[jaxmarl_llm/config](../jaxmarl_llm/config): `make config_page`.
+To set a field, add a flag such as `--config.train.lr=1e-4` to a command, or change it in a config file. A value
+that is not allowed, and a field that nothing would read, are refused before anything is loaded. This page is
+written from [jaxmarl_llm/config](../jaxmarl_llm/config): `make config_page`.
 """
 
 

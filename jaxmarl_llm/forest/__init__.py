@@ -4,6 +4,26 @@
 each agent's part. Journals of earlier versions name the types by this package's name.
 """
 
-from jaxmarl_llm.forest.turns import JOINT_MODES, Forest, Joint, Node, SpeakRequest, Turn, joint_samples
+from jaxmarl_llm.forest.turns import (
+    ANSWER,
+    JOINT_MODES,
+    REMARK,
+    Forest,
+    Joint,
+    Node,
+    SpeakRequest,
+    Turn,
+    joint_samples,
+)
 
-__all__ = ["JOINT_MODES", "Forest", "Joint", "Node", "SpeakRequest", "Turn", "joint_samples"]
+__all__ = [
+    "ANSWER",
+    "JOINT_MODES",
+    "REMARK",
+    "Forest",
+    "Joint",
+    "Node",
+    "SpeakRequest",
+    "Turn",
+    "joint_samples",
+]

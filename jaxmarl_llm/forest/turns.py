@@ -13,6 +13,7 @@ import numpy as np
 from jaxmarl_llm.utils.errors import UserError
 
 JOINT_MODES = ("aligned", "cross")
+ANSWER, REMARK = "answer", "remark"  # kinds of turns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,9 +25,11 @@ class SpeakRequest:
       item: index into the iteration's items.
       messages: chat messages ({"role", "content"}) that the agent sees.
       samples: G, completions to draw.
-      turn: turn index, from 0.
+      turn: turn index, from 0; of rounds of programs the round.
       parent: id of the turn this one continues, or None.
       follows: index of the joint answer that this request comes after, or None.
+      kind: `ANSWER`, to be judged as a part of a joint answer, or `REMARK`: a lesson, a reflection, a plan, the
+        first answer of a discussion.
       shown: ids of the turns whose texts are in the messages, if the protocol gives them.
       extra: K, the number of last samples that nobody learns from (``Turn.extra``).
     """
@@ -40,6 +43,7 @@ class SpeakRequest:
     follows: int | None = None
     shown: tuple[int, ...] = ()
     extra: int = 0
+    kind: str = ANSWER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +78,12 @@ class Turn:
     cut: int = 0
     step: int = 0
     extra: bool = False
+    kind: str = ANSWER
+
+    @property
+    def stage(self) -> tuple[int, str]:
+        """Turn index and kind: only turns of one stage are compared with each other."""
+        return self.turn, self.kind
 
     @property
     def tokens(self) -> tuple[int, int]:

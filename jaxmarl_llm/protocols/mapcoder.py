@@ -9,17 +9,16 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from jaxmarl_llm.forest import Node, SpeakRequest, Turn
+from jaxmarl_llm.forest import ANSWER, REMARK, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols import rounds
-from jaxmarl_llm.protocols.types import Episode, first_requests
+from jaxmarl_llm.protocols.types import Episode, first_requests, remarks
 
 
 @dataclasses.dataclass(frozen=True)
 class MapCoder:
     """Every chain has ``plans`` plans one after the other, and ``tries`` programs for each plan.
 
-    A plan comes before its first program: plans before the programs of round t are turn 2 t, the programs are
-    turn 2 t + 1.
+    A plan comes before its first program, in the same round; plans are of kind `REMARK`.
 
     Attributes:
       task: a task of programs.
@@ -41,50 +40,48 @@ class MapCoder:
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests for a plan, for the program that follows it, and for repairs; then for the next plan."""
         if not state.turns:
-            return first_requests(state, self._recall, self.samples)
+            return remarks(first_requests(state, self._recall, self.samples))
         done = rounds.rounds_done(state)
-        if not _is_program(state.turns[-1]):
-            return self._follow(state, 2 * done)
+        if state.turns[-1].kind == REMARK:
+            return self._follow(state, done)
         if done == self.plans * self.tries:
             return []
         chains = rounds.continuing_chains(state, self.task, self.stop_when_solved)
         if done % self.tries == 0:
             prompts = [self._recall(item) for item in state.items]
-            return rounds.requests_after(state, chains, lambda turn: prompts[turn.item][turn.agent], 2 * done)
-        return rounds.requests_after(state, chains, lambda turn: self._repair(state, turn), 2 * done + 1)
+            return rounds.requests_after(
+                state, chains, lambda turn: prompts[turn.item][turn.agent], done, kind=REMARK
+            )
+        return rounds.requests_after(state, chains, lambda turn: self._repair(state, turn), done)
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
         """The nodes of a round's programs; none for plans, which are not judged."""
-        return rounds.programs_of_round(state, turns) if _is_program(turns[0]) else []
+        return rounds.programs_of_round(state, turns) if turns[0].kind == ANSWER else []
 
     def _recall(self, item: Any) -> dict[str, Sequence[dict[str, str]]]:
         return dict.fromkeys(self.task.agents, self.task.recall(item))
 
-    def _follow(self, state: Episode, number: int) -> list[SpeakRequest]:
-        """Requests for a program after each plan of turn ``number``."""
+    def _follow(self, state: Episode, round_: int) -> list[SpeakRequest]:
+        """Requests for a program after each plan of a round."""
         return [
             SpeakRequest(
                 plan.agent,
                 plan.item,
                 tuple(self.task.follow(state.items[plan.item], plan.text)),
                 samples=1,
-                turn=number + 1,
+                turn=round_,
                 parent=plan.id,
                 follows=plan.follows,
             )
             for plan in state.turns
-            if plan.turn == number
+            if plan.stage == (round_, REMARK)
         ]
 
     def _repair(self, state: Episode, program: Turn) -> Sequence[dict[str, str]]:
         item, outcome = state.items[program.item], rounds.outcome_of(state, program.id)
         plan = program
-        while _is_program(plan):
+        while plan.kind == ANSWER:
             plan = state.turns[plan.parent]
         if self.task.good(outcome):
             return self.task.follow(item, plan.text)
         return self.task.repair(item, plan.text, outcome)
-
-
-def _is_program(turn: Turn) -> bool:
-    return turn.turn % 2 == 1

@@ -20,4 +20,4 @@ class Mixture(rounds.Rounds):
             outcomes = [rounds.outcome_of(state, i) for i in joint_of[turn.id].turns]
             return self.task.aggregate(state.items[turn.item], outcomes)
 
-        return rounds.requests_after(state, chains, ask, 2 * done)
+        return rounds.requests_after(state, chains, ask, done)

@@ -4,7 +4,7 @@ Every agent works alone: program, outcome, reflection, and the next program with
 outcome of that very program, and its own reflection in the prompt.
 """
 
-from jaxmarl_llm.forest import SpeakRequest, Turn
+from jaxmarl_llm.forest import REMARK, SpeakRequest, Turn
 from jaxmarl_llm.protocols import rounds
 from jaxmarl_llm.protocols.types import Episode
 
@@ -17,8 +17,8 @@ class Reflexion(rounds.Rounds):
 
     def later(self, state: Episode, done: int, chains: list[int]) -> list[SpeakRequest]:
         """Requests for reflections on the last programs, then for the programs after these."""
-        number = 2 * done - 1
-        reflections = {turn.parent: turn for turn in state.turns if turn.turn == number}
+        number = done - 1
+        reflections = {turn.parent: turn for turn in state.turns if turn.stage == (number, REMARK)}
         return (not reflections and self._reflections(state, chains, number)) or self._programs(
             state, chains, reflections
         )
@@ -27,7 +27,7 @@ class Reflexion(rounds.Rounds):
         def ask(turn: Turn):
             return self.task.explain(state.items[turn.item], rounds.outcome_of(state, turn.id))
 
-        return rounds.requests_after(state, chains, ask, number)
+        return rounds.requests_after(state, chains, ask, number, kind=REMARK)
 
     def _programs(
         self, state: Episode, chains: list[int], reflections: dict[int, Turn]
@@ -40,4 +40,4 @@ class Reflexion(rounds.Rounds):
             return self.task.improve(state.items[turn.item], outcome, reflection)
 
         last = {program: reflection.id for program, reflection in reflections.items()}
-        return rounds.requests_after(state, chains, ask, 2 * rounds.rounds_done(state), last)
+        return rounds.requests_after(state, chains, ask, rounds.rounds_done(state), last)

@@ -15,4 +15,4 @@ class Repeated(rounds.Rounds):
     def later(self, state: Episode, done: int, chains: list[int]) -> list[SpeakRequest]:
         """Requests to all agents with the first prompt again."""
         prompts = [self.task.prompts(item) for item in state.items]
-        return rounds.requests_after(state, chains, lambda turn: prompts[turn.item][turn.agent], 2 * done)
+        return rounds.requests_after(state, chains, lambda turn: prompts[turn.item][turn.agent], done)

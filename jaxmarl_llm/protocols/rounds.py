@@ -3,14 +3,13 @@
 A chain is one search for one item. The programs of a round, one of each agent, are a joint answer that the
 chain's next round follows. The chains of an item are independent samples; they stay in order, item by item.
 
-Turns are numbered so that programs and the texts between them never share a number: programs of round t
-are 2 t, texts after them are 2 t + 1. ``Node.turn`` and ``Joint.turn`` are the round.
+``Turn.turn``, ``Node.turn`` and ``Joint.turn`` are the round; texts between programs are of kind `REMARK`.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxmarl_llm.forest import Node, SpeakRequest, Turn
+from jaxmarl_llm.forest import ANSWER, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.types import Episode, first_requests
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.types import RoundsTask, Task
@@ -46,7 +45,7 @@ def programs_of_round(state: Episode, turns: Sequence[Turn]) -> list[Node]:
         parents = [tuple(turn.parent for turn in programs) for programs in by_agent.values()]
         heard = tuple(ids for ids in parents if None not in ids and not judged.intersection(ids))
         ids = {agent: tuple(turn.id for turn in programs) for agent, programs in by_agent.items()}
-        nodes.append(Node(item, ids, turns[0].turn // 2, follows, heard))
+        nodes.append(Node(item, ids, turns[0].turn, follows, heard))
     return nodes
 
 
@@ -79,16 +78,22 @@ def outcome_of(state: Episode, turn: int) -> Outcome:
 
 
 def requests_after(
-    state: Episode, chains: Sequence[int], ask: Ask, index: int, last: Mapping[int, int] | None = None
+    state: Episode,
+    chains: Sequence[int],
+    ask: Ask,
+    index: int,
+    last: Mapping[int, int] | None = None,
+    kind: str = ANSWER,
 ) -> list[SpeakRequest]:
     """Requests to every agent of some chains, after its last program.
 
     Args:
       chains: indices of the joint answers that the requests follow.
       ask: the agent's last program -> the messages it sees now, None for no request.
-      index: turn number of the answers.
+      index: round of the turns that are requested.
       last: by id of the program the id of the same agent's turn after it, if any, which the answers then
         continue.
+      kind: of the turns that are requested.
     """
     requests = []
     for j in chains:
@@ -97,7 +102,7 @@ def requests_after(
             if messages is not None:
                 parent = (last or {}).get(program.id, program.id)
                 requests.append(
-                    SpeakRequest(program.agent, program.item, tuple(messages), 1, index, parent, j)
+                    SpeakRequest(program.agent, program.item, tuple(messages), 1, index, parent, j, kind=kind)
                 )
     return requests
 
@@ -137,4 +142,4 @@ class Rounds:
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
         """The nodes of a round's programs; none for the texts between them, which are not judged."""
-        return [] if turns[0].turn % 2 else programs_of_round(state, turns)
+        return programs_of_round(state, turns) if turns[0].kind == ANSWER else []

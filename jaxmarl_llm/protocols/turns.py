@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from jaxmarl_llm.forest import SpeakRequest, Turn
+from jaxmarl_llm.forest import ANSWER, SpeakRequest, Turn
 from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, collect_feedback
 from jaxmarl_llm.utils.errors import UserError
 
@@ -96,12 +96,12 @@ def history(state: Episode, turn: Turn, j: int) -> tuple[dict[str, str], ...]:
     return (*state.requests[turn.request].messages, reply, question)
 
 
-def by_node(state: Episode, number: int) -> dict[tuple, dict[str, list[Turn]]]:
-    """All turns with the turn index ``number``: by place (item, joint answer before or None), then by agent.
+def by_node(state: Episode, number: int, kind: str = ANSWER) -> dict[tuple, dict[str, list[Turn]]]:
+    """All turns of a kind with the turn index ``number``: by place (item, joint answer before or None), then by agent.
 
     Places are in the order of their first requests.
     """
     places: dict[tuple, dict[str, list[Turn]]] = {}
-    for turn in (turn for turn in state.turns if turn.turn == number):
+    for turn in (turn for turn in state.turns if turn.stage == (number, kind)):
         places.setdefault((turn.item, turn.follows), {}).setdefault(turn.agent, []).append(turn)
     return places

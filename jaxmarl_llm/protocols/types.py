@@ -6,13 +6,13 @@ batch; an order of agents takes several lists. An empty list ends the episode.
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
 
-from jaxmarl_llm.forest import Joint, Node, SpeakRequest, Turn
+from jaxmarl_llm.forest import REMARK, Joint, Node, SpeakRequest, Turn
 from jaxmarl_llm.utils.errors import UserError
 
 Prompts = Callable[[Any], dict[str, list[dict[str, str]]]]
@@ -94,6 +94,11 @@ def first_requests(state: Episode, prompts: Prompts, samples: int, extra: int = 
         for i, item in enumerate(state.items)
         for agent, messages in prompts(item).items()
     ]
+
+
+def remarks(requests: Iterable[SpeakRequest]) -> list[SpeakRequest]:
+    """The requests with the kind `REMARK`: their completions lead to answers and are not judged."""
+    return [dataclasses.replace(request, kind=REMARK) for request in requests]
 
 
 class Protocol(Interface):

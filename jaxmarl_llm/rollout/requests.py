@@ -193,6 +193,7 @@ def _asked_for(pending: PendingRequest, g: int) -> dict:
         agent=request.agent,
         item=request.item,
         turn=request.turn,
+        kind=request.kind,
         sample=g,
         prompt=np.array(pending.prompt, np.int32),
         parent=request.parent,

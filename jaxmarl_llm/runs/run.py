@@ -1,7 +1,6 @@
-"""Everything a training run holds open: executor, team, learner, files. The algorithm is in train.py."""
+"""Everything that a training run holds open: services, tasks, team, learner, files. The loop is in train.py."""
 
 import contextlib
-import dataclasses
 import json
 import math
 import pathlib
@@ -11,10 +10,8 @@ import jax
 
 from jaxmarl_llm import checkpoint, evaluation, metrics, records, resume_checks
 from jaxmarl_llm.evaluation import scores
-from jaxmarl_llm.experts import Spent
 from jaxmarl_llm.factory import (
     chat_options,
-    experts,
     imitation,
     protocols,
     randomness,
@@ -26,9 +23,11 @@ from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.protocols.lessons.bank import Entry
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer
-from jaxmarl_llm.runs import begin, journals, plan_table, run_evaluations, summaries
+from jaxmarl_llm.runs import begin, journals, plan_table, summaries
 from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.runs.learner import Learner
+from jaxmarl_llm.runs.schedule import Schedule
+from jaxmarl_llm.runs.services import Services
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.transcripts import TranscriptWriter
 from jaxmarl_llm.utils import console, distributed, files
@@ -38,10 +37,17 @@ from jaxmarl_llm.utils.errors import NotFiniteError, UserError
 class Run:
     """A run folder and what works on it.
 
-    ``start`` is the first iteration to do; what an earlier process did from there on is forgotten and done
-    again. ``done`` counts the iterations behind. Entering opens everything in the order that lets errors
-    come early: the config against the folder, the sandbox, the data, the models, the prompts, the checkpoint.
-    ``output_folder`` is where metrics, transcripts and summary go: the folder, or of several processes a part of it.
+    Entering opens everything in the order that lets errors come early: the config against the folder, the
+    sandbox, the data, the models, the prompts, the checkpoint. What an earlier process did from
+    ``schedule.start`` on is forgotten and done again.
+
+    Attributes:
+      services: executor and experts.
+      task, validation_task, test_task: the problems of the three splits.
+      team, learner, protocol, scorer: who answers, how they learn, in which order, how answers are judged.
+      schedule, spending, summary: iterations, budgets, what summary.json holds.
+      output_folder: where metrics, transcripts and summary go: the folder, or of several processes a part of it.
+      display: the progress bar of the training, while it goes on.
     """
 
     def __init__(self, config, workdir):
@@ -49,14 +55,17 @@ class Run:
         self.folder = pathlib.Path(workdir)
         self.output_folder = distributed.own_folder(self.folder)
         self.timer = metrics.PhaseTimer()
-        self.team = self.task = self.validation_task = self.test_task = None
-        self.start = self.done = 0
-        self.display: console.ProgressDisplay | None = None  # of the training, while it goes on
+        self.schedule = Schedule(config)
+        self.display: console.ProgressDisplay | None = None
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Run":
         with contextlib.ExitStack() as stack:
-            self._open(stack)
+            self._check_folder()
+            self._open_tasks(stack)
+            self._open_team()
+            self._open_learner(stack)
+            self._open_files(stack)
             self._stack = stack.pop_all()
         return self
 
@@ -64,133 +73,93 @@ class Run:
         self._stack.close()
         journals.forget(self.folder)
 
-    def _open(self, stack: contextlib.ExitStack) -> None:
-        config = self.config
+    def _check_folder(self) -> None:
+        """The folder holds no other run, and can be written."""
         saved = self.folder / "config.json"
         if saved.is_file():
-            resume_checks.check_same_run(json.loads(saved.read_text()), config.to_dict())
+            resume_checks.check_same_run(json.loads(saved.read_text()), self.config.to_dict())
         resume_checks.ensure_writable(self.folder)
-        self._executor = stack.enter_context(tasks.build_executor(config))
-        self.isolation = self._check_isolation(tasks.isolation(self._executor))
+
+    def _open_tasks(self, stack: contextlib.ExitStack) -> None:
+        """Executor, expert, and the problems of all splits."""
+        config, place = self.config, self.folder / "checkpoints"
+        saved = checkpoint.read_meta(place) if checkpoint.saved_steps(place) else {}
+        self.services = Services(config, self.folder, saved, stack)
         user_code.check(config)
-        self._expert = experts.build_expert(
-            config, self.folder, Spent(**self._saved_meta().get("expert", {}))
-        )
-        self.task = tasks.build_task(config, self._executor, "train", self._expert)
-        self.validation_task = tasks.build_task(config, self._executor, "eval", self._expert)
-        self.test_task = tasks.build_task(config, self._executor, "test", self._expert)
+        self.services.open_expert()
+        executor, expert = self.services.executor, self.services.expert
+        self.task = tasks.build_task(config, executor, "train", expert)
+        self.validation_task = tasks.build_task(config, executor, "eval", expert)
+        self.test_task = tasks.build_task(config, executor, "test", expert)
         tasks.check_splits(config, {"train": self.task, "eval": self.validation_task, "test": self.test_task})
-        every_task = self.task, self.validation_task, self.test_task
-        self._speakers = experts.build(
-            config,
-            [item for task in every_task for item in task.items],
-            self.folder,
-            self._saved_meta().get("speakers", {}),
-        )
-        self.team = begin.begun(config, teams.build_team(config, speakers=self._speakers), self.folder)
-        if not chat_options.date_matters(config, self.team):
-            config.model_options.date = self._given_date
-        self._account = experts.Account(self._speakers, self.team)
-        teams.check_prompts(config, self.team, *every_task)
         self.validation_items = scores.spread(len(self.validation_task.items), config.eval.problems)
-        self.prompt_sizes = teams.prompt_sizes(config, self.team, every_task)
         # Of all evaluations, so that those on fewer problems run the same program.
         self.items_per_batch = evaluation.batch_size(len(self.test_task.items), config.eval.samples)
+
+    def _open_team(self) -> None:
+        """The agents as they begin, and the widths of their prompts."""
+        config, every_task = self.config, (self.task, self.validation_task, self.test_task)
+        speakers = self.services.open_speakers([item for task in every_task for item in task.items])
+        self.team = begin.begun(config, teams.build_team(config, speakers=speakers), self.folder)
+        self.services.count(self.team)
+        if not chat_options.date_matters(config, self.team):
+            config.model_options.date = self._given_date
+        teams.check_prompts(config, self.team, *every_task)
+        self.prompt_sizes = teams.prompt_sizes(config, self.team, every_task)
+
+    def _open_learner(self, stack: contextlib.ExitStack) -> None:
+        """What learns, at the state of the latest checkpoint; scorer and protocol."""
+        config = self.config
         combined = config.train.joint_mode, config.train.partner_samples
         self.scorer = TaskScorer.of_team(self.task, self.team, *combined)
         demonstrations = imitation.load(config, self.task, self.team)
         self.learner = Learner(config, self.team, self.prompt_sizes, demonstrations)
-        self.start = self.learner.open(self.folder, stack)
-        self.protocol = protocols.build(config, self.task, self.team, memory=self.memory())
-        if self.start > config.train.steps:
+        self.schedule = Schedule(config, self.learner.open(self.folder, stack))
+        self.protocol = protocols.build(config, self.task, self.team, memory=self.lesson_bank())
+        if self.schedule.start > config.train.steps:
             raise UserError(
-                f"train.steps={config.train.steps}: the run in {self.folder} has done {self.start} already"
+                f"train.steps={config.train.steps}: the run in {self.folder} has done {self.schedule.start} already"
             )
-        self.done = self.start
-        self.summary = summaries.read_summary(self.folder, self.start) | {"executor": self.isolation}
+
+    def _open_files(self, stack: contextlib.ExitStack) -> None:
+        """config.json, the summary, metrics and transcripts."""
+        config, start = self.config, self.schedule.start
+        self.summary = summaries.read_summary(self.folder, start) | {"executor": self.services.isolation}
         if distributed.is_main():
-            files.atomic_write_text(saved, json.dumps(config.to_dict(), indent=2) + "\n")
-        board, project = config.log.tensorboard, config.log.wandb_project
-        options = dict(tensorboard=board, wandb={"project": project} if project else None)
+            text = json.dumps(config.to_dict(), indent=2) + "\n"
+            files.atomic_write_text(self.folder / "config.json", text)
+        project = config.log.wandb_project
+        options = dict(tensorboard=config.log.tensorboard, wandb={"project": project} if project else None)
         options = options if distributed.is_main() else {"tensorboard": False}
-        self._metrics = stack.enter_context(
-            metrics.MetricsWriter(self.output_folder, resume_step=self.start, **options)
-        )
-        rows = metrics.read_metrics(self.output_folder) if self.start else []
+        writer = metrics.MetricsWriter(self.output_folder, resume_step=start, **options)
+        self._metrics = stack.enter_context(writer)
+        rows = metrics.read_metrics(self.output_folder) if start else []
         self.spending = Spending(config, self.learner.learners, rows)
         self._transcripts = TranscriptWriter(self.output_folder)
 
-    def memory(self, best_step: int | None = None) -> Sequence[Entry]:
-        """Lessons of earlier problems, as they come to be, or as the best state had them at its step."""
+    def lesson_bank(self, best_step: int | None = None) -> Sequence[Entry]:
+        """Lessons of earlier problems: the live bank, or as the best state had it at its step."""
         if best_step is not None:
             return protocols.saved_lessons(self.config, self.folder, best_step)
         return self.learner.system.models if protocols.remembers(self.config) else ()
 
-    def _check_isolation(self, now: dict) -> dict:
-        """How programs are run, with the level that the run began with; ValueError if that was higher."""
-        if not now:
-            return now
-        first = self._saved_meta().get("executor", {}).get("first_level", now["level"])
-        resume_checks.check_level(first, now["level"], str(self.folder))
-        return now | {"first_level": first}
-
-    def _saved_meta(self) -> dict:
-        """What the latest checkpoint says of the run; {} if there is none."""
-        place = self.folder / "checkpoints"
-        return checkpoint.read_meta(place) if checkpoint.saved_steps(place) else {}
-
     def journal(self, ids: Sequence[int], step: int) -> Journal | None:
         """Where the rounds of an iteration about these items are kept, see `journals`."""
-        return journals.of_iteration(self.config, self.folder, self.task, ids, step, self._account.take)
+        count = self.services.account.take
+        return journals.of_iteration(self.config, self.folder, self.task, ids, step, count)
 
     def key(self, stream: str, step: int) -> jax.Array:
         """Random key of a named stream at an iteration."""
         return jax.random.fold_in(randomness.stream(self.config, stream), step)
 
     def steps_left(self) -> Iterator[int]:
-        """Iterations to do: up to ``train.steps``, the budgets, or ``train.max_minutes`` of the whole run."""
-        limit = 60 * self.config.train.max_minutes or math.inf
-        while self.done < self.config.train.steps:
-            late = summaries.seconds(self.summary) >= limit
-            if distributed.any_process(late or self.spending.over()):
-                return
-            yield self.done
-            self.done += 1
-
-    def due(self, every: int, done: int) -> bool:
-        """Whether what happens ``every`` iterations (0: never) is due after ``done``; not at either end."""
-        return every > 0 and done % every == 0 and 0 < done < self.config.train.steps
-
-    def may_overlap(self, step: int) -> bool:
-        """Whether an iteration may be drawn for before the update before it.
-
-        Not if a checkpoint or an evaluation comes between: a run resumed there goes on as it would have.
-        """
-        every = (self.config.save.every, self.config.eval.every)
-        return (
-            self.config.train.overlap
-            and 0 < step < self.config.train.steps
-            and not any(self.due(n, step) for n in every)
-        )
+        """Iterations to do, see `Schedule.steps_left`."""
+        return self.schedule.steps_left(self.spending.over, lambda: summaries.seconds(self.summary))
 
     def plan(self) -> list[tuple[str, str]]:
         """What an iteration consists of and what memory it takes, as table rows."""
         own = self.learner.own_states
         return plan_table.plan_rows(self.config, self.team, self.task, self.learner.states, own)
-
-    def executor_metrics(self, prefix: str = "executor") -> dict[str, float]:
-        """`Executor.metrics`, keyed ``<prefix>/<name>``: of the programs since the last call."""
-        if self._executor is None:
-            return {}
-        return {f"{prefix}/{name}": value for name, value in self._executor.metrics().items()}
-
-    def expert_metrics(self) -> dict[str, float]:
-        """What was paid for since the run began: the expert, keyed ``expert/<name>``, and remote ones."""
-        found = self._account.metrics()
-        if self._expert is None:
-            return found
-        spent = dataclasses.asdict(self._expert.spent)
-        return found | {f"expert/{name}": float(n) for name, n in spent.items()}
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Append a row to the metrics."""
@@ -237,38 +206,5 @@ class Run:
 
     def save(self, step: int) -> None:
         """Checkpoint after ``step`` iterations."""
-        meta = {"config": self.config.to_dict(), "seed": self.config.seed, "executor": self.isolation}
-        meta |= {"expert": dataclasses.asdict(self._expert.spent)} if self._expert else {}
-        meta |= {"speakers": self._account.metadata()} if self._speakers else {}
+        meta = {"config": self.config.to_dict(), "seed": self.config.seed, **self.services.metadata()}
         self.learner.save(step, meta)
-
-    def evaluate_before(self) -> None:
-        """Measure the team that begins on the test and on validation, unless this run has learned already.
-
-        It is ``warm`` in the summary if it begins from another run, whose results are taken over where they
-        are the same, else ``before``: the untrained one.
-        """
-        if self.start > 0:
-            return
-        place, earlier = begin.source(self.config, self.folder), {}
-        if place is not None:
-            earlier, rows = begin.earlier(self.config, self.folder)
-            run_evaluations.take_over(self, place, earlier, rows)
-        if place is not None and self.config.warm_up.steps:
-            self.summary["warm_up_seconds"] = summaries.read_json(place / "summary.json").get("seconds", 0.0)
-        summaries.write_summary(self)
-        name, title = ("before", "before training") if place is None else ("warm", "after the warm-up")
-        if name not in earlier and self.config.eval.before:
-            print(f"testing the team {title} on {len(self.test_task.items)} problems ...", flush=True)
-            print(run_evaluations.test(self, name, title, run_evaluations.current(self, 0)), flush=True)
-            print(run_evaluations.validate(self, 0), flush=True)
-
-    def test_after(self) -> None:
-        """Measure the last state on the test, and the best one on validation if that is another."""
-        print(f"testing the trained team on {len(self.test_task.items)} problems ...", flush=True)
-        print(run_evaluations.test_once(self, "after", "after training", self.done), flush=True)
-        run_evaluations.test_best(self)
-
-    def evaluate(self, step: int) -> str:
-        """Evaluate on validation problems, keep the state if it is the best one; returns a line to print."""
-        return run_evaluations.validate(self, step)

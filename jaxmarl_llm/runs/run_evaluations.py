@@ -13,7 +13,7 @@ import shutil
 
 from jaxmarl_llm.evaluation import Evaluations, results
 from jaxmarl_llm.factory import evaluations
-from jaxmarl_llm.runs import final_table, summaries
+from jaxmarl_llm.runs import begin, final_table, summaries
 from jaxmarl_llm.runs.budgets import MARKS
 from jaxmarl_llm.utils import console, files
 
@@ -32,7 +32,36 @@ class State:
 
 def current(run, step: int) -> State:
     """The state after ``step`` iterations, which the run is in."""
-    return State(step, run.learner.trainables(), run.memory())
+    return State(step, run.learner.trainables(), run.lesson_bank())
+
+
+def before(run) -> None:
+    """Measure the team that the run begins with on the test and on validation, unless the run has learned already.
+
+    It is ``warm`` in the summary if it begins from another run, whose results are taken over where they
+    are the same, else ``before``: the untrained one.
+    """
+    if run.schedule.start > 0:
+        return
+    place, earlier = begin.source(run.config, run.folder), {}
+    if place is not None:
+        earlier, rows = begin.earlier(run.config, run.folder)
+        take_over(run, place, earlier, rows)
+    if place is not None and run.config.warm_up.steps:
+        run.summary["warm_up_seconds"] = summaries.read_json(place / "summary.json").get("seconds", 0.0)
+    summaries.write_summary(run)
+    name, title = ("before", "before training") if place is None else ("warm", "after the warm-up")
+    if name not in earlier and run.config.eval.before:
+        print(f"testing the team {title} on {len(run.test_task.items)} problems ...", flush=True)
+        print(test(run, name, title, current(run, 0)), flush=True)
+        print(validate(run, 0), flush=True)
+
+
+def after(run) -> None:
+    """Measure the last state on the test, and the best one on validation if that is another."""
+    print(f"testing the trained team on {len(run.test_task.items)} problems ...", flush=True)
+    print(test_once(run, "after", "after training", run.schedule.done), flush=True)
+    test_best(run)
 
 
 def validate(run, step: int) -> str:
@@ -52,7 +81,7 @@ def keep_best(run, validation_return: float, step: int) -> None:
     if validation_return > best:
         entry = {"step": step, "validation_return": validation_return}
         config = run.config.to_dict()
-        run.learner.save_best(step, {"config": config, "executor": run.isolation, **entry})
+        run.learner.save_best(step, {"config": config, "executor": run.services.isolation, **entry})
         run.summary["best"] = entry
         summaries.write_summary(run)
 
@@ -127,7 +156,7 @@ def test_best(run) -> None:
         summaries.write_summary(run)
         return
     print(f"testing the best state on validation, of iteration {best['step']} ...", flush=True)
-    trainables, memory = run.learner.best_trainables(), run.memory(best["step"])
+    trainables, memory = run.learner.best_trainables(), run.lesson_bank(best["step"])
     state = State(best["step"], trainables, memory)
     print(test(run, "best", f"of the best state (iteration {best['step']})", state, logged=False), flush=True)
 
@@ -154,7 +183,7 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
     prefix = PREFIXES[split]
     values = summaries.eval_metrics(found.sampled.summary(), found.greedy.summary(), prefix)
     values |= {f"{prefix}/speed/{name}": value for name, value in found.speed().items()}
-    used = run.executor_metrics("eval_executor") | run.timer.collect()
+    used = run.services.executor_metrics("eval_executor") | run.timer.collect()
     if logged:
         run.log(state.step, values | used)
     return found, values

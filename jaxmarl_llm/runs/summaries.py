@@ -5,7 +5,7 @@ import math
 import pathlib
 import time
 
-from jaxmarl_llm import checkpoint, metrics, plots, resume_checks
+from jaxmarl_llm import checkpoint, resume_checks
 from jaxmarl_llm.runs import final_table
 from jaxmarl_llm.runs.budgets import MARKS
 from jaxmarl_llm.runs.final_table import PARTS
@@ -111,15 +111,3 @@ def minutes(summary: dict) -> str:
     text = f"{summary['seconds'] / 60:.1f} minutes"
     warm_up = summary.get("warm_up_seconds")
     return text if warm_up is None else f"{text} after {warm_up / 60:.1f} of warm-up"
-
-
-def finish(run) -> dict:
-    """Evaluate, save, draw the curve, print the table before/after; returns the summary."""
-    run.save(run.done)
-    print(run.evaluate(run.done), flush=True)
-    run.test_after()
-    final_table.show(run.summary, run.output_folder)
-    rows = metrics.read_metrics(run.output_folder)
-    picture = plots.learning_curve(rows, run.output_folder / "plots" / "learning_curve.png")
-    print(f"{minutes(run.summary)}; summary.json, transcripts and {picture.name} in {run.output_folder}")
-    return run.summary

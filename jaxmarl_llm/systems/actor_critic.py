@@ -182,7 +182,7 @@ def _minus_group_mean(forest: Forest, values_R: np.ndarray) -> np.ndarray:
     """
     answers = collections.Counter(turn.request for turn in forest.turns)
     places = [
-        (turn.request,) if answers[turn.request] > 1 else (turn.agent, turn.item, turn.turn, turn.follows)
+        (turn.request,) if answers[turn.request] > 1 else (turn.agent, turn.item, turn.stage, turn.follows)
         for turn in forest.turns
     ]
     groups_R, number = credit.group_keys(places)

@@ -30,7 +30,7 @@ def assign(forest: Forest, config: CreditConfig) -> Credit:
         "environment_agent_turn",
         environment=[(turn.item, turn.follows) for turn in forest.turns],
         agent=[turn.agent for turn in forest.turns],
-        turn=[turn.turn for turn in forest.turns],
+        turn=[turn.stage for turn in forest.turns],
     )
     return magrpo.compare(forest, returns_R, groups_R, fixed_config)
 

@@ -21,10 +21,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxmarl_llm import credit
-from jaxmarl_llm.forest import Forest, SpeakRequest, Turn
+from jaxmarl_llm.forest import REMARK, Forest, SpeakRequest, Turn
 from jaxmarl_llm.protocols import rounds
 from jaxmarl_llm.protocols.lessons.bank import Entry, deal, most_relevant, select
-from jaxmarl_llm.protocols.lessons.history import BankBuilder, chain_of, lesson_turn
+from jaxmarl_llm.protocols.lessons.history import BankBuilder, chain_of
 from jaxmarl_llm.protocols.lessons.memory import LessonMemory
 from jaxmarl_llm.protocols.types import Episode
 from jaxmarl_llm.systems.magrpo import CreditConfig, compare
@@ -79,7 +79,7 @@ class LessonL(rounds.Rounds):
         chains = (
             rounds.continuing_chains(state, self.task, self.stop_when_solved) if done < self.rounds else []
         )
-        has_lessons = state.turns[-1].turn == lesson_turn(done - 1)
+        has_lessons = state.turns[-1].stage == (done - 1, REMARK)
         if not has_lessons and self.showing.mode != "none":
             if requests := self._lessons(
                 state, rounds.last_round(state) if self.lasting else chains, done - 1
@@ -122,12 +122,12 @@ class LessonL(rounds.Rounds):
         def ask(turn: Turn):
             return self.task.explain(state.items[turn.item], rounds.outcome_of(state, turn.id))
 
-        return rounds.requests_after(state, chains, ask, lesson_turn(round_))
+        return rounds.requests_after(state, chains, ask, round_, kind=REMARK)
 
     def _programs(self, state: Episode, chains: Sequence[int], round_: int) -> list[SpeakRequest]:
         """Requests for programs: the agents of a chain see the same lessons with the original problem."""
         shown = self._shown(state, chains)
-        last = {turn.parent: turn.id for turn in state.turns if turn.turn == lesson_turn(round_ - 1)}
+        last = {turn.parent: turn.id for turn in state.turns if turn.stage == (round_ - 1, REMARK)}
         requests = []
         for chain in chains:
             ids = tuple(entry.id for entry in shown[chain])
@@ -135,7 +135,7 @@ class LessonL(rounds.Rounds):
             def ask(turn: Turn, entries=tuple(shown[chain])):
                 return self._messages(state.items[turn.item], turn.agent, entries)
 
-            of_chain = rounds.requests_after(state, [chain], ask, 2 * round_, last)
+            of_chain = rounds.requests_after(state, [chain], ask, round_, last)
             requests += [dataclasses.replace(request, shown=ids) for request in of_chain]
         return requests
 
@@ -173,14 +173,14 @@ def assign(forest: Forest, config: CreditConfig = PAPER) -> Credit:
     for joint in forest.joints:
         for turn in joint.turns:
             reward_R[turn] = joint.judgement.local[forest.turns[turn].agent]
-    lessons = [turn.id for turn in forest.turns if turn.turn % 2]
+    lessons = [turn.id for turn in forest.turns if turn.kind == REMARK]
     later = [joint for joint in forest.joints if joint.turn]
     metrics = {}
     if lessons and later:
         contrast_R[lessons], effect = _contrasts(forest, lessons, later)
         share = float(np.mean(~np.isnan(contrast_R[lessons])))
         metrics = {"lessons/told": share} | ({} if np.isnan(effect) else {"lessons/effect": float(effect)})
-    places = [(turn.agent, turn.item, turn.turn) for turn in forest.turns]
+    places = [(turn.agent, turn.item, turn.stage) for turn in forest.turns]
     groups_R, _ = credit.group_keys(*zip(*places, strict=True))
     of_programs = compare(forest, reward_R, groups_R, config)
     advantages_R = of_programs.advantages + np.nan_to_num(contrast_R)

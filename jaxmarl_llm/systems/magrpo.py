@@ -128,7 +128,7 @@ def groups(forest: Forest) -> np.ndarray:
     Where each of them follows an answer of its own (chains of rounds that began separately), those of the
     same round compete. -1, which is no group, for samples that nobody learns from (`Turn.extra`).
     """
-    nodes = [(turn.agent, turn.item, turn.turn, turn.follows) for turn in forest.turns]
+    nodes = [(turn.agent, turn.item, turn.stage, turn.follows) for turn in forest.turns]
     shared = {node[:3] for node, number in collections.Counter(nodes).items() if number > 1}
     places = [node if node[:3] in shared else (*node[:3], None) for node in nodes]
     keys_R = np.asarray(credit.group_keys(*zip(*places, strict=True))[0])
@@ -186,14 +186,14 @@ def return_weights(forest: Forest, config: CreditConfig) -> np.ndarray:
     if config.turn_loss == "mean":
         return weights_R
     shares_J = _shares(forest, config)
-    turn_sizes = collections.Counter((turn.agent, turn.turn) for turn in forest.turns)
+    turn_sizes = collections.Counter((turn.agent, turn.stage) for turn in forest.turns)
     group_sizes = collections.Counter(
-        (turn.agent, turn.item, turn.turn, turn.follows) for turn in forest.turns
+        (turn.agent, turn.item, turn.stage, turn.follows) for turn in forest.turns
     )
     for turn in forest.turns:
         if turn.follows is not None:
-            size = group_sizes[turn.agent, turn.item, turn.turn, turn.follows]
-            weights_R[turn.id] = shares_J[turn.follows] * turn_sizes[turn.agent, turn.turn] / size
+            size = group_sizes[turn.agent, turn.item, turn.stage, turn.follows]
+            weights_R[turn.id] = shares_J[turn.follows] * turn_sizes[turn.agent, turn.stage] / size
     return weights_R
 
 

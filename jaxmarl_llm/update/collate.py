@@ -44,7 +44,7 @@ def collate(
     prompt_sizes: Sizes | None = None,
     agents: Sequence[str] | None = None,
 ) -> tuple[Batch, ...]:
-    """Batches of a stack's turns: one per turn index and set of agents with equally many completions in it.
+    """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equally many completions in it.
 
     Only turns of ``agents`` (None: of all). Samples that nobody learns from (`Turn.extra`) are left out.
 
@@ -56,17 +56,17 @@ def collate(
       ValueError: if an agent has requests with different numbers of samples within one turn index.
     """
     batches, most_prompts = [], len(forest.items)
-    for index in sorted({turn.turn for turn in forest.turns}):
+    for stage in _stages(forest):
         turns_of: dict[str, list] = {agent: [] for agent in agents or stack.agents}
         for turn in forest.turns:
-            if turn.turn == index and turn.agent in turns_of and not turn.extra:
+            if turn.stage == stage and turn.agent in turns_of and not turn.extra:
                 turns_of[turn.agent].append(turn)
         agents_by_counts: dict[tuple, list[str]] = {}
         for agent, turns in turns_of.items():
             counts = collections.Counter(turn.request for turn in turns)
             if len(set(counts.values())) > 1:
                 raise UserError(
-                    f"agent {agent!r} was asked for different numbers of samples in turn {index}: "
+                    f"agent {agent!r} was asked for different numbers of samples in turn {stage[0]}: "
                     f"{', '.join(map(str, counts.values()))}; its groups must be of one size"
                 )
             if turns:
@@ -78,8 +78,16 @@ def collate(
             batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes)
             whole = len(names) == len(stack.agents)
             batches.append(batch if whole else batch.replace(agents=tuple(names)))
-        most_prompts = max(len(forest.items), sum(joint.turn == index for joint in forest.joints))
+        most_prompts = max(len(forest.items), sum(joint.turn == stage[0] for joint in forest.joints))
     return tuple(batches)
+
+
+def _stages(forest: Forest) -> list[tuple[int, str]]:
+    """The stages of a forest in the order in which they were sampled."""
+    first_step: dict[tuple[int, str], int] = {}
+    for turn in forest.turns:
+        first_step[turn.stage] = min(turn.step, first_step.get(turn.stage, turn.step))
+    return sorted(first_step, key=lambda stage: (stage[0], first_step[stage]))
 
 
 def _collate(

@@ -9,15 +9,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from jaxmarl_llm.forest import REMARK
 from jaxmarl_llm.protocols.lessons.bank import Entry, adjusted
 
 Relevance = Callable[[Sequence[str], Sequence[str]], list[float]]
 Place = tuple[int, int]
-
-
-def lesson_turn(round_: int) -> int:
-    """``Turn.turn`` of the lessons about the programs of a round."""
-    return 2 * round_ + 1
 
 
 def chain_of(forest, joint: int) -> int:
@@ -100,7 +96,7 @@ class BankBuilder:
     def _append(self, forest, round_: int, banks) -> None:
         """Add the lessons about a round's programs to their banks."""
         judged_in = {turn: j for j, joint in enumerate(forest.joints) for turn in joint.turns}
-        lessons = [turn for turn in forest.turns if turn.turn == lesson_turn(round_)]
+        lessons = [turn for turn in forest.turns if turn.stage == (round_, REMARK)]
         relevance = self._relevance([(turn.text.strip(), forest.items[turn.item]) for turn in lessons])
         for turn, q in zip(lessons, relevance, strict=True):
             program, item = forest.turns[turn.parent], forest.items[turn.item]
