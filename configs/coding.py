@@ -16,8 +16,10 @@ Variants (after a colon, comma-separated):
   comlrl_compat  the loss of the reference implementation (CoMLRL 1.4.3) with its quirks, for comparison only
 """
 
-from configs import published
 from jaxmarl_llm.config import UserError, base_config, parse_arg, presets
+from jaxmarl_llm.config.files import experiment
+
+published = experiment("published")
 
 
 def get_config(arg=None):

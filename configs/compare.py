@@ -17,8 +17,10 @@ those of coding.py:warm_up.
 
 import dataclasses
 
-from configs import coding, writing
 from jaxmarl_llm.config import UserError, parse_arg
+from jaxmarl_llm.config.files import experiment
+
+coding, writing = experiment("coding"), experiment("writing")
 
 SEEDS = (0, 1, 2)
 BUDGET = {  # of one training: completion tokens drawn, joint answers judged

@@ -12,8 +12,10 @@ Variants (after a colon; docs/systems.md has the equation and the source of each
                  (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real
 """
 
-from configs import coding
 from jaxmarl_llm.config import UserError, parse_arg, presets
+from jaxmarl_llm.config.files import experiment
+
+coding = experiment("coding")
 
 # What makes the default run, MAGRPO, into another system.
 SYSTEMS = {

@@ -14,16 +14,18 @@ import pathlib
 
 from absl import flags
 
-from configs import ablation
 from jaxmarl_llm import resume_checks
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import validate
+from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.config.programs import searches
 from jaxmarl_llm.factory import chat_options, protocols, tasks, teams
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.utils.errors import UserError
+
+ablation = experiment("ablation")
 
 
 def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:

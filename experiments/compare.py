@@ -16,13 +16,15 @@ import matplotlib
 from absl import flags
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from configs import compare
 from jaxmarl_llm import metrics, plots
 from jaxmarl_llm.analysis.report import methods
 from jaxmarl_llm.analysis.report.methods import UNTRAINED
 from jaxmarl_llm.cli import entry as cli
+from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.runs import budgets, final_table, summaries
 from jaxmarl_llm.utils import console, files
+
+compare = experiment("compare")
 
 
 def command(task: str, name: str, seed: int, workdir: pathlib.Path, more: Sequence[str] = ()) -> list[str]:
@@ -32,11 +34,11 @@ def command(task: str, name: str, seed: int, workdir: pathlib.Path, more: Sequen
     start = folder_of(workdir, member.begins, seed) if member.begins else None
     if not member.trained:
         state = [f"--workdir={start}", "--step=latest"] if start else []
-        argv = [sys.executable, "-m", "experiments.evaluate", *config, *state]
+        argv = [sys.executable, "-m", f"{__package__}.evaluate", *config, *state]
         return [*argv, f"--out={folder / 'evaluation.json'}"]
     if start:
         config.append(f"--config.team.begin={start}")
-    return [sys.executable, "-m", "experiments.train", *config, f"--workdir={folder}"]
+    return [sys.executable, "-m", f"{__package__}.train", *config, f"--workdir={folder}"]
 
 
 def folder_of(workdir: pathlib.Path, name: str, seed: int) -> pathlib.Path:

@@ -18,7 +18,6 @@ import jax
 import numpy as np
 from absl import flags
 
-from experiments import export
 from jaxmarl_llm import update
 from jaxmarl_llm.analysis.doctor import Result, choices, data, exports, machine, rewards, texts, updates
 from jaxmarl_llm.analysis.doctor.result import failed
@@ -38,6 +37,8 @@ from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import plan_table
 from jaxmarl_llm.tasks.split_overlap import Neighbour
 from jaxmarl_llm.team import Team
+
+from . import export
 
 READ = 64  # tokens that an exported agent reads
 SPLITS = ("train", "eval", "test")

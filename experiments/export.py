@@ -9,7 +9,6 @@ import pathlib
 
 from absl import flags
 
-from experiments import evaluate
 from jaxmarl_llm import checkpoint, resume_checks, weights
 from jaxmarl_llm.analysis.report import model_card
 from jaxmarl_llm.cli import entry
@@ -19,6 +18,8 @@ from jaxmarl_llm.team import REMOTE, Member
 from jaxmarl_llm.utils import agent_axis, files
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import peft
+
+from . import evaluate
 
 FORMATS = ("merged", "adapter")
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 from absl import app, flags
 
-from experiments import replay, train
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.audit import fidelity, replaying
 from jaxmarl_llm.analysis.audit.fidelity import Fidelity
@@ -27,6 +26,8 @@ from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console
 from jaxmarl_llm.utils.errors import UserError
+
+from . import replay, train
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 
 from absl import flags
 
-from experiments import train
 from jaxmarl_llm import checkpoint, metrics, resume_checks, transcripts
 from jaxmarl_llm.analysis.audit import replaying
 from jaxmarl_llm.analysis.audit.replaying import Agreement
@@ -32,6 +31,8 @@ from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console
 from jaxmarl_llm.utils.errors import UserError
+
+from . import train
 
 
 @dataclasses.dataclass(frozen=True)

@@ -74,7 +74,7 @@ def jobs(workdir: pathlib.Path, members: Sequence[SweepRun], config: str, fixed:
     open_jobs = []
     for member in unfinished(workdir, members):
         folder = workdir / member.folder
-        command = [sys.executable, "-m", "experiments.train", f"--config={config}"]
+        command = [sys.executable, "-m", f"{__package__}.train", f"--config={config}"]
         command += [*sweeps.as_flags({**fixed, **member.overrides}), f"--workdir={folder}"]
         open_jobs.append(Job(member.name, folder, command, functools.partial(finished, member, folder)))
     return open_jobs

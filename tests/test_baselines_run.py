@@ -45,7 +45,8 @@ def test_a_run(name):
     # What an agent's outcome is about is what it said.
     for attempt in search_results.attempts(found):
         assert attempt.outcome.program == found.turns[attempt.turn].text
-    assert ledger.forest_costs(found).total().calls == 2 * 6 * steps and ledger.forest_costs(found).search.programs == 24
+    costs = ledger.forest_costs(found)
+    assert costs.total().calls == 2 * 6 * steps and costs.search.programs == 24
     # Every turn is in a batch, and no batch has turns of two numbers.
     advantages_R = np.arange(len(found.turns), dtype=np.float32)
     made = collate.collate(found, advantages_R, members.members[0].stack, max_new_tokens=3)

@@ -171,7 +171,8 @@ def test_a_forgotten_mask_lets_nothing_in():
 
 def test_what_a_loss_asks_for():
     assert custom_loss.named_arguments(shaped) == ("ref_logprobs_BL", "entropy_BL")
-    assert custom_loss.named_arguments(functools.partial(losses.policy_gradient, clip=0.2)) == ("behaviour_logprobs_BL",)
+    clipped = functools.partial(losses.policy_gradient, clip=0.2)
+    assert custom_loss.named_arguments(clipped) == ("behaviour_logprobs_BL",)
     assert doctest.testmod(custom_loss) == (0, 1)
     assert custom_loss.named_arguments(not_bad) == custom_loss.named_arguments(lambda *rows, **given: None) == ()
 

@@ -1,4 +1,4 @@
-"""jaxmarl_llm/analysis/search/search.py: what the scripted team finds is what its rollouts say, also if it was stopped."""
+"""jaxmarl_llm/analysis/search/search.py: results of the scripted team, also after a stop."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""jaxmarl_llm/analysis/report/sweep_results.py and sweep_page.py: means and differences by hand, and the page as text."""
+"""jaxmarl_llm/analysis/report/sweep_results.py and sweep_page.py: means and differences by hand, and the page."""
 
 import json
 import math

@@ -11,6 +11,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from jaxmarl_llm.config import agent_settings, base_config
+from jaxmarl_llm.config.files import find
 from jaxmarl_llm.config.options import leaves, no_such_field
 from jaxmarl_llm.executor.errors import InputError
 from jaxmarl_llm.executor.levels import ExecutorRefused
@@ -104,6 +105,7 @@ def plainly(main: Callable) -> Callable:
 
 def parse(argv: list[str]) -> list[str]:
     """Parse the flags; one that is wrong ends the process with a sentence and exit code 1."""
+    argv = [_with_own_config(flag) for flag in argv]
     if wrong := _wrong_file(argv):
         sys.exit(complain(wrong))
     # Messages go to the sys.stderr of the moment: a progress bar replaces it to print them above itself.
@@ -125,6 +127,12 @@ def parse(argv: list[str]) -> list[str]:
         if path is None or _in_get_config(error):
             raise  # a bug in a config file
         sys.exit(complain(no_such_field(path, _known_fields(path))))
+
+
+def _with_own_config(flag: str) -> str:
+    """A flag ``--config=configs/<name>.py``, with the project's own file where there is none of that path."""
+    match = re.fullmatch(r"(--?config=)([^:]*)(.*)", flag, re.DOTALL)
+    return f"{match[1]}{find(match[2])}{match[3]}" if match else flag
 
 
 def _wrong_file(argv: Sequence[str]) -> str:
