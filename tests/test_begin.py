@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -125,7 +126,7 @@ def test_a_run_goes_on_without_the_folder_that_it_began_from(trained, tmp_path, 
     assert learned[0]["first/kl"] == pytest.approx(0, abs=1e-6) and learned[-1]["first/kl"] > 1e-5
     assert smoke_runs.rows(parts) == rows and smoke_runs.summary(parts) == smoke_runs.summary(once)
     left, right = (smoke_runs.saved_state(folder, config) for folder in (parts, once))
-    jax.tree.map(np.testing.assert_array_equal, left, right)
+    chex.assert_trees_all_equal(left, right)
     summary = json.loads((once / "summary.json").read_text())
     assert {"warm", "after"} <= set(summary)
     assert replay.replay(once, tell=lambda line: None).same

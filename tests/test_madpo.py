@@ -3,6 +3,7 @@
 import functools
 from types import SimpleNamespace
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -125,7 +126,7 @@ def test_the_update_is_the_gradient_of_the_loss_through_the_model():
     (_, each), expected = of_loss(member.trainable)
     scale = max(float(jnp.abs(x).max()) for x in jax.tree.leaves(expected))
     assert scale > 1e-2
-    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=2e-3, atol=2e-4 * scale), found, expected)
+    chex.assert_trees_all_close(found, expected, rtol=2e-3, atol=2e-4 * scale)
     assert credit.for_models["madpo/loss"] == pytest.approx(float(each[0]), rel=1e-4)
     assert credit.for_models["preference/gap"] == pytest.approx((3 + 2 + 1 + 3 + 3) / 5)
     # What is replayed carries the policy's own log-probabilities: the ratio is 1.

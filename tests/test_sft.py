@@ -3,6 +3,7 @@ an agent's own tokens; its order follows from the seed; a run goes on as if it h
 
 from types import SimpleNamespace
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -220,7 +221,7 @@ def test_a_team_learns_a_game_from_demonstrations_and_a_stopped_run_goes_on(tmp_
     assert learned[-1]["first/loss"] < 0.1 < learned[0]["first/loss"]
     assert not any("ratio0" in name or name.startswith("train/") for row in learned for name in row)
     left, right = (smoke_runs.saved_state(folder, config) for folder in (parts, once))
-    jax.tree.map(np.testing.assert_array_equal, left, right)
+    chex.assert_trees_all_equal(left, right)
 
 
 @pytest.mark.parametrize("fields, sentence", [

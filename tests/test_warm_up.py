@@ -2,8 +2,7 @@
 
 import json
 
-import jax
-import numpy as np
+import chex
 import pytest
 import smoke_runs
 from test_begin import config_of
@@ -76,7 +75,7 @@ def test_a_warm_up_that_was_stopped_goes_on_and_the_run_begins_from_it(tmp_path,
         assert smoke_runs.rows(parts / place) == smoke_runs.rows(once / place)
         assert smoke_runs.summary(parts / place) == smoke_runs.summary(once / place)
     left, right = (smoke_runs.saved_state(folder, config) for folder in (parts, once))
-    jax.tree.map(np.testing.assert_array_equal, left, right)
+    chex.assert_trees_all_equal(left, right)
     stage = json.loads((once / "warm_up" / "summary.json").read_text())
     assert summary["before"] == stage["before"]
     assert summary["warm"] == stage["after"] | {"step": 0}

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-import jax
+import chex
 import jax.numpy as jnp
 import numpy as np
 
@@ -39,4 +39,4 @@ def tiny_model(config=TINY):
 
 
 def assert_same(a, b):
-    jax.tree.map(np.testing.assert_array_equal, a, b)
+    chex.assert_trees_all_equal(a, b)
