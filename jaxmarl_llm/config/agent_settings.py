@@ -6,6 +6,7 @@ member of a sweep names it (`declare`). A field that is empty (None) takes the v
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ml_collections import config_dict
 
@@ -15,7 +16,7 @@ from jaxmarl_llm.config.options import ConfigDict
 from jaxmarl_llm.utils.errors import UserError
 
 # field: (its type, the field that all agents share)
-FIELDS = {
+FIELDS: dict[str, tuple[Any, str]] = {
     "trainable": (bool, ""),
     "lr": (float, "train.lr"),
     "temperature": (float, "sampling.temperature"),
@@ -90,7 +91,7 @@ def problems(config: ConfigDict, shared: Mapping[str, Field]) -> list[str]:
     return bad
 
 
-def _wrong(config: ConfigDict, agent: str, name: str, given, fields: Mapping[str, Field]) -> list[str]:
+def _wrong(config: ConfigDict, agent: str, name: str, given: Any, fields: Mapping[str, Field]) -> list[str]:
     """What is wrong with one field of one agent."""
     path = f"team.agent.{agent}.{name}"
     if name not in FIELDS:

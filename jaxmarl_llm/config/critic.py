@@ -26,7 +26,8 @@ FIELDS = (
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that has no meaning beside a critic."""
-    c, bad = config.train, []
+    c = config.train
+    bad: list[str] = []
     if c.system not in CRITICS:
         return bad
     if c.normalise and c.normalise_by == "group":

@@ -6,7 +6,9 @@ import sys
 import types
 
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
-FOLDER = next(f for f in (_PACKAGE.parent / "configs", _PACKAGE / "configs") if (f / "published.py").is_file())
+FOLDER = next(
+    f for f in (_PACKAGE.parent / "configs", _PACKAGE / "configs") if (f / "published.py").is_file()
+)
 
 
 def experiment(name: str) -> types.ModuleType:

@@ -70,7 +70,8 @@ def _own_loss(c: ConfigDict, base: ConfigDict) -> list[str]:
 
 def _compat(config: ConfigDict, base: ConfigDict) -> list[str]:
     """Options that the reference implementation's loss does not have."""
-    c, bad = config.train, []
+    c = config.train
+    bad: list[str] = []
     if not c.comlrl_compat:
         return bad
     if config.task.kind == "coding" and not config.task.reward and config.task.cooperation != "paper":

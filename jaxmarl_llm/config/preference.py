@@ -53,7 +53,8 @@ def needs_reference(config: ConfigDict) -> bool:
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that ``train.system`` does not allow."""
-    c, p, bad = config.train, config.preference, []
+    c, p = config.train, config.preference
+    bad: list[str] = []
     name = f"train.system={c.system!r}"
     if c.system not in FROM_PAIRS:
         return bad

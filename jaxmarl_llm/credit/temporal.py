@@ -167,8 +167,9 @@ def agent_chained_token_gae(
         )
     rewards_BTNL = rewards_at_end(rewards_BTN, lengths_BTN, num_tokens=num_tokens)
     rows = (*shape[:-3], -1)
-    flat = (x.reshape(rows) for x in (rewards_BTNL, values_BTNL, _within(lengths_BTN, num_tokens)))
-    return _recursion(*flat, None, bootstrap_B, gamma, lam).reshape(shape)
+    mask_BTNL = _within(lengths_BTN, num_tokens)
+    rewards_RL, values_RL, mask_RL = (x.reshape(rows) for x in (rewards_BTNL, values_BTNL, mask_BTNL))
+    return _recursion(rewards_RL, values_RL, mask_RL, None, bootstrap_B, gamma, lam).reshape(shape)
 
 
 def discounted_returns(rewards_BL, lengths_B, *, discount: float = 1.0, bootstrap_B=0.0) -> jax.Array:

@@ -53,7 +53,7 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
       returns_R, groups_R, advantages_R: return, group key and advantage of every turn. Turns whose return is
         NaN (the reward did not apply) are in no group.
     """
-    out = {}
+    out: dict[str, float] = {}
     groups_R = np.where(np.isnan(returns_R), -1, groups_R)
     returns_R = np.nan_to_num(returns_R)
     of_groups = functools.partial(credit.on_host, num_groups=max(int(groups_R.max()) + 1, 1))
@@ -109,7 +109,9 @@ def credit_metrics(forest: Forest, advantages_R) -> dict[str, float]:
 
 def reward_tables(forest: Forest) -> tuple[tuple[str, ...], np.ndarray]:
     """The agents, and the rewards of each node where all combinations were judged, [nodes, G, .., G]."""
-    agents, tables, nodes = (), [], {}
+    agents: tuple[str, ...] = ()
+    tables: list[np.ndarray] = []
+    nodes: dict[int, list[Joint]] = {}
     for joint in forest.joints:
         nodes.setdefault(joint.node, []).append(joint)
     for joints in nodes.values():

@@ -58,7 +58,7 @@ class MapCoder:
         """The nodes of a round's programs; none for plans, which are not judged."""
         return rounds.programs_of_round(state, turns) if turns[0].kind == ANSWER else []
 
-    def _recall(self, item: Any) -> dict[str, Sequence[dict[str, str]]]:
+    def _recall(self, item: Any) -> dict[str, list[dict[str, str]]]:
         return dict.fromkeys(self.task.agents, self.task.recall(item))
 
     def _follow(self, state: Episode, round_: int) -> list[SpeakRequest]:

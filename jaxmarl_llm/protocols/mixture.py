@@ -7,10 +7,13 @@ results. (The original returns the last aggregate and executes no program.)
 from jaxmarl_llm.forest import SpeakRequest, Turn
 from jaxmarl_llm.protocols import rounds
 from jaxmarl_llm.protocols.types import Episode
+from jaxmarl_llm.tasks.types import ProgramTask
 
 
 class Mixture(rounds.Rounds):
     """A layer per round: every agent sees the programs of its whole chain from the round before."""
+
+    task: ProgramTask
 
     def later(self, state: Episode, done: int, chains: list[int]) -> list[SpeakRequest]:
         """Requests to all agents, each with the last programs of all agents of its chain."""

@@ -7,6 +7,7 @@ outcome of that very program, and its own reflection in the prompt.
 from jaxmarl_llm.forest import REMARK, SpeakRequest, Turn
 from jaxmarl_llm.protocols import rounds
 from jaxmarl_llm.protocols.types import Episode
+from jaxmarl_llm.tasks.types import ProgramTask
 
 
 class Reflexion(rounds.Rounds):
@@ -14,6 +15,8 @@ class Reflexion(rounds.Rounds):
 
     Where the task has no prompt to explain an outcome, the next program comes without a reflection.
     """
+
+    task: ProgramTask
 
     def later(self, state: Episode, done: int, chains: list[int]) -> list[SpeakRequest]:
         """Requests for reflections on the last programs, then for the programs after these."""

@@ -49,7 +49,7 @@ def put(stacked, one, n: int):
     leaves, tree = jax.tree.flatten(stacked)
     new = [placed_like(x, y) for x, y in zip(leaves, jax.tree.leaves(one), strict=True)]
     write = _writer(tuple(x.sharding if x.committed else None for x in leaves))
-    return tree.unflatten(write(leaves, new, n))
+    return jax.tree.unflatten(tree, write(leaves, new, n))
 
 
 def placed_like(now: jax.Array, new):

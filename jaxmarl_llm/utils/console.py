@@ -5,7 +5,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
@@ -84,10 +84,10 @@ class ProgressDisplay:
             raise UserError(f"total must be 1 or more and done between 0 and total, got {total=}, {done=}")
         self._total, self._done = total, done
         self._label, self._within = label, within
-        self._stream = within._stream if within else stream or sys.stdout
+        self._stream: TextIO = within._stream if within else stream or sys.stdout
         self._eta = Eta(clock=clock)
         if within:
-            self._bar = within._bar
+            self._bar: Any = within._bar
         else:
             self._bar = _bar(self._stream) if is_terminal(self._stream) else None
         if self._bar is not None:

@@ -37,7 +37,7 @@ def connect(coordinator: str, processes: int = 0, process: int = 0) -> None:
             "their number"
         )
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    ids = {} if coordinator == AUTO else dict(num_processes=processes, process_id=process)
+    ids: dict[str, Any] = {} if coordinator == AUTO else dict(num_processes=processes, process_id=process)
     address = None if coordinator == AUTO else coordinator
     jax.distributed.initialize(address, heartbeat_timeout_seconds=HEARTBEAT_SECONDS, **ids)
 

@@ -30,9 +30,10 @@ class LessonMemory(Sequence):
     def __init__(
         self, limit: int = 0, *, step: float = 0.1, factor: str = "released", entries: Sequence[Entry] = ()
     ):
-        self._limit, self._options = limit, dict(step=step, factor=factor)
+        self._limit, self._step, self._factor = limit, step, factor
         self._entries = kept(entries, limit)
-        self._folder, self._most = None, 0
+        self._folder: pathlib.Path | None = None
+        self._most = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -44,7 +45,7 @@ class LessonMemory(Sequence):
         """Add the lessons of a forest, with factors from the programs that were written under them."""
         # Relevance belongs to a problem, so it is computed again for every later one.
         # Pooled: chains may have been shown each other's lessons; where they were not, this changes nothing.
-        banks = BankBuilder(str, None, pooled=True, **self._options).banks(forest)
+        banks = BankBuilder(str, None, pooled=True, step=self._step, factor=self._factor).banks(forest)
         new = sorted((entry for bank in banks.values() for entry in bank), key=lambda entry: entry.id)
         self._entries = kept([*self._entries, *new], self._limit)
 

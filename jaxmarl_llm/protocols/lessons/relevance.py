@@ -87,7 +87,8 @@ class Relevance:
     """
 
     def __init__(self, encoder: Encoder):
-        self._encoder, self._known = encoder, {}
+        self._encoder = encoder
+        self._known: dict[str, np.ndarray] = {}
 
     def __call__(self, lessons: Sequence[str], sources: Sequence[str]) -> list[float]:
         """Relevance of each lesson to the source at its place."""

@@ -19,9 +19,9 @@ ENDS = (0.025, 0.975)
 class Interval(NamedTuple):
     """Means over S values with the ends of their 95 % intervals, which are NaN for fewer than two values."""
 
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    mean: np.ndarray | float
+    low: np.ndarray | float
+    high: np.ndarray | float
 
 
 def resample_counts(size: int) -> np.ndarray:
