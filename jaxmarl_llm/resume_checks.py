@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import jax
 
+from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils.errors import UserError
 
@@ -75,10 +76,18 @@ def check_agents(saved: dict, team: Team, agents: Sequence[str] | None, where: s
         for place, names in (("team", now), ("checkpoint", saved)):
             if agent not in names:
                 raise UserError(f"{where}: the {place} has no agent {agent!r}, only {sorted(names)}")
-    differing = differences({a: saved[a] for a in chosen}, {a: now[a] for a in chosen})
+    differing = differences({a: _completed(saved[a]) for a in chosen}, {a: now[a] for a in chosen})
     if differing:
         raise UserError(f"{where} is of another team: {listed(differing)}")
     return chosen
+
+
+def _completed(fields: dict) -> dict:
+    """One agent's part of `describe_team`; what its architecture does not say, as older ones, has its default."""
+    if "policy" not in fields:
+        return fields
+    defaults = {field.name: field.default for field in dataclasses.fields(PolicyConfig)}
+    return fields | {"policy": defaults | fields["policy"]}
 
 
 def check_same_run(saved: dict, config: dict) -> None:

@@ -99,6 +99,16 @@ def test_agents_to_restore():
         resume_checks.check_agents(saved, ours, ["judge"], "it")
 
 
+def test_an_older_checkpoint_lacks_what_models_could_not_have():
+    saved = resume_checks.describe_team(make_team())
+    for fields in saved.values():
+        del fields["policy"]["windows"], fields["policy"]["activation"]
+    assert resume_checks.check_agents(saved, make_team(), None, "it") == ("aux", "main")
+    saved["main"]["policy"]["activation"] = "gelu_tanh"
+    with pytest.raises(ValueError, match="main.policy.activation: saved 'gelu_tanh', now 'silu'$"):
+        resume_checks.check_agents(saved, make_team(), None, "it")
+
+
 def test_writable_folder_is_made_and_left_empty(tmp_path):
     resume_checks.ensure_writable(tmp_path / "a" / "b", need_bytes=1)
     assert list((tmp_path / "a" / "b").iterdir()) == []

@@ -1,7 +1,8 @@
 """The explicit key/value cache, and which tokens see which in it.
 
-Visibility follows positions alone: a key is seen by a query when ``0 <= position(key) <= position(query)``.
-Padding has negative positions, so left-padded prompts need no other mask.
+Visibility follows positions alone: a key is seen by a query when ``0 <= position(key) <= position(query)``
+and, in a layer with a window, ``position(query) - position(key) < window``. Padding has negative positions, so
+left-padded prompts need no other mask. The cache keeps all keys, also those that have left a window.
 """
 
 import functools
@@ -147,18 +148,23 @@ def agent_axes(prefixes: int, apart: bool = False) -> Cache:
     return Cache(recent=block, index=None, prefixes=(block,) * prefixes, newest=block)
 
 
-def visibility(positions_BL, cache: Cache, segments_BL=None) -> tuple[jax.Array, ...]:
+def visibility(
+    positions_BL, cache: Cache, segments_BL=None, window: int | None = None
+) -> tuple[jax.Array, ...]:
     """Masks (rows, queries, keys) of each block of the cache, then of the call's own tokens.
 
     The queries of rows that share a row of a prefix are adjacent. With ``segments_BL`` own
-    tokens see only those of the same number.
+    tokens see only those of the same number. With ``window`` a query sees so many positions, its own the last.
     """
     blocks_BS = (*(block.positions_BS for block in cache.blocks), positions_BL)
-    *earlier, own = (_sees(positions_BL.reshape(keys_BS.shape[0], -1), keys_BS) for keys_BS in blocks_BS)
+    *earlier, own = (
+        _sees(positions_BL.reshape(keys_BS.shape[0], -1), keys_BS, window) for keys_BS in blocks_BS
+    )
     if segments_BL is not None:
         own &= segments_BL[:, None, :] == segments_BL[:, :, None]
     return *earlier, own
 
 
-def _sees(query_BL, key_BS):
-    return (key_BS[:, None, :] >= 0) & (key_BS[:, None, :] <= query_BL[:, :, None])
+def _sees(query_BL, key_BS, window: int | None):
+    sees_BLS = (key_BS[:, None, :] >= 0) & (key_BS[:, None, :] <= query_BL[:, :, None])
+    return sees_BLS if window is None else sees_BLS & (key_BS[:, None, :] > query_BL[:, :, None] - window)
