@@ -1,4 +1,4 @@
-"""GGUF files of the llama, qwen2 and qwen3 architectures, read as Hugging Face config and tensors."""
+"""GGUF files of the architectures in `families`, read as Hugging Face config and tensors."""
 
 import dataclasses
 import pathlib
@@ -9,12 +9,12 @@ import numpy as np
 
 from jaxmarl_llm.policy import rope as rope_lib
 from jaxmarl_llm.utils.errors import UserError
-from jaxmarl_llm.weights.hf_config import FAMILIES
+from jaxmarl_llm.weights import families
+from jaxmarl_llm.weights.families import Family
 
 _GLOBAL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+# Norms are named by the family, but for those that these have in common.
 _LAYER = {
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
@@ -37,6 +37,11 @@ class GgufFile:
     arch: str
     config: dict
 
+    @property
+    def family(self) -> Family:
+        """The family of its architecture."""
+        return families.of_gguf(self.arch, self.path)
+
     def field(self, key: str, default=None):
         """One metadata value, or ``default`` when the file has none."""
         entry = self.reader.fields.get(key)
@@ -52,7 +57,9 @@ class GgufTensors(Mapping):
 
     def __init__(self, file: GgufFile):
         self._file = file
-        self._tensors = {hf_name(t.name): t for t in file.reader.tensors if t.name != _ROPE_FACTORS}
+        self._norm_offset = file.family.features.get("norm_offset", 0.0)
+        tensors = [t for t in file.reader.tensors if t.name != _ROPE_FACTORS]
+        self._tensors = {hf_name(t.name, file.family): t for t in tensors}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes without reading values; GGUF lists dimensions fastest first."""
@@ -65,7 +72,7 @@ class GgufTensors(Mapping):
         heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
         if self._file.arch == "llama" and heads:
             return unpermute(array, self._file.config[heads])
-        return array
+        return array - np.float32(self._norm_offset) if name.endswith("norm.weight") else array
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -82,13 +89,13 @@ def unpermute(rows: np.ndarray, n_heads: int) -> np.ndarray:
     return rows.reshape(n_heads, -1, 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
-def hf_name(name: str) -> str:
+def hf_name(name: str, family: Family) -> str:
     """Hugging Face name of a GGUF tensor; unknown names come back as they are (and fail the later check)."""
-    parts = name.split(".")
+    parts, in_layer = name.split("."), _LAYER | {norm.gguf: norm.hf for norm in family.norms}
     if len(parts) == 2 and parts[0] in _GLOBAL:
         return f"{_GLOBAL[parts[0]]}.{parts[1]}"
-    if len(parts) == 4 and parts[0] == "blk" and parts[2] in _LAYER:
-        return f"model.layers.{parts[1]}.{_LAYER[parts[2]]}.{parts[3]}"
+    if len(parts) == 4 and parts[0] == "blk" and parts[2] in in_layer:
+        return f"model.layers.{parts[1]}.{in_layer[parts[2]]}.{parts[3]}"
     return name
 
 
@@ -100,14 +107,13 @@ def open_gguf(path: pathlib.Path) -> GgufFile:
         raise UserError(f"{path} is not a whole GGUF file: {error}") from error
     file = GgufFile(path, reader, "", {})
     file.arch = file.field("general.architecture", "none")
-    if file.arch not in FAMILIES.values():
-        allowed = ", ".join(FAMILIES.values())
-        raise UserError(f"{path}: architecture {file.arch!r} is not supported; supported are {allowed}")
     file.config = _config(file)
     return file
 
 
 def _config(file: GgufFile) -> dict:
+    family = file.family
+
     def need(key):
         value = file.field(f"{file.arch}.{key}")
         if value is None:
@@ -120,10 +126,9 @@ def _config(file: GgufFile) -> dict:
     heads, width = need("attention.head_count"), need("embedding_length")
     head_dim = file.field(f"{file.arch}.attention.key_length", width // heads)
     rotary = file.field(f"{file.arch}.rope.dimension_count", head_dim)
-    architecture = next(name for name, kind in FAMILIES.items() if kind == file.arch)
-    return {
-        "architectures": [architecture],
-        "model_type": file.arch,
+    config = {
+        "architectures": [family.architecture],
+        "model_type": family.model_type,
         "vocab_size": int(shapes["token_embd.weight"][1]),
         "hidden_size": width,
         "intermediate_size": need("feed_forward_length"),
@@ -135,7 +140,7 @@ def _config(file: GgufFile) -> dict:
         "rms_norm_eps": _short(need("attention.layer_norm_rms_epsilon")),
         "tie_word_embeddings": "output.weight" not in shapes,
         "pad_token_id": file.field("tokenizer.ggml.padding_token_id"),
-        "hidden_act": "silu",
+        family.activation_key: family.activations[0],
         "attention_bias": False,
         "sliding_window": file.field(f"{file.arch}.attention.sliding_window"),
         "use_sliding_window": file.field(f"{file.arch}.attention.sliding_window") is not None,
@@ -145,6 +150,12 @@ def _config(file: GgufFile) -> dict:
         "rope_parameters": _rope(file, head_dim),
         "dtype": "float32",
     }
+
+    def get(key, default=None):
+        value = file.field(f"{file.arch}.{key}", default)
+        return _short(value) if isinstance(value, float) else value
+
+    return config | family.read_gguf(get, config)
 
 
 def _rope(file: GgufFile, head_dim: int) -> dict:

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.weights import families
 
 HEAD = "lm_head.weight"
 EMBED = "model.embed_tokens.weight"
@@ -41,17 +42,14 @@ class Leaf:
 
 
 def leaves(config: PolicyConfig) -> list[Leaf]:
-    """Every leaf of the policy's parameter tree."""
+    """Every leaf of the policy's parameter tree. ValueError if no family has such a policy."""
     c = config
     all_leaves = [Leaf(("embed", "embedding"), EMBED, (c.vocab_size, c.d_model))]
     for path, name, out, into in _linears(c):
         all_leaves.append(Leaf((*path, "kernel"), f"{name}.weight", (out, into), transposed=True))
         if c.qkv_bias and path[-1] in ("q", "k", "v"):
             all_leaves.append(Leaf((*path, "bias"), f"{name}.bias", (out,)))
-    norms = [
-        (("attn_norm",), "input_layernorm", c.d_model),
-        (("mlp_norm",), "post_attention_layernorm", c.d_model),
-    ]
+    norms = [((norm.name,), norm.hf, c.d_model) for norm in families.of_config(c).norms]
     if c.qk_norm:
         norms += [(("attn", name), f"self_attn.{name}", c.head_dim) for name in ("q_norm", "k_norm")]
     for path, name, width in norms:
