@@ -123,6 +123,20 @@ def test_adapter_folder_from_the_command_line(tmp_path):
     assert f"base_model: {run.parent / 'model'}" in card and "was not evaluated on the test" in card
 
 
+def test_gemma_as_a_merged_model_and_as_adapters(tmp_path):
+    run, team, states = make_run(tmp_path, "adapters", "gemma3")
+    wanted = in_memory("adapters", team, states["latest"], "main")
+    for form in ("merged", "adapter"):
+        export.export(run, "main", tmp_path / form, form, which=3)
+    found, model = reloaded(tmp_path / "merged")
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert model.policy.config == VARIANTS["gemma3"]
+    base = weights.load(run.parent / "model")
+    adapter = peft.load_adapter(tmp_path / "adapter", base.policy.config)
+    found = logits(base.policy, adapter.alpha / adapter.rank)(base.params, adapter.lora)
+    np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("wrong, message", [
     (dict(agent="judge"), r"--agent='judge': the run in .* has the agents aux, main"),
     (dict(which=7), r"no checkpoint 7 in .*; there are steps \[3\] and 'best'"),

@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_models import VARIANTS
 
 from configs import game as game_config
 from jaxmarl_llm import tokenizer, weights
 from jaxmarl_llm.factory import tasks, teams
+from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.protocols import Answer
 from jaxmarl_llm.protocols.hearing import with_quotes
 from jaxmarl_llm.tasks.toys import matrix_game
@@ -82,6 +84,9 @@ def test_random_leaves_have_the_spread_that_is_asked_for():
     assert params["embed"]["embedding"].dtype == np.float32
     assert abs(params["embed"]["embedding"].std() - 3.0) < 0.3
     assert (params["final_norm"]["scale"] == 1).all()
+    gemma = random_weights.draw(Policy(VARIANTS["gemma3"]), (5,))["params"]
+    scales = gemma["final_norm"]["scale"], gemma["layers"]["attn_post_norm"]["scale"]
+    assert all((scale == 0).all() for scale in scales)  # which stands for 1
 
 
 def test_a_model_can_be_saved_and_read(tmp_path):

@@ -19,14 +19,15 @@ _SPLITS = {
 _DIGITS = ("smollm", "starcoder", "refact", "command-r")  # one token per digit, then GPT-2's split
 _PLAIN = ("gpt-2", "olmo", "mpt")
 # Texts that end a turn or a document wherever they are control tokens (as llama.cpp treats them).
-_ENDS = ("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "</s>")
+_ENDS = ("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "</s>",
+         "<end_of_turn>")  # fmt: skip
 
 
 def build(file: GgufFile) -> PreTrainedTokenizerFast | None:
     """The tokenizer a GGUF file describes; None if it carries no vocabulary.
 
     Supported are byte-level BPE with the splits of GPT-2, SmolLM, Qwen2 and Llama 3, and SentencePiece BPE
-    (Llama 2). Raises ValueError naming any other kind.
+    (Llama 2, Gemma). Raises ValueError naming any other kind.
     """
     tokens = file.field("tokenizer.ggml.tokens")
     if not tokens:

@@ -22,7 +22,7 @@ def by_last_axis(name: str, shape: tuple[int, ...]) -> float:
 def draw(
     policy: Policy, seed: Sequence[int], spread: Callable[[str, tuple[int, ...]], float] = by_last_axis
 ) -> dict:
-    """Variables of a policy as NumPy float32: ones for the norms' scales, normal numbers for all else.
+    """Variables of a policy as NumPy float32: norms that multiply by 1, normal numbers for all else.
 
     Args:
       policy: gives the shapes; nothing is compiled, while compiling `policy.init` takes seconds.
@@ -37,7 +37,7 @@ def draw(
     def leaf(path, like):
         name = "/".join(part.key for part in path)
         if name.endswith("/scale"):
-            return np.ones(like.shape, np.float32)
+            return np.full(like.shape, 1 - policy.config.norm_offset, np.float32)
         values = random.standard_normal(like.shape, np.float32)
         return values * np.float32(spread(name, like.shape))
 

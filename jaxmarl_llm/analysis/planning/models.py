@@ -30,20 +30,35 @@ PUBLISHED = {
     "Qwen/Qwen3-1.7B": (2048, 6144, 28, 16, 8, 151936, True),
     "Qwen/Qwen3-4B": (2560, 9728, 36, 32, 8, 151936, True),
     "Qwen/Qwen3-8B": (4096, 12288, 36, 32, 8, 151936, False),
+    "google/gemma-3-270m": (640, 2048, 18, 4, 1, 262144, True),
+    "google/gemma-3-1b": (1152, 6912, 26, 4, 1, 262144, True),
 }
-# What the models of a family have in common.
+
+
+def _in_common(architecture: str, positions: int, theta: float, **others) -> dict:
+    """Fields that are the same in the config.json of all models of a family."""
+    return {
+        "architectures": [architecture],
+        "max_position_embeddings": positions,
+        "rope_theta": theta,
+        **others,
+    }
+
+
 FAMILIES = {
-    "HuggingFaceTB/SmolLM2": ("LlamaForCausalLM", 8192, 100_000.0),
-    "Qwen/Qwen2.5": ("Qwen2ForCausalLM", 32768, 1_000_000.0),
-    "Qwen/Qwen3": ("Qwen3ForCausalLM", 40960, 1_000_000.0),
+    "HuggingFaceTB/SmolLM2": _in_common("LlamaForCausalLM", 8192, 100_000.0),
+    "Qwen/Qwen2.5": _in_common("Qwen2ForCausalLM", 32768, 1_000_000.0),
+    "Qwen/Qwen3": _in_common("Qwen3ForCausalLM", 40960, 1_000_000.0),
+    "google/gemma-3": _in_common("Gemma3ForCausalLM", 32768, 1_000_000.0, sliding_window=512),
 }
+VARIANTS = ("-Instruct", "-Base", "-it", "-pt")  # of the same architecture
 BUNDLED = {"smollm2-135m-instruct": "HuggingFaceTB/SmolLM2-135M"}
 
 
 def policy_config(name: str) -> PolicyConfig:
     """The architecture of ``config.model``: a folder with config.json, that file itself, or a published name.
 
-    ``-Instruct`` and ``-Base`` variants have the architecture of the plain model.
+    `VARIANTS` have the architecture of the plain model.
 
     Raises:
       ValueError: for another name, naming the known ones, and for a config.json that cannot be used.
@@ -54,7 +69,9 @@ def policy_config(name: str) -> PolicyConfig:
         return hf_config.read_policy_config(path)
     if name == "random-tiny":
         return random_weights.TINY
-    plain = BUNDLED.get(name, name).removesuffix("-Instruct").removesuffix("-Base")
+    plain = BUNDLED.get(name, name)
+    for ending in VARIANTS:
+        plain = plain.removesuffix(ending)
     if plain not in PUBLISHED:
         known = ", ".join([*BUNDLED, *PUBLISHED])
         raise UserError(
@@ -62,7 +79,5 @@ def policy_config(name: str) -> PolicyConfig:
             f"such a file, or one of: {known}"
         )
     family = next(values for start, values in FAMILIES.items() if plain.startswith(start))
-    architecture, positions, theta = family
-    raw = dict(zip(FIELDS, PUBLISHED[plain], strict=True))
-    raw |= {"architectures": [architecture], "max_position_embeddings": positions, "rope_theta": theta}
+    raw = dict(zip(FIELDS, PUBLISHED[plain], strict=True)) | family
     return hf_config.policy_config(raw)

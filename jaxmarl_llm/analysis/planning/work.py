@@ -66,6 +66,11 @@ class Model:
         """Numbers in the embedding, the layers and the head; biases and norms are left out."""
         return self.linear + self.head * (1 if self.config.tie_embeddings else 2)
 
+    def visible(self, before: int, tokens: int) -> float:
+        """Pairs of a query and a key that it sees, for ``tokens`` after ``before``: the mean of all layers."""
+        of_kinds = [visible_pairs(before, tokens, window) for _, window in self.config.kinds]
+        return sum(of_kinds[kind] for kind in self.config.kind_Y) / self.config.n_layers
+
     def attention(self, pairs: float) -> float:
         """Operations of attention for ``pairs`` pairs of a query and a key, in all layers and heads."""
         return 4.0 * self.config.n_layers * self.config.n_heads * self.config.head_dim * pairs
@@ -79,15 +84,17 @@ def linear_maps(config: PolicyConfig) -> dict[str, tuple[int, int]]:
             "gate": (d, ff), "up": (d, ff), "down": (ff, d)}  # fmt: skip
 
 
-def own_pairs(length: int) -> float:
-    """Pairs of a query and a visible key among ``length`` tokens in a row."""
-    return length * (length + 1) / 2
+def visible_pairs(before: int, tokens: int, window: int | None = None) -> float:
+    """Pairs of a query and a key that it sees, for ``tokens`` tokens after ``before``, in one layer."""
+    # As long as the window has room, each sees one key more than the last.
+    growing = tokens if window is None else min(tokens, max(window - before, 0))
+    return growing * before + growing * (growing + 1) / 2 + (tokens - growing) * (window or 0)
 
 
 def prefill(model: Model, prompts: int, width: int) -> Work:
     """Work of reading prompts of ``width`` tokens, and of the logits of the token after each."""
     dense = 2.0 * (model.linear + model.adapter) * prompts * width + 2.0 * model.head * prompts
-    needed = dense + model.attention(prompts * own_pairs(width))
+    needed = dense + model.attention(prompts * model.visible(0, width))
     return Work(needed, dense + model.attention(prompts * width * width))
 
 
@@ -95,7 +102,7 @@ def decode(model: Model, rows: int, width: int, tokens: int) -> Work:
     """Work of sampling ``tokens`` tokens after prompts of ``width``; the first comes from `prefill`."""
     steps = tokens - 1
     dense = 2.0 * (model.linear + model.adapter + model.head) * rows * steps
-    needed = dense + model.attention(rows * (steps * width + own_pairs(steps)))
+    needed = dense + model.attention(rows * model.visible(width, steps))
     # A step attends to all slots of its row, written or not, and to its own token.
     return Work(needed, dense + model.attention(rows * steps * (width + tokens + 1)))
 
@@ -162,6 +169,6 @@ def _read(model: Model, batch: Update, as_run: bool) -> _Forward:
         pairs = prompts * b.width**2 + tokens * (b.width + b.row)
     else:
         tokens, prompts = b.completions * b.tokens, b.prompts
-        pairs = prompts * own_pairs(b.width) + b.completions * (b.tokens * b.width + own_pairs(b.tokens))
+        pairs = prompts * model.visible(0, b.width) + b.completions * model.visible(b.width, b.tokens)
     dense = 2.0 * model.linear * (prompts * b.width + tokens)
     return _Forward(dense, model.attention(pairs), 2.0 * model.head * tokens)
