@@ -83,7 +83,7 @@ def check_agents(saved: dict, team: Team, agents: Sequence[str] | None, where: s
 
 
 def _completed(fields: dict) -> dict:
-    """One agent's part of `describe_team`; what its architecture does not say, as older ones, has its default."""
+    """One agent's part of `describe_team`, with defaults for what an older checkpoint lacks of the policy."""
     if "policy" not in fields:
         return fields
     defaults = {field.name: field.default for field in dataclasses.fields(PolicyConfig)}

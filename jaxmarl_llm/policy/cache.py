@@ -1,8 +1,8 @@
 """The explicit key/value cache, and which tokens see which in it.
 
 Visibility follows positions alone: a key is seen by a query when ``0 <= position(key) <= position(query)``
-and, in a layer with a window, ``position(query) - position(key) < window``. Padding has negative positions, so
-left-padded prompts need no other mask. The cache keeps all keys, also those that have left a window.
+and, in a layer with a window, ``position(query) - position(key) < window``. Padding has negative positions,
+so left-padded prompts need no other mask. The cache keeps all keys, also those that have left a window.
 """
 
 import functools
@@ -153,8 +153,8 @@ def visibility(
 ) -> tuple[jax.Array, ...]:
     """Masks (rows, queries, keys) of each block of the cache, then of the call's own tokens.
 
-    The queries of rows that share a row of a prefix are adjacent. With ``segments_BL`` own
-    tokens see only those of the same number. With ``window`` a query sees so many positions, its own the last.
+    The queries of rows that share a row of a prefix are adjacent. With ``segments_BL`` own tokens see only
+    those of the same number. With ``window`` a query sees so many positions, of which its own is the last.
     """
     blocks_BS = (*(block.positions_BS for block in cache.blocks), positions_BL)
     *earlier, own = (

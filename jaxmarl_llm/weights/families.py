@@ -16,7 +16,8 @@ from jaxmarl_llm.weights.hf_rope import FULL, SLIDING
 
 # Fields of PolicyConfig that not all families have; their defaults are what a family has that names none.
 FEATURES = (
-    "qkv_bias", "qk_norm", "activation", "norm_offset", "post_norms", "scaled_embeddings", "query_width", "windows",
+    "qkv_bias", "qk_norm", "activation", "norm_offset", "post_norms", "scaled_embeddings", "query_width",
+    "windows",
 )  # fmt: skip
 _GEMMA3_27B = 62  # layers; GGUF files do not hold the width that scores are scaled by, which is another there
 
@@ -106,7 +107,7 @@ def _read_gemma3(raw: dict) -> dict:
 
 
 def _layer_types(raw: dict) -> list[str]:
-    """The kind of every layer: ``layer_types``, or each ``sliding_window_pattern``-th layer sees everything."""
+    """The kind of every layer: ``layer_types``, or every ``sliding_window_pattern``-th sees everything."""
     n_layers = whole(raw, "num_hidden_layers")
     types = raw.get("layer_types")
     if types is None:
@@ -150,7 +151,7 @@ def _read_gguf_gemma3(get: Callable, raw: dict) -> dict:
 
 FAMILIES = (
     Family("llama", "LlamaForCausalLM", "llama"),
-    # Without a window; llama.cpp's converter writes it as llama.
+    # Llama's architecture, so that saved models and GGUF files are Llama's. Windows are refused.
     Family(
         "mistral",
         "MistralForCausalLM",

@@ -19,8 +19,10 @@ _SPLITS = {
 _DIGITS = ("smollm", "starcoder", "refact", "command-r")  # one token per digit, then GPT-2's split
 _PLAIN = ("gpt-2", "olmo", "mpt")
 # Texts that end a turn or a document wherever they are control tokens (as llama.cpp treats them).
-_ENDS = ("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "</s>",
-         "<end_of_turn>")  # fmt: skip
+_ENDS = (
+    "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "</s>",
+    "<end_of_turn>",
+)  # fmt: skip
 
 
 def build(file: GgufFile) -> PreTrainedTokenizerFast | None:

@@ -67,7 +67,7 @@ class Model:
         return self.linear + self.head * (1 if self.config.tie_embeddings else 2)
 
     def visible(self, before: int, tokens: int) -> float:
-        """Pairs of a query and a key that it sees, for ``tokens`` after ``before``: the mean of all layers."""
+        """The mean over all layers of `visible_pairs`."""
         of_kinds = [visible_pairs(before, tokens, window) for _, window in self.config.kinds]
         return sum(of_kinds[kind] for kind in self.config.kind_Y) / self.config.n_layers
 
