@@ -25,7 +25,7 @@ def test_repeated_sampling_asks_for_the_same_again():
     assert [(joint.turn, joint.follows) for joint in found.forest.joints] == [
         (0, None), (0, None), (1, 0), (1, 1), (2, 2), (2, 3),
     ]  # fmt: skip
-    assert [turn.turn for turn in found.forest.turns] == [0] * 4 + [2] * 4 + [4] * 4
+    assert [turn.turn for turn in found.forest.turns] == [0] * 4 + [1] * 4 + [2] * 4
 
 
 def test_one_agent_and_one_round_is_the_single_model():
