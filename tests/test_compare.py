@@ -10,6 +10,7 @@ from configs import coding, compare
 from experiments import compare as command
 from jaxmarl_llm.analysis.report import methods
 from jaxmarl_llm.config import validate
+from jaxmarl_llm.config.options import field
 
 EVERY = [(task, name) for task in compare.MEMBERS for name in compare.MEMBERS[task]]
 
