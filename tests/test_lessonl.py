@@ -213,21 +213,21 @@ def test_programs_learn_from_their_group_and_lessons_from_their_readers():
     assert found.advantages.tolist() == [-1, 1, 3, -3, 1.5, -1.5]
     assert found.returns.tolist() == [1, 3, 3, -3, 5, 2]
     assert found.groups.tolist() == [0, 0, 1, 1, 2, 2]
-    assert found.numbers == {"lessons/told": 1.0}
+    assert found.extra_metrics == {"lessons/told": 1.0}
     assert found.metrics()["lessons/told"] == 1.0
 
 
 def test_a_lesson_that_all_or_none_saw_teaches_nothing():
     found = lessonl.assign(seen(forest_of_two_chains(), (2,), (2,)))
     assert found.advantages[[2, 3]].tolist() == [0, 0] and np.isnan(found.returns[[2, 3]]).all()
-    assert found.numbers == {"lessons/told": 0.0}
+    assert found.extra_metrics == {"lessons/told": 0.0}
 
 
 def test_the_effect_of_lessons_against_a_control():
     found = lessonl.assign(seen(forest_of_two_chains(), (2, 3), ()))
     # Lessons 2 and 3 both stood in the first prompt only: 5 - 2 for both.
     assert found.advantages[[2, 3]].tolist() == [3, 3]
-    assert found.numbers == {"lessons/told": 1.0, "lessons/effect": 3.0}
+    assert found.extra_metrics == {"lessons/told": 1.0, "lessons/effect": 3.0}
 
 
 def test_normalised_programs_leave_lessons_as_they_are():
@@ -238,4 +238,4 @@ def test_normalised_programs_leave_lessons_as_they_are():
 def test_one_round_has_no_lessons():
     task = ScriptedTask(("a",), {"a0": 1.0, "a1": 3.0}, items=items("p"))
     found = lessonl.assign(play(LessonL(task, 2, 1, banking(task)), task).forest)
-    assert found.advantages.tolist() == [-1, 1] and found.numbers == {}
+    assert found.advantages.tolist() == [-1, 1] and found.extra_metrics == {}
