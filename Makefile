@@ -1,14 +1,14 @@
-# make            prints these targets
-# make train      trains the default team on coding (configs/coding.py:warm_up)
-# make smoke      the same path with two tiny random models, in under a minute
-# make test       runs the fast tests, in parallel
-# make test-all   runs every test
-# make check      lint, format and types
-# make notebooks  executes the notebooks and writes what they show into them
-# make docs       builds the site of the pages and docstrings in build/site
-# make config_page writes docs/config.md, the page of all config fields
-# make venv       creates .venv with everything in it; the targets above do so on first use
-# make clean      removes environments, caches and build products, but no runs
+# make              prints these targets
+# make train        trains the default team on coding (configs/coding.py:warm_up)
+# make smoke        the same path with two tiny random models, in under a minute
+# make test         runs the fast tests, in parallel
+# make test-all     runs every test
+# make check        lint, format and types
+# make notebooks    executes the notebooks and writes what they show into them
+# make docs         builds the site of the pages and docstrings in build/site
+# make config_page  writes docs/config.md, the page of all config fields
+# make venv         creates .venv with everything in it; the targets above do so on first use
+# make clean        removes environments, caches and build products, but no runs
 #
 # ARGS adds flags:  make train ARGS="--config.seed=1 --workdir=runs/seed1"
 #                   make test ARGS="-k metrics"

@@ -10,6 +10,7 @@ from configs import coding, compare
 from experiments import compare as command
 from jaxmarl_llm.analysis.report import methods
 from jaxmarl_llm.config import validate
+from jaxmarl_llm.config.options import field
 
 EVERY = [(task, name) for task in compare.MEMBERS for name in compare.MEMBERS[task]]
 
@@ -28,8 +29,8 @@ def test_methods_differ_in_nothing_but_the_method():
     """Same problems, same learning rate, no schedule; warm-ups of the same length from the same source."""
     for task, members in compare.MEMBERS.items():
         configs = {name: compare.get_config(f"task={task},member={name}") for name in members}
-        for field in ("train.prompts", "task.source", "task.test_split"):
-            assert len({field(config, field) for config in configs.values()}) == 1
+        for path in ("train.prompts", "task.source", "task.test_split"):
+            assert len({field(config, path) for config in configs.values()}) == 1
         from_rewards = {n: c for n, c in configs.items() if n not in compare.WARM_UPS.get(task, {})}
         assert {config.train.decay for config in from_rewards.values()} == {"constant"}
         for begun in (True, False):  # methods that begin alike

@@ -185,7 +185,7 @@ def test_each_process_judges_its_share_of_the_texts(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(jax, "process_index", lambda: 1)
     first = task.judge(["x", "z"], {"a": ["1", "3"], "b": ["4", "6"]})
-    monkeypatch.setattr(scoring.processes, "together", lambda own: [first, own()])
+    monkeypatch.setattr(scoring.distributed, "run_together", lambda own: [first, own()])
     found = scorer.judge_texts(["x", "y", "z"], texts)
     assert [judgement.total for judgement in found] == ["x14", "y25", "z36"]
     assert task.calls[1] == (["y"], {"a": ["2"], "b": ["5"]})

@@ -95,10 +95,10 @@ def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
 
 
 def test_the_untrained_team_shown_and_written(tmp_path):
-    results, report = evaluations.evaluate_run(CONFIG)
-    assert said(results["greedy"]) == said(expected(0, "greedy"))
-    answers = sum(len(results[mode].actions) for mode in ("sampled", "greedy"))
-    actions = results["sampled"].actions + results["greedy"].actions
+    by_mode, report = evaluations.evaluate_run(CONFIG)
+    assert said(by_mode["greedy"]) == said(expected(0, "greedy"))
+    answers = sum(len(by_mode[mode].actions) for mode in ("sampled", "greedy"))
+    actions = by_mode["sampled"].actions + by_mode["greedy"].actions
     drawn = sum(speech.completion_length for action in actions for speech in action.agents.values())
     speed = report["speed"]
     assert speed["tokens_per_s"] * speed["seconds_per_answer"] == pytest.approx(drawn / answers)
@@ -110,9 +110,9 @@ def test_the_untrained_team_shown_and_written(tmp_path):
     assert row.split()[-4:] == [f"{score['mean']:.1f}", f"{score['low']:.1f}", "to", f"{score['high']:.1f}"]
     assert lines[0] == "the untrained team, on 3 test problems, fresh draws"
     assert {"even", "odd", "return", "pass@1", "aux", "main"} <= {line.split()[0] for line in lines if line}
-    results.write(tmp_path / "evaluation.json", results, report)
+    results.write(tmp_path / "evaluation.json", by_mode, report)
     assert json.loads((tmp_path / "evaluation.json").read_text()) == report
-    assert transcripts.read(tmp_path / "evaluation" / "sampled", 0) == results["sampled"].actions
+    assert transcripts.read(tmp_path / "evaluation" / "sampled", 0) == by_mode["sampled"].actions
 
 
 def test_the_split_asked_for_is_evaluated_and_named(workdir, monkeypatch):

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 LAYER = {
-    "types": 0, "utils": 0, "chat_template": 0, "config": 1,
+    "types": 0, "utils": 0, "chat_template": 1, "config": 1,
     "executor": 10, "byte_tokenizer": 10, "tokenizer": 11, "metrics": 11, "transcripts": 11, "plots": 11,
     "configs": 79,  # experiments alone read them
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20,

@@ -16,7 +16,7 @@ def found(agents=("a",)):
     task = ScriptedTask(items=items("p"), agents=agents)
 
     def texts(request, n):
-        return "one two three" if request.turn == 1 else f"{request.agent}{n}"
+        return "one two three" if request.kind == "remark" else f"{request.agent}{n}"
 
     return play(Reflexion(task, samples=1, rounds=2), task, texts=texts).forest
 

@@ -60,7 +60,9 @@ def test_turns_say_what_they_saw_and_continue(played):
     assert [turn.shown for turn in turns if turn.agent == "a" and turn.kind == "answer"] == [
         (), (3, 4, 5), (9, 4, 5, 11), (15, 9, 5, 11)
     ]  # fmt: skip
-    assert [turn.turn for turn in turns if turn.agent == "b"] == [0, 1, 2, 3, 4, 5, 6]
+    assert [turn.stage for turn in turns if turn.agent == "b"] == [
+        (t, kind) for t in range(4) for kind in ("answer", "remark")
+    ][:-1]
     # A lesson continues its program, a program the lesson of the same agent.
     assert [turn.parent for turn in turns if turn.agent == "b"] == [None, 1, 4, 7, 10, 13, 16]
     assert [joint.turn for joint in played.forest.joints] == [0, 1, 2, 3]
@@ -206,34 +208,34 @@ def seen(forest, *shown):
 
 def test_programs_learn_from_their_group_and_lessons_from_their_readers():
     forest = seen(forest_of_two_chains(), (2,), (3,))
-    found = lessonl.lesson(forest)
+    found = lessonl.assign(forest)
     # Programs: 1 and 3 about their mean 2, 5 and 2 about 3.5. Lesson 2 led to 5 and without it to 2: +3.
     assert found.advantages.tolist() == [-1, 1, 3, -3, 1.5, -1.5]
     assert found.returns.tolist() == [1, 3, 3, -3, 5, 2]
     assert found.groups.tolist() == [0, 0, 1, 1, 2, 2]
-    assert found.numbers == {"lessons/told": 1.0}
+    assert found.extra_metrics == {"lessons/told": 1.0}
     assert found.metrics()["lessons/told"] == 1.0
 
 
 def test_a_lesson_that_all_or_none_saw_teaches_nothing():
-    found = lessonl.lesson(seen(forest_of_two_chains(), (2,), (2,)))
+    found = lessonl.assign(seen(forest_of_two_chains(), (2,), (2,)))
     assert found.advantages[[2, 3]].tolist() == [0, 0] and np.isnan(found.returns[[2, 3]]).all()
-    assert found.numbers == {"lessons/told": 0.0}
+    assert found.extra_metrics == {"lessons/told": 0.0}
 
 
 def test_the_effect_of_lessons_against_a_control():
-    found = lessonl.lesson(seen(forest_of_two_chains(), (2, 3), ()))
+    found = lessonl.assign(seen(forest_of_two_chains(), (2, 3), ()))
     # Lessons 2 and 3 both stood in the first prompt only: 5 - 2 for both.
     assert found.advantages[[2, 3]].tolist() == [3, 3]
-    assert found.numbers == {"lessons/told": 1.0, "lessons/effect": 3.0}
+    assert found.extra_metrics == {"lessons/told": 1.0, "lessons/effect": 3.0}
 
 
 def test_normalised_programs_leave_lessons_as_they_are():
-    found = lessonl.lesson(seen(forest_of_two_chains(), (2,), (3,)), CreditConfig(normalise=True))
+    found = lessonl.assign(seen(forest_of_two_chains(), (2,), (3,)), CreditConfig(normalise=True))
     assert found.advantages == pytest.approx([-1, 1, 3, -3, 1, -1], abs=1e-4)
 
 
 def test_one_round_has_no_lessons():
     task = ScriptedTask(("a",), {"a0": 1.0, "a1": 3.0}, items=items("p"))
-    found = lessonl.lesson(play(LessonL(task, 2, 1, banking(task)), task).forest)
-    assert found.advantages.tolist() == [-1, 1] and found.numbers == {}
+    found = lessonl.assign(play(LessonL(task, 2, 1, banking(task)), task).forest)
+    assert found.advantages.tolist() == [-1, 1] and found.extra_metrics == {}

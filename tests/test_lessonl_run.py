@@ -121,11 +121,11 @@ def test_an_iteration_of_programs_and_lessons(scripted, monkeypatch, tmp_path):
     row, said = trained(seen, tmp_path, SMALL | SHORT | fields, variant, by_lessons)
     (forest, *_) = seen.forests
     advantages = by_lessons(forest, None)
-    lessons = [turn.id for turn in forest.turns if turn.turn == 1]
+    lessons = [turn.id for turn in forest.turns if turn.kind == "remark"]
     # 4 chains of 2 problems, 2 agents: 16 programs in either round, 16 lessons between them at most.
     assert len(forest.turns) - len(lessons) == 32 and 8 <= len(lessons) <= 16
     assert any(abs(advantages[z]) > 1e-3 for z in lessons)
-    shown = [turn.shown for turn in forest.turns if turn.turn == 2]
+    shown = [turn.shown for turn in forest.turns if turn.stage == (1, "answer")]
     assert sum(not each for each in shown) == 4 and len(set(shown)) > 2  # one chain of each sees none
     told = np.mean([np.isin(z, [i for each in shown for i in each]) for z in lessons])
     assert row["lessons/told"] == pytest.approx(told) and row["lessons/effect"] != 0

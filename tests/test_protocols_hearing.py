@@ -92,7 +92,7 @@ def test_a_tree_is_learned_from_agent_by_agent():
 def test_in_a_discussion_everybody_hears_the_others_once():
     task = tiny.Task(total)
     forest = run(Discussion(task.prompts, samples=2), task)
-    first, final = ([turn for turn in forest.turns if turn.turn == r] for r in (0, 1))
+    first, final = ([turn for turn in forest.turns if turn.kind == kind] for kind in ("remark", "answer"))
     assert len(first) == len(final) == 8 and len(task.calls) == 1
     said = {(t.item, t.agent, t.sample): t for t in first}
     for turn in final:

@@ -47,7 +47,7 @@ def play(protocol, rewards, items=("x",)):
                 i, ids = len(state.turns) + len(new), np.zeros(1, np.int32)
                 place = (i, number, request.agent, request.item, request.turn, g)
                 spoken = (ids, ids, np.zeros(1, np.float32), f"t{i}", True, request.parent, request.follows)
-                new.append(Turn(*place, *spoken))
+                new.append(Turn(*place, *spoken, kind=request.kind))
         state.turns += new
         for node in protocol.observe(state, new):
             for g in range(len(next(iter(node.turns.values())))):
@@ -117,7 +117,7 @@ def test_a_discussion_in_two_turns():
         ((20, 21), (12, 14), 1, 1), ((22, 23), (13, 15), 1, 1),
     ]  # fmt: skip
     assert [t.turn for t in forest.turns] == [0] * 4 + [1] * 4 + [2] * 8 + [3] * 8
-    blind = next(r for r in requests if r.turn == 2 and r.agent == "b" and r.follows == 1)
+    blind = next(r for r in requests if (r.turn, r.kind) == (1, "remark") and r.agent == "b" and r.follows == 1)
     assert seen(blind)[2].startswith("a wrote:\nt1\n\n") and seen(blind)[3:] == ["t7", "b, t7 earned 3.0"]
     assert seen(blind)[:2] == ["x for b", "t3"]
     final = requests[-1]

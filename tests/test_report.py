@@ -1,4 +1,4 @@
-"""jaxmarl_llm/report and experiments/report.py: tables by hand, and a page that model output cannot break."""
+"""jaxmarl_llm/analysis/report and experiments/report.py: tables by hand, and a page that model output cannot break."""
 
 import base64
 import dataclasses
@@ -259,7 +259,7 @@ def test_the_templates_are_installed_with_the_package():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = settings["tool"]["setuptools"]["package-data"]["jaxmarl_llm.analysis.report"]
     folder = importlib.resources.files("jaxmarl_llm.analysis.report") / "templates"
-    kept = {path for pattern in patterns for path in (ROOT / "jaxmarl_llm/report").glob(pattern)}
+    kept = {path for pattern in patterns for path in (ROOT / "jaxmarl_llm/analysis/report").glob(pattern)}
     names = {path.name for path in kept}
     pages = {"report.html.jinja", "sweep.html.jinja", "search.html.jinja", "parts.html.jinja"}
     assert names == {*page.SHEETS, *pages} == {file.name for file in folder.iterdir()}

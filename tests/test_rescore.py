@@ -117,7 +117,7 @@ def test_the_opposite_flips_every_advantage(learning_run):
 ])  # fmt: skip
 def test_credit_of_more_than_rewards_is_left_out(learning_run, capsys, monkeypatch, fields, reason):
     """The rewards are compared all the same."""
-    monkeypatch.setattr(rescore.checks, "validate", lambda *config: None)  # of settings that go with these
+    monkeypatch.setattr(rescore, "validate", lambda *config: None)  # of settings that go with these
     config = smoke_runs.learning_config(task__reward="test_rescore:fewer_letters", **fields)
     found = rescore.rescore(learning_run.folder, config)
     assert found.changes == [] and np.isnan(found.error) and found.missing.startswith(reason)

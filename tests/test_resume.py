@@ -138,7 +138,7 @@ def spoil(monkeypatch):
             bad = np.where([turn.item >= first_bad for turn in forest.turns], np.nan, good.advantages)
             return dataclasses.replace(good, advantages=bad) if len(calls) == at + 1 else good
 
-        monkeypatch.setattr(Learner, "credit", spoiled)
+        monkeypatch.setattr(Learner, "assign", spoiled)
         return calls
 
     return start

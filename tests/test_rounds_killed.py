@@ -51,11 +51,11 @@ def config():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The turn numbers that somebody was asked for, step by step."""
+    """The stages of the turns that were requested, step by step."""
     found, real = [], episode.sample_turns
 
     def spoke(member, trainable, wanted, *rest):
-        found.append(wanted[0].request.turn)
+        found.append((wanted[0].request.turn, wanted[0].request.kind))
         return real(member, trainable, wanted, *rest)
 
     monkeypatch.setattr(episode, "sample_turns", spoke)
@@ -80,7 +80,7 @@ def test_a_killed_training_goes_on_within_its_round(config, asked, monkeypatch, 
         patched.setattr("experiments.train.finish", lambda run: run.save(run.schedule.done))
         train.train(config, killed)
         # Only lessons of the last round were missing, of both agents.
-        assert set(asked) == {3} and len(asked) == 2
+        assert set(asked) == {(1, "remark")} and len(asked) == 2
         asked.clear()
         train.train(config, whole)
     assert len(asked) == 4 * STEPS * 2
@@ -104,10 +104,10 @@ def test_held_out_problems_are_offered_the_run_s_lessons(config, monkeypatch, tm
     config.train.steps = 1
     train.train(config, tmp_path)
     *_, held_out = forests
-    first = {turn.shown for turn in held_out.turns if turn.turn == 0}
+    first = {turn.shown for turn in held_out.turns if turn.stage == (0, "answer")}
     assert first and all(shown and max(shown) < 0 for shown in first)
     # The command finds the same lessons again, those of the best state and those of the last one.
     for which in (checkpoint.BEST, checkpoint.LATEST):
         forests.clear()
         evaluations.evaluate_run(run_folder.load_run(tmp_path), tmp_path, which)
-        assert {turn.shown for turn in forests[-1].turns if turn.turn == 0} == first
+        assert {turn.shown for turn in forests[-1].turns if turn.stage == (0, "answer")} == first

@@ -219,16 +219,17 @@ def test_lessons_of_a_problem_are_offered_to_the_next(executor, seen, tmp_path):
     apart, together = seen["forests"][:BATCHES], seen["forests"][BATCHES:]
     assert all(i >= 0 for forest in apart for turn in forest.turns for i in turn.shown)
     first, second = together
-    assert {turn.turn for turn in first.turns} == set(range(2 * ROUNDS))  # a credit after the last round
+    stages = {(t, kind) for t in range(ROUNDS) for kind in ("answer", "remark")}
+    assert {turn.stage for turn in first.turns} == stages  # lessons after the last round, too
     # Of the nine lessons the newest five, from -1 on, stand in the first prompts, then behind own ones.
     said = [turn.text for turn in first.turns if turn.kind == "remark"]
     bank = json.loads(text_of(tmp_path / "together"))[0]["bank"]
     assert len(said) == 9 and len(bank) == 18
-    own = [turn.id for turn in second.turns if turn.turn == 1]
-    shown = {t: [turn.shown for turn in second.turns if turn.turn == t] for t in (0, 2)}
+    own = [turn.id for turn in second.turns if turn.stage == (0, "remark")]
+    shown = {t: [turn.shown for turn in second.turns if turn.stage == (t, "answer")] for t in (0, 1)}
     (order,) = set(shown[0])
     assert sorted(order) == [-5, -4, -3, -2, -1] and len(shown[0]) == AGENTS
-    assert shown[2] == [(*own, *order)] * AGENTS
+    assert shown[1] == [(*own, *order)] * AGENTS
 
 
 def test_a_process_that_is_killed_goes_on(executor, tmp_path, compiled):

@@ -130,7 +130,7 @@ def test_a_mesh_has_exactly_the_devices_there_are():
 def test_without_a_mesh_nothing_happens():
     x = jnp.zeros((2, 3))
     assert ONE_DEVICE.shards == 1
-    for same in (ONE_DEVICE.split(x, "agent", "rows"), ONE_DEVICE.constrain(x), ONE_DEVICE.whole(x)):
+    for same in (ONE_DEVICE.shard(x, "agent", "rows"), ONE_DEVICE.constrain(x), ONE_DEVICE.replicate(x)):
         assert same is x
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from jaxmarl_llm.utils.errors import UserError
 
-_OURS = pathlib.Path(__file__).parent
+_OURS = pathlib.Path(__file__).parents[1]
 _LIBRARIES = tuple(pathlib.Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib", "platlib"))
 
 
