@@ -57,7 +57,7 @@ def test_the_rounds_of_lessonl():
     played = play(
         lessonl.LessonL(task, 1, 2, BankBuilder(task.source, None)), task, texts=lambda r, n: said[r.agent][n]
     )
-    assert played.prompts(1) == ["first: It is right. Credit", "second: It is right. Credit"]
+    assert played.prompts(1) == ["first: It is right. Lesson", "second: It is right. Lesson"]
     assert played.prompts(2)[0] == "first: Lessons: right, left. Say left, middle or right."
     assert [joint.judgement.total for joint in played.forest.joints] == [0, 0.5]
 
@@ -68,7 +68,7 @@ def test_a_follower():
     assert {follow(told, n) for n in range(20)} == {"right"}
     free = [follow(asked("Say left, middle or right."), n) for n in range(300)]
     assert all(80 < free.count(word) < 120 for word in lock.WORDS)  # 100 each, and 2.4 standard errors
-    assert {follow(asked("It is left. Credit"), n) for n in range(20)} == set(lock.WORDS)
+    assert {follow(asked("It is left. Lesson"), n) for n in range(20)} == set(lock.WORDS)
     assert [follow(asked("Say", "b"), n) for n in range(9)] != [follow(asked("Say"), n) for n in range(9)]
     assert follow(asked("Say", "b", 0.0), 0) == lock.Follower(0)(asked("Say", "a", 0.0), 0)
 

@@ -235,7 +235,7 @@ def test_a_folder_without_a_run_is_one_sentence(tmp_path, compiled):
 def test_another_machine_is_named(runs, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(runs("plain"), folder)
-    config = replay.setup.load_run(folder)
+    config = replay.run_folder.load_run(folder)
     assert replay.notes(folder, config) == []
     saved = json.loads((folder / "config.json").read_text())
     saved["mesh"]["data"] = 2

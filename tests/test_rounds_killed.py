@@ -14,7 +14,8 @@ import smoke_runs
 
 from configs import lock as config_file
 from experiments import train
-from jaxmarl_llm import checkpoint, evaluation, rollout
+from jaxmarl_llm import checkpoint, rollout
+from jaxmarl_llm.evaluation import evaluator
 from jaxmarl_llm.factory import evaluations
 from jaxmarl_llm.rollout import episode
 from jaxmarl_llm.runs import run_folder
@@ -100,7 +101,7 @@ def test_held_out_problems_are_offered_the_run_s_lessons(config, monkeypatch, tm
         forests.append(talk(*args, **options))
         return forests[-1]
 
-    monkeypatch.setattr(evaluation.rollout, "run", ran)
+    monkeypatch.setattr(evaluator.rollout, "run", ran)
     config.train.steps = 1
     train.train(config, tmp_path)
     *_, held_out = forests

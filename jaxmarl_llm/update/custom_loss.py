@@ -32,7 +32,7 @@ FIELD = "train.loss"
 def named_arguments(function: Callable) -> tuple[str, ...]:
     """Return the names of `GIVEN` that a loss has in its signature.
 
-    >>> asks(lambda logprobs_BL, advantages_B, mask_BL, *, entropy_BL: None)
+    >>> named_arguments(lambda logprobs_BL, advantages_B, mask_BL, *, entropy_BL: None)
     ('entropy_BL',)
     """
     named = inspect.signature(function).parameters
