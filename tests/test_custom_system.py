@@ -85,7 +85,7 @@ def test_one_that_raises_says_where(written):
     with pytest.raises(dotted.UserCodeError, match=message) as caught:
         custom.resolve(name)(MADE, CreditConfig())
     (frame,) = caught.value.user_frames()
-    assert re.search(r"own_.*\.py\", line 5, in credit", frame)
+    assert re.search(r"own_.*\.py\", line 5, in assign", frame)
 
 
 def test_what_a_config_may_name():

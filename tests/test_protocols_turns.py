@@ -116,7 +116,7 @@ def test_a_discussion_in_two_turns():
         ((16, 17), (8, 10), 1, 0), ((18, 19), (9, 11), 1, 0),
         ((20, 21), (12, 14), 1, 1), ((22, 23), (13, 15), 1, 1),
     ]  # fmt: skip
-    assert [t.turn for t in forest.turns] == [0] * 4 + [1] * 4 + [2] * 8 + [3] * 8
+    assert [t.turn for t in forest.turns] == [0] * 8 + [1] * 16
     blind = next(r for r in requests if (r.turn, r.kind) == (1, "remark") and r.agent == "b" and r.follows == 1)
     assert seen(blind)[2].startswith("a wrote:\nt1\n\n") and seen(blind)[3:] == ["t7", "b, t7 earned 3.0"]
     assert seen(blind)[:2] == ["x for b", "t3"]
