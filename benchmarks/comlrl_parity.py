@@ -1,4 +1,4 @@
-"""Loss and gradients of the `comlrl_compat` preset next to those of CoMLRL 1.4.3 itself.
+"""Compare loss and gradients of the `comlrl_compat` preset with those of CoMLRL 1.4.3 itself.
 
     python -m benchmarks.comlrl_parity [--env FOLDER]
 
@@ -21,10 +21,11 @@ import numpy as np
 
 from benchmarks import peers
 from jaxmarl_llm import weights
-from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import agent_loss, comlrl_compat, packing, policy_gradient
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import hf
 
 TOLERANCE = 1e-4
@@ -98,11 +99,11 @@ def compare(loss: float, grads: dict, reference) -> list[tuple[str, float, float
     theirs["loss"] = reference["__node_losses__"].mean()
     ours = {**grads, "loss": np.array(loss)}
     if set(ours) != set(theirs):
-        raise ValueError(f"tensors that only one side has: {sorted(set(ours) ^ set(theirs))}")
+        raise UserError(f"tensors that only one side has: {sorted(set(ours) ^ set(theirs))}")
     table = []
     for name, expected in theirs.items():
         if not np.any(expected):
-            raise ValueError(f"the reference has no gradient for {name}: nothing would be compared")
+            raise UserError(f"the reference has no gradient for {name}: nothing would be compared")
         difference = float(np.abs(ours[name] - expected).max())
         table.append((name, difference, difference / float(np.abs(expected).max())))
     return table

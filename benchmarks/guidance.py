@@ -1,11 +1,11 @@
-"""Whether an expert's advice between turns earns more than feedback that costs nothing, as one command.
+"""Measure whether an expert's advice between turns earns more than feedback that costs nothing.
 
     python -m benchmarks.guidance --workdir=runs/guidance
 
 Serves the experts of known skill (`benchmarks.known_expert`), runs the members of
 `configs/compare.py:task=guidance` that are not finished, and prints their tables. Then every trained team is
-evaluated once more with two turns and no feedback but the wish for another try: what remains without advice.
-Stopped, the same command goes on.
+evaluated once more with two turns and no feedback but a request to try again: what remains without advice.
+If it is stopped, the same command continues.
 """
 
 import argparse
@@ -16,11 +16,11 @@ import sys
 
 from benchmarks import known_expert
 from configs import compare
-from experiments import closing
 from experiments import compare as command
-from jaxmarl_llm import console, files
-from jaxmarl_llm.report import methods
-from jaxmarl_llm.tasks import code_data
+from jaxmarl_llm.analysis.report import methods
+from jaxmarl_llm.runs import summaries
+from jaxmarl_llm.tasks.coding import data_files
+from jaxmarl_llm.utils import console, files
 
 TASK = "guidance"
 
@@ -37,7 +37,7 @@ def without_advice(workdir: pathlib.Path, results: dict) -> dict[str, dict[str, 
                 plain = "--config.task.feedback=plain"
                 argv = [sys.executable, "-m", "experiments.evaluate", config, plain, f"--workdir={folder}"]
                 subprocess.run([*argv, "--step=latest", f"--out={out}"], check=True)
-            scores = closing.read_json(out)["sampled"]["scores"]
+            scores = summaries.read_json(out)["sampled"]["scores"]
             means = {score: ends["mean"] for score, ends in scores.items()}
             remaining.setdefault(name, {})[seed] = {"after": {"scores": means, "problems": {}}}
     return remaining
@@ -48,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--workdir", default="runs/guidance")
     workdir = pathlib.Path(parser.parse_args().workdir)
-    with known_expert.Server(code_data.load_items("starter", "all")) as server:
+    with known_expert.Server(data_files.load_items("starter", "all")) as server:
         results = command.compare_all(TASK, workdir, {}, more=[f"--config.expert.base_url={server.url}"])
     pages = command.tables(TASK, results)
     remaining = without_advice(workdir, results)

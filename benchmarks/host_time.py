@@ -1,4 +1,4 @@
-"""The share of an iteration that is neither the device's work nor the judging of answers.
+"""Measure the share of an iteration that is neither the device's work nor the judging of answers.
 
     python -m benchmarks.host_time
     python -m benchmarks.host_time --config=configs/writing.py --iterations=4
@@ -18,11 +18,12 @@ import jax
 from benchmarks import short_runs
 from benchmarks.tables import markdown
 from experiments import train
-from jaxmarl_llm import host_memory, sampling, update
+from jaxmarl_llm import sampling, update
+from jaxmarl_llm.utils import host_memory
 
 
 class Watch:
-    """Seconds that functions took, by name, their results computed."""
+    """Seconds that functions took until their results were computed, by name."""
 
     def __init__(self):
         self.seconds: dict[str, float] = {}
@@ -41,21 +42,21 @@ class Watch:
 
 
 def shares(rows: list[dict], device: list[dict[str, float]]) -> dict[str, float]:
-    """Medians over iterations, in seconds: of the whole, each device program, judging, and what is left.
+    """Medians over iterations, in seconds: of the whole, each device program, judging, and the rest.
 
     Args:
       rows: metrics of each iteration, with ``seconds`` and ``seconds/score``.
       device: seconds of each device program in that iteration.
     """
-    found = []
+    iterations = []
     for row, programs in zip(rows, device, strict=True):
         parts = {**programs, "judging": row["seconds/score"]}
-        found.append({"whole": row["seconds"], **parts, "host": row["seconds"] - sum(parts.values())})
-    return {name: statistics.median(one[name] for one in found) for name in found[0]}
+        iterations.append({"whole": row["seconds"], **parts, "host": row["seconds"] - sum(parts.values())})
+    return {name: statistics.median(iteration[name] for iteration in iterations) for name in iterations[0]}
 
 
 def measure(config) -> dict[str, float]:
-    """`shares` of a training run, its first iteration left out."""
+    """`shares` of a training run without its first iteration."""
     watch, device, iterate = Watch(), [], train.iterate
 
     def watched(*args):
@@ -79,10 +80,10 @@ def main(arguments=None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     short_runs.add_arguments(parser)
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     host_memory.keep()  # as every command does
-    found = measure(short_runs.make_config(given.config, given.iterations))
-    rows = [(name, f"{s:.3f}", f"{100 * s / found['whole']:.1f} %") for name, s in found.items()]
+    seconds = measure(short_runs.make_config(args.config, args.iterations))
+    rows = [(name, f"{s:.3f}", f"{100 * s / seconds['whole']:.1f} %") for name, s in seconds.items()]
     print(markdown(("", "seconds", "share"), rows))
 
 

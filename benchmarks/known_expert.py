@@ -6,13 +6,13 @@
         --config.expert.model=skill-0.5 --config.expert.base_url=http://127.0.0.1:8123/v1 \\
         --config.expert.key_variable=
 
-It knows the reference solutions of the coding problems, and answers the question of `tasks.code_edits` by the
-name of the model:
+It knows the reference solutions of the coding problems, and answers the question of
+`tasks.coding.expert_edits` by the name of the model:
 
     skill-<p>  with probability p the reference's functions, otherwise the same functions with one change that
                makes each of them another program (`wrong`); skill-1 is always right, skill-0 never
-    shuffled   the reference's functions of another problem, under the names that are wanted: what advice is
-               worth that has the right form and nothing to do with the problem
+    shuffled   the reference's functions of another problem, under the names that are wanted: this shows the
+               worth of advice that has the right form and nothing to do with the problem
 
 Whether it is right is drawn from the model's name and the question, so equal questions get equal answers, in
 any order. It reads neither tests nor rewards, and serves the loopback address only.
@@ -28,9 +28,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from jaxmarl_llm.tasks import code_data
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.code_text import extract_function
+from jaxmarl_llm.tasks.coding import data_files
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.text import extract_function
+from jaxmarl_llm.utils.errors import UserError
 
 SHUFFLED = "shuffled"
 MODELS = ("skill-0", "skill-0.5", "skill-1", SHUFFLED)
@@ -46,7 +47,7 @@ def skill(model: str) -> float | None:
     except ValueError:
         value = -1.0
     if not (model.startswith("skill-") and 0.0 <= value <= 1.0):
-        raise ValueError(f"model {model!r}: allowed are skill-<number from 0 to 1> and {SHUFFLED}")
+        raise UserError(f"model {model!r}: allowed are skill-<number from 0 to 1> and {SHUFFLED}")
     return value
 
 
@@ -60,19 +61,19 @@ class KnownExpert:
     def __init__(self, items: Sequence[CodingItem]):
         known = [item for item in items if item.canonical_solution]
         if not known:
-            raise ValueError("no problem has a canonical solution, so the expert knows nothing")
+            raise UserError("no problem has a canonical solution, so the expert knows nothing")
         # The longest prompt first: one may be the beginning of another.
         self._items = sorted(known, key=lambda item: -len(item.prompt.strip()))
 
     def answer(self, model: str, question: str) -> str:
-        """The text that the expert ``model`` writes to a question of `code_edits.request_messages`.
+        """The text that the expert ``model`` writes to a question of `expert_edits.request_messages`.
 
         Raises ValueError for an unknown model, or a question about a problem that it does not know.
         """
         probability = skill(model)
         index = next((i for i, each in enumerate(self._items) if each.prompt.strip() in question), None)
         if index is None:
-            raise ValueError("the question is about no problem whose reference solution is known")
+            raise UserError("the question is about no problem whose reference solution is known")
         names = wanted(question)
         if probability is None:
             other = self._items[self._other(index)]
@@ -107,7 +108,7 @@ def wanted(question: str) -> dict[str, str]:
             continue
         if example and all(str(code).startswith("def ") for code in example.values()):
             return {agent: code[4 : code.index("(")] for agent, code in example.items()}
-    raise ValueError("the question holds no example of an answer, so it is not one of tasks.code_edits")
+    raise UserError("the question holds no example of an answer, so it is not one of tasks.coding.expert_edits")
 
 
 def advice(item: CodingItem, functions: Mapping[str, str], renamed: str = "") -> dict[str, str]:
@@ -120,8 +121,8 @@ def advice(item: CodingItem, functions: Mapping[str, str], renamed: str = "") ->
     if len(functions) == 1:
         codes = {agent: text for agent in functions}
     else:
-        own = {entry: item.entry_point}
-        codes = {agent: extract_function(text, own.get(name, name)) for agent, name in functions.items()}
+        names = {entry: item.entry_point}
+        codes = {agent: extract_function(text, names.get(name, name)) for agent, name in functions.items()}
     return {agent: _rename(code, item.entry_point, entry) for agent, code in codes.items()}
 
 
@@ -168,7 +169,7 @@ def _changed(node: ast.AST) -> dict | None:
 
 
 def _rename(code: str, old: str, new: str) -> str:
-    """Code whose functions and calls of one name have another."""
+    """The code with the functions of one name, and their uses, renamed."""
     if old == new or not code:
         return code
     tree = ast.parse(code)
@@ -238,8 +239,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--port", type=int, default=8123)
     parser.add_argument("--source", default="starter", help="the problems, as task.source names them")
-    given = parser.parse_args()
-    with Server(code_data.load_items(given.source, "all"), given.port) as server:
+    args = parser.parse_args()
+    with Server(data_files.load_items(args.source, "all"), args.port) as server:
         print(f"serving {', '.join(MODELS)} at {server.url}; Ctrl-C ends it", flush=True)
         try:
             threading.Event().wait()

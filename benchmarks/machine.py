@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured: matrix products and reads from memory."""
+"""Measure the limits of this machine: matrix products and reads from memory."""
 
 import dataclasses
 import os
@@ -80,9 +80,9 @@ def read_rate() -> float:
 def best_seconds(run: Callable[[], object], repeats: int = 5) -> float:
     """Seconds of the fastest of some runs, after one that does not count."""
     run()
-    found = []
+    seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
         run()
-        found.append(time.perf_counter() - start)
-    return min(found)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

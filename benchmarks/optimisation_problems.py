@@ -1,4 +1,4 @@
-"""Whether the known rewrites of the optimisation problems are what they are labelled as, measured.
+"""Measure whether the known rewrites of the optimisation problems deserve their labels.
 
     python -m benchmarks.optimisation_problems --source=python
     python -m benchmarks.optimisation_problems --source=cpp --category=reduce --category=scan --max_pairs=51
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from benchmarks.tables import markdown
 from jaxmarl_llm.executor import Executor, Program, Timing, TimingPlan
-from jaxmarl_llm.tasks.optimisation_items import CATEGORIES, OptimisationItem, Rewrite, load_items
+from jaxmarl_llm.tasks.programs.optimisation_items import CATEGORIES, OptimisationItem, Rewrite, load_items
 
 FASTER, SLOWER = 1.15, 0.9  # credited speed-ups
 LEAST, MOST = 0.04, 0.12  # s, of a reference; a few milliseconds of each call are not the program's own
@@ -32,7 +32,7 @@ def program(item: OptimisationItem, source: str) -> Program:
 
 
 def kept(rewrite: Rewrite, timing: Timing) -> bool:
-    """Whether the measurement bears out the label."""
+    """Whether the measurement confirms the label."""
     if rewrite.kind == "faster":
         return timing.credited > FASTER
     if rewrite.kind == "slower":
@@ -57,18 +57,20 @@ def measured(
         yield rewrite, executor.measure(reference, program(item, rewrite.source), plan)
 
 
-def problem_row(item: OptimisationItem, found: list[tuple[Rewrite, Timing]]) -> tuple[list[str], list[str]]:
-    """The problem's line of the table, and what contradicts its labels."""
+def problem_row(
+    item: OptimisationItem, measurements: list[tuple[Rewrite, Timing]]
+) -> tuple[list[str], list[str]]:
+    """The problem's row of the table, and the contradictions of its labels."""
     name = item.task_id.partition("/")[2]
-    times = [timing.baseline_seconds for _, timing in found if timing.baseline_seconds]
+    times = [timing.baseline_seconds for _, timing in measurements if timing.baseline_seconds]
     seconds = sorted(times)[len(times) // 2] if times else 0.0
-    cells = [f"{rewrite.kind} {speed(timing)}" for rewrite, timing in found]
+    cells = [f"{rewrite.kind} {speed(timing)}" for rewrite, timing in measurements]
     doubts = [
         f"{item.task_id}: {rewrite.kind}, but {speed(timing)}: {rewrite.technique}"
-        for rewrite, timing in found
+        for rewrite, timing in measurements
         if not kept(rewrite, timing)
     ]
-    faster = [(rewrite, timing) for rewrite, timing in found if rewrite.kind == "faster"]
+    faster = [(rewrite, timing) for rewrite, timing in measurements if rewrite.kind == "faster"]
     for (first, before), (second, after) in zip(faster, faster[1:], strict=False):
         if after.low > before.high:  # the fastest comes first
             doubts.append(f"{item.task_id}: {second.technique!r} beats {first.technique!r} before it")
@@ -85,9 +87,9 @@ def main(arguments=None) -> int:
     parser.add_argument("--min_pairs", type=int, default=7, help="of timed calls, odd")
     parser.add_argument("--max_pairs", type=int, default=21, help="of timed calls, odd")
     parser.add_argument("--seed", type=int, default=0, help="of the timed inputs")
-    given = parser.parse_args(arguments)
-    plan = TimingPlan(given.min_pairs, given.max_pairs, target_width=0.1, seed=given.seed)
-    items = [item for item in load_items(given.source) if item.category in (given.category or CATEGORIES)]
+    args = parser.parse_args(arguments)
+    plan = TimingPlan(args.min_pairs, args.max_pairs, target_width=0.1, seed=args.seed)
+    items = [item for item in load_items(args.source) if item.category in (args.category or CATEGORIES)]
     rows, doubts = [], []
     with Executor(workers=1) as executor:
         for item in items:

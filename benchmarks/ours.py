@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from configs import checks, common
-from experiments import setup
 from jaxmarl_llm import sampling, update
-from jaxmarl_llm.prompts import pad_team
+from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.factory import teams, training
+from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.update import packing, policy_gradient
+from jaxmarl_llm.utils.errors import UserError
 
 TEXT = (
     "You are the {agent} of two programmers who write one Python module together. The other one cannot see "
@@ -40,15 +41,15 @@ def make_config(
     A sampler of another number format than the policy's is corrected for by importance weights.
     """
     if mode not in ("full", "adapters"):
-        raise ValueError(f"mode={mode!r} must be full or adapters: frozen agents have nothing to update")
-    config = common.base_config()
+        raise UserError(f"mode={mode!r} must be full or adapters: frozen agents have nothing to update")
+    config = base_config()
     config.model, config.team.mode, config.team.agents = model, mode, agents
     config.train.group, config.train.prompts = group, 1
     config.sampling.max_prompt_tokens, config.sampling.max_new_tokens = prompt_tokens, new_tokens
     config.sampling.dtype = sampling_dtype
     if sampling_dtype != config.policy.dtype:
         config.train.importance_cap = 2.0
-    checks.validate(config, "the benchmark")
+    validate(config, "the benchmark")
     return config
 
 
@@ -63,7 +64,7 @@ def prompt_texts(tokenizer: Tokenizer, agents: tuple[str, ...], tokens: int) -> 
         text = " ".join(words[:length])
         text += " and" * (tokens - len(read(tokenizer, text)))
         if len(read(tokenizer, text)) != tokens:
-            raise ValueError(f"no text of {tokens} tokens was found for agent {agent!r}")
+            raise UserError(f"no text of {tokens} tokens was found for agent {agent!r}")
         texts.append(text)
     return texts
 
@@ -74,7 +75,7 @@ def read(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def advantages(group: int) -> list[float]:
-    """What the completions of a group are taught by: no two alike, the mean 0."""
+    """Advantages of the completions of a group: no two alike, the mean 0."""
     return np.linspace(-1, 1, group).tolist()
 
 
@@ -82,11 +83,11 @@ class Ours:
     """One stack of agents that share a model; answers as a `peers.Peer` does."""
 
     def __init__(self, config):
-        self.config, (member,) = config, setup.build_team(config).members
+        self.config, (member,) = config, teams.build_team(config).members
         # No token ends a completion: every side draws equally many.
         self._stack = dataclasses.replace(member.stack, eos_ids=(), stops=())
-        self._base, self._loss = member.base, setup.loss_config(config)
-        self._optimizer = setup.build_optimizer(config)
+        self._base, self._loss = member.base, training.loss_config(config)
+        self._optimizer = training.build_optimizer(config)
         self._state = update.init_state(member.trainable, self._optimizer)
         self.texts = prompt_texts(member.tokenizer, self._stack.agents, config.sampling.max_prompt_tokens)
         self.prompts = [read(member.tokenizer, text) for text in self.texts]
@@ -136,7 +137,7 @@ class Ours:
         return self._state, metrics
 
     def _gradients(self, new_tokens: int) -> dict[str, float]:
-        """Of random completions."""
+        """Seconds of the gradients of random completions."""
         shape = len(self.prompts), self.config.train.group, new_tokens
         tokens_NRL = np.random.default_rng(0).integers(
             self.policy_config.vocab_size, size=shape, dtype=np.int32
@@ -150,7 +151,7 @@ class Ours:
 
 
 def timed(run):
-    """What it returns, once the device has computed it, and the seconds that took."""
+    """The result of ``run``, once the device has computed it, and the seconds that this took."""
     start = time.perf_counter()
     result = jax.block_until_ready(run())
     return result, time.perf_counter() - start

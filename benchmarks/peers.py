@@ -1,4 +1,4 @@
-"""What this package is compared with: other systems in an environment and a process of their own.
+"""The systems that this package is compared with, in an environment and in processes of their own.
 
 A `Peer` keeps its models loaded and answers one JSON line per request, so that units of work can alternate
 between systems.
@@ -27,7 +27,7 @@ def default_folder() -> pathlib.Path:
 
 
 def make_environment(folder: pathlib.Path) -> pathlib.Path:
-    """Python of a virtual environment with `INSTALLS`, built where there is none or they have changed."""
+    """The Python of a virtual environment with `INSTALLS`; built if it is missing or they have changed."""
     python, ready, wanted = folder / "bin" / "python", folder / "ready", json.dumps(INSTALLS)
     if not ready.is_file() or ready.read_text() != wanted:
         print(f"installing {COMLRL} and what it is compared by into {folder} (once)", flush=True)
@@ -39,7 +39,7 @@ def make_environment(folder: pathlib.Path) -> pathlib.Path:
 
 
 class Peer:
-    """A process that answers requests with what it measured: one JSON line in, one out.
+    """A process that answers requests with its measurements: one JSON line in, one out.
 
     Its standard error is kept, and shown if it ends before it has answered.
     """
@@ -52,7 +52,7 @@ class Peer:
         )
 
     def ask(self, **request) -> dict:
-        """The answer to a request. RuntimeError, with its last words, if the process has ended."""
+        """The answer to a request. RuntimeError, with its last lines of error, if the process has ended."""
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
@@ -62,8 +62,8 @@ class Peer:
         if not answer:
             status = self._process.wait()
             self._errors.seek(0)
-            words = "".join(self._errors.readlines()[-30:])
-            raise RuntimeError(f"{self.name} ended with status {status}; its standard error:\n{words}")
+            last_lines = "".join(self._errors.readlines()[-30:])
+            raise RuntimeError(f"{self.name} ended with status {status}; its standard error:\n{last_lines}")
         return json.loads(answer)
 
     def __enter__(self) -> "Peer":

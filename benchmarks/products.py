@@ -1,4 +1,4 @@
-"""How fast the model's own matrix products run, against the machine's limits: what a phase can reach at most.
+"""Measure how fast the model's own matrix products run beside the machine's limits: a bound on each phase.
 
     python -m benchmarks.products
 
@@ -14,14 +14,15 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.tables import markdown
-from jaxmarl_llm import host_memory, weights
+from jaxmarl_llm import weights
+from jaxmarl_llm.utils import host_memory
 from jaxmarl_llm.weights import model_files
 
 ROWS = (1, 8, 16, 64, 512, 1024)
 
 
 def shapes(c) -> dict[str, tuple[int, int, int]]:
-    """How many products, of how many features and results, by name; of a `PolicyConfig`."""
+    """Number of products, their features and their results, by name, of a `PolicyConfig`."""
     d, heads = c.d_model, c.n_heads * c.head_dim
     return {
         "queries, outputs": (2 * c.n_layers, d, heads),
@@ -54,14 +55,14 @@ def main(arguments=None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default=model_files.DEFAULT, help="as config.model")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     host_memory.keep()
     print(machine.describe(), machine.measure(), sep="\n")
-    config = weights.load(given.model).policy.config
+    config = weights.load(args.model).policy.config
     rows = []
     for name, (count, features, results) in shapes(config).items():
-        found = [rates(count, features, results, number) for number in ROWS]
-        cells = [f"{flops / 1e9:,.0f} / {read / 1e9:.1f}" for flops, read in found]
+        measured = [rates(count, features, results, number) for number in ROWS]
+        cells = [f"{flops / 1e9:,.0f} / {read / 1e9:.1f}" for flops, read in measured]
         rows.append((f"{name}, {features} x {results}", *cells))
     print("GFLOP/s / GB/s of weights, by rows:")
     print(markdown(("product", *map(str, ROWS)), rows))

@@ -1,11 +1,13 @@
-"""Systems take turns at the same work; ratios of their times, round by round.
+"""Let systems take turns at the same work, and take ratios of their times, round by round.
 
-What else a machine does changes from minute to minute: only ratios within a round mean much there.
+The other load of a machine changes from minute to minute: there only ratios within a round mean much.
 """
 
 import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+
+from jaxmarl_llm.utils.errors import UserError
 
 Seconds = dict[str, float]  # by phase
 
@@ -16,19 +18,19 @@ def alternate(units: Mapping[str, Callable[[], Seconds]], rounds: int) -> dict[s
     Every other round runs in the opposite order: a machine that slows down evenly harms all alike.
     """
     if rounds < 1:
-        raise ValueError(f"rounds={rounds} must be at least 1")
-    found = {name: [] for name in units}
+        raise UserError(f"rounds={rounds} must be at least 1")
+    seconds = {name: [] for name in units}
     for run in units.values():
         run()
     for i in range(rounds):
         for name in list(units)[:: 1 if i % 2 == 0 else -1]:
-            found[name].append(units[name]())
-    return found
+            seconds[name].append(units[name]())
+    return seconds
 
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """A ratio over several rounds: the median of those of each round, and their range."""
+    """A ratio over several rounds: the median and the range of the rounds' ratios."""
 
     median: float
     least: float
@@ -41,12 +43,12 @@ class Ratio:
 def ratios(theirs: Sequence[Seconds], ours: Sequence[Seconds]) -> dict[str, Ratio]:
     """How many times as long they took as we did, by phase and for the ``whole``.
 
-    Rounds are compared with themselves. A phase that only one side has counts in the whole alone.
+    Times are compared within a round. A phase that only one side has counts in the whole alone.
     """
     pairs = [(_with_whole(a), _with_whole(b)) for a, b in zip(theirs, ours, strict=True)]
     shared = [phase for phase in pairs[0][1] if phase in pairs[0][0]]
-    each = {phase: [a[phase] / b[phase] for a, b in pairs] for phase in shared}
-    return {phase: Ratio(statistics.median(x), min(x), max(x)) for phase, x in each.items()}
+    by_phase = {phase: [a[phase] / b[phase] for a, b in pairs] for phase in shared}
+    return {phase: Ratio(statistics.median(x), min(x), max(x)) for phase, x in by_phase.items()}
 
 
 def medians(seconds: Sequence[Seconds]) -> Seconds:

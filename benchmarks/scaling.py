@@ -1,12 +1,12 @@
-"""Strong and weak scaling over the devices of a mesh, and what cutting the work changes in its result.
+"""Measure strong and weak scaling over the devices of a mesh, and how cutting the work changes its result.
 
     python -m benchmarks.scaling --axis=data
 
 Two agents draw answers to some problems and take the gradient of their loss, on 1, 2, 4, .. devices along one
 axis of the mesh. Strong scaling: as many problems as the most devices, however many share them. Weak scaling:
-a problem for each device. On a CPU the devices are fake (eight that share its cores): what they take says
-only what cutting costs, and what is worth reading is the last columns, the greatest difference of any
-gradient from one device's, as a share of the greatest gradient, and the share of tokens drawn alike.
+a problem for each device. On a CPU the devices are fake (eight that share its cores): their times show only
+the cost of cutting, and the last columns are what counts: the greatest difference of any gradient from one
+device's, as a share of the greatest gradient, and the share of tokens drawn alike.
 """
 
 import argparse
@@ -20,9 +20,9 @@ import numpy as np
 
 from benchmarks import machine, ours
 from benchmarks.tables import markdown
-from experiments import setup
 from jaxmarl_llm import sampling
-from jaxmarl_llm.prompts import pad_prompts
+from jaxmarl_llm.factory import teams, training
+from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.sharding import AXES
 from jaxmarl_llm.update import packing
 from jaxmarl_llm.weights import model_files
@@ -31,14 +31,14 @@ FAKE = 8
 
 
 def make_config(model: str, axis: str, devices: int, sizes: dict[str, int]):
-    """Of `ours`, on so many devices along one axis."""
+    """The config of `ours` for so many devices along one axis."""
     config = ours.make_config(model=model, mode="adapters", sampling_dtype="float32", **sizes)
     config.mesh[axis] = devices
     return config
 
 
 def random_batch(agents: int, problems: int, vocabulary: int, config) -> packing.Batch:
-    """Prompts and completions of random tokens; the first so many problems of any number are the same."""
+    """Prompts and completions of random tokens; problem b is the same for any number of problems."""
     prompt, new = config.sampling.max_prompt_tokens, config.sampling.max_new_tokens
     drawn = [
         np.random.default_rng(b).integers(vocabulary, size=(agents, prompt + config.train.group * new))
@@ -56,8 +56,8 @@ def random_batch(agents: int, problems: int, vocabulary: int, config) -> packing
 
 def run(config, devices: int, problems: int, rounds: int) -> tuple[dict[str, float], np.ndarray, np.ndarray]:
     """Median seconds of drawing and of the gradient; the tokens drawn; all gradients in one vector."""
-    (member,) = setup.build_team(config, jax.devices()[:devices]).members
-    stack, loss = dataclasses.replace(member.stack, eos_ids=(), stops=()), setup.loss_config(config)
+    (member,) = teams.build_team(config, jax.devices()[:devices]).members
+    stack, loss = dataclasses.replace(member.stack, eos_ids=(), stops=()), training.loss_config(config)
     batch = random_batch(len(stack.agents), problems, stack.policy.config.vocab_size, config)
     packed = jax.device_put(loss.pack(batch, stack.layout.shards))
 
@@ -69,11 +69,11 @@ def run(config, devices: int, problems: int, rounds: int) -> tuple[dict[str, flo
     def learn():
         return ours.gradients(stack, loss, member.base, member.trainable, packed)
 
-    taken = {"generate": draw, "gradient": learn}
-    seconds = {name: [ours.timed(work)[1] for _ in range(rounds + 1)][1:] for name, work in taken.items()}
+    phases = {"generate": draw, "gradient": learn}
+    seconds = {name: [ours.timed(work)[1] for _ in range(rounds + 1)][1:] for name, work in phases.items()}
     grads = np.concatenate([np.ravel(x) for x in jax.tree.leaves(jax.device_get(learn()[0]))])
     tokens = np.asarray(draw().tokens_NRL)
-    return {name: statistics.median(found) for name, found in seconds.items()}, tokens, grads
+    return {name: statistics.median(times) for name, times in seconds.items()}, tokens, grads
 
 
 def measure(model: str, axis: str, counts: Sequence[int], rounds: int, **sizes: int) -> list[tuple]:
@@ -105,12 +105,12 @@ def main(arguments=None) -> None:
     parser.add_argument("--model", default=model_files.DEFAULT, help="as config.model")
     parser.add_argument("--rounds", type=int, default=3, help="that count, after one that does not (3)")
     parser.add_argument("--new-tokens", type=int, default=32, help="tokens of each completion (32)")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     jax.config.update("jax_num_cpu_devices", FAKE)
-    counts = [2**n for n in range(6) if 2**n <= min(len(jax.devices()), 8 if given.axis != "agent" else 2)]
-    sizes = dict(group=4, prompt_tokens=85, new_tokens=given.new_tokens)
-    print(f"{machine.describe()}; {len(jax.devices())} devices, along {given.axis}")
-    rows = measure(given.model, given.axis, counts, given.rounds, **sizes)
+    counts = [2**n for n in range(6) if 2**n <= min(len(jax.devices()), 8 if args.axis != "agent" else 2)]
+    sizes = dict(group=4, prompt_tokens=85, new_tokens=args.new_tokens)
+    print(f"{machine.describe()}; {len(jax.devices())} devices, along {args.axis}")
+    rows = measure(args.model, args.axis, counts, args.rounds, **sizes)
     headers = ("scaling", "devices", "problems", "generate, s", "gradient, s", "deviation", "equal tokens")
     print(markdown(headers, [[x if isinstance(x, str) else f"{x:.3g}" for x in row] for row in rows]))
 

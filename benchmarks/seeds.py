@@ -15,12 +15,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.tables import markdown
-from experiments import begin, ending, setup
 from jaxmarl_llm import metrics, plots
-from jaxmarl_llm.report.methods import with_intervals
-from jaxmarl_llm.statistics.series import running_mean, series
+from jaxmarl_llm.analysis.report.methods import with_intervals
+from jaxmarl_llm.runs import begin, final_table, run_folder
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.statistics.series import running_mean, series
 
-STATES = ending.TITLES | {"best": "trained, best on validation"}
+STATES = final_table.TITLES | {"best": "trained, best on validation"}
 
 
 def load(folder: pathlib.Path) -> dict:
@@ -28,21 +29,21 @@ def load(folder: pathlib.Path) -> dict:
     path = folder / "summary.json"
     summary = json.loads(path.read_text()) if path.is_file() else {}
     if not {"before", "after"} <= set(summary):
-        raise ValueError(f"{folder} holds no finished run")
+        raise UserError(f"{folder} holds no finished run")
     return summary
 
 
 def table(folders: list[pathlib.Path]) -> str:
-    """A row per number, a column per state of the runs, and what a run took."""
+    """A row per number and a column per state of the runs, and below it the minutes of a run."""
     summaries = [load(folder) for folder in folders]
     states = [state for state in STATES if all(state in summary for summary in summaries)]
     after = summaries[0]["after"]
-    took = [seconds(folder, summary) for folder, summary in zip(folders, summaries, strict=True)]
-    shown = (*ending.PARTS, "return_greedy", "pass@1", *ending.kinds_of_items(after))
+    run_seconds = [seconds(folder, summary) for folder, summary in zip(folders, summaries, strict=True)]
+    shown = (*final_table.PARTS, "return_greedy", "pass@1", *final_table.kinds_of_items(after))
     names = [name for name in shown if name in after]
     rows = [(name, *(_cell(folders, summaries, state, name) for state in states)) for name in names]
     text = markdown(("test, 0..100", *(STATES[state] for state in states)), rows)
-    minutes = statistics.mean(took) / 60
+    minutes = statistics.mean(run_seconds) / 60
     return f"{text}\n\nruns: {len(folders)}; minutes of each, evaluations and warm-up included: {minutes:.0f}"
 
 
@@ -51,14 +52,14 @@ def _cell(folders: list[pathlib.Path], summaries: list[dict], state: str, name: 
     values = [summary[state].get(name) for summary in summaries]
     if None in values:
         return ""
-    items = [ending.sampled_items(folder, state) for folder in folders]
+    items = [final_table.sampled_items(folder, state) for folder in folders]
     known = all(rows and all(name in row for row in rows) for rows in items)
     return with_intervals(values, [[row[name] for row in rows] for rows in items] if known else ())
 
 
 def seconds(folder: pathlib.Path, summary: dict) -> float:
-    """What a run took, the warm-up that it begins from included, also if other runs share it."""
-    config = setup.load_run(folder)
+    """Seconds of a run, with those of the warm-up that it begins from, also if other runs share it."""
+    config = run_folder.load_run(folder)
     warm_up = begin.source(config, folder) if config.warm_up.steps else None
     return summary["seconds"] + (load(warm_up)["seconds"] if warm_up else 0)
 
@@ -69,7 +70,7 @@ def draw(folders: list[pathlib.Path], path: pathlib.Path) -> None:
     colors = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#000000")
     train, test = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
     summaries = [load(folder) for folder in folders]
-    shown = [state for state in ending.TITLES if state in summaries[0]]
+    shown = [state for state in final_table.TITLES if state in summaries[0]]
     for folder, summary, color in zip(folders, summaries, colors, strict=False):
         rows = metrics.read_metrics(folder)
         steps, values = series(rows, "train/return")
@@ -79,7 +80,7 @@ def draw(folders: list[pathlib.Path], path: pathlib.Path) -> None:
             test.plot(range(len(shown)), [summary[state][name] for state in shown], style, color=color)
     train.set(title="training return, mean of 5 iterations", xlabel="iteration", ylabel="return (0..100)")
     test.set(title="test return", ylim=(0, 100))
-    test.set_xticks(range(len(shown)), [ending.TITLES[state] for state in shown])
+    test.set_xticks(range(len(shown)), [final_table.TITLES[state] for state in shown])
     train.legend()
     test.plot([], [], "o-", color="grey", label="sampled")
     test.plot([], [], "s:", color="grey", label="greedy")
@@ -93,11 +94,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", type=pathlib.Path, help="folders of finished runs")
     parser.add_argument("--picture", type=pathlib.Path, help="PNG to draw")
-    given = parser.parse_args()
-    print(table(given.folders))
-    if given.picture:
+    args = parser.parse_args()
+    print(table(args.folders))
+    if args.picture:
         with matplotlib.rc_context(plots.STYLE):
-            draw(given.folders, given.picture)
+            draw(args.folders, args.picture)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Training runs of a few iterations in a temporary folder, for what they take."""
+"""Training runs of a few iterations in a temporary folder, to measure what they take."""
 
 import argparse
 import importlib
@@ -13,7 +13,7 @@ from jaxmarl_llm.metrics import FILE_NAME
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--config`` and ``--iterations``."""
+    """Add ``--config`` and ``--iterations``."""
     parser.add_argument("--config", default="configs/coding.py", help="as of training, with its options")
     parser.add_argument("--iterations", type=int, default=4, help="that count, after one that does not (4)")
 
@@ -29,7 +29,7 @@ def make_config(name: str, iterations: int) -> config_dict.ConfigDict:
 
 
 def run(config) -> list[dict]:
-    """Train; the metrics of all iterations but the first, which compiles."""
+    """Train; returns the metrics of all iterations but the first, which compiles."""
     with tempfile.TemporaryDirectory() as folder:
         train.train(config, folder)
         lines = (pathlib.Path(folder) / FILE_NAME).read_text().splitlines()

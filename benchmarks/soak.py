@@ -3,7 +3,7 @@
     python -m benchmarks.soak [--programs 50000] [--workers 2] [--seed 0] [--start 0]
 
 The programs are drawn by the seed. No two texts are equal: no verdict comes from the cache. After each 1000
-programs a line tells how many verdicts were wrong so far, how many processes, descriptors and files there are
+programs a line shows how many verdicts were wrong so far, how many processes, descriptors and files there are
 and how much memory the processes hold. After the first 40 % of the lines there may be no process, descriptor
 or file more, and in the second half of the rest not more than 5 % more resident memory than in the first half
 (medians, by kind of process: testers swing by 2 MB as values come and go, and all workers are replaced after
@@ -55,7 +55,7 @@ ORDINARY = (
 
 
 def draw(rng: random.Random, level: int, marker: str) -> tuple[str, frozenset[str], Program]:
-    """Name, right verdicts and program."""
+    """Name, right verdicts and program of a random draw."""
     if rng.random() >= HOSTILE:
         verdict, value = rng.choice(ORDINARY)
         source = f"def f(x):\n    return {value}\n# {marker}\n"
@@ -72,10 +72,10 @@ def _is_stopped(attack, level: int) -> bool:
 
 @dataclasses.dataclass
 class State:
-    """What there is between two batches.
+    """The processes, descriptors, memory and files between two batches.
 
     names: what the processes of ours run, by process id; 0 is this process. descriptors: their number, None
-    where the system does not tell; memory: resident bytes. files: names in FOLDERS.
+    where the system does not allow it to be read; memory: resident bytes. files: names in FOLDERS.
     """
 
     names: dict[int, str]
@@ -118,23 +118,23 @@ class Leaks:
         self.found: list[str] = []
 
     def look(self, state: State) -> list[str]:
-        """What grew, in words; also kept in `found`."""
-        found = []
+        """A message for everything that grew; also kept in `found`."""
+        messages = []
         self.first = self.first or state
         if len(state.names) > len(self.first.names):
-            found.append(f"{len(state.names)} processes, {len(self.first.names)} before")
-        found += [f"file {name}" for name in sorted(state.files - self.before.files)]
+            messages.append(f"{len(state.names)} processes, {len(self.first.names)} before")
+        messages += [f"file {name}" for name in sorted(state.files - self.before.files)]
         limit = {self.first.names[pid]: count for pid, count in self.first.descriptors.items()}
         for pid, role in state.names.items():
             count, most = state.descriptors[pid], limit.get(role)
             if count is not None and most is not None and count > most:
-                found.append(f"{role} {pid}: {count} descriptors, {most} before")
+                messages.append(f"{role} {pid}: {count} descriptors, {most} before")
         for role in set(state.names.values()):
             self.memory[role].append(
                 sum(state.memory[pid] for pid, name in state.names.items() if name == role)
             )
-        self.found += [text for text in found if text not in self.found]
-        return found
+        self.found += [text for text in messages if text not in self.found]
+        return messages
 
     def growth(self) -> dict[str, float]:
         """By role: median memory of the later looks over that of the earlier ones."""
@@ -147,7 +147,7 @@ class Leaks:
 
 
 def summary(state: State) -> str:
-    """One state, short."""
+    """A state as a short text."""
     known = [count for count in state.descriptors.values() if count is not None]
     unknown = (
         f" ({len(state.names) - len(known)} processes not readable)" if len(known) < len(state.names) else ""
@@ -161,7 +161,7 @@ def summary(state: State) -> str:
 
 
 def run_batch(executor: Executor, seed: int, numbers: range, verdicts: collections.Counter) -> list[str]:
-    """Run the programs with these numbers; what is wrong about each wrong verdict."""
+    """Run the programs with these numbers; returns a message for each wrong verdict."""
     drawn = [draw(random.Random(f"{seed} {n}"), executor.level, f"soak {seed} {n}") for n in numbers]
     reports = executor.run([program for _, _, program in drawn])
     wrong = []
@@ -182,15 +182,15 @@ def main(arguments=None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--start", type=int, default=0, help="number of the first program")
     parser.add_argument("--batch", type=int, default=1000, help="programs between two lines")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     begin, verdicts, wrong = time.monotonic(), collections.Counter(), []
-    with Executor(given.workers, LIMITS, level=given.level) as executor:
+    with Executor(args.workers, LIMITS, level=args.level) as executor:
         leaks = Leaks(observe())
         print(f"level {executor.level}, start: {summary(leaks.before)}", flush=True)
-        starts = range(given.start, given.programs, given.batch)
+        starts = range(args.start, args.programs, args.batch)
         for count, start in enumerate(starts, 1):
-            numbers = range(start, min(start + given.batch, given.programs))
-            bad = run_batch(executor, given.seed, numbers, verdicts)
+            numbers = range(start, min(start + args.batch, args.programs))
+            bad = run_batch(executor, args.seed, numbers, verdicts)
             wrong += bad
             time.sleep(SETTLE)
             state = observe()
@@ -204,12 +204,12 @@ def main(arguments=None) -> int:
     growth = leaks.growth()
     leaks.found += [f"memory of {role}" for role, ratio in growth.items() if ratio > GROWTH]
     print("memory, later over earlier: " + ", ".join(f"{role} {r:.3f}" for role, r in growth.items()))
-    left = [name for pid, name in observe().names.items() if pid]
+    alive = [name for pid, name in observe().names.items() if pid]
     print(f"verdicts: {dict(verdicts.most_common())}")
     print(
-        f"wrong: {len(wrong)}; grown: {leaks.found or 'nothing'}; processes after the end: {left or 'none'}"
+        f"wrong: {len(wrong)}; grown: {leaks.found or 'nothing'}; processes after the end: {alive or 'none'}"
     )
-    return int(bool(wrong or leaks.found or left))
+    return int(bool(wrong or leaks.found or alive))
 
 
 if __name__ == "__main__":

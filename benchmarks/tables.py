@@ -18,11 +18,11 @@ def comparison(seconds: Mapping[str, Sequence[Seconds]], floors: Seconds) -> str
       seconds: by system and round; ours is named ``ours``.
       floors: least seconds of the phases that ours has, by phase.
     """
-    own = medians(seconds["ours"])
+    our_medians = medians(seconds["ours"])
     phases = dict.fromkeys(phase for rounds in seconds.values() for phase in medians(rounds))
     phases = [phase for phase in phases if phase != "whole"]
     phases += ["whole"] if len(phases) > 1 else []
-    floors = {phase: floors[phase] for phase in own if phase != "whole"}
+    floors = {phase: floors[phase] for phase in our_medians if phase != "whole"}
     floors["whole"] = sum(floors.values())
     others = [name for name in seconds if name != "ours"]
     against = {name: ratios(seconds[name], seconds["ours"]) for name in others}
@@ -30,12 +30,12 @@ def comparison(seconds: Mapping[str, Sequence[Seconds]], floors: Seconds) -> str
     for phase in phases:
         taken = [medians(rounds).get(phase) for rounds in seconds.values()]
         times = [str(against[name].get(phase, "-")) for name in others]
-        share = f"{100 * floors[phase] / own[phase]:.0f} %" if phase in floors else "-"
+        share = f"{100 * floors[phase] / our_medians[phase]:.0f} %" if phase in floors else "-"
         rows.append((phase, *map(_number, [*taken, floors.get(phase)]), *times, share))
     headers = ("seconds", *seconds, "floor", *(f"{name} / ours" for name in others), "floor / ours")
     return markdown(headers, rows)
 
 
 def _number(value: float | None) -> str:
-    """Three digits."""
+    """The value with three digits, "-" for None."""
     return "-" if value is None else f"{value:#.3g}".rstrip(".")

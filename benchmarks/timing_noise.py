@@ -1,4 +1,4 @@
-"""How often a rewrite that changes nothing passes for faster or slower.
+"""Measure how often a rewrite that changes nothing passes for faster or slower.
 
     python -m benchmarks.timing_noise [--trials 100] [--source python] [--pairs 7 21] [--width 0.1]
 
@@ -20,7 +20,8 @@ from collections.abc import Sequence
 
 from benchmarks.tables import markdown
 from jaxmarl_llm.executor import Executor, Limits, Program, Timing, TimingPlan
-from jaxmarl_llm.tasks.optimisation_items import OptimisationItem, load_items
+from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, load_items
+from jaxmarl_llm.utils.errors import UserError
 
 LIMITS = Limits(cpu_seconds=10.0)
 WANTED = 0.95  # share of trials without a speed-up
@@ -37,10 +38,10 @@ def commented(item: OptimisationItem, trial: int) -> str:
 
 def renamed(item: OptimisationItem, trial: int) -> str:
     """The reference with another name for the first loop's variable; a comment where there is none."""
-    found = re.search(_VARIABLE[item.language], item.source)
-    if found is None:
+    match = re.search(_VARIABLE[item.language], item.source)
+    if match is None:
         return commented(item, trial)
-    return re.sub(rf"(?<![.\w]){found[1]}\b", f"{found[1]}_{trial}", item.source)
+    return re.sub(rf"(?<![.\w]){match[1]}\b", f"{match[1]}_{trial}", item.source)
 
 
 def run_trials(
@@ -63,7 +64,7 @@ def run_trials(
         )
         timing = executor.measure(baseline, candidate, TimingPlan(seed=trial, **plan))
         if timing.reason in ("wrong-answer", "too-fast"):
-            raise ValueError(f"{item.task_id}, trial {trial}: {timing.reason} {timing.detail}")
+            raise UserError(f"{item.task_id}, trial {trial}: {timing.reason} {timing.detail}")
         timings.append(timing)
         interval = f"{timing.speedup:.3f} ({timing.low:.3f} to {timing.high:.3f})"
         print(
@@ -88,7 +89,7 @@ def table(timings: Sequence[Timing]) -> str:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The value below which so many percent of the others lie, the nearest one."""
+    """The value that is nearest to having ``percent`` percent of the others below it."""
     return sorted(values)[round(percent / 100 * (len(values) - 1))]
 
 
@@ -101,10 +102,10 @@ def main(arguments=None) -> int:
     parser.add_argument("--source", default="python", help="problems: see optimisation_items.load_items")
     parser.add_argument("--pairs", type=int, nargs=2, default=(7, 21), help="fewest and most per measurement")
     parser.add_argument("--width", type=float, default=0.1, help="of the interval, at which a trial may end")
-    given = parser.parse_args(arguments)
-    plan = {"min_pairs": given.pairs[0], "max_pairs": given.pairs[1], "target_width": given.width}
+    args = parser.parse_args(arguments)
+    plan = {"min_pairs": args.pairs[0], "max_pairs": args.pairs[1], "target_width": args.width}
     with Executor(workers=1, limits=LIMITS) as executor:
-        timings = run_trials(executor, load_items(given.source), given.trials, plan)
+        timings = run_trials(executor, load_items(args.source), args.trials, plan)
     unchanged = sum(t.credited == 1.0 for t in timings)
     naive = sum(not 0.95 < t.speedup < 1.05 for t in timings)
     print(f"\n{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}, {plan}\n")

@@ -21,6 +21,8 @@ from comlrl.trainers.reinforce.magrpo import MAGRPOConfig, MAGRPOTrainer
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from jaxmarl_llm.utils.errors import UserError
+
 
 class Clock:
     """Seconds by phase, the device's work included."""
@@ -74,7 +76,7 @@ class Plain:
         ]
 
     def _use(self, n: int) -> torch.nn.Module:
-        """Agent n's model; with adapters, the base with its own switched on."""
+        """Agent n's model; with adapters, the base with the agent's adapter switched on."""
         if self._settings["mode"] != "adapters":
             return self._models[n]
         self._base.set_adapter(f"agent_{n}")
@@ -101,7 +103,7 @@ class Plain:
                 pad_token_id=0,
             )
         if rows.shape[1] != prompt.shape[1] + new_tokens:
-            raise ValueError(f"asked for {new_tokens} tokens, got {rows.shape[1] - prompt.shape[1]}")
+            raise UserError(f"asked for {new_tokens} tokens, got {rows.shape[1] - prompt.shape[1]}")
         return rows
 
     def _backward(self, n: int, rows: torch.Tensor) -> None:
@@ -157,7 +159,7 @@ class Reference:
         tokenizer = AutoTokenizer.from_pretrained(settings["folder"])
         for text, ids in zip(settings["texts"], settings["prompts"], strict=True):
             if tokenizer(text).input_ids != ids:
-                raise ValueError(f"the tokenizers differ on {text!r}")
+                raise UserError(f"the tokenizers differ on {text!r}")
         self._trainer = _Timed(
             agents=models,
             num_agents=len(models),
@@ -191,7 +193,7 @@ class Reference:
 
 
 class _Timed(MAGRPOTrainer):
-    """Nothing changed but that it looks at the clock."""
+    """CoMLRL's trainer, unchanged but for the timing of its phases."""
 
     def _generate_completions(self, *args, **kwargs):
         with self.clock.phase("generate"):
@@ -203,7 +205,7 @@ class _Timed(MAGRPOTrainer):
 
 
 def serve(settings: dict, requests, answers) -> None:
-    """Answer every request with the seconds of its phases; the first with what the work runs on."""
+    """Answer every request: one with a unit by the seconds of its phases, one without by the device."""
     if settings["device"] == "cpu":
         name = f"torch {torch.__version__}, {torch.get_num_threads()} threads"
     else:

@@ -12,8 +12,8 @@ from benchmarks import contest
 
 def main(arguments=None) -> None:
     """Measure and print."""
-    given = contest.parser(__doc__, mode="full", group=4, against="torch").parse_args(arguments)
-    contest.report(given, lambda ask: ask(unit="gradients", new_tokens=given.new_tokens))
+    args = contest.parser(__doc__, mode="full", group=4, against="torch").parse_args(arguments)
+    contest.report(args, lambda ask: ask(unit="gradients", new_tokens=args.new_tokens))
 
 
 if __name__ == "__main__":

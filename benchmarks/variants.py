@@ -1,4 +1,4 @@
-"""What parts of training are worth on this machine: an iteration with and without each, in turns.
+"""Measure what parts of training are worth on this machine: iterations with and without each, in turns.
 
     python -m benchmarks.variants
     python -m benchmarks.variants --config=configs/coding.py:smoke --variants=overlap --iterations=2
@@ -16,8 +16,9 @@ from unittest import mock
 import jax
 
 from benchmarks import machine, rounds, short_runs, tables
-from jaxmarl_llm import host_memory
 from jaxmarl_llm.sampling import loop
+from jaxmarl_llm.utils import host_memory
+from jaxmarl_llm.utils.errors import UserError
 
 STILL = 1e-12  # of AdamW's steps
 CORRECTED = {"importance_cap": 2.0}  # off-policy answers are weighed
@@ -30,11 +31,11 @@ VARIANTS = {  # fields of sections of the config
 
 def chosen(names: str) -> list[str]:
     """The variants of a comma-separated list. ValueError for an unknown one."""
-    found = [name.strip() for name in names.split(",")]
-    for name in found:
+    variants = [name.strip() for name in names.split(",")]
+    for name in variants:
         if name not in VARIANTS:
-            raise ValueError(f"--variants names {name!r}, which is not one of {', '.join(VARIANTS)}")
-    return found
+            raise UserError(f"--variants names {name!r}, which is not one of {', '.join(VARIANTS)}")
+    return variants
 
 
 def run(config, variant: str | None) -> rounds.Seconds:
@@ -45,7 +46,7 @@ def run(config, variant: str | None) -> rounds.Seconds:
         config[section].update(fields)
     to_the_end = variant == "all rows to the end"
     patch = mock.patch.object(loop, "LEAST_ROWS", 10**9) if to_the_end else contextlib.nullcontext()
-    jax.clear_caches()  # of programs that another variant compiled, which are not told apart by constants
+    jax.clear_caches()  # the caches do not see that a variant changes a constant
     with patch:
         return phases(short_runs.run(config))
 
@@ -56,8 +57,10 @@ def phases(rows: list[dict]) -> rounds.Seconds:
     def median(name: str) -> float:
         return statistics.median(row.get(name, 0.0) for row in rows)
 
-    found = {"sample": median("seconds/sample"), "iteration": median("seconds")}
-    return found | ({"hidden": median("seconds/hidden")} if any("seconds/hidden" in r for r in rows) else {})
+    medians = {"sample": median("seconds/sample"), "iteration": median("seconds")}
+    return medians | (
+        {"hidden": median("seconds/hidden")} if any("seconds/hidden" in r for r in rows) else {}
+    )
 
 
 def table(taken: dict[str, list[rounds.Seconds]]) -> str:
@@ -82,17 +85,17 @@ def main(arguments=None) -> None:
     short_runs.add_arguments(parser)
     parser.add_argument("--variants", default=",".join(VARIANTS), help=f"of {', '.join(VARIANTS)} (all)")
     parser.add_argument("--rounds", type=int, default=2, help="that count, after one that does not (2)")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     host_memory.keep()
-    config = short_runs.make_config(given.config, given.iterations)
+    config = short_runs.make_config(args.config, args.iterations)
     units = {"as it is": lambda: run(config, None)}
-    units |= {name: lambda name=name: run(config, name) for name in chosen(given.variants)}
+    units |= {name: lambda name=name: run(config, name) for name in chosen(args.variants)}
     print(machine.describe())
     with (
         tempfile.TemporaryDirectory() as folder
     ):  # every run compiles again; here it finds what it did before
         jax.config.update("jax_compilation_cache_dir", folder)
-        print(table(rounds.alternate(units, given.rounds)))
+        print(table(rounds.alternate(units, args.rounds)))
 
 
 if __name__ == "__main__":

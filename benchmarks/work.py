@@ -1,4 +1,4 @@
-"""What a unit of work costs at least: floating-point operations and bytes, from the sizes alone.
+"""The least cost of a unit of work: floating-point operations and bytes, from the sizes alone.
 
 A product of (m, k) and (k, n) counts 2 m k n operations. Norms, activations, softmax and rotary positions are
 left out, as are the weights of norms and biases: less than a hundredth. What an implementation computes
@@ -117,14 +117,14 @@ class Work:
         itemsize = {"float32": 4, "bfloat16": 2}[sampling]
         decode = max(self.decode_bytes(itemsize) / limits.bandwidth, self.decode_flops() / fast)
         gradients = self.gradient_flops() / slow
-        found = {
+        seconds = {
             "prefill": self.prefill_flops() / fast,
             "decode": decode,
             "gradients": gradients,
             # gradients are clipped by their norm, so the optimizer begins when all of them are there
             "update": gradients + self.optimizer_bytes() / limits.bandwidth,
         }
-        return {**found, "generate": found["prefill"] + decode}
+        return {**seconds, "generate": seconds["prefill"] + decode}
 
 
 def _maps(c: PolicyConfig) -> dict[str, tuple[int, int]]:

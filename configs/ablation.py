@@ -8,11 +8,11 @@ import dataclasses
 import types
 from collections.abc import Mapping
 
-from configs.common import ConfigDict, base_config
+from jaxmarl_llm.config import ConfigDict, base_config
 
 
 @dataclasses.dataclass(frozen=True)
-class Member:
+class Variant:
     """Fields that differ from the config's. alone: the first agent by itself. once: one round of it."""
 
     fields: Mapping[str, object]
@@ -20,13 +20,13 @@ class Member:
     once: bool = False
 
 
-def _lessonl(**own) -> Member:
+def _lessonl(**own) -> Variant:
     names = {f"lessons.{name}": value for name, value in own.items()}
-    return Member({"train.protocol": "lessonl", "train.system": "lessonl", **names})
+    return Variant({"train.protocol": "lessonl", "train.system": "lessonl", **names})
 
 
-def _rounds(protocol: str, own: Mapping[str, object] = types.MappingProxyType({}), **options) -> Member:
-    return Member({"train.protocol": protocol, "train.system": "magrpo", **own}, **options)
+def _rounds(protocol: str, own: Mapping[str, object] = types.MappingProxyType({}), **options) -> Variant:
+    return Variant({"train.protocol": protocol, "train.system": "magrpo", **own}, **options)
 
 
 # The first one is what the others are compared with: the same number of programs without any lesson.
@@ -44,7 +44,7 @@ MEMBERS = {
 }
 
 
-def config_of(config: ConfigDict, member: Member) -> ConfigDict:
+def config_of(config: ConfigDict, member: Variant) -> ConfigDict:
     """The config of a member; its team is the whole one, see `agents_of`."""
     own = config.copy_and_resolve_references()
     if member.fields["train.protocol"] != "lessonl":
@@ -56,6 +56,6 @@ def config_of(config: ConfigDict, member: Member) -> ConfigDict:
     return own
 
 
-def agents_of(config: ConfigDict, member: Member) -> tuple[str, ...]:
+def agents_of(config: ConfigDict, member: Variant) -> tuple[str, ...]:
     """Who speaks."""
     return tuple(config.team.agents)[:1] if member.alone else tuple(config.team.agents)

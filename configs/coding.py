@@ -16,22 +16,25 @@ Variants (after a colon, comma-separated):
   comlrl_compat  the loss of the reference implementation (CoMLRL 1.4.3) with its quirks, for comparison only
 """
 
-from configs import common, published
+from jaxmarl_llm.config import UserError, base_config, parse_arg, presets
+from jaxmarl_llm.config.files import experiment
+
+published = experiment("published")
 
 
 def get_config(arg=None):
     """The default, or one of the variants named in the module's docstring."""
     names = dict.fromkeys(published.EXPERIMENTS, False)
-    options = common.parse_arg(arg, warm_up=False, smoke=False, small=False, **names, comlrl_compat=False)
-    config = common.base_config()
+    options = parse_arg(arg, warm_up=False, smoke=False, small=False, **names, comlrl_compat=False)
+    config = base_config()
     chosen = [name for name in names if options[name]]
     if len(chosen) > 1:
-        raise ValueError(f"config options {' and '.join(chosen)} exclude each other")
+        raise UserError(f"config options {' and '.join(chosen)} exclude each other")
     if options.warm_up and (chosen or options.comlrl_compat):
         other = chosen[0] if chosen else "comlrl_compat"
-        raise ValueError(f"config option warm_up goes with smoke only, not with {other}")
+        raise UserError(f"config option warm_up goes with smoke only, not with {other}")
     if options.small and not chosen:
-        raise ValueError(f"config option small needs one of {', '.join(names)}")
+        raise UserError(f"config option small needs one of {', '.join(names)}")
     if chosen and not options.small:
         published.apply(config, published.EXPERIMENTS[chosen[0]])
     else:
@@ -41,7 +44,7 @@ def get_config(arg=None):
     if options.warm_up:
         warm_up(config)
     if options.smoke:
-        common.smoke(config)
+        presets.smoke(config)
         if options.warm_up:
             config.warm_up.steps = config.sft.batch = 2
             config.sampling.max_new_tokens = 48  # of some problems the reference answers are shorter
@@ -52,7 +55,7 @@ def get_config(arg=None):
 
 def laptop(config):
     """SmolLM2-135M on the starter problems, two CPU cores."""
-    common.laptop(config)
+    presets.laptop(config)
     config.sampling.max_new_tokens = 64  # 99 % of the reference functions are shorter
     config.sampling.temperature = 0.7  # untrained it earns 32.9 on validation, at 1 24.9; one run each
     config.sampling.stop += ("\n\n",)

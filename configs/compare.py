@@ -17,7 +17,10 @@ those of coding.py:warm_up.
 
 import dataclasses
 
-from configs import coding, common, writing
+from jaxmarl_llm.config import UserError, parse_arg
+from jaxmarl_llm.config.files import experiment
+
+coding, writing = experiment("coding"), experiment("writing")
 
 SEEDS = (0, 1, 2)
 BUDGET = {  # of one training: completion tokens drawn, joint answers judged
@@ -31,7 +34,7 @@ TEST = {"turns": ("starter:goal", 2), "guidance": ("starter:goal", 2)}
 
 
 @dataclasses.dataclass(frozen=True)
-class Member:
+class Method:
     """A method: the fields that differ from its task's default config.
 
     Attributes:
@@ -133,16 +136,16 @@ WARMED_UP = {
 }
 
 
-def _members(task: str) -> dict[str, Member]:
+def _members(task: str) -> dict[str, Method]:
     """All members of a task, in the order in which they are run and shown."""
-    members = {name: Member(fields) for name, fields in UNTRAINED[task].items()}
-    members |= {name: Member(fields, trained=True) for name, fields in WARM_UPS.get(task, {}).items()}
-    members |= {name: Member(fields, begins="warm_team") for name, fields in WARMED_UP.get(task, {}).items()}
+    members = {name: Method(fields) for name, fields in UNTRAINED[task].items()}
+    members |= {name: Method(fields, trained=True) for name, fields in WARM_UPS.get(task, {}).items()}
+    members |= {name: Method(fields, begins="warm_team") for name, fields in WARMED_UP.get(task, {}).items()}
     members |= {
-        name: Member(fields, trained=True) for name, (fields, starts) in TRAINED[task].items() if "" in starts
+        name: Method(fields, trained=True) for name, (fields, starts) in TRAINED[task].items() if "" in starts
     }
     return members | {
-        f"{name}_after_warm_up" if "" in starts else name: Member(
+        f"{name}_after_warm_up" if "" in starts else name: Method(
             {"train.lr": WARM_RATE, **fields}, trained=True, begins=warm
         )
         for name, (fields, starts) in TRAINED[task].items()
@@ -156,12 +159,12 @@ MEMBERS = {task: _members(task) for task in TRAINED}
 
 def get_config(arg=None):
     """The training config of one member; ``team.begin`` is for the command that knows the folders."""
-    options = common.parse_arg(arg, task="coding", member="")
+    options = parse_arg(arg, task="coding", member="")
     if options.task not in MEMBERS:
-        raise ValueError(f"config option task={options.task!r}: known are {', '.join(MEMBERS)}")
+        raise UserError(f"config option task={options.task!r}: known are {', '.join(MEMBERS)}")
     members = MEMBERS[options.task]
     if options.member not in members:
-        raise ValueError(f"config option member={options.member!r}: known are {', '.join(members)}")
+        raise UserError(f"config option member={options.member!r}: known are {', '.join(members)}")
     member = members[options.member]
     config = (writing if options.task == "writing" else coding).get_config()
     config.train.decay = "constant"

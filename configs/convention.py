@@ -17,9 +17,9 @@ Variants (after a colon):
 All but fixed_convention begin from the same warm-up per seed, which the first of them makes (warm_up.folder).
 """
 
-from configs import agent_settings, common
+from jaxmarl_llm.config import UserError, agent_settings, base_config, parse_arg
 
-TASK = "jaxmarl_llm.tasks.convention"
+TASK = "jaxmarl_llm.tasks.toys.convention"
 WARM_UP, STEPS = 80, 24  # iterations
 BATCH = 8  # demonstrations of each agent in an iteration of the warm-up
 ALIGNED = {"train.joint_mode": "aligned"}
@@ -48,11 +48,11 @@ VARIANTS = {
 
 def get_config(arg=None):
     """One of `VARIANTS`, ``cross`` if none is named."""
-    options = common.parse_arg(arg, smoke=False, **dict.fromkeys(VARIANTS, False))
+    options = parse_arg(arg, smoke=False, **dict.fromkeys(VARIANTS, False))
     chosen = [name for name in VARIANTS if options[name]]
     if len(chosen) > 1:
-        raise ValueError(f"config options {' and '.join(chosen)} exclude each other")
-    config = common.base_config()
+        raise UserError(f"config options {' and '.join(chosen)} exclude each other")
+    config = base_config()
     task(config)
     training(config)
     fields = VARIANTS[chosen[0] if chosen else "cross"]

@@ -6,13 +6,13 @@ Cost:      five seconds after a start of twelve, on one CPU core
 The games, and all trainers compared on them over ten seeds: docs/game.md, configs/sweep_game.py.
 """
 
-from configs import common
+from jaxmarl_llm.config import base_config, parse_arg
 
 
 def get_config(arg=None):
     """The only variant; options after a colon are refused."""
-    common.parse_arg(arg)
-    config = common.base_config()
+    parse_arg(arg)
+    config = base_config()
     config.model = "game-tiny"
     config.team.agents = ("first", "second")
     config.team.mode = "full"

@@ -15,15 +15,15 @@ Variants (after a colon, joined by commas):
   smoke      tiny random models, few problems and tokens, everything else real
 """
 
-from configs import common
+from jaxmarl_llm.config import base_config, parse_arg, presets
 
 AGENTS = ("first", "second", "third")
 
 
 def get_config(arg=None):
     """The search over the Python problems with the default model, three agents, four rounds, four lessons."""
-    options = common.parse_arg(arg, scripted=False, cpp=False, generation=False, train=False, smoke=False)
-    config = common.base_config()
+    options = parse_arg(arg, scripted=False, cpp=False, generation=False, train=False, smoke=False)
+    config = base_config()
     config.team.agents = AGENTS
     config.team.mode = "frozen"
     programs(config)
@@ -43,7 +43,7 @@ def get_config(arg=None):
     if options.train and options.generation:
         learning(config)
     if options.smoke:
-        common.smoke(config)
+        presets.smoke(config)
         smoke(config)
     return config
 

@@ -6,13 +6,13 @@ Cost:      a minute and a half on one CPU core, half of it to compile
 The game, the figures by seed, and what they stand for: docs/lessonl.md.
 """
 
-from configs import common
+from jaxmarl_llm.config import base_config, parse_arg
 
 
 def get_config(arg=None):
     """The only variant; options after a colon are refused."""
-    common.parse_arg(arg)
-    config = common.base_config()
+    parse_arg(arg)
+    config = base_config()
     config.model = "game-tiny"
     config.team.agents = ("first", "second")
     config.team.models = ("game-tiny", "scripted:follower")

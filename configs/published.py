@@ -10,7 +10,7 @@ che_2turn_level_feedback  return 88.5, tests 75.0, cooperation 86.3 over both tu
 che_2turn_expert          a curve only, as above
 mbpp_..                   not in the paper's tables
 
-Prompts have the published structure (`jaxmarl_llm/tasks/code_published.py`), without a chat template, as
+Prompts have the published structure (`jaxmarl_llm/tasks/coding/published.py`), without a chat template, as
 published (`model_options.chat`). The twins on the default model keep its own prompts and chat template.
 
 Where the sources leave something open: the two-turn scripts of HumanEval and CoopHumanEval set discount 0.9,

@@ -7,7 +7,9 @@ Cost:      nine runs of the default config; with :smoke nine of under a minute
 The variants are those of configs/coding.py.
 """
 
-from configs.coding import get_config  # noqa: F401  what --config reads
+from jaxmarl_llm.config.files import experiment
+
+get_config = experiment("coding").get_config
 
 RATES = (5e-4, 2.5e-4, 1e-3)
 SEEDS = (0, 1, 2)

@@ -7,8 +7,10 @@ Cost:      eleven variants, three seeds: 33 runs, of which 30 share three warm-u
 The baseline of the tables is the control: more demonstrations in place of rewards.
 """
 
-from configs import convention
-from configs.convention import get_config as get_config
+from jaxmarl_llm.config.files import experiment
+
+convention = experiment("convention")
+get_config = convention.get_config
 
 SEEDS = range(3)
 FIRST = ("control_sft", "fixed_convention")  # of two at a time neither waits for the warm-up of the other

@@ -8,7 +8,9 @@ Each iteration of each member judges 96 joint answers, 16 to each of the six gam
 ``cross`` the 4 x 4 combinations of 4 samples of each agent.
 """
 
-from configs.game import get_config  # noqa: F401  what --config reads
+from jaxmarl_llm.config.files import experiment
+
+get_config = experiment("game").get_config
 
 SEEDS = range(10)
 PAIRS = {"preference.pairs": 8, "preference.batch": 48}  # all pairs of an iteration in one update

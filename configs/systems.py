@@ -9,10 +9,13 @@ Variants (after a colon; docs/systems.md has the equation and the source of each
                  (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, which earn something by the letters they write
-                 (jaxmarl_llm/tasks/letters.py), as programs they write none; everything else real
+                 (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real
 """
 
-from configs import coding, common
+from jaxmarl_llm.config import UserError, parse_arg, presets
+from jaxmarl_llm.config.files import experiment
+
+coding = experiment("coding")
 
 # What makes the default run, MAGRPO, into another system.
 SYSTEMS = {
@@ -46,16 +49,16 @@ SYSTEMS = {
 
 def get_config(arg=None):
     """The system named after the colon; ValueError for none or several."""
-    options = common.parse_arg(arg, smoke=False, **dict.fromkeys(SYSTEMS, False))
+    options = parse_arg(arg, smoke=False, **dict.fromkeys(SYSTEMS, False))
     chosen = [name for name in SYSTEMS if options[name]]
     if len(chosen) != 1:
-        raise ValueError(f"config options name {chosen}; allowed is one of {', '.join(SYSTEMS)}")
+        raise UserError(f"config options name {chosen}; allowed is one of {', '.join(SYSTEMS)}")
     config = coding.get_config()
     config.train.system = chosen[0]
     config.update_from_flattened_dict(SYSTEMS[chosen[0]])
     if options.smoke:
-        common.smoke(config)
-        config.task.reward = "jaxmarl_llm.tasks.letters:distinct"
+        presets.smoke(config)
+        config.task.reward = "jaxmarl_llm.tasks.toys.letters:distinct"
         config.train.local_weight = 0.0  # that reward judges the joint answer alone
         # Problems with prompts of about the same length, and small programs: little to compile.
         config.task.source = "starter[7:11]"

@@ -12,24 +12,24 @@ Variants (after a colon, comma-separated):
   smoke          two tiny random models, everything else real; under a minute
 """
 
-from configs import common
+from jaxmarl_llm.config import UserError, base_config, parse_arg, presets
 
 
 def get_config(arg=None):
     """The default, or one of the variants named in the module's docstring."""
-    options = common.parse_arg(arg, smoke=False, tldr=False, arxiv=False, small=False)
-    config = common.base_config()
+    options = parse_arg(arg, smoke=False, tldr=False, arxiv=False, small=False)
+    config = base_config()
     if options.tldr and options.arxiv:
-        raise ValueError("config options tldr and arxiv exclude each other")
+        raise UserError("config options tldr and arxiv exclude each other")
     if options.small and not (options.tldr or options.arxiv):
-        raise ValueError("config option small needs one of tldr, arxiv")
+        raise UserError("config option small needs one of tldr, arxiv")
     writing(config, "arxiv" if options.arxiv else "tldr")
     if (options.tldr or options.arxiv) and not options.small:
         published(config)
     else:
         laptop(config)
     if options.smoke:
-        common.smoke(config)
+        presets.smoke(config)
     return config
 
 
@@ -42,7 +42,7 @@ def writing(config, kind):
 
 def laptop(config):
     """SmolLM2-135M on the sample texts, two CPU cores; cross joint answers cost nothing, no code is run."""
-    common.laptop(config)
+    presets.laptop(config)
     config.sampling.max_new_tokens = 72 if config.task.kind == "tldr" else 224
     config.train.steps = 28
     config.train.prompts = config.train.prompts_per_microbatch = 2  # both at once: fewer, wider products

@@ -4,61 +4,70 @@
     python -m experiments.ablate --config=configs/lessonl.py:scripted --workdir=runs/scripted
 
 Runs the members of `configs/ablation.py` one after the other and writes ablation.json, .md and .html when all
-are done. Stopped, it goes on within the round where it was. Members whose rounds begin alike share what they
-drew there, and one program's time counts for all members (`timing.remember`), also when it is returned and
-measured again: so they differ by what they do differently, and not by noise.
+are done. If it is stopped, the same command continues within the interrupted round. Members whose rounds
+begin alike share the answers that they drew there, and one program's time counts for all members
+(`timing.remember`), also when it is returned and measured again: so members differ by their methods, and not
+by noise.
 """
 
 import pathlib
 
 from absl import flags
 
-from configs import ablation, checks, program_checks
-from experiments import chat_options, cli, protocols, search, setup, tasks
-from jaxmarl_llm import run_checks
-from jaxmarl_llm.search import results as search_results
+from jaxmarl_llm import resume_checks
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search import search
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.config.files import experiment
+from jaxmarl_llm.config.programs import searches
+from jaxmarl_llm.factory import chat_options, protocols, tasks, teams
+from jaxmarl_llm.runs import run_folder
+from jaxmarl_llm.utils.errors import UserError
+
+ablation = experiment("ablation")
 
 
 def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
     """Search with every member, or those named; returns the results in order, the baseline first.
 
     Raises:
-      ValueError: for a name that is no member's, and a config that does not search for programs.
+      ValueError: for a name that no member has, and a config that does not search for programs.
     """
     if unknown := [name for name in names if name not in ablation.MEMBERS]:
-        raise ValueError(f"--members={unknown[0]!r}: allowed are {', '.join(ablation.MEMBERS)}")
+        raise UserError(f"--members={unknown[0]!r}: allowed are {', '.join(ablation.MEMBERS)}")
     config = chat_options.dated(config, *sorted(pathlib.Path(workdir).glob("*/")))
     members = {name: ablation.MEMBERS[name] for name in names or ablation.MEMBERS}
     configs = {name: ablation.config_of(config, member) for name, member in members.items()}
-    for name, own in configs.items():
-        if not program_checks.searches(own):
-            raise ValueError(
-                f"task.kind={own.task.kind!r}: nothing to search for in it; take configs/lessonl.py"
+    for name, settings in configs.items():
+        if not searches(settings):
+            raise UserError(
+                f"task.kind={settings.task.kind!r}: nothing to search for in it; take configs/lessonl.py"
             )
-        checks.validate(own, f"the config of {name!r}")
-    run_checks.ensure_writable(workdir)
+        validate(settings, f"the config of {name!r}")
+    resume_checks.ensure_writable(workdir)
     results, folders = [], []
-    # What is opened serves all members: also those with lessons, whichever the config is.
-    with search.opened(next(filter(protocols.has_lessons, configs.values()), config)) as by:
-        judge = tasks.build_judge(config, by.executor)
-        for name, own in configs.items():
+    # The searchers serve all members, so they are opened for one with lessons if there is one.
+    with search.open_searchers(next(filter(protocols.has_lessons, configs.values()), config)) as searchers:
+        judge = tasks.build_judge(config, searchers.executor)
+        for name, settings in configs.items():
             print(f"\n{name}", flush=True)
             agents = ablation.agents_of(config, members[name])
-            task = tasks.build_programs(own, by.executor, "test", agents, judge)
-            setup.check_prompts(own, by.team, task)
+            task = tasks.build_programs(settings, searchers.executor, "test", agents, judge)
+            teams.check_prompts(settings, searchers.team, task)
             folders.append(pathlib.Path(workdir) / name.replace(" ", "_"))
-            results.append(search.search(own, folders[-1], by, task, name, like=folders[:-1]))
+            results.append(search.search(settings, folders[-1], searchers, task, name, like=folders[:-1]))
     return results
 
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
-    given = flags.FLAGS
-    workdir = pathlib.Path(given.workdir or setup.new_workdir())
-    goes_on = "the same command" if given.workdir else f"the same command with --workdir={workdir}"
-    print(f"searching in {workdir}; when it is stopped, {goes_on} goes on", flush=True)
-    results = ablate(given.config, workdir, given.members)
+    entry.refuse_arguments(argv)
+    args = flags.FLAGS
+    workdir = pathlib.Path(args.workdir or run_folder.new_workdir())
+    resume_command = "the same command" if args.workdir else f"the same command with --workdir={workdir}"
+    print(f"searching in {workdir}; when it is stopped, {resume_command} goes on", flush=True)
+    results = ablate(args.config, workdir, args.members)
     for path in search.show(
         results, workdir / "ablation.json", "LessonL, and what is left without its parts"
     ):
@@ -66,7 +75,7 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    cli.define_config()
+    entry.define_config()
     flags.DEFINE_string("workdir", "", "Folder with a folder per member; empty: a new one under runs/.")
     flags.DEFINE_list("members", [], "Only these, the baseline first; empty: all of configs/ablation.py.")
-    cli.run(main)
+    entry.run(main)

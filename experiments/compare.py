@@ -2,8 +2,8 @@
 
 Runs what `configs/compare.py` lists and what is not finished yet, each in a process of its own, and writes
 two tables of all that is finished, at equal drawn tokens and at equal judged answers, as compare.md, the
-numbers as compare.json, and a picture as compare.png. Stopped, it goes on where it was;
-``--have=<compare.json>`` takes from such a file what was finished elsewhere.
+numbers as compare.json, and a picture as compare.png. If it is stopped, the same command continues;
+``--have=<compare.json>`` takes from such a file the results of members that were finished elsewhere.
 """
 
 import json
@@ -16,25 +16,29 @@ import matplotlib
 from absl import flags
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from configs import compare
-from experiments import cli, closing, ending, spending
-from jaxmarl_llm import console, files, metrics, plots
-from jaxmarl_llm.report import methods
-from jaxmarl_llm.report.methods import UNTRAINED
+from jaxmarl_llm import metrics, plots
+from jaxmarl_llm.analysis.report import methods
+from jaxmarl_llm.analysis.report.methods import UNTRAINED
+from jaxmarl_llm.cli import entry as cli
+from jaxmarl_llm.config.files import experiment
+from jaxmarl_llm.runs import budgets, final_table, summaries
+from jaxmarl_llm.utils import console, files
+
+compare = experiment("compare")
 
 
 def command(task: str, name: str, seed: int, workdir: pathlib.Path, more: Sequence[str] = ()) -> list[str]:
-    """What trains, or evaluates, one member; ``more`` are further flags."""
+    """The command that trains, or evaluates, one member; ``more`` are further flags."""
     member, folder = compare.MEMBERS[task][name], folder_of(workdir, name, seed)
     config = [f"--config=configs/compare.py:task={task},member={name}", f"--config.seed={seed}", *more]
     start = folder_of(workdir, member.begins, seed) if member.begins else None
     if not member.trained:
         state = [f"--workdir={start}", "--step=latest"] if start else []
-        argv = [sys.executable, "-m", "experiments.evaluate", *config, *state]
+        argv = [sys.executable, "-m", f"{__package__}.evaluate", *config, *state]
         return [*argv, f"--out={folder / 'evaluation.json'}"]
     if start:
         config.append(f"--config.team.begin={start}")
-    return [sys.executable, "-m", "experiments.train", *config, f"--workdir={folder}"]
+    return [sys.executable, "-m", f"{__package__}.train", *config, f"--workdir={folder}"]
 
 
 def folder_of(workdir: pathlib.Path, name: str, seed: int) -> pathlib.Path:
@@ -43,13 +47,13 @@ def folder_of(workdir: pathlib.Path, name: str, seed: int) -> pathlib.Path:
 
 
 def result(folder: pathlib.Path) -> dict[str, dict]:
-    """By mark (`spending.MARKS`, "after", or `UNTRAINED`) the test scores and costs of a finished member.
+    """Test scores and costs of a finished member, by mark (`budgets.MARKS`, "after", or `UNTRAINED`).
 
-    A value has "scores" (0..100), "problems" (score by test problem, of those that have it) and costs:
+    An entry has "scores" (0..100), "problems" (score by test problem, of those that have it) and costs:
     "tokens", "answers", "optimizer_tokens", "minutes" and "steps" of training until then. {} if the member is
     not finished.
     """
-    evaluation, summary = (closing.read_json(folder / f"{n}.json") for n in ("evaluation", "summary"))
+    evaluation, summary = (summaries.read_json(folder / f"{n}.json") for n in ("evaluation", "summary"))
     if evaluation:
         means = {name: ends["mean"] for name, ends in evaluation["sampled"]["scores"].items()}
         means["return_greedy"] = evaluation["greedy"]["scores"]["return"]["mean"]
@@ -57,18 +61,18 @@ def result(folder: pathlib.Path) -> dict[str, dict]:
         return {UNTRAINED: {"scores": means, "problems": problems}}
     if "after" not in summary:
         return {}
-    rows = [row for row in metrics.read_metrics(folder) if spending.TOKENS in row]
-    marks = [mark for mark in (*spending.MARKS, "after") if mark in summary]
+    rows = [row for row in metrics.read_metrics(folder) if budgets.TOKENS in row]
+    marks = [mark for mark in (*budgets.MARKS, "after") if mark in summary]
     return {mark: _point(folder, mark, summary[mark], rows) for mark in marks}
 
 
 def _point(folder: pathlib.Path, mark: str, entry: dict, rows: list[dict]) -> dict:
-    """Scores of an entry of a summary, and what training had cost until then."""
+    """Scores of an entry of a summary, and the costs of training until then."""
     before = [row for row in rows if row["step"] < entry["step"]]
-    spent = {name.removeprefix("spent/"): before[-1][name] for name in spending.NAMES} if before else {}
+    spent = {name.removeprefix("spent/"): before[-1][name] for name in budgets.NAMES} if before else {}
     return {
         "scores": {name: value for name, value in entry.items() if "/" not in name and name != "step"},
-        "problems": _problems(ending.sampled_items(folder, mark)),
+        "problems": _problems(final_table.sampled_items(folder, mark)),
         "steps": entry["step"],
         "minutes": sum(row["seconds"] for row in before) / 60,
     } | spent
@@ -83,9 +87,10 @@ def _problems(rows: list[dict]) -> dict[str, list]:
 def compare_all(
     task: str, workdir: pathlib.Path, have: dict, more: Sequence[str] = ()
 ) -> dict[str, dict[str, dict]]:
-    """Run what is missing; returns the results by method and seed, which compare.json has at any time.
+    """Run the members that are missing; returns the results by method and seed.
 
-    ``have`` are results of the same kind that are finished, ``more`` further flags of every command.
+    compare.json has the results at any time.
+    ``have`` are finished results of the same kind, ``more`` further flags of every command.
     RuntimeError with the command of the first member that fails; what is finished stays.
     """
     results: dict[str, dict[str, dict]] = {}

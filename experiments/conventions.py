@@ -1,4 +1,4 @@
-"""What the runs of a convention sweep learned: who does which step, and if one agent's skill explains it.
+"""Show what the runs of a convention sweep learned: who does which step, and if skill alone explains it.
 
   python -m experiments.conventions --workdir=runs/convention
 
@@ -17,15 +17,18 @@ import numpy as np
 from absl import flags
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from experiments import cli, closing, ending, spending
-from jaxmarl_llm import console, files, metrics, plots
-from jaxmarl_llm.report import convention_figure, methods
-from jaxmarl_llm.report.settings import FINISHED
-from jaxmarl_llm.tasks.convention import AGENTS, CONVENTIONS
+from jaxmarl_llm import metrics, plots
+from jaxmarl_llm.analysis.report import convention_figure, methods
+from jaxmarl_llm.cli import entry as cli
+from jaxmarl_llm.cli.launch import FINISHED
+from jaxmarl_llm.runs import budgets, final_table, summaries
+from jaxmarl_llm.tasks.toys.convention import AGENTS, CONVENTIONS
+from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.errors import UserError
 
-CLEAR = 0.75  # share of one convention among an agent's right answers from which on it is called the agent's
+CLEAR = 0.75  # an agent follows a convention if at least this share of its right answers belongs to it
 STATES = ("warm", "after")
-NUMBERS = {  # of a team, and what tables call them
+NUMBERS = {  # numbers of a team, and their names in tables
     "joint": "joint success",
     "able": "able",
     "by_skill": "joint success by skill alone",
@@ -72,7 +75,7 @@ class Team(NamedTuple):
 
     @property
     def beside_fixed(self) -> float:
-        """Success of an agent beside reference partners of fixed conventions: the mean over both of them.
+        """Success of an agent beside reference partners of fixed conventions: the mean over both partners.
 
         An agent that settles on a convention gains beside one and loses beside the other, so that this stays
         where it was, however well the agents fit together.
@@ -85,7 +88,7 @@ class Team(NamedTuple):
         return max(self.alone)
 
     def convention(self, n: int) -> str:
-        """Which of `CONVENTIONS` agent n follows, ``both`` if none clearly."""
+        """The one of `CONVENTIONS` that agent n follows, ``both`` if it clearly follows none."""
         shares = np.array([self.first[n], self.second[n]])
         share = shares / max(shares.sum(), 1e-9)
         return CONVENTIONS[int(share.argmax())] if share.max() >= CLEAR else "both"
@@ -95,7 +98,7 @@ def team(entry: Mapping) -> Team:
     """The numbers of an entry of summary.json; ValueError if the run was not of the convention task."""
     names = [f"{agent}_{which}" for which in (*CONVENTIONS, "alone") for agent in AGENTS]
     if missing := [name for name in names if name not in entry]:
-        raise ValueError(f"summary.json has no {missing[0]!r}: the run is not of the convention task")
+        raise UserError(f"summary.json has no {missing[0]!r}: the run is not of the convention task")
     first, second, alone = (
         tuple(100 * entry[f"{agent}_{which}"] for agent in AGENTS) for which in (*CONVENTIONS, "alone")
     )
@@ -107,9 +110,9 @@ def rows(workdir: pathlib.Path) -> list[dict]:
 
     ValueError if there is no sweep.json, or a run that it names is gone.
     """
-    sweep = closing.read_json(workdir / "sweep.json")
+    sweep = summaries.read_json(workdir / "sweep.json")
     if not sweep:
-        raise ValueError(f"--workdir={workdir}: there is no sweep.json; run experiments.sweep first")
+        raise UserError(f"--workdir={workdir}: there is no sweep.json; run experiments.sweep first")
     entries = []
     for setting in sweep["settings"]:
         for member in setting["members"]:
@@ -120,23 +123,23 @@ def rows(workdir: pathlib.Path) -> list[dict]:
 
 def merged(entries: Sequence[Mapping], have: Sequence[Mapping]) -> list[Mapping]:
     """``entries`` and those of ``have`` whose run is not among them, variants and seeds together."""
-    own = {(row["setting"], row["seed"]) for row in entries}
-    rows = [*(row for row in have if (row["setting"], row["seed"]) not in own), *entries]
+    present = {(row["setting"], row["seed"]) for row in entries}
+    rows = [*(row for row in have if (row["setting"], row["seed"]) not in present), *entries]
     order = list(dict.fromkeys(row["setting"] for row in [*have, *entries]))
     return sorted(rows, key=lambda row: (order.index(row["setting"]), row["seed"]))
 
 
 def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
     if not (folder / "summary.json").is_file():
-        raise ValueError(f"{folder}: this run of sweep.json is gone; run experiments.sweep with --table_only")
-    summary, spent = closing.read_json(folder / "summary.json"), _spent(folder)
+        raise UserError(f"{folder}: this run of sweep.json is gone; run experiments.sweep with --table_only")
+    summary, spent = summaries.read_json(folder / "summary.json"), _spent(folder)
     entries = []
     for state in STATES:
         if state in summary:
-            own = team(summary[state])
-            followed = {agent: own.convention(n) for n, agent in enumerate(AGENTS)}
-            numbers = {name: getattr(own, name) for name in NUMBERS}
-            shares = {f"{agent}_first": own.first[n] for n, agent in enumerate(AGENTS)}
+            percentages = team(summary[state])
+            followed = {agent: percentages.convention(n) for n, agent in enumerate(AGENTS)}
+            numbers = {name: getattr(percentages, name) for name in NUMBERS}
+            shares = {f"{agent}_first": percentages.first[n] for n, agent in enumerate(AGENTS)}
             cost = spent if state == "after" else dict.fromkeys(spent, 0)
             about = {"setting": setting, "seed": seed, "state": state, "problems": _problems(folder, state)}
             entries.append(about | numbers | shares | followed | cost)
@@ -145,13 +148,13 @@ def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
 
 def _problems(folder: pathlib.Path, state: str) -> list[float]:
     """Sampled joint success by test problem; [] where the run has not kept its answers of that state."""
-    return [row["return"] for row in ending.sampled_items(folder, state)]
+    return [row["return"] for row in final_table.sampled_items(folder, state)]
 
 
 def _spent(folder: pathlib.Path) -> dict[str, float]:
     """Joint answers judged, tokens drawn and learned from, and seconds of an iteration, after a warm-up."""
-    rows = [row for row in metrics.read_metrics(folder) if spending.TOKENS in row]
-    totals = {name.removeprefix("spent/"): rows[-1][name] for name in spending.NAMES}
+    rows = [row for row in metrics.read_metrics(folder) if budgets.TOKENS in row]
+    totals = {name.removeprefix("spent/"): rows[-1][name] for name in budgets.NAMES}
     # The median: the first iteration compiles.
     return totals | {"seconds": float(np.median([row["seconds"] for row in rows]))}
 
@@ -170,12 +173,12 @@ def table(entries: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]
 
 
 def by_variant(entries: Sequence[Mapping]) -> dict[str, list[Mapping]]:
-    """Rows of the trained teams by variant, after those of the warmed-up ones, once per seed.
+    """Rows by variant: the warmed-up teams first, one per seed, then the trained teams of each variant.
 
-    The latter are of variants that begin alike (see `OTHER_START`) and have kept their answers.
+    Warmed-up teams are those of variants that begin alike (see `OTHER_START`) and have kept their answers.
     """
-    begun = [row for row in entries if row["state"] == "warm" and row["setting"] not in OTHER_START]
-    warm = {row["seed"]: row for row in reversed(begun) if row["problems"]}
+    warmed_up = [row for row in entries if row["state"] == "warm" and row["setting"] not in OTHER_START]
+    warm = {row["seed"]: row for row in reversed(warmed_up) if row["problems"]}
     groups = {"warmed up": [warm[seed] for seed in sorted(warm)]} if warm else {}
     for row in entries:
         if row["state"] == "after":
@@ -207,7 +210,7 @@ def _variant(name: str, runs: Sequence[Mapping], upper: Sequence[float]) -> tupl
 
 
 def _convention(run: Mapping) -> str:
-    """The convention that both agents of a run follow, ``none`` if there is no such one."""
+    """The convention that both agents of a run follow, ``none`` if they do not follow the same one."""
     followed = {run[agent] for agent in AGENTS}
     return followed.pop() if len(followed) == 1 and followed < set(CONVENTIONS) else "none"
 

@@ -1,11 +1,11 @@
-"""Do agents rely on the habits of the partner that they learned with? Teams of agents from different runs.
+"""Evaluate teams of agents from different runs: do agents rely on the habits of their own partner?
 
   python -m experiments.crossplay --workdirs=runs/a,runs/b,runs/c
 
 evaluates on the test problems, with fresh draws, every team whose first agent is of one run and whose second
 is of another, or the same, run; of more than two agents every team of one run in which one agent is of
-another. All answer with equal random keys. Prints the tables, and writes them to --out as crossplay.json, .md
-and .png.
+another. All teams use the same random keys. Prints the tables, and writes them to --out as crossplay.json,
+.md and .png.
 """
 
 import dataclasses
@@ -17,23 +17,31 @@ from collections.abc import Callable, Sequence
 
 from absl import flags
 
-from configs import agent_settings, checks, program_checks, remote, task_checks
-from experiments import built_models, cli, evaluate, remote_agents, setup, tasks
-from jaxmarl_llm import checkpoint, console, files, run_checks
-from jaxmarl_llm.audit import crossplay
-from jaxmarl_llm.audit.crossplay import Table
-from jaxmarl_llm.report import judging
-from jaxmarl_llm.report.runs import short_names
-from jaxmarl_llm.statistics.bootstrap import interval
+from jaxmarl_llm import checkpoint, resume_checks
+from jaxmarl_llm.analysis.audit import crossplay
+from jaxmarl_llm.analysis.audit.crossplay import Table
+from jaxmarl_llm.analysis.report import comparable
+from jaxmarl_llm.analysis.report.runs import short_names
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import agent_settings, remote
+from jaxmarl_llm.config.options import field
+from jaxmarl_llm.config.programs import searches
+from jaxmarl_llm.config.task import asks_expert
+from jaxmarl_llm.evaluation import results
+from jaxmarl_llm.factory import built_models, evaluations, experts, randomness, tasks, teams
+from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.statistics.bootstrap import interval
 
-# How agents answer, besides who they are and what `judging.judged` says.
-ANSWERING = ("policy.dtype", "train.turns", "train.protocol", *(f"task.{n}" for n in judging.OF_ANSWERS))
+# Fields that decide how agents answer, besides their models and the fields of `comparable.judging_fields`.
+ANSWERING = ("policy.dtype", "train.turns", "train.protocol", *(f"task.{n}" for n in comparable.OF_ANSWERS))
 
 
 @dataclasses.dataclass(frozen=True)
 class Crossplay:
-    """What `play` found: tables by mode, ``sampled`` and ``greedy``, one for each agent that is exchanged."""
+    """Result of `play`: tables by mode, ``sampled`` and ``greedy``, one for each agent that is exchanged."""
 
     names: tuple[str, ...]
     agents: tuple[str, ...]
@@ -61,46 +69,50 @@ def play(
         checkpoints that are not there, all before a model is loaded.
     """
     folders = [pathlib.Path(workdir) / "checkpoints" for workdir in workdirs]
-    configs = [setup.load_run(workdir) for workdir in workdirs]
+    configs = [run_folder.load_run(workdir) for workdir in workdirs]
     check(workdirs, configs)
     config, names = configs[0], run_names(workdirs)
     steps = [checkpoint.read_meta(folder, which)["step"] for folder in folders]
     agents, samples = tuple(config.team.agents), samples or config.eval.samples
-    wanted = {agent: crossplay.teams(len(names), agents, agent) for agent in crossplay.exchanged(agents)}
-    lineups = list(dict.fromkeys(lineup for rows in wanted.values() for row in rows for lineup in row))
+    lineups_of = {
+        agent: crossplay.teams(len(names), agents, agent) for agent in crossplay.exchanged_agents(agents)
+    }
+    lineups = list(dict.fromkeys(lineup for rows in lineups_of.values() for row in rows for lineup in row))
     returns = {}
     with tasks.build_executor(config) as executor:
-        task = tasks.build_task(config, executor, "test", tasks.build_expert(config, workdirs[0]))
-        speakers = remote_agents.build(config, task.items, workdirs[0])
-        team = setup.build_team(config, speakers=speakers)
-        setup.check_prompts(config, team, task)
-        key = setup.stream(config, "report")
+        task = tasks.build_task(config, executor, "test", experts.build_expert(config, workdirs[0]))
+        speakers = experts.build(config, task.items, workdirs[0])
+        team = teams.build_team(config, speakers=speakers)
+        teams.check_prompts(config, team, task)
+        key = randomness.stream(config, "report")
         for number, lineup in enumerate(lineups, 1):
             mixed = put_together(team, folders, which, dict(zip(agents, lineup, strict=True)))
-            learned = [member.trainable for member in mixed.members]
-            found = setup.evaluate(config, mixed, learned, task, range(len(task.items)), samples, key)
-            returns[lineup] = {mode: getattr(found, mode).scores()["return"] for mode in evaluate.MODES}
-            who = ", ".join(f"{agent} of {names[run]}" for agent, run in zip(agents, lineup, strict=True))
+            trainables = [member.trainable for member in mixed.members]
+            evaluation = evaluations.evaluate(
+                config, mixed, trainables, task, range(len(task.items)), samples, key
+            )
+            returns[lineup] = {mode: getattr(evaluation, mode).scores()["return"] for mode in results.MODES}
+            origins = ", ".join(f"{agent} of {names[run]}" for agent, run in zip(agents, lineup, strict=True))
             means = ", ".join(f"{interval(x).mean:.1f} {mode}" for mode, x in returns[lineup].items())
-            tell(f"[{number}/{len(lineups)}] {who}: return {means}")
+            tell(f"[{number}/{len(lineups)}] {origins}: return {means}")
         about = {"workdirs": [str(workdir) for workdir in workdirs], "checkpoint": which, "steps": steps}
         about |= {"seed": config.seed, "problems": len(task.items), "samples": samples}
         about |= {"executor": tasks.isolation(executor)}
     tables = {
         mode: [
             crossplay.table(agent, [[returns[lineup][mode] for lineup in row] for row in rows])
-            for agent, rows in wanted.items()
+            for agent, rows in lineups_of.items()
         ]
-        for mode in evaluate.MODES
+        for mode in results.MODES
     }
     return Crossplay(names, agents, about, tables)
 
 
 def put_together(team: Team, folders: Sequence, which: str, run_of: dict[str, int]) -> Team:
-    """The team with each agent as a checkpoint of its own run has it; ``run_of`` indexes ``folders``."""
+    """The team with each agent restored from its own run's checkpoint; ``run_of`` indexes ``folders``."""
     for run in sorted(set(run_of.values())):
-        own = [agent for agent in run_of if run_of[agent] == run]
-        team, _ = checkpoint.restore_team(folders[run], which, team, own)
+        agents = [agent for agent in run_of if run_of[agent] == run]
+        team, _ = checkpoint.restore_team(folders[run], which, team, agents)
     return team
 
 
@@ -108,76 +120,79 @@ def check(workdirs: Sequence[str], configs: Sequence) -> None:
     """ValueError for runs whose agents cannot be exchanged or whose returns cannot be compared."""
     first, agents = str(workdirs[0]), tuple(configs[0].team.agents)
     if len(workdirs) < 2:
-        raise ValueError(f"--workdirs={first}: give two runs or more, with commas between them")
+        raise UserError(f"--workdirs={first}: give two runs or more, with commas between them")
     if len({pathlib.Path(workdir).resolve() for workdir in workdirs}) < len(workdirs):
-        raise ValueError(f"--workdirs={','.join(map(str, workdirs))}: every run may be there once")
+        raise UserError(f"--workdirs={','.join(map(str, workdirs))}: every run may be there once")
     for workdir, config in zip(workdirs[1:], configs[1:], strict=True):
-        if found := _differences(judged(configs[0]), judged(config)):
-            raise ValueError(f"{first} and {workdir} do not go together: {run_checks.listed(found)}")
+        if differences := _differences(judged(configs[0]), judged(config)):
+            raise UserError(f"{first} and {workdir} do not go together: {resume_checks.listed(differences)}")
     if len(agents) < 2:
-        raise ValueError(f"team.agents={agents!r} of {first}: a single agent has no partner to exchange")
-    if same := set(crossplay.exchanged(agents)) & set(remote.agents(configs[0])):
-        raise ValueError(
-            f"team.models of {first}: agent {min(same)!r} is no model of ours and the same in all runs"
+        raise UserError(f"team.agents={agents!r} of {first}: a single agent has no partner to exchange")
+    if shared := set(crossplay.exchanged_agents(agents)) & set(remote.agents(configs[0])):
+        raise UserError(
+            f"team.models of {first}: agent {min(shared)!r} is no model of ours and the same in all runs"
         )
     if configs[0].team.mode == "frozen":
-        raise ValueError(f"team.mode='frozen' of {first}: all runs have the same agents")
+        raise UserError(f"team.mode='frozen' of {first}: all runs have the same agents")
 
 
 def _differences(one: dict, two: dict) -> dict[str, str]:
-    """Fields that differ, of those that both have; what only one has follows from these, or is told alone."""
-    both = one.keys() & two.keys()
-    shared = [{name: side[name] for name in both} for side in (one, two)]
+    """Fields that both have and that differ; if there are none, fields that only one has.
+
+    Where both exist, the latter follow from the former.
+    """
+    common = one.keys() & two.keys()
+    shared = [{name: side[name] for name in common} for side in (one, two)]
     sides = ("first", "second")
-    return run_checks.differences(*shared, sides) or run_checks.differences(one, two, sides)
+    return resume_checks.differences(*shared, sides) or resume_checks.differences(one, two, sides)
 
 
 def judged(config) -> dict:
-    """What must be equal where agents are exchanged: what they are, how they speak, and what judges them."""
-    names, how = agent_settings.SAMPLING, {}
+    """Fields that must be equal where agents are exchanged: their models, their sampling and the judge."""
+    names, options = agent_settings.SAMPLING, {}
     for agent in config.team.agents:
         values = {name: agent_settings.own(config, agent, name) for name in names}
-        how[agent] = {name: value for name, value in values.items() if value is not None}
-    team = config.team.to_dict() | {"agent": how}  # who was trained, and how fast, may differ
-    found = {"model": config.model, "team": team, "sampling": config.sampling.to_dict()}
-    found["model_options"] = {k: v for k, v in config.model_options.to_dict().items() if k != "date"}
-    found |= judging.judged(config.to_dict())
-    found |= {path: checks.field(config, path) for path in ANSWERING}
-    if program_checks.searches(config):
-        found |= {name: config[name].to_dict() for name in ("timing", "lessons", "search")}
-    if task_checks.asks_expert(config):
-        found |= {f"expert.{name}": config.expert[name] for name in ("kind", "model", "max_tokens")}
+        options[agent] = {name: value for name, value in values.items() if value is not None}
+    team = config.team.to_dict() | {"agent": options}  # who was trained, and how fast, may differ
+    fields = {"model": config.model, "team": team, "sampling": config.sampling.to_dict()}
+    fields["model_options"] = {k: v for k, v in config.model_options.to_dict().items() if k != "date"}
+    fields |= comparable.judging_fields(config.to_dict())
+    fields |= {path: field(config, path) for path in ANSWERING}
+    if searches(config):
+        fields |= {name: config[name].to_dict() for name in ("timing", "lessons", "search")}
+    if asks_expert(config):
+        fields |= {f"expert.{name}": config.expert[name] for name in ("kind", "model", "max_tokens")}
     built = set(built_models.BUILDERS).intersection((config.model, *config.team.models))
     if built and config.team.mode != "full":
-        found["seed"] = config.seed  # what the agents were adapted to is drawn from it
-    return found
+        fields["seed"] = config.seed  # what the agents were adapted to is drawn from it
+    return fields
 
 
 def run_names(workdirs: Sequence[str]) -> tuple[str, ...]:
-    """The runs as tables call them: their folders' names, or the parts of the paths that differ."""
+    """Names of the runs in tables: their folders' names, or the parts of the paths that differ."""
     return tuple(short_names([pathlib.Path(workdir) for workdir in workdirs]))
 
 
-def as_tables(found: Crossplay) -> list[tuple[str, list[str], list[tuple[str, ...]], str]]:
-    """(title, headers, rows, what follows from it) for every mode and agent, as texts."""
+def as_tables(result: Crossplay) -> list[tuple[str, list[str], list[tuple[str, ...]], str]]:
+    """(title, headers, rows, conclusion) for every mode and agent, as texts."""
     texts = []
-    for mode, tables in found.tables.items():
-        for each in tables:
-            rows_of, columns_of = crossplay.corner(found.agents, each.agent)
-            headers = [f"{rows_of} \\ {columns_of}", *found.names]
+    for mode, tables in result.tables.items():
+        for table in tables:
+            rows_of, columns_of = crossplay.corner(result.agents, table.agent)
+            headers = [f"{rows_of} \\ {columns_of}", *result.names]
             rows = [
-                (name, *map(_interval, row)) for name, row in zip(found.names, each.means_RR, strict=True)
+                (name, *map(_interval, row)) for name, row in zip(result.names, table.means_RR, strict=True)
             ]
-            said = (
-                f"own partners {each.own.mean:.1f}, those of other runs {each.mixed.mean:.1f}; "
-                f"gap {_interval(each.gap)}, p {each.p:.2g}"
+            conclusion = (
+                f"own partners {table.own.mean:.1f}, those of other runs {table.mixed.mean:.1f}; "
+                f"gap {_interval(table.gap)}, p {table.p:.2g}"
             )
-            texts.append((f"test return, {mode}, of {_state(found.about)}", headers, rows, said))
+            texts.append((f"test return, {mode}, of {_state(result.about)}", headers, rows, conclusion))
     return texts
 
 
 def _state(about: dict) -> str:
-    """Which state of each run, and how many problems."""
+    """The checkpoints of the runs, and the number of problems, as a text."""
     best = about["checkpoint"] == checkpoint.BEST
     kind = "the states that are best on validation" if best else "the latest states"
     steps = ", ".join(map(str, about["steps"]))
@@ -188,25 +203,25 @@ def _interval(ends) -> str:
     return f"{ends.mean:.1f} [{ends.low:.1f}, {ends.high:.1f}]"
 
 
-def write(found: Crossplay, folder: pathlib.Path) -> None:
-    """crossplay.json, .md and .png."""
-    tables = {mode: [_plain(each) for each in tables] for mode, tables in found.tables.items()}
-    data = found.about | {"names": found.names, "agents": found.agents, **tables}
+def write(result: Crossplay, folder: pathlib.Path) -> None:
+    """Write crossplay.json, .md and .png."""
+    tables = {mode: [_plain(table) for table in tables] for mode, tables in result.tables.items()}
+    data = result.about | {"names": result.names, "agents": result.agents, **tables}
     files.atomic_write_text(folder / "crossplay.json", json.dumps(data, indent=1, allow_nan=False) + "\n")
     pieces = [
-        console.markdown(rows, headers, f"## {title}") + f"\n{said}\n"
-        for title, headers, rows, said in as_tables(found)
+        console.markdown(rows, headers, f"## {title}") + f"\n{conclusion}\n"
+        for title, headers, rows, conclusion in as_tables(result)
     ]
     files.atomic_write_text(folder / "crossplay.md", "\n".join(["# Cross-play\n", *pieces]))
-    crossplay.draw(found.tables, found.agents, found.names, folder / "crossplay.png")
+    crossplay.draw(result.tables, result.agents, result.names, folder / "crossplay.png")
 
 
-def _plain(each: Table) -> dict:
+def _plain(table: Table) -> dict:
     """A table as JSON data; NaN is null."""
-    ends = {name: _finite(getattr(each, name)._asdict()) for name in ("own", "mixed", "gap")}
-    means = [[_finite(cell._asdict()) for cell in row] for row in each.means_RR]
-    returns = [[[_finite(x) for x in cell] for cell in row] for row in each.returns_RRB.tolist()]
-    return {"agent": each.agent, **ends, "p": each.p, "means": means, "returns": returns}
+    ends = {name: _finite(getattr(table, name)._asdict()) for name in ("own", "mixed", "gap")}
+    means = [[_finite(cell._asdict()) for cell in row] for row in table.means_RR]
+    returns = [[[_finite(x) for x in cell] for cell in row] for row in table.returns_RRB.tolist()]
+    return {"agent": table.agent, **ends, "p": table.p, "means": means, "returns": returns}
 
 
 def _finite(value):
@@ -228,18 +243,18 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
-    given = flags.FLAGS
+    entry.refuse_arguments(argv)
+    args = flags.FLAGS
     tell = functools.partial(print, flush=True)
-    found = play(given.workdirs, given.step, given.samples, tell)
-    for title, headers, rows, said in as_tables(found):
+    result = play(args.workdirs, args.step, args.samples, tell)
+    for title, headers, rows, conclusion in as_tables(result):
         console.table(rows, headers, f"\n{title}")
-        print(said)
-    folder = pathlib.Path(given.out or pathlib.Path(given.workdirs[0]) / "crossplay")
-    write(found, folder)
+        print(conclusion)
+    folder = pathlib.Path(args.out or pathlib.Path(args.workdirs[0]) / "crossplay")
+    write(result, folder)
     print(f"\ncrossplay.json, crossplay.md and crossplay.png are in {folder}")
 
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

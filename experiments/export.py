@@ -9,11 +9,17 @@ import pathlib
 
 from absl import flags
 
-from experiments import cli, closing, evaluate, setup
-from jaxmarl_llm import agent_axis, checkpoint, files, run_checks, weights
-from jaxmarl_llm.report import model_card
+from jaxmarl_llm import checkpoint, resume_checks, weights
+from jaxmarl_llm.analysis.report import model_card
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.factory import teams
+from jaxmarl_llm.runs import run_folder, summaries
 from jaxmarl_llm.team import REMOTE, Member
+from jaxmarl_llm.utils import agent_axis, files
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import peft
+
+from . import evaluate
 
 FORMATS = ("merged", "adapter")
 
@@ -37,42 +43,42 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
         or a folder that exists already or cannot be written, all before any model is loaded.
     """
     if form not in FORMATS:
-        raise ValueError(f"--format={form!r}: allowed are {', '.join(FORMATS)}")
-    config = setup.load_run(workdir)
+        raise UserError(f"--format={form!r}: allowed are {', '.join(FORMATS)}")
+    config = run_folder.load_run(workdir)
     folder = pathlib.Path(workdir) / "checkpoints"
     meta = checkpoint.read_meta(folder, which)
     if agent not in meta["agents"]:
         agents = ", ".join(meta["agents"])
-        raise ValueError(f"--agent={agent!r}: the run in {workdir} has the agents {agents}")
+        raise UserError(f"--agent={agent!r}: the run in {workdir} has the agents {agents}")
     mode = meta["agents"][agent]["mode"]
     if mode == REMOTE:
-        raise ValueError(
+        raise UserError(
             f"--agent={agent!r}: it speaks through {meta['agents'][agent]['model']!r} and has no weights"
         )
     if form == "adapter" and mode != "adapters":
-        raise ValueError(f"--format=adapter: agent {agent!r} has no adapters (mode {mode!r}); use merged")
+        raise UserError(f"--format=adapter: agent {agent!r} has no adapters (mode {mode!r}); use merged")
     out = pathlib.Path(out)
     if out.exists():
-        raise ValueError(f"--out={out} exists already")
-    run_checks.ensure_writable(out.parent)
-    team, _ = checkpoint.restore_team(folder, which, setup.build_team(config), [agent])
+        raise UserError(f"--out={out} exists already")
+    resume_checks.ensure_writable(out.parent)
+    team, _ = checkpoint.restore_team(folder, which, teams.build_team(config), [agent])
     write(team[agent], agent, out, form)
-    summary = closing.read_json(pathlib.Path(workdir) / "summary.json")
+    summary = summaries.read_json(pathlib.Path(workdir) / "summary.json")
     text = model_card.card(config.to_dict(), summary, meta, agent, form)
     files.atomic_write_text(out / "README.md", text)
     return meta["step"]
 
 
 def write(member: Member, agent: str, out: pathlib.Path, form: str) -> None:
-    """Write an agent as its member of a team holds it; see `export`."""
+    """Write an agent of a team's member to a folder; see `export`."""
     stack = member.stack
     if form == "merged":
         params = member.agent_variables(agent)
         weights.save(weights.LoadedModel(stack.policy, params, member.tokenizer), out)
         return
-    own = agent_axis.take(member.trainable, stack.agents.index(agent))
-    rank = run_checks.adapter_rank(own)
-    peft.save_adapter(out, member.model_name, stack.policy.config, own, rank, stack.adapter_scale * rank)
+    adapters = agent_axis.take(member.trainable, stack.agents.index(agent))
+    rank = resume_checks.adapter_rank(adapters)
+    peft.save_adapter(out, member.model_name, stack.policy.config, adapters, rank, stack.adapter_scale * rank)
 
 
 def define_flags() -> None:
@@ -86,13 +92,13 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
-    given = flags.FLAGS
-    which = evaluate.parse_step(given.step)
-    step = export(given.workdir, given.agent, given.out, given.format, which)
-    print(f"agent {given.agent!r} after {step} iterations ({given.format}) is in {given.out}")
+    entry.refuse_arguments(argv)
+    args = flags.FLAGS
+    which = evaluate.parse_step(args.step)
+    step = export(args.workdir, args.agent, args.out, args.format, which)
+    print(f"agent {args.agent!r} after {step} iterations ({args.format}) is in {args.out}")
 
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

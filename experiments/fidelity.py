@@ -1,10 +1,10 @@
-"""Do an iteration's advantages rank its completions as fresh partners do?
+"""Check whether an iteration's advantages rank its completions as fresh partners do.
 
   python -m experiments.fidelity --workdir=runs/x --step=12 --partners=16
 
 does iteration 12 once more, as experiments.replay does, keeps every completion of it, draws 16 answers of
 every agent to the same prompts from the same parameters, and judges each completion beside each partner's.
-The mean of these rewards is what a completion is worth; the table says how the advantages correlate with it
+The mean of these rewards is what a completion is worth; the table shows how the advantages correlate with it
 in rank, within the groups that were compared. The run folder is only read.
 """
 
@@ -15,19 +15,24 @@ from collections.abc import Callable
 
 from absl import app, flags
 
-from configs import arithmetic
-from experiments import cli, replay, setup, train
-from experiments.ahead import Ahead
-from experiments.run import Run
-from jaxmarl_llm import console, transcripts
-from jaxmarl_llm.audit import fidelity, replaying
-from jaxmarl_llm.audit.fidelity import Fidelity
-from jaxmarl_llm.rollout.counterfactuals import Asked
+from jaxmarl_llm import transcripts
+from jaxmarl_llm.analysis.audit import fidelity, replaying
+from jaxmarl_llm.analysis.audit.fidelity import Fidelity
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import workload
+from jaxmarl_llm.rollout.counterfactuals import FreshAnswers
+from jaxmarl_llm.runs import run_folder
+from jaxmarl_llm.runs.prefetch import RolloutPrefetch
+from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils.errors import UserError
+
+from . import replay, train
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What `measure` found of iteration ``step``, with ``judged`` different answers."""
+    """The result of `measure` for iteration ``step``; ``judged`` different answers were judged."""
 
     step: int
     judged: int
@@ -43,78 +48,80 @@ def measure(
       workdir: run folder.
       step: the iteration, as for `replay.replay`.
       partners: K answers of every partner for each problem.
-      tell: prints a line about what is going to be done, and where the record differs.
+      tell: prints a line about what is going to be done, and about kinds that differ from the record.
 
     Raises:
-      ValueError: for a run whose completions cannot be judged beside other partners' (`refusals`), and what
-        `replay.replay` refuses.
+      ValueError: for a run whose completions cannot be judged beside other partners' (`refusals`), and for
+        what `replay.replay` refuses.
     """
-    workdir, config = pathlib.Path(workdir), setup.load_run(workdir)
+    workdir, config = pathlib.Path(workdir), run_folder.load_run(workdir)
     if partners < 2:
-        raise ValueError(f"--partners={partners}: allowed are 2 and more, half of them against the others")
+        raise UserError(f"--partners={partners}: allowed are 2 and more, half of them against the others")
     if reasons := refusals(config):
-        raise ValueError(f"{workdir}: {reasons[0]}")
+        raise UserError(f"{workdir}: {reasons[0]}")
     step = max(transcripts.steps(workdir), default=0) if step is None else step
-    if step < arithmetic.collecting(config):
-        raise ValueError(f"iteration {step} of {workdir}: nobody learned in it, so that there is no credit")
+    if step < workload.collecting(config):
+        raise UserError(f"iteration {step} of {workdir}: nobody learned in it, so that there is no credit")
     recorded = transcripts.read(workdir, step)
     start = replay.begin_at(workdir, step)
     tell(f"iteration {step} of {workdir}: {step - start} before it are trained again")
     for note in replay.notes(workdir, config):
         tell(note)
     with replay.copied(workdir, start) as folder:
-        found = _do_again(replay.settings(config, workdir), folder, step, partners)
+        result = _do_again(replay.settings(config, workdir), folder, step, partners)
         again = transcripts.read(folder, step)
-    sizes = arithmetic.answers_per_node(config), arithmetic.shares_samples(config)
-    differ = [p.kind for p in replaying.compare(recorded, again, *sizes) if p.first is not None]
-    if differ:
-        tell(f"{', '.join(differ)} are not as they were recorded: experiments.replay shows where")
-    return found
+    sizes = workload.answers_per_node(config), workload.shares_samples(config)
+    changed_kinds = [p.kind for p in replaying.compare(recorded, again, *sizes) if p.first is not None]
+    if changed_kinds:
+        tell(f"{', '.join(changed_kinds)} are not as they were recorded: experiments.replay shows where")
+    return result
 
 
 def refusals(config) -> list[str]:
     """Why completions of a run cannot be judged beside other partners' answers; [] if they can."""
-    c, found = config.train, []
+    c, reasons = config.train, []
     if c.protocol != "simultaneous" or c.turns != 1:
-        found.append(
+        reasons.append(
             f"train.protocol={c.protocol!r}, train.turns={c.turns}: what follows a completion would have to "
             "be said again too; only one turn of 'simultaneous' is measured"
         )
     if len(config.team.agents) < 2:
-        found.append(f"team.agents={tuple(config.team.agents)}: there is no partner to draw again")
+        reasons.append(f"team.agents={tuple(config.team.agents)}: there is no partner to draw again")
     if c.system in ("madpo", "madpo_iter"):
-        found.append(f"train.system={c.system!r}: learns from pairs, its completions have no advantage each")
+        reasons.append(
+            f"train.system={c.system!r}: learns from pairs, its completions have no advantage each"
+        )
     if c.overlap:
-        found.append("train.overlap=True: partners of the iteration were drawn from older parameters")
-    return found
+        reasons.append("train.overlap=True: partners of the iteration were drawn from older parameters")
+    return reasons
 
 
 def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measured:
     with Run(config, folder) as run:
-        with Ahead(functools.partial(train.draw, run)) as ahead:
-            for i in range(run.start, step):
-                train.iterate(run, ahead, i)
+        with RolloutPrefetch(functools.partial(train.draw, run)) as prefetch:
+            for i in range(run.schedule.start, step):
+                train.iterate(run, prefetch, i)
         trainables = run.learner.trainables()
         forest = train.draw(run, step, trainables, run.timer)
-        lesson = run.learner.lesson(forest)
-        run.write_transcripts(step, forest, lesson)
-        asked = Asked(run.task.prompts, partners)
-        talk, key = train.talks(run, step, run.timer), run.key("fidelity", step)
-        fresh = talk(asked, trainables=trainables, key=key).turns
+        credit = run.learner.assign(forest)
+        run.write_transcripts(step, forest, credit)
+        protocol = FreshAnswers(run.task.prompts, partners)
+        rollout, key = train.rollout_of(run, step, run.timer), run.key("fidelity", step)
+        fresh = rollout(protocol, trainables=trainables, key=key).turns
         rewards_RK, judged = fidelity.partner_rewards(forest, fresh, run.scorer)
-        rows = fidelity.by_agent(forest, lesson.advantages, lesson.groups, rewards_RK)
+        rows = fidelity.by_agent(forest, credit.advantages, credit.groups, rewards_RK)
         return Measured(step, judged, rows)
 
 
-def show(found: Measured) -> None:
+def show(result: Measured) -> None:
     """Print the table."""
     names = ("advantages of", "fidelity", "partners' halves", "groups", "variance")
     rows = [
         (row.agent, f"{row.fidelity:.2f}", f"{row.repeats:.2f}", row.groups, f"{row.variance:.3g}")
-        for row in found.rows
+        for row in result.rows
     ]
     console.table(rows, names)
-    print(f"\niteration {found.step}: {found.judged} different answers were judged")
+    print(f"\niteration {result.step}: {result.judged} different answers were judged")
 
 
 def define_flags() -> None:
@@ -130,10 +137,10 @@ def main(argv):
     """Command line entry."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}")
-    given = flags.FLAGS
-    show(measure(given.workdir, given.step, given.partners))
+    args = flags.FLAGS
+    show(measure(args.workdir, args.step, args.partners))
 
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

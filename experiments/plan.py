@@ -1,4 +1,4 @@
-"""What a config needs of hardware that need not be there: memory, work, time, and whether it fits.
+"""Estimate memory, work and time of a config on hardware that need not be here, and whether it fits.
 
 `python -m experiments.plan --config=configs/coding.py:he_1turn --topology=v5e:4x4` compiles the sampler and
 the update ahead of time for that slice, without --topology for the devices that are here. Nothing is run, and
@@ -7,15 +7,16 @@ neither weights nor data are read. See docs/plan.md.
 
 from absl import flags
 
-from configs import arithmetic, checks, program_checks
-from experiments import cli, planned
-from jaxmarl_llm import console
-from jaxmarl_llm.planning import chips, estimate, memory, search, tables
+from jaxmarl_llm.analysis.planning import chips, estimate, from_config, memory, search, tables
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import validate, workload
+from jaxmarl_llm.config.programs import check_training
+from jaxmarl_llm.utils import console
 
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    cli.define_config()
+    entry.define_config()
     flags.DEFINE_string("topology", "", "TPU slice such as v5e:4x4; empty: the devices that are here.")
     flags.DEFINE_float("memory_gib", None, "Memory of a device; without it what is known of the device.")
     flags.DEFINE_integer("tries", 12, "Most settings to compile in search of some that fit; 0: no search.")
@@ -23,39 +24,42 @@ def define_flags() -> None:
 
 def main(argv) -> int:
     """Print the plan; 0 if everything fits, 2 if not."""
-    cli.refuse_arguments(argv)
-    given = flags.FLAGS
-    config = given.config
-    checks.validate(config)
-    program_checks.check_training(config)
-    devices, name = planned.devices(given.topology)
-    settings = planned.settings(config)
-    limit = given.memory_gib * chips.GIB if given.memory_gib else chips.memory_limit(devices[0])
-    measure, promising = planned.measuring(config, devices, limit, given.tries)
-    if planned.chooses_mesh(config, len(devices)):
-        settings = planned.choose_mesh(config, devices, promising)
-        print(f"mesh: chosen for {len(devices)} devices: {planned.flags(planned.settings(config), settings)}")
+    entry.refuse_arguments(argv)
+    args = flags.FLAGS
+    config = args.config
+    validate(config)
+    check_training(config)
+    devices, name = from_config.devices(args.topology)
+    settings = from_config.settings(config)
+    limit = args.memory_gib * chips.GIB if args.memory_gib else chips.memory_limit(devices[0])
+    measure, promising = from_config.measuring(config, devices, limit, args.tries)
+    if from_config.chooses_mesh(config, len(devices)):
+        settings = from_config.choose_mesh(config, devices, promising)
+        print(
+            f"mesh: chosen for {len(devices)} devices: "
+            f"{from_config.flags(from_config.settings(config), settings)}"
+        )
     fits, programs = measure(settings)
     show(config, devices, name, settings, programs, limit)
     if fits:
         print(f"it fits on {name}" if limit else f"how much memory a device of {name} has is not known")
         return 0
     print(f"it does not fit on {name}")
-    if given.tries:
-        found = search.nearest(settings, planned.limits(config), measure, promising)
-        show_found(settings, found, given.tries)
+    if args.tries:
+        fitting = search.nearest(settings, from_config.limits(config), measure, promising)
+        show_fitting(settings, fitting, args.tries)
     return 2
 
 
 def show(config, devices, name: str, settings: search.Settings, programs: list, limit: float | None) -> None:
     """Print what an iteration is, the memory of every stack's programs, and the time of its phases."""
     c, mesh = config.train, f"agent {settings.agent} x data {settings.data} x model {settings.model}"
-    nodes, samples = " + ".join(map(str, arithmetic.nodes(config))), c.group + c.partner_samples
+    nodes, samples = " + ".join(map(str, workload.nodes(config))), c.group + c.partner_samples
     rows = [
         ("devices", f"{name}: {len(devices)} x {devices[0].device_kind}"),
         ("mesh", mesh + (", parameters cut along data (fsdp)" if settings.fsdp else "")),
         ("nodes of each turn x agents x samples", f"{nodes} x {len(config.team.agents)} x {samples}"),
-        ("completions", f"{arithmetic.completions(config)}, {arithmetic.tokens(config)} tokens at most"),
+        ("completions", f"{workload.completions(config)}, {workload.tokens(config)} tokens at most"),
         ("prompts", f"up to {config.sampling.max_prompt_tokens} tokens, counted as if all were that long"),
         ("optimizer steps", f"{c.minibatches} per agent"),
         ("micro-batch", f"{settings.prompts} prompts, {settings.tokens} tokens; remat {settings.remat}"),
@@ -63,7 +67,7 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
     console.table(rows, ("one iteration", ""))
     chip = chips.of_device(devices[0])
     for job, compiled in zip(
-        planned.jobs(planned.with_settings(config, settings), devices), programs, strict=True
+        from_config.jobs(from_config.with_settings(config, settings), devices), programs, strict=True
     ):
         used = len(devices) if job.stack.layout.mesh else 1
         agents = f"{', '.join(job.stack.agents)} ({job.stack.mode})"
@@ -75,11 +79,11 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
             console.table(tables.time_rows(estimate.phases(job), chip, used), tables.TIME_HEADERS, title="")
 
 
-def show_found(start: search.Settings, found: list[search.Found], tries: int) -> None:
+def show_fitting(start: search.Settings, fitting: list[search.FittingSettings], tries: int) -> None:
     """Print settings that fit, as flags, with the memory that the fullest program takes."""
     rows = [
-        (planned.flags(start, settings), max(memory.fullest(programs)) / chips.GIB)
-        for settings, programs in found
+        (from_config.flags(start, settings), max(memory.fullest(programs)) / chips.GIB)
+        for settings, programs in fitting
     ]
     if rows:
         console.table(rows, ("compiled, and fits", "GiB per device"), title="")
@@ -89,4 +93,4 @@ def show_found(start: search.Settings, found: list[search.Found], tries: int) ->
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

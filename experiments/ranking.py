@@ -9,8 +9,8 @@ import pathlib
 
 from absl import app, flags
 
-from experiments import cli
-from jaxmarl_llm.report import figures, ranking
+from jaxmarl_llm.analysis.report import figures, sweep_ranking
+from jaxmarl_llm.cli import entry
 
 
 def define_flags() -> None:
@@ -24,13 +24,13 @@ def main(argv):
     if len(argv) != 2:
         raise app.UsageError("give the sweep.json of one sweep")
     source = pathlib.Path(argv[1])
-    settings = ranking.read(source)
+    settings = sweep_ranking.read(source)
     out = pathlib.Path(flags.FLAGS.out or source.with_name("ranking.png"))
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(figures.on_ground(lambda: ranking.draw(settings), dark=False))
+    out.write_bytes(figures.as_png(lambda: sweep_ranking.draw(settings), dark=False))
     print(f"written: {out}")
 
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

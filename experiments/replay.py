@@ -1,11 +1,11 @@
-"""Does an iteration of a run come out again? It is done once more from its seeds and compared.
+"""Do an iteration of a run once more from its seeds, and compare the two.
 
   python -m experiments.replay --workdir=runs/x --step=12
 
 begins at the last checkpoint at or before iteration 12 (else with untrained agents), trains the iterations in
 between again, then does iteration 12, and compares it with the transcript and the metrics that the run has
-kept: items, prompts, completions, rewards, verdicts, advantages, and every number that no clock has a part
-in. The run folder is only read. The exit code is 1 if anything differs.
+kept: items, prompts, completions, rewards, verdicts, advantages, and every number that does not depend on a
+clock. The run folder is only read. The exit code is 1 if anything differs.
 """
 
 import contextlib
@@ -20,18 +20,24 @@ from collections.abc import Callable, Iterator
 
 from absl import flags
 
-from configs import arithmetic, task_checks
-from experiments import begin, cli, setup, train
-from experiments.ahead import Ahead
-from experiments.run import Run
-from jaxmarl_llm import checkpoint, console, metrics, run_checks, transcripts
-from jaxmarl_llm.audit import replaying
-from jaxmarl_llm.audit.replaying import Agreement
+from jaxmarl_llm import checkpoint, metrics, resume_checks, transcripts
+from jaxmarl_llm.analysis.audit import replaying
+from jaxmarl_llm.analysis.audit.replaying import Agreement
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import workload
+from jaxmarl_llm.config.task import asks_expert
+from jaxmarl_llm.runs import begin, run_folder
+from jaxmarl_llm.runs.prefetch import RolloutPrefetch
+from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils.errors import UserError
+
+from . import train
 
 
 @dataclasses.dataclass(frozen=True)
 class Replayed:
-    """What `replay` found of iteration ``step``; ``start`` iterations came from a checkpoint."""
+    """The result of `replay` for iteration ``step``; ``start`` iterations came from a checkpoint."""
 
     step: int
     start: int
@@ -58,8 +64,8 @@ def replay(
       ValueError: for a folder without a run, an iteration without a transcript, a negative tolerance.
     """
     if tolerance < 0:
-        raise ValueError(f"--tolerance={tolerance}: allowed are 0 and more")
-    workdir, config = pathlib.Path(workdir), setup.load_run(workdir)
+        raise UserError(f"--tolerance={tolerance}: allowed are 0 and more")
+    workdir, config = pathlib.Path(workdir), run_folder.load_run(workdir)
     step = max(transcripts.steps(workdir), default=0) if step is None else step
     recorded = transcripts.read(workdir, step)
     start = begin_at(workdir, step)
@@ -70,20 +76,22 @@ def replay(
     with copied(workdir, start) as folder:
         row = do_again(settings(config, workdir), folder, step)
         again = transcripts.read(folder, step)
-    sizes = arithmetic.answers_per_node(config), arithmetic.shares_samples(config)
+    sizes = workload.answers_per_node(config), workload.shares_samples(config)
     parts = replaying.compare(recorded, again, *sizes, tolerance)
-    kept = [old for old in metrics.read_metrics(workdir) if old["step"] == step and "tokens_per_s" in old]
-    if kept:
-        parts.append(replaying.compare_metrics(kept[-1], row, tolerance))
+    recorded_rows = [
+        old for old in metrics.read_metrics(workdir) if old["step"] == step and "tokens_per_s" in old
+    ]
+    if recorded_rows:
+        parts.append(replaying.compare_metrics(recorded_rows[-1], row, tolerance))
     else:  # killed in between
         tell(f"iteration {step} has a transcript, but no metrics")
     return Replayed(step, start, parts)
 
 
 def begin_at(workdir: pathlib.Path, step: int) -> int:
-    """Iterations after which a checkpoint was saved, the most within ``step``; 0 if none was.
+    """The iterations of the last checkpoint at or before ``step``; 0 if there is none.
 
-    That of the best evaluation does not count: it holds no optimizer to go on with. Where a system trains
+    That of the best evaluation does not count: it holds no optimizer to continue with. Where a system trains
     models of its own, they must have been saved too.
     """
     saved = set(checkpoint.saved_steps(workdir / "checkpoints"))
@@ -93,23 +101,27 @@ def begin_at(workdir: pathlib.Path, step: int) -> int:
 
 
 def notes(workdir: pathlib.Path, config) -> list[str]:
-    """What may make a difference although everything is right: another machine than the run's."""
+    """Reasons for differences although everything is right: another machine, programs that are timed."""
     place = workdir / "checkpoints"
     mesh = json.loads((workdir / "config.json").read_text())["mesh"]
     versions = checkpoint.read_meta(place)["versions"] if checkpoint.saved_steps(place) else {}
     here = {name: version for name, version in checkpoint.versions().items() if name in versions}
     pairs = ({"mesh": mesh}, {"mesh": config.mesh.to_dict()}), (versions, here)
-    found = [run_checks.differences(*pair, sides=("the run had", "here is")) for pair in pairs]
+    differences = [resume_checks.differences(*pair, sides=("the run had", "here is")) for pair in pairs]
     effects = "sums may differ in their last digits, and then anything", "what is computed may differ"
-    said = [f"{run_checks.listed(o)}: {effect}" for o, effect in zip(found, effects, strict=True) if o]
+    messages = [
+        f"{resume_checks.listed(fields)}: {effect}"
+        for fields, effect in zip(differences, effects, strict=True)
+        if fields
+    ]
     if config.task.kind == "optimisation":
-        said.append("programs are timed again: rewards differ as times do, and then anything")
-    return said
+        messages.append("programs are timed again: rewards differ as times do, and then anything")
+    return messages
 
 
 @contextlib.contextmanager
 def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
-    """A folder with the run as it was after ``start`` iterations, that may be written to."""
+    """A folder, free to be written to, with the run as it was after ``start`` iterations."""
     with tempfile.TemporaryDirectory(prefix="replay_") as name:
         folder = pathlib.Path(name)
         for kind in ("checkpoints", "system"):
@@ -119,47 +131,47 @@ def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
                 (folder / kind / str(start)).symlink_to(saved.absolute(), target_is_directory=True)
         if (workdir / begin.KEPT).is_dir():
             (folder / begin.KEPT).symlink_to((workdir / begin.KEPT).absolute(), target_is_directory=True)
-        for kind in ("pairs", "lessons"):  # may be written to: what is done again finds them again
+        for kind in ("pairs", "lessons"):  # copied: the iterations done again read them and may write to them
             if (workdir / "system" / kind).is_dir():
                 shutil.copytree(workdir / "system" / kind, folder / "system" / kind)
         yield folder
 
 
 def settings(config, workdir: pathlib.Path):
-    """The run's config with other books; what an expert said is taken from the run, and nobody is asked."""
+    """The run's config for a replay: other outputs, and an expert's answers from the run alone."""
     config = config.copy_and_resolve_references()
     config.log.update(tensorboard=False, wandb_project="", transcripts_every=1)
-    config.save.keep = 1  # nothing is saved, and room is asked for that many
-    if task_checks.asks_expert(config):
+    config.save.keep = 1  # nothing is saved, but room on the disk is required for that many
+    if asks_expert(config):
         config.expert.offline = True
         config.expert.cache = config.expert.cache or str(workdir / "expert")
     return config
 
 
 def do_again(config, folder: pathlib.Path, step: int) -> dict[str, float]:
-    """Train from what the folder holds up to and with iteration ``step``, whose metrics are returned."""
-    with Run(config, folder) as run, Ahead(functools.partial(_draw, run, step)) as ahead:
-        for i in range(run.start, step):
-            train.iterate(run, ahead, i)
-        return train.iterate(run, ahead, step)
+    """Train from the state in the folder through iteration ``step``; returns the metrics of that one."""
+    with Run(config, folder) as run, RolloutPrefetch(functools.partial(_draw, run, step)) as prefetch:
+        for i in range(run.schedule.start, step):
+            train.iterate(run, prefetch, i)
+        return train.iterate(run, prefetch, step)
 
 
 def _draw(run: Run, last: int, step: int, trainables, timer):
-    """`train.draw`; with train.overlap the iteration after the last one is begun too, for nothing."""
+    """`train.draw`; None for the iteration after ``last``, which train.overlap begins without need."""
     return train.draw(run, step, trainables, timer) if step <= last else None
 
 
-def show(found: Replayed) -> None:
-    """Print how much of what agrees, and the first difference of every kind, both sides."""
-    rows = [(part.kind, part.agree, part.of, "" if part.first is None else "differ") for part in found.parts]
+def show(result: Replayed) -> None:
+    """Print how many values of each kind agree, and both sides of the first difference of each kind."""
+    rows = [(part.kind, part.agree, part.of, "" if part.first is None else "differ") for part in result.parts]
     console.table(rows, ("of the iteration", "agree", "of", ""))
-    for part in found.parts:
+    for part in result.parts:
         if part.first is not None:
             print(f"\n{part.kind}, first difference: {part.first.where}")
             for side, value in (("recorded", part.first.recorded), ("again", part.first.again)):
                 text = value if isinstance(value, str) else repr(value)
                 print(f"  {side}:\n{textwrap.indent(text, '    | ', lambda line: True)}")
-    print(f"\niteration {found.step} {'is the same again' if found.same else 'differs'}")
+    print(f"\niteration {result.step} {'is the same again' if result.same else 'differs'}")
 
 
 def define_flags() -> None:
@@ -173,13 +185,13 @@ def define_flags() -> None:
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
-    given = flags.FLAGS
-    found = replay(given.workdir, given.step, given.tolerance)
-    show(found)
-    return 0 if found.same else 1
+    entry.refuse_arguments(argv)
+    args = flags.FLAGS
+    result = replay(args.workdir, args.step, args.tolerance)
+    show(result)
+    return 0 if result.same else 1
 
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

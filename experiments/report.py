@@ -10,7 +10,7 @@ Compare checkpoints:   python -m experiments.evaluate --workdir=runs/a --step=be
 Searches for programs: python -m experiments.report runs/seed0/ablation.json runs/seed1/ablation.json
                        (means over the seeds; --baseline=full compares with another method than the first)
 
-Runs whose configs differ in the seed, and else in nothing that training depends on, are drawn as one curve
+Runs whose configs differ in the seed, and in nothing else that training depends on, are drawn as one curve
 with an interval; others beside each other.
 """
 
@@ -19,10 +19,11 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from experiments import cli
-from jaxmarl_llm.report import page, search_page
-from jaxmarl_llm.search import results as search_results
-from jaxmarl_llm.search import seeds as search_seeds
+from jaxmarl_llm.analysis.report import page, search_page
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search import seeds as search_seeds
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.utils.errors import UserError
 
 
 def define_flags() -> None:
@@ -44,18 +45,18 @@ def define_flags() -> None:
 
 
 def report_searches(paths: Sequence[str], out: str, baseline: str = "") -> pathlib.Path:
-    """Write one page about all searches of some results files; its path.
+    """Write one page about all searches of some results files; returns its path.
 
     ``baseline``: the method that others are compared with; '': the first one. ValueError names a file that is
-    none, or holds the same search as another, and a baseline that no file has.
+    not a results file, or holds the same search as another, and a baseline that no file has.
     """
     results = [result for path in paths for result in search_results.read(pathlib.Path(path))]
     names = [(result.method, result.seed) for result in results]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"{', '.join(paths)}: method {twice[0]!r} with seed {twice[1]} is there twice")
+        raise UserError(f"{', '.join(paths)}: method {twice[0]!r} with seed {twice[1]} is there twice")
     methods = list(dict.fromkeys(result.method for result in results))
     if baseline and baseline not in methods:
-        raise ValueError(f"--baseline={baseline!r}: {', '.join(paths)} have {', '.join(methods)}")
+        raise UserError(f"--baseline={baseline!r}: {', '.join(paths)} have {', '.join(methods)}")
     results.sort(key=lambda result: result.method != (baseline or methods[0]))  # the others keep their order
     page_path = pathlib.Path(out or pathlib.Path(paths[0]).with_suffix(".html"))
     data, seeds = search_results.to_json(results), search_seeds.over_seeds(results)
@@ -64,16 +65,16 @@ def report_searches(paths: Sequence[str], out: str, baseline: str = "") -> pathl
 
 def main(argv):
     """Command line entry."""
-    given, folders = flags.FLAGS, argv[1:]
+    args, folders = flags.FLAGS, argv[1:]
     if not folders:
         raise app.UsageError("give the folder of at least one run, or results files of searches")
     if all(pathlib.Path(path).is_file() for path in folders):
-        print(f"written: {report_searches(folders, given.out, given.baseline)}")
+        print(f"written: {report_searches(folders, args.out, args.baseline)}")
         return
-    for path in page.write(folders, given.out, given.evaluations, given.transcript_steps):
+    for path in page.write(folders, args.out, args.evaluations, args.transcript_steps):
         print(f"written: {path}")
 
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

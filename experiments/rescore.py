@@ -1,6 +1,6 @@
-"""What if a finished run had had another reward? Which advantages would have pointed elsewhere?
+"""Judge the answers of a finished run again with another reward: which advantages would change their sign?
 
-The run's answers are judged again, nothing is sampled and no model is loaded:
+Nothing is sampled and no model is loaded:
 
   python -m experiments.rescore --workdir=runs/x --reward=my_module.my_reward
   python -m experiments.rescore --workdir=runs/x --config=configs/coding.py --config.task.cooperation=observed
@@ -17,19 +17,23 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags
 
-from configs import arithmetic, checks, programs
-from experiments import cli, setup, systems, tasks
-from jaxmarl_llm import console, files, transcripts
-from jaxmarl_llm.audit import rescoring
-from jaxmarl_llm.audit.rescoring import Change, Order
+from jaxmarl_llm import transcripts
+from jaxmarl_llm.analysis.audit import rescoring
+from jaxmarl_llm.analysis.audit.rescoring import Change, Order
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import programs, validate, workload
+from jaxmarl_llm.factory import systems, tasks
+from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.transcripts import JointAction
+from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.errors import UserError
 
 SHOWN = 5  # changes of sign that are printed
 
 
 @dataclasses.dataclass(frozen=True)
 class Rescored:
-    """What `rescore` found.
+    """The result of `rescore`.
 
     changes: one entry per completion. before, after: total rewards of the joint answers, NaN for none.
     error: largest difference of the recorded advantages from those that the recorded rewards give. order: how
@@ -57,49 +61,58 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
       ValueError: for a folder without a run or transcripts, items that the config's task does not have, and
         rounds of programs.
     """
-    own = setup.load_run(workdir)
-    config = (config or own).copy_and_resolve_references()
+    run_config = run_folder.load_run(workdir)
+    config = (config or run_config).copy_and_resolve_references()
     if reward is not None:
         config.task.reward = reward
-    _check_protocols(own, config)
-    checks.validate(config)
+    _check_protocols(run_config, config)
+    validate(config)
     steps = transcripts.steps(workdir)
     if not steps:
-        raise ValueError(f"{workdir} has no transcripts (log.transcripts_every={own.log.transcripts_every})")
-    missing = _missing(own) or _missing(config) or _unnumbered(own, transcripts.read(workdir, steps[0]))
-    recorded, wanted = (None, None) if missing else map(systems.from_forest, (own, config))
+        raise UserError(
+            f"{workdir} has no transcripts (log.transcripts_every={run_config.log.transcripts_every})"
+        )
+    missing = (
+        _missing(run_config)
+        or _missing(config)
+        or _unnumbered(run_config, transcripts.read(workdir, steps[0]))
+    )
+    run_credit, new_credit = (None, None) if missing else map(systems.from_forest, (run_config, config))
     # Without advantages nothing depends on nodes, and every answer may be one.
-    per_node, cross = 1 if missing else arithmetic.answers_per_node(own), arithmetic.shares_samples(own)
-    group = own.train.group if own.train.partner_samples else None
-    found, rewards, groups, errors = [], [], [], [math.nan if missing else 0.0]
+    per_node, cross = (
+        1 if missing else workload.answers_per_node(run_config),
+        workload.shares_samples(run_config),
+    )
+    group = run_config.train.group if run_config.train.partner_samples else None
+    changes, rewards, groups, errors = [], [], [], [math.nan if missing else 0.0]
     with tasks.build_executor(config) as executor:
         task = tasks.build_task(config, executor, "train", None)
         items = {str(item.task_id): item for item in task.items}
         for step in steps:
             actions = transcripts.read(workdir, step)
             forest, before_R = rescoring.forest_of(actions, items, per_node, cross, group)
-            again = rescoring.judged_again(forest, task)
+            again = rescoring.rejudged(forest, task)
             rewards.append((forest.totals(), again.totals()))
             groups += [(step, action.item, action.turn) for action in actions]
             if not missing:
-                found += rescoring.changes(step, forest, before_R, wanted(again).advantages)
-                errors.append(float(np.abs(recorded(forest).advantages - before_R).max()))
+                changes += rescoring.changes(step, forest, before_R, new_credit(again).advantages)
+                errors.append(float(np.abs(run_credit(forest).advantages - before_R).max()))
     before, after = (np.concatenate(side) for side in zip(*rewards, strict=True))
-    return Rescored(found, before, after, max(errors), rescoring.order(groups, before, after), missing)
+    return Rescored(changes, before, after, max(errors), rescoring.order(groups, before, after), missing)
 
 
 def _check_protocols(*configs) -> None:
     """ValueError for rounds of programs."""
     for c in (config.train for config in configs):
         if c.protocol in programs.METHODS:
-            raise ValueError(
+            raise UserError(
                 f"train.protocol={c.protocol!r}: agents learn from what each one's program earned, and from "
                 "what was said between rounds; transcripts hold no such rewards"
             )
 
 
 def _missing(config) -> str:
-    """What a config's credit takes that transcripts do not hold; empty if nothing."""
+    """What a config's credit needs that transcripts do not hold; empty if nothing."""
     c = config.train
     if systems.from_forest(config) is None:
         return f"train.system={c.system!r}: its credit came of more than rewards, which is not recorded"
@@ -121,47 +134,48 @@ def _unnumbered(config, actions: Sequence[JointAction]) -> str:
     )
 
 
-def show(found: Rescored) -> None:
+def show(result: Rescored) -> None:
     """Print how rewards and advantages compare, and the largest changes of sign."""
-    known = ~np.isnan(found.before) & ~np.isnan(found.after)
+    known = ~np.isnan(result.before) & ~np.isnan(result.after)
     print(f"{len(known)} joint answers, {known.sum()} of them with both rewards")
     if known.any():
-        before, after = found.before[known], found.after[known]
+        before, after = result.before[known], result.after[known]
         print(f"mean reward {before.mean():.3g} before, {after.mean():.3g} after")
-    print(_order(found.order))
-    if found.missing:
-        print(f"advantages: not recomputed, because of {found.missing}")
+    print(_order(result.order))
+    if result.missing:
+        print(f"advantages: not recomputed, because of {result.missing}")
         return
     rows = []
-    for agent in (*dict.fromkeys(change.agent for change in found.changes), "all"):
-        own = [change for change in found.changes if agent in (change.agent, "all")]
-        shares = rescoring.shares(own)
+    for agent in (*dict.fromkeys(change.agent for change in result.changes), "all"):
+        changes = [change for change in result.changes if agent in (change.agent, "all")]
+        shares = rescoring.shares(changes)
         correlation = f"{shares['correlation']:.2f}"
-        rows.append((agent, len(own), *(f"{shares[kind]:.1%}" for kind in rescoring.KINDS), correlation))
+        rows.append((agent, len(changes), *(f"{shares[kind]:.1%}" for kind in rescoring.KINDS), correlation))
     console.table(rows, ("advantages of", "completions", *rescoring.KINDS, "correlation"), title="")
-    flipped = [change for change in found.changes if change.kind == "flipped"]
+    flipped = [change for change in result.changes if change.kind == "flipped"]
     flipped.sort(key=lambda change: -abs(change.after - change.before))
     if flipped:
         rows = [(c.step, c.item, c.turn, c.agent, c.sample, c.before, c.after) for c in flipped[:SHOWN]]
         headers = ("step", "item", "turn", "agent", "sample", "before", "after")
         console.table(rows, headers, title="\nlargest changes of sign")
     print(
-        f"from the recorded rewards the recorded advantages follow with an error of at most {found.error:.1e}"
+        "from the recorded rewards the recorded advantages follow with an error of at most "
+        f"{result.error:.1e}"
     )
 
 
-def _order(found: Order) -> str:
-    """How the rewards rank the answers to a problem, as a line."""
-    if not found.pairs:
+def _order(order: Order) -> str:
+    """How both rewards rank the answers to a problem, as a line."""
+    if not order.pairs:
         return "no problem has two answers with both rewards, so there is no order to compare"
-    said = ", ".join(
-        f"{getattr(found, name) / found.pairs:.1%} {words}"
+    parts = ", ".join(
+        f"{getattr(order, name) / order.pairs:.1%} {words}"
         for name, words in (("kept", "keep their order"), ("reversed", "reverse it"),
                             ("tied", "become equal"), ("parted", "are no longer equal"))
     )  # fmt: skip
     return (
-        f"of {found.pairs} pairs of answers to a problem of an iteration {said}; another answer is the best "
-        f"in {found.moved} of {found.problems} problems"
+        f"of {order.pairs} pairs of answers to a problem of an iteration {parts}; another answer is the best "
+        f"in {order.moved} of {order.problems} problems"
     )
 
 
@@ -170,29 +184,29 @@ def define_flags() -> None:
     flags.DEFINE_string("workdir", None, "Run folder.", required=True)
     flags.DEFINE_string("reward", None, "Dotted name of a reward function; empty: the task's own reward.")
     flags.DEFINE_string("out", "", "File to write, a JSON line per completion.")
-    cli.define_config(False, "Config file with task and credit, by default that of the run")
+    entry.define_config(False, "Config file with task and credit, by default that of the run")
 
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
-    given = flags.FLAGS
-    if given.config is None and given.reward is None:
-        raise ValueError("--reward or --config is needed: what to judge the answers with")
-    found = rescore(given.workdir, given.config, given.reward)
-    show(found)
-    if given.out:
-        rows = [dataclasses.asdict(change) | {"kind": change.kind} for change in found.changes]
+    entry.refuse_arguments(argv)
+    args = flags.FLAGS
+    if args.config is None and args.reward is None:
+        raise UserError("--reward or --config is needed: what to judge the answers with")
+    result = rescore(args.workdir, args.config, args.reward)
+    show(result)
+    if args.out:
+        rows = [dataclasses.asdict(change) | {"kind": change.kind} for change in result.changes]
         lines = [json.dumps(_plain(row), allow_nan=False) for row in rows]
-        files.atomic_write_text(given.out, "".join(line + "\n" for line in lines))
-        print(f"every completion is in {given.out}")
+        files.atomic_write_text(args.out, "".join(line + "\n" for line in lines))
+        print(f"every completion is in {args.out}")
 
 
 def _plain(row: dict) -> dict:
-    """Numbers that are not finite as null."""
+    """The row with None (null in JSON) for numbers that are not finite."""
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

@@ -12,26 +12,33 @@ from collections.abc import Callable
 
 from absl import flags
 
-from configs import arithmetic, checks, program_checks
-from experiments import cli, closing, joining, run_evaluations, setup, talking, warm_up
-from experiments.ahead import Ahead
-from experiments.run import Run
-from experiments.stop_signal import StopSignal
-from jaxmarl_llm import console, forest_metrics, processes
+from jaxmarl_llm import plots
+from jaxmarl_llm.analysis.report import page
+from jaxmarl_llm.cli import entry, process_flags
+from jaxmarl_llm.cli.signals import StopSignal
+from jaxmarl_llm.config import validate, workload
+from jaxmarl_llm.config.programs import check_training
+from jaxmarl_llm.factory import randomness, rollouts, training
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import metrics as forest_metrics
+from jaxmarl_llm.metrics import read_metrics
 from jaxmarl_llm.rollout import counterfactuals
-from jaxmarl_llm.rollout.counterfactuals import Conversation
+from jaxmarl_llm.rollout.counterfactuals import Redraw
+from jaxmarl_llm.runs import final_table, run_evaluations, run_folder, summaries, warm_up
+from jaxmarl_llm.runs.prefetch import RolloutPrefetch
+from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.utils import console, distributed
 
 
-def talks(run: Run, step: int, timer) -> Callable[..., Forest]:
-    """`rollout.run` on an iteration's batch of items, of a protocol with ``trainables`` and a ``key``."""
+def rollout_of(run: Run, step: int, timer) -> Callable[..., Forest]:
+    """`rollouts.run` on an iteration's batch of items; it takes a protocol, ``trainables`` and a ``key``."""
     config = run.config
     return functools.partial(
-        talking.talk,
+        rollouts.run,
         team=run.team,
         scorer=run.scorer,
-        item_ids=setup.batch_ids(config, run.task.items, step),
-        params=setup.sampling_params(config),
+        item_ids=randomness.batch_ids(config, run.task.items, step),
+        params=training.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         prompt_sizes=run.prompt_sizes,
@@ -40,96 +47,117 @@ def talks(run: Run, step: int, timer) -> Callable[..., Forest]:
 
 
 def draw(run: Run, step: int, trainables, timer) -> Forest:
-    """Answers of the team to an iteration's batch of items, judged, also without each agent if need be."""
-    config, talk = run.config, talks(run, step, timer)
-    journal = run.journal(setup.batch_ids(config, run.task.items, step), step)
-    forest = talk(run.protocol, trainables=trainables, key=run.key("rollout", step), journal=journal)
+    """Judged answers of the team to an iteration's batch of items, with counterfactual ones if configured."""
+    config, rollout = run.config, rollout_of(run, step, timer)
+    journal = run.journal(randomness.batch_ids(config, run.task.items, step), step)
+    forest = rollout(run.protocol, trainables=trainables, key=run.key("rollout", step), journal=journal)
     if not config.train.counterfactual:
         return forest
     references = [member.reference for member in run.team.members]
-    again = Conversation(talk, run.protocol, trainables, run.key("counterfactual", step), references)
+    again = Redraw(rollout, run.protocol, trainables, run.key("counterfactual", step), references)
     with timer("counterfactual"):
-        return counterfactuals.judged(forest, config.train.counterfactual, run.scorer, again)
+        return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, run.scorer, again)
 
 
-def iterate(run: Run, ahead: Ahead, step: int) -> dict[str, float]:
-    """One iteration: the team answers a batch of items, is judged, and every agent learns. Its metrics.
+def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
+    """One iteration: rollout of a batch of items, rewards, and an update of every agent; returns the metrics.
 
-    Some systems learn from what was drawn before; then there is no forest.
+    Some systems learn from earlier draws; then there is no forest.
     """
     started = time.perf_counter()
-    drawn = arithmetic.draws(run.config, step)
-    forest = ahead.take(step, run.learner.trainables(), run.timer) if drawn else None
-    if run.may_overlap(step + 1):
-        ahead.begin(step + 1, run.learner.trainables())
+    drawn = workload.draws(run.config, step)
+    forest = prefetch.take(step, run.learner.trainables(), run.timer) if drawn else None
+    if run.schedule.may_overlap(step + 1):
+        prefetch.begin(step + 1, run.learner.trainables())
     with run.timer("credit"):
-        lesson = run.learner.lesson(forest)
-    metrics = lesson.metrics()
+        credit = run.learner.assign(forest)
+    metrics = credit.metrics()
     with run.timer("update"):
-        metrics |= run.learner.update(lesson)
-    if all(map(math.isfinite, metrics.values())):  # else nothing is to change any more
+        metrics |= run.learner.update(credit)
+    if all(map(math.isfinite, metrics.values())):  # otherwise nothing may change any more
         with run.timer("learn"):
-            metrics |= run.learner.learn(lesson)
+            metrics |= run.learner.learn(credit)
     if drawn:
         metrics |= forest_metrics.reward_metrics(forest, run.task) | forest_metrics.length_metrics(forest)
-        run.write_transcripts(step, forest, lesson)
+        run.write_transcripts(step, forest, credit)
     seconds = time.perf_counter() - started
     tokens = forest_metrics.tokens(forest) if drawn else 0
-    metrics |= {"seconds": seconds, "tokens_per_s": tokens / seconds} | run.spending.add(forest, lesson)
-    return metrics | run.executor_metrics() | run.expert_metrics() | run.timer.collect()
+    metrics |= {"seconds": seconds, "tokens_per_s": tokens / seconds} | run.spending.add(forest, credit)
+    return metrics | run.services.executor_metrics() | run.services.expert_metrics() | run.timer.collect()
 
 
 def train(config, workdir: str) -> dict:
     """Run or resume the training in ``workdir``; returns the summary that is written there."""
-    checks.validate(config)
-    program_checks.check_training(config)
-    if finished := closing.finished(config, workdir):
+    validate(config)
+    check_training(config)
+    if finished := summaries.finished(config, workdir):
         return finished
     if not warm_up.made(config, workdir, train):
         return {}
-    with StopSignal() as stop, Run(config, workdir) as run, Ahead(functools.partial(draw, run)) as ahead:
+    with (
+        StopSignal() as stop,
+        Run(config, workdir) as run,
+        RolloutPrefetch(functools.partial(draw, run)) as prefetch,
+    ):
         console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
-        run.evaluate_before()
-        with console.ProgressDisplay(config.train.steps, done=run.start) as display:
+        run_evaluations.before(run)
+        with console.ProgressDisplay(config.train.steps, done=run.schedule.start) as display:
             run.display = display
             for step in run.steps_left():
                 with run.saved_on_error(step):
-                    if run.due(config.eval.every, step):
-                        display.print(run.evaluate(step))
-                    metrics = iterate(run, ahead, step)
+                    if run.schedule.due(config.eval.every, step):
+                        display.print(run_evaluations.validate(run, step))
+                    metrics = iterate(run, prefetch, step)
                 run.log(step, metrics)
                 total = run.spending.expected_steps(step + 1, config.train.steps)
-                display.update(step + 1, closing.headline(metrics, run.team.agents), total)
+                display.update(step + 1, summaries.headline(metrics, run.team.agents), total)
                 run.check_finite(step, metrics)
                 for line in run_evaluations.test_at_budgets(run, step + 1):
                     display.print(line)
-                stopping = processes.any_says(stop.requested)
-                if run.due(config.save.every, step + 1) or stopping:
+                stopping = distributed.any_process(stop.requested)
+                if run.schedule.due(config.save.every, step + 1) or stopping:
                     run.save(step + 1)
                 if stopping:
                     display.print(f"stopped after iteration {step + 1}; the same command resumes")
                     return {}
         run.display = None
-        return closing.finish(run)
+        return finish(run)
+
+
+def finish(run: Run) -> dict:
+    """Save, evaluate on validation and test, print the results, draw the curve, write the report; the summary."""
+    run.save(run.schedule.done)
+    print(run_evaluations.validate(run, run.schedule.done), flush=True)
+    run_evaluations.after(run)
+    final_table.show(run.summary, run.output_folder)
+    rows = read_metrics(run.output_folder)
+    picture = plots.learning_curve(rows, run.output_folder / "plots" / "learning_curve.png")
+    duration = summaries.minutes(run.summary)
+    print(f"{duration}; summary.json, transcripts and {picture.name} in {run.output_folder}", flush=True)
+    if run.config.log.report and distributed.is_main():
+        evaluations = [run.folder / final_table.FOLDER / f"{state}.json" for state in final_table.TITLES]
+        written = page.write([run.folder], evaluations=[path for path in evaluations if path.is_file()])
+        print(f"a report: {written[0]}", flush=True)
+    return run.summary
 
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    cli.define_config()
+    entry.define_config()
     flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder under runs/.")
-    joining.define_flags()
+    process_flags.define_flags()
 
 
 def main(argv):
     """Command line entry."""
-    cli.refuse_arguments(argv)
-    given = flags.FLAGS
-    with joining.joined():
-        workdir = pathlib.Path(given.workdir or processes.by_first(setup.new_workdir)())
-        with joining.spoken_by_first(processes.own_folder(workdir)):
-            train(given.config, workdir)
+    entry.refuse_arguments(argv)
+    args = flags.FLAGS
+    with process_flags.joined():
+        workdir = pathlib.Path(args.workdir or distributed.on_main(run_folder.new_workdir)())
+        with process_flags.redirected_output(distributed.own_folder(workdir)):
+            train(args.config, workdir)
 
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    entry.run(main)

@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 from flax import traverse_util
 
+from jaxmarl_llm.utils.errors import UserError
+
 TARGETS = ("q", "k", "v", "o", "gate", "up", "down")
 
 
 def init(key: jax.Array, params: dict, *, agents: int, rank: int, targets: tuple[str, ...] = TARGETS) -> dict:
-    """Fresh adapters for ``agents`` agents: a is Kaiming-uniform, b zero, so every agent starts as the base.
+    """New adapters for ``agents`` agents: a is Kaiming-uniform, b zero, so every agent starts as the base.
 
     Args:
       key: random key; agent n uses fold_in(key, n), so a team of three contains the team of two.
@@ -29,10 +31,10 @@ def init(key: jax.Array, params: dict, *, agents: int, rank: int, targets: tuple
       ValueError: for a rank below 1 or a target the policy does not have.
     """
     if rank < 1:
-        raise ValueError(f"adapter rank must be at least 1, got {rank}")
+        raise UserError(f"adapter rank must be at least 1, got {rank}")
     unknown = set(targets) - set(TARGETS)
     if unknown or not targets:
-        raise ValueError(
+        raise UserError(
             f"adapter targets {sorted(unknown) or targets} are not linear maps of the policy: {TARGETS}"
         )
     kernels = {

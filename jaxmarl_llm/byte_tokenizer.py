@@ -1,7 +1,7 @@
 """Texts of agents behind an endpoint as token ids: their UTF-8 bytes, and an id that ends a text.
 
-What such a model reads as tokens is not known here. Bytes carry its texts through the arrays of the rollout
-without loss; what they cost in the model's own tokens is in ``Turn.cost``.
+The tokens of such a model are not known here. Bytes carry its texts through the arrays of the rollout without
+loss; their length in the model's own tokens is in ``Turn.cost``.
 """
 
 import dataclasses
@@ -9,25 +9,27 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxmarl_llm.utils.errors import UserError
+
 END = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class ByteTokenizer:
-    """The part of `tokenizer.Tokenizer` that agents need that do not learn; ids 0 to 255 are the bytes."""
+    """The part of `tokenizer.Tokenizer` that agents without training need; ids 0 to 255 are the bytes."""
 
     eos_ids: tuple[int, ...] = (END,)
     pad_id: int = END
     vocab_size: int = END + 1
 
     def encode(self, text: str) -> list[int]:
-        """Ids of plain text; half surrogates, which UTF-8 has not, become question marks."""
+        """Ids of plain text; half surrogates, which UTF-8 lacks, become question marks."""
         return list(text.encode("utf-8", "replace"))
 
     def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Ids of a chat for the records: each message after its role in brackets."""
         if not messages:
-            raise ValueError("a chat needs at least one message")
+            raise UserError("a chat needs at least one message")
         return self.encode("\n\n".join(f"[{message['role']}]\n{message['content']}" for message in messages))
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -35,7 +37,7 @@ class ByteTokenizer:
         return bytes(i for i in map(int, ids) if i < END).decode("utf-8", "replace")
 
     def show(self, ids: Sequence[int]) -> str:
-        """Return what `decode` returns: there is no markup."""
+        """The same as `decode`: there is no markup."""
         return self.decode(ids)
 
     def decode_completions(self, tokens_RL, lengths_R) -> list[str]:

@@ -1,11 +1,11 @@
-"""Chat templates with their arguments written into them, so that every renderer makes the same prompt.
+"""Write arguments into chat templates, so that every renderer makes the same prompt.
 
 A chat template is a Jinja text, rendered by transformers with keyword arguments, such as Qwen3's
 ``enable_thinking``. Arguments that a template does not read are ignored silently, and some templates write
 the date of the day on which they are rendered (Llama 3.2: ``strftime_now``). Here arguments and date become
 assignments in front of the template's text; a folder that the tokenizer is saved to keeps them.
 
-All functions take and give the text of a template, and raise ValueError for one that Jinja cannot read.
+All functions take the text of a template, and raise ValueError for one that Jinja cannot read.
 """
 
 import datetime
@@ -17,10 +17,12 @@ from typing import Any
 import jinja2
 from jinja2 import meta, nodes
 
+from jaxmarl_llm.utils.errors import UserError
+
 THINKING = "enable_thinking"
 DATE_STRING, STRFTIME = "date_string", "strftime_now"
 DATE_FORMAT = "%d %b %Y"  # of date_string, as in Llama's templates
-# What transformers itself hands to every template, and functions that it adds.
+# Variables and functions that transformers itself passes to every template.
 GIVEN = ("messages", "tools", "documents", "add_generation_prompt", STRFTIME, "raise_exception")
 # transformers marks the assistant's parts with this tag, which plain Jinja does not know.
 _GENERATION = re.compile(r"\{%[-+]?\s*(end)?generation\s*[-+]?%\}")
@@ -35,8 +37,8 @@ def variables(template: str) -> frozenset[str]:
 def with_arguments(template: str, arguments: Mapping[str, Any]) -> str:
     """The template with default values for those of the arguments that it reads; others are left out.
 
-    Values are what JSON holds. A keyword argument of the renderer still wins over them, and they win over
-    those that were written into the template before.
+    Values are JSON values. A keyword argument of the renderer still overrides them, and they override those
+    that were written into the template before.
     """
     read = variables(template)
     lines = [_default(name) + f"{_literal(value)} %}}{{% endif %}}\n" for name, value in arguments.items()
@@ -45,7 +47,7 @@ def with_arguments(template: str, arguments: Mapping[str, Any]) -> str:
 
 
 def without_thinking(template: str) -> str:
-    """The template with ``enable_thinking`` False by default, unless it does not read it or has a value."""
+    """The template with ``enable_thinking`` False by default, if it reads that and has no default."""
     if _default(THINKING) in template:
         return template
     return with_arguments(template, {THINKING: False})
@@ -58,7 +60,7 @@ def writes_date(template: str) -> bool:
 
 
 def with_date(template: str, date: datetime.date) -> str:
-    """The template with this date in place of the day's: the result of ``strftime_now``, at midnight.
+    """The template with this date, at midnight, in place of the current one in ``strftime_now``.
 
     ``date_string`` gets it too (as "26 Jul 2024"), unless the template gives it a value of its own, as those
     of Llama 3.1 and 3.2 do. ValueError for a format that is not written out in the template.
@@ -68,7 +70,7 @@ def with_date(template: str, date: datetime.date) -> str:
         lines.append(_default(DATE_STRING) + f"{_literal(date.strftime(DATE_FORMAT))} %}}{{% endif %}}\n")
     if formats := _formats(tree):
         midnight = datetime.datetime.combine(date, datetime.time())
-        table = _literal({each: midnight.strftime(each) for each in formats})
+        table = _literal({format_: midnight.strftime(format_) for format_ in formats})
         lines.append(f"{{% macro {STRFTIME}(format) %}}{{{{ {table}[format] }}}}{{% endmacro %}}\n")
     return "".join(lines) + template
 
@@ -83,7 +85,7 @@ def _parse(template: str) -> nodes.Template:
     try:
         return _ENVIRONMENT.parse(_GENERATION.sub("", template))
     except jinja2.TemplateSyntaxError as error:
-        raise ValueError(f"the chat template cannot be read: line {error.lineno}: {error.message}") from error
+        raise UserError(f"the chat template cannot be read: line {error.lineno}: {error.message}") from error
 
 
 def _formats(tree: nodes.Template) -> list[str]:
@@ -93,7 +95,7 @@ def _formats(tree: nodes.Template) -> list[str]:
     calls = [c for c in tree.find_all(nodes.Call) if getattr(c.node, "name", None) == STRFTIME]
     for call in calls:
         if len(call.args) != 1 or not isinstance(call.args[0], nodes.Const):
-            raise ValueError(
+            raise UserError(
                 f"the chat template calls {STRFTIME} in line {call.lineno} with a format that is not written "
                 "there, so its date cannot be fixed"
             )
@@ -101,13 +103,13 @@ def _formats(tree: nodes.Template) -> list[str]:
 
 
 def _reads_date_string(tree: nodes.Template) -> bool:
-    """Whether ``date_string`` is read and gets no value in the template itself."""
+    """Whether ``date_string`` is read and not set in the template itself."""
     uses = {node.ctx for node in tree.find_all(nodes.Name) if node.name == DATE_STRING}
     return "load" in uses and "store" not in uses
 
 
 def _literal(value: Any) -> str:
-    """A value of JSON as Jinja writes it."""
+    """A JSON value in Jinja's syntax."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_literal(k)}: {_literal(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):

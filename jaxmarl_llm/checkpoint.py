@@ -1,8 +1,8 @@
-"""Checkpoints of a run: every agent's parameters and optimizer and the run's metadata, each an Orbax item.
+"""Checkpoints of a run: every agent's parameters and optimizer state, and the run's metadata, as Orbax items.
 
 A step folder holds ``agent_<name>`` (parameters) and ``optimizer_<name>`` (optimizer state, update count) for
 every agent that learns, and ``meta`` (JSON). ``best/`` holds the parameters of the best evaluation so far in
-the same form. Items have no agent axis, so that any one can be restored alone, into another team or onto
+the same form. Items have no agent axis, so that each can be restored alone, into another team or onto
 another mesh. A step is written to a temporary folder and renamed when it is complete.
 """
 
@@ -20,10 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxmarl_llm import agent_axis
-from jaxmarl_llm.run_checks import check_agents, describe_team
+from jaxmarl_llm.resume_checks import check_agents, describe_team
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import TrainState
+from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils.errors import StorageError, UserError
 
 BEST = "best"
 LATEST = "latest"
@@ -43,7 +44,7 @@ class Checkpointer:
 
     def __init__(self, folder, keep: int = 2):
         if keep < 1:
-            raise ValueError(f"checkpoints to keep must be at least 1, got {keep}")
+            raise UserError(f"checkpoints to keep must be at least 1, got {keep}")
         self.folder = pathlib.Path(folder).absolute()
         self._keep = {self.folder: keep, self.folder / BEST: 1}
         self._managers: dict[pathlib.Path, ocp.CheckpointManager] = {}
@@ -55,11 +56,11 @@ class Checkpointer:
         self.close()
 
     def save(self, step: int, states: States, team: Team, meta: dict) -> None:
-        """Save all that is needed to go on after iteration ``step``; a step saved already is left as it is.
+        """Save all that is needed to continue after iteration ``step``; a step saved already is not changed.
 
         Args:
           step: iterations done, more than at any earlier save.
-          states: what learning changed, by position in ``team.members``.
+          states: the learned parameters and optimizer states, by position in ``team.members``.
           team: the agents; the parameters in it are not saved.
           meta: JSON data of the run, e.g. config, keys, data cursor, best score.
 
@@ -67,7 +68,7 @@ class Checkpointer:
         """
         last = self.latest()
         if last is not None and step < last:
-            raise ValueError(f"step {step} is before the last checkpoint in {self.folder}, step {last}")
+            raise UserError(f"step {step} is before the last checkpoint in {self.folder}, step {last}")
         if step != last:
             items = {}
             for i, n, agent in _learners(team, team.agents):
@@ -108,20 +109,20 @@ class Checkpointer:
         """
         self.wait()
         if which == BEST:
-            raise ValueError("the best checkpoint has no optimizer state: give a step, or use restore_team")
+            raise UserError("the best checkpoint has no optimizer state: give a step, or use restore_team")
         meta = read_meta(self.folder, which)
         chosen = check_agents(meta["agents"], team, agents, str(self.folder))
         states = dict(states)
         for i, n, agent in _learners(team, chosen):
             state = agent_axis.allocate(states[i])
             step = jax.ShapeDtypeStruct((), state.step.dtype, sharding=state.step.sharding)
-            own, optimizer = _item("agent", agent), _item("optimizer", agent)
-            like = {own: agent_axis.one_like(state.trainable)}
-            like[optimizer] = {"state": agent_axis.one_like(state.opt_state), "step": step}
-            found = _read(self.folder, meta["step"], like)
-            trainable = agent_axis.put(state.trainable, found[own], n)
-            opt_state = agent_axis.put(state.opt_state, found[optimizer]["state"], n)
-            count = agent_axis.placed_like(state.step, found[optimizer]["step"])
+            agent_item, optimizer_item = _item("agent", agent), _item("optimizer", agent)
+            like = {agent_item: agent_axis.one_like(state.trainable)}
+            like[optimizer_item] = {"state": agent_axis.one_like(state.opt_state), "step": step}
+            items = _read(self.folder, meta["step"], like)
+            trainable = agent_axis.put(state.trainable, items[agent_item], n)
+            opt_state = agent_axis.put(state.opt_state, items[optimizer_item]["state"], n)
+            count = agent_axis.placed_like(state.step, items[optimizer_item]["step"])
             states[i] = TrainState(count, trainable, opt_state)
         return states, meta
 
@@ -132,7 +133,7 @@ class Checkpointer:
                 self._managers[place].wait_until_finished()
 
     def close(self) -> None:
-        """Finish and release everything."""
+        """Finish the last save and release all resources."""
         try:
             self.wait()
         finally:
@@ -153,7 +154,7 @@ class Checkpointer:
 
     @contextlib.contextmanager
     def _reporting(self, place: pathlib.Path):
-        """Turn a failed save into one OSError, and drop the manager, which would report it again for ever.
+        """Turn a failed save into one OSError, and drop the manager, which would raise it again every time.
 
         Errors that are not about files (a device out of memory, a mistake in a program) stay what they are.
         """
@@ -167,7 +168,7 @@ class Checkpointer:
             if not _about_files(error):
                 raise
             reason = f"{_first_line(error)} (complete are steps {saved_steps(self.folder)})"
-            raise OSError(f"a checkpoint in {place} could not be written: {reason}") from error
+            raise StorageError(f"a checkpoint in {place} could not be written: {reason}") from error
 
 
 def saved_steps(folder) -> list[int]:
@@ -177,13 +178,13 @@ def saved_steps(folder) -> list[int]:
 
 
 def read_meta(folder, which=LATEST) -> dict:
-    """Metadata of a checkpoint: what `Checkpointer.save` was given, and ``step``, ``agents``, ``versions``.
+    """Metadata of a checkpoint: the ``meta`` of `Checkpointer.save`, and ``step``, ``agents``, ``versions``.
 
     Args:
       folder: the run's checkpoint folder.
       which: a step, ``latest`` or ``best``.
 
-    Raises ValueError if there is no such checkpoint, naming what there is, or if it is damaged.
+    Raises ValueError if there is no such checkpoint, naming those that exist, or if it is damaged.
     """
     return _read(folder, which, {})["meta"]
 
@@ -198,15 +199,15 @@ def restore_team(
     """The team with saved parameters, for evaluation and export, and the checkpoint's metadata.
 
     ``which`` as in `read_meta`, the rest and the errors as in `Checkpointer.restore`. The arrays of
-    ``team`` stay valid. ``names``: what ``agents`` are called in the checkpoint, where that differs.
+    ``team`` stay valid. ``names``: the names of ``agents`` in the checkpoint, where they differ.
     """
     meta, names = read_meta(folder, which), dict(names or {})
     saved = meta["agents"]
     if names:
-        known = {agent: names.get(agent, agent) for agent in agents or team.agents}
-        if missing := [name for name in known.values() if name not in saved]:
-            raise ValueError(f"{folder}: the checkpoint has no agent {missing[0]!r}, only {sorted(saved)}")
-        saved = {agent: saved[name] for agent, name in known.items()}
+        name_of = {agent: names.get(agent, agent) for agent in agents or team.agents}
+        if missing := [name for name in name_of.values() if name not in saved]:
+            raise UserError(f"{folder}: the checkpoint has no agent {missing[0]!r}, only {sorted(saved)}")
+        saved = {agent: saved[name] for agent, name in name_of.items()}
     chosen = check_agents(saved, team, agents, str(folder))
     members = [dataclasses.replace(m, trainable=jax.tree.map(jnp.copy, m.trainable)) for m in team.members]
     for i, n, agent in _learners(team, chosen):
@@ -217,14 +218,14 @@ def restore_team(
 
 
 def _read(folder, which, like: dict[str, Any]):
-    """Items by name, each as the abstract tree says, and ``meta``."""
+    """Items by name, each with the structure of its abstract tree, and ``meta``."""
     folder = pathlib.Path(folder).absolute()
     steps, best = saved_steps(folder), saved_steps(folder / BEST)
-    found = {BEST: best[-1:], LATEST: steps[-1:]}.get(which, [step for step in steps if step == which])
-    if not found:
+    matching = {BEST: best[-1:], LATEST: steps[-1:]}.get(which, [step for step in steps if step == which])
+    if not matching:
         exist = f"steps {steps}" + (f" and {BEST!r}" if best else "")
-        raise ValueError(f"no checkpoint {which!r} in {folder}; there are {exist}")
-    path = (folder / BEST if which == BEST else folder) / str(found[0])
+        raise UserError(f"no checkpoint {which!r} in {folder}; there are {exist}")
+    path = (folder / BEST if which == BEST else folder) / str(matching[0])
     args = {name: ocp.args.StandardRestore(tree) for name, tree in like.items()}
     args = ocp.args.Composite(meta=ocp.args.JsonRestore(), **args)
     try:
@@ -233,7 +234,7 @@ def _read(folder, which, like: dict[str, Any]):
     except Exception as error:
         if not _about_files(error):
             raise
-        raise ValueError(f"the checkpoint {path} cannot be read: {_first_line(error)}") from error
+        raise UserError(f"the checkpoint {path} cannot be read: {_first_line(error)}") from error
 
 
 def _learners(team: Team, agents):
@@ -255,13 +256,13 @@ def versions() -> dict[str, str]:
 
 
 def _meta(step: int, team: Team, meta: dict) -> dict:
-    own = {"step": step, "agents": describe_team(team), "versions": versions()}
-    return json.loads(json.dumps({**meta, **own}))
+    added = {"step": step, "agents": describe_team(team), "versions": versions()}
+    return json.loads(json.dumps({**meta, **added}))
 
 
 def _about_files(error: BaseException | None) -> bool:
-    """Whether an error of Orbax says that files cannot be written, or are missing or damaged."""
-    if type(error) is Exception:  # so Orbax wraps what fails while it reads an array
+    """Whether an error of Orbax means that files cannot be written, or are missing or damaged."""
+    if type(error) is Exception:  # Orbax wraps errors of reading an array in one
         error = error.__cause__
     return isinstance(error, OSError | ValueError | KeyError)
 

@@ -1,4 +1,4 @@
-"""Numbers of a run: a JSON line per step, TensorBoard beside it, W&B if asked for; a timer for its phases."""
+"""Metrics of a run: a JSON line per step, TensorBoard, W&B; and a timer for the phases of a step."""
 
 import importlib
 import json
@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from jaxmarl_llm.files import atomic_write_text
+from jaxmarl_llm.utils.errors import MissingPackageError, UserError
+from jaxmarl_llm.utils.files import atomic_write_text
 
 FILE_NAME = "metrics.jsonl"
 
 
 class MetricsWriter:
-    """Appends rows of named numbers to `folder/metrics.jsonl` and mirrors them to TensorBoard and W&B.
+    """Append rows of named numbers to `folder/metrics.jsonl` and mirror them to TensorBoard and W&B.
 
     Args:
       folder: the run folder; created if needed.
@@ -27,8 +28,8 @@ class MetricsWriter:
         after its last checkpoint, are dropped, so that every step is there once. Needed where rows exist.
 
     Raises:
-      ValueError: rows exist and no `resume_step` says where to go on, or `wandb` is not a mapping.
-      ImportError: W&B was asked for and is not installed.
+      ValueError: rows exist and `resume_step` is not given, or `wandb` is not a mapping.
+      ImportError: `wandb` is given and W&B is not installed.
     """
 
     def __init__(
@@ -50,10 +51,10 @@ class MetricsWriter:
         self._run = None if wandb is None else _open_wandb(wandb_module, self._folder, wandb)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes one row; numbers that are not finite become null. Any scalar with `float()` is a value."""
+        """Write one row; numbers that are not finite become null. Any scalar with `float()` is a value."""
         row = {name: _number(name, value) for name, value in values.items()}
         if "step" in row:
-            raise ValueError("metric name 'step' is taken by the row's own step; choose another name")
+            raise UserError("metric name 'step' is taken by the row's own step; choose another name")
         line = json.dumps({"step": int(step), **row}, allow_nan=False)
         self._file.write(line + "\n")
         self._file.flush()
@@ -65,7 +66,7 @@ class MetricsWriter:
             self._run.log(finite, step=int(step))
 
     def close(self) -> None:
-        """Flushes and closes everything; a second call does nothing."""
+        """Flush and close everything; a second call does nothing."""
         self._file.close()
         if self._board is not None:
             self._board.close()
@@ -90,7 +91,7 @@ def read_metrics(folder) -> list[dict]:
     """
     path = Path(folder) / FILE_NAME
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    lines = text.split("\n")[:-1]  # what follows the last newline is empty or torn
+    lines = text.split("\n")[:-1]  # the text after the last newline is empty or incomplete
     return [_parse_row(path, number, line) for number, line in enumerate(lines, start=1)]
 
 
@@ -98,21 +99,21 @@ def _parse_row(path: Path, number: int, line: str) -> dict:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path}, line {number}: not JSON ({error}): {line[:80]!r}") from None
+        raise UserError(f"{path}, line {number}: not JSON ({error}): {line[:80]!r}") from None
     if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-        raise ValueError(f"{path}, line {number}: not an object with an integer 'step': {line[:80]!r}")
+        raise UserError(f"{path}, line {number}: not an object with an integer 'step': {line[:80]!r}")
     return row
 
 
 def _drop_rows(path: Path, resume_step: int | None) -> None:
-    """Rewrites the file without rows of `resume_step` and later, and without a torn last line."""
+    """Rewrite the file without rows of `resume_step` and later, and without an incomplete last line."""
     if not path.exists() or path.stat().st_size == 0:
         return
     rows = read_metrics(path.parent)
     if resume_step is None:
         steps = [row["step"] for row in rows]
         held = f"steps {min(steps)} to {max(steps)}" if steps else "a torn line"
-        raise ValueError(
+        raise UserError(
             f"{path} already holds {held}; pass resume_step (the first step to write) or take another folder"
         )
     kept = [row for row in rows if row["step"] < resume_step]
@@ -124,7 +125,7 @@ def _number(name: str, value) -> float | int | None:
     try:
         number = int(value) if isinstance(value, int) else float(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"metric {name!r} must be one number, got {value!r}") from error
+        raise UserError(f"metric {name!r} must be one number, got {value!r}") from error
     return number if math.isfinite(number) else None
 
 
@@ -137,21 +138,21 @@ def _open_board(folder: Path, resume_step: int | None):
 
 def _import_wandb(settings):
     if not isinstance(settings, Mapping):
-        raise ValueError(
+        raise UserError(
             f"wandb must be None or arguments of wandb.init, e.g. {{'project': 'x'}}, got {settings!r}"
         )
     try:
         return importlib.import_module("wandb")
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackageError(
             "W&B was asked for but wandb is not installed: pip install 'jaxmarl_llm[wandb]', or leave W&B off"
         ) from error
 
 
 def _open_wandb(module, folder: Path, settings: Mapping):
     id_file = folder / "wandb_id"
-    known = {"id": id_file.read_text().strip()} if id_file.exists() else {}
-    run = module.init(**{"dir": str(folder), "resume": "allow", **known, **settings})
+    saved = {"id": id_file.read_text().strip()} if id_file.exists() else {}
+    run = module.init(**{"dir": str(folder), "resume": "allow", **saved, **settings})
     atomic_write_text(id_file, run.id)
     return run
 
@@ -159,8 +160,8 @@ def _open_wandb(module, folder: Path, settings: Mapping):
 class PhaseTimer:
     """Seconds by phase of a step.
 
-    `with timer("sample"): ...` adds to that phase; `timer.collect()` returns the row for the step and starts
-    anew. Phases may repeat; a phase inside another counts in both.
+    `with timer("sample"): ...` adds to that phase; `timer.collect()` returns the row for the step and
+    resets. Phases may repeat; a phase inside another counts in both.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter):
@@ -169,7 +170,7 @@ class PhaseTimer:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Times the block, also one that raises."""
+        """Time the block, also one that raises."""
         start = self._clock()
         try:
             yield
@@ -177,7 +178,7 @@ class PhaseTimer:
             self.add({phase: self._clock() - start})
 
     def add(self, seconds: dict[str, float]) -> None:
-        """Count seconds that were measured elsewhere."""
+        """Add seconds that were measured elsewhere."""
         for phase, more in seconds.items():
             self._seconds[phase] = self._seconds.get(phase, 0.0) + more
 

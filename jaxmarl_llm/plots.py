@@ -1,4 +1,4 @@
-"""The learning-curve picture of a run, from the rows of its metrics.jsonl."""
+"""The learning curves of a run as a PNG, from the rows of its metrics.jsonl."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from jaxmarl_llm.statistics.series import running_mean, series
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.statistics.series import running_mean, series
 
 PARTS = ("structure", "syntax", "tests", "cooperation", "style", "coherence")
 # Blue, orange, green and purple of the Okabe-Ito palette, which differ to any colour vision, and in grey.
@@ -34,15 +35,15 @@ def learning_curve(
     parts: Sequence[str] = PARTS,
     window: int = 10,
 ) -> Path:
-    """Draws return and reward parts over the steps, on the 0..100 scale, and writes a PNG.
+    """Draw return and reward parts over the steps, on the 0..100 scale, and write a PNG.
 
     Args:
       rows: what `metrics.read_metrics` returns: 'train/return' per step; 'eval/return' (on validation,
         sampled at the training settings) with 'eval/return_low' and 'eval/return_high', the ends of its 95 %
         interval; 'eval/return_greedy'; 'test/return' with its interval; parts under 'train/', 'eval/' and
-        'eval_greedy/'. What no row has is left out.
-      path: the picture; its folder is created.
-      parts: a small panel each, if any row has it.
+        'eval_greedy/'. Metrics that no row has are left out.
+      path: the PNG file; its folder is created.
+      parts: reward parts with a small panel each, if any row has them.
       window: steps of the running mean over training steps.
 
     Raises:
@@ -50,7 +51,7 @@ def learning_curve(
     """
     returns = ("train/return", "eval/return", "eval/return_greedy", "test/return")
     if not any(series(rows, name)[0].size for name in returns):
-        raise ValueError(f"nothing to draw: no 'train/return' or 'eval/return' in {len(rows)} rows")
+        raise UserError(f"nothing to draw: no 'train/return' or 'eval/return' in {len(rows)} rows")
     names = ("train", "eval", "eval_greedy")
     shown = [part for part in parts if any(series(rows, f"{name}/{part}")[0].size for name in names)]
     with matplotlib.rc_context(STYLE):
@@ -101,7 +102,7 @@ def _draw_eval(
 ) -> None:
     """A line with its band, called ``interval`` in the legend unless that begins with _.
 
-    Of two evaluations points with bars, as nothing is known in between.
+    Up to two evaluations are drawn as points with bars, as nothing is known in between.
     """
     steps, values = series(rows, name)
     if not steps.size:
@@ -109,9 +110,9 @@ def _draw_eval(
     few = len(steps) <= 2
     style = {"linestyle": "none" if few else "-", "linewidth": 1.4, "marker": marker, "markersize": 5}
     axes.plot(steps, values, color=color, label=label, zorder=3, **style)
-    both = [row for row in rows if row.get(f"{name}_low") is not None and row.get(f"{name}_high") is not None]
-    if interval and both:
-        (steps, low), (_, high) = series(both, f"{name}_low"), series(both, f"{name}_high")
+    ends = [row for row in rows if row.get(f"{name}_low") is not None and row.get(f"{name}_high") is not None]
+    if interval and ends:
+        (steps, low), (_, high) = series(ends, f"{name}_low"), series(ends, f"{name}_high")
         if few:
             axes.vlines(steps, low, high, color=color, linewidth=1.2, label=interval)
         else:

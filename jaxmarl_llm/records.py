@@ -1,4 +1,4 @@
-"""A forest as transcript records: one per joint answer, all agents together."""
+"""Convert a forest to transcript records: one per joint answer, all agents together."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.tasks.types import Task
-from jaxmarl_llm.transcripts import JointAction, Speech
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 
 def joint_actions(
@@ -26,33 +26,33 @@ def joint_actions(
       forest: turns and judged joint answers.
       task: its ``agents`` are in the order of the joint answers, its items have a ``task_id``.
       tokenizers: by agent; a `tokenizer.Tokenizer` each, to show the prompts.
-      advantages: by turn id, what the update uses; None in evaluation, whose batches are no step: then
+      advantages: by turn id, as the update uses them; None in evaluation, whose batches are no step: then
         completions and problems are not numbered either.
-      marginals_NJ: what each agent's part in each joint answer was worth (`marginals.marginals`), if known.
+      marginals_NJ: marginal of each agent's part in each joint answer (`marginals.marginals`), if known.
     """
-    asked = {turn.request: turn for turn in forest.turns}
-    prompts = {r: tokenizers[turn.agent].show(turn.prompt) for r, turn in asked.items()}
+    turn_of_request = {turn.request: turn for turn in forest.turns}
+    prompts = {r: tokenizers[turn.agent].show(turn.prompt) for r, turn in turn_of_request.items()}
     used = {turn.id: None if advantages is None else float(advantages[turn.id]) for turn in forest.turns}
-    speeches = {turn.id: _speech(turn, prompts[turn.request], used[turn.id]) for turn in forest.turns}
+    records = {turn.id: _agent_record(turn, prompts[turn.request], used[turn.id]) for turn in forest.turns}
 
     judged = {i for joint in forest.joints for i in joint.turns}
     for turn in forest.turns:
         if turn.parent in judged and turn.id not in judged:
-            speeches[turn.parent] = dataclasses.replace(speeches[turn.parent], remark=speeches[turn.id])
+            records[turn.parent] = dataclasses.replace(records[turn.parent], remark=records[turn.id])
 
-    def said(j: int) -> dict[str, Speech]:
-        own = {agent: speeches[t] for agent, t in zip(task.agents, forest.joints[j].turns, strict=True)}
+    def records_of(j: int) -> dict[str, AgentRecord]:
+        by_agent = {agent: records[t] for agent, t in zip(task.agents, forest.joints[j].turns, strict=True)}
         if marginals_NJ is None:
-            return own
+            return by_agent
         worth = [None if np.isnan(x) else float(x) for x in marginals_NJ[:, j]]
-        pairs = zip(own.items(), worth, strict=True)
-        return {agent: dataclasses.replace(speech, marginal=x) for (agent, speech), x in pairs}
+        pairs = zip(by_agent.items(), worth, strict=True)
+        return {agent: dataclasses.replace(record, marginal=x) for (agent, record), x in pairs}
 
     return [
         JointAction(
             step=step,
             item=str(forest.items[joint.item].task_id),
-            agents=said(j),
+            agents=records_of(j),
             parts=dict(joint.judgement.parts),
             total=None if np.isnan(joint.total) else joint.total,
             verdict=joint.judgement.verdict,
@@ -66,9 +66,9 @@ def joint_actions(
     ]
 
 
-def _speech(turn: Turn, prompt: str, advantage: float | None) -> Speech:
+def _agent_record(turn: Turn, prompt: str, advantage: float | None) -> AgentRecord:
     prompt_length, completion_length = turn.tokens
-    return Speech(
+    return AgentRecord(
         prompt=prompt,
         completion=turn.text,
         prompt_length=prompt_length,

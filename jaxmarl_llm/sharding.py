@@ -1,7 +1,7 @@
 """Place arrays on several devices: one mesh with the axes agent, data and model.
 
-The rules stand outside of the model, by the paths of parameters. Arrays are cut by the compiler (GSPMD): a
-`Layout` says what lies where at the borders of the programs, the programs themselves are those of one device.
+The rules are outside of the model, by the paths of parameters. Arrays are cut by the compiler (GSPMD): a
+`Layout` fixes where arrays are placed between programs, the programs themselves are those of one device.
 """
 
 import dataclasses
@@ -15,10 +15,11 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxmarl_llm.policy import Block, Cache, Policy
+from jaxmarl_llm.utils.errors import UserError
 
 AXES = ("agent", "data", "model")
-# End of a parameter's path -> what cuts its last axes: "heads", "kv_heads" and "model" the mesh axis model
-# (the first two between heads only), "fsdp" the axis data if `Layout.fsdp`. What no line fits is not cut.
+# End of a parameter's path -> the cuts of its last axes: "heads", "kv_heads" and "model" the mesh axis model
+# (the first two between heads only), "fsdp" the axis data if `Layout.fsdp`. Paths without a rule are not cut.
 RULES = (
     (r"embed/embedding$", ("model", "fsdp")),
     (r"head/kernel$", ("fsdp", "model")),
@@ -48,8 +49,8 @@ def make_mesh(
     sizes = (agent, data, model)
     if min(sizes) < 1 or math.prod(sizes) != len(devices):
         named = " * ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
-        raise ValueError(f"{named} is a mesh of {math.prod(sizes)} devices, and there are {len(devices)}")
-    # Neighbours talk most along the last axis, so the devices stay in the order of the platform.
+        raise UserError(f"{named} is a mesh of {math.prod(sizes)} devices, and there are {len(devices)}")
+    # Devices communicate most along the last axis, so they stay in the order of the platform.
     return Mesh(np.array(devices).reshape(sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
@@ -61,8 +62,8 @@ class Layout:
 
     Attributes:
       mesh: from `make_mesh`, or None: one device.
-      fsdp: cut parameters (and with them the optimizer's state) along ``data`` too; each layer is put
-        together when it is used (ZeRO 3, arXiv 1910.02054).
+      fsdp: cut parameters (and with them the optimizer's state) along ``data`` too; each layer is gathered
+        when it is used (ZeRO 3, arXiv 1910.02054).
       agents: N of the stack. If N does not divide by the mesh axis ``agent``, that axis cuts rows instead.
       heads, kv_heads: of the stack's policy, which ``model`` divides among devices.
     """
@@ -73,7 +74,7 @@ class Layout:
     heads: int = 1
     kv_heads: int = 1
 
-    def of(self, agents: int, policy_config: Any = None) -> "Layout":
+    def for_stack(self, agents: int, policy_config: Any = None) -> "Layout":
         """The layout of a stack of so many agents, and of this policy if it is given."""
         c = policy_config
         heads = {} if c is None else {"heads": c.n_heads, "kv_heads": c.n_kv_heads}
@@ -94,7 +95,7 @@ class Layout:
         return 1 if self.mesh is None else math.prod(self.mesh.shape[axis] for axis in self.rows)
 
     def spec(self, path: str, shape: tuple[int, ...], agents: bool) -> PartitionSpec:
-        """Return what cuts each axis of a parameter, or of a statistic of its shape; see `RULES`.
+        """The mesh axes that cut each axis of a parameter, or of a statistic of its shape; see `RULES`.
 
         Args:
           path: e.g. ``params/layers/attn/q/kernel``; only its end counts.
@@ -102,8 +103,8 @@ class Layout:
           agents: whether its first axis is that of the agents.
         """
         cuts = next((cuts for pattern, cuts in RULES if re.search(pattern, path)), ())
-        own = len(shape) - agents
-        cuts = (None,) * (own - len(cuts)) + cuts if own >= len(cuts) else (None,) * own
+        rank = len(shape) - agents
+        cuts = (None,) * (rank - len(cuts)) + cuts if rank >= len(cuts) else (None,) * rank
         return self._spec(("agent", *cuts)[: len(shape)] if agents else cuts, shape)
 
     def shardings(self, tree, agents: bool):
@@ -130,14 +131,14 @@ class Layout:
         def part(index):
             if not copies:
                 return x[index]
-            own = x[index[1:]]
-            return np.broadcast_to(own, (len(range(copies)[index[0]]), *own.shape))
+            cut = x[index[1:]]
+            return np.broadcast_to(cut, (len(range(copies)[index[0]]), *cut.shape))
 
         shape = (copies, *x.shape) if copies else x.shape
         return jax.make_array_from_callback(shape, NamedSharding(self.mesh, spec), part)
 
-    def make(self, function, *inputs):
-        """``function(*inputs)``, a tree with agent axes, computed where its parts lie."""
+    def init(self, function, *inputs):
+        """Compute ``function(*inputs)``, a tree with agent axes, with every part on its device."""
         if self.mesh is None:
             return function(*inputs)
         shardings = self.shardings(jax.eval_shape(function, *inputs), agents=True)
@@ -147,7 +148,7 @@ class Layout:
         """Lay out parameters, gradients or optimizer state as `shardings` says; in a jitted function."""
         return self._constrain(tree, lambda tree: self.shardings(tree, agents))
 
-    def split(self, tree, *axes: str | None):
+    def shard(self, tree, *axes: str | None):
         """Cut the first axes of arrays, by names (agent, rows, kv_heads or None); in a jitted function."""
 
         def one(x):
@@ -157,24 +158,24 @@ class Layout:
 
         return self._constrain(tree, lambda tree: jax.tree.map(one, tree))
 
-    def whole(self, tree):
+    def replicate(self, tree):
         """Put arrays whole on every device, so that every process can read them; in a jitted function."""
-        return self.split(tree)
+        return self.shard(tree)
 
     def cache(self, cache: Cache) -> Cache:
         """Cut a cache of all agents, axes as in `cache.agent_axes`, by its rows; in a jitted function."""
 
         def block(b: Block) -> Block:
             layers = () if isinstance(b.k_YBKHS, tuple) else (None,)  # see `Cache.apart`
-            keys = self.split((b.k_YBKHS, b.v_YBKSH), *layers, "agent", "rows", "kv_heads")
-            return Block(*keys, self.split(b.positions_BS, "agent", "rows"))
+            keys = self.shard((b.k_YBKHS, b.v_YBKSH), *layers, "agent", "rows", "kv_heads")
+            return Block(*keys, self.shard(b.positions_BS, "agent", "rows"))
 
         return cache.map_blocks(block)
 
     def policy(self, policy: Policy) -> Policy:
-        """The policy for this layout: with ``fsdp`` parameters are put together where they are used.
+        """The policy for this layout: with ``fsdp`` parameters are gathered where they are used.
 
-        The compiler would sooner cut features as the parameters are cut, and move rows to and fro for it.
+        Otherwise the compiler would cut features as the parameters are cut, and move rows between devices.
         """
         return policy.clone(fetch=self._fetch) if self.mesh is not None and self.fsdp else policy
 
@@ -193,13 +194,13 @@ class Layout:
 
     def _spec(self, cuts, shape) -> PartitionSpec:
         """Names of cuts as mesh axes, without those that do not divide their axis of the array."""
-        found = []
+        cut_axes = []
         for cut, size in zip(cuts, shape, strict=True):
             axes = self._axes(cut)
             counted = {"heads": self.heads, "kv_heads": self.kv_heads}.get(cut, size)
             parts = math.prod(self.mesh.shape[axis] for axis in axes)
-            found.append(axes if parts > 1 and size % parts == 0 and counted % parts == 0 else None)
-        return PartitionSpec(*(axes and (axes[0] if len(axes) == 1 else axes) for axes in found))
+            cut_axes.append(axes if parts > 1 and size % parts == 0 and counted % parts == 0 else None)
+        return PartitionSpec(*(axes and (axes[0] if len(axes) == 1 else axes) for axes in cut_axes))
 
     def _axes(self, cut: str | None) -> tuple[str, ...]:
         """Mesh axes of a cut."""

@@ -2,7 +2,7 @@
 
 To the user a team is a dict keyed by agent name; inside, agents with the same model form a `Stack` whose
 arrays carry a leading agent axis N. In ``adapters`` mode the base exists once and only the low-rank adapters
-are per agent; in ``full`` mode every agent has its own copy; ``frozen`` agents speak but never learn, and
+are per agent; in ``full`` mode every agent has its own copy; ``frozen`` agents answer but never learn, and
 neither do ``remote`` ones, whose texts come from an `experts.Expert`.
 """
 
@@ -18,15 +18,16 @@ from jaxmarl_llm import adapters
 from jaxmarl_llm.byte_tokenizer import ByteTokenizer
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import LoadedModel
 
 MODES = ("adapters", "full", "frozen")
-REMOTE = "remote"  # of agents that are no models of ours
+REMOTE = "remote"  # mode of agents that are no local models
 
 
 @dataclasses.dataclass(frozen=True)
 class Stack:
-    """The static, hashable half of a group of agents: what a compiled program is specialised on.
+    """The static, hashable part of a group of agents, for which a program is compiled.
 
     Attributes:
       agents: names, in the order of the agent axis.
@@ -37,7 +38,7 @@ class Stack:
       stops: sequences of token ids that end a completion as an EOS does.
       sampler: the module as it draws completions (see `decode`): its dtype, and whether layers are apart;
         None: as ``policy``.
-      layout: where its arrays lie.
+      layout: where its arrays are placed.
     """
 
     agents: tuple[str, ...]
@@ -63,19 +64,19 @@ class Stack:
             return trainable, 0
         return base, None
 
-    def only(self, agents: tuple[str, ...], trainable: Any) -> tuple["Stack", Any]:
+    def subset(self, agents: tuple[str, ...], trainable: Any) -> tuple["Stack", Any]:
         """The stack of some of its agents, in the order of the stack, and their part of the parameters."""
         if agents == self.agents:
             return self, trainable
         index = jnp.array([self.agents.index(agent) for agent in agents])
-        part = dataclasses.replace(self, agents=agents, layout=self.layout.of(len(agents)))
+        part = dataclasses.replace(self, agents=agents, layout=self.layout.for_stack(len(agents)))
         return part, jax.tree.map(lambda x: x[index], trainable)
 
     def bind_reference(self, base: Any, reference: Any = None) -> tuple[dict, Any]:
         """Variables of the reference policy and their ``vmap`` axes over the agents.
 
-        It is the base with adapters off, shared by all agents; or, with the parameters ``reference`` (leading
-        axis N), which the team began with, those on the base.
+        It is the base with adapters off, shared by all agents; or, with ``reference``, the initial parameters
+        of the team (leading axis N), these on the base.
         """
         return (base, None) if reference is None else self.bind(base, reference)
 
@@ -85,8 +86,8 @@ class Member:
     """A stack with its arrays and its host-side tokenizer.
 
     ``base`` holds frozen Linen variables (None in ``full`` mode without a reference), ``trainable`` the
-    per-agent tree with a leading axis N (None when frozen). A ``remote`` one has neither, but an ``expert``
-    that is asked for its texts, None where it is not going to be. ``reference`` are the parameters of the
+    per-agent tree with a leading axis N (None when frozen). A ``remote`` one has neither: its texts
+    come from ``expert``, which may be None if no texts are needed. ``reference`` are the parameters of the
     reference policy, with a leading axis N, of a team that began with those of another run; None: the base.
     """
 
@@ -100,7 +101,7 @@ class Member:
 
     @property
     def remote(self) -> bool:
-        """Whether its agents are no models of ours."""
+        """Whether its agents are behind an endpoint instead of local models."""
         return self.stack.mode == REMOTE
 
     def agent_variables(self, agent: str) -> dict:
@@ -130,18 +131,18 @@ class Team:
         raise KeyError(f"no agent named {agent!r}; the team is {self.agents}")
 
     def local(self, feature: str) -> "Team":
-        """The members that are models of ours. ValueError, naming what wants them, if there are none."""
+        """The members that are local models. ValueError, naming the feature, if there are none."""
         members = tuple(member for member in self.members if not member.remote)
         if not members:
             self.require_local(feature)
         return Team(members)
 
     def require_local(self, feature: str) -> None:
-        """ValueError for the first agent that is no model of ours, naming what cannot be done with it."""
+        """Raise ValueError for the first agent that is no local model, naming the feature that needs one."""
         for member in self.members:
             if member.remote:
                 agent, name = member.stack.agents[0], member.model_name
-                raise ValueError(f"{feature} needs a model of ours; agent {agent!r} speaks through {name!r}")
+                raise UserError(f"{feature} needs a model of ours; agent {agent!r} speaks through {name!r}")
 
 
 def _copies(params: Any, agents: int, layout: Layout) -> Any:
@@ -177,17 +178,17 @@ def build(
       keep_reference: in ``full`` mode, hold the initial parameters too, for a KL term.
       stop: texts that end a completion as an EOS does; their tokens count and are trained.
       sampling_dtype: of weights and computation while completions are drawn; None: as the policy computes.
-      layout: where the arrays lie; every stack gets its own by number of agents and heads.
-      experts: by model name, who is asked in place of a model (`experts.Expert`); None stands for one that
-        will not be asked, for example where only local agents are exported.
+      layout: where the arrays are placed; every stack gets its own by number of agents and heads.
+      experts: by model name, the `experts.Expert` that answers in place of a model; None for one that is not
+        needed, for example where only local agents are exported.
 
     Raises:
       ValueError: for an unknown mode, an empty team, and an unknown model or one without a tokenizer.
     """
     if mode not in MODES:
-        raise ValueError(f"team.mode={mode!r} is not one of {MODES}")
+        raise UserError(f"team.mode={mode!r} is not one of {MODES}")
     if not agent_models:
-        raise ValueError("a team needs at least one agent")
+        raise UserError("a team needs at least one agent")
     groups: dict[str, list[str]] = {}
     for agent, name in agent_models.items():
         groups.setdefault(name, []).append(agent)
@@ -200,26 +201,28 @@ def build(
             continue
         if name not in models:
             known = sorted({*models, *experts})
-            raise ValueError(f"agents {agents} use model {name!r}, which is not among {known}")
+            raise UserError(f"agents {agents} use model {name!r}, which is not among {known}")
         model = models[name]
         if model.tokenizer is None:
-            raise ValueError(f"model {name!r} has no tokenizer; agents {agents} need one")
-        own = layout.of(len(agents), model.policy.config)
+            raise UserError(f"model {name!r} has no tokenizer; agents {agents} need one")
+        stack_layout = layout.for_stack(len(agents), model.policy.config)
         base, trainable, scale = model.params, None, 1.0
         if mode == "adapters":
             options = dict(params=base, agents=len(agents), rank=rank, targets=targets)
-            trainable = own.make(functools.partial(adapters.init, **options), jax.random.fold_in(key, i))
+            trainable = stack_layout.init(
+                functools.partial(adapters.init, **options), jax.random.fold_in(key, i)
+            )
             scale = alpha / rank
         elif mode == "full":
-            trainable = _copies(base, len(agents), own)
+            trainable = _copies(base, len(agents), stack_layout)
             base = base if keep_reference else None
         eos_ids = tuple(model.tokenizer.eos_ids)
         stops = model.tokenizer.stop_sequences(stop) if stop else ()
         dtype = jnp.dtype(sampling_dtype or model.policy.dtype)
         # Other compilers read a layer in place out of stacked arrays, and compile the scan faster.
-        policy = own.policy(model.policy)
+        policy = stack_layout.policy(model.policy)
         sampler = policy.clone(dtype=dtype, apart=jax.default_backend() == "cpu")
-        stack = Stack(tuple(agents), policy, eos_ids, mode, scale, stops, sampler, own)
-        base = base if own.mesh is None else own.place(base)
+        stack = Stack(tuple(agents), policy, eos_ids, mode, scale, stops, sampler, stack_layout)
+        base = base if stack_layout.mesh is None else stack_layout.place(base)
         members.append(Member(stack, base, trainable, model.tokenizer, name))
     return Team(tuple(members))

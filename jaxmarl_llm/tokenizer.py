@@ -1,4 +1,4 @@
-"""Text to ids and back, around a Hugging Face fast tokenizer: chat template, every ending id, lengths."""
+"""Text to ids and back with a Hugging Face fast tokenizer: chat template, every ending id, lengths."""
 
 import copy
 import dataclasses
@@ -13,7 +13,9 @@ import jinja2
 import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from jaxmarl_llm import chat_template, files
+from jaxmarl_llm import chat_template
+from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils.errors import UserError
 
 _FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 _PROBE = "qzxj"
@@ -25,7 +27,7 @@ class Tokenizer:
     """A tokenizer with the ids that end a text.
 
     Attributes:
-      hf: the Hugging Face tokenizer, for whatever is not wrapped here.
+      hf: the Hugging Face tokenizer, for all that is not wrapped here.
       eos_ids: every id that ends a completion, the main one first; they end one without a template too.
       date: the date that the chat template writes (YYYY-MM-DD), if it writes one and `with_chat` fixed it.
     """
@@ -36,7 +38,7 @@ class Tokenizer:
 
     @property
     def template(self) -> str | None:
-        """The text of the chat template, with what was written into it; None if there is none."""
+        """The text of the chat template with the arguments written into it; None if there is none."""
         return self.hf.get_chat_template() if self.hf.chat_template else None
 
     def with_chat(
@@ -47,7 +49,7 @@ class Tokenizer:
         Args:
           chat: False: there is no chat template, messages become `plain_text`.
           arguments: values for the chat template, by name; those that it does not read are left out.
-          date: what the template writes in place of the day's date; None leaves that.
+          date: the date that the template writes in place of the current one; None changes nothing.
 
         Raises:
           ValueError: for a template that cannot be read, or whose date cannot be fixed.
@@ -62,7 +64,7 @@ class Tokenizer:
 
     @property
     def pad_id(self) -> int:
-        """Filler of arrays; never the basis of a mask, since it may equal an end-of-text id."""
+        """Id that fills arrays; never the basis of a mask, since it may equal an end-of-text id."""
         return self.hf.pad_token_id if self.hf.pad_token_id is not None else self.eos_ids[0]
 
     @functools.cached_property
@@ -82,7 +84,7 @@ class Tokenizer:
         if the tokenizer adds one.
         """
         if not messages:
-            raise ValueError("a chat needs at least one message")
+            raise UserError("a chat needs at least one message")
         if self.hf.chat_template is None:
             return self.hf.encode(plain_text(messages))
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
@@ -101,19 +103,19 @@ class Tokenizer:
     def stop_sequences(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """Id sequences that end a completion: single tokens that contain a text, and its ids after a word."""
         pieces = self.hf.batch_decode([[i] for i in range(self.vocab_size)])
-        found = [(i,) for i, piece in enumerate(pieces) if any(text in piece for text in texts)]
+        sequences = [(i,) for i, piece in enumerate(pieces) if any(text in piece for text in texts)]
         word = self.encode("x")
         for text in texts:
             ids = self.encode("x" + text + "x")
             inner = tuple(ids[len(word) : -len(word)])
             if not text or ids[: len(word)] != word or self.hf.decode(list(inner)) != text:
-                raise ValueError(f"stop text {text!r} has no ids of its own between words")
-            found.append(inner)
-        return tuple(dict.fromkeys(found))
+                raise UserError(f"stop text {text!r} has no ids of its own between words")
+            sequences.append(inner)
+        return tuple(dict.fromkeys(sequences))
 
     @functools.cached_property
     def _decode_row(self) -> Callable[[bytes], str]:
-        """Text of int32 ids as bytes. The rollout and the scorer both ask for it; it is decoded once."""
+        """A cached function from int32 ids as bytes to text: rollout and scorer decode the same ids."""
 
         def decode(row: bytes) -> str:
             return self.decode(np.frombuffer(row, np.int32))
@@ -127,16 +129,16 @@ class Tokenizer:
         """
         tokens_RL, lengths_R = np.asarray(tokens_RL), np.asarray(lengths_R)
         if tokens_RL.ndim != 2 or lengths_R.shape != tokens_RL.shape[:1]:
-            raise ValueError(f"tokens {tokens_RL.shape} and lengths {lengths_R.shape} do not belong together")
+            raise UserError(f"tokens {tokens_RL.shape} and lengths {lengths_R.shape} do not belong together")
         if ((lengths_R < 0) | (lengths_R > tokens_RL.shape[1])).any():
-            raise ValueError(f"lengths {lengths_R.tolist()} are not all within 0..{tokens_RL.shape[1]}")
+            raise UserError(f"lengths {lengths_R.tolist()} are not all within 0..{tokens_RL.shape[1]}")
         rows = zip(tokens_RL.astype(np.int32), lengths_R, strict=True)
         return [self._decode_row(row[:length].tobytes()) for row, length in rows]
 
     def check_vocab(self, vocab_size: int) -> None:
-        """ValueError if the tokenizer knows ids that a policy with ``vocab_size`` tokens does not have."""
+        """Raise ValueError if the tokenizer has ids that a policy with ``vocab_size`` tokens lacks."""
         if self.vocab_size > vocab_size:
-            raise ValueError(f"the tokenizer has {self.vocab_size} tokens, the policy only {vocab_size}")
+            raise UserError(f"the tokenizer has {self.vocab_size} tokens, the policy only {vocab_size}")
 
     def save(self, folder) -> None:
         """Write tokenizer files and the ending ids (``generation_config.json``) into an existing folder."""
@@ -160,16 +162,16 @@ def load(folder) -> Tokenizer | None:
     try:
         hf = kind.from_pretrained(folder, clean_up_tokenization_spaces=False)
     except Exception as error:  # the reader raises a bare Exception on damaged files
-        raise ValueError(f"the tokenizer files in {folder} cannot be read: {error}") from error
+        raise UserError(f"the tokenizer files in {folder} cannot be read: {error}") from error
     ids = _stated_eos(folder) + [hf.eos_token_id, _chat_end(hf)]
     ids = tuple(dict.fromkeys(int(i) for i in ids if i is not None))
     if not ids:
-        raise ValueError(f"{folder} names no end-of-text token in its generation, model or tokenizer config")
+        raise UserError(f"{folder} names no end-of-text token in its generation, model or tokenizer config")
     if hf.chat_template:
         try:
             hf.chat_template = chat_template.without_thinking(hf.get_chat_template())
         except ValueError as error:
-            raise ValueError(f"{folder}: {error}") from error
+            raise UserError(f"{folder}: {error}") from error
     return Tokenizer(hf, ids)
 
 
@@ -177,7 +179,7 @@ def plain_text(messages: Sequence[Mapping[str, str]]) -> str:
     """A chat as text without markup: the messages' contents with a blank line between them.
 
     The answer begins right behind the text. Where the chat holds answers already (worked examples, earlier
-    turns) the text ends with a blank line too, so that the next answer stands as those do; otherwise nothing
+    turns) the text ends with a blank line too, so that the next answer begins as those do; otherwise nothing
     is added behind the last message, as in CoMLRL.
     """
     text = "\n\n".join(message["content"] for message in messages)
@@ -194,15 +196,15 @@ def write_eos(folder, eos_ids: Sequence[int], bos_id: int | None, pad_id: int | 
 
 def _stated_eos(folder: pathlib.Path) -> list[int | None]:
     """Ending ids of the generation and model configs; None where one names none."""
-    found = []
+    ids = []
     for name in ("generation_config.json", "config.json"):
         path = folder / name
         value = files.read_json(path).get("eos_token_id") if path.exists() else None
         values = value if isinstance(value, list) else [value]
         if not all(id_ is None or type(id_) is int for id_ in values):
-            raise ValueError(f"{path}: eos_token_id is {value!r}, expected an id or a list of ids")
-        found += values
-    return found
+            raise UserError(f"{path}: eos_token_id is {value!r}, expected an id or a list of ids")
+        ids += values
+    return ids
 
 
 def _chat_end(hf) -> int | None:
@@ -220,7 +222,7 @@ def _chat_end(hf) -> int | None:
 
 
 def _portable(folder: pathlib.Path) -> None:
-    """Name the tokenizer class by the name that transformers 4 and 5 both know."""
+    """Write the tokenizer class by the name that transformers 4 and 5 both know."""
     path = folder / "tokenizer_config.json"
     config = files.read_json(path)
     path.write_text(json.dumps(config | {"tokenizer_class": "PreTrainedTokenizerFast"}, indent=2) + "\n")

@@ -10,13 +10,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxmarl_llm.files import atomic_write_text, read_json_lines
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.files import atomic_write_text, read_json_lines
 
 FOLDER_NAME = "transcripts"
 
 
 @dataclasses.dataclass(frozen=True)
-class Speech:
+class AgentRecord:
     """The prompt and the answer of one agent.
 
     prompt and completion are texts as the model saw and wrote them; the lengths are in tokens. sample is the
@@ -25,8 +26,8 @@ class Speech:
     where that is not known). id numbers the completions of the step, and parent is the id of the one that
     this one continues, None for none (both are None in evaluation and in transcripts of earlier versions).
 
-    remark is what the agent said next that was no answer itself, None for nothing: in rounds of programs its
-    lesson about this program, its reflection on it, or (MapCoder) the plan of its next one.
+    remark is the agent's next completion that is no answer itself, None for none: in rounds of programs its
+    lesson (LessonL) or reflection (Reflexion) about this program, or the plan of its next one (MapCoder).
     """
 
     prompt: str
@@ -37,26 +38,26 @@ class Speech:
     sample: int
     advantage: float | None = None
     marginal: float | None = None
-    remark: "Speech | None" = None
+    remark: "AgentRecord | None" = None
     id: int | None = None
     parent: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class JointAction:
-    """One joint answer to one item: a `Speech` per agent, and how the team was judged.
+    """One joint answer to one item: an `AgentRecord` per agent, and the judgement of the team.
 
     parts are the reward's named parts and total their sum on the reward's own scale (None: does not apply);
     verdict and failures come from the executor or the task. interactions: [caller, callee, function, calls,
     returned, raised, used] per function of one agent that another one called. turn counts the answers in a
-    row from 0, follows is the place (from 0) in its step's file of the answer before this one, problem the
-    item's place among those of the step (None as for ``id``). Numbers that are not finite are stored as
+    row from 0, follows is the index (from 0) in its step's file of the answer before this one, problem the
+    item's index among those of the step (None as for ``id``). Numbers that are not finite are stored as
     null.
     """
 
     step: int
     item: str
-    agents: dict[str, Speech]
+    agents: dict[str, AgentRecord]
     parts: dict[str, float | None]
     total: float | None
     verdict: str
@@ -68,16 +69,16 @@ class JointAction:
 
 
 class TranscriptWriter:
-    """Writes `folder/transcripts/step_*.jsonl`."""
+    """Write `folder/transcripts/step_*.jsonl`."""
 
     def __init__(self, folder):
         self._folder = Path(folder)
 
     def write(self, step: int, actions: Sequence[JointAction]) -> Path:
-        """Writes all joint actions of a step at once, in order, and replaces what that step's file held."""
+        """Write all joint actions of a step at once, in order, in place of that step's earlier file."""
         for action in actions:
             if action.step != step:
-                raise ValueError(f"item {action.item!r} says step {action.step}, the file is for step {step}")
+                raise UserError(f"item {action.item!r} says step {action.step}, the file is for step {step}")
         lines = [json.dumps(_plain(dataclasses.asdict(action)), allow_nan=False) for action in actions]
         return atomic_write_text(_path(self._folder, step), "".join(line + "\n" for line in lines))
 
@@ -89,9 +90,9 @@ def read(folder, step: int) -> list[JointAction]:
     """
     path = _path(Path(folder), step)
     if not path.exists():
-        known = steps(folder)
-        held = f"{len(known)} steps from {known[0]} to {known[-1]}" if known else "none"
-        raise ValueError(f"no transcript of step {step} in {path.parent}; there are: {held}")
+        existing = steps(folder)
+        held = f"{len(existing)} steps from {existing[0]} to {existing[-1]}" if existing else "none"
+        raise UserError(f"no transcript of step {step} in {path.parent}; there are: {held}")
     return read_json_lines(path, _action)
 
 
@@ -104,20 +105,20 @@ def steps(folder) -> list[int]:
 
 def _path(folder: Path, step: int) -> Path:
     if step < 0:
-        raise ValueError(f"step must be 0 or more, got {step}")
+        raise UserError(f"step must be 0 or more, got {step}")
     return folder / FOLDER_NAME / f"step_{step:05d}.jsonl"
 
 
 def _action(record: dict) -> JointAction:
-    agents = {name: _speech(speech) for name, speech in record["agents"].items()}
-    seen = tuple(map(tuple, record.get("interactions", ())))
-    given = {"agents": agents, "failures": tuple(record["failures"]), "interactions": seen}
-    return JointAction(**{**record, **given})
+    agents = {name: _agent_record(fields) for name, fields in record["agents"].items()}
+    interactions = tuple(map(tuple, record.get("interactions", ())))
+    converted = {"agents": agents, "failures": tuple(record["failures"]), "interactions": interactions}
+    return JointAction(**{**record, **converted})
 
 
-def _speech(record: dict) -> Speech:
+def _agent_record(record: dict) -> AgentRecord:
     remark = record.get("remark")
-    return Speech(**record | {"remark": None if remark is None else _speech(remark)})
+    return AgentRecord(**record | {"remark": None if remark is None else _agent_record(remark)})
 
 
 def _plain(value):

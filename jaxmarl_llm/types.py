@@ -1,4 +1,4 @@
-"""Dimension letters used as array suffixes, and nothing else that needs JAX.
+"""Dimension letters used as array suffixes; there is no code here.
 
 Arrays carry their dimensions in their names, e.g. ``logits_BLV``:
 

@@ -25,7 +25,7 @@ METADATA = {
 
 
 def notebooks() -> list[pathlib.Path]:
-    """All of them, in order."""
+    """Paths of all notebooks, in order."""
     return sorted(FOLDER.glob("*.ipynb"))
 
 
@@ -45,7 +45,7 @@ def execute(path) -> nbformat.NotebookNode:
 
 
 def plain(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """The notebook without what changes from run to run, and with what says which code gave its outputs."""
+    """The notebook without values that change from run to run, and with the digest of the executed code."""
     for number, cell in enumerate(notebook.cells):
         cell["id"], cell["metadata"] = f"cell-{number}", {}
         if cell.cell_type == "code":
@@ -58,7 +58,7 @@ def plain(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def smaller(picture: str) -> str:
-    """A PNG in base64 with a palette of 256 colours, which curves and heat maps get along with."""
+    """A PNG in base64 with a palette of 256 colours, which is enough for curves and heat maps."""
     image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
     file = io.BytesIO()
     image.quantize(256, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
@@ -66,25 +66,25 @@ def smaller(picture: str) -> str:
 
 
 def _joined(outputs: list) -> list:
-    """Outputs with each stream's texts in a row as one: how they were cut is a matter of time."""
-    found: list = []
+    """Outputs with successive texts of a stream as one: where they are cut depends on timing."""
+    joined: list = []
     for output in outputs:
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         if last and output.output_type == last.output_type == "stream" and output.name == last.name:
             last["text"] += output.text
         else:
-            found.append(output)
-    return found
+            joined.append(output)
+    return joined
 
 
 def digest(notebook: nbformat.NotebookNode) -> str:
-    """Of the code of all cells."""
+    """SHA-256 of the code of all cells."""
     code = "\0".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     return hashlib.sha256(code.encode()).hexdigest()
 
 
 def main(names: list[str]) -> None:
-    """Execute these, or all, and write them back."""
+    """Execute the notebooks of these names, or all, and write them back."""
     for path in [FOLDER / name for name in names] or notebooks():
         nbformat.write(execute(path), path)
         print(f"{path.name}: {path.stat().st_size // 1024} kB", flush=True)

@@ -44,7 +44,7 @@ def spoken(protocol, words, reward: Callable, items=("item",), random=None, chan
                 word = words[len(state.turns)]
                 place = len(state.turns), number, request.agent, request.item, request.turn, g, prompt
                 said = np.array([word]), np.zeros(1), WORDS[word], True
-                state.turns.append(Turn(*place, *said, request.parent, request.follows, step=step))
+                state.turns.append(Turn(*place, *said, request.parent, request.follows, step=step, kind=request.kind))
                 contexts.append((request.agent, text))
         state.requests += requests
         for node in protocol.observe(state, state.turns[first:]):
@@ -80,9 +80,9 @@ def expected_gradient(rollouts, logits, advantages: Callable) -> dict:
     found = dict.fromkeys(logits, 0.0)
     for rollout in rollouts:
         chance, advantages_R = rollout.probability(logits), advantages(rollout.forest)
-        places = [(turn.agent, turn.turn) for turn in rollout.forest.turns]
+        places = [(turn.agent, turn.stage) for turn in rollout.forest.turns]
         for turn, context, word in zip(rollout.forest.turns, rollout.contexts, rollout.words, strict=True):
             score = word - 1 / (1 + math.exp(-logits[context]))
-            own = float(advantages_R[turn.id]) / places.count((turn.agent, turn.turn))
+            own = float(advantages_R[turn.id]) / places.count((turn.agent, turn.stage))
             found[context] += chance * own * score
     return found

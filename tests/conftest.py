@@ -1,5 +1,5 @@
 """Eight fake CPU devices, strict shapes, programs that are made fast, before anything imports JAX; the marks
-`torch` and `model`; the short selection of tests; two finished runs that several tests look at."""
+`torch` and `model`; the fast selection of tests; two finished runs that several tests look at."""
 
 import importlib.metadata
 import importlib.util
@@ -21,8 +21,8 @@ for flag in FLAGS:
 import jax  # noqa: E402  after the environment is set
 import pytest  # noqa: E402
 
-from jaxmarl_llm import host_memory  # noqa: E402
 from jaxmarl_llm.executor import available_level  # noqa: E402
+from jaxmarl_llm.utils import host_memory  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -40,13 +40,13 @@ LONG = """sharding recipes_run programs_commands plan resume notebooks methods_r
 
 def pytest_addoption(parser):
     text = "without the files of minutes but for test_train; the executor's tests at the strongest level only"
-    parser.addoption("--short", action="store_true", help=text)
+    parser.addoption("--fast", action="store_true", help=text)
 
 
 def pytest_collection_modifyitems(config, items):
     rank = {f"test_{name}": i for i, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
-    if not config.getoption("--short"):
+    if not config.getoption("--fast"):
         return
     strongest = available_level()[0]
 

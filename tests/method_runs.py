@@ -10,8 +10,9 @@ import numpy as np
 import smoke_runs
 
 from configs import coding
-from experiments import setup, train
+from experiments import train
 from jaxmarl_llm import rollout, sampling, transcripts, update
+from jaxmarl_llm.factory import teams
 
 EASY = "starter/basics/005"
 # Two problems, two samples, one iteration. All prompts are cut to one width, so that methods share programs.
@@ -147,7 +148,7 @@ def trained(seen, folder, fields, base=coding, by_hand=by_hand):
     assert [x[:-1] for x in learned] == [x[:-1] for x in said]
     np.testing.assert_allclose([x[-1] for x in learned], [x[-1] for x in said], atol=1e-3)
     assert sum((batch.lengths_NR > 0).sum() for _, batch in seen.batches) == len(forest.turns)
-    after, before = smoke_runs.saved_state(folder, c).trainable, setup.build_team(c).members[0].trainable
+    after, before = smoke_runs.saved_state(folder, c).trainable, teams.build_team(c).members[0].trainable
     for n, agent in enumerate(c.team.agents):
         leaves = zip(jax.tree.leaves(after), jax.tree.leaves(before), strict=True)
         assert any((new[n] != old[n]).any() for new, old in leaves) == bool(said)

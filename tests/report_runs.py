@@ -3,8 +3,8 @@
 import copy
 import json
 
-from jaxmarl_llm.report import grouping, runs
-from jaxmarl_llm.transcripts import JointAction, Speech, TranscriptWriter
+from jaxmarl_llm.analysis.report import grouping, runs
+from jaxmarl_llm.transcripts import AgentRecord, JointAction, TranscriptWriter
 
 CONFIG = {
     "seed": 0,
@@ -67,8 +67,8 @@ def evaluated(step: int, score: float, verdicts: dict[str, int]) -> dict:
 
 def action(step: int, item: str, total: float | None, verdict: str = "pass", text: str = "roses", **more):
     """A joint action of both agents; ``more`` are further fields of the record."""
-    poet = Speech("write a poem", text, 4, 12, "stop", sample=0, advantage=0.5)
-    critic = Speech("judge the poem", f"about {text}", 5, 9, "length", 1, advantage=-0.25, marginal=-0.125)
+    poet = AgentRecord("write a poem", text, 4, 12, "stop", sample=0, advantage=0.5)
+    critic = AgentRecord("judge the poem", f"about {text}", 5, 9, "length", 1, advantage=-0.25, marginal=-0.125)
     parts = {"rhyme": total, "metre": None}
     given = {"agents": {"poet": poet, "critic": critic}, "parts": parts, "failures": (), **more}
     return JointAction(step, item, total=total, verdict=verdict, **given)
@@ -135,8 +135,8 @@ def hostile_run(folder):
 
 def hostile_speech(text):
     """A speech and the remark on it."""
-    remark = Speech(text, text, 4, 6, text, 0, 0.25)
-    return Speech(text, text, 4, 12, text, 0, 0.5, remark=remark)
+    remark = AgentRecord(text, text, 4, 6, text, 0, 0.25)
+    return AgentRecord(text, text, 4, 12, text, 0, 0.5, remark=remark)
 
 
 def groups(*folders):

@@ -92,7 +92,7 @@ def _begin(module: str, arguments: list[str]) -> None:
     """Start a module up to its flags and the checks of its config, then raise `Parsed`."""
     from absl import flags
 
-    from experiments import cli
+    from jaxmarl_llm.cli import entry as cli
 
     def parse_only(parser, given=None, namespace=None):
         keep(parser, given, namespace)
@@ -113,17 +113,18 @@ def _check(module: str) -> None:
     """Parse the flags, and check the config as the module does."""
     from absl import flags
 
-    from configs import checks, program_checks, sweeps
-    from experiments import cli
+    from jaxmarl_llm.cli import entry as cli
+    from jaxmarl_llm.config import sweeps, validate
+    from jaxmarl_llm.config.programs import check_training
 
     rest = cli.parse(sys.argv)
     if rest[1:] and module not in ("experiments.report", "experiments.ranking"):
         raise ValueError(f"unexpected arguments {rest[1:]}")
     config = flags.FLAGS["config"].value if "config" in flags.FLAGS else None
     if config is not None:
-        checks.validate(config)
+        validate(config)
         if module == "experiments.train":
-            program_checks.check_training(config)
+            check_training(config)
         if module == "experiments.sweep":
             flag = flags.FLAGS["config"]
             sweeps.collect(sweeps.load(flag.config_filename.partition(":")[0]), config, flag.override_values)

@@ -11,8 +11,8 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from configs import coding
-from experiments import setup
 from jaxmarl_llm import checkpoint, metrics, update
+from jaxmarl_llm.factory import teams, training
 
 ROOT = pathlib.Path(__file__).parents[1]
 # Metrics that differ from run to run: by the clock, and the executor's by what its cache still knew.
@@ -119,7 +119,7 @@ def files(folder) -> dict[str, bytes]:
 
 def saved_state(folder, config) -> update.TrainState:
     """Parameters and optimizer of the last checkpoint, as NumPy arrays."""
-    team = setup.build_team(config)
-    states = {0: update.init_state(team.members[0].trainable, setup.build_optimizer(config))}
+    team = teams.build_team(config)
+    states = {0: update.init_state(team.members[0].trainable, training.build_optimizer(config))}
     with checkpoint.Checkpointer(folder / "checkpoints") as saver:
         return jax.device_get(saver.restore(checkpoint.LATEST, team, states)[0][0])

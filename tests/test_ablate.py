@@ -5,8 +5,11 @@ import json
 import pytest
 import scripted_timing
 
-from configs import ablation, checks, coding, lessonl, program_checks
-from experiments import ablate, search
+from configs import ablation, coding, lessonl
+from experiments import ablate
+from jaxmarl_llm.analysis.search import search
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.config.programs import searches
 from jaxmarl_llm.rollout import journal
 
 PROGRAMS = 6  # three agents, two rounds
@@ -32,8 +35,8 @@ def test_members_are_valid(variant, name):
     config, member = lessonl.get_config(variant), ablation.MEMBERS[name]
     before = config.to_dict()
     own = ablation.config_of(config, member)
-    checks.validate(own)
-    assert program_checks.searches(own) and config.to_dict() == before
+    validate(own)
+    assert searches(own) and config.to_dict() == before
     # Agents times rounds; of one agent by itself in as many rounds more.
     speakers = ablation.agents_of(config, member)
     programs = len(speakers) * own.train.turns

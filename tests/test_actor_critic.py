@@ -9,7 +9,7 @@ import pytest
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import actor_critic
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.td_targets import Later
+from jaxmarl_llm.systems.td_targets import ReturnOptions
 
 
 def turn(i, request, agent, follows=None):
@@ -34,14 +34,14 @@ FOREST = Forest(("item",), TURNS, JOINTS)
 
 def test_independent_critics_by_hand():
     values = {0: 2.0, 1: 1.0, 2: 4.0, 3: 6.0}
-    found, targets = actor_critic.independent(FOREST, values, later=Later(0.5))
+    found, targets = actor_critic.independent(FOREST, values, later=ReturnOptions(0.5))
     # y of a's turns: 1 + 0.5 * 4 = 3, 3, 5; of b's: 1 + 0.5 * 6 = 4, 3, 5. Less V of their requests:
     np.testing.assert_allclose(found, [3 - 2, 3 - 2, 4 - 1, 3 - 1, 5 - 4, 5 - 6])
     assert targets == pytest.approx({0: 3.0, 1: 3.5, 2: 5.0, 3: 5.0})
 
 
 def test_a_centralised_critic_by_hand():
-    found, targets = actor_critic.centralised(FOREST, {0: 2.0, 1: 4.0}, later=Later(0.5))
+    found, targets = actor_critic.centralised(FOREST, {0: 2.0, 1: 4.0}, later=ReturnOptions(0.5))
     # y of the joint answers: 1 + 0.5 * 4 = 3, 3, 5; less V of their nodes: 1, 1, 1, for both agents alike.
     np.testing.assert_allclose(found, [1, 1, 1, 1, 1, 1])
     assert targets == pytest.approx({0: 3.0, 1: 5.0})
@@ -74,12 +74,12 @@ def test_what_earned_nothing_learns_nothing_from_normalisation_either():
 
     config = CreditConfig(normalise=True, normalise_by="agent")
     recipe = actor_critic.RECIPES["iac", "v"]
-    found = actor_critic.ActorCritic(recipe, Known(), config).lesson(forest)
+    found = actor_critic.ActorCritic(recipe, Known(), config).assign(forest)
     assert found.advantages.tolist() == [0, 0, 0, 0]  # a single number has no spread
 
 
 # A chain: one answer of a node is handed on, and all answers of the node share what follows.
-CHAIN = Later(0.5, chain=True, turns=2)
+CHAIN = ReturnOptions(0.5, chain=True, turns=2)
 
 
 def test_equal_answers_have_equal_advantages_whichever_was_handed_on():
@@ -121,7 +121,7 @@ def test_turns_that_a_node_left_out_count_as_its_mean_reward():
         joint((0,), 1.0), joint((1,), 3.0),
         joint((2,), 0.0, 1), joint((3,), 2.0, 1), joint((4,), 6.0, 2, follows=2),
     )  # fmt: skip
-    forest, later = Forest(("item",), turns, joints), Later(0.5, chain=True, turns=3)
+    forest, later = Forest(("item",), turns, joints), ReturnOptions(0.5, chain=True, turns=3)
     # Two turns are left out: (0.5 + 0.25) * 2 = 1.5 more. The second turn leaves out one: 6 + 0.5 * 6 = 9.
     y = [2.5, 4.5, 0 + 0.5 * 8, 2 + 0.5 * 8, 9.0]
     for critic in (actor_critic.independent, actor_critic.centralised):
@@ -133,7 +133,7 @@ def test_turns_that_a_node_left_out_count_as_its_mean_reward():
         assert targets == pytest.approx(dict(enumerate(y)))
     # A tree: the same of the node that ended; of the other, the answer that nothing follows stands alone.
     _, targets = actor_critic.independent_q(
-        forest, {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.0, 4: 8.0}, Later(0.5, turns=3)
+        forest, {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.0, 4: 8.0}, ReturnOptions(0.5, turns=3)
     )
     assert targets == pytest.approx({0: 2.5, 1: 4.5, 2: 4.0, 3: 2.0, 4: 9.0})
     # Where everything ended at once a prompt is worth as much.
@@ -147,12 +147,12 @@ def test_the_settings_reach_the_targets():
 
     recipe = actor_critic.RECIPES["iac", "v"]
     config = CreditConfig(discount=0.5, chain=True, turns=3, turn_loss="mean")
-    lesson = actor_critic.ActorCritic(recipe, Known(), config).lesson(FOREST)
+    credit = actor_critic.ActorCritic(recipe, Known(), config).assign(FOREST)
     # The second turn leaves one out: 5 + 0.5 * 5; before it 1 + 0.5 and 3 + 0.5. Less 1.
-    np.testing.assert_allclose(lesson.advantages, [0.5, 2.5, 0.5, 2.5, 6.5, 6.5])
+    np.testing.assert_allclose(credit.advantages, [0.5, 2.5, 0.5, 2.5, 6.5, 6.5])
     weighed = dataclasses.replace(config, turn_loss="return")
-    lesson = actor_critic.ActorCritic(recipe, Known(), weighed).lesson(FOREST)
-    np.testing.assert_allclose(lesson.advantages, [0.5, 2.5, 0.5, 2.5, 3.25, 3.25])  # half for the discount
+    credit = actor_critic.ActorCritic(recipe, Known(), weighed).assign(FOREST)
+    np.testing.assert_allclose(credit.advantages, [0.5, 2.5, 0.5, 2.5, 3.25, 3.25])  # half for the discount
 
 
 # Q form: what an answer earns, by turn (IAC) or by joint answer (MAAC).
@@ -160,7 +160,7 @@ def test_the_settings_reach_the_targets():
 
 def test_independent_critics_of_answers_by_hand():
     values = {0: 2.0, 1: 5.0, 2: 1.0, 3: 4.0, 4: 4.0, 5: 6.0}
-    found, targets = actor_critic.independent_q(FOREST, values, later=Later(0.5))
+    found, targets = actor_critic.independent_q(FOREST, values, later=ReturnOptions(0.5))
     # Less the mean of the answers to the same prompt: 3.5 for a, 2.5 for b, in turn 2 each is alone.
     np.testing.assert_allclose(found, [-1.5, 1.5, -1.5, 1.5, 0, 0])
     # y: 1 + 0.5 * 4 = 3 and 3 of a, 1 + 0.5 * 6 = 4 and 3 of b, 5 in turn 2, each of its own answer.
@@ -168,7 +168,7 @@ def test_independent_critics_of_answers_by_hand():
 
 
 def test_a_centralised_critic_of_joint_answers_by_hand():
-    found, targets = actor_critic.centralised_q(FOREST, {0: 2.0, 1: 5.0, 2: 4.0}, later=Later(0.5))
+    found, targets = actor_critic.centralised_q(FOREST, {0: 2.0, 1: 5.0, 2: 4.0}, later=ReturnOptions(0.5))
     np.testing.assert_allclose(found, [-1.5, 1.5, -1.5, 1.5, 0, 0])
     assert targets == pytest.approx({0: 1 + 0.5 * 4, 1: 3.0, 2: 5.0})
 
@@ -178,7 +178,7 @@ def test_the_next_value_is_the_mean_over_the_answers():
     joints = (joint((0,), 1.0), joint((1,), 2.0), joint((2,), 3.0, 1, 0), joint((3,), 7.0, 1, 0))
     forest, values = Forest(("item",), turns, joints), {0: 0.0, 1: 0.0, 2: 4.0, 3: 8.0}
     for critic in (actor_critic.independent_q, actor_critic.centralised_q):
-        _, targets = critic(forest, values, later=Later(0.5))
+        _, targets = critic(forest, values, later=ReturnOptions(0.5))
         assert targets == pytest.approx({0: 1 + 0.5 * 6, 1: 2.0, 2: 3.0, 3: 7.0})
 
 

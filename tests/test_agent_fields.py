@@ -7,8 +7,13 @@ import warnings
 import pytest
 from absl import flags
 
-from configs import agent_settings, checks, common, game, program_checks, sweeps
-from experiments import cli, crossplay, setup
+from configs import game
+from experiments import crossplay
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import agent_settings, sweeps, validate
+from jaxmarl_llm.config.options import no_such_field
+from jaxmarl_llm.config.programs import check_training
+from jaxmarl_llm.factory import training
 
 
 def config(**own):
@@ -24,7 +29,7 @@ def parsed(monkeypatch, *given):
     """The config that a command makes of its flags."""
     monkeypatch.setattr(sys, "argv", ["train", "--config=configs/game.py", *given])
     own = flags.FlagValues()
-    cli.define_config(flag_values=own)
+    entry.define_config(flag_values=own)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of how ml_collections loads a file
         own(sys.argv)
@@ -42,7 +47,7 @@ def test_flags_set_fields_of_agents_that_other_flags_name(monkeypatch):
         "--noconfig.eval.before",
     )
     c = flag.value
-    checks.validate(c)
+    validate(c)
     assert not agent_settings.trainable(c, "x") and agent_settings.trainable(c, "y")
     assert agent_settings.value(c, "y", "lr") == 1e-4 and agent_settings.value(c, "x", "lr") == c.train.lr
     assert (agent_settings.value(c, "y", "top_k"), agent_settings.value(c, "x", "top_k")) == (7, 0)
@@ -54,18 +59,18 @@ def test_flags_set_fields_of_agents_that_other_flags_name(monkeypatch):
 
 def test_what_agents_have_of_their_own_reaches_sampler_and_optimizer():
     c = config(first__temperature=0.5, first__max_new_tokens=1, second__lr=1e-4)
-    checks.validate(c)
-    params = setup.sampling_params(c)
+    validate(c)
+    params = training.sampling_params(c)
     assert (params.of("first").temperature, params.of("first").max_new_tokens) == (0.5, 1)
     assert (params.of("second").temperature, params.of("second").max_new_tokens) == (1.0, 2)
     assert agent_settings.longest(c) == 2 and agent_settings.longest(config(first__max_new_tokens=9)) == 9
-    rates = setup.rates(c, ("first", "second"))
+    rates = training.rates(c, ("first", "second"))
     assert rates.learns_N.tolist() == [True, True]
     assert rates.scale_N.tolist() == pytest.approx([1.0, 1e-4 / 3e-3])
-    assert setup.sampling_params(config()).agents == () and setup.rates(config(), ("first", "second")) is None
+    assert training.sampling_params(config()).agents == () and training.rates(config(), ("first", "second")) is None
     # All at one other rate: the optimizer's own, and the program stays as it is.
-    assert setup.rates(config(first__lr=1e-4, second__lr=1e-4), ("first", "second")) is None
-    frozen = setup.rates(config(first__trainable=False), ("first", "second"))
+    assert training.rates(config(first__lr=1e-4, second__lr=1e-4), ("first", "second")) is None
+    frozen = training.rates(config(first__trainable=False), ("first", "second"))
     assert frozen.learns_N.tolist() == [False, True] and frozen.scale_N.tolist() == [1.0, 1.0]
 
 
@@ -85,26 +90,26 @@ def test_what_agents_have_of_their_own_reaches_sampler_and_optimizer():
 ])  # fmt: skip
 def test_values_that_cannot_be(own, message):
     with pytest.raises(ValueError, match=message):
-        checks.validate(config(**own))
+        validate(config(**own))
 
 
 def test_what_an_agent_behind_an_endpoint_does_not_read():
     c = config(second__top_k=3)
     c.team.models = ("game-tiny", "expert:m")
     with pytest.raises(ValueError, match=r"agent\.second\.top_k: the agent speaks through an endpoint or a"):
-        checks.validate(c)
+        validate(c)
     c.team.agent.second = {"temperature": 0.0, "max_new_tokens": 5}  # it does not learn
-    checks.validate(c)
+    validate(c)
 
 
 def test_somebody_must_learn():
     c = config(first__trainable=False, second__trainable=False)
-    checks.validate(c)  # it can be evaluated
+    validate(c)  # it can be evaluated
     with pytest.raises(ValueError, match="the config cannot be trained: no agent learns, team.agent.<name>"):
-        program_checks.check_training(c)
-    program_checks.check_training(config(first__trainable=False))
+        check_training(c)
+    check_training(config(first__trainable=False))
     # A partner that is not trained may take the likeliest words.
-    checks.validate(config(first__trainable=False, first__temperature=0.0))
+    validate(config(first__trainable=False, first__temperature=0.0))
 
 
 def test_agents_may_be_exchanged_that_were_trained_at_other_rates():
@@ -134,8 +139,8 @@ def test_sweeps_over_fields_of_agents():
 
 def test_a_flag_of_a_field_that_no_agent_has():
     argv = ["--config.team.agent.main.lr=1", "--config.team.agent.main.learning_rate=1"]
-    assert cli._unknown_field(argv) == "team.agent.main.learning_rate"
-    assert cli._unknown_field(argv[:1]) is None
+    assert entry._unknown_field(argv) == "team.agent.main.learning_rate"
+    assert entry._unknown_field(argv[:1]) is None
     wrong = "team.agent.main.temperatur"
-    sentence = common.no_such_field(wrong, cli._known_fields(wrong))
+    sentence = no_such_field(wrong, entry._known_fields(wrong))
     assert "did you mean team.agent.main.temperature" in sentence

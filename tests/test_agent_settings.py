@@ -2,18 +2,19 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxmarl_llm import rollout, update
-from jaxmarl_llm.preferences import turn_scores
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.systems.preferences import turn_scores
 from jaxmarl_llm.team import Member, Team
-from jaxmarl_llm.update import LossConfig, Rates, batches
+from jaxmarl_llm.update import LossConfig, Rates, collate
 from tests import tiny
 
 COLD = SamplingParams(4, temperature=0.5, min_p=0.01)
@@ -46,7 +47,7 @@ def learn(rates=None, learners=None, lr=0.01, mode="adapters", more=None, update
     optimizer, member = update.make_optimizer(lr=lr, **ADAMW), team(mode).members[0]
     advantages_R = np.random.default_rng(0).standard_normal(len(forest(mode).turns)).astype(np.float32)
     loss = LossConfig(MIXED)
-    made = batches.of_learners(forest(mode), advantages_R, member.stack, MIXED, learners=learners)
+    made = collate.of_learners(forest(mode), advantages_R, member.stack, MIXED, learners=learners)
     state, packed = update.init_state(member.trainable, optimizer), tuple(map(loss.pack, made))
     for _ in range(updates):
         inputs = member.stack, loss, optimizer, member.base, state, packed
@@ -68,7 +69,7 @@ def same(one, two) -> bool:
 
 
 def assert_close(one, two):
-    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7), one, two)
+    chex.assert_trees_all_close(one, two, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("mode", ["adapters", "full"])
@@ -78,7 +79,7 @@ def test_an_agent_that_is_not_trained_stays_bit_for_bit(mode):
     before = jax.device_get(update.init_state(team(mode).members[0].trainable, optimizer))
     more = jax.tree.map(jnp.ones_like, team(mode).members[0].trainable)
     frozen, metrics = learn(rates((True, False)), ["a"], mode=mode, more=more)
-    jax.tree.map(np.testing.assert_array_equal, part(1, frozen), part(1, before))
+    chex.assert_trees_all_equal(part(1, frozen), part(1, before))
     assert metrics["grad_norm"][1] == metrics["update_norm"][1] == 0 < metrics["update_norm"][0]
     both, _ = learn(mode=mode, more=more)
     assert_close(part(0, frozen), part(0, both))

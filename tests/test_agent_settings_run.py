@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from configs import game
-from experiments import setup, train
+from experiments import train
 from jaxmarl_llm import checkpoint
+from jaxmarl_llm.factory import teams
 
 
 def config(**fields):
@@ -23,7 +24,7 @@ def config(**fields):
 
 def parameters(c, folder=None):
     """Every agent's parameters, at the start or as saved."""
-    team = setup.build_team(c)
+    team = teams.build_team(c)
     if folder is not None:
         team, _ = checkpoint.restore_team(folder / "checkpoints", "latest", team)
     return {agent: jax.device_get(team[agent].agent_variables(agent)) for agent in team.agents}

@@ -10,8 +10,8 @@ import smoke_runs
 
 from configs import coding
 from experiments import train
-from experiments.ahead import Ahead
 from jaxmarl_llm.metrics import PhaseTimer
+from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 
 OVERLAP = {
     "train.overlap": True, "train.importance_cap": 2.0, "train.lr": 0.3, "train.steps": 4, "save.every": 3,
@@ -27,7 +27,7 @@ def test_what_was_begun_early_is_taken_once():
             return f"forest {step}"
 
     timer = PhaseTimer()
-    with Ahead(draw) as ahead:
+    with RolloutPrefetch(draw) as ahead:
         assert ahead.take(0, {"x": jnp.float32(1)}, timer) == "forest 0"
         ahead.begin(1, {"x": jnp.float32(2)})
         assert ahead.take(1, {"x": jnp.float32(3)}, timer) == "forest 1"
@@ -48,7 +48,7 @@ def test_hidden_is_what_was_not_waited_for():
         second.wait(10)
 
     timer = PhaseTimer()
-    with Ahead(draw) as ahead:
+    with RolloutPrefetch(draw) as ahead:
         ahead.begin(1, {})
         time.sleep(0.3)  # of the update
         first.set()
@@ -62,7 +62,7 @@ def test_an_error_of_an_early_rollout_is_raised_where_it_is_taken():
     def draw(step, trainables, timer):
         raise ValueError(f"no answer to {step}")
 
-    with Ahead(draw) as ahead:
+    with RolloutPrefetch(draw) as ahead:
         ahead.begin(3, {})
         with pytest.raises(ValueError, match="no answer to 3"):
             ahead.take(3, {}, PhaseTimer())

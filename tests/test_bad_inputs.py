@@ -10,13 +10,17 @@ import smoke_runs
 from test_export import tiny_tokenizer
 from tiny_models import VARIANTS, random_params
 
-from configs import coding, common, team_checks
-from experiments import cli, tasks, train
+from configs import coding
+from experiments import train
 from jaxmarl_llm import checkpoint, metrics, rollout, sampling, update, weights
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import parse_arg
+from jaxmarl_llm.config.team import RESERVED
 from jaxmarl_llm.executor import Limits
+from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.tasks import CodingTask, CustomRewardTask
-from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.coding.items import CodingItem
 
 pytestmark = pytest.mark.model  # for its tokenizer
 ROW = {"task_id": "t/1", "prompt": "def f(x):\n", "entry_point": "f",
@@ -45,7 +49,7 @@ def assert_refused(config, folder, message):
     before = smoke_runs.files(folder)
     with pytest.raises(ValueError, match=message) as caught:
         train.train(config, folder)
-    assert cli.stated(caught.value)  # the command line shows the sentence alone
+    assert isinstance(caught.value, entry.EXPECTED)  # the command line shows the sentence alone
     assert smoke_runs.files(folder) == before
 
 
@@ -238,7 +242,7 @@ def test_files_that_are_no_config(tmp_path, monkeypatch, capsys, given, message)
     for name, text in (("page.md", "# A page"), ("broken.py", "x = 1\ndef get_config(:\n"), ("empty.py", "")):
         (tmp_path / name).write_text(text)
     with pytest.raises(SystemExit) as caught:
-        cli.parse(["train", *given])
+        entry.parse(["train", *given])
     assert caught.value.code == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {message}")
@@ -246,9 +250,9 @@ def test_files_that_are_no_config(tmp_path, monkeypatch, capsys, given, message)
 
 def test_usage_is_one_line(capsys):
     def main(argv):
-        cli.refuse_arguments(argv)
+        entry.refuse_arguments(argv)
 
-    assert cli.plainly(main)(["train", "more"]) == 1
+    assert entry.plainly(main)(["train", "more"]) == 1
     assert capsys.readouterr().err == "error: unexpected arguments ['more']; see --help\n"
 
 
@@ -266,7 +270,7 @@ def test_no_agent_may_be_named_like_the_metrics_of_a_run(learning_run):
     """Of a run; `team_checks.RESERVED` keeps agents from being named so."""
     names = {name for row in metrics.read_metrics(learning_run.folder) for name in row if "/" in name}
     begins = {name.partition("/")[0] for name in names}
-    assert begins - {"aux", "main"} <= set(team_checks.RESERVED) and "train" in begins
+    assert begins - {"aux", "main"} <= set(RESERVED) and "train" in begins
 
 
 def test_bugs_keep_their_traceback(capsys):
@@ -277,12 +281,12 @@ def test_bugs_keep_their_traceback(capsys):
         int("four")
 
     with pytest.raises(ValueError, match="invalid literal"):
-        cli.plainly(main)([library])
+        entry.plainly(main)([library])
     with pytest.raises(TypeError):
-        cli.plainly(main)([len])
-    assert cli.plainly(main)([str]) == ""
+        entry.plainly(main)([len])
+    assert entry.plainly(main)([str]) == ""
     assert capsys.readouterr().err == ""
-    assert cli.plainly(main)([lambda: common.parse_arg("frag", flag=True)]) == 1
+    assert entry.plainly(main)([lambda: parse_arg("frag", flag=True)]) == 1
     assert capsys.readouterr().err == "error: unknown config option 'frag'; known are: flag\n"
 
 
@@ -292,7 +296,7 @@ def test_a_function_of_the_users_own_is_told_with_its_frames(capsys):
 
     item = CodingItem("t/1", ROW["prompt"], "f", ROW["test"], ("x",))
     task = CustomRewardTask(CodingTask([item], None), reward)
-    assert cli.plainly(lambda argv: task.judge([item], {"aux": [""], "main": [""]}))([]) == 1
+    assert entry.plainly(lambda argv: task.judge([item], {"aux": [""], "main": [""]}))([]) == 1
     first, *frames = capsys.readouterr().err.splitlines()
     assert first == "error: the reward raised on task_id t/1 (ArithmeticError: boom)"
     assert len(frames) == 2 and frames[0].startswith(f'  File "{__file__}", line ')

@@ -3,12 +3,12 @@
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
-from jaxmarl_llm import forest_metrics
+from jaxmarl_llm.forest import metrics
 from jaxmarl_llm.protocols import Episode, rounds
-from jaxmarl_llm.systems.mapcoder import MapCoder
-from jaxmarl_llm.systems.mixture import Mixture
-from jaxmarl_llm.systems.reflexion import Reflexion
-from jaxmarl_llm.systems.repeated import Repeated
+from jaxmarl_llm.protocols.mapcoder import MapCoder
+from jaxmarl_llm.protocols.mixture import Mixture
+from jaxmarl_llm.protocols.reflexion import Reflexion
+from jaxmarl_llm.protocols.repeated import Repeated
 
 
 def one(**fields) -> ScriptedTask:
@@ -25,7 +25,7 @@ def test_repeated_sampling_asks_for_the_same_again():
     assert [(joint.turn, joint.follows) for joint in found.forest.joints] == [
         (0, None), (0, None), (1, 0), (1, 1), (2, 2), (2, 3),
     ]  # fmt: skip
-    assert [turn.turn for turn in found.forest.turns] == [0] * 4 + [2] * 4 + [4] * 4
+    assert [turn.turn for turn in found.forest.turns] == [0] * 4 + [1] * 4 + [2] * 4
 
 
 def test_one_agent_and_one_round_is_the_single_model():
@@ -51,7 +51,8 @@ def test_reflexion_puts_every_outcome_beside_its_own_program():
     assert [(o["a"].program, o["a"].score) for o in outcomes] == [("a0", 1.2), ("a2", 0.0), ("a4", 2.0)]
     # turns: a0 b0 | a1 b1 | a2 b2 | a3 b3 | a4 b4
     assert [turn.parent for turn in found.forest.turns] == [None, None, 0, 1, 2, 3, 4, 5, 6, 7]
-    assert [turn.turn for turn in found.forest.turns] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert [turn.turn for turn in found.forest.turns] == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
+    assert [turn.kind for turn in found.forest.turns] == ["answer"] * 2 + (["remark"] * 2 + ["answer"] * 2) * 2
     assert [joint.heard for joint in found.forest.joints] == [(), (2, 3), (6, 7)]
 
 
@@ -94,7 +95,7 @@ def test_two_items_and_two_chains_stay_in_order():
         (0, 0, None), (0, 0, None), (1, 0, None), (1, 0, None), (0, 1, 0), (0, 1, 1), (1, 1, 2), (1, 1, 3),
     ]  # fmt: skip
     # Three turns of each of two agents, a word each.
-    assert [forest_metrics.answer_tokens(found.forest, joint) for joint in joints[4:]] == [6] * 4
+    assert [metrics.answer_tokens(found.forest, joint) for joint in joints[4:]] == [6] * 4
 
 
 def test_map_coder_repairs_its_own_program_by_its_own_plan():
@@ -114,7 +115,8 @@ def test_map_coder_repairs_its_own_program_by_its_own_plan():
     assert found.judged == [0, 1, 1, 1, 0, 1, 1, 1]
     assert task.judged == [("a1",), ("a2",), ("a3",), ("a5",), ("a6",), ("a7",)]
     turns = found.forest.turns
-    assert [turn.turn for turn in turns] == [0, 1, 3, 5, 6, 7, 9, 11]
+    assert [turn.turn for turn in turns] == [0, 0, 1, 2, 3, 3, 4, 5]
+    assert [turn.kind == "remark" for turn in turns] == [True, *[False] * 3] * 2
     assert [turn.parent for turn in turns] == [None, 0, 1, 2, 3, 4, 5, 6]
     assert [joint.turn for joint in found.forest.joints] == [0, 1, 2, 3, 4, 5]
     assert [joint.follows for joint in found.forest.joints] == [None, 0, 1, 2, 3, 4]
@@ -175,8 +177,8 @@ def test_all_execute_equally_many_programs(name):
     assert len(task.judged) == 2 * 2 * 6  # items, chains, rounds; of each agent one
     assert [sum(j.turn == t for j in found.forest.joints) for t in range(6)] == [4] * 6
     judged = {turn for joint in found.forest.joints for turn in joint.turns}
-    of_programs = {turn.turn for turn in found.forest.turns if turn.id in judged}
-    assert not of_programs & {turn.turn for turn in found.forest.turns if turn.id not in judged}
+    of_programs = {turn.stage for turn in found.forest.turns if turn.id in judged}
+    assert not of_programs & {turn.stage for turn in found.forest.turns if turn.id not in judged}
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -184,7 +186,7 @@ def test_a_solved_chain_may_end_early(name):
     task = one(agents=("a",), enough=5.0)
 
     def texts(request, n):  # the second chain's first program is the one that solves it
-        return "best" if request.turn < 2 and n == (3 if name == "mapcoder" else 1) else f"a{n}"
+        return "best" if request.turn == 0 and n == (3 if name == "mapcoder" else 1) else f"a{n}"
 
     task.scores = {"best": 5.0}
     found = play(PROTOCOLS[name](task, stop_when_solved=True), task, texts=texts)

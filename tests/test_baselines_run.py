@@ -5,17 +5,18 @@ import numpy as np
 import pytest
 from scripted_rounds import ScriptedTask
 
-from jaxmarl_llm import forest_metrics, rollout
+from jaxmarl_llm import rollout
+from jaxmarl_llm.analysis.search import ledger
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.forest import metrics
+from jaxmarl_llm.protocols.mapcoder import MapCoder
+from jaxmarl_llm.protocols.mixture import Mixture
+from jaxmarl_llm.protocols.reflexion import Reflexion
+from jaxmarl_llm.protocols.repeated import Repeated
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
-from jaxmarl_llm.search import ledger
-from jaxmarl_llm.search import results as search_results
 from jaxmarl_llm.systems import magrpo
-from jaxmarl_llm.systems.mapcoder import MapCoder
-from jaxmarl_llm.systems.mixture import Mixture
-from jaxmarl_llm.systems.reflexion import Reflexion
-from jaxmarl_llm.systems.repeated import Repeated
-from jaxmarl_llm.update import batches
+from jaxmarl_llm.update import collate
 from tests.test_rollout import built
 
 PROTOCOLS = {
@@ -40,14 +41,15 @@ def test_a_run(name):
     last = found.joints[6:]
     assert [found.turns[j.turns[0]].greedy for j in last] == [False, False, True] * 2
     # Every turn led to one of them, and to one alone.
-    assert sum(forest_metrics.answer_tokens(found, joint) for joint in last) == forest_metrics.tokens(found)
+    assert sum(metrics.answer_tokens(found, joint) for joint in last) == metrics.tokens(found)
     # What an agent's outcome is about is what it said.
     for attempt in search_results.attempts(found):
         assert attempt.outcome.program == found.turns[attempt.turn].text
-    assert ledger.of(found).total().calls == 2 * 6 * steps and ledger.of(found).search.programs == 24
+    costs = ledger.forest_costs(found)
+    assert costs.total().calls == 2 * 6 * steps and costs.search.programs == 24
     # Every turn is in a batch, and no batch has turns of two numbers.
     advantages_R = np.arange(len(found.turns), dtype=np.float32)
-    made = batches.collate(found, advantages_R, members.members[0].stack, max_new_tokens=3)
+    made = collate.collate(found, advantages_R, members.members[0].stack, max_new_tokens=3)
     spoken = [np.asarray(batch.lengths_NR) > 0 for batch in made]
     assert sum(int(own.sum()) for own in spoken) == len(found.turns)
     assert np.isfinite(magrpo.returns(found)).all()

@@ -3,18 +3,22 @@
 import json
 import shutil
 
+import chex
 import jax
 import numpy as np
 import pytest
 import smoke_runs
 from test_sft import game_config
 
-from configs import checks, coding, game
-from experiments import begin, replay, setup, tasks, train
-from experiments.learner import Learner
+from configs import coding, game
+from experiments import replay, train
 from jaxmarl_llm import checkpoint, sampling
-from jaxmarl_llm.prompts import pad_prompts
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.factory import tasks, teams
+from jaxmarl_llm.runs import begin
+from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.update import LossConfig
 from tests import tiny
 from tests.test_update import PLAIN, assert_close, sampled
@@ -61,7 +65,7 @@ def begun_config(trained, **fields):
 
 def test_it_answers_as_the_other_run_ended_and_that_is_its_reference(trained, tmp_path):
     config = begun_config(trained, **{"train.kl_coef": 0.1})
-    plain = setup.build_team(config)
+    plain = teams.build_team(config)
     team = begin.begun(config, plain, tmp_path)
     ended, _ = checkpoint.restore_team(trained[0] / "checkpoints", "latest", plain)
     now = answers(config, team)
@@ -77,7 +81,7 @@ def test_it_answers_as_the_other_run_ended_and_that_is_its_reference(trained, tm
 
 def test_agents_are_renamed_and_copied(trained, tmp_path):
     config = begun_config(trained, **{"team.begin_map": ("second=first",)})
-    team = begin.begun(config, setup.build_team(config), tmp_path)
+    team = begin.begun(config, teams.build_team(config), tmp_path)
     for leaf in jax.tree.leaves(team.members[0].trainable):
         np.testing.assert_array_equal(leaf[0], leaf[1])
     meta = checkpoint.read_meta(tmp_path / begin.KEPT, checkpoint.BEST)
@@ -87,13 +91,13 @@ def test_agents_are_renamed_and_copied(trained, tmp_path):
 def test_what_a_refused_start_has_copied_is_not_begun_from(trained, tmp_path):
     """The first start ended before it had a config.json; the next one names another begin."""
     config = begun_config(trained)
-    first = begin.begun(config, setup.build_team(config), tmp_path)
+    first = begin.begun(config, teams.build_team(config), tmp_path)
     config = begun_config(trained, **{"team.begin_map": ("second=first",)})
-    (member,) = begin.begun(config, setup.build_team(config), tmp_path).members
+    (member,) = begin.begun(config, teams.build_team(config), tmp_path).members
     pairs = zip(*map(jax.tree.leaves, (member.trainable, first.members[0].trainable)), strict=True)
     assert any((new[1] != old[1]).any() for new, old in pairs)
     (tmp_path / "config.json").write_text("{}")  # from here on the copy is what the run began with
-    again = begin.begun(begun_config(trained), setup.build_team(config), tmp_path).members[0]
+    again = begin.begun(begun_config(trained), teams.build_team(config), tmp_path).members[0]
     for new, old in zip(*map(jax.tree.leaves, (again.trainable, member.trainable)), strict=True):
         np.testing.assert_array_equal(new, old)
 
@@ -106,11 +110,11 @@ def test_a_run_goes_on_without_the_folder_that_it_began_from(trained, tmp_path, 
     train.train(config, once)
     learn, calls = Learner.update, []
 
-    def failing(self, lesson):
+    def failing(self, credit):
         calls.append(1)
         if len(calls) == 2:
             raise RuntimeError("out of luck")
-        return learn(self, lesson)
+        return learn(self, credit)
 
     monkeypatch.setattr(Learner, "update", failing)
     with pytest.raises(RuntimeError, match="out of luck"):
@@ -122,7 +126,7 @@ def test_a_run_goes_on_without_the_folder_that_it_began_from(trained, tmp_path, 
     assert learned[0]["first/kl"] == pytest.approx(0, abs=1e-6) and learned[-1]["first/kl"] > 1e-5
     assert smoke_runs.rows(parts) == rows and smoke_runs.summary(parts) == smoke_runs.summary(once)
     left, right = (smoke_runs.saved_state(folder, config) for folder in (parts, once))
-    jax.tree.map(np.testing.assert_array_equal, left, right)
+    chex.assert_trees_all_equal(left, right)
     summary = json.loads((once / "summary.json").read_text())
     assert {"warm", "after"} <= set(summary)
     assert replay.replay(once, tell=lambda line: None).same
@@ -162,7 +166,7 @@ def test_the_kl_term_is_towards_the_parameters_of_the_reference():
 
 def refused(config, folder):
     with pytest.raises(ValueError) as caught:
-        begin.begun(config, setup.build_team(config), folder)
+        begin.begun(config, teams.build_team(config), folder)
     return str(caught.value)
 
 
@@ -204,5 +208,5 @@ def test_fields_that_contradict(fields, sentence):
     config = coding.get_config()
     config.update_from_flattened_dict(fields)
     with pytest.raises(ValueError) as caught:
-        checks.validate(config)
+        validate(config)
     assert any(line.strip().startswith(sentence) for line in str(caught.value).split("\n")), caught.value

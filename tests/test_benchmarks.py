@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from benchmarks import bridge_overhead, contest, peers, rounds, tables
-from jaxmarl_llm import bridge
+from jaxmarl_llm.rollout import bridge
 
 # A peer that says what it was asked, and dies when asked to.
 ECHO = """

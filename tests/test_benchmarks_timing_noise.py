@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import timing_noise
 from jaxmarl_llm.executor import Timing
-from jaxmarl_llm.tasks.optimisation_items import load_items
+from jaxmarl_llm.tasks.programs.optimisation_items import load_items
 
 SAME = Timing(1.02, 0.98, 1.04, 7, 1.05, False, 0.1, 0.1, 1.0, 2.8, False, "max-pairs")
 FASTER = dataclasses.replace(SAME, speedup=1.2, low=1.1, high=1.3, significant=True)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxmarl_llm.statistics import bootstrap
-from jaxmarl_llm.statistics.bootstrap import interval
+from jaxmarl_llm.utils.statistics import bootstrap
+from jaxmarl_llm.utils.statistics.bootstrap import interval
 
 
 @pytest.mark.parametrize("values, mean, low, high", [

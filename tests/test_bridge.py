@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxmarl_llm import bridge as bridge_module
-from jaxmarl_llm.bridge import Bridge, Scored
+from jaxmarl_llm.rollout import bridge as bridge_module
+from jaxmarl_llm.rollout.bridge import Bridge, Scored
 
 B, G, L = 4, 2, 3
 TOKENS = {name: jnp.arange(B * G * L).reshape(B, G, L) + 100 * i for i, name in enumerate(("main", "aux"))}
@@ -209,7 +209,7 @@ ON_ONE_CORE = """
 import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 import numpy as np
-from jaxmarl_llm.bridge import Bridge
+from jaxmarl_llm.rollout.bridge import Bridge
 bridge = Bridge(lambda tokens, lengths, items_B: np.full((4, 8), 3.0), lambda B, G: (B, G))
 tokens, lengths = np.zeros((4, 8, 9000), np.int32), np.full((4, 8), 9000, np.int32)
 rewards, _ = bridge.run({"main": tokens}, {"main": lengths}, np.arange(4))

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from jaxmarl_llm.tasks.code_data import load_humaneval, load_items, load_starter, select_split
-from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.coding.data_files import load_humaneval, load_items, load_starter, select_split
+from jaxmarl_llm.tasks.coding.items import CodingItem
 
 
 def item(task_id, grade=0):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from jaxmarl_llm.tasks import code_edits
-from jaxmarl_llm.tasks.code_edits import PERFECT, parse_edits, request_messages
-from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.coding import expert_edits
+from jaxmarl_llm.tasks.coding.expert_edits import PERFECT, parse_edits, request_messages
+from jaxmarl_llm.tasks.coding.items import CodingItem
 
 ITEM = CodingItem(
     "t/1",
@@ -127,4 +127,4 @@ def test_any_text_can_be_read():
     text = "x" + json.dumps(BOTH) + PERFECT
     for end in range(len(text)):
         parse_edits(text[:end], TEAM)
-    assert code_edits.SYSTEM
+    assert expert_edits.SYSTEM

@@ -6,10 +6,10 @@ import itertools
 import pytest
 
 from jaxmarl_llm.executor import Executor, Limits, Report
-from jaxmarl_llm.tasks.code_feedback import MODES, feedback
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.code_reward import compose
-from jaxmarl_llm.tasks.code_tests import revealed
+from jaxmarl_llm.tasks.coding.feedback import MODES, feedback
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.problem_tests import revealed
+from jaxmarl_llm.tasks.coding.reward import compose
 
 TEAM = ("aux", "main")
 TEST = "def check(candidate):\n    assert candidate(1) == 3\n    assert candidate(41) == 43\n"

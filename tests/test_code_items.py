@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jaxmarl_llm.tasks.code_items import load_jsonl, read_signature
+from jaxmarl_llm.tasks.coding.items import load_jsonl, read_signature
 
 ROW = {"task_id": "a", "prompt": "def f(x, y=1):\n    \"\"\"Doc.\"\"\"\n", "entry_point": "f",
        "test": "def check(candidate):\n    assert candidate(1) == 1\n"}

@@ -6,11 +6,12 @@ import builtins
 import pytest
 
 from jaxmarl_llm.executor import Executor
-from jaxmarl_llm.tasks import CodingTask, code_prompts
+from jaxmarl_llm.tasks import CodingTask
 from jaxmarl_llm.tasks.centralised import CentralisedTask
-from jaxmarl_llm.tasks.code_data import load_humaneval, load_starter
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.code_prompts import EXAMPLES, answers
+from jaxmarl_llm.tasks.coding import prompts as code_prompts
+from jaxmarl_llm.tasks.coding.data_files import load_humaneval, load_starter
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.prompts import EXAMPLES, answers
 
 TEAMS = (("main",), ("aux", "main"), ("left", "right"), ("a", "b", "c"), ("a", "b", "c", "d"))
 CASES = {  # of every worked example, worked out by hand

@@ -4,8 +4,8 @@ import pytest
 
 from jaxmarl_llm.tasks import CodingTask
 from jaxmarl_llm.tasks.centralised import CentralisedTask
-from jaxmarl_llm.tasks.code_data import load_humaneval
-from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.coding.data_files import load_humaneval
+from jaxmarl_llm.tasks.coding.items import CodingItem
 
 ITEM = CodingItem("t/1", 'def add_two(a, b):\n    """Return a + b + 2."""\n', "add_two", "check", ("a", "b"))
 NO_MORE = "Answer with Python code only: no Markdown fences, no explanation, no tests."

@@ -3,8 +3,8 @@
 import pytest
 
 from jaxmarl_llm.executor import Interaction, Report
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.code_reward import compose, cooperation, finish, normalise, reward_range
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.reward import compose, cooperation, finish, normalise, reward_range
 
 ITEM = CodingItem(
     task_id="t/1", prompt="import math\ndef f(x):\n    ...\n", entry_point="f", params=("x",),

@@ -1,6 +1,6 @@
 """Names of the functions that the agents of a coding team write."""
 
-from jaxmarl_llm.tasks.code_roles import functions, helper_functions
+from jaxmarl_llm.tasks.coding.roles import functions, helper_functions
 
 
 def test_one_helper_is_aux_and_several_are_numbered_in_order():

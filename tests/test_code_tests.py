@@ -6,8 +6,15 @@ import random
 import pytest
 
 from jaxmarl_llm.executor import Executor, Program
-from jaxmarl_llm.tasks.code_data import load_humaneval, load_starter
-from jaxmarl_llm.tasks.code_tests import HIDDEN, count_units, parameter, revealed, select_units, split
+from jaxmarl_llm.tasks.coding.data_files import load_humaneval, load_starter
+from jaxmarl_llm.tasks.coding.problem_tests import (
+    HIDDEN,
+    count_units,
+    parameter,
+    revealed,
+    select_units,
+    split,
+)
 
 TEST = """\
 import math

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxmarl_llm.tasks.code_usage import (
+from jaxmarl_llm.tasks.coding.usage import (
     calls_function,
     ignores_result,
     ignores_result_comlrl,

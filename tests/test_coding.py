@@ -5,8 +5,8 @@ import pytest
 from jaxmarl_llm.executor import Executor, Interaction, Report
 from jaxmarl_llm.tasks import CodingTask, Judgement
 from jaxmarl_llm.tasks.centralised import CentralisedTask
-from jaxmarl_llm.tasks.code_data import load_humaneval, load_starter
-from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.coding.data_files import load_humaneval, load_starter
+from jaxmarl_llm.tasks.coding.items import CodingItem
 
 TEST = "def check(candidate):\n    assert candidate(1, 2) == 5\n    assert candidate(0, 0) == 2\n"
 ITEM = CodingItem("t/1", 'def add_two(a, b):\n    """Return a + b + 2."""\n', "add_two", TEST, ("a", "b"))

@@ -7,7 +7,7 @@ from test_coding import AUX, ITEM, MAIN, USED, Scripted, report
 
 from jaxmarl_llm.protocols import Answer
 from jaxmarl_llm.tasks import CodingTask
-from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.coding.items import CodingItem
 
 FOUR = CodingItem(
     "t/4", ITEM.prompt, "add_two",

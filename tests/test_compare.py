@@ -6,9 +6,11 @@ import types
 
 import pytest
 
-from configs import checks, coding, common, compare
+from configs import coding, compare
 from experiments import compare as command
-from jaxmarl_llm.report import methods
+from jaxmarl_llm.analysis.report import methods
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.config.options import field
 
 EVERY = [(task, name) for task in compare.MEMBERS for name in compare.MEMBERS[task]]
 
@@ -16,7 +18,7 @@ EVERY = [(task, name) for task in compare.MEMBERS for name in compare.MEMBERS[ta
 @pytest.mark.parametrize("task, name", EVERY)
 def test_every_member_is_a_config(task, name):
     config = compare.get_config(f"task={task},member={name}")
-    checks.validate(config)
+    validate(config)
     warm_up = name in compare.WARM_UPS.get(task, {})
     budgets = compare.BUDGET[task] if compare.MEMBERS[task][name].trained and not warm_up else {}
     assert config.train.budget_tokens == budgets.get("tokens", 0)
@@ -27,8 +29,8 @@ def test_methods_differ_in_nothing_but_the_method():
     """Same problems, same learning rate, no schedule; warm-ups of the same length from the same source."""
     for task, members in compare.MEMBERS.items():
         configs = {name: compare.get_config(f"task={task},member={name}") for name in members}
-        for field in ("train.prompts", "task.source", "task.test_split"):
-            assert len({common.field(config, field) for config in configs.values()}) == 1
+        for path in ("train.prompts", "task.source", "task.test_split"):
+            assert len({field(config, path) for config in configs.values()}) == 1
         from_rewards = {n: c for n, c in configs.items() if n not in compare.WARM_UPS.get(task, {})}
         assert {config.train.decay for config in from_rewards.values()} == {"constant"}
         for begun in (True, False):  # methods that begin alike
@@ -37,7 +39,7 @@ def test_methods_differ_in_nothing_but_the_method():
             assert len({from_rewards[name].train.lr for name in alike}) == (1 if alike else 0)
     warm = [compare.get_config(f"task=coding,member={name}") for name in compare.WARM_UPS["coding"]]
     names = ("train.system", "train.steps", "train.lr", "train.decay", "sft.batch", "sft.source")
-    settings = {tuple(common.field(c, name) for name in names) for c in warm}
+    settings = {tuple(field(c, name) for name in names) for c in warm}
     default = coding.get_config("warm_up")
     assert settings == {
         ("sft", default.warm_up.steps, default.warm_up.lr, "linear", default.sft.batch, "reference")
@@ -98,10 +100,10 @@ def test_results_have_what_each_mark_had_cost(tmp_path):
 
 def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkeypatch):
     members = {
-        "plain": compare.Member({}),
-        "warm": compare.Member({}, trained=True),
-        "seen": compare.Member({}, begins="warm"),
-        "after": compare.Member({}, trained=True, begins="warm"),
+        "plain": compare.Method({}),
+        "warm": compare.Method({}, trained=True),
+        "seen": compare.Method({}, begins="warm"),
+        "after": compare.Method({}, trained=True, begins="warm"),
     }
     monkeypatch.setitem(compare.MEMBERS, "coding", members)
     monkeypatch.setattr(compare, "SEEDS", (0, 1))

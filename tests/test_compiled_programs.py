@@ -1,4 +1,4 @@
-"""jaxmarl_llm/compiled_programs.py: where compiled programs are kept, and when they are not."""
+"""jaxmarl_llm/utils/compiled_programs.py: where compiled programs are kept, and when they are not."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import sys
 import jax
 import pytest
 
-from jaxmarl_llm import compiled_programs
+from jaxmarl_llm.utils import compiled_programs
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = (

@@ -11,19 +11,16 @@ import sys
 import pytest
 from ml_collections import config_dict
 
-from configs import (
-    checks,
-    coding,
-    common,
-    lessonl,
-    program_checks,
-    programs,
-    published,
-    unread_checks,
-    warm_up_checks,
-    writing,
-)
+from configs import coding, lessonl, published, writing
+from jaxmarl_llm.config import FIELDS, base_config, parse_arg, programs, reference, validate
+from jaxmarl_llm.config.options import field, leaves, no_such_field
+from jaxmarl_llm.config.programs import check_training
+from jaxmarl_llm.config.team import check_read
 from jaxmarl_llm.tasks import sources
+
+CHOICES = {path: tuple(each.choices) for path, each in FIELDS.items() if each.choices}
+RANGES = {path: (each.low, each.high) for path, each in FIELDS.items() if each.low is not None}
+READ = [path for path, each in FIELDS.items() if each.read]
 
 ROOT = pathlib.Path(__file__).parents[1]
 VARIANTS = ("smoke", "warm_up", *published.EXPERIMENTS, "comlrl_compat")
@@ -45,7 +42,7 @@ COMBINED = (
     ("lr=1,", dict(flag=False, rank=4, lr=1.0, name="a")),
 ])  # fmt: skip
 def test_options_are_typed(text, wanted):
-    found = common.parse_arg(text, flag=False, rank=4, lr=0.1, name="a").to_dict()
+    found = parse_arg(text, flag=False, rank=4, lr=0.1, name="a").to_dict()
     assert found == wanted
     types = dict(flag=bool, rank=int, lr=float, name=str)
     assert {name: type(value) for name, value in found.items()} == types
@@ -60,7 +57,7 @@ def test_options_are_typed(text, wanted):
 ])  # fmt: skip
 def test_bad_options(text, message):
     with pytest.raises(ValueError, match=message):
-        common.parse_arg(text, flag=False, rank=4)
+        parse_arg(text, flag=False, rank=4)
 
 
 @pytest.mark.parametrize("path, meant", [
@@ -70,20 +67,20 @@ def test_bad_options(text, message):
     ("task.soruce", "task.source"),
 ])  # fmt: skip
 def test_a_field_that_is_not_there_names_those_that_may_be_meant(path, meant):
-    sentence = common.no_such_field(path, common.leaves(common.base_config()))
+    sentence = no_such_field(path, leaves(base_config()))
     assert sentence == f"there is no config field {path!r}; did you mean {meant}?"
-    assert common.no_such_field("zzzz", ["seed"]) == "there is no config field 'zzzz'"
+    assert no_such_field("zzzz", ["seed"]) == "there is no config field 'zzzz'"
 
 
 def test_a_file_without_options_says_so():
     with pytest.raises(ValueError, match="^unknown config option 'smoke'; this file has no options$"):
-        common.parse_arg("smoke")
+        parse_arg("smoke")
 
 
 @pytest.mark.parametrize("arg", [None, *VARIANTS, *COMBINED])
 def test_every_variant_can_be_used(arg):
     config = coding.get_config(arg)
-    checks.validate(config)
+    validate(config)
     for name in filter(None, (arg or "").split(",")):
         assert name in coding.__doc__
     assert (config.model == "random-tiny") == ("smoke" in (arg or ""))
@@ -145,12 +142,12 @@ def test_a_run_folder_gives_the_same_config(system):
     config = coding.get_config()
     config.train.system = system
     read = config_dict.ConfigDict(json.loads(json.dumps(config.to_dict())))
-    checks.validate(read)  # tuples have become lists
+    validate(read)  # tuples have become lists
     assert list(read.team.agents) == list(config.team.agents)
 
 
 def changed(path, value):
-    config = common.base_config()
+    config = base_config()
     *sections, name = path.split(".")
     place = config
     for section in sections:
@@ -162,7 +159,7 @@ def changed(path, value):
 
 def complaints(config):
     with pytest.raises(ValueError) as caught:
-        checks.validate(config)
+        validate(config)
     first, *lines = str(caught.value).split("\n")
     assert first == "the config cannot be used:"
     return [line.strip() for line in lines]
@@ -185,14 +182,14 @@ READ_WITH = {
     "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
     "train.turn_loss": {"train.turns": 2}, "train.minibatches": {"train.clip": 0.2},
     "search.plans": MAPCODER, "search.problems": MAPCODER,
-    **{f"lessons.{name}": TOLD for name in common.base_config().lessons},
-    **{f"timing.{name}": TIMED for name in common.base_config().timing},
+    **{f"lessons.{name}": TOLD for name in base_config().lessons},
+    **{f"timing.{name}": TIMED for name in base_config().timing},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", checks.CHOICES)
+@pytest.mark.parametrize("path", CHOICES)
 def test_choices(path):
-    for value in checks.CHOICES[path]:
+    for value in CHOICES[path]:
         config = changed(path, value)
         config.update_from_flattened_dict(READ_WITH.get(path, {}))
         config.train.importance_cap = 2.0 * (path == "sampling.dtype")  # a sampler of its own asks for it
@@ -213,15 +210,15 @@ def test_choices(path):
         config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
         config.task.centralised = value == "centralised"
         config.team.agents = ("team",) if value == "centralised" else config.team.agents
-        checks.validate(config)
-    allowed = ", ".join(choice or "''" for choice in checks.CHOICES[path])
+        validate(config)
+    allowed = ", ".join(choice or "''" for choice in CHOICES[path])
     assert complaints(changed(path, "both")) == [f"{path}='both': allowed are {allowed}"]
 
 
-@pytest.mark.parametrize("path", checks.RANGES)
+@pytest.mark.parametrize("path", RANGES)
 def test_ranges(path):
-    low, high = checks.RANGES[path]
-    real = isinstance(common.field(common.base_config(), path), float)
+    low, high = RANGES[path]
+    real = isinstance(field(base_config(), path), float)
     below = low - 1e-3 if real else low - 1
     above = {None: [], 3: [4], 999: [1000], 2**32 - 1: [2**70]}.get(high, [1.5])
     for value in [below, *above, *([math.nan, math.inf] if real else [])]:
@@ -237,13 +234,13 @@ def test_ranges(path):
 
 def test_every_fraction_has_a_range():
     """Of a number that is not finite none allows anything (`test_ranges`)."""
-    base = common.base_config()
-    assert {path for path in flat(base) if isinstance(common.field(base, path), float)} <= set(checks.RANGES)
+    base = base_config()
+    assert {path for path in flat(base) if isinstance(field(base, path), float)} <= set(RANGES)
 
 
 def _quiet_complaints(config):
     try:
-        checks.validate(config)
+        validate(config)
     except ValueError as error:
         return [line.strip() for line in str(error).split("\n")[1:]]
     return []
@@ -259,8 +256,8 @@ def test_types(path, value, kind):
 
 
 def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
-    checks.validate(changed("train.lr", 1))
-    config = common.base_config()
+    validate(changed("train.lr", 1))
+    config = base_config()
     del config.train.lr
     del config.save
     assert set(complaints(config)) == {"train.lr is missing", "save is missing"}
@@ -347,31 +344,31 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"expert.key_variable": "sk-test-Zq81"}, "expert.key_variable: allowed are auto, nothing, or [^Z]*$"),
 ])  # fmt: skip
 def test_contradictions(fields, message):
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict(fields)
     (line,) = complaints(config)
     assert re.match(message, line), line
 
 
 def test_what_a_run_with_critics_has_saved_can_be_read_again():
-    config = common.base_config()
+    config = base_config()
     config.train.system = "iac"
-    checks.validate(config_dict.ConfigDict(json.loads(json.dumps(config.to_dict()))))
+    validate(config_dict.ConfigDict(json.loads(json.dumps(config.to_dict()))))
 
 
 @pytest.mark.parametrize("baseline, normalise, by", [
     # Four methods; normalised by group they are one, by agent two (test_credit_groups.py).
-    *((baseline, False, "group") for baseline in checks.CHOICES["train.baseline"]),
+    *((baseline, False, "group") for baseline in CHOICES["train.baseline"]),
     ("mean", True, "group"), ("mean", True, "agent"), ("max", True, "agent"),
 ])  # fmt: skip
 def test_baselines_that_differ_are_allowed(baseline, normalise, by):
-    config = common.base_config()
+    config = base_config()
     config.train.update(baseline=baseline, normalise=normalise, normalise_by=by)
-    checks.validate(config)
+    validate(config)
 
 
 def test_all_that_is_wrong_is_told_at_once():
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict({"train.group": 1, "train.decay": "step", "train.minibatches": 3})
     assert [line.split("=")[0] for line in complaints(config)] == [
         "train.decay", "train.group", "train.minibatches",
@@ -379,17 +376,13 @@ def test_all_that_is_wrong_is_told_at_once():
 
 
 def test_every_field_is_explained():
-    """A comment begins on the line of every field, with its choices where it has some."""
-    source = (ROOT / "configs" / "common.py").read_text()
-    body = source[source.index("def base_config") : source.index("def laptop")]
-    others = ("task_fields", "programs", "model_options", "imitation")
-    body += "".join((ROOT / "configs" / f"{name}.py").read_text() for name in others)
-    lines = re.findall(r"^    c\.([\w.]+) = (.*(?:\n    # .*)*)$", body, re.MULTILINE)
-    comments = {path: text.partition("  # ")[2] for path, text in lines if not text.endswith("ConfigDict()")}
-    assert set(comments) == set(flat(common.base_config()))
-    assert [path for path, comment in comments.items() if not comment] == []
-    for path, choices in checks.CHOICES.items():
-        assert all(re.search(rf"\b{choice}\b", comments[path]) for choice in choices), path
+    for path, each in FIELDS.items():
+        assert each.about.endswith((".", ":")), path
+
+
+def test_the_page_of_all_fields_is_the_one_that_the_code_writes():
+    assert (ROOT / "docs/config.md").read_text() == reference.page()
+    assert set(re.findall(r"^\| `([\w.]+)` \|", reference.page(), re.MULTILINE)) == set(FIELDS)
 
 
 def flat(config, prefix=""):
@@ -456,7 +449,7 @@ UNREAD = {
 }
 
 
-@pytest.mark.parametrize("path", unread_checks.READ)
+@pytest.mark.parametrize("path", READ)
 def test_what_nothing_reads_is_refused(path):
     value, read = UNREAD[path]
     config = changed(path, value)
@@ -469,10 +462,10 @@ def test_what_nothing_reads_is_refused(path):
     if path == "task.prompts":
         config.task.kind = "game"
     (line,) = complaints(config)
-    default = common.field(common.base_config(), path)
+    default = field(base_config(), path)
     assert line.startswith(f"{path}={value!r}: ") and line.endswith(f", allowed is {default!r}")
     config.update_from_flattened_dict(read)
-    checks.validate(config)
+    validate(config)
 
 
 def test_minibatches_are_stale_without_a_ratio():
@@ -481,20 +474,20 @@ def test_minibatches_are_stale_without_a_ratio():
         config = changed("train.minibatches", 2)
         config.train.update(allowed)
         config.task.cooperation = "paper" if "comlrl_compat" in allowed else config.task.cooperation
-        checks.validate(config)
+        validate(config)
 
 
 def test_a_system_of_ones_own_reads_what_it_likes():
     config = changed("train.reduce", "sum")
-    config.train.update(system="my_module.lesson", discount=0.5)
-    checks.validate(config)
+    config.train.update(system="my_module.assign", discount=0.5)
+    validate(config)
 
 
 def test_a_team_that_learns_nothing_is_not_trained():
     config = changed("team.mode", "frozen")
-    checks.validate(config)  # it may search, and be evaluated
+    validate(config)  # it may search, and be evaluated
     with pytest.raises(ValueError, match="cannot be trained: team.mode=.frozen.: no agent learns; "):
-        program_checks.check_training(config)
+        check_training(config)
 
 
 def variants():
@@ -516,7 +509,7 @@ def test_every_config_file_and_option_can_be_used():
             config = importlib.import_module(f"configs.{stem}").get_config(arg.strip(",") or None)
         except ValueError:  # a word that is no option, or one that needs another
             continue
-        checks.validate(config)
+        validate(config)
         used += 1
     assert used > 60
 
@@ -532,8 +525,9 @@ def test_config_files_tell_command_result_and_cost(path):
 
 def test_configs_bring_in_no_jax():
     code = (
-        "import sys\nfrom configs import checks, coding\nchecks.validate(coding.get_config('smoke'))\n"
-        "print(sorted({'jax', 'numpy', 'flax', 'jaxmarl_llm'} & set(sys.modules)))\n"
+        "import sys\nfrom configs import coding\nfrom jaxmarl_llm.config import validate\n"
+        "validate(coding.get_config('smoke'))\n"
+        "print(sorted({'jax', 'numpy', 'flax'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stdout + done.stderr
@@ -544,7 +538,7 @@ def test_configs_bring_in_no_jax():
 )
 def test_writing_variants(arg):
     config = writing.get_config(arg)
-    checks.validate(config)
+    validate(config)
     for name in filter(None, (arg or "").split(",")):
         assert name in writing.__doc__
     kind = "arxiv" if "arxiv" in (arg or "") else "tldr"
@@ -560,7 +554,7 @@ def test_writing_variants(arg):
 )
 def test_lessonl_variants(arg, smoke):
     config = lessonl.get_config(",".join(filter(None, (arg, smoke))) or None)
-    checks.validate(config)
+    validate(config)
     assert (config.model == "random-tiny") == (smoke == "smoke")
     assert config.task.kind == ("generation" if "generation" in arg else "optimisation")
     assert (config.team.mode == "frozen") == ("train" not in arg)
@@ -573,14 +567,14 @@ def test_writing_has_one_turn():
 
 
 def test_fields_that_contradict_each_other():
-    config = common.base_config()
+    config = base_config()
     config.train.protocol, config.train.joint_mode = "pipeline", "cross"
     wanted = "train.protocol='pipeline': needs train.joint_mode='aligned', it is 'cross'"
     assert wanted in complaints(config)[0]
-    config = common.base_config()
+    config = base_config()
     config.task.centralised = True
     assert "task.centralised allows one, who writes all roles" in complaints(config)[0]
-    config = common.base_config()
+    config = base_config()
     config.train.turn_weights = (1.0, 2.0)
     assert complaints(config) == ["train.turn_weights=(1.0, 2.0): allowed is one per turn (1), or none"]
 
@@ -605,7 +599,7 @@ def test_fields_that_contradict_each_other():
     (TIMED | {"task.centralised": True, "team.agents": ("t",)}, "task.centralised=True: task.kind="),
 ])  # fmt: skip
 def test_settings_that_come_to_nothing_in_their_company(fields, message):
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict(fields)
     assert any(message in line for line in complaints(config))
 
@@ -619,14 +613,14 @@ def test_settings_that_come_to_nothing_in_their_company(fields, message):
     {"train.system": "sft", "sampling.dtype": "bfloat16"},
 ])  # fmt: skip
 def test_what_somebody_may_read_is_allowed(fields):
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict(fields)
-    checks.validate(config)
+    validate(config)
 
 
 def test_a_team_that_begins_elsewhere_is_not_read_without_its_run():
     for path, value in (("warm_up.steps", 3), ("team.begin", "runs/x")):
         config = changed(path, value)
-        warm_up_checks.check_read(config, "runs/y")
+        check_read(config, "runs/y")
         with pytest.raises(ValueError, match=f"{path}=.*without --workdir the untrained team would answer"):
-            warm_up_checks.check_read(config, "")
+            check_read(config, "")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmarl_llm.console import (
+from jaxmarl_llm.utils.console import (
     Eta,
     ProgressDisplay,
     format_number,

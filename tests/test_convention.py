@@ -3,11 +3,12 @@
 import pytest
 from ml_collections import ConfigDict
 
-from configs import checks, convention, sweep_convention, sweeps
+from configs import convention, sweep_convention
+from jaxmarl_llm.config import sweeps, validate
 from jaxmarl_llm.executor import Executor
-from jaxmarl_llm.tasks import convention as task_lib
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.convention import CONVENTIONS, ConventionTask, forms
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.toys import convention as task_lib
+from jaxmarl_llm.tasks.toys.convention import CONVENTIONS, ConventionTask, forms
 
 SOLUTION = (
     "def aux(text):\n    return text[0]\n\n\ndef f(name):\n    start = aux(name)\n    return start + '!'\n"
@@ -148,7 +149,7 @@ def test_a_source_without_such_problems():
 def test_every_variant_is_valid_and_in_the_sweep():
     for name in convention.VARIANTS:
         for more in ("", ",smoke"):
-            checks.validate(convention.get_config(name + more))
+            validate(convention.get_config(name + more))
     members = sweeps.collect(sweep_convention.sweep, sweep_convention.get_config())
     assert {member.short for member in members} == {name.replace("_", " ") for name in convention.VARIANTS}
     with pytest.raises(ValueError, match="config options cross and aligned exclude each other"):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments import conventions
-from jaxmarl_llm.report import convention_figure
+from jaxmarl_llm.analysis.report import convention_figure
 
 HALF = {"aux_first": 0.4, "aux_second": 0.5, "main_first": 0.45, "main_second": 0.45}
 ONE = {"aux_first": 0.9, "aux_second": 0.0, "main_first": 0.8, "main_second": 0.1}

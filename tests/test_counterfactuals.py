@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from test_forest_metrics import judged_nodes
 
-from jaxmarl_llm import rollout, scoring
+from jaxmarl_llm import rollout
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
-from jaxmarl_llm.rollout import counterfactuals
-from jaxmarl_llm.rollout.counterfactuals import Conversation
+from jaxmarl_llm.rollout import counterfactuals, scoring
+from jaxmarl_llm.rollout.counterfactuals import Redraw
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
 from tests import tiny
 from tests.test_rollout import built
 
@@ -42,8 +42,8 @@ def talked(protocol, task, mode="aligned", trainables=None):
         return said[-1]
 
     forest = talk(protocol, trainables=trainables, key=jax.random.key(3))
-    again = Conversation(talk, protocol, trainables, jax.random.key(4))
-    return forest, functools.partial(counterfactuals.judged, forest, scorer=scorer, again=again), said
+    again = Redraw(talk, protocol, trainables, jax.random.key(4))
+    return forest, functools.partial(counterfactuals.with_counterfactuals, forest, scorer=scorer, again=again), said
 
 
 def sums(forest):
@@ -162,8 +162,8 @@ def test_in_a_discussion_everybody_was_heard():
 
     task = tiny.Task(total)
     scorer = TaskScorer(task, dict.fromkeys(tiny.AGENTS), "aligned")
-    again = Conversation(talk, Discussion(task.prompts, samples=2), [None], jax.random.key(4))
-    judged = counterfactuals.judged(forest, "solo", scorer, again)
+    again = Redraw(talk, Discussion(task.prompts, samples=2), [None], jax.random.key(4))
+    judged = counterfactuals.with_counterfactuals(forest, "solo", scorer, again)
     assert judged.extra_answers == 8
     assert judged.extra_tokens == 2 * sum(len(turn.completion) for turn in made.turns)
     found = judged.counterfactuals
@@ -185,7 +185,7 @@ def test_each_process_judges_its_share_of_the_texts(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(jax, "process_index", lambda: 1)
     first = task.judge(["x", "z"], {"a": ["1", "3"], "b": ["4", "6"]})
-    monkeypatch.setattr(scoring.processes, "together", lambda own: [first, own()])
+    monkeypatch.setattr(scoring.distributed, "run_together", lambda own: [first, own()])
     found = scorer.judge_texts(["x", "y", "z"], texts)
     assert [judgement.total for judgement in found] == ["x14", "y25", "z36"]
     assert task.calls[1] == (["y"], {"a": ["2"], "b": ["5"]})

@@ -7,10 +7,11 @@ import pytest
 import smoke_runs
 from method_runs import EASY, SMALL, trained, watched
 
-from configs import arithmetic
 from configs import systems as system_configs
-from experiments import closing, rescore, train
+from experiments import rescore, train
 from jaxmarl_llm import transcripts
+from jaxmarl_llm.config import workload
+from jaxmarl_llm.runs import plan_table
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 AGENTS = ("aux", "main")
@@ -18,7 +19,7 @@ AGENTS = ("aux", "main")
 
 @pytest.fixture(autouse=True)
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
 
 
 def code(text):
@@ -88,17 +89,17 @@ def test_the_plan_counts_them():
     c = config.train
     c.prompts, c.group = 3, 4
     # 3 problems, 4 joint answers, each without one of 2 agents; 2 greedy answers per problem
-    assert arithmetic.counterfactual_answers(config) == 24
-    assert arithmetic.completions(config) == 2 * 3 * 4 + 2 * 3
+    assert workload.counterfactual_answers(config) == 24
+    assert workload.completions(config) == 2 * 3 * 4 + 2 * 3
     c.joint_mode, c.counterfactual = "cross", "nothing"
-    assert arithmetic.counterfactual_answers(config) == 24  # of 48 joint answers: 4 partners alone
-    assert arithmetic.completions(config) == 24
+    assert workload.counterfactual_answers(config) == 24  # of 48 joint answers: 4 partners alone
+    assert workload.completions(config) == 24
     c.joint_mode, c.protocol, c.counterfactual = "aligned", "pipeline", "solo"
-    assert arithmetic.completions(config) == 24 + 3 * 4  # the solver alone
+    assert workload.completions(config) == 24 + 3 * 4  # the solver alone
     c.protocol = "discussion"
-    assert arithmetic.completions(config) == 48 + 2 * 2 * 3 * 4  # each alone, in both rounds
-    assert closing._counterfactuals(config) == [
+    assert workload.completions(config) == 48 + 2 * 2 * 3 * 4  # each alone, in both rounds
+    assert plan_table._counterfactuals(config) == [
         ("without an agent's part (solo)", "up to 24 more, 48 completions drawn for them")
     ]
     c.counterfactual = ""
-    assert arithmetic.counterfactual_answers(config) == 0 and closing._counterfactuals(config) == []
+    assert workload.counterfactual_answers(config) == 0 and plan_table._counterfactuals(config) == []

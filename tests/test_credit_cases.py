@@ -57,10 +57,10 @@ def of_rows(function, single, equal, *, size="num_groups", smooth=1, width=1):
 
 
 def contrast(values_R, group_R, *, num_groups):
-    """`inclusion_contrast` of as many rows as there are."""
+    """`difference_in_means` of as many rows as there are."""
     shown = np.insert(SHOWN, AT, 1, axis=0) if len(values_R) == 10 else SHOWN[[0, 1, 2]][: len(values_R)]
     shown = SHOWN if len(values_R) == 7 else shown
-    return credit.inclusion_contrast(values_R, shown, group_R, num_groups=num_groups)
+    return credit.difference_in_means(values_R, shown, group_R, num_groups=num_groups)
 
 
 def count(values_R, group_R, *, num_groups):
@@ -82,7 +82,7 @@ CASES = {
     "zero_signal_share": of_rows(credit.zero_signal_share, 1, 1, smooth=0),
     "advantage_spread": of_rows(credit.advantage_spread, 0, 0),
     "within_group_variance": of_rows(credit.within_group_variance, 0, 0),
-    "inclusion_contrast": of_rows(contrast, [NAN, NAN], [0, 0]),
+    "difference_in_means": of_rows(contrast, [NAN, NAN], [0, 0]),
     "rank_correlation": of_rows(credit.rank_correlation, [NAN], [NAN], smooth=0, width=2),
     "credit_fidelity": of_rows(credit.credit_fidelity, NAN, NAN, smooth=0, width=2),
 }

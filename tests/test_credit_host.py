@@ -37,7 +37,7 @@ def test_columns_of_things_are_padded_too():
     shown_RZ = np.array([[1, 0, 1], [0, 0, 1], [1, 0, 1]], bool)
     values_R, group_R = np.float32([3.0, 1.0, 5.0]), np.zeros(3, np.int32)
     options = {"num_groups": 1, "length": 3}
-    found = credit.on_host(credit.inclusion_contrast, values_R, shown_RZ, group_R, **options)
+    found = credit.on_host(credit.difference_in_means, values_R, shown_RZ, group_R, **options)
     np.testing.assert_array_equal(found, [3.0, np.nan, np.nan])
 
 

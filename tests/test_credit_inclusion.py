@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm.credit import inclusion_contrast
+from jaxmarl_llm.credit import difference_in_means
 
 
 def test_hand_computed():
@@ -18,7 +18,7 @@ def test_hand_computed():
         [0, 1, 0, 0],
         [1, 1, 1, 0],
     ]
-    found = inclusion_contrast(values, shown, groups, num_groups=2)
+    found = difference_in_means(values, shown, groups, num_groups=2)
     # Thing 0: group 0: (4+2)/2 - (0+6)/2 = 0; group 1: 20 - 10 = 10; mean 5.
     # Thing 1: group 0: (2+0)/2 - (4+6)/2 = -4; in group 1 all have it: left out.
     # Thing 2: all of group 0 have it; group 1: 20 - 10 = 10. Thing 3: nobody has it.
@@ -27,7 +27,7 @@ def test_hand_computed():
 
 def test_rows_out_of_range_and_jit():
     values, shown = [3.0, 1.0, np.nan], [[1], [0], [1]]
-    run = jax.jit(inclusion_contrast, static_argnames="num_groups")
+    run = jax.jit(difference_in_means, static_argnames="num_groups")
     assert run(np.array(values), np.array(shown), np.array([0, 0, -1]), num_groups=1).tolist() == [2.0]
 
 
@@ -37,7 +37,7 @@ def test_against_a_loop_and_without_bias():
     shown = rng.random((4000, 3)) < 0.5
     groups = rng.integers(0, 7, 4000)
     values = rng.normal(size=4000) + shown @ [2.0, 0.0, -1.0] + groups
-    found = np.asarray(inclusion_contrast(values, shown, groups, num_groups=7))
+    found = np.asarray(difference_in_means(values, shown, groups, num_groups=7))
     for z in range(3):
         parts = [
             (values[(groups == j) & shown[:, z]].mean(), values[(groups == j) & ~shown[:, z]].mean())
@@ -48,11 +48,11 @@ def test_against_a_loop_and_without_bias():
 
 
 def test_gradients_reach_the_values():
-    gradient = jax.grad(lambda v: inclusion_contrast(v, [[1], [1], [0]], [0, 0, 0], num_groups=1)[0])
+    gradient = jax.grad(lambda v: difference_in_means(v, [[1], [1], [0]], [0, 0, 0], num_groups=1)[0])
     # (v0 + v1) / 2 - v2
     assert gradient(np.array([1.0, 2.0, 3.0], np.float32)).tolist() == [0.5, 0.5, -1.0]
 
 
 def test_shapes_are_checked():
     with pytest.raises(ValueError, match="shown of shape"):
-        inclusion_contrast([1.0, 2.0], [[1]], [0, 0], num_groups=1)
+        difference_in_means([1.0, 2.0], [[1]], [0, 0], num_groups=1)

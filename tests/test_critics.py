@@ -1,13 +1,15 @@
 """critics.py: who reads what, and that reading and learning go to the right critic."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import critics, losses
-from jaxmarl_llm.critics import Critics
+from jaxmarl_llm import losses
+from jaxmarl_llm.systems import critics
+from jaxmarl_llm.systems.critics import Critics
 from jaxmarl_llm.team import Member, Team
 from tests import tiny
 
@@ -82,7 +84,7 @@ def test_the_agents_are_left_as_they_are():
     before = jax.tree.map(np.array, of_agents.members[0].trainable)
     built = critics.build(of_agents, jax.random.key(0), joint=False, rank=2)
     Critics(built, optax.sgd(1.0)).learn(TEXTS, dict.fromkeys(range(6), 0.0), {0: 5.0})
-    jax.tree.map(np.testing.assert_array_equal, of_agents.members[0].trainable, before)
+    chex.assert_trees_all_equal(of_agents.members[0].trainable, before)
 
 
 def test_the_clipped_loss_holds_on_to_the_old_values():

@@ -9,16 +9,17 @@ import smoke_runs
 from method_runs import SMALL, TWO_TURNS, watched
 
 from configs import coding
-from experiments import closing, setup, systems, train
-from experiments.learner import Learner
-from jaxmarl_llm import critics
+from experiments import train
+from jaxmarl_llm.factory import systems, teams
+from jaxmarl_llm.runs.learner import Learner
+from jaxmarl_llm.systems import critics
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 
 
 @pytest.fixture(autouse=True)
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def make_config(fields):
 
 
 def critic_leaves(folder, config):
-    team = setup.build_team(config)
+    team = teams.build_team(config)
     made = systems.build(config, team, list).models
     with made.kept_in(folder / "system", 2) as checkpoints:
         made.restore(checkpoints.latest())
@@ -91,7 +92,7 @@ def test_only_the_critics_learn_at_first(tmp_path):
     """One iteration of three: it goes on where it ended, in the second as in the third all learn."""
     fields = {"train.system": "iac", "critic.warmup": 1, "critic.updates": 2, "train.steps": 3}
     config = make_config(fields)
-    begun = [np.asarray(leaf) for leaf in jax.tree.leaves(setup.build_team(config).members[0].trainable)]
+    begun = [np.asarray(leaf) for leaf in jax.tree.leaves(teams.build_team(config).members[0].trainable)]
     train.train(make_config(fields | {"train.steps": 2}), tmp_path / "parts")
     train.train(config, tmp_path / "parts")
     train.train(config, tmp_path / "once")
@@ -104,8 +105,8 @@ def test_only_the_critics_learn_at_first(tmp_path):
 
     real, states = Learner.update, []
 
-    def watched_update(self, lesson):
-        found = real(self, lesson)
+    def watched_update(self, credit):
+        found = real(self, credit)
         states.append([np.asarray(leaf) for leaf in jax.tree.leaves(self.trainables()[0])])
         return found
 
@@ -138,8 +139,8 @@ def test_heads_on_the_agents_own_bodies_go_on_too(tmp_path, monkeypatch):
 
     real, done = Learner.update, []
 
-    def broken(self, lesson):  # in the third iteration, the first that this process does
-        done.append(real(self, lesson))
+    def broken(self, credit):  # in the third iteration, the first that this process does
+        done.append(real(self, credit))
         return done[-1] | {"aux/loss": math.nan} if len(done) == 1 else done[-1]
 
     monkeypatch.setattr(Learner, "update", broken)

@@ -16,10 +16,12 @@ from scripted_team import CountingTask, tiny_team
 
 from configs import coding
 from experiments import crossplay as command
-from experiments import evaluate, setup, tasks
 from jaxmarl_llm import checkpoint, evaluation, update
-from jaxmarl_llm.audit import crossplay
+from jaxmarl_llm.analysis.audit import crossplay
+from jaxmarl_llm.evaluation import results
 from jaxmarl_llm.executor import Limits
+from jaxmarl_llm.factory import evaluations, randomness, tasks, teams
+from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.sampling import choice
 
 WORDS = (3, 5, 4)
@@ -57,7 +59,7 @@ def scripted(monkeypatch):
     executor = types.SimpleNamespace(level=2, limits=Limits())
     monkeypatch.setattr(tasks, "build_executor", lambda config: contextlib.nullcontext(executor))
     monkeypatch.setattr(tasks, "build_task", lambda config, executor, *rest: CountingTask(WORDS))
-    monkeypatch.setattr(setup, "build_team", lambda config, **_: tiny_team())
+    monkeypatch.setattr(teams, "build_team", lambda config, **_: tiny_team())
 
 
 def returns_of(aux, main, mode):
@@ -65,7 +67,7 @@ def returns_of(aux, main, mode):
     first, second = (tiny_team(seed).members[0].trainable for seed in (aux, main))
     learned = [jax.tree.map(lambda x, y: jnp.stack([x[0], y[1]]), first, second)]
     found = evaluation.evaluate(
-        tiny_team(), learned, CountingTask(WORDS), range(len(WORDS)), setup.stream(config(), "report"),
+        tiny_team(), learned, CountingTask(WORDS), range(len(WORDS)), randomness.stream(config(), "report"),
         params=choice.SamplingParams(16, config().sampling.temperature), samples=2, max_prompt_tokens=768,
     )  # fmt: skip
     return getattr(found, mode).scores()["return"]
@@ -76,7 +78,7 @@ def test_every_team_answers_as_if_put_together_by_hand(workdirs, scripted, which
     lines = []
     found = command.play(workdirs, which, tell=lines.append)
     seeds = [seed + more for seed in SEEDS.values()]
-    for mode in evaluate.MODES:
+    for mode in results.MODES:
         (table,) = found.tables[mode]
         assert table.agent == "main"
         for (row, first), (column, second) in itertools.product(enumerate(seeds), repeat=2):
@@ -91,16 +93,16 @@ def test_every_team_answers_as_if_put_together_by_hand(workdirs, scripted, which
 def test_the_diagonal_is_what_evaluate_says(workdirs, scripted):
     found = command.play(workdirs, tell=lambda line: None)
     for run, workdir in enumerate(workdirs):
-        _, report = evaluate.evaluate_run(setup.load_run(workdir), workdir)
-        for mode in evaluate.MODES:
+        _, report = evaluations.evaluate_run(run_folder.load_run(workdir), workdir)
+        for mode in results.MODES:
             assert found.tables[mode][0].means_RR[run][run]._asdict() == report[mode]["scores"]["return"]
 
 
 def test_who_is_in_a_team():
-    assert crossplay.exchanged(("aux", "main")) == ("main",)
+    assert crossplay.exchanged_agents(("aux", "main")) == ("main",)
     assert crossplay.teams(2, ("aux", "main"), "main") == [[(0, 0), (0, 1)], [(1, 0), (1, 1)]]
     three = ("x", "y", "z")
-    assert crossplay.exchanged(three) == three
+    assert crossplay.exchanged_agents(three) == three
     assert crossplay.teams(2, three, "y") == [[(0, 0, 0), (0, 1, 0)], [(1, 0, 1), (1, 1, 1)]]
     assert crossplay.corner(three, "y") == ("run of agents x, z", "run of agent y")
 
@@ -148,7 +150,7 @@ def test_what_is_written(tmp_path):
 
 
 def test_runs_that_do_not_go_together_are_refused(workdirs, tmp_path, monkeypatch):
-    monkeypatch.setattr(setup, "build_team", lambda config, **_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(teams, "build_team", lambda config, **_: pytest.fail("a model was loaded"))
     a = str(workdirs[0])
 
     def refusal(*folders, which="best"):

@@ -12,11 +12,14 @@ import pytest
 import smoke_runs
 from test_update import PLAIN, assert_close, oracle_loss, sampled, step
 
-from configs import checks, coding
-from experiments import setup, train
-from jaxmarl_llm import dotted, losses
+from configs import coding
+from experiments import train
+from jaxmarl_llm import losses
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.factory import training
 from jaxmarl_llm.losses import SumCount, aggregate
 from jaxmarl_llm.update import LossConfig, custom_loss
+from jaxmarl_llm.utils import dotted
 from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
@@ -167,10 +170,11 @@ def test_a_forgotten_mask_lets_nothing_in():
 
 
 def test_what_a_loss_asks_for():
-    assert custom_loss.asks(shaped) == ("ref_logprobs_BL", "entropy_BL")
-    assert custom_loss.asks(functools.partial(losses.policy_gradient, clip=0.2)) == ("behaviour_logprobs_BL",)
+    assert custom_loss.named_arguments(shaped) == ("ref_logprobs_BL", "entropy_BL")
+    clipped = functools.partial(losses.policy_gradient, clip=0.2)
+    assert custom_loss.named_arguments(clipped) == ("behaviour_logprobs_BL",)
     assert doctest.testmod(custom_loss) == (0, 1)
-    assert custom_loss.asks(not_bad) == custom_loss.asks(lambda *rows, **given: None) == ()
+    assert custom_loss.named_arguments(not_bad) == custom_loss.named_arguments(lambda *rows, **given: None) == ()
 
 
 @pytest.mark.parametrize("name, message", [
@@ -189,16 +193,16 @@ def test_what_a_loss_asks_for():
 ])  # fmt: skip
 def test_what_cannot_be_a_loss_is_refused(my_losses, name, message):
     with pytest.raises(ValueError, match=f"^train.loss '{name}'.*{message}"):
-        setup.loss_config(config(train__loss=name))
+        training.loss_config(config(train__loss=name))
 
 
 def test_a_config_names_the_loss_and_gets_the_same_one_again(my_losses):
     c = config(train__loss="my_losses:dr_grpo", train__drop_truncated=True)
-    checks.validate(c)
-    loss = setup.loss_config(c)
-    assert loss == setup.loss_config(c) and hash(loss) == hash(setup.loss_config(c))
+    validate(c)
+    loss = training.loss_config(c)
+    assert loss == training.loss_config(c) and hash(loss) == hash(training.loss_config(c))
     assert loss.custom.keywords == {"clip": 0.2, "aggregation": "sequence_mean"} and loss.drop_truncated
-    assert setup.loss_config(config()).custom is None
+    assert training.loss_config(config()).custom is None
 
 
 @pytest.mark.parametrize("field, value", [
@@ -208,17 +212,17 @@ def test_a_config_names_the_loss_and_gets_the_same_one_again(my_losses):
 def test_what_a_loss_of_ones_own_would_ignore_is_refused(field, value):
     c = config(train__loss="my_losses.reinforce", task__cooperation="paper", **{f"train__{field}": value})
     with pytest.raises(ValueError) as caught:
-        checks.validate(c)
+        validate(c)
     (line,) = str(caught.value).splitlines()[1:]
     assert line.startswith(f"  train.{field}={value!r}: train.loss='my_losses.reinforce' takes its place")
 
 
 @pytest.mark.parametrize("fields", [dict(train__overlap=True), dict(sampling__dtype="bfloat16")])
 def test_answers_of_another_policy_need_a_loss_that_knows_it(my_losses, fields):
-    checks.validate(config(train__loss="my_losses:clipped", **fields))
-    assert setup.loss_config(config(train__loss="my_losses:clipped", **fields)).custom
+    validate(config(train__loss="my_losses:clipped", **fields))
+    assert training.loss_config(config(train__loss="my_losses:clipped", **fields)).custom
     with pytest.raises(ValueError, match="train.loss 'my_losses:reinforce' does not name behaviour_logprobs"):
-        setup.loss_config(config(train__loss="my_losses:reinforce", **fields))
+        training.loss_config(config(train__loss="my_losses:reinforce", **fields))
 
 
 @pytest.mark.model

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxmarl_llm.tasks import CodingTask, CustomRewardTask, resolve_reward
-from jaxmarl_llm.tasks.code_items import CodingItem, load_jsonl
+from jaxmarl_llm.tasks.coding.items import CodingItem, load_jsonl
 from jaxmarl_llm.tasks.custom_reward import RewardError
 
 ITEMS = [CodingItem(f"t/{k}", f"def f{k}(x):\n", f"f{k}", "def check(candidate):\n    assert 1", ("x",))

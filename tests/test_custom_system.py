@@ -8,18 +8,21 @@ import pytest
 import smoke_runs
 from method_runs import SMALL
 
-from configs import checks, coding
-from experiments import closing, systems, train
-from jaxmarl_llm import dotted, transcripts
+from configs import coding
+from experiments import train
+from jaxmarl_llm import transcripts
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.factory import systems
 from jaxmarl_llm.systems import custom
 from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.utils import dotted
 from tests.test_magrpo import forest
 
 MADE = forest("aligned", [1.0, 2.0, 6.0], samples=3)
 HEAD = """import dataclasses
 import numpy as np
 from jaxmarl_llm.systems import magrpo
-def lesson(forest, config):
+def assign(forest, config):
 """
 
 
@@ -31,7 +34,7 @@ def written(tmp_path, monkeypatch):
     def write(source):
         name = f"own_{abs(hash(source))}"
         (tmp_path / f"{name}.py").write_text(source)
-        return f"{name}.lesson"
+        return f"{name}.assign"
 
     return write
 
@@ -43,15 +46,15 @@ def example():
 
 
 def test_the_example_of_the_docs_by_hand(written):
-    lesson = custom.resolve(written(example()))(MADE, CreditConfig())
-    assert lesson.returns.tolist() == [0, 1, 2] * 2  # of three, how many it beats
-    assert lesson.advantages.tolist() == [-1, 0, 1] * 2
+    credit = custom.resolve(written(example()))(MADE, CreditConfig())
+    assert credit.returns.tolist() == [0, 1, 2] * 2  # of three, how many it beats
+    assert credit.advantages.tolist() == [-1, 0, 1] * 2
 
 
 @pytest.mark.model
 @pytest.mark.usefixtures("programs_shared")
 def test_a_run_learns_from_it(tmp_path, written, monkeypatch):
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
     config = coding.get_config("smoke")
     config.update_from_flattened_dict(SMALL | {"train.system": written(example())})
     train.train(config, tmp_path / "run")
@@ -64,10 +67,10 @@ def test_a_run_learns_from_it(tmp_path, written, monkeypatch):
 
 
 @pytest.mark.parametrize("body, text", [
-    ("    return 3", "returned a int; expected a Lesson"),
-    ("    return dataclasses.replace(magrpo.lesson(forest, config), advantages=np.zeros(2))",
+    ("    return 3", "returned a int; expected a Credit"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), advantages=np.zeros(2))",
      r"advantages have shape \(2,\); expected \(6,\)"),
-    ("    return dataclasses.replace(magrpo.lesson(forest, config), advantages=np.full(6, np.nan))",
+    ("    return dataclasses.replace(magrpo.assign(forest, config), advantages=np.full(6, np.nan))",
      "advantages are not finite"),
 ])  # fmt: skip
 def test_what_it_must_return(written, body, text):
@@ -82,15 +85,15 @@ def test_one_that_raises_says_where(written):
     with pytest.raises(dotted.UserCodeError, match=message) as caught:
         custom.resolve(name)(MADE, CreditConfig())
     (frame,) = caught.value.user_frames()
-    assert re.search(r"own_.*\.py\", line 5, in lesson", frame)
+    assert re.search(r"own_.*\.py\", line 5, in assign", frame)
 
 
 def test_what_a_config_may_name():
     config = coding.get_config("smoke")
-    config.train.system = "nowhere_at_all.lesson"
-    checks.validate(config)  # nothing is imported
-    with pytest.raises(ValueError, match="train.system 'nowhere_at_all.lesson': cannot import"):
+    config.train.system = "nowhere_at_all.assign"
+    validate(config)  # nothing is imported
+    with pytest.raises(ValueError, match="train.system 'nowhere_at_all.assign': cannot import"):
         systems.from_forest(config)
     config.train.system = "mine"
     with pytest.raises(ValueError, match="train.system='mine': allowed are magrpo, "):
-        checks.validate(config)
+        validate(config)

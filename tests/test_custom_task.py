@@ -9,12 +9,16 @@ import pytest
 import smoke_runs
 from method_runs import SMALL
 
-from configs import checks, coding
-from experiments import closing, named, planned, protocols, tasks, train
+from configs import coding
+from experiments import train
 from jaxmarl_llm import transcripts
-from jaxmarl_llm.bridge import Bridge
+from jaxmarl_llm.analysis.planning import from_config
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.factory import protocols, tasks, user_code
 from jaxmarl_llm.protocols import Pipeline
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.rollout.bridge import Bridge
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.runs import plan_table
 from jaxmarl_llm.tasks import Judgement, custom_task
 from tests import tiny
 from tests.test_rollout import built
@@ -87,19 +91,19 @@ def test_a_run_trains_with_it(tmp_path, modules, protocol):
 
 def test_a_protocol_gets_the_config_and_the_samples(modules):
     wanted = config(train__protocol="docs_backwards.Backwards")
-    checks.validate(wanted)
+    validate(wanted)
     task = tasks.build_task(wanted, None, "train")
     training, evaluation = (protocols.build(wanted, task, None, samples) for samples in (None, 7))
     assert isinstance(training, Pipeline) and training.samples == wanted.train.group
     assert evaluation.samples == 7 and list(training.prompts(task.items[0])) == ["right", "left"]
-    rows = closing._answers(wanted, 2)
+    rows = plan_table._answers(wanted, 2)
     assert rows == [("who speaks when", "docs_backwards.Backwards, for 2 problems")]
     with pytest.raises(ValueError, match="train.protocol='docs_backwards.Backwards': what a protocol of"):
-        planned._calls(wanted, ("left", "right"), [2], 2)
+        from_config._calls(wanted, ("left", "right"), [2], 2)
 
 
 def test_names_that_lead_nowhere_are_told_before_anything_is_loaded(modules, tmp_path, monkeypatch):
-    monkeypatch.setattr("experiments.setup.build_team", lambda *args, **options: pytest.fail("a model"))
+    monkeypatch.setattr("jaxmarl_llm.factory.teams.build_team", lambda *args, **options: pytest.fail("a model"))
     for fields, message in (
         ({"task__kind": "nowhere_at_all.Task"}, "task.kind 'nowhere_at_all.Task': cannot import"),
         ({"task__kind": "docs_letters.Words"}, "task.kind 'docs_letters.Words': module .* has no 'Words'"),
@@ -115,8 +119,8 @@ def test_names_that_lead_nowhere_are_told_before_anything_is_loaded(modules, tmp
         ({"train__turns": 2, "task__feedback": "passed"}, "task.feedback='passed': .* has its own feedback"),
     ):
         with pytest.raises(ValueError, match=message):
-            checks.validate(config(**fields))
-    assert named.given(config(train__protocol="a.b")) == {
+            validate(config(**fields))
+    assert user_code.given(config(train__protocol="a.b")) == {
         "task.kind": "docs_letters.Letters", "train.protocol": "a.b",
     }  # fmt: skip
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxmarl_llm import demonstrations
-from jaxmarl_llm.demonstrations import Demonstration
-from jaxmarl_llm.tasks import code_references
+from jaxmarl_llm.systems import demonstrations
+from jaxmarl_llm.systems.demonstrations import Demonstration
 from jaxmarl_llm.tasks.centralised import CentralisedTask
-from jaxmarl_llm.tasks.code_items import CodingItem
+from jaxmarl_llm.tasks.coding import references as code_references
+from jaxmarl_llm.tasks.coding.items import CodingItem
 
 AGENTS = ("aux", "main")
 ITEMS = (SimpleNamespace(task_id="one"), SimpleNamespace(task_id="two"))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import nbformat
+import pytest
 import shown_commands
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -88,10 +89,11 @@ done
     ]
 
 
-def test_every_row_of_the_readme_is_tried():
-    text = (ROOT / "README.md").read_text()
-    section = text[text.index("## Change something") : text.index("## Code map")]
+@pytest.mark.parametrize("page, least", [("README.md", 8), ("docs/howto.md", 40)])
+def test_every_row_of_what_can_be_changed_is_tried(page, least):
+    text = (ROOT / page).read_text()
+    section = text[text.index("| to do | how |") :].partition("## Results")[0]
     rows = [line for line in section.splitlines() if re.match(r"\| (?!to do)\w", line)]
-    assert len(rows) > 40
+    assert len(rows) > least
     for row in rows:
-        assert shown_commands.of_page(row, "README.md"), row
+        assert shown_commands.of_page(row, page), row

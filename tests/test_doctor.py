@@ -6,9 +6,11 @@ import jax
 import pytest
 import smoke_runs
 
-from experiments import closing, doctor, setup, systems, tasks
+from experiments import doctor
 from jaxmarl_llm.executor.levels import ExecutorRefused
-from jaxmarl_llm.tasks.coding import CodingTask
+from jaxmarl_llm.factory import systems, tasks, teams
+from jaxmarl_llm.runs import plan_table
+from jaxmarl_llm.tasks.coding.task import CodingTask
 
 pytestmark = pytest.mark.model  # for its tokenizer
 NAMES = (
@@ -118,7 +120,7 @@ def test_a_single_sample_and_a_critic(compiled):
 @pytest.mark.parametrize("mode", ["adapters", "full"])
 def test_shapes_are_those_of_what_a_system_trains(system, mode):
     config = smoke_runs.learning_config(team__mode=mode, train__system=system)
-    team = setup.build_team(config)
+    team = teams.build_team(config)
     trainables = [member.trainable for member in team.members]
     shapes = systems.own_states(config, team, trainables)
     models = systems.build(config, team, lambda: trainables).models
@@ -126,7 +128,7 @@ def test_shapes_are_those_of_what_a_system_trains(system, mode):
         lambda x: (x.shape, x.dtype), dict(models.states)
     )
     assert bool(shapes) == (system != "madpo")
-    learned, optimizer = closing.beside(models.states)
+    learned, optimizer = plan_table.beside(models.states)
     said = doctor.memory(config, team).sentence
     if mode == "full" and shapes:
         assert learned > 1 and f", critics {learned:.0f}, optimizer of critics {optimizer:.0f}" in said

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxmarl_llm import scores
-from jaxmarl_llm.doctor import rewards
+from jaxmarl_llm.analysis.doctor import rewards
+from jaxmarl_llm.evaluation import scores
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.tasks.judgement import Judgement
 
@@ -158,11 +158,11 @@ def test_errors_of_the_reward_are_kept():
     def raises(items, completions):
         raise RuntimeError("the reward raised on task_id p0")
 
-    task = rewards.Caught(SimpleNamespace(judge=raises, agents=("aux",), items=ITEMS))
+    task = rewards.ErrorKeepingTask(SimpleNamespace(judge=raises, agents=("aux",), items=ITEMS))
     assert task.agents == ("aux",) and task.error is None
     assert [own.total for own in task.judge(ITEMS, {"aux": ["a", "b"]})] == [None, None]
     assert str(task.error) == "the reward raised on task_id p0"
-    assert rewards.Caught(SimpleNamespace(judge=length)).judge(ITEMS, {"aux": ["a", "bb"]})[1].total == 2
+    assert rewards.ErrorKeepingTask(SimpleNamespace(judge=length)).judge(ITEMS, {"aux": ["a", "bb"]})[1].total == 2
 
 
 def test_a_check_that_raises_has_failed():

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer as Raw
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from jaxmarl_llm.doctor import texts
+from jaxmarl_llm.analysis.doctor import texts
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.tokenizer import Tokenizer
 

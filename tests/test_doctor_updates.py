@@ -1,4 +1,4 @@
-"""doctor/updates.py, taps.py and choices.py: ok on the real loss, and failing where it is broken."""
+"""doctor/updates.py, perturb.py and choices.py: ok on the real loss, and failing where it is broken."""
 
 import dataclasses
 import functools
@@ -9,12 +9,12 @@ import pytest
 from scripted_team import CountingTask, tiny_team
 
 from jaxmarl_llm import losses, rollout, team
-from jaxmarl_llm.doctor import choices, taps, updates
+from jaxmarl_llm.analysis.doctor import choices, perturb, updates
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.policy import prefill
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.update import LossConfig, agent_loss
 
 STATED = SamplingParams(8, temperature=1.3, top_k=40, top_p=0.95)
@@ -53,12 +53,12 @@ def broken(monkeypatch):
     """Replace a function that the loss calls, and examine again; other tests see nothing of it."""
     def examine(module, name, function):
         monkeypatch.setattr(module, name, function)
-        taps._measure.clear_cache()
+        perturb._measure.clear_cache()
         return updates.of_forest(TEAM, TRAINABLES, LOSS, spoken())
 
     yield examine
     monkeypatch.undo()
-    taps._measure.clear_cache()
+    perturb._measure.clear_cache()
 
 
 def test_sampler_and_loss_agree():
@@ -135,7 +135,7 @@ def test_trained_prompts_fail(broken):
         every, _ = policy.apply(variables, tokens_BP, positions_BP, method="hidden")
         return every.mean(1), cache
 
-    found = broken(taps, "prefill", read)
+    found = broken(perturb, "prefill", read)
     result = updates.trained_tokens(found)
     assert result.status == "fail" and "prompt or feedback tokens get gradient" in result.sentence
     assert updates.parity(found).status == "fail"

@@ -1,4 +1,4 @@
-"""experiments/ending.py and the first screen of a report: what a finished run says of itself."""
+"""jaxmarl_llm/runs/final_table.py and the first screen of a report: what a finished run says of itself."""
 
 import dataclasses
 import json
@@ -6,8 +6,8 @@ import json
 import pytest
 import report_runs
 
-from experiments import closing, ending
-from jaxmarl_llm.report import first_screen, page, runs
+from jaxmarl_llm.analysis.report import first_screen, page, runs
+from jaxmarl_llm.runs import final_table, summaries
 
 SUMMARY = {
     "before": {"step": 0, "return": 20.04, "return_low": 15.0, "return_high": 26.0, "return_greedy": 30.0},
@@ -31,7 +31,7 @@ def folder(tmp_path):
 
 
 def test_every_state_has_a_line_with_its_interval():
-    _, *lines = ending.state_lines(SUMMARY | {"warm": {"step": 0, "return": 33.0}})
+    _, *lines = final_table.state_lines(SUMMARY | {"warm": {"step": 0, "return": 33.0}})
     titles = ["untrained", "warmed up", "trained, latest state (iteration 3)"]
     titles += ["trained, best state on validation (iteration 2)"]
     values = ["   20.0  [15.0, 26.0]", "   33.0", "   60.0  [55.0, 66.0]", "   58.0"]
@@ -40,17 +40,17 @@ def test_every_state_has_a_line_with_its_interval():
 
 
 def test_the_first_problem_is_shown_before_and_after(folder):
-    lines = ending.example_lines(folder)
+    lines = final_table.example_lines(folder)
     assert lines[1] == "greedy answers to ode, the first of the test problems:"
     assert lines[3:5] == ["--- untrained: reward 2.00, pass", "[poet]"] and lines[5] == "  x = 1"
     after = lines.index("--- trained: reward 2.00, pass")
     assert lines[after + 1 : after + 4] == ["[poet]", "  0", "  1"]
     assert "  ... 2 more lines" in lines[after:] and "  12" not in lines[after:]
-    assert ending.example_lines(folder / "nowhere") == []
+    assert final_table.example_lines(folder / "nowhere") == []
 
 
 def test_the_closing_table(folder, capsys):
-    ending.show(SUMMARY, folder)
+    final_table.show(SUMMARY, folder)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["3", "iterations"] and lines[1] == ["test,", "0..100", "untrained", "trained", "gain"]
     assert lines[3] == ["return", "20.0", "60.0", "+40.0"]
@@ -58,8 +58,8 @@ def test_the_closing_table(folder, capsys):
 
 
 def test_the_time_of_the_warm_up_is_named_apart():
-    assert closing.minutes({"seconds": 90.0}) == "1.5 minutes"
-    assert closing.minutes({"seconds": 90.0, "warm_up_seconds": 660.0}) == "1.5 minutes after 11.0 of warm-up"
+    assert summaries.minutes({"seconds": 90.0}) == "1.5 minutes"
+    assert summaries.minutes({"seconds": 90.0, "warm_up_seconds": 660.0}) == "1.5 minutes after 11.0 of warm-up"
 
 
 def test_a_page_begins_with_what_a_newcomer_asks(folder):

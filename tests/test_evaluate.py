@@ -12,9 +12,11 @@ from absl import app, flags
 from ml_collections import config_dict
 from scripted_team import CountingTask, tiny_team
 
-from experiments import evaluate, setup, tasks
-from jaxmarl_llm import checkpoint, evaluation, scores, transcripts, update
+from experiments import evaluate
+from jaxmarl_llm import checkpoint, evaluation, transcripts, update
+from jaxmarl_llm.evaluation import results, scores
 from jaxmarl_llm.executor import Limits
+from jaxmarl_llm.factory import evaluations, randomness, tasks, teams
 from jaxmarl_llm.sampling import choice
 
 CONFIG = config_dict.ConfigDict({
@@ -42,7 +44,7 @@ def scripted(monkeypatch):
     """The factories build a tiny team and a scripted task; everything else is what it is."""
     monkeypatch.setattr(tasks, "build_executor", lambda config: contextlib.nullcontext(EXECUTOR))
     monkeypatch.setattr(tasks, "build_task", lambda config, executor, *rest: CountingTask((3, 5, 4)))
-    monkeypatch.setattr(setup, "build_team", lambda config, **_: tiny_team())
+    monkeypatch.setattr(teams, "build_team", lambda config, **_: tiny_team())
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def expected(seed, mode):
     """What `evaluation.evaluate` says of the team with that seed."""
     team, task = tiny_team(seed), CountingTask((3, 5, 4))
     params = choice.SamplingParams(6)
-    key = setup.stream(CONFIG, "report")
+    key = randomness.stream(CONFIG, "report")
     learned = [team.members[0].trainable]
     found = evaluation.evaluate(
         team, learned, task, range(3), key, params=params, samples=2, max_prompt_tokens=100
@@ -75,7 +77,7 @@ def said(found):
 
 @pytest.mark.parametrize("which, step, seed", [("best", 2, 2), ("latest", 4, 1), (4, 4, 1)])
 def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
-    results, report = evaluate.evaluate_run(CONFIG, workdir, which, ks=(1, 2))
+    results, report = evaluations.evaluate_run(CONFIG, workdir, which, ks=(1, 2))
     assert report["step"] == step and report["workdir"] == str(workdir)
     assert (report["executor"]["level"], report["executor"]["cpu_seconds"]) == (2, 2.0)
     for mode in ("sampled", "greedy"):
@@ -93,10 +95,10 @@ def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
 
 
 def test_the_untrained_team_shown_and_written(tmp_path):
-    results, report = evaluate.evaluate_run(CONFIG)
-    assert said(results["greedy"]) == said(expected(0, "greedy"))
-    answers = sum(len(results[mode].actions) for mode in ("sampled", "greedy"))
-    actions = results["sampled"].actions + results["greedy"].actions
+    by_mode, report = evaluations.evaluate_run(CONFIG)
+    assert said(by_mode["greedy"]) == said(expected(0, "greedy"))
+    answers = sum(len(by_mode[mode].actions) for mode in ("sampled", "greedy"))
+    actions = by_mode["sampled"].actions + by_mode["greedy"].actions
     drawn = sum(speech.completion_length for action in actions for speech in action.agents.values())
     speed = report["speed"]
     assert speed["tokens_per_s"] * speed["seconds_per_answer"] == pytest.approx(drawn / answers)
@@ -108,9 +110,9 @@ def test_the_untrained_team_shown_and_written(tmp_path):
     assert row.split()[-4:] == [f"{score['mean']:.1f}", f"{score['low']:.1f}", "to", f"{score['high']:.1f}"]
     assert lines[0] == "the untrained team, on 3 test problems, fresh draws"
     assert {"even", "odd", "return", "pass@1", "aux", "main"} <= {line.split()[0] for line in lines if line}
-    evaluate.write(tmp_path / "evaluation.json", results, report)
+    results.write(tmp_path / "evaluation.json", by_mode, report)
     assert json.loads((tmp_path / "evaluation.json").read_text()) == report
-    assert transcripts.read(tmp_path / "evaluation" / "sampled", 0) == results["sampled"].actions
+    assert transcripts.read(tmp_path / "evaluation" / "sampled", 0) == by_mode["sampled"].actions
 
 
 def test_the_split_asked_for_is_evaluated_and_named(workdir, monkeypatch):
@@ -118,29 +120,29 @@ def test_the_split_asked_for_is_evaluated_and_named(workdir, monkeypatch):
     monkeypatch.setattr(tasks, "build_task", lambda config, executor, split, *_: CountingTask(words[split]))
     problems = {}
     for split in ("test", "validation", "train"):
-        _, report = evaluate.evaluate_run(CONFIG, workdir, split=split)
+        _, report = evaluations.evaluate_run(CONFIG, workdir, split=split)
         problems[split] = evaluate.problems_line(report)
         assert evaluate.state_line(report) == f"{workdir} after 2 iterations, the best on validation"
     assert problems == {
         "test": "1 test problems, fresh draws", "validation": "2 validation problems, fresh draws",
         "train": "3 training problems, fresh draws",
     }  # fmt: skip
-    _, default = evaluate.evaluate_run(CONFIG)
+    _, default = evaluations.evaluate_run(CONFIG)
     assert (default["split"], default["problems"]) == ("test", 1)
     asked = []
     monkeypatch.setattr(tasks, "build_task", lambda config, *rest: asked.append(config.task.test_split))
-    evaluate.build_split(CONFIG, None, "all")
+    evaluations.build_split(CONFIG, None, "all")
     assert asked == ["all"] and CONFIG.task.test_split == "test"  # of a copy
     with pytest.raises(ValueError, match="--split='held_out': allowed are test, validation, train, all"):
-        evaluate.evaluate_run(CONFIG, split="held_out")
+        evaluations.evaluate_run(CONFIG, split="held_out")
 
 
 def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, monkeypatch):
-    monkeypatch.setattr(setup, "build_team", lambda config, **_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(teams, "build_team", lambda config, **_: pytest.fail("a model was loaded"))
     with pytest.raises(ValueError, match=r"k within 1\.\.2.*k=3"):
-        evaluate.evaluate_run(CONFIG, ks=(1, 3))
+        evaluations.evaluate_run(CONFIG, ks=(1, 3))
     with pytest.raises(ValueError, match=r"no checkpoint 7 in .*steps \[4\] and 'best'"):
-        evaluate.evaluate_run(CONFIG, workdir, 7)
+        evaluations.evaluate_run(CONFIG, workdir, 7)
 
 
 def test_scores_that_never_applied_are_null_and_shown_empty():
@@ -148,7 +150,7 @@ def test_scores_that_never_applied_are_null_and_shown_empty():
     nothing = dataclasses.replace(action, parts={}, total=None, verdict="not-applicable")
     found = scores.Evaluation(((nothing,),), ("aux", "main"), lambda scores: {"return": scores["total"]})
     assert math.isnan(found.scores()["return"][0])
-    entry = evaluate.describe(found, ks=(1,))
+    entry = results.describe(found, ks=(1,))
     assert entry["scores"] == {"return": {"mean": None, "low": None, "high": None}}
     stream = io.StringIO()
     about = {"workdir": None, "problems": 1, "split": "test"}

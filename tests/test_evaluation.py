@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from scripted_team import CountingTask, tiny_team
 
-from jaxmarl_llm import evaluation, sampling, scores
-from jaxmarl_llm.prompts import bucket
+from jaxmarl_llm import evaluation, sampling
+from jaxmarl_llm.evaluation import scores
+from jaxmarl_llm.evaluation.scores import Evaluation
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.sampling import choice
-from jaxmarl_llm.scores import Evaluation
-from jaxmarl_llm.transcripts import JointAction, Speech
+from jaxmarl_llm.sampling.padding import bucket
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 WORDS = (3, 70, 5, 3, 8)  # prompt lengths: only p1 needs the wider bucket
 PARAMS = choice.SamplingParams(max_new_tokens=6, temperature=1.0)
@@ -45,7 +46,7 @@ def test_pass_at_k_needs_enough_samples(k):
 def action(even, odd, verdict, length=1, reason="stop"):
     total = None if even is None else even + odd
     parts = {} if even is None else {"even": even, "odd": odd}
-    speech = Speech("", "", 1, length, reason, 0)
+    speech = AgentRecord("", "", 1, length, reason, 0)
     return JointAction(0, "p", {"main": speech}, parts, total, verdict)
 
 

@@ -206,7 +206,7 @@ def test_bad_values_are_refused_by_the_factory(fields, complaint):
 
 def test_nothing_but_a_local_model_brings_in_jax_or_an_sdk():
     code = (
-        "import sys\nfrom jaxmarl_llm import experts\nfrom jaxmarl_llm.tasks import code_edits\n"
+        "import sys\nfrom jaxmarl_llm import experts\nfrom jaxmarl_llm.tasks.coding import expert_edits\n"
         "for kind in experts.APIS: experts.build(kind, 'm')\n"
         "assert not {'jax', 'flax', 'openai', 'anthropic'} & set(sys.modules)\n"
     )

@@ -16,10 +16,11 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import models
 from transformers import PreTrainedTokenizerFast
 
-from configs import common
-from experiments import export, setup
+from experiments import export
 from jaxmarl_llm import adapters, weights
 from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.config import base_config
+from jaxmarl_llm.factory import teams
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.weights import peft
@@ -50,14 +51,14 @@ def make_run(folder, mode, family="qwen2"):
     config = VARIANTS[family]
     model = weights.LoadedModel(Policy(config), random_params(config), tiny_tokenizer())
     weights.save(model, folder / "model")
-    run_config = common.base_config()
+    run_config = base_config()
     run_config.model = str(folder / "model")
     run_config.team.mode, run_config.team.rank = mode, 4
     run_config.sampling.max_prompt_tokens, run_config.sampling.max_new_tokens = 32, 16
     run = folder / "run"
     run.mkdir()
     (run / "config.json").write_text(json.dumps(run_config.to_dict()))
-    team = setup.build_team(run_config)
+    team = teams.build_team(run_config)
     last, best = (jax.tree.map(lambda x: x * 0.2, trained(team, seed)) for seed in (1, 2))
     with Checkpointer(run / "checkpoints") as saver:
         saver.save(3, last, team, {})
@@ -122,6 +123,20 @@ def test_adapter_folder_from_the_command_line(tmp_path):
     assert f"base_model: {run.parent / 'model'}" in card and "was not evaluated on the test" in card
 
 
+def test_gemma_as_a_merged_model_and_as_adapters(tmp_path):
+    run, team, states = make_run(tmp_path, "adapters", "gemma3")
+    wanted = in_memory("adapters", team, states["latest"], "main")
+    for form in ("merged", "adapter"):
+        export.export(run, "main", tmp_path / form, form, which=3)
+    found, model = reloaded(tmp_path / "merged")
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert model.policy.config == VARIANTS["gemma3"]
+    base = weights.load(run.parent / "model")
+    adapter = peft.load_adapter(tmp_path / "adapter", base.policy.config)
+    found = logits(base.policy, adapter.alpha / adapter.rank)(base.params, adapter.lora)
+    np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("wrong, message", [
     (dict(agent="judge"), r"--agent='judge': the run in .* has the agents aux, main"),
     (dict(which=7), r"no checkpoint 7 in .*; there are steps \[3\] and 'best'"),
@@ -130,7 +145,7 @@ def test_adapter_folder_from_the_command_line(tmp_path):
 ])
 def test_what_does_not_exist_is_refused_before_loading(finished, tmp_path, monkeypatch, wrong, message):
     _, run, _, _ = finished
-    monkeypatch.setattr(setup, "build_team", None)
+    monkeypatch.setattr(teams, "build_team", None)
     right = dict(workdir=run, agent="main", out=tmp_path / "out")
     with pytest.raises(ValueError, match=message):
         export.export(**(right | wrong))
@@ -139,7 +154,7 @@ def test_what_does_not_exist_is_refused_before_loading(finished, tmp_path, monke
 
 def test_folders_that_cannot_be_written(finished, tmp_path, monkeypatch):
     mode, run, _, _ = finished
-    monkeypatch.setattr(setup, "build_team", None)
+    monkeypatch.setattr(teams, "build_team", None)
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="file exists already"):
         export.export(run, "main", tmp_path / "file")

@@ -8,9 +8,9 @@ import pytest
 import smoke_runs
 
 from configs import game
-from experiments import closing, fidelity, train
+from experiments import fidelity, train
 from jaxmarl_llm import credit, update
-from jaxmarl_llm.audit import fidelity as audit
+from jaxmarl_llm.analysis.audit import fidelity as audit
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.tasks.judgement import Judgement
@@ -92,17 +92,17 @@ def test_rewards_beside_fresh_partners_by_hand():
     # xw, xu, yw, yu; xu again, and yu again; xv, yv
     assert judged == scorer.asked == 6
     # Aligned, x earned 10 beside u, y 80 beside v; a's y is worth more, and so is b's v.
-    (a, b, both) = audit.by_agent(made, *lesson(made), rewards_RK)
+    (a, b, both) = audit.by_agent(made, *assign(made), rewards_RK)
     assert (a.agent, b.agent, both.agent) == ("a", "b", "all")
     assert [row.fidelity for row in (a, b, both)] == [1, 1, 1] and both.repeats == 1
     assert [row.groups for row in (a, b, both)] == [1, 1, 2]
     assert [row.variance for row in (a, b, both)] == [35.0**2] * 3  # advantages -35, 35
-    flipped = audit.by_agent(made, np.array([35.0, -35, -35, 35]), lesson(made)[1], rewards_RK)
+    flipped = audit.by_agent(made, np.array([35.0, -35, -35, 35]), assign(made)[1], rewards_RK)
     assert [row.fidelity for row in flipped] == [-1, 1, 0]
 
 
-def lesson(made):
-    found = magrpo.lesson(made)
+def assign(made):
+    found = magrpo.assign(made)
     return found.advantages, found.groups
 
 
@@ -132,7 +132,7 @@ def test_noise_has_no_fidelity_and_parts_of_ones_own_have_all(cross):
         made = forest(200, 4, lambda *place: f"recorded {place}", reward, cross)
         fresh = turns(200, 8, lambda *place: f"fresh {place}")
         rewards_RK, _ = audit.partner_rewards(made, fresh, Scorer(reward))
-        found[reward] = audit.by_agent(made, *lesson(made), rewards_RK)[-1]
+        found[reward] = audit.by_agent(made, *assign(made), rewards_RK)[-1]
     assert abs(found[noise].fidelity) < 0.1 and abs(found[noise].repeats) < 0.1
     assert found[apart].repeats > 0.999 and found[apart].groups == 400
     # All pairs: the partners' mean is the same for all samples of a group, and ranks stay. Aligned, the
@@ -153,7 +153,7 @@ def config_of(reward, **fields):
 def test_of_a_run(tmp_path, monkeypatch, capsys):
     made, make = {}, update.make_optimizer  # equal optimizers share the programs that they are part of
     monkeypatch.setattr(update, "make_optimizer", lambda **s: made.setdefault(tuple(s.items()), make(**s)))
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
     for reward in ("dice", "apart"):
         train.train(config_of(reward), tmp_path / reward)
     before, lines = smoke_runs.files(tmp_path / "apart"), []

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from jaxmarl_llm.files import atomic_write_text, read_json, read_json_lines, safe_text
+from jaxmarl_llm.utils.files import atomic_write_text, read_json, read_json_lines, safe_text
 
 
 def test_writes_and_replaces_with_ordinary_permissions(tmp_path):

@@ -1,19 +1,19 @@
-"""jaxmarl_llm/tasks/game.py: payoffs by hand, the optimum by trying everything, prompts and feedback."""
+"""jaxmarl_llm/tasks/toys/matrix_game.py: payoffs by hand, the optimum by trying everything, prompts and feedback."""
 
 import itertools
 from types import SimpleNamespace
 
 import pytest
 
-from configs import checks
 from configs import game as game_config
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.protocols import Answer, Pipeline
 from jaxmarl_llm.protocols.types import Episode
-from jaxmarl_llm.tasks import game
 from jaxmarl_llm.tasks.centralised import CentralisedTask
-from jaxmarl_llm.tasks.game import GameTask
+from jaxmarl_llm.tasks.toys import matrix_game
+from jaxmarl_llm.tasks.toys.matrix_game import GameTask
 
-ITEMS = game.load_items("games", "all")
+ITEMS = matrix_game.load_items("games", "all")
 # Claus and Boutilier's tables; k = -10.
 CLIMBING = [[11, -30, 0], [-30, 7, 6], [0, 0, 5]]
 PENALTY = [[10, 0, -10], [0, 2, 0], [-10, 0, 10]]
@@ -21,13 +21,13 @@ PENALTY = [[10, 0, -10], [0, 2, 0], [-10, 0, 10]]
 
 def saying(item, agent, action):
     """The word by which an agent plays an action."""
-    (word,) = (word for word in game.WORDS if item.action(agent, word) == action)
+    (word,) = (word for word in matrix_game.WORDS if item.action(agent, word) == action)
     return word
 
 
 def test_two_agents_play_the_published_matrices():
     for name, matrix in (("climbing", CLIMBING), ("penalty", PENALTY)):
-        assert [[game.payoff(name, (a, b)) for b in range(3)] for a in range(3)] == matrix
+        assert [[matrix_game.payoff(name, (a, b)) for b in range(3)] for a in range(3)] == matrix
 
 
 @pytest.mark.parametrize("name, actions, wanted", [
@@ -38,14 +38,14 @@ def test_two_agents_play_the_published_matrices():
     ("penalty", (2, 2, 2), 10), ("penalty", (0, 1, 2), -10), ("penalty", (1, 1, 0), 0),
 ])  # fmt: skip
 def test_one_and_three_agents(name, actions, wanted):
-    assert game.payoff(name, actions) == wanted
+    assert matrix_game.payoff(name, actions) == wanted
 
 
 @pytest.mark.parametrize("agents", [("a",), ("a", "b"), ("a", "b", "c")])
 def test_the_optimum_is_100_and_the_worst_0(agents):
     """All joint answers to all items; what they pay is from the tables above, scaled by hand."""
     task = GameTask(ITEMS, agents)
-    said = list(itertools.product((*game.WORDS, "other"), repeat=len(agents)))
+    said = list(itertools.product((*matrix_game.WORDS, "other"), repeat=len(agents)))
     for item in ITEMS:
         columns = {agent: [row[n] for row in said] for n, agent in enumerate(agents)}
         judged = task.judge([item] * len(said), columns)
@@ -81,7 +81,7 @@ def test_scores_of_single_answers():
 
 
 def test_words_mean_something_else_in_every_game_and_for_every_agent():
-    meanings = {(item.number, n): [item.action(n, w) for w in game.WORDS] for item in ITEMS for n in (0, 1)}
+    meanings = {(item.number, n): [item.action(n, w) for w in matrix_game.WORDS] for item in ITEMS for n in (0, 1)}
     assert all(sorted(actions) == [0, 1, 2] for actions in meanings.values())
     for n in (0, 1):
         assert len({tuple(meanings[item.number, n]) for item in ITEMS}) == 6
@@ -95,15 +95,15 @@ def test_words_mean_something_else_in_every_game_and_for_every_agent():
 
 def test_sources():
     assert [item.task_id for item in ITEMS] == [
-        f"{kind}/{name}" for kind, names in game.NAMES.items() for name in names
+        f"{kind}/{name}" for kind, names in matrix_game.NAMES.items() for name in names
     ]
-    assert game.load_items("penalty", "all") == ITEMS[3:] == game.load_items("games[3:]", "all")
+    assert matrix_game.load_items("penalty", "all") == ITEMS[3:] == matrix_game.load_items("games[3:]", "all")
     with pytest.raises(ValueError, match="source is 'chess'; allowed for a game: games, climbing, penalty"):
-        game.load_items("chess", "all")
+        matrix_game.load_items("chess", "all")
     with pytest.raises(ValueError, match="'train', which is empty: games are too few to divide; allowed:"):
-        game.load_items("games", "train")
+        matrix_game.load_items("games", "train")
     with pytest.raises(ValueError, match=r"'games\[6:\]' has no items"):
-        game.load_items("games[6:]", "all")
+        matrix_game.load_items("games[6:]", "all")
     with pytest.raises(ValueError, match="agents is .'a', 'a'.; allowed: one or more names that differ"):
         GameTask(ITEMS, ("a", "a"))
 
@@ -142,7 +142,7 @@ def test_in_a_pipeline_the_second_reads_what_the_first_said():
     (request,) = asked.step(state)
     assert request.agent == "first"
     state.requests.append(request)
-    place = dict(id=0, item=0, sample=0, request=0, turn=0, follows=None)
+    place = dict(id=0, item=0, sample=0, request=0, turn=0, stage=(0, "answer"), follows=None)
     state.turns.append(SimpleNamespace(agent="first", text="left", **place))
     (request,) = asked.step(state)
     assert request.messages[-1]["content"] == (
@@ -158,7 +158,7 @@ def test_in_a_pipeline_the_second_reads_what_the_first_said():
 ])  # fmt: skip
 def test_configs_that_are_refused(fields, message):
     config = game_config.get_config()
-    checks.validate(config)
+    validate(config)
     config.update_from_flattened_dict(fields)
     with pytest.raises(ValueError, match=message):
-        checks.validate(config)
+        validate(config)

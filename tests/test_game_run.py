@@ -5,10 +5,12 @@ import json
 import pytest
 import smoke_runs
 
-from configs import arithmetic, checks, sweep_game, sweeps
 from configs import game as game_config
-from experiments import closing, setup, sweep, tasks, train
-from jaxmarl_llm.tasks import game
+from configs import sweep_game
+from experiments import sweep, train
+from jaxmarl_llm.config import sweeps, validate, workload
+from jaxmarl_llm.factory import tasks, teams
+from jaxmarl_llm.tasks.toys import matrix_game
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
 
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("programs_shared")
 def config(fields):
     made = game_config.get_config()
     made.update_from_flattened_dict(fields)
-    checks.validate(made)
+    validate(made)
     return made
 
 
@@ -29,7 +31,7 @@ def test_a_run_learns_without_an_executor(tmp_path, monkeypatch):
     assert 80 < before["valid"] < after["valid"] <= 100
     assert summary["executor"] == {}
     told = json.loads((tmp_path / "held_out.json").read_text())
-    names = [f"{kind}/{name}" for kind, names in game.NAMES.items() for name in names]
+    names = [f"{kind}/{name}" for kind, names in matrix_game.NAMES.items() for name in names]
     assert told["items"] == names and sum(told["return"]) / 6 == pytest.approx(after["return"])
 
 
@@ -38,14 +40,14 @@ def test_a_run_learns_without_an_executor(tmp_path, monkeypatch):
     ({"task.centralised": True, "team.agents": ("team",), "sampling.max_new_tokens": 5}, 6 * 16),
 ])  # fmt: skip
 def test_other_ways_to_play(tmp_path, monkeypatch, fields, answers):
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
     c = config(fields | {"train.steps": 1, "eval.before": False, "log.transcripts_every": 1})
     train.train(c, tmp_path)
     (row,) = smoke_runs.rows(tmp_path)
     assert 0 < row["train/valid"] <= 100 and 0 < row["train/return"] < 100
     (path,) = (tmp_path / "transcripts").iterdir()
     assert len(path.read_text().splitlines()) == answers
-    assert arithmetic.joint_answers(c) == answers
+    assert workload.joint_answers(c) == answers
 
 
 def test_every_trainer_is_given_the_same_number_of_judged_answers():
@@ -54,7 +56,7 @@ def test_every_trainer_is_given_the_same_number_of_judged_answers():
     assert found[0].setting == "MAGRPO"
     for member in found:
         c = member.config
-        judged = arithmetic.joint_answers(c) + arithmetic.counterfactual_answers(c)
+        judged = workload.joint_answers(c) + workload.counterfactual_answers(c)
         assert 90 <= judged <= 96, member.name
         assert c.train.lr == 3e-3
         assert c.critic.lr == (1e-2 if c.critic.form == "q" else 3e-3), member.name
@@ -83,4 +85,4 @@ def test_two_trainers_in_one_table(tmp_path):
 
 def test_a_prompt_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="more than the context of 'game-tiny', 512 tokens"):
-        setup.build_team(config({"sampling.max_prompt_tokens": 511}))
+        teams.build_team(config({"sampling.max_prompt_tokens": 511}))

@@ -1,16 +1,16 @@
-"""jaxmarl_llm/tasks/generation.py and generation_items.py: counts of tests, and where tests come from."""
+"""jaxmarl_llm/tasks/programs/generation.py and generation_items.py: counts of tests, and where tests come from."""
 
 import logging
 
 import pytest
 
 from jaxmarl_llm.executor import Executor, Report
-from jaxmarl_llm.tasks import code_tests
-from jaxmarl_llm.tasks.code_data import load_items
-from jaxmarl_llm.tasks.code_items import item_from_row
-from jaxmarl_llm.tasks.generation import GenerationTask
-from jaxmarl_llm.tasks.generation_items import asserts_in, given, with_tests
+from jaxmarl_llm.tasks.coding import problem_tests
+from jaxmarl_llm.tasks.coding.data_files import load_items
+from jaxmarl_llm.tasks.coding.items import item_from_row
 from jaxmarl_llm.tasks.outcomes import Outcome
+from jaxmarl_llm.tasks.programs.generation import GenerationTask
+from jaxmarl_llm.tasks.programs.generation_items import asserts_in, with_given_tests, with_model_tests
 
 ROW = {
     "task_id": "t/1",
@@ -59,10 +59,10 @@ def test_a_joint_answer():
 
 
 def test_search_and_held_out_tests():
-    item = given(ITEM, 0.5)
-    assert code_tests.count_units(item.search) == 3 and item.test == ROW["test"] and item.origin == "given"
-    assert given(item, 0.2) is item  # an item that has its search tests keeps them
-    assert given(ITEM, 0.0).search == ROW["test"]
+    item = with_given_tests(ITEM, 0.5)
+    assert problem_tests.count_units(item.search) == 3 and item.test == ROW["test"] and item.origin == "given"
+    assert with_given_tests(item, 0.2) is item  # an item that has its search tests keeps them
+    assert with_given_tests(ITEM, 0.0).search == ROW["test"]
     with pytest.raises(ValueError, match="held_back is 1"):
         GenerationTask([ITEM], None, ("a",), held_back=1.0)
 
@@ -94,17 +94,17 @@ def test_tests_of_a_model():
         "assert twice(7) == 14, 'twice'", "assert twice(True) == 2", "assert twice(9) == 18",
     ]  # fmt: skip
     assert asserts_in(ANSWER, "twice") == wanted  # six at most
-    item = with_tests(ITEM, ANSWER)
+    item = with_model_tests(ITEM, ANSWER)
     assert item.origin == "generated" and item.test == ROW["test"]
     assert item.search == "def check(candidate):\n" + "".join(f"    {line}\n" for line in wanted)
-    assert code_tests.count_units(item.search, "twice") == 6
+    assert problem_tests.count_units(item.search, "twice") == 6
     assert GenerationTask([item], None, ("a",)).items == (item,)
 
 
 def test_without_tests_of_a_model_the_given_ones_are_used_and_said(caplog):
     with caplog.at_level(logging.WARNING):
-        item = with_tests(ITEM, "I cannot write tests.")
-    assert item.origin == "fallback" and code_tests.count_units(item.search) == 3
+        item = with_model_tests(ITEM, "I cannot write tests.")
+    assert item.origin == "fallback" and problem_tests.count_units(item.search) == 3
     assert "t/1: no test in 'I cannot write tests.'" in caplog.text
 
 
@@ -129,7 +129,7 @@ def test_real_programs(executor):
     assert [(o.score, o.total, o.status) for o in task.remeasure([item] * 3, [RIGHT, SMALL, ""])] == [
         (6.0, 6, "ok"), (4.0, 6, "wrong"), (0.0, 0, "no-program"),
     ]  # fmt: skip
-    wrong_test = with_tests(ITEM, "assert twice(1) == 3\nassert twice(2) == 4")
+    wrong_test = with_model_tests(ITEM, "assert twice(1) == 3\nassert twice(2) == 4")
     (judged,) = GenerationTask([wrong_test], executor, ("a",)).judge([wrong_test], {"a": [RIGHT]})
     assert (judged.outcomes["a"].score, judged.outcomes["a"].total) == (1.0, 2)
 

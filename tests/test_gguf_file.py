@@ -10,12 +10,13 @@ import pytest
 from tiny_models import TINY, VARIANTS, assert_same, random_params
 
 from jaxmarl_llm import weights
-from jaxmarl_llm.policy import RopeConfig
-from jaxmarl_llm.weights import hf
+from jaxmarl_llm.policy import RopeConfig, Windows
+from jaxmarl_llm.weights import gguf_file, hf, hf_config
 
 
 def write_gguf(path, config, params, arch, quantise=False, **changes):
-    """A GGUF file as llama.cpp's converter makes it: its names, and for llama its order of q and k rows."""
+    """A GGUF file as llama.cpp's converter makes it: its names, for llama its order of q and k rows, and for
+    gemma3 norms with 1 added."""
     names = {
         "model.embed_tokens": "token_embd",
         "model.norm": "output_norm",
@@ -27,6 +28,12 @@ def write_gguf(path, config, params, arch, quantise=False, **changes):
         **{f"self_attn.{x}_norm": f"attn_{x}_norm" for x in "qk"},
         **{f"mlp.{x}_proj": f"ffn_{x}" for x in ("gate", "up", "down")},
     }
+    if arch == "gemma3":
+        names |= {
+            "post_attention_layernorm": "post_attention_norm",
+            "pre_feedforward_layernorm": "ffn_norm",
+            "post_feedforward_layernorm": "post_ffw_norm",
+        }
     writer = gguf.GGUFWriter(path, arch)
     writer.add_block_count(config.n_layers)
     writer.add_context_length(config.max_positions)
@@ -45,6 +52,8 @@ def write_gguf(path, config, params, arch, quantise=False, **changes):
         if arch == "llama" and heads:
             halves = tensor.reshape(heads, 2, config.head_dim // 2, -1)
             tensor = np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(tensor.shape)
+        if arch == "gemma3" and name.endswith("norm.weight"):
+            tensor = tensor + 1
         short = (
             f"blk.{stem.split('.')[2]}.{names[stem.split('.', 3)[3]]}" if "layers" in stem else names[stem]
         )
@@ -78,6 +87,50 @@ def test_gguf_round_trip(arch, config, tmp_path, monkeypatch):
     stamp = (cached / "model.safetensors").stat().st_mtime_ns
     assert_same(weights.load(str(tmp_path / "tiny.gguf")).params, params)
     assert (cached / "model.safetensors").stat().st_mtime_ns == stamp, "the second load reads the cache"
+
+
+GEMMA = dataclasses.replace(VARIANTS["gemma3"], query_width=None)  # llama.cpp divides by the width of the heads
+
+
+def gemma_params(config):
+    """Random, and such that 1 is added to the norms' scales without rounding."""
+    rounded = {name: np.round(x * 1024) / 1024 if x.ndim == 1 else x
+               for name, x in hf.to_hf_tensors(config, random_params(config)).items()}  # fmt: skip
+    return hf.from_hf_tensors(config, rounded, put=jnp.asarray)
+
+
+@pytest.mark.parametrize("pattern", [2, [True, False]])
+def test_gemma_in_gguf(pattern, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
+    scaling = dict(rope_scaling_type=gguf.RopeScalingType.LINEAR, rope_scaling_factor=8.0)
+    params = gemma_params(GEMMA)
+    write_gguf(tmp_path / "g.gguf", GEMMA, params, "gemma3", sliding_window=5, sliding_window_pattern=pattern,
+               rope_freq_base_swa=2e4, **scaling)  # fmt: skip
+    loaded = weights.load(tmp_path / "g.gguf")
+    windows = dataclasses.replace(GEMMA.windows, rope=RopeConfig(theta=2e4))
+    assert loaded.policy.config == dataclasses.replace(GEMMA, windows=windows)
+    assert_same(loaded.params, params)
+
+
+def test_what_files_of_gemma_leave_out(tmp_path):
+    """Every 6th layer sees everything, the others have base 10,000; 62 layers are those of 27B."""
+
+    def read(layers, **changes):
+        config = dataclasses.replace(
+            GEMMA, n_layers=layers, windows=None, rope=RopeConfig(theta=1e6), tie_embeddings=True
+        )
+        path = tmp_path / f"{layers}-{len(changes)}.gguf"
+        write_gguf(path, config, random_params(config), "gemma3", **changes)
+        return config, hf_config.policy_config(gguf_file.open_gguf(path).config)
+
+    plain, config = read(7)
+    assert config == plain
+    plain, config = read(7, sliding_window=5)
+    assert config == dataclasses.replace(plain, windows=Windows(5, (True,) * 5 + (False, True)))
+    plain, config = read(62)
+    assert config == dataclasses.replace(plain, query_width=8)  # d_model 32 over 4 heads, whose width is 16
+    with pytest.raises(ValueError, match="final_logit_softcapping"):
+        read(1, final_logit_softcapping=30.0)
 
 
 def test_quantised_gguf_is_dequantised(tmp_path, monkeypatch):
@@ -118,7 +171,7 @@ def test_gguf_refusals(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
     params = random_params(TINY)
     cases = {
-        "wrong.gguf": (dict(arch="gemma"), "architecture 'gemma'"),
+        "wrong.gguf": (dict(arch="gemma2"), "architecture 'gemma2'.*; supported are llama, qwen2, qwen3, gemma3$"),
         "partial.gguf": (dict(arch="llama", rope_dimension_count=4), "partial rotary"),
         "experts.gguf": (dict(arch="llama", expert_count=4), "mixture of experts"),
         "window.gguf": (dict(arch="qwen3", sliding_window=16), "sliding-window"),

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmarl_llm import host_memory
+from jaxmarl_llm.utils import host_memory
 
 PROGRAM = """
 import resource, statistics, sys

@@ -9,10 +9,10 @@ import pytest
 
 from jaxmarl_llm import rollout
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
-from jaxmarl_llm.rollout import episode, journal, speech
+from jaxmarl_llm.rollout import episode, journal, requests
 from jaxmarl_llm.rollout.journal import Journal, decode, encode
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.outcomes import Outcome, ProgramJudgement
 from tests.scripted_team import CountingTask, tiny_team
@@ -105,9 +105,9 @@ def spoken(monkeypatch):
 
     def speak(member, trainable, asked, *rest):
         seen.append(asked[0].request.turn)
-        return speech.speak(member, trainable, asked, *rest)
+        return requests.sample_turns(member, trainable, asked, *rest)
 
-    monkeypatch.setattr(episode, "speak", speak)
+    monkeypatch.setattr(episode, "sample_turns", speak)
     return seen
 
 

@@ -7,8 +7,8 @@ import pytest
 from benchmarks import known_expert
 from jaxmarl_llm import experts
 from jaxmarl_llm.experts import Request
-from jaxmarl_llm.tasks import code_edits
-from jaxmarl_llm.tasks.code_items import item_from_row
+from jaxmarl_llm.tasks.coding import expert_edits
+from jaxmarl_llm.tasks.coding.items import item_from_row
 
 AGENTS = ("aux", "main")
 TESTS = "def check(candidate):\n    assert candidate(1) == 3\n"
@@ -27,11 +27,11 @@ ITEMS = [item("twice_more", "x * 2", "value + 1"), item("less_two", "x - 2", "va
 
 def question(problem, agents=AGENTS):
     completions = dict.fromkeys(agents, "def aux(x):\n    return x")
-    return code_edits.request_messages(problem, completions, agents)[-1]["content"]
+    return expert_edits.request_messages(problem, completions, agents)[-1]["content"]
 
 
 def edits(expert, model, problem):
-    return code_edits.parse_edits(expert.answer(model, question(problem)), AGENTS)
+    return expert_edits.parse_edits(expert.answer(model, question(problem)), AGENTS)
 
 
 def test_right_advice_is_the_reference_and_wrong_advice_is_another_program():
@@ -91,9 +91,9 @@ def test_the_endpoint_answers_as_an_expert_of_the_package(tmp_path):
         options = dict(base_url=server.url, key_variable="", cache=str(tmp_path), retries=0)
         expert = experts.build("openai", "skill-1", **options)
         expert.check()
-        messages = code_edits.request_messages(ITEMS[0], dict.fromkeys(AGENTS, ""), AGENTS)
+        messages = expert_edits.request_messages(ITEMS[0], dict.fromkeys(AGENTS, ""), AGENTS)
         (reply,) = expert.ask([Request(tuple(messages), "twice_more", 256)])
-        assert code_edits.parse_edits(reply.text, AGENTS)["aux"] == "def aux(x):\n    return x * 2"
+        assert expert_edits.parse_edits(reply.text, AGENTS)["aux"] == "def aux(x):\n    return x * 2"
         strange = experts.build("openai", "skill-1", **options)
         with pytest.raises(experts.ExpertError, match="no problem whose reference"):
             strange.ask([Request(({"role": "user", "content": "hello"},), "x", 16)])

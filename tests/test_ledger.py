@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
-from jaxmarl_llm.search import ledger
-from jaxmarl_llm.search.ledger import Ledger, Measured, Usage
-from jaxmarl_llm.systems.reflexion import Reflexion
+from jaxmarl_llm.analysis.search import ledger
+from jaxmarl_llm.analysis.search.ledger import Ledger, Measurements, Usage
+from jaxmarl_llm.protocols.reflexion import Reflexion
 from jaxmarl_llm.tasks.outcomes import Outcome
 
 
@@ -16,7 +16,7 @@ def found(agents=("a",)):
     task = ScriptedTask(items=items("p"), agents=agents)
 
     def texts(request, n):
-        return "one two three" if request.turn == 1 else f"{request.agent}{n}"
+        return "one two three" if request.kind == "remark" else f"{request.agent}{n}"
 
     return play(Reflexion(task, samples=1, rounds=2), task, texts=texts).forest
 
@@ -25,17 +25,17 @@ def test_calls_and_tokens_by_hand():
     forest = found()
     # 'a solves p' 10; 'explain p: a0 is ok 1' 21; 'improve p: a0 is ok 1, because one two three' 44
     assert [len(turn.prompt) for turn in forest.turns] == [10, 21, 44]
-    told = ledger.of(forest)
+    told = ledger.forest_costs(forest)
     assert told.usage == {("a", "program"): Usage(2, 54, 2), ("a", "other"): Usage(1, 21, 3)}
     assert told.total() == told.total("a") == Usage(3, 75, 5) and told.total("b") == Usage()
-    assert told.search == Measured(2, 0, 1.0)  # half a second each
-    assert told.held_out == Measured()
+    assert told.search == Measurements(2, 0, 1.0)  # half a second each
+    assert told.held_out == Measurements()
 
 
 def test_a_sample_counts_the_prompt_that_it_shares():
     task = ScriptedTask(items=items("p"), agents=("a",))
     forest = play(Reflexion(task, samples=3, rounds=1), task).forest
-    assert ledger.of(forest).usage == {("a", "program"): Usage(3, 30, 3)}
+    assert ledger.forest_costs(forest).usage == {("a", "program"): Usage(3, 30, 3)}
 
 
 def test_what_was_measured_before_costs_no_time():
@@ -47,28 +47,28 @@ def test_what_was_measured_before_costs_no_time():
         for j, o in zip(forest.joints, outcomes, strict=True)
     ]
     forest = dataclasses.replace(forest, joints=tuple(judged))
-    told = ledger.of(forest, [Outcome("ok", "x", 1.0, executions=1, seconds=9.0), Outcome("no-program")])
-    assert told.search == Measured(2, 1, 4.0) and told.held_out == Measured(1, 0, 9.0)
+    told = ledger.forest_costs(forest, [Outcome("ok", "x", 1.0, executions=1, seconds=9.0), Outcome("no-program")])
+    assert told.search == Measurements(2, 1, 4.0) and told.held_out == Measurements(1, 0, 9.0)
 
 
 def test_prompts_that_were_cut_are_counted():
     forest = found()
     turns = [dataclasses.replace(turn, cut=7 * (turn.id == 1)) for turn in forest.turns]
-    told = ledger.of(dataclasses.replace(forest, turns=tuple(turns)))
+    told = ledger.forest_costs(dataclasses.replace(forest, turns=tuple(turns)))
     assert told.usage["a", "other"] == Usage(1, 21, 3, 1) and told.total() == Usage(3, 75, 5, 1)
     assert (told + told).as_dict()["cut_prompts"] == 2
 
 
 def test_ledgers_add_up():
-    one, two = ledger.of(found()), ledger.of(found(("a", "b")))
+    one, two = ledger.forest_costs(found()), ledger.forest_costs(found(("a", "b")))
     both = one + two
     assert both.total("a") == Usage(6, 150, 10) and both.total("b") == Usage(3, 75, 5)
-    assert both.search == Measured(6, 0, 3.0)
+    assert both.search == Measurements(6, 0, 3.0)
     assert Ledger() + one == one + Ledger() == one
 
 
 def test_as_data_with_prices():
-    told = ledger.of(found(("a", "b")))
+    told = ledger.forest_costs(found(("a", "b")))
     data = told.as_dict({"a": "small", "b": "large"}, {"small": (1, 2), "large": (10, 20.0)})
     # a and b: 75 tokens in and 5 out each
     assert data["cost"]["agents"] == pytest.approx({"a": 85e-6, "b": 850e-6})
@@ -83,4 +83,4 @@ def test_as_data_with_prices():
 
 def test_a_model_without_a_price():
     with pytest.raises(ValueError, match="agent 'a' has the model 'x', which has no price; known: small"):
-        ledger.of(found()).cost({"a": "x"}, {"small": (1, 1)})
+        ledger.forest_costs(found()).cost({"a": "x"}, {"small": (1, 1)})

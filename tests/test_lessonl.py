@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
-from jaxmarl_llm.lessons.bank import Entry
-from jaxmarl_llm.lessons.history import Banking
+from jaxmarl_llm.protocols.lessons.bank import Entry
+from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.systems import lessonl
-from jaxmarl_llm.systems.lessonl import LessonL, Showing
+from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
 from jaxmarl_llm.systems.magrpo import CreditConfig
 
 RELEVANCE = {"a1": 0.1, "c1": 0.9, "b3": 0.2, "c3": 0.5, "a5": 0.4, "b5": 0.3}
@@ -23,7 +23,7 @@ def relevance(lessons, sources):
 
 
 def banking(task, **options):
-    return Banking(task.source, relevance, **options)
+    return BankBuilder(task.source, relevance, **options)
 
 
 def team_of_three():
@@ -57,10 +57,12 @@ def test_four_rounds_of_three_agents(played):
 
 def test_turns_say_what_they_saw_and_continue(played):
     turns = played.forest.turns
-    assert [turn.shown for turn in turns if turn.agent == "a" and turn.turn % 2 == 0] == [
+    assert [turn.shown for turn in turns if turn.agent == "a" and turn.kind == "answer"] == [
         (), (3, 4, 5), (9, 4, 5, 11), (15, 9, 5, 11)
     ]  # fmt: skip
-    assert [turn.turn for turn in turns if turn.agent == "b"] == [0, 1, 2, 3, 4, 5, 6]
+    assert [turn.stage for turn in turns if turn.agent == "b"] == [
+        (t, kind) for t in range(4) for kind in ("answer", "remark")
+    ][:-1]
     # A lesson continues its program, a program the lesson of the same agent.
     assert [turn.parent for turn in turns if turn.agent == "b"] == [None, 1, 4, 7, 10, 13, 16]
     assert [joint.turn for joint in played.forest.joints] == [0, 1, 2, 3]
@@ -91,7 +93,7 @@ def test_the_cumulative_factor():
 
 def test_without_lessons_it_is_repeated_sampling():
     task = team_of_three()
-    found = play(LessonL(task, 1, 4, banking(task), Showing(mode="none")), task)
+    found = play(LessonL(task, 1, 4, banking(task), LessonSelection(mode="none")), task)
     assert len(found.steps) == 4 and all(step == found.prompts(0) for step in map(found.prompts, range(4)))
     assert all(turn.shown == () for turn in found.forest.turns)
 
@@ -106,7 +108,7 @@ def test_every_chain_has_its_own_bank_unless_they_are_pooled():
 
 def test_lessons_are_dealt_and_the_control_sees_none():
     task = ScriptedTask(("a", "b"), items=items("p", "q"))
-    protocol = LessonL(task, 4, 3, banking(task, pooled=True), Showing(2, "dealt", control=1))
+    protocol = LessonL(task, 4, 3, banking(task, pooled=True), LessonSelection(2, "dealt", control=1))
     found = play(protocol, task)
     for step in (2, 4):
         for item in (0, 1):
@@ -165,7 +167,7 @@ def test_lessons_of_other_problems_never_go_by_their_speed_up():
 def test_speed_alone_and_no_lessons_remember_nothing():
     task, old = team_of_three(), (Entry(-1, "o", 0, "b", "a5", "ok", 9.0),)
     for mode in ("speed_only", "none"):
-        found = play(LessonL(task, 1, 2, banking(task, memory=old), Showing(mode=mode)), task)
+        found = play(LessonL(task, 1, 2, banking(task, memory=old), LessonSelection(mode=mode)), task)
         assert found.prompts(0) == ["a: a solves p", "b: b solves p", "c: c solves p"]
         assert not any(-1 in turn.shown for turn in found.forest.turns)
 
@@ -174,7 +176,7 @@ def test_of_what_is_remembered_the_most_relevant_are_dealt():
     task = ScriptedTask(("a",), items=items("p"))
     old = tuple(Entry(-n, "o", 0, "b", text, "ok", 9.0) for n, text in ((1, "o1"), (2, "a5"), (3, "b5")))
     told = banking(task, memory=old, pooled=True)
-    found = play(LessonL(task, 4, 2, told, Showing(2, "dealt", control=1)), task)
+    found = play(LessonL(task, 4, 2, told, LessonSelection(2, "dealt", control=1)), task)
     # Before there is a lesson of its own to be told from none, all chains see the same two.
     assert [(r.shown, r.samples) for r in found.steps[0]] == [((-2, -3), 4)]
     *hands, control = [r.shown for r in found.steps[2]]
@@ -206,34 +208,34 @@ def seen(forest, *shown):
 
 def test_programs_learn_from_their_group_and_lessons_from_their_readers():
     forest = seen(forest_of_two_chains(), (2,), (3,))
-    found = lessonl.lesson(forest)
+    found = lessonl.assign(forest)
     # Programs: 1 and 3 about their mean 2, 5 and 2 about 3.5. Lesson 2 led to 5 and without it to 2: +3.
     assert found.advantages.tolist() == [-1, 1, 3, -3, 1.5, -1.5]
     assert found.returns.tolist() == [1, 3, 3, -3, 5, 2]
     assert found.groups.tolist() == [0, 0, 1, 1, 2, 2]
-    assert found.numbers == {"lessons/told": 1.0}
+    assert found.extra_metrics == {"lessons/told": 1.0}
     assert found.metrics()["lessons/told"] == 1.0
 
 
 def test_a_lesson_that_all_or_none_saw_teaches_nothing():
-    found = lessonl.lesson(seen(forest_of_two_chains(), (2,), (2,)))
+    found = lessonl.assign(seen(forest_of_two_chains(), (2,), (2,)))
     assert found.advantages[[2, 3]].tolist() == [0, 0] and np.isnan(found.returns[[2, 3]]).all()
-    assert found.numbers == {"lessons/told": 0.0}
+    assert found.extra_metrics == {"lessons/told": 0.0}
 
 
 def test_the_effect_of_lessons_against_a_control():
-    found = lessonl.lesson(seen(forest_of_two_chains(), (2, 3), ()))
+    found = lessonl.assign(seen(forest_of_two_chains(), (2, 3), ()))
     # Lessons 2 and 3 both stood in the first prompt only: 5 - 2 for both.
     assert found.advantages[[2, 3]].tolist() == [3, 3]
-    assert found.numbers == {"lessons/told": 1.0, "lessons/effect": 3.0}
+    assert found.extra_metrics == {"lessons/told": 1.0, "lessons/effect": 3.0}
 
 
 def test_normalised_programs_leave_lessons_as_they_are():
-    found = lessonl.lesson(seen(forest_of_two_chains(), (2,), (3,)), CreditConfig(normalise=True))
+    found = lessonl.assign(seen(forest_of_two_chains(), (2,), (3,)), CreditConfig(normalise=True))
     assert found.advantages == pytest.approx([-1, 1, 3, -3, 1, -1], abs=1e-4)
 
 
 def test_one_round_has_no_lessons():
     task = ScriptedTask(("a",), {"a0": 1.0, "a1": 3.0}, items=items("p"))
-    found = lessonl.lesson(play(LessonL(task, 2, 1, banking(task)), task).forest)
-    assert found.advantages.tolist() == [-1, 1] and found.numbers == {}
+    found = lessonl.assign(play(LessonL(task, 2, 1, banking(task)), task).forest)
+    assert found.advantages.tolist() == [-1, 1] and found.extra_metrics == {}

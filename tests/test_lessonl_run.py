@@ -10,7 +10,7 @@ import smoke_runs
 from method_runs import SMALL, trained, watched
 
 from configs import lessonl as config_file
-from experiments import closing, train
+from experiments import train
 from jaxmarl_llm import update
 from jaxmarl_llm.checkpoint import Checkpointer
 
@@ -52,7 +52,7 @@ def scripted(programs_shared, monkeypatch):
         return made.setdefault(tuple(settings.items()), make(**settings))
 
     monkeypatch.setattr(update, "make_optimizer", kept)
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))  # no evaluation
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))  # no evaluation
     return scripted_timing.install(monkeypatch)
 
 
@@ -101,7 +101,7 @@ def by_lessons(forest, c):
     found = np.zeros(len(forest.turns))
     for z, turn in enumerate(forest.turns):
         mates = [(j, i) for j in forest.joints if j.item == turn.item for i in j.turns]
-        if turn.turn % 2 == 0:
+        if turn.kind == "answer":
             own = [(j, i) for j, i in mates
                    if (forest.turns[i].agent, forest.turns[i].turn) == (turn.agent, turn.turn)]  # fmt: skip
             rewards = {i: j.judgement.local[turn.agent] for j, i in own}
@@ -121,11 +121,11 @@ def test_an_iteration_of_programs_and_lessons(scripted, monkeypatch, tmp_path):
     row, said = trained(seen, tmp_path, SMALL | SHORT | fields, variant, by_lessons)
     (forest, *_) = seen.forests
     advantages = by_lessons(forest, None)
-    lessons = [turn.id for turn in forest.turns if turn.turn == 1]
+    lessons = [turn.id for turn in forest.turns if turn.kind == "remark"]
     # 4 chains of 2 problems, 2 agents: 16 programs in either round, 16 lessons between them at most.
     assert len(forest.turns) - len(lessons) == 32 and 8 <= len(lessons) <= 16
     assert any(abs(advantages[z]) > 1e-3 for z in lessons)
-    shown = [turn.shown for turn in forest.turns if turn.turn == 2]
+    shown = [turn.shown for turn in forest.turns if turn.stage == (1, "answer")]
     assert sum(not each for each in shown) == 4 and len(set(shown)) > 2  # one chain of each sees none
     told = np.mean([np.isin(z, [i for each in shown for i in each]) for z in lessons])
     assert row["lessons/told"] == pytest.approx(told) and row["lessons/effect"] != 0

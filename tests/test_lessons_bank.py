@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxmarl_llm.lessons.bank import Entry, adjusted, deal, kept, select
+from jaxmarl_llm.protocols.lessons.bank import Entry, adjusted, deal, kept, select
 
 
 def entry(number, score, relevance=0.0, factor=1.0):

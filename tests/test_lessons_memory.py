@@ -1,12 +1,12 @@
-"""jaxmarl_llm/lessons/memory.py against cases worked out by hand."""
+"""jaxmarl_llm/protocols/lessons/memory.py against cases worked out by hand."""
 
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
-from jaxmarl_llm.lessons import memory as lessons
-from jaxmarl_llm.lessons.history import Banking
-from jaxmarl_llm.lessons.memory import Memory
-from jaxmarl_llm.systems.lessonl import LessonL, Showing
+from jaxmarl_llm.protocols.lessons import memory as lessons
+from jaxmarl_llm.protocols.lessons.history import BankBuilder
+from jaxmarl_llm.protocols.lessons.memory import LessonMemory
+from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
 
 SCORES = {"a0": 2.0, "b0": 1.5, "a2": 3.0, "b2": 1.0, "a4": 2.5, "b4": 1.0}
 
@@ -14,8 +14,8 @@ SCORES = {"a0": 2.0, "b0": 1.5, "a2": 3.0, "b2": 1.0, "a4": 2.5, "b4": 1.0}
 def told(memory=(), chains=1, names=("p",), rounds=2, scores=SCORES):
     """The forest of some rounds of two agents, lessons after each. Programs a0, b0, lessons a1, b1, .."""
     task = ScriptedTask(scores=scores, items=items(*names))
-    banking = Banking(task.source, lambda lessons, sources: [0.5] * len(lessons), memory=tuple(memory))
-    return play(LessonL(task, chains, rounds, banking, Showing(9), lasting=True), task).forest
+    banking = BankBuilder(task.source, lambda lessons, sources: [0.5] * len(lessons), memory=tuple(memory))
+    return play(LessonL(task, chains, rounds, banking, LessonSelection(9), lasting=True), task).forest
 
 
 def rows(memory):
@@ -23,7 +23,7 @@ def rows(memory):
 
 
 def test_lessons_are_numbered_and_weighed():
-    memory = Memory()
+    memory = LessonMemory()
     assert not memory and memory.states == {}
     memory.add(told())
     # a1 (2.0) and b1 (1.5) stood in the prompts of a2 (3.0) and b2 (1.0): one of two is better.
@@ -45,7 +45,7 @@ def test_lessons_are_numbered_and_weighed():
 
 
 def test_a_lesson_is_offered_in_every_round_of_every_later_problem():
-    memory = Memory(step=0.2, factor="cumulative")
+    memory = LessonMemory(step=0.2, factor="cumulative")
     memory.add(told(rounds=1))
     assert rows(memory) == [(-1, "a1", 2.0, 1.0, 0), (-2, "b1", 1.5, 1.0, 0)]
     # Two problems of two chains: programs of the second round are a8 .. a11 and b8 .. b11.
@@ -65,7 +65,7 @@ def test_a_lesson_is_offered_in_every_round_of_every_later_problem():
 
 
 def test_factors_that_are_off_stay():
-    off = Memory(factor="off")
+    off = LessonMemory(factor="off")
     off.add(told(rounds=1))
     off.add(told(off))
     assert {entry.factor for entry in off} == {1.0} and off[2].uses == 2
@@ -74,15 +74,15 @@ def test_factors_that_are_off_stay():
 def test_chains_that_share_a_bank():
     """A lesson is shown to other chains than its own, and all their programs count."""
     task = ScriptedTask(("a",), {"a0": 1.0, "a1": 4.0, "a4": 2.0, "a5": 3.0}, items=items("p"))
-    banking = Banking(task.source, lambda lessons, sources: [0.5] * len(lessons), pooled=True)
-    memory = Memory()
-    memory.add(play(LessonL(task, 2, 2, banking, Showing(9)), task).forest)
+    banking = BankBuilder(task.source, lambda lessons, sources: [0.5] * len(lessons), pooled=True)
+    memory = LessonMemory()
+    memory.add(play(LessonL(task, 2, 2, banking, LessonSelection(9)), task).forest)
     # a2 about a0 (1.0) and a3 about a1 (4.0) were shown to a4 (2.0) and a5 (3.0).
     assert rows(memory) == [(-1, "a2", 1.0, 1.1, 2), (-2, "a3", 4.0, 0.9, 2)]
 
 
 def test_the_newest_are_kept():
-    memory = Memory(3)
+    memory = LessonMemory(3)
     memory.add(told())
     assert [(entry.id, entry.text) for entry in memory] == [(-1, "b1"), (-2, "a3"), (-3, "b3")]
     memory.add(told(memory, names=("q",), rounds=1))
@@ -92,7 +92,7 @@ def test_the_newest_are_kept():
 
 
 def test_saved_and_restored(tmp_path):
-    memory, other = Memory(), Memory()
+    memory, other = LessonMemory(), LessonMemory()
     with memory.kept_in(tmp_path, 2), other.kept_in(tmp_path, 2):
         memory.save(0)
         memory.add(told())
@@ -129,6 +129,6 @@ def test_saved_and_restored(tmp_path):
         lessons.saved(tmp_path, 13)
     assert lessons.saved(tmp_path / "nothing", 3) == []
     # A bank that begins with them has the newest, numbered anew.
-    assert [entry.id for entry in Memory(2, entries=other)] == [-1, -2]
-    assert Memory(2, entries=other)[1].text == other[-1].text
+    assert [entry.id for entry in LessonMemory(2, entries=other)] == [-1, -2]
+    assert LessonMemory(2, entries=other)[1].text == other[-1].text
     assert len((tmp_path / "lessons" / "000012.jsonl").read_text().splitlines()) == 8

@@ -6,8 +6,8 @@ import pytest
 import scripted_team
 import tiny
 
-from jaxmarl_llm.lessons import relevance
-from jaxmarl_llm.lessons.relevance import PolicyEncoder, Relevance, ngrams
+from jaxmarl_llm.protocols.lessons import relevance
+from jaxmarl_llm.protocols.lessons.relevance import PolicyEncoder, Relevance, ngrams
 
 
 def test_cosine_by_hand_and_every_text_once():

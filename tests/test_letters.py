@@ -2,8 +2,8 @@
 
 import string
 
-from jaxmarl_llm.tasks import letters
 from jaxmarl_llm.tasks.custom_reward import resolve_reward
+from jaxmarl_llm.tasks.toys import letters
 
 
 def test_parts_by_hand():
@@ -15,6 +15,6 @@ def test_parts_by_hand():
 
 
 def test_the_most_is_the_end_of_its_range():
-    reward = resolve_reward("jaxmarl_llm.tasks.letters:distinct")
+    reward = resolve_reward("jaxmarl_llm.tasks.toys.letters:distinct")
     (best,) = reward({agent: [string.ascii_lowercase] for agent in "abc"})
     assert sum(best.values()) == reward.reward_range[1] == 1.0

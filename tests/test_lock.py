@@ -1,4 +1,4 @@
-"""jaxmarl_llm/tasks/lock.py: who is told what, what opens, and a run that learns what lessons are for."""
+"""jaxmarl_llm/tasks/toys/lock.py: who is told what, what opens, and a run that learns what lessons are for."""
 
 import types
 
@@ -6,13 +6,14 @@ import pytest
 import smoke_runs
 from scripted_rounds import play
 
-from configs import checks
 from configs import lock as lock_config
-from experiments import closing, tasks, train
-from jaxmarl_llm.lessons.history import Banking
+from experiments import train
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.factory import tasks
+from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.systems import lessonl
-from jaxmarl_llm.tasks import lock
-from jaxmarl_llm.tasks.lock import LockTask
+from jaxmarl_llm.tasks.toys import lock
+from jaxmarl_llm.tasks.toys.lock import LockTask
 
 LEFT, MIDDLE, RIGHT = lock.load_items("locks", "all")
 
@@ -20,7 +21,7 @@ LEFT, MIDDLE, RIGHT = lock.load_items("locks", "all")
 def config(fields):
     made = lock_config.get_config()
     made.update_from_flattened_dict(fields)
-    checks.validate(made)
+    validate(made)
     return made
 
 
@@ -54,7 +55,7 @@ def test_the_rounds_of_lessonl():
     task = LockTask([RIGHT])
     said = {"first": ("left", "right", "middle"), "second": ("middle", "left", "right")}
     played = play(
-        lessonl.LessonL(task, 1, 2, Banking(task.source, None)), task, texts=lambda r, n: said[r.agent][n]
+        lessonl.LessonL(task, 1, 2, BankBuilder(task.source, None)), task, texts=lambda r, n: said[r.agent][n]
     )
     assert played.prompts(1) == ["first: It is right. Lesson", "second: It is right. Lesson"]
     assert played.prompts(2)[0] == "first: Lessons: right, left. Say left, middle or right."
@@ -76,7 +77,7 @@ def test_what_lessons_are_worth_rises(tmp_path, monkeypatch, programs_shared):
     """Of a round's lessons half are the follower's, right by chance, so the most that they are worth is
     (1 + 1/3) / 2 - 1/3 = 1/3: four chains see none, which are right by chance as well."""
     monkeypatch.setattr(tasks, "Executor", None)  # calling it would raise
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
     train.train(config({"train.steps": 130, "eval.before": False}), tmp_path)
     worth = [row["lessons/effect"] for row in smoke_runs.rows(tmp_path)]
     assert sum(worth[:15]) / 15 < 0.15 < 0.22 < sum(worth[-15:]) / 15 < 0.45

@@ -3,6 +3,7 @@
 import functools
 from types import SimpleNamespace
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +11,12 @@ import pytest
 
 from jaxmarl_llm import adapters, losses
 from jaxmarl_llm.forest import Forest, Joint, Turn
-from jaxmarl_llm.preferences import Pool, turn_scores
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import madpo
 from jaxmarl_llm.systems.madpo import Madpo
+from jaxmarl_llm.systems.preferences import Pool, turn_scores
 from jaxmarl_llm.team import Member, Team
-from jaxmarl_llm.update import LossConfig, batches
+from jaxmarl_llm.update import LossConfig, collate
 from tests import tiny
 
 PROMPTS = {("a", 0): [7, 8], ("b", 0): [9], ("a", 1): [11, 12, 13], ("b", 1): [14, 15]}
@@ -96,9 +97,9 @@ def preferred():
 
 def test_the_update_is_the_gradient_of_the_loss_through_the_model():
     member = Member(tiny.stack(), tiny.params(), tiny.lora(), tiny.Tokenizer(), "tiny")
-    lesson = system(Team((member,)), reference=True).lesson(forest())
+    credit = system(Team((member,)), reference=True).assign(forest())
     config = LossConfig(SAMPLING, prompts_per_microbatch=2)
-    (batch,) = batches.collate(lesson.forest, lesson.advantages, member.stack, 4)
+    (batch,) = collate.collate(credit.forest, credit.advantages, member.stack, 4)
     assert batch.prompts_NBP.shape[1] == 8  # room for a batch; 3 + 2 pairs
     found, (surrogate, *_) = tiny.gradients(member.stack, config, member.base, member.trainable, batch)
     assert surrogate.count.tolist() == [10, 10]
@@ -125,11 +126,11 @@ def test_the_update_is_the_gradient_of_the_loss_through_the_model():
     (_, each), expected = of_loss(member.trainable)
     scale = max(float(jnp.abs(x).max()) for x in jax.tree.leaves(expected))
     assert scale > 1e-2
-    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=2e-3, atol=2e-4 * scale), found, expected)
-    assert lesson.notes["madpo/loss"] == pytest.approx(float(each[0]), rel=1e-4)
-    assert lesson.notes["preference/gap"] == pytest.approx((3 + 2 + 1 + 3 + 3) / 5)
+    chex.assert_trees_all_close(found, expected, rtol=2e-3, atol=2e-4 * scale)
+    assert credit.for_models["madpo/loss"] == pytest.approx(float(each[0]), rel=1e-4)
+    assert credit.for_models["preference/gap"] == pytest.approx((3 + 2 + 1 + 3 + 3) / 5)
     # What is replayed carries the policy's own log-probabilities: the ratio is 1.
-    for turn in (lesson.forest.turns[1], lesson.forest.turns[2]):
+    for turn in (credit.forest.turns[1], credit.forest.turns[2]):
         own = plain(member.trainable, tiny.AGENTS.index(turn.agent))
         total = log_probabilities(own, [(turn.prompt, turn.completion)])
         assert turn.logprobs.sum() == pytest.approx(float(total[0]), rel=1e-4)
@@ -149,15 +150,15 @@ def test_offline_collects_first_and_draws_no_more():
     asked = []
     made = Madpo(Pool((0,)), fixed_scores(asked), batch=3, collect=2)
     for _ in range(2):
-        lesson = made.lesson(forest())
-        assert not lesson.taught and not lesson.advantages.any() and len(lesson.forest.turns) == 12
-        assert made.learn(lesson) == {"preference/pairs": made.models.size}
+        credit = made.assign(forest())
+        assert not credit.learn and not credit.advantages.any() and len(credit.forest.turns) == 12
+        assert made.learn(credit) == {"preference/pairs": made.models.size}
     assert made.models.size == 2 * 5 and asked == []
-    lessons = [made.lesson(None)]
-    assert lessons[0].taught and len(lessons[0].forest.joints) == 6 and len(asked) == 1
+    lessons = [made.assign(None)]
+    assert lessons[0].learn and len(lessons[0].forest.joints) == 6 and len(asked) == 1
     assert made.learn(lessons[0])["madpo/loss"] == pytest.approx(np.log(2), rel=1e-5)
-    lessons.append(made.lesson(None))
-    drawn = [[turn.completion.tolist() for turn in lesson.forest.turns] for lesson in lessons]
+    lessons.append(made.assign(None))
+    drawn = [[turn.completion.tolist() for turn in credit.forest.turns] for credit in lessons]
     assert drawn[0] != drawn[1]  # of ten; seeded
     # weight 2 * 0.1 * sigmoid(0)
     np.testing.assert_allclose(lessons[0].advantages, [0.1, -0.1] * 6, rtol=1e-5)
@@ -167,11 +168,11 @@ def test_without_any_pair():
     empty = Madpo(Pool((0,)), fixed_scores([]), batch=3, collect=1)
     empty.models.done = 1
     with pytest.raises(ValueError, match="after 1 iterations no two answers to a problem earned different"):
-        empty.lesson(None)
+        empty.assign(None)
     ties = forest()
     ties = Forest(ties.items, ties.turns, tuple(Joint(j.item, j.turns, SimpleNamespace(total=1.0), j.node)
                                                 for j in ties.joints))  # fmt: skip
     made = Madpo(Pool((0,), replay="current"), fixed_scores([]), batch=3)
-    lesson = made.lesson(ties)
-    assert lesson.taught and lesson.advantages.tolist() == [0] * 4  # one pair, which says nothing
-    assert made.learn(lesson) == {"preference/pairs": 0, "madpo/loss": 0}
+    credit = made.assign(ties)
+    assert credit.learn and credit.advantages.tolist() == [0] * 4  # one pair, which says nothing
+    assert made.learn(credit) == {"preference/pairs": 0, "madpo/loss": 0}

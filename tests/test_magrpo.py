@@ -8,10 +8,10 @@ import pytest
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples
-from jaxmarl_llm.prompts import bucket
+from jaxmarl_llm.sampling.padding import bucket
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.update import batches
+from jaxmarl_llm.update import collate
 from tests import tiny
 
 
@@ -141,7 +141,7 @@ def test_rewards_that_do_not_apply_are_left_out():
 
 def test_collate_keeps_every_turn():
     advantages_R = np.arange(8) - 3.5
-    (batch,) = batches.collate(CROSS, advantages_R, tiny.stack(), max_new_tokens=5)
+    (batch,) = collate.collate(CROSS, advantages_R, tiny.stack(), max_new_tokens=5)
     assert batch.tokens_NRL.shape == (2, 4, 5) and batch.prompts_NBP.shape[:2] == (2, 2)
     assert batch.prompts_NBP.shape[2] == bucket(3)
     seen = set()
@@ -164,11 +164,11 @@ def test_collate_keeps_every_turn():
 
 def test_collate_is_as_wide_as_completions_may_be():
     """Whatever was said: the width is a compilation."""
-    assert batches.collate(CROSS, np.zeros(8), tiny.stack(), 17)[0].tokens_NRL.shape == (2, 4, 17)
+    assert collate.collate(CROSS, np.zeros(8), tiny.stack(), 17)[0].tokens_NRL.shape == (2, 4, 17)
 
 
 def test_collate_takes_the_stacks_own_agents_and_pads_with_what_it_is_told():
-    (batch,) = batches.collate(CROSS, np.zeros(8), tiny.stack(("b",)), max_new_tokens=4, pad_id=9)
+    (batch,) = collate.collate(CROSS, np.zeros(8), tiny.stack(("b",)), max_new_tokens=4, pad_id=9)
     assert batch.tokens_NRL.shape == (1, 4, 4)
     # b's turns are 2, 3, 6, 7, of (1 + i % 3) tokens from 10 (i + 1)
     assert batch.tokens_NRL[0].tolist() == [[30, 31, 32, 9], [40, 9, 9, 9], [70, 9, 9, 9], [80, 81, 9, 9]]

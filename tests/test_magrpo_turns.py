@@ -9,7 +9,7 @@ import pytest
 from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.update import batches
+from jaxmarl_llm.update import collate
 from tests import tiny
 
 
@@ -175,7 +175,7 @@ def test_turn_weights_scale_the_advantages():
 
 
 def test_a_batch_per_turn():
-    first, second = batches.collate(TREE, np.arange(12.0), tiny.stack(), max_new_tokens=8)
+    first, second = collate.collate(TREE, np.arange(12.0), tiny.stack(), max_new_tokens=8)
     assert first.tokens_NRL.shape[:2] == (2, 2) and second.tokens_NRL.shape[:2] == (2, 4)
     assert first.advantages_NR.tolist() == [[0, 1], [2, 3]]
     assert second.advantages_NR.tolist() == [[4, 5, 8, 9], [6, 7, 10, 11]]  # node after node
@@ -187,7 +187,7 @@ def test_groups_of_different_sizes_in_one_turn_are_refused():
     turns = [dataclasses.replace(turn, request=0 if turn.id < 3 else 1) for turn in TREE.turns[:4]]
     turns = [dataclasses.replace(turn, agent="a", turn=0) for turn in turns]
     with pytest.raises(ValueError, match="agent 'a' was asked for different numbers .* turn 0: 3, 1"):
-        batches.collate(Forest(("x",), tuple(turns), ()), np.ones(4), tiny.stack(), max_new_tokens=8)
+        collate.collate(Forest(("x",), tuple(turns), ()), np.ones(4), tiny.stack(), max_new_tokens=8)
 
 
 def test_batches_have_the_size_of_the_full_tree_where_nodes_ended_early():
@@ -196,7 +196,7 @@ def test_batches_have_the_size_of_the_full_tree_where_nodes_ended_early():
     for follows in (0, 1, 2):
         tree.node([1.0, 2.0], follows)
     forest = Forest(("x", "y"), tuple(tree.turns), tuple(tree.joints))
-    _, second = batches.collate(forest, np.ones(20), tiny.stack(), max_new_tokens=8)
+    _, second = collate.collate(forest, np.ones(20), tiny.stack(), max_new_tokens=8)
     assert second.prompts_NBP.shape[1] == 4
     assert second.lengths_NR.tolist() == [[2, 3] * 3 + [0, 0]] * 2
     assert second.advantages_NR[:, 6:].tolist() == [[0, 0]] * 2

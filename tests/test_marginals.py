@@ -7,8 +7,8 @@ import pytest
 from test_forest_metrics import ALL, judged_nodes
 from test_magrpo_turns import TREE as TWO_TURNS
 
-from configs import checks, common
-from jaxmarl_llm import marginals
+from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.forest import marginals
 from jaxmarl_llm.systems import ccpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 
@@ -82,28 +82,28 @@ def test_no_difference_at_all():
     found = marginals.metrics(forest)
     assert found == {f"{agent}/{name}": value for agent in "ab"
                      for name, value in (("marginal", 0), ("free_rider", 1), ("dominance", 0))}  # fmt: skip
-    assert ccpo.lesson(forest, CreditConfig()).advantages.tolist() == [0] * 6
+    assert ccpo.assign(forest, CreditConfig()).advantages.tolist() == [0] * 6
 
 
 def test_ccpo_by_hand():
-    lesson = ccpo.lesson(THREE, CreditConfig())
-    assert lesson.returns.tolist() == [1, 0, -1, 0, 1, 5]
-    assert lesson.advantages.tolist() == [1, 0, -1, -2, -1, 3]
-    assert ccpo.lesson(THREE, CreditConfig("none")).advantages.tolist() == [1, 0, -1, 0, 1, 5]
+    credit = ccpo.assign(THREE, CreditConfig())
+    assert credit.returns.tolist() == [1, 0, -1, 0, 1, 5]
+    assert credit.advantages.tolist() == [1, 0, -1, -2, -1, 3]
+    assert ccpo.assign(THREE, CreditConfig("none")).advantages.tolist() == [1, 0, -1, 0, 1, 5]
     # of a the mean of the others is -0.5, 0, 0.5
-    advantages = ccpo.lesson(THREE, CreditConfig("leave_one_out")).advantages
+    advantages = ccpo.assign(THREE, CreditConfig("leave_one_out")).advantages
     assert advantages.tolist() == [1.5, 0, -1.5, -3, -1.5, 4.5]
-    assert lesson.metrics()["b/marginal"] == 2
+    assert credit.metrics()["b/marginal"] == 2
     with pytest.raises(ValueError, match="CCPO needs counterfactual rewards"):
-        ccpo.lesson(cross(TABLE), CreditConfig())
+        ccpo.assign(cross(TABLE), CreditConfig())
 
 
 def test_ccpo_leaves_out_what_is_not_known():
     # a: 1, -, - and b: -, 1, 5
     forest = aligned([1.0, 2.0, 6.0], [[0, NAN, NAN], [NAN, 1, 1]])
-    assert ccpo.lesson(forest, CreditConfig()).advantages.tolist() == [0, 0, 0, 0, -2, 2]
+    assert ccpo.assign(forest, CreditConfig()).advantages.tolist() == [0, 0, 0, 0, -2, 2]
     forest = aligned([1.0, 2.0, None], [[0, 2, 7], [1, 1, 1]])
-    assert ccpo.lesson(forest, CreditConfig()).advantages.tolist() == [0.5, -0.5, 0, -0.5, 0.5, 0]
+    assert ccpo.assign(forest, CreditConfig()).advantages.tolist() == [0.5, -0.5, 0, -0.5, 0.5, 0]
 
 
 def test_ccpo_counts_what_follows():
@@ -111,9 +111,9 @@ def test_ccpo_counts_what_follows():
     later = [[0] * 4, [0] * 4]
     without = np.concatenate([[[1, 3], [0, 0]], later], axis=1)
     forest = dataclasses.replace(TWO_TURNS, counterfactuals=without.astype(np.float32))
-    lesson = ccpo.lesson(forest, CreditConfig())
-    assert lesson.returns.tolist() == [4, 1, 5, 4, 3, 5, 3, 5, 0, 4, 0, 4]
-    assert lesson.advantages[:4].tolist() == [1.5, -1.5, 0.5, -0.5]
+    credit = ccpo.assign(forest, CreditConfig())
+    assert credit.returns.tolist() == [4, 1, 5, 4, 3, 5, 3, 5, 0, 4, 0, 4]
+    assert credit.advantages[:4].tolist() == [1.5, -1.5, 0.5, -0.5]
 
 
 CCPO = {"train.system": "ccpo", "train.counterfactual": "nothing"}
@@ -131,10 +131,10 @@ CCPO = {"train.system": "ccpo", "train.counterfactual": "nothing"}
     ({"train.counterfactual": "reference", "team.mode": "full"}, "team.mode is 'full'"),
 ])  # fmt: skip
 def test_what_the_config_does_not_allow(fields, text):
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict(fields)
     with pytest.raises(ValueError) as caught:
-        checks.validate(config)
+        validate(config)
     assert text in str(caught.value)
 
 
@@ -144,6 +144,6 @@ def test_what_the_config_does_not_allow(fields, text):
     CCPO | {"train.counterfactual": "solo", "train.protocol": "pipeline", "train.baseline": "none"},
 ])  # fmt: skip
 def test_what_it_allows(fields):
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict(fields)
-    checks.validate(config)
+    validate(config)

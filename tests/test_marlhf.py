@@ -7,12 +7,12 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import critics
-from jaxmarl_llm.critics import Critics
-from jaxmarl_llm.preferences import Pool, reward_model
-from jaxmarl_llm.preferences.reward_model import RewardModel
+from jaxmarl_llm.systems import critics
+from jaxmarl_llm.systems.critics import Critics
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.marlhf import Marlhf
+from jaxmarl_llm.systems.preferences import Pool, reward_model
+from jaxmarl_llm.systems.preferences.reward_model import RewardModel
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.team import Member, Team
 from tests import tiny
@@ -108,11 +108,11 @@ class Scripted:
 def test_advantages_are_those_of_the_scores():
     made, config = judged([1.0, 4.0, 2.0], [3.0, 1.0, None]), CreditConfig()
     found = Marlhf(Scripted([0.0, 3.0, 6.0, 2.0, 4.0, 9.0]), config)
-    lesson = found.lesson(made)
+    credit = found.assign(made)
     # means 3, and 3 of the two that have a reward
-    assert lesson.advantages.tolist() == [-3, 0, 3] * 2 + [-1, 1, 0] * 2
-    assert lesson.forest is made and lesson.forest.totals()[1] == 4  # the task's
-    told = found.learn(lesson)
+    assert credit.advantages.tolist() == [-3, 0, 3] * 2 + [-1, 1, 0] * 2
+    assert credit.forest is made and credit.forest.totals()[1] == 4  # the task's
+    told = found.learn(credit)
     assert told["reward_model/loss"] == 0.5 and told["preference/pairs"] == 3 + 1
     # right: 4 > 1, 2 > 1; wrong: 4 > 2, 3 > 1
     assert told["reward_model/accuracy"] == 0.5 and found.models.fits == [4]
@@ -123,16 +123,16 @@ def test_offline_fits_once_after_collecting():
     found = Marlhf(scripted, CreditConfig(), collect=2)
     taught = []
     for _ in range(4):
-        lesson = found.lesson(made)
-        taught.append(lesson.taught)
-        found.learn(lesson)
+        credit = found.assign(made)
+        taught.append(credit.learn)
+        found.learn(credit)
     assert taught == [False, False, True, True] and scripted.fits == [6] and scripted.pool.size == 6
 
 
 def test_before_there_is_a_pair_nobody_is_told_from_another():
     found = Marlhf(Scripted([0.0, 1.0, 2.0]), CreditConfig())
-    lesson = found.lesson(judged([1.0, 1.0, 1.0]))
-    assert lesson.taught and not lesson.advantages.any() and found.models.fits == []
+    credit = found.assign(judged([1.0, 1.0, 1.0]))
+    assert credit.learn and not credit.advantages.any() and found.models.fits == []
     empty = model()
     with pytest.raises(ValueError, match="no two answers to a problem earned different rewards"):
         empty.fit()

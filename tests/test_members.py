@@ -1,4 +1,4 @@
-"""experiments/members.py: what is run when, how failures are told, and what stopping reaches."""
+"""jaxmarl_llm/cli/launch.py: what is run when, how failures are told, and what stopping reaches."""
 
 import fcntl
 import json
@@ -9,9 +9,8 @@ import textwrap
 
 import pytest
 
-from experiments import members
-from experiments.members import ELSEWHERE, FAILED, STOPPED, Job, Outcome
-from jaxmarl_llm.report.settings import FINISHED
+from jaxmarl_llm.cli import launch
+from jaxmarl_llm.cli.launch import ELSEWHERE, FAILED, FINISHED, STOPPED, Job, Outcome
 
 
 def job(folder: pathlib.Path, script: str) -> Job:
@@ -32,7 +31,7 @@ def test_a_failure_is_told_and_the_rest_is_run(tmp_path):
         job(tmp_path / "stopped", "print('stopped after iteration 3')"),
         job(tmp_path / "good", f"print('working')\n{DONE}"),
     ]
-    found = members.run_all(jobs, [{}], said.append)
+    found = launch.run_all(jobs, [{}], said.append)
     assert found == {
         tmp_path / "stated": Outcome(FAILED, "error: the disk is full"),
         tmp_path / "bug": Outcome(FAILED, "KeyError: 'x'"),
@@ -51,8 +50,8 @@ def test_a_failure_is_told_and_the_rest_is_run(tmp_path):
 def test_the_last_error_is_that_of_the_last_attempt(tmp_path):
     """Which is added to the same log, under its command."""
     again = job(tmp_path / "a", "import sys; sys.exit(3)")
-    members.run_all([job(tmp_path / "a", "import sys; print('error: first'); sys.exit(1)")], [{}], len)
-    found = members.run_all([again], [{}], len)
+    launch.run_all([job(tmp_path / "a", "import sys; print('error: first'); sys.exit(1)")], [{}], len)
+    found = launch.run_all([again], [{}], len)
     assert found[tmp_path / "a"] == Outcome(FAILED, "exit code 3")
     log = (tmp_path / "a" / "log.txt").read_text()
     assert "error: first\n$ " in log and log.endswith(f" -c 'import sys; sys.exit(3)' {tmp_path}/a\n")
@@ -71,7 +70,7 @@ def test_one_run_per_place_at_a_time(tmp_path):
         (folder / "done").write_text(json.dumps(begun))
     """
     jobs = [job(tmp_path / name, script) for name in "abc"]
-    found = members.run_all(jobs, [{"PLACE": "0"}, {"PLACE": "1"}], len)
+    found = launch.run_all(jobs, [{"PLACE": "0"}, {"PLACE": "1"}], len)
     assert set(found.values()) == {Outcome(FINISHED)}
     assert {(tmp_path / name / "place").read_text() for name in "ab"} == {"0", "1"}
     assert "c" not in json.loads((tmp_path / "a" / "done").read_text())
@@ -93,7 +92,7 @@ def test_a_signal_stops_what_runs_and_begins_nothing_else(tmp_path, number):
         alone = os.getsid(0) == os.getpid()  # out of reach of the terminal's own Ctrl-C
         pathlib.Path(sys.argv[1], "got").write_text(" ".join([*got, str(alone)]))
     """
-    found = members.run_all([job(tmp_path / "a", script), job(tmp_path / "b", DONE)], [{}], len)
+    found = launch.run_all([job(tmp_path / "a", script), job(tmp_path / "b", DONE)], [{}], len)
     assert found == {tmp_path / "a": Outcome(STOPPED)}
     assert (tmp_path / "a" / "got").read_text() == "term True"
     assert not (tmp_path / "b").exists()
@@ -112,7 +111,7 @@ def test_a_second_signal_interrupts(tmp_path):
     """
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        members.run_all([job(tmp_path / "a", script)], [{}], len)
+        launch.run_all([job(tmp_path / "a", script)], [{}], len)
     assert (tmp_path / "a" / "got").read_text() == "2"  # it was waited for
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -122,7 +121,7 @@ def test_what_another_process_runs_is_left_to_it(tmp_path):
     with open(tmp_path / "a" / "log.txt", "ab") as log:
         fcntl.flock(log, fcntl.LOCK_EX)
         said = []
-        found = members.run_all([job(tmp_path / "a", DONE), job(tmp_path / "b", DONE)], [{}], said.append)
+        found = launch.run_all([job(tmp_path / "a", DONE), job(tmp_path / "b", DONE)], [{}], said.append)
     assert found == {tmp_path / "a": Outcome(ELSEWHERE), tmp_path / "b": Outcome(FINISHED)}
     assert said[0] == "[1/2] a: running in another process"
-    assert members.run_all([job(tmp_path / "a", DONE)], [{}], len) == {tmp_path / "a": Outcome(FINISHED)}
+    assert launch.run_all([job(tmp_path / "a", DONE)], [{}], len) == {tmp_path / "a": Outcome(FINISHED)}

@@ -9,10 +9,10 @@ import smoke_runs
 from method_runs import ALONE, CHEAT, EASY, HELPER, RIGHT, SMALL, TEXTS, TWO_TURNS, scripted, trained, watched
 
 from configs import coding, writing
-from experiments import closing, train
+from experiments import train
 from jaxmarl_llm import sampling, update
 from jaxmarl_llm.tasks.centralised import CentralisedTask
-from jaxmarl_llm.tasks.coding import CodingTask
+from jaxmarl_llm.tasks.coding.task import CodingTask
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 PROGRAMS = (sampling.generate, update.train_step)
@@ -26,7 +26,7 @@ def seen(monkeypatch):
 
 @pytest.fixture
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
 
 
 def test_writing_by_two(tmp_path, seen):

@@ -11,11 +11,11 @@ import pytest
 
 from jaxmarl_llm.experts import Request, Spent
 from jaxmarl_llm.experts.scripted import Scripted
-from jaxmarl_llm.tasks import mixture, optimisation_prompts
-from jaxmarl_llm.tasks.mixture import Mixture, pool
-from jaxmarl_llm.tasks.optimisation import OptimisationTask
-from jaxmarl_llm.tasks.optimisation_items import OptimisationItem, Rewrite, load_items
 from jaxmarl_llm.tasks.outcomes import Outcome
+from jaxmarl_llm.tasks.programs import optimisation_prompts, scripted_author
+from jaxmarl_llm.tasks.programs.optimisation import OptimisationTask
+from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, Rewrite, load_items
+from jaxmarl_llm.tasks.programs.scripted_author import Mixture, pool
 
 SLOW = "def f(n):\n    return sum([i for i in range(n)])\n"
 REWRITES = (
@@ -66,7 +66,7 @@ def test_weak_ones_share_and_what_is_missing_is_left_out():
 @pytest.mark.parametrize("rewrite", REWRITES)
 def test_a_lesson_names_the_technique_of_the_second_program(rewrite):
     found = drawn(lesson_prompt(rewrite.source), 1000)
-    assert 750 < found[rewrite.technique] < 850 and set(found) == {rewrite.technique, *mixture.VAGUE}
+    assert 750 < found[rewrite.technique] < 850 and set(found) == {rewrite.technique, *scripted_author.VAGUE}
     reflowed = lesson_prompt("    " + rewrite.source.replace("\n", "\n    ") + "\n")
     assert set(drawn(reflowed, 20, vague=0)) == {rewrite.technique}
 
@@ -83,7 +83,7 @@ def test_shown_lessons_are_built_on_unless_they_are_told_to_harm():
     assert set(drawn(LESSONS.format(weak.technique, "Try hard."), 50, adopt=1)) == {fenced(fast.source)}
     assert set(drawn(LESSONS.format(fast.technique, "Try hard."), 50, adopt=1)) == {fenced(fast.source)}
     assert set(drawn(LESSONS.format(bad.technique, "Try hard."), 50, adopt=1)) == {fenced(bad.source)}
-    assert len(drawn(LESSONS.format("Try hard.", mixture.VAGUE[0]), 1000, adopt=1)) == 6  # as without
+    assert len(drawn(LESSONS.format("Try hard.", scripted_author.VAGUE[0]), 1000, adopt=1)) == 6  # as without
     lesson = optimisation_prompts.lesson
     told = lesson(weak.technique, "ok", 1.05), lesson(bad.technique, "wrong", 0.0)
     found = drawn(LESSONS.format(*told))
@@ -106,21 +106,21 @@ def test_the_prompts_of_the_task_are_understood():
         return "\n\n".join(message["content"] for message in messages)
 
     for item in task.items:
-        assert mixture.find(task.items, said(task.prompts(item)["a"])) is item
+        assert scripted_author.find(task.items, said(task.prompts(item)["a"])) is item
         for rewrite in item.rewrites:
             outcome = Outcome("ok", rewrite.source, 2.0)
             asked = said(task.explain(item, outcome))
-            assert mixture.find(task.items, asked) is item
+            assert scripted_author.find(task.items, asked) is item
             assert author.write(item, asked, rng) == rewrite.technique
             shown = said(task.write_with_lessons(item, [(rewrite.technique, "ok", 2.0)]))
-            assert author.write(item, shown, rng) == fenced(mixture.further(item, rewrite).source)
+            assert author.write(item, shown, rng) == fenced(scripted_author.further(item, rewrite).source)
 
 
 def test_what_is_asked_is_recognised():
-    assert mixture.find([OTHER, ITEM], PROGRAM) is ITEM and mixture.find([OTHER], PROGRAM) is None
-    assert mixture.asks_for_lesson(lesson_prompt(SLOW)) and not mixture.asks_for_lesson(PROGRAM)
+    assert scripted_author.find([OTHER, ITEM], PROGRAM) is ITEM and scripted_author.find([OTHER], PROGRAM) is None
+    assert scripted_author.asks_for_lesson(lesson_prompt(SLOW)) and not scripted_author.asks_for_lesson(PROGRAM)
     drafts = [draft for draft, _ in pool(ITEM)]
-    assert mixture.second_program(ITEM, LESSONS.format("a", "b"), drafts) is None
+    assert scripted_author.second_program(ITEM, LESSONS.format("a", "b"), drafts) is None
 
 
 def request(text, stream="", temperature=1.0):
@@ -169,12 +169,12 @@ def test_the_packages_own_problems_can_be_written():
         drafts = [draft for draft, _ in pool(item)]
         for draft in drafts:
             text = f"Code A:\n{item.source}\nCode B:\n{draft.source}"
-            assert mixture.find(items, text) is item
-            assert mixture.second_program(item, text, drafts).source == draft.source
+            assert scripted_author.find(items, text) is item
+            assert scripted_author.second_program(item, text, drafts).source == draft.source
         with pytest.raises(SyntaxError):
-            compile(mixture.cut_off(item.source), "cut", "exec")
+            compile(scripted_author.cut_off(item.source), "cut", "exec")
 
 
 def test_no_jax_is_needed():
-    code = "import sys, jaxmarl_llm.tasks.mixture; assert 'jax' not in sys.modules"
+    code = "import sys, jaxmarl_llm.tasks.programs.scripted_author; assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,6 +1,6 @@
 """The model card of an exported agent: which results it states, and where it has none."""
 
-from jaxmarl_llm.report.model_card import card
+from jaxmarl_llm.analysis.report.model_card import card
 
 CONFIG = {
     "seed": 3, "team": {"agents": ["aux", "main"]}, "train": {"system": "magrpo"},

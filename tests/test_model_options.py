@@ -1,4 +1,4 @@
-"""configs/model_options.py and experiments/chat_options.py: from fields to the prompts of a run."""
+"""jaxmarl_llm/config/model_options.py and jaxmarl_llm/factory/chat_options.py: from fields to the prompts of a run."""
 
 import datetime
 import json
@@ -10,17 +10,18 @@ from ml_collections import config_dict, config_flags
 from test_chat_template import BARE, CHAT, LLAMA, OFF, QWEN3, clock, shown  # noqa: F401
 from test_doctor_texts import build
 
-from configs import checks, common
-from experiments import chat_options, evaluate, setup, tasks
-from experiments.run import Run
 from jaxmarl_llm import checkpoint, weights
+from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.config.options import leaves
+from jaxmarl_llm.factory import chat_options, evaluations, experts, tasks, teams
+from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.team import Team
 
 FIELD = "model_options.chat_template"
 
 
 def config_of(**fields):
-    config = common.base_config()
+    config = base_config()
     config.model_options.update(fields)
     return config
 
@@ -35,42 +36,42 @@ def config_of(**fields):
 ])  # fmt: skip
 def test_what_cannot_be(fields, message):
     with pytest.raises(ValueError, match=message):
-        checks.validate(config_of(**fields))
+        validate(config_of(**fields))
 
 
 def test_an_endpoint_writes_its_own_chats():
     config = config_of(chat=False)
     config.team.models = ("random-tiny", "expert:wise")
     with pytest.raises(ValueError, match="model_options.chat=False: the model 'expert:wise' of agent 'main'"):
-        checks.validate(config)
+        validate(config)
 
 
 def test_a_dict_on_the_command_line_and_in_config_json(monkeypatch):
     given, arguments = flags.FlagValues(), {"enable_thinking": True, "a": {"b": [1, None]}}
     monkeypatch.setattr("sys.argv", ["x", f"--config.{FIELD}={arguments}"])
-    config_flags.DEFINE_config_dict("config", common.base_config(), flag_values=given, lock_config=True)
+    config_flags.DEFINE_config_dict("config", base_config(), flag_values=given, lock_config=True)
     given(["x", f"--config.{FIELD}={arguments}"])
-    checks.validate(given.config)
+    validate(given.config)
     assert given.config.model_options.chat_template.to_dict() == arguments
     read = config_dict.ConfigDict(json.loads(json.dumps(given.config.to_dict())))
-    checks.validate(read)
+    validate(read)
     assert read.model_options.to_dict() == given.config.model_options.to_dict()
-    assert FIELD in common.leaves(common.base_config())
+    assert FIELD in leaves(base_config())
 
 
 def test_every_loaded_model_gets_the_options(monkeypatch):
-    """Through `setup.load_model`, and as a local expert."""
+    """Through `teams.load_model`, and as a local expert."""
     model = weights.LoadedModel(None, {}, build(QWEN3))
     monkeypatch.setattr(weights, "load", lambda name, **_: model)
     config = config_of(chat_template={"enable_thinking": False})
-    assert shown(setup.load_model(config, "any").tokenizer).endswith(OFF)
+    assert shown(teams.load_model(config, "any").tokenizer).endswith(OFF)
     config.expert.update(kind="local", model="wise")
-    options = tasks.expert_options(config)
+    options = experts.expert_options(config)
     assert shown(options["load"]("wise").tokenizer).endswith(OFF)
     other = config_of()
     other.expert.update(kind="local", model="wise")
-    assert options["prompts"] != tasks.expert_options(other)["prompts"]  # and its kept answers are not taken
-    assert shown(setup.load_model(config_of(chat=False), "any").tokenizer) == "Be brief.\n\n2+2?"
+    assert options["prompts"] != experts.expert_options(other)["prompts"]  # and its kept answers are not taken
+    assert shown(teams.load_model(config_of(chat=False), "any").tokenizer) == "Be brief.\n\n2+2?"
 
 
 def test_an_argument_that_no_template_reads_is_refused():
@@ -114,7 +115,7 @@ def test_a_run_keeps_the_date_that_it_began_with(template, clock, monkeypatch, t
     monkeypatch.setattr(tasks, "build_executor", lambda config: pytest.fail(config.model_options.date))
     monkeypatch.setattr(checkpoint, "read_meta", lambda *_: {"step": 1})
     with pytest.raises(pytest.fail.Exception, match="^2026-03-05$"):  # with a config of its own, too
-        evaluate.evaluate_run(config_of(), tmp_path)
+        evaluations.evaluate_run(config_of(), tmp_path)
     assert chat_options.dated(config_of(date="2020-01-31"), tmp_path).model_options.date == "2020-01-31"
 
 

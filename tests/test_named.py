@@ -1,4 +1,4 @@
-"""experiments/named.py: names of functions that lead nowhere are told, with whose they are."""
+"""jaxmarl_llm/factory/user_code.py: names of functions that lead nowhere are told, with whose they are."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import pytest
 import smoke_runs
 
 from configs import coding
-from experiments import named
+from jaxmarl_llm.factory import user_code
 
 SOURCE = """
 print("imported")  # what a module says is no answer
@@ -35,45 +35,45 @@ def config(**fields):
 
 
 def test_what_a_config_names():
-    assert named.given(config()) == {}
+    assert user_code.given(config()) == {}
     fields = {"task__reward": "a.b", "train__loss": "a:c", "train__system": "d.e", "lessons__encoder": "f.g"}
     wanted = {"task.reward": "a.b", "train.loss": "a:c", "train.system": "d.e", "lessons.encoder": "f.g"}
-    assert named.given(config(**fields)) == wanted
+    assert user_code.given(config(**fields)) == wanted
 
 
 def test_every_bad_name_is_told_with_its_member_and_field(module):
     members = {
         "lr=1, seed 0": config(task__reward=f"{module}.good"),
         "lr=2, seed 0": config(task__reward=f"{module}.broken"),
-        "lr=2, seed 1": config(task__reward=f"{module}.broken", train__system="nowhere_at_all.lesson"),
+        "lr=2, seed 1": config(task__reward=f"{module}.broken", train__system="nowhere_at_all.assign"),
         "lr=3, seed 0": config(train__loss=f"{module}.loss"),
         "lr=4, seed 0": config(),
     }
     with pytest.raises(ValueError) as error:
-        named.check_all(members)
+        user_code.check_all(members)
     first, *lines = str(error.value).splitlines()
     assert first == "functions that are named cannot be used:"
     for line, pattern in zip(lines, (
         f"lr=2, seed 0: task.reward '{module}.broken': module '{module}' has no 'broken'.*good",
         f"lr=2, seed 1: task.reward '{module}.broken'.*",
-        "lr=2, seed 1: train.system 'nowhere_at_all.lesson': cannot import",
+        "lr=2, seed 1: train.system 'nowhere_at_all.assign': cannot import",
         f"lr=3, seed 0: train.loss '{module}.loss' raised .*oops",
     ), strict=True):  # fmt: skip
         assert re.match(f"  {pattern}", line), line
     assert module not in sys.modules  # this process has imported nothing
-    named.check_all({"lr=1": members["lr=1, seed 0"], "lr=4": members["lr=4, seed 0"]})
+    user_code.check_all({"lr=1": members["lr=1, seed 0"], "lr=4": members["lr=4, seed 0"]})
 
 
 def test_no_process_is_started_for_nothing(monkeypatch):
-    monkeypatch.setattr(named.subprocess, "run", lambda *args, **options: pytest.fail("a process"))
-    named.check_all({"lr=1": config()})
+    monkeypatch.setattr(user_code.subprocess, "run", lambda *args, **options: pytest.fail("a process"))
+    user_code.check_all({"lr=1": config()})
 
 
 def test_a_module_that_ends_the_process(tmp_path, monkeypatch):
     (tmp_path / "own_exit.py").write_text("import os\nos._exit(7)")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="importing own_exit.x ended the process: "):
-        named.check_all({"lr=1": config(task__reward="own_exit.x")})
+        user_code.check_all({"lr=1": config(task__reward="own_exit.x")})
 
 
 def test_a_sweep_begins_no_member_then(tmp_path, compiled, monkeypatch):

@@ -1,14 +1,14 @@
-"""jaxmarl_llm/tasks/optimisation.py: joint answers by hand, with a scripted judge."""
+"""jaxmarl_llm/tasks/programs/optimisation.py: joint answers by hand, with a scripted judge."""
 
 import math
 
 import pytest
 
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level
-from jaxmarl_llm.tasks.optimisation import OptimisationTask
-from jaxmarl_llm.tasks.optimisation_items import load_items
 from jaxmarl_llm.tasks.outcomes import Outcome
-from jaxmarl_llm.tasks.timed import TimedJudge
+from jaxmarl_llm.tasks.programs.optimisation import OptimisationTask
+from jaxmarl_llm.tasks.programs.optimisation_items import load_items
+from jaxmarl_llm.tasks.programs.timed_judge import TimedJudge
 
 ITEMS = load_items("python[:1]")
 (ITEM,) = ITEMS

@@ -6,7 +6,7 @@ import pytest
 
 from jaxmarl_llm.executor import Executor, Limits, Program
 from jaxmarl_llm.executor.cpp import tools as cpp_tools
-from jaxmarl_llm.tasks.optimisation_items import load_items
+from jaxmarl_llm.tasks.programs.optimisation_items import load_items
 
 SMALL, MODERATE = 8, 32
 SOURCES = ("python", "cpp")

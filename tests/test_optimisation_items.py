@@ -4,8 +4,8 @@ import collections
 
 import pytest
 
-from jaxmarl_llm.tasks import optimisation_items
-from jaxmarl_llm.tasks.optimisation_items import OptimisationItem, Rewrite, load_items, parse
+from jaxmarl_llm.tasks.programs import optimisation_items
+from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, Rewrite, load_items, parse
 
 HEAD = 'category = "scan"\nlanguage = "python"\n'
 PROBLEM = """

@@ -8,17 +8,18 @@ import jax
 import numpy as np
 import pytest
 
-from configs import arithmetic, checks, game
-from jaxmarl_llm import forest_metrics, rollout
-from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples
+from configs import game
+from jaxmarl_llm import rollout
+from jaxmarl_llm.config import validate, workload
+from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples, metrics
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.team import Member, Team
-from jaxmarl_llm.update import LossConfig, batches
+from jaxmarl_llm.update import LossConfig, collate
 from tests import tiny
 
 PAYOFF = np.array([[3.0, -1.0], [0.0, 2.0]])  # of the actions of a and b
@@ -60,10 +61,10 @@ def test_which_joint_answers_are_judged():
         assert len(result) == len(set(result))
         c.team.agents, c.train.joint_mode = tuple("xyz"[:agents]), mode
         c.train.group, c.train.partner_samples = group, extra
-        assert arithmetic.answers_per_node(c) == len(result)
+        assert workload.answers_per_node(c) == len(result)
     c.train.group, c.train.partner_samples, c.team.agents = 8, 4, ("x", "y")
-    assert arithmetic.answers_per_node(c) == 8 * 8 + 2 * 8 * 4
-    assert arithmetic.completions(c) == c.train.prompts * 2 * (8 + 4)
+    assert workload.answers_per_node(c) == 8 * 8 + 2 * 8 * 4
+    assert workload.completions(c) == c.train.prompts * 2 * (8 + 4)
 
 
 def test_returns_by_hand():
@@ -76,15 +77,15 @@ def test_returns_by_hand():
     assert magrpo.returns(aligned).tolist()[:2] == [4.0, 0.5]  # (1 + 7) / 2, (0 + 1) / 2
     assert magrpo.returns(aligned).tolist()[3:5] == [3.5, 1.0]  # (1 + 6) / 2, (0 + 2) / 2
     for made in (cross, aligned):
-        lesson = magrpo.lesson(made)
-        assert np.isnan(lesson.returns[[2, 5]]).all() and lesson.groups.tolist() == [0, 0, -1, 1, 1, -1]
-        assert lesson.advantages[[2, 5]].tolist() == [0.0, 0.0]
-        assert lesson.advantages[:2].sum() == lesson.advantages[3:5].sum() == 0
+        credit = magrpo.assign(made)
+        assert np.isnan(credit.returns[[2, 5]]).all() and credit.groups.tolist() == [0, 0, -1, 1, 1, -1]
+        assert credit.advantages[[2, 5]].tolist() == [0.0, 0.0]
+        assert credit.advantages[:2].sum() == credit.advantages[3:5].sum() == 0
         # What is logged is of the samples that are learned, as without further ones.
-        learned = Lesson(made.without_extra(), lesson.advantages, lesson.returns, lesson.groups)
-        assert lesson.metrics() == learned.metrics() and lesson.metrics()["a/return_variance"] > 0
+        learned = Credit(made.without_extra(), credit.advantages, credit.returns, credit.groups)
+        assert credit.metrics() == learned.metrics() and credit.metrics()["a/return_variance"] > 0
     assert {tuple(joint.turns) for joint in cross.without_extra().joints} == {(0, 3), (0, 4), (1, 3), (1, 4)}
-    assert forest_metrics.reward_tables(cross.without_extra())[1].tolist() == [[[1, 4], [2, 0]]]
+    assert metrics.reward_tables(cross.without_extra())[1].tolist() == [[[1, 4], [2, 0]]]
 
 
 def test_cross_returns_are_normalised_by_the_agents_own_group():
@@ -144,15 +145,15 @@ def test_a_rollout_draws_them_and_the_update_leaves_them_out():
     assert [t.extra for t in result.turns] == [False, False, True] * 4
     assert len(result.joints) == 2 * (9 - 1) and len(result.without_extra().joints) == 2 * 4
     assert all(any(not result.turns[i].extra for i in joint.turns) for joint in result.joints)
-    (batch,) = batches.collate(result, np.arange(12.0), tiny.stack(), 4)
+    (batch,) = collate.collate(result, np.arange(12.0), tiny.stack(), 4)
     assert batch.tokens_NRL.shape == (2, 2 * 2, 4) and 2.0 not in batch.advantages_NR
     first = [t for t in result.turns if t.agent == "a" and not t.extra]
     for row, own in enumerate(first):
         assert batch.tokens_NRL[0, row, : len(own.completion)].tolist() == own.completion.tolist()
     assert LossConfig(SamplingParams(4)).pack(batch).lengths_NR.shape == (2, 4)
-    assert forest_metrics.tokens(result) == sum(len(t.completion) for t in result.turns)  # what was drawn
+    assert metrics.tokens(result) == sum(len(t.completion) for t in result.turns)  # what was drawn
     drawn = np.concatenate([t.logprobs for t in first])
-    logged = forest_metrics.length_metrics(result)
+    logged = metrics.length_metrics(result)
     assert logged["a/sampled_entropy"] == pytest.approx(-drawn.mean(), rel=1e-6)
     assert logged["a/completion_length"] == np.mean([len(t.completion) for t in first])
 
@@ -165,7 +166,7 @@ def test_the_logged_entropy_is_that_of_the_sampling_distribution():
     logs = np.log(probabilities)
     turns = [dataclasses.replace(base, completion=row, logprobs=logs[row]) for row in tokens]
     remote = dataclasses.replace(base, agent="b", cost=(1, 1))
-    result = forest_metrics.length_metrics(Forest(("x",), (*turns, remote), ()))
+    result = metrics.length_metrics(Forest(("x",), (*turns, remote), ()))
     entropy = -(probabilities * np.log(probabilities)).sum()
     assert result["a/sampled_entropy"] == pytest.approx(entropy, abs=0.03)
     assert "b/sampled_entropy" not in result
@@ -181,10 +182,10 @@ def test_the_logged_entropy_is_that_of_the_sampling_distribution():
 def test_what_they_do_not_go_with(fields, message):
     c = game.get_config()
     c.train.partner_samples = 2
-    checks.validate(c)
+    validate(c)
     c.update_from_flattened_dict(fields)
     with pytest.raises(ValueError, match=message):
-        checks.validate(c)
+        validate(c)
 
 
 def test_they_are_for_one_turn_and_need_a_partner():
@@ -193,4 +194,4 @@ def test_they_are_for_one_turn_and_need_a_partner():
     c = game.get_config()
     c.team.agents, c.train.partner_samples = ("first",), 1
     with pytest.raises(ValueError, match=r"partner_samples=1: team\.agents=\('first',\) has no partners"):
-        checks.validate(c)
+        validate(c)

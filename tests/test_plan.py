@@ -9,9 +9,8 @@ import pytest
 from smoke_runs import command
 
 from configs import coding
-from experiments import planned
 from jaxmarl_llm import sampling, update
-from jaxmarl_llm.planning import chips, critics, estimate, job, memory, search, tables
+from jaxmarl_llm.analysis.planning import chips, critics, estimate, from_config, job, memory, search, tables
 from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.weights import hf_config
 
@@ -35,7 +34,7 @@ def config(tmp_path):
 
 def _job(config, devices: int = 1, **fields) -> job.Job:
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
-    (found,) = planned.jobs(config, jax.devices()[:devices])
+    (found,) = from_config.jobs(config, jax.devices()[:devices])
     return found
 
 
@@ -93,7 +92,7 @@ def test_critics_are_part_of_the_plan(config, shared):
     head = 2 * 4 * (WIDE.d_model + 1)
     learned = head if shared else adapters + head
     # AdamW's two moments; counts of AdamW and of the schedule for each critic, and the step.
-    assert memory.held(found) - memory.held(plain) == 3 * learned + 2 * 2 * 4 + 4
+    assert memory.state_bytes(found) - memory.state_bytes(plain) == 3 * learned + 2 * 2 * 4 + 4
     measured, alone = memory.of_critics(found), memory.of_update(plain)
     assert measured.parameters - alone.parameters == learned
     assert measured.optimizer - alone.optimizer == 2 * learned + 2 * 2 * 4
@@ -123,9 +122,9 @@ def test_one_critic_reads_for_all_and_more(config):
 def test_a_mesh_cuts_what_every_device_holds(config):
     whole = _job(config, team__mode="full")
     cut = _job(config, 4, mesh__agent=2, mesh__data=2, mesh__fsdp=True)
-    assert memory.held(cut) == pytest.approx(memory.held(whole) / 4, rel=0.05)  # norms are not cut
+    assert memory.state_bytes(cut) == pytest.approx(memory.state_bytes(whole) / 4, rel=0.05)  # norms are not cut
     measured = memory.of_update(cut)
-    assert measured.parameters + measured.optimizer == memory.held(cut) - 4  # the step
+    assert measured.parameters + measured.optimizer == memory.state_bytes(cut) - 4  # the step
     assert memory.sampler_cache(cut, cut.calls[0]) == memory.sampler_cache(whole, whole.calls[0]) / 4
 
 
@@ -188,28 +187,28 @@ def test_the_mesh_is_chosen_by_time_among_those_with_room(config, monkeypatch):
     devices = jax.devices()[:2]
     chip = chips.Chip("far apart", flops=1e12, hbm_bandwidth=1e12, hbm=1e12, link_bandwidth=1.0)
     monkeypatch.setattr(chips, "of_device", lambda device: chip)
-    assert planned.chooses_mesh(config, 2) and not planned.chooses_mesh(config, 1)
-    chosen = planned.choose_mesh(config, devices, lambda settings: True)
+    assert from_config.chooses_mesh(config, 2) and not from_config.chooses_mesh(config, 1)
+    chosen = from_config.choose_mesh(config, devices, lambda settings: True)
     assert (chosen.agent, chosen.data, chosen.model) == (2, 1, 1)  # nothing to exchange
-    chosen = planned.choose_mesh(config, devices, lambda settings: settings.agent == 1)
+    chosen = from_config.choose_mesh(config, devices, lambda settings: settings.agent == 1)
     assert chosen.agent == 1
 
 
 def test_what_does_not_fit_leads_to_the_nearest_settings_that_do(config):
-    start, devices = planned.settings(config), jax.devices()[:1]
-    measure, _ = planned.measuring(config, devices, None, tries=0)
+    start, devices = from_config.settings(config), jax.devices()[:1]
+    measure, _ = from_config.measuring(config, devices, None, tries=0)
     before, after = (memory.fullest(measure(s)[1])[0] for s in (start, start._replace(tokens=64)))
     assert after < before
     limit = (before + after) / 2
-    measure, promising = planned.measuring(config, devices, limit, tries=8)
-    (first,) = search.nearest(start, planned.limits(config), measure, promising)
+    measure, promising = from_config.measuring(config, devices, limit, tries=8)
+    (first,) = search.nearest(start, from_config.limits(config), measure, promising)
     assert first.settings in list(search.lighter(start))
     assert after <= memory.fullest(first.measured)[0] <= limit
     # The flags that the user is told to add make those settings.
-    flags = planned.flags(start, first.settings).split()
+    flags = from_config.flags(start, first.settings).split()
     changes = [flag.removeprefix("--config.").split("=") for flag in flags]
     config.update_from_flattened_dict({k: int(v) if v.isdigit() else v for k, v in changes})
-    assert planned.settings(config) == first.settings != start
+    assert from_config.settings(config) == first.settings != start
 
 
 @pytest.fixture
@@ -226,9 +225,9 @@ def compiled(monkeypatch):
 
 
 def test_no_more_is_compiled_than_asked_for(config, compiled):
-    measure, promising = planned.measuring(config, jax.devices()[:1], limit=1e12, tries=1)
-    start = planned.settings(config)
-    assert promising(start) and not planned.measuring(config, jax.devices()[:1], 1.0, 1)[1](start)
+    measure, promising = from_config.measuring(config, jax.devices()[:1], limit=1e12, tries=1)
+    start = from_config.settings(config)
+    assert promising(start) and not from_config.measuring(config, jax.devices()[:1], 1.0, 1)[1](start)
     measure(start), measure(start)
     assert promising(start) and len(compiled) == 1
     measure(start._replace(tokens=64))
@@ -237,16 +236,16 @@ def test_no_more_is_compiled_than_asked_for(config, compiled):
 
 def test_every_team_has_one_job_per_architecture_and_each_counts_what_the_other_holds(config, compiled):
     config.team.models = (config.model, "random-tiny")
-    held = [memory.held(found) for found in planned.jobs(config, jax.devices()[:1])]
-    planned.measuring(config, jax.devices()[:1], None, 0)[0](planned.settings(config))
+    held = [memory.state_bytes(found) for found in from_config.jobs(config, jax.devices()[:1])]
+    from_config.measuring(config, jax.devices()[:1], None, 0)[0](from_config.settings(config))
     assert [job.stack.agents for job, _ in compiled] == [("aux",), ("main",)]
     assert [others for _, others in compiled] == held[::-1]
 
 
 def test_overlapping_takes_copies_of_what_learns_and_one_device(config, compiled):
     config.train.overlap = True
-    assert not planned.chooses_mesh(config, 8)
-    planned.measuring(config, jax.devices()[:1], None, 0)[0](planned.settings(config))
+    assert not from_config.chooses_mesh(config, 8)
+    from_config.measuring(config, jax.devices()[:1], None, 0)[0](from_config.settings(config))
     ((found, others),) = compiled
     assert others == 4 * sum(x.size for x in jax.tree.leaves(job.parameters(found)[1]))
 

@@ -1,5 +1,6 @@
 """The work of a model by hand and by XLA, published architectures, chips and topologies."""
 
+import dataclasses
 import importlib.util
 import json
 
@@ -7,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxmarl_llm.planning import chips, memory, models, search, topology, work
-from jaxmarl_llm.policy import Policy, PolicyConfig, prefill
+from jaxmarl_llm.analysis.planning import chips, memory, models, search, topology, work
+from jaxmarl_llm.policy import Policy, PolicyConfig, Windows, prefill
 from jaxmarl_llm.weights import hf_config
 
 # Weights of a layer: q 4x4, k and v 4x2, o 4x4, gate and up 4x8, down 8x4: 144. Attention: 4 x 2 layers x 2
@@ -33,6 +34,20 @@ def test_reading_prompts():
 def test_drawing_tokens():
     # 3 steps of 6 rows: 2 x 328 x 18 = 11808; a row sees 6, 7 and 8 keys, the program reads 5 + 4 slots + 1.
     assert work.decode(FULL, 6, 5, 4) == work.Work(11808 + 32 * 6 * 21, 11808 + 32 * 18 * 10)
+
+
+def test_windows_are_needed_work_and_no_executed_work():
+    # One of two layers has a window of 3: 1 + 2 + 3 + 3 + 3 = 12 of 15 pairs of a prompt, 3 a token behind it.
+    windowed = work.Model(dataclasses.replace(SMALL, windows=Windows(3, (True, False))))
+    less = 16 * 3 * 3  # 16 operations per pair of a layer, 3 prompts
+    assert work.prefill(windowed, 3, 5) == work.Work(8880 + 32 * 45 - less, 8880 + 32 * 75)
+    full = work.decode(FULL, 6, 5, 4)
+    assert work.decode(windowed, 6, 5, 4) == work.Work(full.needed - 16 * 6 * (21 - 9), full.executed)
+    update, same = work.update(FULL, BATCH, "full"), work.update(windowed, BATCH, "full")
+    # Completions of 4 tokens see 6, 7, 8 and 9 keys, in the window 3 each.
+    assert same == work.Work(update.needed - 3 * (less + 16 * 6 * (30 - 12)), update.executed)
+    wide = work.Model(dataclasses.replace(SMALL, windows=Windows(7, (True, True))))
+    assert wide.visible(5, 4) == 6 + 7 + 7 + 7
 
 
 def test_updating():
@@ -74,6 +89,7 @@ def test_reading_prompts_is_what_xla_counts_for_one_layer(kv_heads, width):
     ("Qwen/Qwen2.5-Coder-7B", 7.61), ("Qwen/Qwen2.5-Coder-14B", 14.7),
     ("Qwen/Qwen2.5-Coder-32B", 32.5), ("Qwen/Qwen3-0.6B", 0.6), ("Qwen/Qwen3-1.7B", 1.7),
     ("Qwen/Qwen3-4B-Base", 4.0), ("Qwen/Qwen3-8B", 8.2),
+    ("google/gemma-3-270m", 0.268), ("google/gemma-3-1b-it", 1.0),
 ])  # fmt: skip
 def test_published_models_have_the_parameters_that_their_cards_say(name, billions):
     policy = Policy(models.policy_config(name))
@@ -122,9 +138,9 @@ def test_topologies_are_described_chip_by_chip(name, count, chip):
 
 def test_what_a_compiler_asked_for_is_read():
     text = "the total memory required for HLO temporaries (21.21G) exceeds available HBM (15.75G)."
-    assert memory.asked_for(text) == 21.21 * 2**30
-    assert memory.asked_for("Ran out of memory in memory space hbm. Used 17.5M of 16.0M hbm.") == 17.5 * 2**20
-    assert memory.asked_for("Out of memory") != memory.asked_for("Out of memory")  # NaN
+    assert memory.requested_bytes(text) == 21.21 * 2**30
+    assert memory.requested_bytes("Ran out of memory in memory space hbm. Used 17.5M of 16.0M hbm.") == 17.5 * 2**20
+    assert memory.requested_bytes("Out of memory") != memory.requested_bytes("Out of memory")  # NaN
 
 
 START = search.Settings("full", "dots", prompts=2, tokens=256, agent=1, data=4, model=1, fsdp=False)

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxmarl_llm import preferences
-from jaxmarl_llm.preferences import Pool
-from jaxmarl_llm.systems import magrpo
-from jaxmarl_llm.update import batches
+from jaxmarl_llm.systems import magrpo, preferences
+from jaxmarl_llm.systems.preferences import Pool
+from jaxmarl_llm.update import collate
 from tests import tiny
 from tests.test_magrpo import forest
 
@@ -63,7 +62,7 @@ def test_pairs_are_a_forest_of_two_answers_each():
     assert [t.item for t in made.turns] == [0] * 4 + [1] * 4
     assert [joint.turns for joint in made.joints] == [(0, 2), (1, 3), (4, 6), (5, 7)]
     assert magrpo.groups(made).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    (batch,) = batches.collate(made, np.arange(8.0), tiny.stack(), 8)
+    (batch,) = collate.collate(made, np.arange(8.0), tiny.stack(), 8)
     assert batch.prompts_NBP.shape[:2] == (2, 3)  # room for three
     assert (batch.lengths_NR > 0).tolist() == [[True] * 4 + [False] * 2] * 2
     assert batch.advantages_NR[:, :4].tolist() == [[0, 1, 4, 5], [2, 3, 6, 7]]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import smoke_runs
 
-from jaxmarl_llm import processes
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.utils import distributed
 from tests import tiny
 
 FIELDS = {
@@ -81,7 +81,7 @@ def test_two_processes_do_what_one_does(one, tmp_path, compiled):
     for row, expected in zip(rows, smoke_runs.rows(one), strict=True):
         assert_alike(row, expected)
     assert any(row.get("aux/loss", 0) != 0 for row in rows)
-    # The first one speaks and keeps the books, the other for itself.
+    # The first one speaks and keeps the output_folder, the other for itself.
     assert "iterations" in output and "iterations" not in other_output
     assert "iterations" in (folder / "process1" / "output.txt").read_text()
     for row, other in zip(rows, smoke_runs.rows(folder / "process1"), strict=True):
@@ -117,12 +117,12 @@ def test_the_death_of_one_ends_the_run_and_it_resumes(one, tmp_path, compiled):
 
 
 def test_with_one_process_everything_is_what_it_says():
-    assert processes.first() and not processes.several()
-    assert processes.gather({"a": 1}) == [{"a": 1}]
-    assert processes.any_says(True) and not processes.any_says(False)
-    assert processes.by_first(len)("abc") == 3
+    assert distributed.is_main() and not distributed.is_distributed()
+    assert distributed.gather({"a": 1}) == [{"a": 1}]
+    assert distributed.any_process(True) and not distributed.any_process(False)
+    assert distributed.on_main(len)("abc") == 3
     with pytest.raises(LookupError, match="no such"):
-        processes.together(_broken)
+        distributed.run_together(_broken)
 
 
 def _broken():
@@ -134,7 +134,7 @@ class Others:
 
     def __init__(self, monkeypatch, others):
         monkeypatch.setattr(jax, "process_count", lambda: 2)
-        monkeypatch.setattr(processes, "gather", lambda thing: [thing, others()])
+        monkeypatch.setattr(distributed, "gather", lambda thing: [thing, others()])
 
 
 def test_judgements_of_all_processes_are_put_in_order(monkeypatch):
@@ -153,7 +153,7 @@ def test_judgements_of_all_processes_are_put_in_order(monkeypatch):
 def test_an_error_in_another_process_is_one_here(monkeypatch):
     Others(monkeypatch, lambda: (None, "OSError: disk full"))
     with pytest.raises(RuntimeError, match="process 1 failed: OSError: disk full"):
-        processes.together(len, "abc")
+        distributed.run_together(len, "abc")
 
 
 @pytest.mark.parametrize("flags, said", [

@@ -2,11 +2,13 @@
 
 import pytest
 
-from configs import arithmetic, checks, common, lessonl, program_checks
+from configs import lessonl
+from jaxmarl_llm.config import ConfigDict, base_config, validate, workload
+from jaxmarl_llm.config.programs import searches
 
 
 def rounds(protocol="lessonl", **fields):
-    config = common.base_config()
+    config = base_config()
     config.task.kind, config.train.protocol, config.train.turns = "optimisation", protocol, 6
     config.train.system = "lessonl" if protocol == "lessonl" else "magrpo"
     config.update_from_flattened_dict(fields)
@@ -15,13 +17,13 @@ def rounds(protocol="lessonl", **fields):
 
 def test_rounds_of_programs_are_accepted():
     for protocol in ("lessonl", "repeated", "reflexion", "mapcoder", "mixture"):
-        checks.validate(rounds(protocol))
-        assert program_checks.searches(rounds(protocol))
-    assert not program_checks.searches(common.base_config())
+        validate(rounds(protocol))
+        assert searches(rounds(protocol))
+    assert not searches(base_config())
     dealt = rounds(**{"lessons.select": "dealt", "lessons.control": 1})
-    checks.validate(dealt)
-    saved = common.ConfigDict(rounds().to_dict() | {"train": rounds().train.to_dict() | {"turn_weights": []}})
-    checks.validate(saved)
+    validate(dealt)
+    saved = ConfigDict(rounds().to_dict() | {"train": rounds().train.to_dict() | {"turn_weights": []}})
+    validate(saved)
 
 
 @pytest.mark.parametrize("protocol", ["repeated", "reflexion", "mapcoder", "mixture"])
@@ -30,12 +32,12 @@ def test_other_ways_to_search_need_no_more_than_their_name(protocol):
     own = {"train.protocol": protocol, "train.system": "magrpo"}
     config, scripted = lessonl.get_config(), lessonl.get_config("scripted")
     config.update_from_flattened_dict(own)
-    checks.validate(config)
+    validate(config)
     scripted.update_from_flattened_dict(own)
     with pytest.raises(ValueError, match=r"lessons.encoder='ngrams': .* no lessons, leave it at 'policy'"):
-        checks.validate(scripted)
+        validate(scripted)
     scripted.lessons.encoder = "policy"
-    checks.validate(scripted)
+    validate(scripted)
 
 
 @pytest.mark.parametrize(
@@ -71,31 +73,31 @@ def test_other_ways_to_search_need_no_more_than_their_name(protocol):
 )
 def test_refusals(config, message):
     with pytest.raises(ValueError, match=message):
-        checks.validate(config)
+        validate(config)
 
 
 def test_the_arithmetic_of_rounds():
     config = rounds(**{"train.turns": 3, "train.prompts": 2, "train.group": 4})
     config.team.agents = ("a", "b", "c")
     # 2 problems x 4 chains x 3 rounds of 3 agents; lessons after the first two rounds.
-    assert arithmetic.joint_answers(config) == 24
-    assert arithmetic.completions(config) == 3 * (24 + 16)
-    assert arithmetic.learned(config) == 24 + 16
+    assert workload.joint_answers(config) == 24
+    assert workload.completions(config) == 3 * (24 + 16)
+    assert workload.learned(config) == 24 + 16
     config.lessons.bank = "run"
-    assert arithmetic.remarks(config) == 24
+    assert workload.remarks(config) == 24
     config.lessons.select = "none"
-    assert arithmetic.completions(config) == 72
+    assert workload.completions(config) == 72
     # In each of the 8 chains two reflections, on the first two programs of three; or its plans.
     config.lessons.bank, config.train.protocol = "problem", "reflexion"
-    assert arithmetic.completions(config) == 3 * (24 + 16)
+    assert workload.completions(config) == 3 * (24 + 16)
     config.train.protocol, config.search.plans = "mapcoder", 1
-    assert arithmetic.completions(config) == 3 * (24 + 8)
+    assert workload.completions(config) == 3 * (24 + 8)
     config.train.protocol = "mixture"
-    assert arithmetic.completions(config) == 72
+    assert workload.completions(config) == 72
 
 
 def test_a_locked_config_is_as_good_as_another():
     """The command line locks it, and a locked ConfigDict equals no other."""
     config = rounds("repeated")
     config.lock()
-    checks.validate(config)
+    validate(config)

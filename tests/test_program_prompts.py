@@ -5,14 +5,15 @@ import dataclasses
 import pytest
 
 from jaxmarl_llm.executor import Executor, Program
-from jaxmarl_llm.tasks import code_data, generation_prompts, optimisation_prompts, program_prompts
-from jaxmarl_llm.tasks.optimisation_items import OptimisationItem, load_items
+from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.tasks.outcomes import Outcome
-from jaxmarl_llm.tasks.program_text import program, same_program
+from jaxmarl_llm.tasks.programs import generation_prompts, optimisation_prompts, prompts
+from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, load_items
+from jaxmarl_llm.tasks.programs.text import program, same_program
 
 ITEM = OptimisationItem("a/f", "scan", "python", "s", "f", "def f(x):\n    return A(x)\n", "TESTS", 9)
 CPP = dataclasses.replace(ITEM, language="c++", source="int f(int x) { return A(x); }\n")
-CODE = code_data.load_items("starter[:1]")[0]
+CODE = data_files.load_items("starter[:1]")[0]
 PROGRAM = "def f(x):\n    return B(x)\n"
 PYTHON, C = optimisation_prompts.asked(ITEM), optimisation_prompts.asked(CPP)
 
@@ -34,7 +35,7 @@ BROKEN = Outcome("build-error", PROGRAM, log="l\n" * 6 + "7th\n8th")
 
 @pytest.mark.parametrize("asked, tag, code", [(PYTHON, "python", ITEM.source), (C, "cpp", CPP.source)])
 def test_the_first_prompt_and_its_example_have_one_form(asked, tag, code):
-    messages = program_prompts.write(asked)
+    messages = prompts.write(asked)
     question, answer = messages[0]["content"], messages[1]["content"]
     assert f"```{tag}\n{code}```" in said(messages) and "of f," in said(messages)
     assert answer.startswith(f"```{tag}\n") and answer.endswith("\n```")
@@ -112,49 +113,49 @@ def test_prompts_for_lessons_show_what_they_may():
 
 
 def test_lessons_are_numbered_one_line_each():
-    text = said(program_prompts.write_with_lessons(PYTHON, ["(good) one\ntwo", "(bad) three"]))
+    text = said(prompts.write_with_lessons(PYTHON, ["(good) one\ntwo", "(bad) three"]))
     assert "\n1. (good) one two\n2. (bad) three\n" in text and "A(x)" in text
     assert "other programs" not in text
-    assert program_prompts.write_with_lessons(PYTHON, []) == program_prompts.write(PYTHON)
+    assert prompts.write_with_lessons(PYTHON, []) == prompts.write(PYTHON)
 
 
 def test_lessons_about_other_programs_are_told_as_such():
-    text = said(program_prompts.write_with_lessons(PYTHON, ["one"], ["two", "three"]))
+    text = said(prompts.write_with_lessons(PYTHON, ["one"], ["two", "three"]))
     own, others = text.split("A is the code below"), text.split("A is not the code below")
     assert len(own) == len(others) == 2
     assert "\n1. one\n" in own[1] and "1. one" not in others[1] and "\n2. two\n3. three\n" in others[1]
-    alone = said(program_prompts.write_with_lessons(PYTHON, [], ["two"]))
+    alone = said(prompts.write_with_lessons(PYTHON, [], ["two"]))
     assert "A is the code below" not in alone and "\n1. two\n" in alone and "A(x)" in alone
 
 
 def test_reflexion_shows_program_result_and_reflection():
     result = optimisation_prompts.result(ITEM, ok(1.53))
-    text = said(program_prompts.improve(PYTHON, PROGRAM, result, "Loops cost."))
+    text = said(prompts.improve(PYTHON, PROGRAM, result, "Loops cost."))
     assert "A(x)" in text and "B(x)" in text and "1.53" in text and "Loops cost." in text
-    nothing = said(program_prompts.improve(PYTHON, "", "", " "))
+    nothing = said(prompts.improve(PYTHON, "", "", " "))
     assert "held no code" in nothing and "thoughts" not in nothing
 
 
 def test_mapcoder_repairs_its_own_program_by_its_plan():
     result = optimisation_prompts.result(ITEM, BROKEN)
-    text = said(program_prompts.repair(PYTHON, "PLAN", PROGRAM, result))
+    text = said(prompts.repair(PYTHON, "PLAN", PROGRAM, result))
     assert "PLAN" in text and "B(x)" in text and "7th" in text and "8th" not in text
-    assert "PLAN" in said(program_prompts.follow(PYTHON, "PLAN\n"))
-    recall = program_prompts.recall(PYTHON)
+    assert "PLAN" in said(prompts.follow(PYTHON, "PLAN\n"))
+    recall = prompts.recall(PYTHON)
     assert len(recall) == 1 and "A(x)" in said(recall)
     assert "SECRET" not in optimisation_prompts.result(ITEM, WRONG)
 
 
 def test_a_mixture_sees_programs_and_no_results():
-    text = said(program_prompts.aggregate(PYTHON, [PROGRAM, "", "def f(x):\n    return C(x)"]))
+    text = said(prompts.aggregate(PYTHON, [PROGRAM, "", "def f(x):\n    return C(x)"]))
     assert "Answer 1:" in text and "Answer 2:" in text and "Answer 3" not in text
     assert "B(x)" in text and "C(x)" in text
-    assert program_prompts.aggregate(PYTHON, ["", " "]) == program_prompts.write(PYTHON)
+    assert prompts.aggregate(PYTHON, ["", " "]) == prompts.write(PYTHON)
 
 
 def test_generation_counts_tests_and_shows_none():
     asked = generation_prompts.asked(CODE)
-    assert CODE.prompt.strip() in said(program_prompts.write(asked))
+    assert CODE.prompt.strip() in said(prompts.write(asked))
     wrong = Outcome("wrong", PROGRAM, 3.0, total=7, log="assert f(1) == 'SECRET'")
     text = said(generation_prompts.explain(CODE, wrong))
     assert "3 of 7 tests" in text and "SECRET" not in text and "B(x)" in text

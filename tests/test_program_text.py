@@ -1,12 +1,12 @@
-"""jaxmarl_llm/tasks/program_text.py: programs out of ugly answers, and when two are the same."""
+"""jaxmarl_llm/tasks/programs/text.py: programs out of ugly answers, and when two are the same."""
 
 import random
 
 import pytest
 
-from jaxmarl_llm.tasks.code_text import parse
-from jaxmarl_llm.tasks.cpp_text import masked, tokens
-from jaxmarl_llm.tasks.program_text import digest, program, same_program
+from jaxmarl_llm.tasks.coding.text import parse
+from jaxmarl_llm.tasks.programs.cpp_text import masked, tokens
+from jaxmarl_llm.tasks.programs.text import digest, program, same_program
 
 F = "def f(xs):\n    return sum(xs)\n"
 WITH_HELPER = f"import math\nfrom bisect import insort\n\nLIMIT = 3\n\ndef help(x):\n    return x\n\n{F}"

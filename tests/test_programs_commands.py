@@ -11,15 +11,17 @@ import jax
 import pytest
 import smoke_runs
 
-from configs import common, lessonl
-from experiments import crossplay, doctor, evaluate, export, planned, replay, rescore, setup, train
+from configs import lessonl
+from experiments import crossplay, doctor, evaluate, export, replay, rescore, train
 from jaxmarl_llm import transcripts
-from jaxmarl_llm.planning import job
-from jaxmarl_llm.report import page
+from jaxmarl_llm.analysis.planning import from_config, job
+from jaxmarl_llm.analysis.report import page
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.config import ConfigDict, base_config
 from jaxmarl_llm.rollout import journal
-from jaxmarl_llm.search import results as search_results
+from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.tasks.outcomes import Outcome
-from jaxmarl_llm.tasks.timed import TimedJudge
+from jaxmarl_llm.tasks.programs.timed_judge import TimedJudge
 
 FIELDS = {
     "lessons.encoder": "ngrams",
@@ -66,7 +68,7 @@ def judged(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TimedJudge, "judge", letters)
         patch.setattr(TimedJudge, "remeasure", letters)
-        patch.setattr("jaxmarl_llm.tasks.program_task.program", lambda text, *rest: text)
+        patch.setattr("jaxmarl_llm.tasks.programs.task.program", lambda text, *rest: text)
         yield
 
 
@@ -81,7 +83,7 @@ def run(tmp_path_factory):
 def rewritten(run, folder, **changes):
     """A copy of the run whose config says something else."""
     shutil.copytree(run, folder, dirs_exist_ok=True)
-    config = common.ConfigDict(json.loads((run / "config.json").read_text()))
+    config = ConfigDict(json.loads((run / "config.json").read_text()))
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in changes.items()})
     (folder / "config.json").write_text(json.dumps(config.to_dict()))
     return folder
@@ -92,12 +94,12 @@ def test_transcripts_hold_lessons_with_what_they_taught(run):
     # 2 problems x 3 chains x 2 rounds; every author is asked about every program, as the bank lasts.
     assert [action.turn for action in actions] == [0] * 6 + [1] * 6
     lessons = [speech.remark for action in actions for speech in action.agents.values()]
-    assert len(lessons) == 24 and all(lesson.completion_length for lesson in lessons)
-    assert all("Program B" in lesson.prompt or "Code B" in lesson.prompt for lesson in lessons)
+    assert len(lessons) == 24 and all(credit.completion_length for credit in lessons)
+    assert all("Program B" in credit.prompt or "Code B" in credit.prompt for credit in lessons)
     told = [speech.remark.advantage for a in actions[:6] for speech in a.agents.values()]
-    assert any(told) and not any(lesson.advantage for lesson in lessons[12:])  # nobody read the last ones
+    assert any(told) and not any(credit.advantage for credit in lessons[12:])  # nobody read the last ones
     # The lessons of a program's prompt are those that somebody said: their texts, on lines of their own.
-    said = {" ".join(lesson.completion.split()) for step in (0, 1) for lesson in _lessons(run, step)}
+    said = {" ".join(credit.completion.split()) for step in (0, 1) for credit in _lessons(run, step)}
     shown = [s.prompt for a in actions[6:] for s in a.agents.values() if "Lessons from earlier" in s.prompt]
     assert shown and all(any(text and text in prompt for text in said) for prompt in shown)
 
@@ -138,7 +140,7 @@ def test_export(run, tmp_path):
 
 
 def test_evaluate_searches_with_the_trained_team(run, tmp_path):
-    config = setup.load_run(run)
+    config = run_folder.load_run(run)
     config.task.eval_source = config.task.test_source = "python[:2]"
     evaluate.search_run(config, run, "latest", tmp_path / "found.json")
     (found,) = search_results.read(tmp_path / "found.json")
@@ -165,7 +167,7 @@ def test_rescore_is_refused(run, tmp_path):
     with pytest.raises(ValueError, match="train.protocol='lessonl': agents learn from what each"):
         rescore.rescore(run, reward="smoke_runs:distinct_letters")
     changes = {"train__protocol": "reflexion", "train__system": "magrpo"}
-    changes |= {f"lessons__{name}": value for name, value in common.base_config().lessons.items()}
+    changes |= {f"lessons__{name}": value for name, value in base_config().lessons.items()}
     with pytest.raises(ValueError, match="train.protocol='reflexion': agents learn"):
         rescore.rescore(rewritten(run, tmp_path / "reflexion", **changes), reward="")
 
@@ -198,7 +200,7 @@ def test_tests_of_ones_own_are_for_searches(command, tmp_path):
 
 def test_plan():
     config = config_of(train__turns=3, train__minibatches=2)
-    (found,) = planned.jobs(config, jax.devices()[:1])
+    (found,) = from_config.jobs(config, jax.devices()[:1])
     both = ("first", "second")
     # 2 problems x 3 chains: 3 programs and the 2 lessons in between; in evaluations a greedy one besides.
     assert found.calls == (job.Call(both, 2, 3), *[job.Call(both, 6, 1)] * 4)

@@ -9,8 +9,8 @@ import pytest
 
 from jaxmarl_llm import sampling
 from jaxmarl_llm.policy import prefill
-from jaxmarl_llm.prompts import BUCKET, SHARE_STEP, Sizes, bucket, pad_prompts, pad_team, plan_sizes
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import BUCKET, SHARE_STEP, Sizes, bucket, pad_prompts, pad_team, plan_sizes
 from jaxmarl_llm.update import LossConfig, packing
 from tests import tiny
 

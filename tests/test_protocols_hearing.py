@@ -6,11 +6,11 @@ import pytest
 
 from jaxmarl_llm import rollout
 from jaxmarl_llm.protocols import Discussion, Pipeline, Tree
-from jaxmarl_llm.protocols.hearing import with_heard
+from jaxmarl_llm.protocols.hearing import with_quotes
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.systems import magrpo
-from jaxmarl_llm.update import batches
+from jaxmarl_llm.update import collate
 from tests import tiny
 from tests.test_rollout import built, total
 
@@ -31,7 +31,7 @@ def ids(content):
 
 def test_what_was_heard_stands_before_the_question():
     chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]
-    asked = with_heard(chat, {"aux": " x \n"})
+    asked = with_quotes(chat, {"aux": " x \n"})
     assert asked == ({"role": "system", "content": "s"}, {"role": "user", "content": "aux wrote:\nx\n\nq"})
 
 
@@ -53,7 +53,7 @@ def test_in_a_pipeline_sample_g_has_heard_sample_g():
 def test_a_pipeline_is_learned_from_agent_by_agent():
     task = tiny.Task(total)
     forest = run(Pipeline(task.prompts, samples=3), task)
-    first, second = batches.collate(forest, np.arange(12.0), built().members[0].stack, max_new_tokens=4)
+    first, second = collate.collate(forest, np.arange(12.0), built().members[0].stack, max_new_tokens=4)
     assert (first.agents, second.agents) == (("a",), ("b",))
     assert first.prompts_NBP.shape[:2] == (1, 2) and second.prompts_NBP.shape[:2] == (1, 6)
     assert first.advantages_NR.tolist() == [[0, 1, 2, 3, 4, 5]]
@@ -83,7 +83,7 @@ def test_a_tree_is_learned_from_agent_by_agent():
     task = tiny.Task(total)
     forest = run(Tree(task.prompts, fan_out=(2, 3)), task)
     advantages = np.arange(16.0)
-    first, second = batches.collate(forest, advantages, built().members[0].stack, max_new_tokens=4)
+    first, second = collate.collate(forest, advantages, built().members[0].stack, max_new_tokens=4)
     assert (first.agents, second.agents) == (("a",), ("b",))
     assert first.advantages_NR.tolist() == [[0, 1, 2, 3]]
     assert second.prompts_NBP.shape[:2] == (1, 4) and second.advantages_NR.tolist() == [list(range(4, 16))]
@@ -92,7 +92,7 @@ def test_a_tree_is_learned_from_agent_by_agent():
 def test_in_a_discussion_everybody_hears_the_others_once():
     task = tiny.Task(total)
     forest = run(Discussion(task.prompts, samples=2), task)
-    first, final = ([turn for turn in forest.turns if turn.turn == r] for r in (0, 1))
+    first, final = ([turn for turn in forest.turns if turn.kind == kind] for kind in ("remark", "answer"))
     assert len(first) == len(final) == 8 and len(task.calls) == 1
     said = {(t.item, t.agent, t.sample): t for t in first}
     for turn in final:

@@ -6,15 +6,16 @@ import jax
 import numpy as np
 import pytest
 
-from configs import checks, game
+from configs import game
 from jaxmarl_llm import rollout
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.protocols import Discussion, Episode, Pipeline
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
 from jaxmarl_llm.systems import magrpo, td_targets
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.td_targets import Later
+from jaxmarl_llm.systems.td_targets import ReturnOptions
 from tests import tiny
 from tests.test_rollout import built
 
@@ -46,7 +47,7 @@ def play(protocol, rewards, items=("x",)):
                 i, ids = len(state.turns) + len(new), np.zeros(1, np.int32)
                 place = (i, number, request.agent, request.item, request.turn, g)
                 spoken = (ids, ids, np.zeros(1, np.float32), f"t{i}", True, request.parent, request.follows)
-                new.append(Turn(*place, *spoken))
+                new.append(Turn(*place, *spoken, kind=request.kind))
         state.turns += new
         for node in protocol.observe(state, new):
             for g in range(len(next(iter(node.turns.values())))):
@@ -90,7 +91,7 @@ def test_a_pipeline_in_two_turns():
     assert weighed.tolist() == [-1.75, 1.75, -1.75, 1.75] + [-0.25, 0.25] * 4
     # A critic's targets: the reward, and the mean value of what the same agent says next.
     values_R = np.arange(12, dtype=np.float32)
-    targets = td_targets.of_turns(forest, values_R, Later(1.0, False, 2)).tolist()
+    targets = td_targets.of_turns(forest, values_R, ReturnOptions(1.0, False, 2)).tolist()
     assert targets == [1 + 4.5, 3 + 6.5, 1 + 8.5, 3 + 10.5, 2, 4, 5, 7, 2, 4, 5, 7]
 
 
@@ -115,8 +116,8 @@ def test_a_discussion_in_two_turns():
         ((16, 17), (8, 10), 1, 0), ((18, 19), (9, 11), 1, 0),
         ((20, 21), (12, 14), 1, 1), ((22, 23), (13, 15), 1, 1),
     ]  # fmt: skip
-    assert [t.turn for t in forest.turns] == [0] * 4 + [1] * 4 + [2] * 8 + [3] * 8
-    blind = next(r for r in requests if r.turn == 2 and r.agent == "b" and r.follows == 1)
+    assert [t.turn for t in forest.turns] == [0] * 8 + [1] * 16
+    blind = next(r for r in requests if (r.turn, r.kind) == (1, "remark") and r.agent == "b" and r.follows == 1)
     assert seen(blind)[2].startswith("a wrote:\nt1\n\n") and seen(blind)[3:] == ["t7", "b, t7 earned 3.0"]
     assert seen(blind)[:2] == ["x for b", "t3"]
     final = requests[-1]
@@ -152,9 +153,9 @@ def test_a_discussion_alone_cannot_be_taken_apart_in_turns():
     c = game.get_config()
     c.train.turns, c.train.protocol, c.train.counterfactual = 2, "discussion", "solo"
     with pytest.raises(ValueError, match="counterfactual='solo': nothing else shares the nodes"):
-        checks.validate(c)
+        validate(c)
     c.train.counterfactual = ""
-    checks.validate(c)
+    validate(c)
     c.train.protocol = "tree"
     with pytest.raises(ValueError, match=r"train\.protocol='tree': has one turn, train\.turns=2"):
-        checks.validate(c)
+        validate(c)

@@ -10,7 +10,7 @@ import smoke_runs
 
 from configs import sweep_game
 from jaxmarl_llm import plots
-from jaxmarl_llm.report import ranking
+from jaxmarl_llm.analysis.report import sweep_ranking
 
 ROOT = pathlib.Path(__file__).parents[1]
 GAME = ROOT / "docs/game_returns.json"
@@ -26,7 +26,7 @@ THREE = [setting("base", 20.0, 18.0, 22.0, True), setting("none", None), setting
 
 
 def test_rows_are_the_settings_best_first():
-    figure = ranking.draw([*THREE, setting("worst", 10.0, 5.0, 15.0)])
+    figure = sweep_ranking.draw([*THREE, setting("worst", 10.0, 5.0, 15.0)])
     (axes,) = figure.axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == ["worst", "base", "best"]  # from below
@@ -64,24 +64,24 @@ def test_the_command_draws_a_file(tmp_path):
 def test_what_cannot_be_drawn_is_named(tmp_path, text, message):
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(ValueError, match=re.escape(message)):
-        ranking.read(tmp_path / "x.json")
+        sweep_ranking.read(tmp_path / "x.json")
 
 
 def test_a_file_that_is_not_there():
     with pytest.raises(ValueError, match="nowhere.json is no sweep.json .FileNotFoundError"):
-        ranking.read(pathlib.Path("nowhere.json"))
+        sweep_ranking.read(pathlib.Path("nowhere.json"))
 
 
 def test_the_picture_of_the_game_is_its_table():
     """Names are those of the sweep, numbers those of docs/game.md, from which the file was made."""
-    found = ranking.read(GAME)
+    found = sweep_ranking.read(GAME)
     assert {each["setting"] for each in found} == set(sweep_game.TRAINERS)
     assert [each["setting"] for each in found if each["baseline"]] == [next(iter(sweep_game.TRAINERS))]
     text = (ROOT / "docs/game.md").read_text()
     rows = re.findall(r"^\| (.*?) \| (\S+ \[.*?\]) \| (\S+ \[.*?\]) \|", text, re.M)
     assert [(name.strip("*"), sampled, greedy) for name, sampled, greedy in rows] == [
         (each["setting"], in_brackets(each["return"]), in_brackets(each["return_greedy"]))
-        for each in ranking.ranked(found)
+        for each in sweep_ranking.ranked(found)
     ]
 
 

@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from configs import checks, coding, common
+from configs import coding
 from configs import systems as system_configs
-from experiments import systems
+from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.config.systems import SYSTEMS
+from jaxmarl_llm.factory import systems
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import at_grpo, c3, centralised, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
@@ -39,17 +41,17 @@ def plain(made):
 @pytest.mark.parametrize("name", BY_HAND)
 def test_advantages_by_hand(name):
     made = plain(forest("aligned", REWARDS, samples=3))
-    lesson = systems.LESSONS[name](made, CreditConfig())
-    np.testing.assert_allclose(lesson.advantages, BY_HAND[name] * 2, rtol=1e-6)
-    assert lesson.returns.tolist() == REWARDS * 2 and lesson.groups.tolist() == [0, 0, 0, 1, 1, 1]
-    assert lesson.forest is made
+    credit = systems.FROM_FOREST[name](made, CreditConfig())
+    np.testing.assert_allclose(credit.advantages, BY_HAND[name] * 2, rtol=1e-6)
+    assert credit.returns.tolist() == REWARDS * 2 and credit.groups.tolist() == [0, 0, 0, 1, 1, 1]
+    assert credit.forest is made
 
 
 def test_centralised_is_magrpo_of_one_agent():
     alone = forest("aligned", REWARDS, samples=3, agents=("team",))
-    assert centralised.lesson(alone, CreditConfig()).advantages.tolist() == BY_HAND["magrpo"]
+    assert centralised.assign(alone, CreditConfig()).advantages.tolist() == BY_HAND["magrpo"]
     with pytest.raises(ValueError, match="a centralised policy is one agent, and there are "):
-        centralised.lesson(forest("aligned", REWARDS, samples=3), CreditConfig())
+        centralised.assign(forest("aligned", REWARDS, samples=3), CreditConfig())
 
 
 def turn(number, agent, *, parent=None, follows=None, index=0):
@@ -69,11 +71,11 @@ def test_at_grpo_takes_the_reward_of_the_turn_and_what_an_agent_earned_itself():
         for (ids, total, index, follows), own in zip(answers, local, strict=True)
     ]
     made = Forest(("item",), tuple(turns), tuple(joints))
-    lesson = at_grpo.lesson(made, CreditConfig(local_weight=2.0, chain=True))
+    credit = at_grpo.assign(made, CreditConfig(local_weight=2.0, chain=True))
     # a: 1 + 2*0, 3 + 2*1; b: 1 + 2, 3 + 2; then a: 2, 8 + 2*0.5; b: 2, 8. Nothing of what follows.
-    assert lesson.returns.tolist() == [1, 5, 3, 5, 2, 9, 2, 8]
-    assert lesson.groups.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    np.testing.assert_allclose(lesson.advantages, [-1, 1] * 4)  # of two, each is one deviation from the mean
+    assert credit.returns.tolist() == [1, 5, 3, 5, 2, 9, 2, 8]
+    assert credit.groups.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    np.testing.assert_allclose(credit.advantages, [-1, 1] * 4)  # of two, each is one deviation from the mean
 
 
 def test_c3_compares_siblings_and_backs_up_the_mean_of_the_subtree():
@@ -84,23 +86,23 @@ def test_c3_compares_siblings_and_backs_up_the_mean_of_the_subtree():
         Joint(0, (i // 3, 2 + i), SimpleNamespace(total=total), node=i // 3)
         for i, total in enumerate(rewards)
     ]
-    lesson = c3.lesson(Forest(("item",), tuple(turns), tuple(joints)), CreditConfig())
+    credit = c3.assign(Forest(("item",), tuple(turns), tuple(joints)), CreditConfig())
     # helpers: means 3 and 3, so 0 each. mains: 0 - 4.5, 3 - 3, 6 - 1.5; 1 - 4, 1 - 4, 7 - 1
-    assert lesson.advantages.tolist() == [0, 0, -4.5, 0, 4.5, -3, -3, 6]
-    assert lesson.groups.tolist() == [0, 0, 1, 1, 1, 2, 2, 2]
+    assert credit.advantages.tolist() == [0, 0, -4.5, 0, 4.5, -3, -3, 6]
+    assert credit.groups.tolist() == [0, 0, 1, 1, 1, 2, 2, 2]
     # MAGRPO would compare mains across the helpers that they saw: mean 3
-    assert magrpo.lesson(Forest(("item",), tuple(turns), tuple(joints))).advantages[2:].tolist() == [
+    assert magrpo.assign(Forest(("item",), tuple(turns), tuple(joints))).advantages[2:].tolist() == [
         -3, 0, 3, -2, -2, 4,
     ]  # fmt: skip
 
 
 def test_every_system_has_a_config_that_is_valid():
     # LessonL has problems and protocol of its own, configs/lessonl.py; sft is docs/warm_start.md's.
-    assert set(system_configs.SYSTEMS) == set(checks.CHOICES["train.system"]) - {"magrpo", "lessonl", "sft"}
+    assert set(system_configs.SYSTEMS) == set(SYSTEMS) - {"magrpo", "lessonl", "sft"}
     for name in system_configs.SYSTEMS:
         for arg in (name, f"{name},smoke"):
             config = system_configs.get_config(arg)
-            checks.validate(config)
+            validate(config)
             assert config.train.system == name
     for arg in (None, "smoke", "iac,maac"):
         with pytest.raises(ValueError, match="allowed is one of mareinforce, "):
@@ -120,10 +122,10 @@ def test_every_system_has_a_config_that_is_valid():
     ({"train.protocol": "tree", "train.joint_mode": "cross"}, "'tree': needs train.joint_mode='aligned'"),
 ])  # fmt: skip
 def test_what_the_config_does_not_allow(fields, text):
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict(fields)
     with pytest.raises(ValueError) as caught:
-        checks.validate(config)
+        validate(config)
     assert text in str(caught.value)
 
 
@@ -133,7 +135,7 @@ FAMILY = ("magrpo", "marloo", "maremax", "mareinforce")
 def test_the_family_differs_and_normalised_coincides():
     made = forest("aligned", REWARDS, [4.0, 4.0, 1.0], samples=3)
     plain, normalised = (
-        [systems.LESSONS[name](made, CreditConfig(normalise=on)).advantages for name in FAMILY]
+        [systems.FROM_FOREST[name](made, CreditConfig(normalise=on)).advantages for name in FAMILY]
         for on in (False, True)
     )
     for one, other in itertools.combinations(plain, 2):
@@ -147,7 +149,7 @@ def test_with_normalisation_per_agent_the_family_differs_by_scale_or_is_refused(
     """MARLOO divided by each agent's deviation is MAGRPO, exactly; `validate` says so (above)."""
     made = forest("aligned", REWARDS, [4.0, 4.0, 1.0], samples=3)
     own = CreditConfig(normalise=True, normalise_by="agent")
-    found = [systems.LESSONS[name](made, own).advantages for name in ("magrpo", "marloo", "maremax")]
+    found = [systems.FROM_FOREST[name](made, own).advantages for name in ("magrpo", "marloo", "maremax")]
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
     assert np.abs(found[2] - found[0]).max() > 0.1
 
@@ -160,4 +162,4 @@ def test_the_docs_have_a_line_for_every_system():
     page = (Path(__file__).parents[1] / "docs" / "systems.md").read_text()
     first_cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     named = re.findall(r"`(\w+)`", " ".join(first_cells))
-    assert sorted(named) == sorted(checks.CHOICES["train.system"])
+    assert sorted(named) == sorted(SYSTEMS)

@@ -2,17 +2,18 @@
 
 import json
 
-import jax
+import chex
 import numpy as np
 import pytest
 import smoke_runs
 from method_runs import SMALL
 
-from configs import checks, common
 from configs import systems as system_configs
-from experiments import closing, replay, rescore, systems, train
-from experiments.learner import Learner
+from experiments import replay, rescore, train
 from jaxmarl_llm import transcripts
+from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.factory import systems
+from jaxmarl_llm.runs.learner import Learner
 
 NAMES = ("madpo", "madpo_iter", "marlhf", "marlhf_iter")
 run_for_real = pytest.mark.usefixtures("programs_shared", "no_evaluation")
@@ -20,7 +21,7 @@ run_for_real = pytest.mark.usefixtures("programs_shared", "no_evaluation")
 
 @pytest.fixture
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
 
 
 def config_of(name, steps=3):
@@ -44,11 +45,11 @@ def test_a_run_that_fails_amid_an_iteration_goes_on_as_if_it_had_not(tmp_path, m
     train.train(config, once)
     learn, calls = Learner.update, []
 
-    def failing(self, lesson):
-        calls.append(lesson.taught)
+    def failing(self, credit):
+        calls.append(credit.learn)
         if len(calls) == 2:  # pairs were found, and the reward model fitted: of the second iteration
             raise RuntimeError("out of luck")
-        return learn(self, lesson)
+        return learn(self, credit)
 
     monkeypatch.setattr(Learner, "update", failing)
     with pytest.raises(RuntimeError, match="out of luck"):
@@ -61,7 +62,7 @@ def test_a_run_that_fails_amid_an_iteration_goes_on_as_if_it_had_not(tmp_path, m
         assert smoke_runs.files(parts / place) == smoke_runs.files(once / place)
     left, right = (smoke_runs.saved_state(folder, config) for folder in (parts, once))
     assert int(left.step) == sum(calls[:1]) + 2
-    jax.tree.map(np.testing.assert_array_equal, left, right)
+    chex.assert_trees_all_equal(left, right)
     told(name, once)
     before = smoke_runs.files(once / "system" / "pairs")
     found = replay.replay(once, tell=lambda line: None)
@@ -121,10 +122,10 @@ def told(name, folder):
      "train.prompts_per_microbatch=2: must divide the preference.batch=3 pairs of an update"),
 ])  # fmt: skip
 def test_what_the_config_does_not_allow(fields, text):
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict(fields)
     with pytest.raises(ValueError) as caught:
-        checks.validate(config)
+        validate(config)
     assert text in str(caught.value)
 
 
@@ -135,9 +136,9 @@ def test_what_the_config_allows():
         {"train.system": "madpo_iter", "sampling.dtype": "bfloat16", "train.joint_mode": "cross"},
         {"train.system": "madpo", "train.steps": 11},
     ):
-        config = common.base_config()
+        config = base_config()
         config.update_from_flattened_dict(fields)
-        checks.validate(config)
+        validate(config)
 
 
 def test_every_one_is_built_of_the_config(monkeypatch):

@@ -9,9 +9,10 @@ import smoke_runs
 from method_runs import watched
 
 from configs import systems as system_configs
-from experiments import closing, setup, train
-from experiments.run import Run
+from experiments import train
 from jaxmarl_llm import transcripts, update
+from jaxmarl_llm.factory import teams
+from jaxmarl_llm.runs import run_evaluations
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 Q_FORM = {"critic.form": "q"}
@@ -39,9 +40,9 @@ def trained(tmp_path, monkeypatch, made):
     """Train a system as its smoke config is, only without evaluations; every agent must have moved."""
     make = update.make_optimizer
     monkeypatch.setattr(update, "make_optimizer", lambda **s: made.setdefault(tuple(s.items()), make(**s)))
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
-    monkeypatch.setattr(Run, "evaluate_before", lambda run: None)
-    monkeypatch.setattr(Run, "evaluate", lambda run, step: "not evaluated")
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(run_evaluations, "before", lambda run: None)
+    monkeypatch.setattr(run_evaluations, "validate", lambda run, step: "not evaluated")
     seen = watched(monkeypatch)
 
     def run(name, fields=()):
@@ -50,7 +51,7 @@ def trained(tmp_path, monkeypatch, made):
         config.update_from_flattened_dict(drawn | dict(fields))
         train.train(config, tmp_path)
         after = smoke_runs.saved_state(tmp_path, config).trainable
-        before = setup.build_team(config).members[0].trainable
+        before = teams.build_team(config).members[0].trainable
         for n in range(len(config.team.agents)):
             pairs = zip(jax.tree.leaves(after), jax.tree.leaves(before), strict=True)
             assert any((new[n] != old[n]).any() for new, old in pairs)

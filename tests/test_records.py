@@ -39,14 +39,14 @@ def tokenizers():
 def test_records_by_hand():
     advantages = np.array([0.5, -0.5, 1.0, -1.0])
     found = records.joint_actions(7, forest(), TASK, tokenizers(), advantages)
-    Speech = transcripts.Speech
+    AgentRecord = transcripts.AgentRecord
     assert found == [
         transcripts.JointAction(
             step=7,
             item="a/1",
             agents={
-                "aux": Speech("<eos> w5", "w7", 2, 2, "stop", 0, 0.5, id=0),  # with its special token
-                "main": Speech("w6", "w1", 1, 1, "length", 0, 1.0, id=2),
+                "aux": AgentRecord("<eos> w5", "w7", 2, 2, "stop", 0, 0.5, id=0),  # with its special token
+                "main": AgentRecord("w6", "w1", 1, 1, "length", 0, 1.0, id=2),
             },
             parts={"tests": 0.5},
             total=0.5,
@@ -58,8 +58,8 @@ def test_records_by_hand():
             step=7,
             item="a/1",
             agents={
-                "aux": Speech("<eos> w5", "w8 w9", 2, 3, "stop", 1, -0.5, id=1),
-                "main": Speech("w6", "", 1, 1, "stop", 1, -1.0, id=3),
+                "aux": AgentRecord("<eos> w5", "w8 w9", 2, 3, "stop", 1, -0.5, id=1),
+                "main": AgentRecord("w6", "", 1, 1, "stop", 1, -1.0, id=3),
             },
             parts={},
             total=None,
@@ -99,9 +99,9 @@ def test_a_lesson_stands_with_the_program_that_it_is_about():
     whole = dataclasses.replace(first, turns=(*first.turns, said, *later), joints=(*first.joints, joint))
     found = records.joint_actions(0, whole, TASK, tokenizers(), np.arange(7.0))
     remarks = [{agent: speech.remark for agent, speech in action.agents.items()} for action in found]
-    lesson = transcripts.Speech("w3", "w4", 1, 2, "stop", 0, 4.0, id=4, parent=1)
+    credit = transcripts.AgentRecord("w3", "w4", 1, 2, "stop", 0, 4.0, id=4, parent=1)
     none = {"aux": None, "main": None}
-    assert remarks == [none, {"aux": lesson, "main": None}, none]
+    assert remarks == [none, {"aux": credit, "main": None}, none]
 
 
 def test_a_joint_answer_of_another_number_of_agents_is_refused():

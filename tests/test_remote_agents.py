@@ -10,31 +10,24 @@ import pytest
 import smoke_runs
 import tiny
 
-from configs import checks
 from configs import game as game_config
-from experiments import (
-    built_models,
-    closing,
-    crossplay,
-    doctor,
-    evaluate,
-    export,
-    planned,
-    remote_agents,
-    setup,
-    train,
-)
-from jaxmarl_llm import checkpoint, critics, forest_metrics, records, rollout, team, transcripts
+from experiments import crossplay, doctor, export, train
+from jaxmarl_llm import checkpoint, records, rollout, team, transcripts
+from jaxmarl_llm.analysis.planning import from_config
 from jaxmarl_llm.byte_tokenizer import END, ByteTokenizer
-from jaxmarl_llm.critics import shared_heads
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.experts import Reply, Request
 from jaxmarl_llm.experts.cached import Cached
 from jaxmarl_llm.experts.scripted import Scripted
-from jaxmarl_llm.preferences import turn_scores
+from jaxmarl_llm.factory import built_models, evaluations, experts, teams
+from jaxmarl_llm.forest import metrics
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
-from jaxmarl_llm.tasks import game
+from jaxmarl_llm.systems import critics
+from jaxmarl_llm.systems.critics import shared_heads
+from jaxmarl_llm.systems.preferences import turn_scores
+from jaxmarl_llm.tasks.toys import matrix_game
 from jaxmarl_llm.weights import word_model
 from tests.scripted_team import CountingTask, word_tokenizer
 
@@ -87,7 +80,7 @@ def test_a_rollout_with_an_expert_in_the_team():
     assert [len(completions["main"]) for _, completions in task.judged] == [len(LONG) + 2] * 8
     own = [turn for turn in forest.turns if turn.agent == "aux"]
     assert all(turn.cost is None and turn.tokens == (len(turn.prompt), len(turn.completion)) for turn in own)
-    assert forest_metrics.tokens(forest) == 4 * 22 + sum(len(turn.completion) for turn in own)
+    assert metrics.tokens(forest) == 4 * 22 + sum(len(turn.completion) for turn in own)
     tokenizers = {agent: mixed(None)[agent].tokenizer for agent in ("aux", "main")}
     record = records.joint_actions(0, forest, task, tokenizers)[0].agents["main"]
     assert record.prompt.startswith("[user]\nw") and record.prompt.endswith(" main")
@@ -157,13 +150,13 @@ def config(server=None, **fields):
 
 
 def word(asked):
-    return expert_server.Say(game.WORDS[len(asked["messages"][0]["content"]) % 3] if asked else None)
+    return expert_server.Say(matrix_game.WORDS[len(asked["messages"][0]["content"]) % 3] if asked else None)
 
 
 @pytest.mark.usefixtures("programs_shared")
 def test_only_the_local_agent_learns_beside_an_endpoint(tmp_path, monkeypatch):
-    real = closing.finish
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    real = train.finish
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
     with expert_server.Server(rule=word) as server:
         train.train(config(server), tmp_path)
         asked = [body for path, _, body in server.seen if path.endswith("completions")]
@@ -174,22 +167,22 @@ def test_only_the_local_agent_learns_beside_an_endpoint(tmp_path, monkeypatch):
         assert row["second/completion_length"] == 7 and row["first/ratio0"] == pytest.approx(1, abs=1e-4)
         assert "second/ratio0" not in row and row["train/valid"] > 0
         read = transcripts.read(tmp_path, 0)
-        assert {action.agents["second"].completion for action in read} <= set(game.WORDS)
+        assert {action.agents["second"].completion for action in read} <= set(matrix_game.WORDS)
         saved = tmp_path / "checkpoints" / "1"
         assert {path.name for path in saved.iterdir() if "_" in path.name and path.is_dir()} == {
             "agent_first",
             "optimizer_first",
         }
-        before = jax.tree.leaves(setup.build_team(config(server)).members[0].trainable)
-        own, _ = checkpoint.restore_team(saved.parent, "latest", setup.build_team(config(server)))
+        before = jax.tree.leaves(teams.build_team(config(server)).members[0].trainable)
+        own, _ = checkpoint.restore_team(saved.parent, "latest", teams.build_team(config(server)))
         after = jax.tree.leaves(own.members[0].trainable)
         assert any((np.asarray(a) != np.asarray(b)).any() for a, b in zip(before, after, strict=True))
 
-        monkeypatch.setattr(closing, "finish", real)
+        monkeypatch.setattr(train, "finish", real)
         train.train(config(server, train__steps=2), tmp_path)  # goes on, counts on, and draws anew
         rows = smoke_runs.rows(tmp_path, "expert:wise/")
         assert rows[-1]["expert:wise/requests"] == 24
-        results, about = evaluate.evaluate_run(config(server), tmp_path, "latest", 1)
+        results, about = evaluations.evaluate_run(config(server), tmp_path, "latest", 1)
         assert about["models"] == {"first": "game-tiny", "second": "expert:wise"}
         checked = {result.name: result.status for result in doctor.examine(config(server))}
         assert "fail" not in checked.values() and checked["log-prob parity"] == "ok"
@@ -206,9 +199,9 @@ def test_two_models_of_different_kinds_learn_together(tmp_path, monkeypatch):
             return built_models.game_model(*arguments)
 
     monkeypatch.setitem(built_models.BUILDERS, "game-wide", wide)
-    monkeypatch.setattr(closing, "finish", lambda run: run.save(run.done))
+    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
     made = config(team__models=("game-tiny", "game-wide"), train__group=4)
-    assert len(setup.build_team(made).members) == 2
+    assert len(teams.build_team(made).members) == 2
     train.train(made, tmp_path)
     (row,) = smoke_runs.rows(tmp_path)
     for agent in ("first", "second"):
@@ -230,7 +223,7 @@ def test_two_models_of_different_kinds_learn_together(tmp_path, monkeypatch):
 )
 def test_bad_configs_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
-        checks.validate(config(**fields))
+        validate(config(**fields))
 
 
 def test_what_needs_weights_names_the_agent(tmp_path):
@@ -243,9 +236,9 @@ def test_what_needs_weights_names_the_agent(tmp_path):
         turn_scores.of_forest(None, members, [], None)
     nobody = {"team__models": ("expert:wise", "expert:other")}
     with pytest.raises(ValueError, match="no agent is a model of ours, so there is nothing to plan"):
-        planned.jobs(config(**nobody), jax.devices())
+        from_config.jobs(config(**nobody), jax.devices())
     made = config(team__models=("random-tiny", "expert:wise"))
-    assert [job.stack.agents for job in planned.jobs(made, jax.devices()[:1])] == [("first",)]
+    assert [job.stack.agents for job in from_config.jobs(made, jax.devices()[:1])] == [("first",)]
     runs = [config(), config()]
     with pytest.raises(ValueError, match="agent 'second' is no model of ours and the same in all runs"):
         crossplay.check(["a", "b"], runs)
@@ -259,4 +252,4 @@ def test_what_needs_weights_names_the_agent(tmp_path):
 def test_a_script_needs_problems_that_it_knows():
     made = config(team__models=("game-tiny", "scripted:mixture"))
     with pytest.raises(ValueError, match="optimisation problems; got GameItem"):
-        remote_agents.build(made, game.load_items("games", "all"))
+        experts.build(made, matrix_game.load_items("games", "all"))

@@ -12,10 +12,10 @@ from absl import flags
 from method_runs import SMALL, TWO_TURNS
 
 from configs import coding
-from experiments import closing, replay, train
+from experiments import replay, train
 from jaxmarl_llm import transcripts, update
-from jaxmarl_llm.audit import replaying
-from jaxmarl_llm.transcripts import JointAction, Speech
+from jaxmarl_llm.analysis.audit import replaying
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 RUNS = {
     "plain": {
@@ -32,7 +32,7 @@ RUNS = {
 
 def speech(**changes):
     said = dict(prompt="ask", completion="yes", prompt_length=3, completion_length=2, finish_reason="stop")
-    return Speech(**said | {"sample": 0, "advantage": 0.5} | changes)
+    return AgentRecord(**said | {"sample": 0, "advantage": 0.5} | changes)
 
 
 def action(samples=(0, 0), total=2.0, **changes):
@@ -113,7 +113,7 @@ def runs(tmp_path_factory, programs_shared):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(update, "make_optimizer", lambda **s: made.setdefault(tuple(s.items()), make(**s)))
-        patch.setattr(closing, "finish", lambda run: run.save(run.done))
+        patch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
         yield run
 
 
@@ -235,7 +235,7 @@ def test_a_folder_without_a_run_is_one_sentence(tmp_path, compiled):
 def test_another_machine_is_named(runs, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(runs("plain"), folder)
-    config = replay.setup.load_run(folder)
+    config = replay.run_folder.load_run(folder)
     assert replay.notes(folder, config) == []
     saved = json.loads((folder / "config.json").read_text())
     saved["mesh"]["data"] = 2

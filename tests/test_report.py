@@ -1,4 +1,4 @@
-"""jaxmarl_llm/report and experiments/report.py: tables by hand, and a page that model output cannot break."""
+"""jaxmarl_llm/analysis/report and experiments/report.py: tables by hand, and a page that model output cannot break."""
 
 import base64
 import dataclasses
@@ -17,8 +17,8 @@ import pytest
 import report_runs
 from report_runs import action, config, rows, write_evaluation, write_run
 
-from jaxmarl_llm.report import page, panels, runs, tables, transcript_data
-from jaxmarl_llm.transcripts import Speech
+from jaxmarl_llm.analysis.report import page, panels, runs, tables, transcript_data
+from jaxmarl_llm.transcripts import AgentRecord
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -110,10 +110,10 @@ def test_fewer_steps_where_they_do_not_fit(tmp_path):
 
 
 def test_embedded_actions_can_be_put_together_again():
-    lesson = Speech("why?", "it rhymes", 2, 3, "stop", 0, 0.75)
+    credit = AgentRecord("why?", "it rhymes", 2, 3, "stop", 0, 0.75)
     given = [action(2, "ode", 1 / 3, interactions=(("critic", "poet", "aux", 3, 2, 1, None),)),
              action(2, "ode", float("nan"), "fail", failures=("it does not rhyme",))]  # fmt: skip
-    told = dataclasses.replace(given[1].agents["critic"], remark=lesson)
+    told = dataclasses.replace(given[1].agents["critic"], remark=credit)
     given.append(dataclasses.replace(given[1], agents=given[1].agents | {"critic": told}))
     source = transcript_data.Source("a", "step 2", given)
     data = json.loads(transcript_data.to_json(transcript_data.embed([source])))
@@ -257,9 +257,9 @@ def test_bad_arguments_are_refused(seeds):
 
 def test_the_templates_are_installed_with_the_package():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    patterns = settings["tool"]["setuptools"]["package-data"]["jaxmarl_llm.report"]
-    folder = importlib.resources.files("jaxmarl_llm.report") / "templates"
-    kept = {path for pattern in patterns for path in (ROOT / "jaxmarl_llm/report").glob(pattern)}
+    patterns = settings["tool"]["setuptools"]["package-data"]["jaxmarl_llm.analysis.report"]
+    folder = importlib.resources.files("jaxmarl_llm.analysis.report") / "templates"
+    kept = {path for pattern in patterns for path in (ROOT / "jaxmarl_llm/analysis/report").glob(pattern)}
     names = {path.name for path in kept}
     pages = {"report.html.jinja", "sweep.html.jinja", "search.html.jinja", "parts.html.jinja"}
     assert names == {*page.SHEETS, *pages} == {file.name for file in folder.iterdir()}

@@ -7,7 +7,7 @@ import report_runs
 from chromium import PROGRAM, Chromium, Tab
 from report_runs import action, config, rows, write_evaluation, write_run
 
-from jaxmarl_llm.report import page
+from jaxmarl_llm.analysis.report import page
 
 pytestmark = pytest.mark.skipif(
     PROGRAM is None, reason="chromium is not installed: apt-get install chromium (or chromium-browser)"

@@ -5,8 +5,8 @@ import report_runs
 from matplotlib.collections import LineCollection
 from report_runs import rows, write_run
 
-from jaxmarl_llm.report import figures, metric_names, page, panels
-from jaxmarl_llm.report.grouping import Group
+from jaxmarl_llm.analysis.report import figures, metric_names, page, panels
+from jaxmarl_llm.analysis.report.grouping import Group
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_credit_has_a_picture_of_its_own(tmp_path):
 
 
 def test_every_metric_is_in_one_panel_or_left_out(tmp_path):
-    """Names as the systems log them, and two of a user's own lesson; what is left out is named here too."""
+    """Names as the systems log them, and two of a user's own credit; what is left out is named here too."""
     system = ["team/critic_explained", "team/critic_loss", "team/critic_grad_norm", "preference/pairs"]
     system += ["preference/gap", "madpo/loss", "madpo/accuracy", "madpo/margin", "reward_model/loss"]
     system += ["reward_model/accuracy", "reward_model/correlation", "mine/novelty", "novelty", "lessons/mine"]

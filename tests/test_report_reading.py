@@ -4,7 +4,7 @@ import pytest
 import report_runs
 from report_runs import config, rows, write_evaluation, write_run
 
-from jaxmarl_llm.report import runs
+from jaxmarl_llm.analysis.report import runs
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from test_magrpo_turns import Tree
 
 from experiments import rescore
 from jaxmarl_llm import records
-from jaxmarl_llm.audit import rescoring
-from jaxmarl_llm.audit.rescoring import Change
+from jaxmarl_llm.analysis.audit import rescoring
+from jaxmarl_llm.analysis.audit.rescoring import Change
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import c3, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.tasks.judgement import Judgement
-from jaxmarl_llm.transcripts import JointAction, Speech
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 ITEMS = {"item": SimpleNamespace(task_id="item"), "other": SimpleNamespace(task_id="other")}
 
@@ -34,7 +34,7 @@ def recorded(forest, advantages, samples=True):
     """A forest's joint answers as its transcript has them; without ``samples`` all are sample 0."""
     def speech(turn):
         place, advantage = turn.sample if samples else 0, float(advantages[turn.id])
-        return Speech("", f"said {turn.id}", 3, len(turn.completion), "stop", place, advantage)
+        return AgentRecord("", f"said {turn.id}", 3, len(turn.completion), "stop", place, advantage)
 
     found = []
     for joint in forest.joints:
@@ -117,7 +117,7 @@ def test_the_opposite_flips_every_advantage(learning_run):
 ])  # fmt: skip
 def test_credit_of_more_than_rewards_is_left_out(learning_run, capsys, monkeypatch, fields, reason):
     """The rewards are compared all the same."""
-    monkeypatch.setattr(rescore.checks, "validate", lambda *config: None)  # of settings that go with these
+    monkeypatch.setattr(rescore, "validate", lambda *config: None)  # of settings that go with these
     config = smoke_runs.learning_config(task__reward="test_rescore:fewer_letters", **fields)
     found = rescore.rescore(learning_run.folder, config)
     assert found.changes == [] and np.isnan(found.error) and found.missing.startswith(reason)
@@ -164,7 +164,7 @@ def test_a_tree_is_put_together_from_its_transcript():
     forest = tree_forest([0.0, 2.0, 6.0, 4.0, 1.0, 1.0, 3.0, 9.0], items=2)
     task = SimpleNamespace(agents=("x", "y"))
     tokenizer = SimpleNamespace(show=lambda ids: "")
-    advantages = c3.lesson(forest, CreditConfig()).advantages
+    advantages = c3.assign(forest, CreditConfig()).advantages
     # x of the first tree: mean 1 against 5; y below them: 0 against 2 and 6 against 4
     assert advantages[:6].tolist() == [-4, 4, -2, 2, 2, -2]
     actions = records.joint_actions(4, forest, task, {"x": tokenizer, "y": tokenizer}, advantages)
@@ -172,7 +172,7 @@ def test_a_tree_is_put_together_from_its_transcript():
     order = list(dict.fromkeys(i for joint in forest.joints for i in joint.turns))
     assert [turn.text for turn in again.turns] == [f"said {i}" for i in order] and len(again.items) == 2
     np.testing.assert_array_equal(before, advantages[order])
-    np.testing.assert_array_equal(c3.lesson(again, CreditConfig()).advantages, advantages[order])
+    np.testing.assert_array_equal(c3.assign(again, CreditConfig()).advantages, advantages[order])
 
 
 def test_trees_of_earlier_transcripts_are_told():

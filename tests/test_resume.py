@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 import smoke_runs
 
-from experiments import setup, train
-from experiments.learner import Learner
+from experiments import train
 from jaxmarl_llm import checkpoint, metrics, transcripts, update
 from jaxmarl_llm.executor import VERDICTS
-from jaxmarl_llm.tasks.coding import CodingTask
+from jaxmarl_llm.factory import teams
+from jaxmarl_llm.runs.learner import Learner
+from jaxmarl_llm.tasks.coding.task import CodingTask
 
 pytestmark = pytest.mark.model  # for its tokenizer
 
@@ -87,7 +88,7 @@ def test_stopped_in_every_way_and_resumed(learning_run, tmp_path):
     state = smoke_runs.saved_state(folder, config)
     assert_same(state, smoke_runs.saved_state(learning_run.folder, config))
     assert int(state.step) == 2 * 14  # two minibatches
-    fresh = setup.build_team(config)
+    fresh = teams.build_team(config)
     for learned, initial in zip(leaves(state.trainable), leaves(fresh.members[0].trainable), strict=True):
         assert (learned != initial).mean() > 0.9
     best = [
@@ -126,18 +127,18 @@ def test_finished_run_goes_on_to_more_steps(learning_run, tmp_path, programs):
 def spoil(monkeypatch):
     """`spoil(at, first_bad)`: in iteration ``at`` of this process (from 0), the completions of problems
     ``first_bad``.. get the advantage NaN. Returns a list that grows with every iteration."""
-    lesson = Learner.lesson
+    assign = Learner.assign
 
     def start(at, first_bad):
         calls = []
 
         def spoiled(self, forest):
             calls.append(None)
-            good = lesson(self, forest)
+            good = assign(self, forest)
             bad = np.where([turn.item >= first_bad for turn in forest.turns], np.nan, good.advantages)
             return dataclasses.replace(good, advantages=bad) if len(calls) == at + 1 else good
 
-        monkeypatch.setattr(Learner, "lesson", spoiled)
+        monkeypatch.setattr(Learner, "assign", spoiled)
         return calls
 
     return start

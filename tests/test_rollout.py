@@ -11,15 +11,15 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmarl_llm import bridge, rollout, sampling, team, tokenizer, update
+from jaxmarl_llm import rollout, sampling, team, tokenizer, update
 from jaxmarl_llm.forest import Node, SpeakRequest
-from jaxmarl_llm.prompts import pad_prompts, pad_team
 from jaxmarl_llm.protocols import Discussion, Simultaneous
-from jaxmarl_llm.rollout import episode, speech
+from jaxmarl_llm.rollout import bridge, episode, requests
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.sampling.padding import pad_prompts, pad_team
 from jaxmarl_llm.systems import magrpo
-from jaxmarl_llm.update import batches
+from jaxmarl_llm.update import collate
 from tests import test_journal, tiny
 
 PARAMS = SamplingParams(4)
@@ -170,9 +170,9 @@ def test_steps_without_judgement_leave_the_sizes_as_they_were(monkeypatch):
 
     def speak(*arguments):
         sizes.append(arguments[5])
-        return speech.speak(*arguments)
+        return requests.sample_turns(*arguments)
 
-    monkeypatch.setattr(episode, "speak", speak)
+    monkeypatch.setattr(episode, "sample_turns", speak)
     test_journal.run(test_journal.Programs((1, 2)))
     # 2 items; after the first step 2 x 2 joint answers have been judged, after the third as many
     assert sizes == [(2, 2), (2, 4), (2, 4), (2, 4)]
@@ -251,10 +251,10 @@ def test_the_rewards_that_the_callback_returns_are_learned_from(monkeypatch):
     bridge._program.cache_clear()
     assert [j.judgement.total for j in forest.joints] == [j.judgement.total for j in before.joints]
     np.testing.assert_array_equal(forest.totals(), [5, 1, 9, 3, 2, 2, 2, np.nan])
-    advantages = magrpo.lesson(forest).advantages
+    advantages = magrpo.assign(forest).advantages
     # of "a" 3 and 6, of "b" 7 and 2 in mean; the second item's are all 2
     assert advantages.tolist() == [-1.5, 1.5, 2.5, -2.5, 0, 0, 0, 0]
-    updates = [updated(made, magrpo.lesson(made).advantages) for made in (forest, before)]
+    updates = [updated(made, magrpo.assign(made).advantages) for made in (forest, before)]
     pairs = zip(*map(jax.tree.leaves, updates), strict=True)
     assert max(float(np.abs(one - other).max()) for one, other in pairs) > 1e-3
 
@@ -263,7 +263,7 @@ def updated(forest, advantages):
     """Parameters of the tiny team after an update."""
     (member,) = built().members
     config, optimizer = update.LossConfig(PARAMS), optax.sgd(1.0)
-    (batch,) = batches.collate(forest, advantages, member.stack, 4, 0)
+    (batch,) = collate.collate(forest, advantages, member.stack, 4, 0)
     state = update.init_state(jax.tree.map(jnp.copy, member.trainable), optimizer)
     packed = (config.pack(batch),)
     state, _ = update.train_step(member.stack, config, optimizer, member.base, state, packed)

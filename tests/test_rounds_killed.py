@@ -13,9 +13,12 @@ import pytest
 import smoke_runs
 
 from configs import lock as config_file
-from experiments import evaluate, setup, train
-from jaxmarl_llm import checkpoint, evaluation, rollout
+from experiments import train
+from jaxmarl_llm import checkpoint, rollout
+from jaxmarl_llm.evaluation import evaluator
+from jaxmarl_llm.factory import evaluations
 from jaxmarl_llm.rollout import episode
+from jaxmarl_llm.runs import run_folder
 
 FIELDS = {
     "train.steps": 4, "train.group": 6, "save.every": 2, "eval.before": False, "eval.samples": 1,
@@ -25,7 +28,7 @@ STEPS = 4  # of an iteration: programs, lessons, programs, and lessons for later
 # Kills itself while it judges the second round of the fourth iteration; a checkpoint is after two.
 KILLED = """
 import os, runpy, signal, sys
-from jaxmarl_llm.tasks.lock import LockTask
+from jaxmarl_llm.tasks.toys.lock import LockTask
 real, calls = LockTask.judge, []
 
 def judge(self, *given):
@@ -49,14 +52,14 @@ def config():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The turn numbers that somebody was asked for, step by step."""
-    found, real = [], episode.speak
+    """The stages of the turns that were requested, step by step."""
+    found, real = [], episode.sample_turns
 
     def spoke(member, trainable, wanted, *rest):
-        found.append(wanted[0].request.turn)
+        found.append((wanted[0].request.turn, wanted[0].request.kind))
         return real(member, trainable, wanted, *rest)
 
-    monkeypatch.setattr(episode, "speak", spoke)
+    monkeypatch.setattr(episode, "sample_turns", spoke)
     return found
 
 
@@ -75,10 +78,10 @@ def test_a_killed_training_goes_on_within_its_round(config, asked, monkeypatch, 
     fourth = ["0000_joints", "0000_turns", "0001_turns", "0002_turns"]
     assert names == [f"000002/{n}.json" for n in third] + [f"000003/{n}.json" for n in fourth]
     with monkeypatch.context() as patched:
-        patched.setattr("experiments.closing.finish", lambda run: run.save(run.done))
+        patched.setattr("experiments.train.finish", lambda run: run.save(run.schedule.done))
         train.train(config, killed)
         # Only lessons of the last round were missing, of both agents.
-        assert set(asked) == {3} and len(asked) == 2
+        assert set(asked) == {(1, "remark")} and len(asked) == 2
         asked.clear()
         train.train(config, whole)
     assert len(asked) == 4 * STEPS * 2
@@ -98,14 +101,14 @@ def test_held_out_problems_are_offered_the_run_s_lessons(config, monkeypatch, tm
         forests.append(talk(*args, **options))
         return forests[-1]
 
-    monkeypatch.setattr(evaluation.rollout, "run", ran)
+    monkeypatch.setattr(evaluator.rollout, "run", ran)
     config.train.steps = 1
     train.train(config, tmp_path)
     *_, held_out = forests
-    first = {turn.shown for turn in held_out.turns if turn.turn == 0}
+    first = {turn.shown for turn in held_out.turns if turn.stage == (0, "answer")}
     assert first and all(shown and max(shown) < 0 for shown in first)
     # The command finds the same lessons again, those of the best state and those of the last one.
     for which in (checkpoint.BEST, checkpoint.LATEST):
         forests.clear()
-        evaluate.evaluate_run(setup.load_run(tmp_path), tmp_path, which)
-        assert {turn.shown for turn in forests[-1].turns if turn.turn == 0} == first
+        evaluations.evaluate_run(run_folder.load_run(tmp_path), tmp_path, which)
+        assert {turn.shown for turn in forests[-1].turns if turn.stage == (0, "answer")} == first

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 from test_checkpoint import make_team
 
-from jaxmarl_llm import adapters, run_checks, update
+from jaxmarl_llm import adapters, resume_checks, update
 
 CONFIG = {
     "seed": 0,
@@ -37,11 +37,11 @@ def changed(**fields):
 
 def test_the_same_run_may_go_on():
     read_back = changed(team__agents=["aux", "main"])  # JSON knows no tuples
-    run_checks.check_same_run(read_back, CONFIG)
+    resume_checks.check_same_run(read_back, CONFIG)
     free = dict(executor__workers=4, executor__min_level=3, log__tensorboard=False, save__every=5)
-    run_checks.check_same_run(CONFIG, changed(train__steps=60, **free))
-    run_checks.check_same_run(CONFIG, changed(model_options__date=""))
-    run_checks.check_same_run(changed(model_options__date=""), CONFIG)
+    resume_checks.check_same_run(CONFIG, changed(train__steps=60, **free))
+    resume_checks.check_same_run(CONFIG, changed(model_options__date=""))
+    resume_checks.check_same_run(changed(model_options__date=""), CONFIG)
 
 
 @pytest.mark.parametrize("fields", [
@@ -49,13 +49,13 @@ def test_the_same_run_may_go_on():
     dict(sampling__max_prompt_tokens=900), dict(sampling__long_prompts="truncate"),
 ])
 def test_what_ended_a_run_may_be_mended(fields):
-    run_checks.check_same_run(CONFIG, changed(**fields))
+    resume_checks.check_same_run(CONFIG, changed(**fields))
 
 
 def test_where_prompts_were_cut_the_limit_stays():
     with pytest.raises(ValueError, match="sampling.max_prompt_tokens: saved 768, now 900$"):
         cut = {"sampling__long_prompts": "truncate"}
-        run_checks.check_same_run(changed(**cut), changed(**cut, sampling__max_prompt_tokens=900))
+        resume_checks.check_same_run(changed(**cut), changed(**cut, sampling__max_prompt_tokens=900))
 
 
 @pytest.mark.parametrize("fields, message", [
@@ -71,43 +71,53 @@ def test_where_prompts_were_cut_the_limit_stays():
 ])
 def test_every_other_difference_is_listed(fields, message):
     with pytest.raises(ValueError, match=message):
-        run_checks.check_same_run(CONFIG, changed(**fields))
+        resume_checks.check_same_run(CONFIG, changed(**fields))
 
 
 def test_a_run_goes_on_no_less_isolated():
     for first, now in ((1, 1), (2, 3), (3, 3)):
-        run_checks.check_level(first, now, "runs/x")
+        resume_checks.check_level(first, now, "runs/x")
     with pytest.raises(ValueError, match="runs/x began at isolation level 3 and would go on at level 2: res"):
-        run_checks.check_level(3, 2, "runs/x")
+        resume_checks.check_level(3, 2, "runs/x")
 
 
 def test_steps_are_fixed_when_the_learning_rate_decays_over_them():
     with pytest.raises(ValueError, match="train.steps: saved 30, now 60"):
-        run_checks.check_same_run(
+        resume_checks.check_same_run(
             changed(train__decay="cosine"), changed(train__decay="cosine", train__steps=60)
         )
 
 
 def test_agents_to_restore():
-    saved, ours = run_checks.describe_team(make_team()), make_team(("main", "judge"))
+    saved, ours = resume_checks.describe_team(make_team()), make_team(("main", "judge"))
     assert saved["main"]["rank"] == 8 and saved["main"]["targets"] == sorted(adapters.TARGETS)
-    assert run_checks.check_agents(saved, make_team(), None, "it") == ("aux", "main")
-    assert run_checks.check_agents(saved, ours, ["main"], "it") == ("main",)
+    assert resume_checks.check_agents(saved, make_team(), None, "it") == ("aux", "main")
+    assert resume_checks.check_agents(saved, ours, ["main"], "it") == ("main",)
     with pytest.raises(ValueError, match=r"it: the team has no agent 'aux', only \['judge', 'main'\]"):
-        run_checks.check_agents(saved, ours, ["aux"], "it")
+        resume_checks.check_agents(saved, ours, ["aux"], "it")
     with pytest.raises(ValueError, match=r"it: the checkpoint has no agent 'judge', only \['aux', 'main'\]"):
-        run_checks.check_agents(saved, ours, ["judge"], "it")
+        resume_checks.check_agents(saved, ours, ["judge"], "it")
+
+
+def test_an_older_checkpoint_lacks_what_models_could_not_have():
+    saved = resume_checks.describe_team(make_team())
+    for fields in saved.values():
+        del fields["policy"]["windows"], fields["policy"]["activation"]
+    assert resume_checks.check_agents(saved, make_team(), None, "it") == ("aux", "main")
+    saved["main"]["policy"]["activation"] = "gelu_tanh"
+    with pytest.raises(ValueError, match="main.policy.activation: saved 'gelu_tanh', now 'silu'$"):
+        resume_checks.check_agents(saved, make_team(), None, "it")
 
 
 def test_writable_folder_is_made_and_left_empty(tmp_path):
-    run_checks.ensure_writable(tmp_path / "a" / "b", need_bytes=1)
+    resume_checks.ensure_writable(tmp_path / "a" / "b", need_bytes=1)
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
 def test_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="file/runs cannot be written to: Not a directory"):
-        run_checks.ensure_writable(tmp_path / "file" / "runs")
+        resume_checks.ensure_writable(tmp_path / "file" / "runs")
 
 
 def test_full_disk_and_read_only_folder(tmp_path, monkeypatch):
@@ -119,18 +129,18 @@ def test_full_disk_and_read_only_folder(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", refuse(28))
     with pytest.raises(ValueError, match="cannot be written to: No space left on device"):
-        run_checks.ensure_writable(tmp_path)
+        resume_checks.ensure_writable(tmp_path)
     monkeypatch.setattr(os, "open", refuse(30))
     with pytest.raises(ValueError, match="cannot be written to: Read-only file system"):
-        run_checks.ensure_writable(tmp_path)
+        resume_checks.ensure_writable(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_too_little_room_is_told_in_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=2_500_000_000))
-    run_checks.ensure_writable(tmp_path, 2_500_000_000)
+    resume_checks.ensure_writable(tmp_path, 2_500_000_000)
     with pytest.raises(ValueError, match="too full: 2.50 GB are free, the checkpoints need up to 3.00 GB"):
-        run_checks.ensure_writable(tmp_path, 3_000_000_000)
+        resume_checks.ensure_writable(tmp_path, 3_000_000_000)
 
 
 def test_needed_bytes():
@@ -142,4 +152,4 @@ def test_needed_bytes():
     counted = 4 * sum(x.size for x in counters)
     whole = 80 + 160 + counted
     assert counted > 0
-    assert run_checks.needed_bytes({0: state}, keep=2) == 3 * whole + 2 * 80
+    assert resume_checks.needed_bytes({0: state}, keep=2) == 3 * whole + 2 * 80

@@ -1,16 +1,18 @@
-"""experiments/run_evaluations.py: validation chooses the best state, the test is only reported."""
+"""jaxmarl_llm/runs/run_evaluations.py: validation chooses the best state, the test is only reported."""
 
 import json
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from ml_collections import config_dict
 from scripted_team import CountingTask, tiny_team
 from test_evaluate import CONFIG
 
-from experiments import closing, run_evaluations, setup
 from jaxmarl_llm import metrics
+from jaxmarl_llm.factory import randomness
+from jaxmarl_llm.runs import run_evaluations, summaries
 
 TASK = CountingTask((3, 5, 4))
 
@@ -37,14 +39,15 @@ def run(tmp_path):
     rows, config = [], config_dict.ConfigDict(CONFIG.to_dict())
 
     def key(stream, step):
-        return setup.jax.random.fold_in(setup.stream(config, stream), step)
+        return jax.random.fold_in(randomness.stream(config, stream), step)
 
     return SimpleNamespace(
-        config=config, folder=tmp_path, books=tmp_path, team=tiny_team(), validation_task=TASK,
-        test_task=TASK, validation_items=[0, 2], learner=Learner(), memory=lambda step=None: (),
-        timer=metrics.PhaseTimer(), executor_metrics=lambda prefix: {}, key=key, isolation={}, rows=rows,
+        config=config, folder=tmp_path, output_folder=tmp_path, team=tiny_team(), validation_task=TASK,
+        test_task=TASK, validation_items=[0, 2], learner=Learner(), lesson_bank=lambda step=None: (),
+        timer=metrics.PhaseTimer(), key=key, rows=rows,
+        services=SimpleNamespace(executor_metrics=lambda prefix: {}, isolation={}),
         log=lambda step, values: rows.append({"step": step, **values}),
-        summary=closing.read_summary(tmp_path, 0), display=None, prompt_sizes=None, items_per_batch=3,
+        summary=summaries.read_summary(tmp_path, 0), display=None, prompt_sizes=None, items_per_batch=3,
     )  # fmt: skip
 
 

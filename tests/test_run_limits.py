@@ -6,10 +6,10 @@ import time
 import pytest
 
 from configs import coding
-from experiments import closing
-from experiments.run import Run
-from experiments.spending import Spending
-from jaxmarl_llm import files
+from jaxmarl_llm.runs import summaries
+from jaxmarl_llm.runs.budgets import Spending
+from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.utils import files
 
 
 def iterations(monkeypatch, tmp_path, max_minutes, earlier_seconds=0.0, minutes_each=2.0):
@@ -22,10 +22,10 @@ def iterations(monkeypatch, tmp_path, max_minutes, earlier_seconds=0.0, minutes_
     run.spending = Spending(config, ())
     run.summary = {"seconds": earlier_seconds, "resumed": now[0]}
     for step in run.steps_left():
-        assert run.done == step
+        assert run.schedule.done == step
         now[0] += 60 * minutes_each
         done.append(step)
-    assert run.done == len(done)
+    assert run.schedule.done == len(done)
     return done
 
 
@@ -51,4 +51,4 @@ def test_a_run_that_ended_by_the_clock_is_finished(tmp_path, steps, max_minutes,
     summary = {"after": {"step": 3, **numbers}, "seconds": 61.0}
     files.atomic_write_text(tmp_path / "config.json", json.dumps(config.to_dict()))
     files.atomic_write_text(tmp_path / "summary.json", json.dumps(summary))
-    assert closing.finished(config, tmp_path) == (summary if over else {})
+    assert summaries.finished(config, tmp_path) == (summary if over else {})

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jaxmarl_llm import sampling
-from jaxmarl_llm.prompts import BUCKET, Shared, pad_prompts
 from jaxmarl_llm.sampling import SamplingParams, choice, decode, loop
+from jaxmarl_llm.sampling.padding import BUCKET, Shared, pad_prompts
 from tests import tiny
 
 PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmarl_llm.bridge import Bridge
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.rollout.bridge import Bridge
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from tests import tiny
 
 TOKENIZERS = {"b": tiny.Tokenizer(), "a": tiny.Tokenizer()}  # b comes first in the joint answer

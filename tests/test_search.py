@@ -1,4 +1,4 @@
-"""experiments/search.py: what the scripted team finds is what its rollouts say, also if it was stopped."""
+"""jaxmarl_llm/analysis/search/search.py: results of the scripted team, also after a stop."""
 
 import dataclasses
 import json
@@ -16,12 +16,15 @@ from absl import flags
 from scripted_timing import Stop
 
 from configs import lessonl
-from experiments import evaluate, search, setup, tasks
+from experiments import evaluate
 from jaxmarl_llm import rollout
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.executor import available_level
+from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.rollout import episode
-from jaxmarl_llm.search import results as search_results
-from jaxmarl_llm.tasks import optimisation_items
+from jaxmarl_llm.runs import run_folder
+from jaxmarl_llm.tasks.programs import optimisation_items
 
 PROBLEMS = "python[:2]"
 AGENTS, ROUNDS, BATCHES = 3, 3, 2
@@ -38,7 +41,7 @@ def config_of(**changes):
 
 def run(folder, step=0, **changes):
     config = config_of(**changes)
-    with search.opened(config) as by:
+    with search.open_searchers(config) as by:
         task = tasks.build_task(config, by.executor, "test")
         return search.search(config, folder, dataclasses.replace(by, step=step), task)
 
@@ -52,7 +55,7 @@ def executor(monkeypatch):
 def seen(monkeypatch):
     """Forests, and the turn index of every batch of texts that somebody was asked for."""
     found = {"forests": [], "asked": []}
-    talk, speak = rollout.run, episode.speak
+    talk, speak = rollout.run, episode.sample_turns
 
     def ran(*args, **options):
         found["forests"].append(talk(*args, **options))
@@ -63,7 +66,7 @@ def seen(monkeypatch):
         return speak(member, trainable, asked, *rest)
 
     monkeypatch.setattr(rollout, "run", ran)
-    monkeypatch.setattr(episode, "speak", spoke)
+    monkeypatch.setattr(episode, "sample_turns", spoke)
     return found
 
 
@@ -95,10 +98,10 @@ def test_results_are_what_the_rollouts_say(executor, seen, tmp_path):
         # By what the scripted clock says: a tenth less on held-out inputs, where there was something to gain.
         assert row["held_out"]["score"] == pytest.approx(best if row["unchanged"] else 0.9 * best)
         assert row["held_out"]["status"] == "ok"
-        lessons += [turn.text for turn in forest.turns if turn.turn % 2]
+        lessons += [turn.text for turn in forest.turns if turn.kind == "remark"]
         calls += len(forest.turns)
     assert not all(row["unchanged"] for row in found["problems"])
-    assert [lesson["text"] for lesson in found["bank"]] == lessons and len(lessons) == BATCHES * 2 * AGENTS
+    assert [credit["text"] for credit in found["bank"]] == lessons and len(lessons) == BATCHES * 2 * AGENTS
     assert found["ledger"]["calls"] == calls == BATCHES * STEPS * AGENTS
     assert found["ledger"]["search"]["programs"] == sum(row["executed"][-1] for row in found["problems"])
     # Nothing was measured twice, neither in the search nor again.
@@ -165,7 +168,7 @@ def command_line(monkeypatch):
         flags.DEFINE_integer("samples", 0, "", flag_values=own)
         flags.DEFINE_list("k", ["1"], "", flag_values=own)
         own(["evaluate", *words])
-        monkeypatch.setattr(setup, "load_run", lambda workdir: config_of(train__turns=1))
+        monkeypatch.setattr(run_folder, "load_run", lambda workdir: config_of(train__turns=1))
         flags.DEFINE_string("config", None, "", flag_values=own)
         return evaluate.main(["evaluate"])
 
@@ -216,16 +219,17 @@ def test_lessons_of_a_problem_are_offered_to_the_next(executor, seen, tmp_path):
     apart, together = seen["forests"][:BATCHES], seen["forests"][BATCHES:]
     assert all(i >= 0 for forest in apart for turn in forest.turns for i in turn.shown)
     first, second = together
-    assert {turn.turn for turn in first.turns} == set(range(2 * ROUNDS))  # a lesson after the last round
+    stages = {(t, kind) for t in range(ROUNDS) for kind in ("answer", "remark")}
+    assert {turn.stage for turn in first.turns} == stages  # lessons after the last round, too
     # Of the nine lessons the newest five, from -1 on, stand in the first prompts, then behind own ones.
-    said = [turn.text for turn in first.turns if turn.turn % 2]
+    said = [turn.text for turn in first.turns if turn.kind == "remark"]
     bank = json.loads(text_of(tmp_path / "together"))[0]["bank"]
     assert len(said) == 9 and len(bank) == 18
-    own = [turn.id for turn in second.turns if turn.turn == 1]
-    shown = {t: [turn.shown for turn in second.turns if turn.turn == t] for t in (0, 2)}
+    own = [turn.id for turn in second.turns if turn.stage == (0, "remark")]
+    shown = {t: [turn.shown for turn in second.turns if turn.stage == (t, "answer")] for t in (0, 1)}
     (order,) = set(shown[0])
     assert sorted(order) == [-5, -4, -3, -2, -1] and len(shown[0]) == AGENTS
-    assert shown[2] == [(*own, *order)] * AGENTS
+    assert shown[1] == [(*own, *order)] * AGENTS
 
 
 def test_a_process_that_is_killed_goes_on(executor, tmp_path, compiled):

@@ -6,13 +6,15 @@ import pytest
 from test_generation import ROW
 
 from configs import ablation, lessonl
-from experiments import protocols, search, setup, tasks, train
+from experiments import train
+from jaxmarl_llm.analysis.report import search_page
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.experts.scripted import Scripted
+from jaxmarl_llm.factory import protocols, tasks, teams
 from jaxmarl_llm.protocols.single import Single
 from jaxmarl_llm.protocols.types import Episode
-from jaxmarl_llm.report import search_page
-from jaxmarl_llm.search import results as search_results
 
 RIGHT, WRONG = "def {0}(n):\n    return {1} * n\n", "def {0}(n):\n    return 2\n"
 MODEL = "expert:anyone"
@@ -60,7 +62,7 @@ def searched(config, folder, asked, like=(), agents=None, answer=answer):
         return answer(request, draw)
 
     with Executor(workers=1) as executor:
-        team = setup.build_team(config, speakers={MODEL: Scripted(noted)})
+        team = teams.build_team(config, speakers={MODEL: Scripted(noted)})
         relevance = protocols.relevant(config, team)
         by = search.Searchers(team, [None] * len(team.members), executor, relevance)
         task = tasks.build_programs(config, executor, "test", agents or config.team.agents)

@@ -1,4 +1,4 @@
-"""jaxmarl_llm/report/search_page.py: every number on it is in the results file, and texts stay texts."""
+"""jaxmarl_llm/analysis/report/search_page.py: every number on it is in the results file, and texts stay texts."""
 
 import html
 import json
@@ -10,14 +10,14 @@ from scripted_rounds import ScriptedTask, items, play
 
 from configs import ablation
 from experiments import report
-from jaxmarl_llm import console
-from jaxmarl_llm.report import search_page, search_tables
-from jaxmarl_llm.report.tables import number
-from jaxmarl_llm.search import ledger
-from jaxmarl_llm.search import results as search_results
-from jaxmarl_llm.search.results import SearchResult
-from jaxmarl_llm.systems.mixture import Mixture
-from jaxmarl_llm.systems.repeated import Repeated
+from jaxmarl_llm.analysis.report import search_page, search_tables
+from jaxmarl_llm.analysis.report.tables import number
+from jaxmarl_llm.analysis.search import ledger
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search.results import SearchResult
+from jaxmarl_llm.protocols.mixture import Mixture
+from jaxmarl_llm.protocols.repeated import Repeated
+from jaxmarl_llm.utils import console
 
 MODELS = {"a": "small", "b": "large"}
 EVIL = "<script>alert(1)</script> & </table>"
@@ -27,7 +27,7 @@ def search(protocol, method, scores, seed=0, bank=(), price=None):
     task = ScriptedTask(scores=scores, items=items("p", "q") + items("r<b>", category="sort"))
     forest = play(protocol(task, 1, 3), task).forest
     found = search_results.item_results(forest, task.remeasure)
-    told = ledger.of(forest, [each.held_out for each in found]).as_dict(MODELS, price)
+    told = ledger.forest_costs(forest, [each.held_out for each in found]).as_dict(MODELS, price)
     return SearchResult(method, "optimisation", seed, MODELS, "speed-up", found, told, tuple(bank))
 
 

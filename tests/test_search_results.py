@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
-from jaxmarl_llm.search import metrics as search_metrics
-from jaxmarl_llm.search import results as search_results
-from jaxmarl_llm.search import seeds as search_seeds
-from jaxmarl_llm.search.metrics import ItemResult
-from jaxmarl_llm.search.results import SearchResult
-from jaxmarl_llm.systems.reflexion import Reflexion
-from jaxmarl_llm.systems.repeated import Repeated
+from jaxmarl_llm.analysis.search import metrics as search_metrics
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search import seeds as search_seeds
+from jaxmarl_llm.analysis.search.metrics import ItemResult
+from jaxmarl_llm.analysis.search.results import SearchResult
+from jaxmarl_llm.protocols.reflexion import Reflexion
+from jaxmarl_llm.protocols.repeated import Repeated
 from jaxmarl_llm.tasks.outcomes import Outcome
 
 

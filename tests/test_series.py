@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxmarl_llm.statistics.series import curve, running_mean
+from jaxmarl_llm.utils.statistics.series import curve, running_mean
 
 
 def test_running_mean_by_hand():

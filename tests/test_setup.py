@@ -1,4 +1,4 @@
-"""experiments/setup.py: the order of the problems, the random streams, and what configs become."""
+"""jaxmarl_llm/factory/setup.py: the order of the problems, the random streams, and what configs become."""
 
 import collections
 import dataclasses
@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from configs import coding
-from experiments import setup, systems, tasks
 from jaxmarl_llm import sharding
+from jaxmarl_llm.factory import randomness, systems, tasks, teams, training
+from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.systems import magrpo
-from jaxmarl_llm.tasks import code_data
+from jaxmarl_llm.tasks.coding import data_files
 
 
 def config(**changes):
@@ -33,7 +34,7 @@ def graded(n_items):
 def test_every_item_comes_once_per_epoch(n_items, prompts):
     """All batches in a row are one permutation after another, also where batches cross epochs."""
     c = config(train__prompts=prompts, train__grade_every=0)
-    batches = [setup.batch_ids(c, graded(n_items), step) for step in range(3 * n_items)]
+    batches = [randomness.batch_ids(c, graded(n_items), step) for step in range(3 * n_items)]
     assert {len(batch) for batch in batches} == {prompts}
     order = list(itertools.chain.from_iterable(batches))
     for epoch in range(len(order) // n_items):
@@ -45,7 +46,7 @@ def test_grades_join_one_after_the_other_and_nothing_comes_again_too_soon():
     orders = []
     for seed in (0, 1):
         c = config(train__prompts=4, train__grade_every=2, seed=seed)
-        batches = [setup.batch_ids(c, items, step) for step in range(30)]
+        batches = [randomness.batch_ids(c, items, step) for step in range(30)]
         stages = [list(itertools.chain(*batches[start : start + 2])) for start in (0, 2, 4, 6)]
         for grade, stage in enumerate(stages, 1):
             assert {items[i].grade for i in stage} <= set(range(1, grade + 1))
@@ -59,7 +60,7 @@ def test_grades_join_one_after_the_other_and_nothing_comes_again_too_soon():
 
 def test_a_stage_longer_than_its_problems_begins_them_again():
     c = config(train__prompts=4, train__grade_every=5)
-    batches = [setup.batch_ids(c, graded(40), step) for step in range(10)]
+    batches = [randomness.batch_ids(c, graded(40), step) for step in range(10)]
     first, second = (list(itertools.chain(*batches[start : start + 5])) for start in (0, 5))
     assert sorted(first[:10]) == sorted(first[10:]) == list(range(0, 40, 4)) and first[:10] != first[10:]
     assert sorted(second) == [i for i in range(40) if i % 4 < 2]
@@ -69,31 +70,31 @@ def test_grades_need_not_be_known():
     """Data without difficulty has grade 0 throughout: there is nothing to wait for."""
     items = [types.SimpleNamespace(grade=0)] * 8
     c = config(train__prompts=4, train__grade_every=3)
-    assert sorted(i for step in (0, 1) for i in setup.batch_ids(c, items, step)) == list(range(8))
+    assert sorted(i for step in (0, 1) for i in randomness.batch_ids(c, items, step)) == list(range(8))
 
 
 def test_order_depends_on_seed_and_step_alone():
     first = config(train__prompts=4, train__grade_every=0)
     again = config(train__prompts=4, train__grade_every=0, train__lr=0.5, train__steps=99)
-    assert [setup.batch_ids(first, graded(40), step) for step in (9, 3, 20)] == [
-        setup.batch_ids(again, graded(40), step) for step in (9, 3, 20)
+    assert [randomness.batch_ids(first, graded(40), step) for step in (9, 3, 20)] == [
+        randomness.batch_ids(again, graded(40), step) for step in (9, 3, 20)
     ]
     other = config(train__prompts=4, train__grade_every=0, seed=1)
-    assert setup.batch_ids(first, graded(40), 0) != setup.batch_ids(other, graded(40), 0)
-    epochs = [[setup.batch_ids(first, graded(40), 10 * epoch + s) for s in range(10)] for epoch in range(2)]
+    assert randomness.batch_ids(first, graded(40), 0) != randomness.batch_ids(other, graded(40), 0)
+    epochs = [[randomness.batch_ids(first, graded(40), 10 * epoch + s) for s in range(10)] for epoch in range(2)]
     assert epochs[0] != epochs[1]
 
 
 def test_streams_and_seeds_never_meet():
     keys = [
-        tuple(jax.random.key_data(jax.random.fold_in(setup.stream(config(seed=seed), name), step)).tolist())
+        tuple(jax.random.key_data(jax.random.fold_in(randomness.stream(config(seed=seed), name), step)).tolist())
         for seed in (0, 1, 2)
-        for name in setup.STREAMS
+        for name in randomness.STREAMS
         for step in range(3)
     ]
     assert max(collections.Counter(keys).values()) == 1
     with pytest.raises(ValueError):
-        setup.stream(config(), "rollouts")
+        randomness.stream(config(), "rollouts")
 
 
 def test_options_reach_their_places():
@@ -104,15 +105,15 @@ def test_options_reach_their_places():
         train__normalise_by="agent", train__backup="last", train__discount=0.9, train__reduce="sum",
         train__turn_weights=(1.0, 0.5), train__hand_on="best", train__turns=2, train__turn_loss="mean",
     )  # fmt: skip
-    drawn = setup.sampling_params(c)
+    drawn = training.sampling_params(c)
     assert dataclasses.astuple(drawn) == (16, 0.7, 5, 0.9, 0.1, ())
-    loss = setup.loss_config(c)
+    loss = training.loss_config(c)
     assert loss.sampling == drawn
     assert (loss.clip, loss.ratio_level, loss.aggregation) == (0.2, "sequence", "token")
     assert (loss.kl_coef, loss.kl_kind, loss.entropy_coef, loss.comlrl_compat) == (0.1, "k2", 0.01, False)
-    plain = setup.loss_config(config(train__clip=0.0))
+    plain = training.loss_config(config(train__clip=0.0))
     assert plain.clip is None and plain.importance_cap is None
-    assert setup.loss_config(config(train__clip=0.0, train__importance_cap=1.2)).importance_cap == 1.2
+    assert training.loss_config(config(train__clip=0.0, train__importance_cap=1.2)).importance_cap == 1.2
     wanted = magrpo.CreditConfig("max", True, 0.9, "sum", (1.0, 0.5), True, "agent", "last", 0.0, 2, "mean")
     assert systems.credit_config(c) == wanted
     assert (loss.dual_clip, loss.drop_truncated) == (None, False)
@@ -120,7 +121,7 @@ def test_options_reach_their_places():
         train__clip=0.2, train__clip_high=0.28, train__dual_clip=3.0, train__drop_truncated=True,
         train__aggregation="constant", train__ratio_level="sequence_normalised",
     )  # fmt: skip
-    loss = setup.loss_config(dapo)
+    loss = training.loss_config(dapo)
     assert (loss.clip, loss.dual_clip, loss.drop_truncated) == ((0.2, 0.28), 3.0, True)
     assert loss.division == {"aggregation": "constant", "token_budget": 16}
     assert loss.ratio_level == "sequence_normalised" and hash(loss)
@@ -130,9 +131,9 @@ def test_tasks_are_the_splits_of_their_sources():
     executor = object()
     c = config(task__source="starter", task__eval_source="starter[:4]", task__test_source="")
     train, validation, test = (tasks.build_task(c, executor, split) for split in ("train", "eval", "test"))
-    assert train.items == tuple(code_data.load_items("starter", "train"))
-    assert validation.items == tuple(code_data.load_items("starter", "validation")[:4])
-    assert test.items == tuple(code_data.load_items("starter", "test"))
+    assert train.items == tuple(data_files.load_items("starter", "train"))
+    assert validation.items == tuple(data_files.load_items("starter", "validation")[:4])
+    assert test.items == tuple(data_files.load_items("starter", "test"))
     same = tasks.build_task(config(task__eval_source="", task__source="starter[:2]"), executor, "eval")
     assert same.items == validation.items[:2]
 
@@ -151,7 +152,7 @@ def prompt_check(limit, long_prompts, lengths):
     )
     team = {"main": types.SimpleNamespace(remote=False, tokenizer=Words())}
     c = config(sampling__max_prompt_tokens=limit, sampling__long_prompts=long_prompts)
-    setup.check_prompts(c, team, task)
+    teams.check_prompts(c, team, task)
 
 
 def test_long_prompts(caplog):
@@ -167,7 +168,7 @@ def test_long_prompts(caplog):
 
 @pytest.mark.model
 def test_random_model_follows_the_seed():
-    one, same, other = (setup.load_model(config(seed=seed), "random-tiny") for seed in (3, 3, 4))
+    one, same, other = (teams.load_model(config(seed=seed), "random-tiny") for seed in (3, 3, 4))
     leaves = [jax.tree.leaves(model.params) for model in (one, same, other)]
     assert all((a == b).all() for a, b in zip(leaves[0], leaves[1], strict=True))
     assert any((a != b).any() for a, b in zip(leaves[0], leaves[2], strict=True))
@@ -179,31 +180,31 @@ def test_random_model_follows_the_seed():
 
 def test_run_folders(tmp_path):
     with pytest.raises(ValueError, match="holds no run: config.json is missing"):
-        setup.load_run(tmp_path)
+        run_folder.load_run(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config(train__lr=0.25).to_dict()))
-    read = setup.load_run(tmp_path)
+    read = run_folder.load_run(tmp_path)
     assert read.train.lr == 0.25
     (tmp_path / "config.json").write_text(json.dumps({**read.to_dict(), "model": 3}))
     with pytest.raises(ValueError, match=r"config.json cannot be used:\n  model=3: must be of type str"):
-        setup.load_run(tmp_path)
-    assert setup.new_workdir().startswith("runs/2")
+        run_folder.load_run(tmp_path)
+    assert run_folder.new_workdir().startswith("runs/2")
 
 
 def test_a_run_has_one_device_or_a_mesh_of_all():
-    assert setup.layout(config()) is sharding.ONE_DEVICE
-    found = setup.layout(config(mesh__agent=2, mesh__model=4, mesh__fsdp=True))
+    assert teams.layout(config()) is sharding.ONE_DEVICE
+    found = teams.layout(config(mesh__agent=2, mesh__model=4, mesh__fsdp=True))
     assert found.mesh.devices.shape == (2, 1, 4) and found.fsdp
     with pytest.raises(ValueError, match="mesh.agent=2 .* is a mesh of 2 devices, and there are 8"):
-        setup.build_team(config(mesh__agent=2))
+        teams.build_team(config(mesh__agent=2))
 
 
 @pytest.mark.model
 def test_a_team_on_a_mesh_is_the_team(monkeypatch):
     """Its weights never are JAX arrays of one device."""
-    plain = setup.build_team(config(team__mode="full"))
-    monkeypatch.setattr(setup.jnp, "asarray", None)
+    plain = teams.build_team(config(team__mode="full"))
+    monkeypatch.setattr(teams.jnp, "asarray", None)
     mesh = {"mesh__agent": 2, "mesh__data": 2, "mesh__model": 2, "mesh__fsdp": True}
-    cut = setup.build_team(config(team__mode="full", **mesh))
+    cut = teams.build_team(config(team__mode="full", **mesh))
     for a, b in zip(*(jax.tree.leaves(t.members[0].trainable) for t in (plain, cut)), strict=True):
         np.testing.assert_array_equal(a, b)
         assert len(b.sharding.device_set) == 8
@@ -214,4 +215,4 @@ def test_a_team_on_a_mesh_is_the_team(monkeypatch):
 def test_a_run_of_other_devices_is_read_with_one(tmp_path):
     for agents, expected in ((8, 8), (16, 1)):
         (tmp_path / "config.json").write_text(json.dumps(config(mesh__agent=agents).to_dict()))
-        assert setup.load_run(tmp_path).mesh.agent == expected
+        assert run_folder.load_run(tmp_path).mesh.agent == expected

@@ -3,20 +3,23 @@ an agent's own tokens; its order follows from the seed; a run goes on as if it h
 
 from types import SimpleNamespace
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import smoke_runs
 
-from configs import checks, coding, game
-from experiments import imitation, train
-from experiments.learner import Learner
+from configs import coding, game
+from experiments import train
 from jaxmarl_llm import adapters, losses
-from jaxmarl_llm.demonstrations import Encoded
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.factory import imitation
+from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import sft
-from jaxmarl_llm.update import LossConfig, batches, init_state, make_optimizer, packing, train_step
+from jaxmarl_llm.systems.demonstrations import Encoded
+from jaxmarl_llm.update import LossConfig, collate, init_state, make_optimizer, packing, train_step
 from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
@@ -33,9 +36,9 @@ def encoded(rows=ROWS):
 
 
 def gradients(rows, lora):
-    system = sft.Sft(sft.Order(encoded(rows), 2, (0, 0)))
-    lesson = system.lesson(None)
-    (batch,) = batches.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
+    system = sft.Sft(sft.DemonstrationOrder(encoded(rows), 2, (0, 0)))
+    credit = system.assign(None)
+    (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
     return tiny.gradients(tiny.stack() if batch.agents is None else tiny.stack(batch.agents),
                           LOSS, tiny.params(), lora, batch)  # fmt: skip
 
@@ -73,8 +76,8 @@ def test_the_gradient_is_that_of_cross_entropy(begin):
 @pytest.mark.parametrize("shards", [1, 2])
 def test_prompts_lie_in_rows_with_their_only_text(shards):
     rows = [(agent, [5] * 17 + prompt, *rest) for agent, prompt, *rest in ROWS]
-    lesson = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).lesson(None)
-    (batch,) = batches.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
+    credit = sft.Sft(sft.DemonstrationOrder(encoded(rows), 2, (0, 0))).assign(None)
+    (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
     made = packing.prompts_in_rows(batch, shards)
     assert made.prompts_NBP.tolist() == [[[5]] * shards] * 2 and made.shared.lengths_N.tolist() == [15, 15]
     for n, agent in enumerate(tiny.AGENTS):
@@ -88,17 +91,17 @@ def test_prompts_that_stay_apart(change):
     rows = ROWS
     if change == "two texts to a prompt":
         rows = [(agent, [5] * 18, *rest) for agent, _, *rest in ROWS]
-    lesson = sft.Sft(sft.Order(encoded(rows), 2, (0, 0))).lesson(None)
-    (batch,) = batches.collate(lesson.forest, lesson.advantages, tiny.stack(), 6)
+    credit = sft.Sft(sft.DemonstrationOrder(encoded(rows), 2, (0, 0))).assign(None)
+    (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
     assert packing.prompts_in_rows(batch) is batch
 
 
 def learned(rows, lora):
     """What one update of the team on some demonstrations changes, and its metrics."""
-    system = sft.Sft(sft.Order(encoded(rows), 2, (0, 0)))
-    lesson, stack = system.lesson(None), tiny.stack()
+    system = sft.Sft(sft.DemonstrationOrder(encoded(rows), 2, (0, 0)))
+    credit, stack = system.assign(None), tiny.stack()
     optimizer = make_optimizer(lr=0.1, steps=1)
-    packed = [LOSS.pack(b) for b in batches.collate(lesson.forest, lesson.advantages, stack, 6)]
+    packed = [LOSS.pack(b) for b in collate.collate(credit.forest, credit.advantages, stack, 6)]
     before = jax.device_get(lora)
     given = stack, LOSS, optimizer, tiny.params(), init_state(lora, optimizer), tuple(packed)
     state, metrics = jax.device_get(train_step(*given))
@@ -117,11 +120,11 @@ def test_an_agent_without_demonstrations_and_one_of_weight_0_do_not_move():
 
 def test_the_loss_falls():
     optimizer, stack = make_optimizer(lr=0.02, steps=30), tiny.stack()
-    state, system = init_state(tiny.lora(), optimizer), sft.Sft(sft.Order(encoded(), 2, (0, 0)))
+    state, system = init_state(tiny.lora(), optimizer), sft.Sft(sft.DemonstrationOrder(encoded(), 2, (0, 0)))
     seen = []
     for _ in range(30):
-        lesson = system.lesson(None)
-        (batch,) = batches.collate(lesson.forest, lesson.advantages, stack, 6)
+        credit = system.assign(None)
+        (batch,) = collate.collate(credit.forest, credit.advantages, stack, 6)
         state, metrics = train_step(stack, LOSS, optimizer, tiny.params(), state, (LOSS.pack(batch),))
         seen.append(np.asarray(metrics["loss"]))
     assert (seen[-1] < 0.6 * seen[0]).all()
@@ -136,7 +139,7 @@ def test_ratios_of_given_texts_are_refused():
 def test_every_demonstration_comes_once_before_one_comes_again():
     rows = [Encoded("a", np.array([i]), np.array([3]), "", 1.0) for i in range(5)]
     rows += [Encoded("b", np.array([i]), np.array([3]), "", 1.0) for i in range(3)]
-    order = sft.Order(rows, 2, (1, 2))
+    order = sft.DemonstrationOrder(rows, 2, (1, 2))
     drawn = {"a": [], "b": []}
     for step in range(15):
         order.restore(step)
@@ -146,7 +149,7 @@ def test_every_demonstration_comes_once_before_one_comes_again():
         epochs = np.array(drawn[agent]).reshape(-1, size)
         assert (np.sort(epochs) == np.arange(size)).all()
         assert len({tuple(epoch) for epoch in epochs}) > 1
-    other = sft.Order(rows, 2, (1, 3))
+    other = sft.DemonstrationOrder(rows, 2, (1, 3))
     assert [row.prompt.tolist() for (row,) in order.next()] != [
         row.prompt.tolist() for (row,) in other.next()
     ]
@@ -156,7 +159,7 @@ def test_demonstrations_of_one_prompt_come_together():
     def rows(*prompts):
         return [Encoded("a", np.array([p]), np.array([10 + n, 3]), "", 1.0) for n, p in enumerate(prompts)]
 
-    order = sft.Order(rows(1, 2, 3, 1, 2, 3), 4, (0, 0))
+    order = sft.DemonstrationOrder(rows(1, 2, 3, 1, 2, 3), 4, (0, 0))
     assert order.prompts == 2
     drawn = []
     for step in range(3):
@@ -165,7 +168,7 @@ def test_demonstrations_of_one_prompt_come_together():
             assert one.prompt == two.prompt and one.completion[0] + 3 == two.completion[0]
             drawn.append(int(one.prompt[0]))
     assert sorted(drawn) == [1, 1, 2, 2, 3, 3]
-    turns = sft.Sft(order).lesson(None).forest.turns
+    turns = sft.Sft(order).assign(None).forest.turns
     assert [(turn.request, turn.item, turn.sample) for turn in turns] == [
         (0, 0, 0),
         (0, 0, 1),
@@ -173,13 +176,13 @@ def test_demonstrations_of_one_prompt_come_together():
         (1, 1, 1),
     ]
     # Unequal numbers, and prompts that would be no multiple of what is read together: each by itself.
-    assert sft.Order(rows(1, 1, 2), 2, (0, 0)).prompts == 2
-    assert sft.Order(rows(1, 1, 2, 2), 4, (0, 0), multiple=4).prompts == 4
+    assert sft.DemonstrationOrder(rows(1, 1, 2), 2, (0, 0)).prompts == 2
+    assert sft.DemonstrationOrder(rows(1, 1, 2, 2), 4, (0, 0), multiple=4).prompts == 4
 
 
 def words(item):
     """The best joint action of a game in words, as each agent must write it."""
-    from jaxmarl_llm.tasks.game import AGENTS, WORDS
+    from jaxmarl_llm.tasks.toys.matrix_game import AGENTS, WORDS
 
     return {agent: next(w for w in WORDS if item.action(n, w) == 0) for n, agent in enumerate(AGENTS)}
 
@@ -199,11 +202,11 @@ def test_a_team_learns_a_game_from_demonstrations_and_a_stopped_run_goes_on(tmp_
     assert summary["after"]["return"] > 95 > 60 > summary["before"]["return"]
     learn, calls = Learner.update, []
 
-    def failing(self, lesson):
+    def failing(self, credit):
         calls.append(1)
         if len(calls) == 12:
             raise RuntimeError("out of luck")
-        return learn(self, lesson)
+        return learn(self, credit)
 
     monkeypatch.setattr(Learner, "update", failing)
     with pytest.raises(RuntimeError, match="out of luck"):
@@ -218,7 +221,7 @@ def test_a_team_learns_a_game_from_demonstrations_and_a_stopped_run_goes_on(tmp_
     assert learned[-1]["first/loss"] < 0.1 < learned[0]["first/loss"]
     assert not any("ratio0" in name or name.startswith("train/") for row in learned for name in row)
     left, right = (smoke_runs.saved_state(folder, config) for folder in (parts, once))
-    jax.tree.map(np.testing.assert_array_equal, left, right)
+    chex.assert_trees_all_equal(left, right)
 
 
 @pytest.mark.parametrize("fields, sentence", [
@@ -234,7 +237,7 @@ def test_fields_that_demonstrations_do_not_allow(fields, sentence):
     config = coding.get_config()
     config.update_from_flattened_dict({"train.system": "sft"} | fields)
     with pytest.raises(ValueError) as caught:
-        checks.validate(config)
+        validate(config)
     assert any(line.strip().startswith(sentence) for line in str(caught.value).split("\n"))
 
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from jaxmarl_llm import critics, sampling, sharding, team, update
+from jaxmarl_llm import sampling, sharding, team, update
 from jaxmarl_llm.checkpoint import Checkpointer
-from jaxmarl_llm.critics.shared_heads import Heads
 from jaxmarl_llm.policy import Policy, PolicyConfig
-from jaxmarl_llm.prompts import pad_team
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout, make_mesh
+from jaxmarl_llm.systems import critics
+from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.update import LossConfig, packing, policy_gradient
 from jaxmarl_llm.weights import LoadedModel, hf
 from tests import tiny, tiny_models
@@ -129,7 +130,7 @@ def test_a_mesh_has_exactly_the_devices_there_are():
 def test_without_a_mesh_nothing_happens():
     x = jnp.zeros((2, 3))
     assert ONE_DEVICE.shards == 1
-    for same in (ONE_DEVICE.split(x, "agent", "rows"), ONE_DEVICE.constrain(x), ONE_DEVICE.whole(x)):
+    for same in (ONE_DEVICE.shard(x, "agent", "rows"), ONE_DEVICE.constrain(x), ONE_DEVICE.replicate(x)):
         assert same is x
 
 
@@ -160,7 +161,7 @@ def test_rules(path, shape, agents, fsdp, plain):
 
 @pytest.mark.parametrize("config", tiny_models.VARIANTS.values(), ids=tiny_models.VARIANTS)
 def test_every_matrix_of_every_family_has_a_rule(config):
-    layout = layout_of((1, 2, 4), fsdp=True).of(1, dataclasses.replace(config, n_heads=4, n_kv_heads=4))
+    layout = layout_of((1, 2, 4), fsdp=True).for_stack(1, dataclasses.replace(config, n_heads=4, n_kv_heads=4))
     for path, leaf in jax.tree_util.tree_leaves_with_path(tiny_models.random_params(config)):
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         spec = layout.spec(name, leaf.shape[:-1] + (64,) if "embed" not in name else (64, 64), False)
@@ -170,9 +171,9 @@ def test_every_matrix_of_every_family_has_a_rule(config):
 
 def test_agents_that_do_not_divide_leave_their_devices_to_the_rows():
     layout = layout_of((4, 2, 1), fsdp=True)
-    assert layout.of(8).shards == layout.of(4).shards == 2
-    assert layout.of(2).shards == layout.of(3).shards == 8
-    assert layout.of(3).spec("q/kernel", (3, 2, 32, 32), True) == P(None, None, ("agent", "data"), None)
+    assert layout.for_stack(8).shards == layout.for_stack(4).shards == 2
+    assert layout.for_stack(2).shards == layout.for_stack(3).shards == 8
+    assert layout.for_stack(3).spec("q/kernel", (3, 2, 32, 32), True) == P(None, None, ("agent", "data"), None)
 
 
 @pytest.mark.parametrize("mode, held", [("full", 8), ("adapters", 4)])
@@ -196,7 +197,7 @@ def test_placing_never_asks_for_the_whole():
             asked.append(part.size)
             return np.asarray(part)
 
-    layout = layout_of((2, 2, 2), fsdp=True).of(2, POLICY.config)
+    layout = layout_of((2, 2, 2), fsdp=True).for_stack(2, POLICY.config)
     array = np.arange(64 * 32, dtype=np.float32).reshape(64, 32)
     placed = layout._place(array.view(Watched), layout.spec("embed/embedding", (2, 64, 32), True), copies=2)
     assert asked and max(asked) == 64 * 32 // 4

@@ -1,5 +1,6 @@
 """shared_heads.py: the gradient that goes to the agents, the head's own step, and what is not finite."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,7 @@ import optax
 import pytest
 
 from jaxmarl_llm import update
-from jaxmarl_llm.critics.shared_heads import Heads
+from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.team import Member, Team
 from tests import tiny
 
@@ -101,9 +102,9 @@ def test_what_is_not_finite_stops_the_agent_and_the_head():
     state = update.init_state(tiny.lora(), optax.sgd(0.1))
     after, metrics, _ = update.descend(optax.sgd(0.1), state, of_bodies[1], jnp.zeros(2))
     assert not np.isfinite(metrics["grad_norm"][0]) and int(after.step) == 0
-    jax.tree.map(np.testing.assert_array_equal, after.trainable, state.trainable)
+    chex.assert_trees_all_equal(after.trainable, state.trainable)
     assert not np.isfinite(heads.learn(*of_heads)["a/critic_loss"])
-    jax.tree.map(np.testing.assert_array_equal, heads.states[0].trainable, before)
+    chex.assert_trees_all_equal(heads.states[0].trainable, before)
 
 
 def test_a_team_that_learns_nothing_is_refused():

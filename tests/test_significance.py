@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxmarl_llm.statistics.significance import DRAWN, EXACT, paired_t, sign_flips, t_interval
+from jaxmarl_llm.utils.statistics.significance import DRAWN, EXACT, paired_t, sign_flips, t_interval
 
 
 def test_the_t_interval_by_hand():

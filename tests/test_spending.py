@@ -4,9 +4,10 @@ import types
 
 import pytest
 
-from configs import checks, coding
-from experiments.spending import Spending
+from configs import coding
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.systems import magrpo
 from tests.test_forest_metrics import judged_nodes
 
@@ -27,15 +28,15 @@ def test_tokens_and_answers_add_up():
     lengths = {agent: sum(len(t.completion) for t in drawn.turns if t.agent == agent) for agent in "ab"}
     spending = Spending(budgets(), ["a"])
     assert spending.totals == TOTALS and not spending.over() and spending.reached() == []
-    first = spending.add(drawn, magrpo.lesson(drawn))
+    first = spending.add(drawn, magrpo.assign(drawn))
     tokens = sum(lengths.values())
     assert first == {"spent/tokens": tokens, "spent/answers": 4, "spent/optimizer_tokens": lengths["a"]}
     more = Forest(drawn.items, drawn.turns, drawn.joints, None, extra_answers=3, extra_tokens=10)
-    second = spending.add(more, magrpo.untaught(drawn))
+    second = spending.add(more, magrpo.no_update(drawn))
     assert second == {
         "spent/tokens": 2 * tokens + 10, "spent/answers": 11, "spent/optimizer_tokens": lengths["a"],
     }  # fmt: skip
-    third = spending.add(None, magrpo.lesson(drawn))  # learns from what was drawn before
+    third = spending.add(None, magrpo.assign(drawn))  # learns from what was drawn before
     assert third == second | {"spent/optimizer_tokens": 2 * lengths["a"]}
     assert not spending.over()  # without a budget there is no end
 
@@ -63,12 +64,12 @@ def test_budgets_are_reached_one_by_one_and_over_together():
     drawn = forest()
     tokens = sum(len(turn.completion) for turn in drawn.turns)
     spending = Spending(budgets(tokens=2 * tokens, answers=4), "ab")
-    spending.add(drawn, magrpo.lesson(drawn))
+    spending.add(drawn, magrpo.assign(drawn))
     assert (spending.reached(), spending.over()) == (["at_answers"], False)
-    spending.add(drawn, magrpo.lesson(drawn))
+    spending.add(drawn, magrpo.assign(drawn))
     assert (spending.reached(), spending.over()) == (["at_tokens", "at_answers"], True)
     only = Spending(budgets(answers=5), "ab")
-    only.add(drawn, magrpo.lesson(drawn))
+    only.add(drawn, magrpo.assign(drawn))
     assert (only.reached(), only.over()) == ([], False)
 
 
@@ -76,11 +77,11 @@ def test_a_budget_needs_a_learning_rate_that_does_not_depend_on_the_number_of_it
     config = coding.get_config()
     config.train.budget_tokens = 100
     with pytest.raises(ValueError, match="train.decay='linear': .*allowed is 'constant'"):
-        checks.validate(config)
+        validate(config)
     config.train.decay = "constant"
-    checks.validate(config)
+    validate(config)
     config.train.budget_answers = -1
     with pytest.raises(ValueError, match="train.budget_answers=-1: allowed is 0"):
-        checks.validate(config)
+        validate(config)
 
 

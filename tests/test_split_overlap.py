@@ -4,17 +4,18 @@ import dataclasses
 
 import pytest
 
-from configs import common
-from experiments import tasks
-from jaxmarl_llm.doctor import data
-from jaxmarl_llm.tasks import convention, split_overlap
-from jaxmarl_llm.tasks.code_canonical import canonical_prompt, canonical_solution
-from jaxmarl_llm.tasks.code_data import load_humaneval, load_items
-from jaxmarl_llm.tasks.code_items import item_from_row
-from jaxmarl_llm.tasks.code_operations import operation_pair, operations
-from jaxmarl_llm.tasks.lock import load_items as load_locks
+from jaxmarl_llm.analysis.doctor import data
+from jaxmarl_llm.config import base_config
+from jaxmarl_llm.factory import tasks
+from jaxmarl_llm.tasks import split_overlap
+from jaxmarl_llm.tasks.coding.canonical import canonical_prompt, canonical_solution
+from jaxmarl_llm.tasks.coding.data_files import load_humaneval, load_items
+from jaxmarl_llm.tasks.coding.items import item_from_row
+from jaxmarl_llm.tasks.coding.operations import operation_pair, operations
 from jaxmarl_llm.tasks.split_overlap import Neighbour, Overlap, nearest, overlaps, similarity
-from jaxmarl_llm.tasks.writing_items import WritingItem
+from jaxmarl_llm.tasks.toys import convention
+from jaxmarl_llm.tasks.toys.lock import load_items as load_locks
+from jaxmarl_llm.tasks.writing.items import WritingItem
 
 TEST = "def check(candidate):\n    assert candidate(1) == 1\n"
 
@@ -184,7 +185,7 @@ def test_humaneval_has_disjoint_splits():
     (f"{convention.__name__}:ConventionTask", "starter:steps", {"train_split": "all"}, "occur in training"),
 ])  # fmt: skip
 def test_every_pair_of_splits_is_compared(kind, source, fields, wrong):
-    config = common.base_config()
+    config = base_config()
     config.task.update(kind=kind, source=source)
     splits = ("train", "eval", "test")
     fine = {split: tasks.build_task(config, None, split) for split in splits}

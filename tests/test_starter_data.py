@@ -8,9 +8,9 @@ import re
 import pytest
 
 from jaxmarl_llm.executor import Executor, Program
-from jaxmarl_llm.tasks.code_canonical import canonical_solution, docstring
-from jaxmarl_llm.tasks.code_data import load_items
-from jaxmarl_llm.tasks.code_operations import operation_pair
+from jaxmarl_llm.tasks.coding.canonical import canonical_solution, docstring
+from jaxmarl_llm.tasks.coding.data_files import load_items
+from jaxmarl_llm.tasks.coding.operations import operation_pair
 from jaxmarl_llm.tasks.split_overlap import nearest, overlaps
 
 CONSTANTS = (None, 0, 1, -1, 0.0, "", [], {}, True, False)

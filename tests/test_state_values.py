@@ -15,7 +15,7 @@ from all_rollouts import expected_gradient, logits_of, spoken, true_gradient
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous, Tree
 from jaxmarl_llm.systems import actor_critic
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.td_targets import Later
+from jaxmarl_llm.systems.td_targets import ReturnOptions
 
 AGENTS = ("a", "b")
 REWARDS = (0.0, 1.0, 3.0, 2.5, 0.5, 4.0, 1.5, 2.0, 6.0, 0.3, 1.1, 2.2, 5.0, 0.1, 0.7, 2.9)
@@ -90,9 +90,9 @@ class Exact:
 def test_the_expected_gradient_is_the_true_one(name, system):
     rollouts, recipe = every(name), actor_critic.RECIPES[system, "v"]
     logits, turns = logits_of(rollouts), getattr(PROTOCOLS[name][0], "turns", 1)
-    exact = Exact(recipe, rollouts, logits, Later(turns=turns))
+    exact = Exact(recipe, rollouts, logits, ReturnOptions(turns=turns))
     learner = actor_critic.ActorCritic(recipe, exact, CreditConfig(turns=turns))
-    found = expected_gradient(rollouts, logits, lambda forest: learner.lesson(forest).advantages)
+    found = expected_gradient(rollouts, logits, lambda forest: learner.assign(forest).advantages)
     for context in logits:
         true = true_gradient(rollouts, logits, lambda r: earned(r.forest), context)
         assert found[context] == pytest.approx(true, abs=2e-6), context

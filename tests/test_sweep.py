@@ -9,9 +9,10 @@ import pytest
 import report_runs
 import smoke_runs
 
-from configs import coding, sweeps
+from configs import coding
 from experiments import sweep
-from experiments.members import FAILED, STOPPED, Outcome
+from jaxmarl_llm.cli.launch import FAILED, STOPPED, Outcome
+from jaxmarl_llm.config import sweeps
 
 # A team of random models and one iteration; on top of configs/coding.py:smoke.
 SMALL = smoke_runs.LEARNING | {
@@ -48,7 +49,7 @@ def collected(*added):
 FOUR = [{"train.baseline": baseline, "seed": seed} for baseline in ("mean", "max") for seed in (0, 1)]
 
 
-def finish(workdir: pathlib.Path, member: sweeps.Member, value: float) -> pathlib.Path:
+def finish(workdir: pathlib.Path, member: sweeps.SweepRun, value: float) -> pathlib.Path:
     """The folder that a member's run would leave, with a return of ``value``."""
     folder = report_runs.write_run(workdir / member.folder, member.config.to_dict(), spoken={})
     after = {"step": member.config.train.steps, "return": value, "return_greedy": value}

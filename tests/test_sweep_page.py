@@ -1,4 +1,4 @@
-"""jaxmarl_llm/report/settings.py and sweep_page.py: means and differences by hand, and the page as text."""
+"""jaxmarl_llm/analysis/report/sweep_results.py and sweep_page.py: means and differences by hand, and the page."""
 
 import json
 import math
@@ -7,7 +7,7 @@ import re
 import pytest
 import report_runs
 
-from jaxmarl_llm.report import figures, judging, settings, sweep_page
+from jaxmarl_llm.analysis.report import comparable, figures, sweep_page, sweep_results
 
 PROBLEMS = ("p0", "p1", "p2", "p3")
 
@@ -16,14 +16,14 @@ def member(place, setting, seed, returns, greedy=None, state="finished", problem
     """A member with one return per held-out problem; greedy ones are the same plus 1."""
     folder = place / setting / f"seed{seed}"
     if state != "finished":
-        return settings.read_member(setting, seed, folder, state, reason)
+        return sweep_results.read_member(setting, seed, folder, state, reason)
     greedy = [value + 1 for value in returns] if greedy is None else greedy
     report_runs.write_run(folder, report_runs.config(seed=seed), report_runs.rows(sum(returns) / 40))
     after = {"step": 3, "return": sum(returns) / len(returns), "return_greedy": sum(greedy) / len(greedy)}
     (folder / "summary.json").write_text(json.dumps({"after": after, "seconds": 60.0 * (seed + 1)}))
     held_out = {"step": 3, "items": problems, "return": returns, "return_greedy": greedy}
     (folder / "held_out.json").write_text(json.dumps(held_out))
-    return settings.read_member(setting, seed, folder, state)
+    return sweep_results.read_member(setting, seed, folder, state)
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_means_by_hand(found):
 
 
 def test_differences_by_hand(found):
-    baseline, second, third = settings.by_setting(found).values()
-    found_differences = settings.compare(second, baseline, "return")
+    baseline, second, third = sweep_results.by_setting(found).values()
+    found_differences = sweep_results.compare(second, baseline, "return")
     assert found_differences.seeds == (0, 1, 2)
     # differences 1, 2, 3: see tests/test_significance.py
     assert found_differences.difference == pytest.approx((2, -0.48414, 4.48414), abs=1e-5)
@@ -61,7 +61,7 @@ def test_differences_by_hand(found):
     assert found_differences.problems == 4 and found_differences.over_problems.mean == pytest.approx(2)
     # without the 0 the flips of 8, 6, -6 add up to ±20, ±8, ±8, ±4; 6 of 8 reach 8
     assert found_differences.p_problems == 6 / 8
-    alone = settings.compare(third, baseline, "return")
+    alone = sweep_results.compare(third, baseline, "return")
     assert alone.seeds == (1,) and alone.difference.mean == 10 and math.isnan(alone.p)
     # 40 - 20, 40 - 20, 40 - 30, 40 - 50: sums of flips reach 40 with 60, 40, 40 (20s or 10s swapped), ...
     assert alone.problems == 4 and alone.p_problems == pytest.approx(_share([20, 20, 10, -10]))
@@ -96,12 +96,12 @@ def test_p_values_in_words():
 def test_other_problems_are_not_compared(tmp_path):
     baseline = [member(tmp_path, "a", 0, [1.0, 2.0], problems=("p", "q"))]
     other = [member(tmp_path, "b", 0, [3.0, 3.0], problems=("p", "r"))]
-    found = settings.compare(other, baseline, "return")
+    found = sweep_results.compare(other, baseline, "return")
     assert found.difference.mean == 1.5 and found.problems == 0 and math.isnan(found.p_problems)
     # an earlier version of the run left no results by problem
     (other[0].folder / "held_out.json").unlink()
-    older = [settings.read_member("b", 0, other[0].folder, "finished")]
-    assert settings.compare(older, baseline, "return").problems == 0
+    older = [sweep_results.read_member("b", 0, other[0].folder, "finished")]
+    assert sweep_results.compare(older, baseline, "return").problems == 0
 
 
 def test_settings_with_another_judge_are_not_compared(tmp_path):
@@ -110,20 +110,20 @@ def test_settings_with_another_judge_are_not_compared(tmp_path):
 
     def with_config(each, **changes):
         (each.folder / "config.json").write_text(json.dumps(report_runs.config(seed=each.seed, **changes)))
-        return settings.read_member(each.setting, each.seed, each.folder, "finished")
+        return sweep_results.read_member(each.setting, each.seed, each.folder, "finished")
 
     told = [*found[:2], *(with_config(each, task__reward="mine.x") for each in found[2:4])]
     told += [with_config(each, task__feedback="passed", train__lr=1.0) for each in found[4:]]
-    baseline, other, fine = settings.by_setting(told).values()
-    compared = settings.compare(other, baseline, "return")
+    baseline, other, fine = sweep_results.by_setting(told).values()
+    compared = sweep_results.compare(other, baseline, "return")
     assert (compared.judged, compared.seeds) == (("task.reward",), ())
     assert math.isnan(compared.difference.mean)
-    assert settings.compare(fine, baseline, "return").seeds == (0, 1)  # feedback is a part of the method
+    assert sweep_results.compare(fine, baseline, "return").seeds == (0, 1)  # feedback is a part of the method
     rows = {row[0]: row for row in sweep_page.tables(told)[1].rows}
     assert rows["b"][2:6] == ("0", "–", "judged differently: task.reward", "0")
     assert any("are not compared" in note for note in sweep_page.notes(told))
     assert not any("are not compared" in note for note in sweep_page.notes([*baseline, *fine]))
-    against = settings.as_json(told)[1]["against_baseline"]["return"]
+    against = sweep_results.as_json(told)[1]["against_baseline"]["return"]
     assert against["judged_differently"] == ["task.reward"] and against["over_seeds"]["mean"] is None
 
 
@@ -134,15 +134,15 @@ def test_settings_with_another_judge_are_not_compared(tmp_path):
     ({"train__comlrl_compat": True}, ["train.comlrl_compat"]), ({"train__group": 9}, []),
 ])  # fmt: skip
 def test_what_judges(changes, fields):
-    one, two = (judging.judged(report_runs.config(**given)) for given in ({}, changes))
-    assert judging.differences(one, two) == fields
+    one, two = (comparable.judging_fields(report_runs.config(**given)) for given in ({}, changes))
+    assert comparable.differences(one, two) == fields
 
 
 def test_a_problem_without_a_score_is_left_out(tmp_path):
     baseline = [member(tmp_path, "a", 0, [1.0, 2.0, 4.0, 0.0])]
     other = [member(tmp_path, "b", 0, [2.0, 4.0, 8.0, 0.0])]
     other[0].held_out["return"][2] = None
-    found = settings.compare(other, baseline, "return")
+    found = sweep_results.compare(other, baseline, "return")
     assert found.problems == 3 and found.over_problems.mean == pytest.approx((1 + 2 + 0) / 3)
 
 
@@ -160,11 +160,11 @@ def test_a_damaged_summary_is_named(tmp_path):
     kept = member(tmp_path, "lr=1", 0, [1.0, 2.0, 3.0, 4.0])
     (kept.folder / "summary.json").write_text("[]")
     with pytest.raises(ValueError, match=r"seed0/summary\.json: holds a JSON list, expected a dict"):
-        settings.read_member("lr=1", 0, kept.folder, "finished")
+        sweep_results.read_member("lr=1", 0, kept.folder, "finished")
 
 
 def test_json(found):
-    told = json.loads(json.dumps(settings.as_json(found), allow_nan=False))
+    told = json.loads(json.dumps(sweep_results.as_json(found), allow_nan=False))
     assert [(each["setting"], each["baseline"]) for each in told] == [
         ("lr=1", True), ("lr=2", False), ("lr=3", False),
     ]  # fmt: skip

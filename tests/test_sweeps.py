@@ -1,4 +1,4 @@
-"""configs/sweeps.py: what a sweep's members are, how their folders are named, and what is refused."""
+"""jaxmarl_llm/config/sweeps.py: what a sweep's members are, how their folders are named, and what is refused."""
 
 import importlib
 
@@ -6,7 +6,8 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
-from configs import coding, sweep_coding, sweeps
+from configs import coding, sweep_coding
+from jaxmarl_llm.config import sweeps
 
 BASE = coding.get_config("smoke")
 

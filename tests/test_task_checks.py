@@ -1,18 +1,20 @@
-"""configs/task_checks.py: settings of a task that nothing would read, and roles of coding."""
+"""jaxmarl_llm/config/task_checks.py: settings of a task that nothing would read, and roles of coding."""
 
 import pytest
 
-from configs import checks, coding, common, task_checks
+from configs import coding
+from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.config.task import MOST_ROLES
 from jaxmarl_llm.executor import MAX_AGENTS
 
 REWARD = "my_module.my_reward"
 
 
 def complaints(fields):
-    config = common.base_config()
+    config = base_config()
     config.update_from_flattened_dict(fields)
     try:
-        checks.validate(config)
+        validate(config)
     except ValueError as error:
         return [line.strip() for line in str(error).split("\n")[1:]]
     return []
@@ -64,7 +66,7 @@ def test_what_is_allowed(fields):
 
 
 def test_a_team_is_as_large_as_the_executor_allows():
-    assert task_checks.MOST_ROLES == MAX_AGENTS
+    assert MOST_ROLES == MAX_AGENTS
 
 
 def test_rules_of_the_presets():

@@ -7,13 +7,13 @@ import test_writing
 
 from jaxmarl_llm.tasks import CustomRewardTask, Task
 from jaxmarl_llm.tasks.centralised import CentralisedTask
-from jaxmarl_llm.tasks.coding import CodingTask
-from jaxmarl_llm.tasks.game import GameTask, load_items
-from jaxmarl_llm.tasks.generation import GenerationTask
-from jaxmarl_llm.tasks.lock import LockTask
-from jaxmarl_llm.tasks.optimisation import OptimisationTask
+from jaxmarl_llm.tasks.coding.task import CodingTask
+from jaxmarl_llm.tasks.programs.generation import GenerationTask
+from jaxmarl_llm.tasks.programs.optimisation import OptimisationTask
+from jaxmarl_llm.tasks.toys.lock import LockTask
+from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
 from jaxmarl_llm.tasks.types import FeedbackTask, ProgramTask, RoundsTask
-from jaxmarl_llm.tasks.writing import WritingTask
+from jaxmarl_llm.tasks.writing.task import WritingTask
 
 GAME = GameTask(load_items("games", "all"))
 CODING = CodingTask([test_generation.ITEM], None)

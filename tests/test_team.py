@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_full_mode_copies_the_model_for_every_agent():
     variables, axes = member.stack.bind(None, member.trainable)
     assert variables is member.trainable and axes == 0
     for agent in ("aux", "main"):
-        jax.tree.map(np.testing.assert_array_equal, member.agent_variables(agent), MODELS["small"].params)
+        chex.assert_trees_all_equal(member.agent_variables(agent), MODELS["small"].params)
     (kept,) = build({"aux": "small"}, mode="full", keep_reference=True).members
     assert addresses(kept.base) == addresses(MODELS["small"].params)
 

@@ -1,4 +1,4 @@
-"""jaxmarl_llm/tasks/timed.py: by a scripted executor, and real times."""
+"""jaxmarl_llm/tasks/programs/timed_judge.py: by a scripted executor, and real times."""
 
 import dataclasses
 import math
@@ -6,9 +6,9 @@ import math
 import pytest
 
 from jaxmarl_llm.executor import Executor, Limits, Report, Timing, TimingPlan, available_level
-from jaxmarl_llm.tasks.optimisation_items import OptimisationItem
 from jaxmarl_llm.tasks.outcomes import Outcome
-from jaxmarl_llm.tasks.timed import SLOWEST, UNBUILT, WRONG, TimedJudge, derived_seed, reward
+from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem
+from jaxmarl_llm.tasks.programs.timed_judge import SLOWEST, UNBUILT, WRONG, TimedJudge, derived_seed, reward
 
 TESTS = """
 import random

@@ -137,7 +137,9 @@ TEMPLATE = (
 )
 
 
-def write_vocab_gguf(path, kind, pre, tokens, types, scores=None, merges=None, template=None, **ids):
+def write_vocab_gguf(
+    path, kind, pre, tokens, types, scores=None, merges=None, template=None, space_prefix=None, **ids
+):
     """A GGUF file with a vocabulary and no tensors."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_tokenizer_model(kind)
@@ -151,6 +153,8 @@ def write_vocab_gguf(path, kind, pre, tokens, types, scores=None, merges=None, t
         writer.add_token_merges(merges)
     if template:
         writer.add_chat_template(template)
+    if space_prefix is not None:
+        writer.add_add_space_prefix(space_prefix)
     for name, value in ids.items():
         getattr(writer, f"add_{name}_token_id")(value)
     writer.write_header_to_file()
@@ -248,6 +252,61 @@ def test_sentence_piece_gguf(tmp_path):
     euro = [index[f"<0x{b:02X}>"] for b in "€".encode()]
     assert built.encode("€", add_special_tokens=False) == [index["▁"], *euro]
     assert built.decode(built.encode("hello €"), skip_special_tokens=True) == "hello €"
+
+
+# Built like Gemma 3's: there is no turn of the system, whose text begins the first turn of the user.
+TURNS = """{{ bos_token }}{% if messages[0]['role'] == 'system' %}
+{%- set before, turns = messages[0]['content'] + '\n\n', messages[1:] %}{% else %}
+{%- set before, turns = '', messages %}{% endif %}
+{%- for turn in turns %}{% if (turn['role'] == 'user') != (loop.index0 % 2 == 0) %}
+{{- raise_exception('roles must alternate') }}{% endif %}
+{{- '<start_of_turn>' + ('model' if turn['role'] == 'assistant' else turn['role']) + '\n' }}
+{{- (before if loop.first else '') + turn['content'] | trim + '<end_of_turn>\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"""
+
+
+def gemma_vocab():
+    """Tokens, types and scores as llama.cpp's converter writes Gemma's: user-defined spaces and line breaks."""
+    control = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"]
+    own = ["\n", "\n\n", "  ", "   "]
+    letters = ["▁", *dict.fromkeys("usermodelabc")]
+    merged = ["us", "er", "user", "mo", "de", "mode", "model", "ab", "abc", "▁a", "▁ab"]
+    tokens = control + own + [f"<0x{b:02X}>" for b in range(256)] + letters + merged
+    types = [3, 3, 3, 2, 3, 3] + [4] * len(own) + [6] * 256 + [1] * (len(letters) + len(merged))
+    ranks = [-float(i) for i in range(len(merged))]
+    return tokens, types, [0.0] * (len(tokens) - len(letters) - len(merged)) + [-99.0] * len(letters) + ranks
+
+
+def test_gemmas_sentence_piece_gguf(tmp_path):
+    tokens, types, scores = gemma_vocab()
+    file = write_vocab_gguf(
+        tmp_path / "v.gguf", "llama", "default", tokens, types, scores, template=TURNS, space_prefix=False,
+        eos=1, bos=2, unk=3, pad=0,
+    )  # fmt: skip
+    built, index = gguf_tokenizer.build(file), {token: i for i, token in enumerate(tokens)}
+    assert gguf_tokenizer.eos_ids(file) == [1, 5]
+
+    def pieces(text):
+        return built.convert_ids_to_tokens(built.encode(text, add_special_tokens=False))
+
+    # No space is put in front; spaces and line breaks are taken whole, whatever stands behind them.
+    assert pieces("abc abc ab") == ["abc", "▁", "abc", "▁ab"]
+    assert pieces(" a  b\n\nc") == ["▁a", "  ", "b", "\n\n", "c"]
+    assert built.encode("abc") == [index["<bos>"], index["abc"]]
+    for text in ("abc abc", "  abc", " abc ", "a\n\n b   c é"):
+        assert built.decode(built.encode(text), skip_special_tokens=True) == text
+    (tmp_path / "t").mkdir()
+    tokenizer.Tokenizer(built, (1, 5)).save(tmp_path / "t")
+    loaded = tokenizer.load(tmp_path / "t")
+    assert loaded.eos_ids == (1, 5) and loaded.pad_id == 0
+    chat = [{"role": "system", "content": "abc"}, {"role": "user", "content": "ab"}]
+    begin, end = "<start_of_turn>", "<end_of_turn>"
+    wanted = ["<bos>", begin, "user", "\n", "abc", "\n\n", "ab", end, "\n", begin, "model", "\n"]
+    assert loaded.encode_chat(chat) == [index[token] for token in wanted]
+    answered = [*chat, {"role": "assistant", "content": "abc"}, {"role": "user", "content": "c"}]
+    assert loaded.show(loaded.encode_chat(answered)).endswith(
+        f"{begin}model\nabc{end}\n{begin}user\nc{end}\n{begin}model\n"
+    )
 
 
 @pytest.mark.parametrize("kind, pre, named", [("bert", None, "'bert'"), ("gpt2", "mystery", "'mystery'")])

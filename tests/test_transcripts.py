@@ -7,10 +7,10 @@ import os
 import numpy as np
 import pytest
 
-from jaxmarl_llm.transcripts import JointAction, Speech, TranscriptWriter, read, steps
+from jaxmarl_llm.transcripts import AgentRecord, JointAction, TranscriptWriter, read, steps
 
-AUX = Speech("write aux\n", "def aux(x):\n    return x\u2028\n", 40, 9, "stop", sample=1, advantage=-0.5)
-MAIN = Speech("write main", "def f(x): return aux(x) # \ud800 ♞", 41, 12, "length", sample=3)
+AUX = AgentRecord("write aux\n", "def aux(x):\n    return x\u2028\n", 40, 9, "stop", sample=1, advantage=-0.5)
+MAIN = AgentRecord("write main", "def f(x): return aux(x) # \ud800 ♞", 41, 12, "length", sample=3)
 ACTION = JointAction(12, "starter/7", {"aux": AUX, "main": MAIN}, {"structure": 1.0, "tests": None}, 2.5,
                      "fail", ("assert f(1) == 2",), turn=1)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jaxmarl_llm.forest import Forest, Turn
-from jaxmarl_llm.preferences import turn_scores
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.systems.preferences import turn_scores
 from jaxmarl_llm.team import Member, Team
 from tests import tiny
 

@@ -7,10 +7,10 @@ import expert_server
 import pytest
 import smoke_runs
 
-from experiments import run as run_lib
 from experiments import train
 from jaxmarl_llm import checkpoint, sampling, transcripts, update
 from jaxmarl_llm.experts import ExpertError
+from jaxmarl_llm.runs import run as run_lib
 
 pytestmark = pytest.mark.model  # for its tokenizer
 # Nothing that makes programs larger than these tests need.
@@ -110,7 +110,7 @@ def test_an_expert_is_asked_between_turns_and_its_failure_is_resumed(tmp_path, c
 def test_an_expert_that_is_not_there_is_said_before_training(tmp_path, monkeypatch):
     with expert_server.Server() as server:
         fields = expert_fields(server) | {"expert__key_variable": "NO_SUCH_KEY"}
-    monkeypatch.setattr(run_lib.setup, "build_team", lambda config, **_: pytest.fail("training has begun"))
+    monkeypatch.setattr(run_lib.teams, "build_team", lambda config, **_: pytest.fail("training has begun"))
     with pytest.raises(ValueError, match="NO_SUCH_KEY"):
         train.train(config(**fields), str(tmp_path / "run"))
     with pytest.raises(ExpertError, match="wise"):

@@ -10,8 +10,8 @@ import optax
 import pytest
 
 from jaxmarl_llm import losses, sampling, update
-from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.update import LossConfig, comlrl_compat, packing
 from tests import tiny
 

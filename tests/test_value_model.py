@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,7 @@ import optax
 import pytest
 
 from jaxmarl_llm import losses, update
-from jaxmarl_llm.critics import value_model
+from jaxmarl_llm.systems.critics import value_model
 from tests import tiny
 
 TEXTS_NBK = [  # two models, three items, two texts each
@@ -112,7 +113,7 @@ def test_the_gradient_reaches_the_body():
 def test_what_is_not_finite_changes_nothing():
     after, metrics = step(1, np.full((2, 3, 2), np.nan))
     assert not np.isfinite(metrics["loss"]).any()
-    jax.tree.map(np.testing.assert_array_equal, after.trainable, fresh())
+    chex.assert_trees_all_equal(after.trainable, fresh())
     assert int(after.step) == 0
 
 

@@ -2,15 +2,15 @@
 
 import json
 
-import jax
-import numpy as np
+import chex
 import pytest
 import smoke_runs
 from test_begin import config_of
 
-from experiments import ending, train, warm_up
-from experiments.learner import Learner
+from experiments import train
 from jaxmarl_llm import checkpoint
+from jaxmarl_llm.runs import final_table, warm_up
+from jaxmarl_llm.runs.learner import Learner
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
 WARM = {
@@ -59,11 +59,11 @@ def test_a_warm_up_that_was_stopped_goes_on_and_the_run_begins_from_it(tmp_path,
     assert summary["before"]["return"] < summary["warm"]["return"]
     learn, calls = Learner.update, []
 
-    def failing(self, lesson):
+    def failing(self, credit):
         calls.append(1)
         if len(calls) in (4, 12):  # of the warm-up, and of the main run
             raise RuntimeError("out of luck")
-        return learn(self, lesson)
+        return learn(self, credit)
 
     monkeypatch.setattr(Learner, "update", failing)
     for _ in range(2):
@@ -75,16 +75,16 @@ def test_a_warm_up_that_was_stopped_goes_on_and_the_run_begins_from_it(tmp_path,
         assert smoke_runs.rows(parts / place) == smoke_runs.rows(once / place)
         assert smoke_runs.summary(parts / place) == smoke_runs.summary(once / place)
     left, right = (smoke_runs.saved_state(folder, config) for folder in (parts, once))
-    jax.tree.map(np.testing.assert_array_equal, left, right)
+    chex.assert_trees_all_equal(left, right)
     stage = json.loads((once / "warm_up" / "summary.json").read_text())
     assert summary["before"] == stage["before"]
     assert summary["warm"] == stage["after"] | {"step": 0}
     assert summary["warm_up_seconds"] == stage["seconds"]
-    reports = {name: json.loads((once / f"test/{name}.json").read_text()) for name in ending.TITLES}
+    reports = {name: json.loads((once / f"test/{name}.json").read_text()) for name in final_table.TITLES}
     assert {name: report["state"] for name, report in reports.items()} == {name: name for name in reports}
-    answers = {name: ending.first_answer(once, name) for name in ending.TITLES}
-    assert answers["before"] == ending.first_answer(once / "warm_up", "before")
-    assert answers["warm"] == ending.first_answer(once / "warm_up", "after")
+    answers = {name: final_table.first_answer(once, name) for name in final_table.TITLES}
+    assert answers["before"] == final_table.first_answer(once / "warm_up", "before")
+    assert answers["warm"] == final_table.first_answer(once / "warm_up", "after")
     assert len({str(answer) for answer in answers.values()}) > 1 and None not in answers.values()
     first, last = smoke_runs.rows(once, "test/")[0], smoke_runs.rows(once / "warm_up", "test/")[-1]
     assert first["step"] == 0 and first["test/return"] == last["test/return"] == summary["warm"]["return"]
@@ -96,9 +96,9 @@ def test_runs_share_a_warm_up(tmp_path, monkeypatch):
     shared = {"warm_up.folder": str(tmp_path / "shared" / "seed{seed}")}
     learn, systems = Learner.update, []
 
-    def counted(self, lesson):
+    def counted(self, credit):
         systems.append(self.config.train.system)
-        return learn(self, lesson)
+        return learn(self, credit)
 
     monkeypatch.setattr(Learner, "update", counted)
     for name, lr in (("one", 1e-2), ("two", 1e-3)):

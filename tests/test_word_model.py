@@ -4,13 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_models import VARIANTS
 
 from configs import game as game_config
-from experiments import setup, tasks
 from jaxmarl_llm import tokenizer, weights
+from jaxmarl_llm.factory import tasks, teams
+from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.protocols import Answer
-from jaxmarl_llm.protocols.hearing import with_heard
-from jaxmarl_llm.tasks import game
+from jaxmarl_llm.protocols.hearing import with_quotes
+from jaxmarl_llm.tasks.toys import matrix_game
 from jaxmarl_llm.weights import random_weights, word_model
 
 TEXTS = ("Say left, or right.", "[a]\n\n[b]\n", "paid -10 of 11")
@@ -82,6 +84,9 @@ def test_random_leaves_have_the_spread_that_is_asked_for():
     assert params["embed"]["embedding"].dtype == np.float32
     assert abs(params["embed"]["embedding"].std() - 3.0) < 0.3
     assert (params["final_norm"]["scale"] == 1).all()
+    gemma = random_weights.draw(Policy(VARIANTS["gemma3"]), (5,))["params"]
+    scales = gemma["final_norm"]["scale"], gemma["layers"]["attn_post_norm"]["scale"]
+    assert all((scale == 0).all() for scale in scales)  # which stands for 1
 
 
 def test_a_model_can_be_saved_and_read(tmp_path):
@@ -106,15 +111,15 @@ def test_the_game_is_played_in_known_words(fields):
     """Prompts, what was heard, and every feedback that there can be."""
     c = config(**fields)
     task = tasks.build_task(c, None, "train")
-    words = setup.load_model(c, "game-tiny").tokenizer
+    words = teams.load_model(c, "game-tiny").tokenizer
     texts = []
     for item in task.items:
         prompts = task.prompts(item)
         for said in prompts.values():
-            heard = said if c.task.centralised else with_heard(said, dict.fromkeys(prompts, "left"))
+            heard = said if c.task.centralised else with_quotes(said, dict.fromkeys(prompts, "left"))
             texts += [message["content"] for message in heard]
     roles = getattr(task, "roles", task.agents)
-    for word in (*game.WORDS, ""):
+    for word in (*matrix_game.WORDS, ""):
         text = "\n".join(f"[{role}]\n{word}" for role in roles) if c.task.centralised else word
         answers = [Answer(item, dict.fromkeys(task.agents, text), None) for item in task.items]
         texts += [said for told in task.feedback(answers) for said in told.values()]

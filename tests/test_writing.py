@@ -5,12 +5,14 @@ import re
 
 import pytest
 
-from configs import team_checks
-from jaxmarl_llm.tasks import CustomRewardTask, Judgement, writing_prompts, writing_reward
-from jaxmarl_llm.tasks.writing import WritingTask, split
-from jaxmarl_llm.tasks.writing_items import WritingItem, load_items
-from jaxmarl_llm.tasks.writing_prompts import DELIMITER, KINDS
-from jaxmarl_llm.tasks.writing_reward import bands
+from jaxmarl_llm.config.team import WRITERS
+from jaxmarl_llm.tasks import CustomRewardTask, Judgement
+from jaxmarl_llm.tasks.writing import prompts as writing_prompts
+from jaxmarl_llm.tasks.writing import reward as writing_reward
+from jaxmarl_llm.tasks.writing.items import WritingItem, load_items
+from jaxmarl_llm.tasks.writing.prompts import DELIMITER, KINDS
+from jaxmarl_llm.tasks.writing.reward import bands
+from jaxmarl_llm.tasks.writing.task import WritingTask, split
 
 POST = WritingItem("p/1", "The kettle hums {all} night.", "A kettle")
 OTHER = WritingItem("p/2", "Our boat leaks.")
@@ -196,7 +198,7 @@ def test_two_texts_earn_the_published_reward_to_the_last_digit():
 
 
 def test_the_most_writers_are_those_of_the_configs():
-    assert team_checks.WRITERS == writing_prompts.MOST
+    assert WRITERS == writing_prompts.MOST
     assert set(writing_prompts.PARTS) == set(range(2, 1 + max(writing_prompts.MOST.values())))
 
 

@@ -8,8 +8,8 @@ import types
 
 import pytest
 
-from jaxmarl_llm.tasks import writing_items
-from jaxmarl_llm.tasks.writing_items import WritingItem, load_items, load_jsonl, load_sample
+from jaxmarl_llm.tasks.writing import items as writing_items
+from jaxmarl_llm.tasks.writing.items import WritingItem, load_items, load_jsonl, load_sample
 
 
 def write(tmp_path, *rows, name="rows.jsonl"):
@@ -196,6 +196,6 @@ def test_public_data_without_the_package(monkeypatch):
 
 
 def test_the_package_is_not_needed_for_anything_else():
-    code = "import sys, jaxmarl_llm.tasks.writing_items; assert 'datasets' not in sys.modules"
+    code = "import sys, jaxmarl_llm.tasks.writing.items; assert 'datasets' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=pathlib.Path(__file__).parents[1], check=True)
     assert set(writing_items.HUB_SETS) == {"trl-lib/tldr", "OpenMLRL/arXiv_abstract"}

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from jaxmarl_llm.tasks.writing_reward import Bands, bands, categories, mark, normalise, score
-from jaxmarl_llm.tasks.writing_words import STOP_WORDS, TRANSITIONS
+from jaxmarl_llm.tasks.writing.reward import Bands, bands, categories, mark, normalise, score
+from jaxmarl_llm.tasks.writing.words import STOP_WORDS, TRANSITIONS
 
 # One entry of each category that is part of no other category's, not even as a part of a word.
 ONE_OF_EACH = {

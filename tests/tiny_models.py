@@ -2,12 +2,12 @@
 
 import dataclasses
 
-import jax
+import chex
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm import weights
-from jaxmarl_llm.policy import Policy, PolicyConfig, RopeConfig
+from jaxmarl_llm.policy import Policy, PolicyConfig, RopeConfig, Windows
 from jaxmarl_llm.weights import hf
 
 TINY = PolicyConfig(
@@ -22,6 +22,11 @@ VARIANTS = {
         TINY, qkv_bias=True, rope=RopeConfig("yarn", 1e6, 4.0, 32, attention_factor=1.1)
     ),
     "qwen3": dataclasses.replace(TINY, qk_norm=True, head_dim=16, tie_embeddings=False),
+    "gemma3": dataclasses.replace(
+        TINY, rope=RopeConfig("linear", 1e6, 8.0, 64), norm_eps=1e-6, head_dim=16, qk_norm=True,
+        activation="gelu_tanh", norm_offset=1.0, post_norms=True, scaled_embeddings=True, query_width=24,
+        windows=Windows(5, (True, False)),
+    ),  # fmt: skip
 }
 
 
@@ -39,4 +44,4 @@ def tiny_model(config=TINY):
 
 
 def assert_same(a, b):
-    jax.tree.map(np.testing.assert_array_equal, a, b)
+    chex.assert_trees_all_equal(a, b)

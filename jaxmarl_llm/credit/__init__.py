@@ -1,15 +1,16 @@
 """Credit: from rewards of joint actions to one advantage per sample, or per token.
 
 Everything here is a pure function of values and integer group keys, float32 inside, and jit-able with
-static sizes; `group_keys` and `keys_by` alone run on the host. `on_host` calls the others from
+static sizes; only `group_keys` and `keys_by` run on the host. `on_host` calls the others from
 there without a compilation for every number of rows. Padding is marked by a key out of range, a
-length or a NaN reward, as each function says: it gets 0 (NaN where a return is not known), and what it
-holds reaches no other row.
+length or a NaN reward, as each function says: it gets 0 (NaN where a return is not known), and its
+values reach no other row.
 
-To a loss an advantage is a constant. What is smooth here can be differentiated all the same, and no NaN comes
-of padding or of groups without variance.
+Losses treat an advantage as a constant. Smooth functions here can still be differentiated, and padding or
+groups without variance give no NaN.
 """
 
+from jaxmarl_llm.credit.contrast import difference_in_means
 from jaxmarl_llm.credit.fidelity import (
     advantage_spread,
     credit_fidelity,
@@ -31,7 +32,6 @@ from jaxmarl_llm.credit.groups import (
     row_groups,
 )
 from jaxmarl_llm.credit.host import on_host
-from jaxmarl_llm.credit.inclusion import inclusion_contrast
 from jaxmarl_llm.credit.joint import (
     REDUCTIONS,
     Decomposition,
@@ -86,7 +86,7 @@ __all__ = [
     "gae",
     "group_advantage",
     "group_keys",
-    "inclusion_contrast",
+    "difference_in_means",
     "keys_by",
     "normalise_per_agent",
     "on_host",

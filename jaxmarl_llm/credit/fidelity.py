@@ -1,7 +1,7 @@
-"""Diagnostics of credit: is there a signal, who earned it, and do agents pull the same way?
+"""Diagnostics of credit: is there a signal, which agent earned it, and do the agents' signals agree?
 
-Nothing here is trained on. Shares are 0..1. What cannot be said, a share of nothing, is NaN, and so is what
-is put in for rows and joint answers that are none: it is left out of every share.
+Nothing here is trained on. Shares are 0..1; a share of nothing is NaN. NaN also marks inputs that are no row
+or no joint answer: they are left out of every share.
 """
 
 import jax
@@ -18,6 +18,7 @@ from jaxmarl_llm.credit.segments import (
     segment_sum,
     segment_variance,
 )
+from jaxmarl_llm.utils.errors import UserError
 
 TOLERANCE = 1e-5  # more than the rounding of a mean of rewards of order 1
 
@@ -53,8 +54,8 @@ def within_group_variance(values_R, group_R, *, num_groups: int) -> jax.Array:
 
         V = (1/J) sum_j (1/G_j) sum_{g in j} (x_g - mean_j)^2         in squared units of the values
 
-    A diagnostic of C3 (arXiv 2603.06859): of two kinds of credit that tell good from bad alike, the one that
-    varies less learns with less noise. Differentiable; a group of equal values has gradient 0.
+    A diagnostic of C3 (arXiv 2603.06859): of two kinds of credit that rank samples alike, the one that varies
+    less learns with less noise. Differentiable; a group of equal values has gradient 0.
 
     >>> within_group_variance([-3.0, 3.0, 1.0, 1.0], [0, 0, 1, 1], num_groups=2).tolist()
     4.5
@@ -67,8 +68,8 @@ def free_rider_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERAN
 
         F_n = mean_j 1[ R_j - C_n,j <= tolerance ]
 
-    A joint answer that earns nothing cannot fall: make its reward NaN to ask about the others. A count, and
-    so without a gradient. The marginal is that of difference rewards (Wolpert and Tumer 2001; CCPO, arXiv
+    A joint answer that earns nothing cannot fall: make its reward NaN to measure the others only. A count, so
+    without a gradient. The marginal is that of difference rewards (Wolpert and Tumer 2001; CCPO, arXiv
     2603.21563).
 
     >>> free_rider_rate([3.0, 1.0], [[1.0, 1.0], [3.0, 2.0]]).tolist()
@@ -78,7 +79,7 @@ def free_rider_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERAN
       rewards_J: rewards of the joint answers, any axes; NaN where there is none.
       counterfactuals_NJ: rewards of the same with agent n's part replaced, [N, ..]; see
         `counterfactual_credit`. NaN where none was made.
-      tolerance: a fall by no more than this is none, in units of the reward; by default, rounding.
+      tolerance: a fall by no more than this does not count, in units of the reward; by default, rounding.
 
     Returns:
       [N]; NaN for an agent without a counterfactual.
@@ -88,13 +89,13 @@ def free_rider_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERAN
 
 
 def dominance_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERANCE) -> jax.Array:
-    """Share of the joint answers that an agent explains all by itself: -> float32 [N].
+    """Share of joint answers whose reward falls only if this agent's part is replaced: -> float32 [N].
 
         D_n = mean_j 1[ R_j - C_n,j > tolerance  and  R_j - C_m,j <= tolerance for all m != n ]
 
-    Each joint answer counts for one agent at most, so the sum over agents is the share that any one of them
-    explains. Of joint answers with all counterfactuals; arguments and marginals as in `free_rider_rate`. A
-    count, and so without a gradient.
+    Each joint answer counts for one agent at most, so the sum over agents is the share that depends on one
+    agent alone. Only joint answers with all counterfactuals count; arguments and marginals as in
+    `free_rider_rate`. A count, so without a gradient.
 
     >>> dominance_rate([3.0, 1.0], [[1.0, 0.0], [3.0, 0.0]]).tolist()
     [0.5, 0.0]
@@ -111,16 +112,16 @@ def sign_agreement(advantages_NJ) -> jax.Array:
 
         S = sum_{j, n<m} 1[ A_n,j A_m,j > 0 ] / sum_{j, n<m} 1[ A_n,j A_m,j != 0 ]
 
-    1 where all agents learn the same of every joint answer (``aligned``: they share one number), 1/2 where
+    1 where all agents learn the same from every joint answer (``aligned``: they share one number), 1/2 where
     what they learn is unrelated; below, what is good for one is bad for another. Advantages that are 0 or NaN
-    say nothing, and without any pair S is NaN. A count, and so without a gradient.
+    are left out, and without any pair S is NaN. A count, so without a gradient.
 
     >>> sign_agreement([[1.0, -1.0, 2.0, 0.0], [3.0, 1.0, 1.0, 1.0]]).tolist()
     0.6666666865348816
     """
     advantages_NJ = jnp.asarray(advantages_NJ, jnp.float32)
     if advantages_NJ.ndim != 2:
-        raise ValueError(f"advantages have shape {advantages_NJ.shape}; allowed: [agents, joint answers]")
+        raise UserError(f"advantages have shape {advantages_NJ.shape}; allowed: [agents, joint answers]")
     signs_NJ = jnp.sign(jnp.nan_to_num(advantages_NJ))
     size_J = jnp.sum(jnp.abs(signs_NJ), axis=0)
     # The square of a sum of signs holds every pair twice, 1 if it agrees and -1 if not, and each with itself.
@@ -190,7 +191,7 @@ def _mean_of_used(stat_J: jax.Array, group_R, num_groups: int) -> jax.Array:
 
 
 def _share(counted_NJ: jax.Array, known_NJ: jax.Array) -> jax.Array:
-    """Share of the known, per agent [N]; NaN where nothing is known."""
+    """Share of the counted among the known, per agent [N]; NaN where nothing is known."""
     known_N = jnp.sum(known_NJ, axis=1)
     return jnp.where(known_N > 0, jnp.sum(counted_NJ & known_NJ, axis=1) / jnp.maximum(known_N, 1), jnp.nan)
 

@@ -1,7 +1,7 @@
 """Which samples are compared (group keys), and what a sample is worth among them (advantages).
 
-NumPy arrays and lists go in as well as JAX arrays. Suffixes: N agents, B prompts, G group samples, R rows,
-J groups.
+NumPy arrays and lists are accepted as well as JAX arrays. Suffixes: N agents, B prompts, G group samples,
+R rows, J groups.
 """
 
 import math
@@ -21,6 +21,7 @@ from jaxmarl_llm.credit.segments import (
     segment_std,
     to_rows,
 )
+from jaxmarl_llm.utils.errors import UserError
 
 BASELINES = ("mean", "leave_one_out", "max", "none")
 STD_FLOOR = 1e-6
@@ -35,7 +36,7 @@ GROUPINGS = {
 
 
 def group_keys(*columns_R: Sequence[Any]) -> tuple[np.ndarray, int]:
-    """Numbers the distinct tuples of some columns, on the host: columns [R] -> (int32 keys [R], num_groups).
+    """Number the distinct tuples of some columns, on the host: columns [R] -> (int32 keys [R], num_groups).
 
     Keys count from 0 in the order of first appearance. A column holds numbers, texts or None.
 
@@ -49,7 +50,7 @@ def group_keys(*columns_R: Sequence[Any]) -> tuple[np.ndarray, int]:
     columns = [column.tolist() if hasattr(column, "tolist") else list(column) for column in columns_R]
     lengths = [len(column) for column in columns]
     if len(set(lengths)) != 1:
-        raise ValueError(f"columns of lengths {lengths}; allowed: one or more, all of one length")
+        raise UserError(f"columns of lengths {lengths}; allowed: one or more, all of one length")
     rows = list(zip(*columns, strict=True))
     number = {row: key for key, row in enumerate(dict.fromkeys(rows))}
     return np.array([number[row] for row in rows], np.int32), len(number)
@@ -69,7 +70,7 @@ def keys_by(grouping: str, **columns_R: Sequence[Any]) -> tuple[np.ndarray, int]
     check_choice("grouping", grouping, tuple(GROUPINGS))
     needed = GROUPINGS[grouping]
     if missing := [name for name in needed if name not in columns_R]:
-        raise ValueError(f"grouping={grouping!r} needs the columns {needed}; missing: {', '.join(missing)}")
+        raise UserError(f"grouping={grouping!r} needs the columns {needed}; missing: {', '.join(missing)}")
     return group_keys(*(columns_R[name] for name in needed))
 
 
@@ -82,7 +83,7 @@ def row_groups(shape_NBG: tuple[int, ...]) -> tuple[jax.Array, int]:
     [0, 0, 0, 1, 1, 1]
     """
     if len(shape_NBG) < 1 or min(shape_NBG) < 1:
-        raise ValueError(f"shape {tuple(shape_NBG)}; allowed: at least one axis, none empty")
+        raise UserError(f"shape {tuple(shape_NBG)}; allowed: at least one axis, none empty")
     num_groups = math.prod(shape_NBG[:-1])
     return jnp.repeat(jnp.arange(num_groups, dtype=jnp.int32), shape_NBG[-1]), num_groups
 
@@ -108,7 +109,7 @@ def group_advantage(
       none           0: plain REINFORCE
 
     `normalise` standardises the group (GRPO, arXiv 2402.03300; the default of CoMLRL 1.4.3). Shift and scale
-    go out again, so that all four baselines give the same numbers. A group of equal returns gets exactly 0,
+    cancel, so that all four baselines give the same numbers. A group of equal returns gets exactly 0,
     but for "none" without normalise (CoMLRL divides the rounding error of its mean by eps there).
 
     >>> group_advantage([1.0, 3.0, 8.0], [0, 0, 0], num_groups=1, baseline="leave_one_out").tolist()
@@ -155,8 +156,8 @@ def normalise_per_agent(
 
     After a baseline by group it makes the agents' steps alike in size, however different their rewards are,
     and keeps what the division by a group's own standard deviation loses: that some prompts teach more than
-    others. The idea is Dr. MAS's (arXiv 2602.08847): statistics of each agent instead of all agents'. Which
-    rows they are of is an inference here, all of the agent's in the batch. Its released code takes those of
+    others. The idea is Dr. MAS's (arXiv 2602.08847): statistics of each agent instead of all agents'. That
+    they are of all the agent's rows in the batch is an inference here. Its released code takes those of
     one prompt, which is `group_advantage` with ``normalise`` and keys by item and agent. With ``centre`` and
     returns instead of advantages the agent's mean return is the only baseline.
 

@@ -1,4 +1,4 @@
-"""Credit from the host: programs for rounded sizes, as an iteration never has equally many turns."""
+"""Call credit functions from the host, compiled for rounded sizes, as the number of turns varies."""
 
 import functools
 from collections.abc import Callable
@@ -10,9 +10,9 @@ SIZES = ("num_groups", "num_keys", "num_agents")
 
 
 def on_host(function: Callable, *arrays, length: int | None = None, **options) -> np.ndarray:
-    """``function(*arrays, **options)`` of this package, compiled once for sizes up to the same power of two.
+    """Call ``function(*arrays, **options)``, compiled once for sizes up to the same power of two.
 
-    How many turns an iteration has depends on what was said; a program for each number, or worse, one for
+    How many turns an iteration has depends on the completions; a program for each number, or worse, one for
     each operation, would be compiled again and again. Every axis is filled up to a power of two, integers
     with -1, which as a key marks what is no sample, others with 0; sizes among the options likewise.
 
@@ -21,8 +21,8 @@ def on_host(function: Callable, *arrays, length: int | None = None, **options) -
     [-3.0, -1.0, 4.0]
 
     Args:
-      function: of arrays whose rows have integer keys; rows with the key -1 must count nowhere.
-      arrays: what it takes, NumPy arrays or lists.
+      function: takes arrays whose rows have integer keys; rows with the key -1 must count nowhere.
+      arrays: its arguments, NumPy arrays or lists.
       length: rows of the result that are kept; None for a result without an axis.
       options: static; those of `SIZES` are rounded up.
 
@@ -31,8 +31,8 @@ def on_host(function: Callable, *arrays, length: int | None = None, **options) -
     """
     filled = [_filled(np.asarray(array)) for array in arrays]
     sizes = {name: _power(value) for name, value in options.items() if name in SIZES}
-    found = np.asarray(_program(function, frozenset((options | sizes).items()))(*filled))
-    return found if length is None else found[:length]
+    result = np.asarray(_program(function, frozenset((options | sizes).items()))(*filled))
+    return result if length is None else result[:length]
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""From rewards of joint answers to what each agent's part in them is worth.
+"""From rewards of joint answers to the credit of each agent's part in them.
 
 Suffixes: N agents, B prompts, G group samples. A reward array of ``cross`` joint answers is [B, G, .., G],
 axis 1+n for agent n's sample. A NaN in it is a reward that does not apply, or padding. Returns leave it out.
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_llm.credit.segments import check_choice, deviation
+from jaxmarl_llm.utils.errors import UserError
 
 REDUCTIONS = ("mean", "sum")
 
@@ -34,7 +35,7 @@ def aligned_credit(rewards_BG, *, num_agents: int) -> jax.Array:
     """
     rewards_BG = jnp.asarray(rewards_BG, jnp.float32)
     if rewards_BG.ndim != 2 or num_agents < 1:
-        raise ValueError(f"rewards {rewards_BG.shape}, num_agents={num_agents}; allowed: [B, G], 1 or more")
+        raise UserError(f"rewards {rewards_BG.shape}, num_agents={num_agents}; allowed: [B, G], 1 or more")
     return jnp.broadcast_to(rewards_BG[None], (num_agents, *rewards_BG.shape))
 
 
@@ -46,7 +47,7 @@ def cross_credit(rewards_BGG, *, reduce: str = "mean") -> jax.Array:
 
         R_n[b, k] = mean_{g: g_n = k} r[b, g_1, .., g_N]
 
-    The mean estimates E[r | agent n says k], partners' luck averaged out, and keeps the reward's scale
+    The mean estimates E[r | agent n gives k], averaged over its partners' samples, and keeps the scale
     (MAGRPO, arXiv 2508.04652). The sum is what CoMLRL 1.4.3 does: it grows with G^(N-1). Linear: a reward
     gets the gradients of its N samples, in the mean divided by G^(N-1).
 
@@ -68,7 +69,7 @@ def cross_credit(rewards_BGG, *, reduce: str = "mean") -> jax.Array:
     rewards = _matrix(rewards_BGG)
     sizes = rewards.shape[1:]
     agent_axes = range(1, rewards.ndim)
-    others = [tuple(a for a in agent_axes if a != own) for own in agent_axes]
+    others = [tuple(a for a in agent_axes if a != agent_axis) for agent_axis in agent_axes]
     known = ~jnp.isnan(rewards)
     # Twice: a NaN that is only selected away afterwards would still reach the gradient.
     rewards = jnp.where(known, rewards, 0.0)
@@ -87,7 +88,7 @@ class Decomposition(NamedTuple):
 
 
 def decompose_rewards(rewards_BGG) -> Decomposition:
-    """Rewards of all joint answers as what each agent adds by itself and what only comes of the combination.
+    """Split rewards of all joint answers into the effect of each agent alone and that of their combination.
 
         r[b, g_1, .., g_N] = mean[b] + sum_n main_n[b, g_n] + interaction[b, g_1, .., g_N]
         main_n[b, k] = mean_{g: g_n = k} r[b, g] - mean[b]
@@ -97,7 +98,7 @@ def decompose_rewards(rewards_BGG) -> Decomposition:
     orthogonal and their sums of squares add up (`sums_of_squares`). mean + main_n is `cross_credit`, main_n
     is its advantage: ``cross`` trains on the main effects alone. The decomposition is Fisher's (1925), of
     functions of independent variables Hoeffding's (1948). Linear in the rewards, a projection: the gradient
-    to a reward is the same decomposition of what comes from the parts.
+    to a reward is the same decomposition of the gradients to the parts.
 
     >>> parts = decompose_rewards([[[1.0, 2.0], [5.0, 8.0]]])
     >>> parts.mean_B.tolist(), parts.main_NBG.tolist(), parts.interaction.tolist()
@@ -115,15 +116,15 @@ def decompose_rewards(rewards_BGG) -> Decomposition:
     rewards, _ = _complete(rewards_BGG)
     agent_axes = tuple(range(1, rewards.ndim))
     items_R = jnp.repeat(jnp.arange(len(rewards)), rewards[0].size)
-    left = deviation(rewards.reshape(-1), items_R, len(rewards)).reshape(rewards.shape)
-    # The rounding of a mean far from 0 is as large as what it is subtracted for: once more, where it is near.
-    rest_B = jnp.mean(left, axis=agent_axes)
-    left = left - _spread(rest_B, (0,), rewards.ndim)
+    remainder = deviation(rewards.reshape(-1), items_R, len(rewards)).reshape(rewards.shape)
+    # The rounding error of a mean far from 0 can be as large as the effects: take off the rest's mean too.
+    rest_B = jnp.mean(remainder, axis=agent_axes)
+    remainder = remainder - _spread(rest_B, (0,), rewards.ndim)
     mean_B = jnp.mean(rewards, axis=agent_axes) + rest_B
-    main_NBG = cross_credit(left)
+    main_NBG = cross_credit(remainder)
     for n, axis in enumerate(agent_axes):
-        left = left - _spread(main_NBG[n], (0, axis), rewards.ndim)
-    return Decomposition(mean_B, main_NBG, left)
+        remainder = remainder - _spread(main_NBG[n], (0, axis), rewards.ndim)
+    return Decomposition(mean_B, main_NBG, remainder)
 
 
 def sums_of_squares(parts: Decomposition) -> tuple[jax.Array, jax.Array]:
@@ -145,7 +146,7 @@ def sums_of_squares(parts: Decomposition) -> tuple[jax.Array, jax.Array]:
 def variance_shares(rewards_BGG) -> tuple[jax.Array, jax.Array]:
     """Share of the rewards' variance within items by each agent's main effect [N], and by interaction [].
 
-    The `sums_of_squares` over all items, each over their total. A large interaction says that what an agent
+    The `sums_of_squares` over all items, each over their total. A large interaction means that what an agent
     does is good or bad only together with what others do: then ``cross`` returns, which average over the
     others, see little of it. All 0 where no item has any variance. First-order Sobol' indices (1993) of the
     agents' samples. Differentiable where there is any variance; a diagnostic, no loss reads it.
@@ -163,7 +164,7 @@ def variance_shares(rewards_BGG) -> tuple[jax.Array, jax.Array]:
 def counterfactual_credit(rewards_B, counterfactuals_NB) -> jax.Array:
     """Each agent's marginal contribution to each joint answer, `A_n = R(joint) - R(joint without n's part)`.
 
-    "Without" is what the counterfactual answers put in its place: nothing (CCPO, arXiv 2603.21563), the
+    "Without" means with a replacement in the counterfactual answers: nothing (CCPO, arXiv 2603.21563), the
     untrained agent's greedy answer, or other samples of the agent (their mean reward: COMA, arXiv 1705.08926;
     with all of them scored, `cross_counterfactuals`). Where the partners answered without seeing the agent's
     part, what is subtracted does not depend on it, and the policy gradient keeps its mean. Removing a part is
@@ -185,7 +186,7 @@ def counterfactual_credit(rewards_B, counterfactuals_NB) -> jax.Array:
     rewards_B = jnp.asarray(rewards_B, jnp.float32)
     counterfactuals_NB = jnp.asarray(counterfactuals_NB, jnp.float32)
     if counterfactuals_NB.shape[1:] != rewards_B.shape or counterfactuals_NB.ndim != rewards_B.ndim + 1:
-        raise ValueError(
+        raise UserError(
             f"rewards {rewards_B.shape} and counterfactual rewards {counterfactuals_NB.shape}; "
             "allowed: [..] and [N, ..]"
         )
@@ -220,10 +221,10 @@ def cross_counterfactuals(rewards_BGG) -> jax.Array:
     rewards, complete_B = _complete(rewards_BGG)
     samples = rewards.shape[1]
     if samples < 2:
-        raise ValueError(f"rewards {rewards.shape}: a sample can be replaced where there are 2 or more")
+        raise UserError(f"rewards {rewards.shape}: a sample can be replaced where there are 2 or more")
     totals = [jnp.sum(rewards, axis=axis, keepdims=True) for axis in range(1, rewards.ndim)]
-    found = jnp.stack([(total - rewards) / (samples - 1) for total in totals])
-    return jnp.where(_spread(complete_B, (0,), rewards.ndim)[None], found, 0.0)
+    means = jnp.stack([(total - rewards) / (samples - 1) for total in totals])
+    return jnp.where(_spread(complete_B, (0,), rewards.ndim)[None], means, 0.0)
 
 
 def shapley_values(coalition_rewards_CB) -> jax.Array:
@@ -251,7 +252,7 @@ def shapley_values(coalition_rewards_CB) -> jax.Array:
     rewards = jnp.asarray(coalition_rewards_CB, jnp.float32)
     agents = rewards.shape[0].bit_length() - 1 if rewards.ndim else 0
     if agents < 1 or rewards.shape[0] != 2**agents:
-        raise ValueError(f"rewards {rewards.shape}; allowed: [2, ..], [4, ..], [8, ..], one per team")
+        raise UserError(f"rewards {rewards.shape}; allowed: [2, ..], [4, ..], [8, ..], one per team")
     rewards = jnp.where(jnp.any(jnp.isnan(rewards), axis=0), 0.0, rewards)
     values = [jnp.zeros(rewards.shape[1:])] * agents
     for team in range(2**agents):
@@ -266,12 +267,12 @@ def _matrix(rewards_BGG) -> jax.Array:
     """The rewards as float32; ValueError unless they are [B, G, .., G]."""
     rewards = jnp.asarray(rewards_BGG, jnp.float32)
     if not rewards.shape[1:] or len(set(rewards.shape[1:])) != 1:
-        raise ValueError(f"rewards {rewards.shape}; allowed: [B, G, .., G], one axis of size G per agent")
+        raise UserError(f"rewards {rewards.shape}; allowed: [B, G, .., G], one axis of size G per agent")
     return rewards
 
 
 def _complete(rewards_BGG) -> tuple[jax.Array, jax.Array]:
-    """The rewards with 0 in items that lack one, and which items lack none [B]."""
+    """The rewards, set to 0 in items with a NaN, and which items have none [B]."""
     rewards = _matrix(rewards_BGG)
     complete_B = ~jnp.any(jnp.isnan(rewards), axis=tuple(range(1, rewards.ndim)))
     return jnp.where(_spread(complete_B, (0,), rewards.ndim), rewards, 0.0), complete_B

@@ -1,7 +1,7 @@
-"""The one kernel under everything that works on groups: statistics per key, and back to the rows.
+"""Statistics per group key, and their values at the rows: the base of all functions of groups.
 
 A *group* is a set of rows with the same integer key. A key outside `[0, num_groups)` marks a row that is no
-sample (padding of the batch): it enters no statistic, and what it holds, NaN included, reaches neither a
+sample (padding of the batch): it enters no statistic, and its values, NaN included, reach neither a
 value nor a gradient. Sums and means are linear; the gradient of a maximum goes to the largest value, in equal
 parts if several are. Suffixes: R rows (any flat list of samples), J groups.
 """
@@ -10,30 +10,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_llm.utils.errors import UserError
+
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """ValueError unless ``value`` is one of ``allowed``."""
+    """Raise ValueError unless ``value`` is one of ``allowed``."""
     if value not in allowed:
-        raise ValueError(f"{name}={value!r} is unknown; allowed: {', '.join(allowed)}")
+        raise UserError(f"{name}={value!r} is unknown; allowed: {', '.join(allowed)}")
 
 
 def check_fraction(name: str, value: float) -> None:
-    """ValueError unless 0 <= value <= 1."""
+    """Raise ValueError unless 0 <= value <= 1."""
     if not 0 <= value <= 1:
-        raise ValueError(f"{name}={value}; allowed: 0 to 1")
+        raise UserError(f"{name}={value}; allowed: 0 to 1")
 
 
 def check_rows(values_R, group_R, num_groups: int) -> tuple[jax.Array, jax.Array]:
     """Values as float32, 0 in rows that are no sample, and keys, `num_groups` in those; ValueError if bad."""
     values_R, group_R = jnp.asarray(values_R, jnp.float32), jnp.asarray(group_R)
     if values_R.ndim != 1 or values_R.shape != group_R.shape:
-        raise ValueError(
+        raise UserError(
             f"values of shape {values_R.shape} and group keys of shape {group_R.shape}: both must be [rows]"
         )
     if not jnp.issubdtype(group_R.dtype, jnp.integer):
-        raise ValueError(f"group keys have dtype {group_R.dtype}; allowed: integers")
+        raise UserError(f"group keys have dtype {group_R.dtype}; allowed: integers")
     if num_groups < 1:
-        raise ValueError(f"num_groups={num_groups}; allowed: 1 or more")
+        raise UserError(f"num_groups={num_groups}; allowed: 1 or more")
     inside_R = (group_R >= 0) & (group_R < num_groups)
     # Segment operations drop the key num_groups.
     return jnp.where(inside_R, values_R, 0.0), jnp.where(inside_R, group_R, num_groups)

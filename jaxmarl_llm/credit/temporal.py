@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm.credit.segments import check_fraction
+from jaxmarl_llm.utils.errors import UserError
 
 
 def gae(
@@ -47,7 +48,7 @@ def gae(
     """
     rewards_BL, values_BL = jnp.asarray(rewards_BL, jnp.float32), jnp.asarray(values_BL, jnp.float32)
     if rewards_BL.ndim < 1 or rewards_BL.shape != values_BL.shape:
-        raise ValueError(f"rewards {rewards_BL.shape} and values {values_BL.shape}; allowed: both [.., L]")
+        raise UserError(f"rewards {rewards_BL.shape} and values {values_BL.shape}; allowed: both [.., L]")
     lengths_B = _rows("lengths", lengths_B, rewards_BL.shape[:-1])
     mask_BL = _within(lengths_B, rewards_BL.shape[-1])
     return _recursion(rewards_BL, values_BL, mask_BL, ends_BL, bootstrap_B, gamma, lam)
@@ -101,14 +102,14 @@ def agent_chained_gae(
         delta_{t,N} = r_{t,N} + gamma V_{t+1,1} - V_{t,N}      A = delta + gamma lam A of the next, likewise
 
     This is MARFT's estimate at the level of actions (arXiv 2504.16129): V_{t,n} has seen what the agents
-    before n did, so the next agent's value is what agent n is answerable for. gamma counts between agents
+    before n did, so the next agent's value holds the effect of agent n. gamma counts between agents
     too. Linear in rewards and values.
 
     >>> agent_chained_gae([[0.0, 1.0]], [[0.25, 0.5]], 1, lam=0.0).tolist()  # 0.5 - 0.25, 1 - 0.5
     [[0.25, 0.5]]
 
     Args:
-      rewards_BTN: reward of each agent's action; a shared one usually stands at the last agent.
+      rewards_BTN: reward of each agent's action; a shared one is usually given to the last agent.
       values_BTN: V before each agent's action.
       steps_B: steps that count, all agents act in each.
       gamma, lam: as in `gae`.
@@ -120,7 +121,7 @@ def agent_chained_gae(
     """
     shape_BTN = np.shape(rewards_BTN)
     if len(shape_BTN) < 2 or shape_BTN != np.shape(values_BTN):
-        raise ValueError(f"rewards {shape_BTN} and values {np.shape(values_BTN)}; allowed: both [.., T, N]")
+        raise UserError(f"rewards {shape_BTN} and values {np.shape(values_BTN)}; allowed: both [.., T, N]")
     ends_BL, rows = None, (*shape_BTN[:-2], -1)
     if ends_BT is not None:  # an episode ends with the last agent's action
         ends_BL = jnp.zeros(shape_BTN, bool).at[..., -1].set(jnp.asarray(ends_BT, bool)).reshape(rows)
@@ -141,7 +142,7 @@ def agent_chained_token_gae(
 ) -> jax.Array:
     """`agent_chained_gae` at the level of tokens: through the tokens of an agent, the agents, the steps.
 
-    Rewards stand on the last token of each agent's completion, and the value after it is that of the next
+    Rewards are on the last token of each agent's completion, and the value after it is that of the next
     agent's first token (MARFT, arXiv 2504.16129). One episode per row. Linear in rewards and values.
 
     >>> agent_chained_token_gae([[0.0, 1.0]], [[[0.25, 9.0], [0.5, 0.75]]], [[1, 2]], lam=0.0).tolist()
@@ -150,8 +151,8 @@ def agent_chained_token_gae(
     Args:
       rewards_BTN: reward of each completion.
       values_BTNL: V before each token.
-      lengths_BTN: tokens of each completion; 0 where an agent said nothing or an episode was over, and then
-        its reward counts nowhere.
+      lengths_BTN: tokens of each completion; 0 where an agent gave none or an episode was over, and then its
+        reward counts nowhere.
       gamma, lam, bootstrap_B: as in `gae`.
 
     Returns:
@@ -160,14 +161,15 @@ def agent_chained_token_gae(
     values_BTNL, lengths_BTN = jnp.asarray(values_BTNL, jnp.float32), jnp.asarray(lengths_BTN)
     shape, num_tokens = values_BTNL.shape, values_BTNL.shape[-1]
     if values_BTNL.ndim < 3 or lengths_BTN.shape != shape[:-1] or np.shape(rewards_BTN) != shape[:-1]:
-        raise ValueError(
+        raise UserError(
             f"rewards {np.shape(rewards_BTN)}, lengths {lengths_BTN.shape} and values {shape}; "
             "allowed: [.., T, N], the same, and [.., T, N, L]"
         )
     rewards_BTNL = rewards_at_end(rewards_BTN, lengths_BTN, num_tokens=num_tokens)
     rows = (*shape[:-3], -1)
-    flat = (x.reshape(rows) for x in (rewards_BTNL, values_BTNL, _within(lengths_BTN, num_tokens)))
-    return _recursion(*flat, None, bootstrap_B, gamma, lam).reshape(shape)
+    mask_BTNL = _within(lengths_BTN, num_tokens)
+    rewards_RL, values_RL, mask_RL = (x.reshape(rows) for x in (rewards_BTNL, values_BTNL, mask_BTNL))
+    return _recursion(rewards_RL, values_RL, mask_RL, None, bootstrap_B, gamma, lam).reshape(shape)
 
 
 def discounted_returns(rewards_BL, lengths_B, *, discount: float = 1.0, bootstrap_B=0.0) -> jax.Array:
@@ -195,17 +197,17 @@ def _recursion(rewards_BL, values_BL, mask_BL, ends_BL, bootstrap_B, gamma, lam)
     check_fraction("lam", lam)
     ends_BL = jnp.zeros_like(mask_BL) if ends_BL is None else jnp.asarray(ends_BL, bool)
     if ends_BL.shape != mask_BL.shape:
-        raise ValueError(f"ends have shape {ends_BL.shape}; the rewards' {mask_BL.shape} is allowed")
+        raise UserError(f"ends have shape {ends_BL.shape}; the rewards' {mask_BL.shape} is allowed")
     bootstrap_B = _rows("bootstrap", jnp.asarray(bootstrap_B, jnp.float32), mask_BL.shape[:-1])
 
     def back(carry, position):
         advantage_B, value_B = carry  # of the next position
-        reward_B, own_B, mask_B, end_B = position
+        reward_B, own_value_B, mask_B, end_B = position
         # Not times 0: there may be a NaN after the end.
-        delta_B = reward_B + gamma * jnp.where(end_B, 0.0, value_B) - own_B
-        found_B = delta_B + gamma * lam * jnp.where(end_B, 0.0, advantage_B)
-        carry = jnp.where(mask_B, found_B, advantage_B), jnp.where(mask_B, own_B, value_B)
-        return carry, jnp.where(mask_B, found_B, 0.0)
+        delta_B = reward_B + gamma * jnp.where(end_B, 0.0, value_B) - own_value_B
+        own_advantage_B = delta_B + gamma * lam * jnp.where(end_B, 0.0, advantage_B)
+        carry = jnp.where(mask_B, own_advantage_B, advantage_B), jnp.where(mask_B, own_value_B, value_B)
+        return carry, jnp.where(mask_B, own_advantage_B, 0.0)
 
     masked = (jnp.where(mask_BL, x, 0.0) for x in (rewards_BL, values_BL))
     positions = [jnp.moveaxis(x, -1, 0) for x in (*masked, mask_BL, ends_BL)]
@@ -224,5 +226,5 @@ def _rows(name: str, values_B, shape_B: tuple[int, ...]) -> jax.Array:
     """The values as an array of that shape, which a scalar fills."""
     values_B = jnp.asarray(values_B)
     if values_B.shape not in ((), shape_B):
-        raise ValueError(f"{name} have shape {values_B.shape}; allowed: {shape_B}, or a scalar")
+        raise UserError(f"{name} have shape {values_B.shape}; allowed: {shape_B}, or a scalar")
     return jnp.broadcast_to(values_B, shape_B)

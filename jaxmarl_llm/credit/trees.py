@@ -1,4 +1,4 @@
-"""Returns in trees and in chains whose steps have many answers: what comes later is backed up."""
+"""Returns in trees and in chains whose steps have many answers: later returns are backed up."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ BACKUPS = ("mean", "max", "last")
 def backed_up_returns(
     rewards_R, own_R, after_R, *, turns: int, num_keys: int, discount: float = 1.0, backup: str = "mean"
 ) -> jax.Array:
-    """Returns of joint actions in many turns: the reward and, discounted, what those after it return.
+    """Returns of joint actions over several turns: the reward plus discounted returns of later actions.
 
         mean   R_j = r_j + discount mean { R_c : after_c = own_j }      what is earned on the way, on average
         max    R_j = r_j + discount max { R_c : after_c = own_j }       .. on the best of the ways taken
@@ -34,8 +34,8 @@ def backed_up_returns(
     With ``own`` the index of each joint action and ``after`` the index of the one it follows, this is the
     backup of a tree. With ``own`` the joint action's node and ``after`` the node of the one it
     follows, all actions of a node share what comes after any of them: the backup of a chain, where only one
-    of them was handed on and its luck is not the others' fault. Linear in the rewards but for ``max``, whose
-    gradient goes to the best of the ways (in equal parts if several are).
+    of them got a next turn; the others must not lose by that. Linear in the rewards but for ``max``,
+    whose gradient goes to the best of the ways (in equal parts if several are).
 
     >>> rewards, before = [1.0, 2.0, 3.0, 5.0], [-1, -1, 0, 0]  # 0 is followed by 2 and 3
     >>> backed_up_returns(rewards, [0, 1, 2, 3], before, turns=2, num_keys=4).tolist()

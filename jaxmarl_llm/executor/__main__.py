@@ -23,6 +23,7 @@ import sys
 import time
 
 from . import Executor, Limits, Program, available_level
+from .errors import InputError
 from .levels import DEFAULT_MIN_LEVEL, NAMES, probe_tables
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Program))
@@ -38,16 +39,16 @@ def read(lines) -> list[tuple[object, Program]]:
         try:
             row = json.loads(line)
             if type(row) is not dict:
-                raise ValueError("not an object")
+                raise InputError("not an object")
             unknown = sorted(set(row) - {*FIELDS, "id"})
             if unknown:
-                raise ValueError(f"unknown fields {unknown}; allowed: id, {', '.join(FIELDS)}")
+                raise InputError(f"unknown fields {unknown}; allowed: id, {', '.join(FIELDS)}")
             name = row.pop("id", number)
             programs.append((name, Program(**row)))
         except (ValueError, TypeError) as error:
             bad.append(f"line {number}: {error}")
     if bad:
-        raise ValueError("\n".join(bad))
+        raise InputError("\n".join(bad))
     return programs
 
 

@@ -70,7 +70,7 @@ class Health:
         with self._lock:
             programs = max(1, self._programs)
             abnormal = sum(n for verdict, n in self._verdicts.items() if verdict not in NORMAL)
-            found = {
+            values = {
                 "programs": self._programs,
                 "runs": self._runs,
                 "runs_per_second": self._runs / self._seconds if self._seconds else 0.0,
@@ -85,7 +85,7 @@ class Health:
                 **{f"verdict/{verdict}": self._verdicts[verdict] for verdict in VERDICTS},
             }
             self._clear()
-        return {name: float(value) for name, value in found.items()}
+        return {name: float(value) for name, value in values.items()}
 
 
 class Alarm:

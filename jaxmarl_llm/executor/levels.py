@@ -8,6 +8,7 @@ import platform
 import sys
 import textwrap
 
+from .errors import InputError
 from .types import ExecutorError, Limits
 
 NAMES = {
@@ -75,9 +76,9 @@ def require_level(min_level: int = DEFAULT_MIN_LEVEL, level: int | None = None) 
     """
     for name, value in (("min_level", min_level), ("level", level)):
         if (value not in NAMES or isinstance(value, bool)) and not (name == "level" and value is None):
-            raise ValueError(f"{name} is {value!r}; allowed: {', '.join(map(str, NAMES))}")
+            raise InputError(f"{name} is {value!r}; allowed: {', '.join(map(str, NAMES))}")
     if level is not None and level < min_level:
-        raise ValueError(
+        raise InputError(
             f"level is {level}, below min_level {min_level}; to accept it, set min_level={level}"
         )
     available, reason = available_level()

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from .errors import InputError
 from .health import Health
 from .judging import units
 from .levels import ExecutorRefused, require_level
@@ -41,7 +42,7 @@ class Executor:
         if workers is None:
             workers = _cpus()
         if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-            raise ValueError(f"workers is {workers!r}; allowed: an integer >= 1, or None")
+            raise InputError(f"workers is {workers!r}; allowed: an integer >= 1, or None")
         self.limits = limits
         self.level = require_level(min_level, level)
         self._health = Health()
@@ -56,7 +57,7 @@ class Executor:
         self.close()
 
     def close(self) -> None:
-        """End all processes, also those of programs now running. Twice is once."""
+        """End all processes, also those of programs now running; a second call does nothing."""
         self._closed = True
         self._client.close()
 

@@ -1,4 +1,4 @@
-"""A process of ours (supervisor, zygote or tester), seen from its parent: by exec, environment scrubbed."""
+"""A process of ours (supervisor, zygote, tester), seen from its parent: exec with a clean environment."""
 
 from __future__ import annotations
 

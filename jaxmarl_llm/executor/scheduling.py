@@ -1,4 +1,4 @@
-"""How long a process has waited for a CPU: what tells one that sleeps from one that is kept waiting."""
+"""How long a process has waited for a CPU, which tells whether it sleeps or is kept waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into the executor and what comes out."""
+"""Types of the executor's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typing
 from collections.abc import Mapping
 
 from .cpp.signature import parse
+from .errors import InputError
 
 VERDICTS = (
     "pass",  # every statement of check() ran without an exception
@@ -75,7 +76,7 @@ class Limits:
                 continue
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not number or not least <= value < math.inf:
-                raise ValueError(f"Limits.{name} is {value!r}; allowed: a finite number >= {least}")
+                raise InputError(f"Limits.{name} is {value!r}; allowed: a finite number >= {least}")
 
     @property
     def wall(self) -> float:
@@ -119,40 +120,40 @@ class Program:
 
     def __post_init__(self):
         if not isinstance(self.sources, Mapping) or not self.sources:
-            raise ValueError(
+            raise InputError(
                 f"Program.sources is {self.sources!r}; allowed: a non-empty dict {{agent: text}}"
             )
         if len(self.sources) > MAX_AGENTS:
-            raise ValueError(f"Program.sources has {len(self.sources)} agents; allowed: {MAX_AGENTS}")
+            raise InputError(f"Program.sources has {len(self.sources)} agents; allowed: {MAX_AGENTS}")
         for agent, text in self.sources.items():
             if not isinstance(agent, str) or not isinstance(text, str):
-                raise ValueError(
+                raise InputError(
                     f"Program.sources[{agent!r}] is {text!r:.80}; allowed: text under a text key"
                 )
         if not isinstance(self.entry_point, str) or not self.entry_point.isidentifier():
-            raise ValueError(f"Program.entry_point is {self.entry_point!r}; allowed: a Python identifier")
+            raise InputError(f"Program.entry_point is {self.entry_point!r}; allowed: a Python identifier")
         for name in ("tests", "prelude"):
             if not isinstance(getattr(self, name), str):
-                raise ValueError(f"Program.{name} is {getattr(self, name)!r:.80}; allowed: text")
+                raise InputError(f"Program.{name} is {getattr(self, name)!r:.80}; allowed: text")
         for name in ("stdio", "tmp", "collector"):
             if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"Program.{name} is {getattr(self, name)!r:.80}; allowed: True or False")
+                raise InputError(f"Program.{name} is {getattr(self, name)!r:.80}; allowed: True or False")
         if self.language not in LANGUAGES:
-            raise ValueError(f"Program.language is {self.language!r:.80}; allowed: {', '.join(LANGUAGES)}")
+            raise InputError(f"Program.language is {self.language!r:.80}; allowed: {', '.join(LANGUAGES)}")
         if self.language == "c++":
             self._check_cpp()
         elif self.signature != "":
-            raise ValueError(f"Program.signature is {self.signature!r:.80}; it belongs to language 'c++'")
+            raise InputError(f"Program.signature is {self.signature!r:.80}; it belongs to language 'c++'")
 
     def _check_cpp(self):
         if len(self.sources) > 1:
-            raise ValueError(
+            raise InputError(
                 f"Program.sources has {len(self.sources)} agents; allowed with language 'c++': 1"
             )
         if self.stdio:
-            raise ValueError("Program.stdio is True; allowed with language 'c++': False")
+            raise InputError("Program.stdio is True; allowed with language 'c++': False")
         if (name := parse(self.signature).name) != self.entry_point:
-            raise ValueError(
+            raise InputError(
                 f"Program.signature declares {name!r}, and Program.entry_point is {self.entry_point!r}"
             )
 
@@ -164,8 +165,8 @@ class Program:
 class Interaction(typing.NamedTuple):
     """How one agent's source used a function of another's while the tests ran: observed, not read from text.
 
-    caller, callee: agents. function: its name. calls: how often; returned, raised: with which outcome (the
-    rest gave something that does not travel).
+    caller, callee: agents. function: its name. calls: how often; returned, raised: how many of them (the
+    rest gave a value that cannot be sent).
     used: whether what it returned made a difference to what the entry point answered, seen by repeating calls
     with other values in its place; None where this could not be tried (see `influence`).
     """

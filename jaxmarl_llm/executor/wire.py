@@ -22,11 +22,11 @@ _SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset}
 
 
 class Unsupported(Exception):
-    """A value that does not travel: not plain data, too deep or too large."""
+    """A value that cannot be sent: not plain data, too deep or too large."""
 
 
 class WireError(Exception):
-    """The other side sent something that is not of our making."""
+    """The other side sent data that `encode` does not make."""
 
 
 def encode(value, export=None):
@@ -159,7 +159,7 @@ def _decode_scalar(tag, texts):
 
 
 def texts(value, count: int) -> list[str]:
-    """A list of so many texts, checked."""
+    """The value, checked to be a list of ``count`` texts."""
     if type(value) is not list or len(value) != count or any(type(text) is not str for text in value):
         raise WireError("reply of no known kind")
     return value

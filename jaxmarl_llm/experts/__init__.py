@@ -4,8 +4,8 @@
     expert.check()  # is there a key, and does the endpoint answer?
     (reply,) = expert.ask([Request(({"role": "user", "content": "…"},), item="HumanEval/0")])
 
-`types` says what is asked and answered; `cached` is the `Expert`, which keeps answers on disk and asks a
-source for the others: `openai_api`, `anthropic_api` (each a `remote`, which repeats `attempts` within
+`types` has requests and replies; `cached` is the `Expert`, which keeps answers on disk and gets the others
+from a source: `openai_api`, `anthropic_api` (each a `remote`, which repeats `attempts` within
 `limits`) or `local`, a model of our own and the only part that imports JAX.
 """
 
@@ -20,6 +20,7 @@ from jaxmarl_llm.experts.limits import Account, RateLimit
 from jaxmarl_llm.experts.openai_api import OpenAI
 from jaxmarl_llm.experts.remote import USUAL_KEY
 from jaxmarl_llm.experts.types import Expert, ExpertError, Reply, Request, Spent
+from jaxmarl_llm.utils.errors import UserError
 
 __all__ = ["KINDS", "Cached", "Expert", "ExpertError", "Reply", "Request", "Spent", "build"]
 
@@ -45,7 +46,7 @@ def build(
     load: Callable | None = None,
     prompts: str = "",
 ) -> Expert:
-    """An expert; nothing is loaded and nobody is asked yet.
+    """Build an expert, without loading a model or sending a request.
 
     Args:
       kind: one of `KINDS`: an endpoint that speaks OpenAI's chat completions, Anthropic's API, or a model on
@@ -66,8 +67,8 @@ def build(
       spent: what the run had spent when it was interrupted.
       seed: of a local model's sampling.
       load: how a local model is loaded by its name, None for `weights.load`.
-      prompts: how a local model's prompts are written, if ``load`` changes that: kept answers to other ones
-        are not taken.
+      prompts: how a local model's prompts are written, if ``load`` changes that: cached answers to
+        prompts of other kinds are not used.
 
     Raises ValueError for bad values.
     """
@@ -79,7 +80,7 @@ def build(
         token_budget=(token_budget, 0),
     )
     if not model:
-        raise ValueError("expert.model is empty; allowed: a model's name")
+        raise UserError("expert.model is empty; allowed: a model's name")
     account = Account(token_budget or None, spent or Spent())
     if kind == "local":
         _check_local(base_url=base_url, requests_per_minute=requests_per_minute, token_budget=token_budget)
@@ -88,7 +89,7 @@ def build(
         local = Local(model, seed=seed, account=account, load=load, prompts=prompts)
         return Cached(local, cache, offline)
     if kind not in APIS:
-        raise ValueError(f"expert.kind={kind!r}; allowed: {', '.join(KINDS)}")
+        raise UserError(f"expert.kind={kind!r}; allowed: {', '.join(KINDS)}")
     source = APIS[kind](
         model,
         base_url=base_url,
@@ -103,14 +104,14 @@ def build(
 
 
 def _check_numbers(**ranges: tuple[float, float]) -> None:
-    """ValueError for the first value below its least."""
+    """Raise ValueError for the first value below its minimum."""
     for name, (value, least) in ranges.items():
         if not least <= value < math.inf:
-            raise ValueError(f"expert.{name}={value!r}; allowed: a number from {least}")
+            raise UserError(f"expert.{name}={value!r}; allowed: a number from {least}")
 
 
 def _check_local(**options) -> None:
-    """ValueError for what means nothing without an endpoint."""
+    """Raise ValueError for options that mean nothing without an endpoint."""
     for name, value in options.items():
         if value:
-            raise ValueError(f"expert.{name}={value!r}: a local model has no such thing; leave it out")
+            raise UserError(f"expert.{name}={value!r}: a local model has no such thing; leave it out")

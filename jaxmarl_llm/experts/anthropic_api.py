@@ -16,7 +16,7 @@ class Anthropic(Remote):
     usual_key_variable = "ANTHROPIC_API_KEY"
 
     def refusal(self, request: Request) -> str | None:
-        """It takes no temperature since its version 2026-10-21, and wants more than instructions."""
+        """Refuse a temperature, unknown to the API since version 2026-10-21, and system messages alone."""
         if request.temperature is not None:
             return f"temperature={request.temperature}: Anthropic's API takes none; allowed: None"
         if all(message["role"] == "system" for message in request.messages):
@@ -43,7 +43,7 @@ class Anthropic(Remote):
 
     async def models(self, client) -> list[str]:
         """See `Remote.models`."""
-        found = getattr(await client.models.list(limit=1000), "data", None)
-        if not isinstance(found, list):
+        listed = getattr(await client.models.list(limit=1000), "data", None)
+        if not isinstance(listed, list):
             raise Garbage("no list of models where there should be one")
-        return [str(getattr(model, "id", None)) for model in found]
+        return [str(getattr(model, "id", None)) for model in listed]

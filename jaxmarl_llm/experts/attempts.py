@@ -1,6 +1,6 @@
 """Attempt a remote call and repeat it; failures become texts without the key.
 
-The SDKs speak the protocol, one attempt at a time. Their own retries are off: rate limit and token budget
+The SDKs implement the protocol, one attempt at a time. Their own retries are off: rate limit and token budget
 must count every attempt, and status 200 with garbage deserves another attempt too. Their time limit starts
 anew with every byte that arrives; ours does not.
 """
@@ -16,6 +16,8 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
+
+from jaxmarl_llm.utils.errors import UserError
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before a retry; doubles from one to the next
 LONGEST_STATED_WAIT = 120.0  # seconds; an endpoint that asks for more is not waited for
@@ -49,15 +51,15 @@ class Failure(NamedTuple):
 def read_key(variable: str) -> str:
     """The key in an environment variable; ValueError, which does not show it, if there is none."""
     if not VARIABLE.fullmatch(variable):  # perhaps the key itself
-        raise ValueError(NO_VARIABLE)
+        raise UserError(NO_VARIABLE)
     key = os.environ.get(variable, "").strip()
     if not key:
-        raise ValueError(
+        raise UserError(
             f"the environment variable {variable} is not set: put the key there, "
             'or set key_variable to "" for an endpoint that wants none'
         )
     if not key.isascii() or any(not c.isprintable() or c.isspace() or c in _NOT_IN_KEYS for c in key):
-        raise ValueError(f"the environment variable {variable} holds characters that no key has")
+        raise UserError(f"the environment variable {variable} holds characters that no key has")
     return key
 
 
@@ -67,14 +69,14 @@ def hide(text: str, key: str) -> str:
 
 
 async def attempt(sdk, call: Awaitable[Any], timeout: float, key: str) -> Any:
-    """What the call gives, or a `Failure`.
+    """The result of the call, or a `Failure`.
 
     Nothing of the SDK is raised: its exceptions hold the request, and that the key.
 
     Args:
       sdk: the package `openai` or `anthropic`, whose exceptions have the same names.
       timeout: seconds from the connection to the last byte.
-      key: what must not be in the reason.
+      key: the secret that must not be in the reason.
     """
     try:
         async with asyncio.timeout(timeout):
@@ -129,8 +131,8 @@ def _message(error) -> str:
     """Return the message in the body of an error response."""
     body = error.body
     body = body.get("error", body) if isinstance(body, dict) else body
-    said = body.get("message") if isinstance(body, dict) else body
-    return str(said or error.message)
+    message = body.get("message") if isinstance(body, dict) else body
+    return str(message or error.message)
 
 
 def _stated_wait(header: str | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Answers on disk, so that a run can be repeated or resumed without asking, and without network, again."""
+"""Answers on disk, so that a run can be repeated or resumed without new requests and without network."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pathlib
 from collections.abc import Sequence
 
 from jaxmarl_llm.experts.types import ExpertError, Reply, Request, Source, Spent, describe
-from jaxmarl_llm.files import atomic_write_text
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.files import atomic_write_text
 
 _REPLY = {"text": str, "input_tokens": int, "output_tokens": int, "finished": bool}
 
 
 class Cached:
-    """An `Expert` that asks its source only what it has not been told yet.
+    """An `Expert` that sends to its source only requests whose answer it does not have yet.
 
     Two requests are the same if they go to the same source with the same messages, max_tokens and
     temperature. At temperature 0 one answer serves all that are the same. Otherwise their streams must be the
@@ -32,7 +33,7 @@ class Cached:
 
     def __init__(self, source: Source, folder: str = "", offline: bool = False):
         if offline and not folder:
-            raise ValueError("expert.offline=True needs expert.cache, the folder to take the answers from")
+            raise UserError("expert.offline=True needs expert.cache, the folder to take the answers from")
         self._source, self._offline = source, offline
         self._folder = pathlib.Path(folder) if folder else None
         self._n_cached = 0
@@ -50,7 +51,7 @@ class Cached:
         if not self._offline:
             self._source.check()
         elif not self._folder.is_dir():
-            raise ValueError(f"expert: offline, but the cache folder {self._folder} does not exist")
+            raise UserError(f"expert: offline, but the cache folder {self._folder} does not exist")
 
     def ask(self, requests: Sequence[Request]) -> list[Reply]:
         """See `Expert.ask`."""
@@ -59,17 +60,17 @@ class Cached:
         keys, wanted = self._keys(requests), {}
         for key, request in zip(keys, requests, strict=True):
             wanted.setdefault(key, request)
-        found = {key: reply for key in wanted if (reply := self._find(key)) is not None}
-        self._ask_source({key: request for key, request in wanted.items() if key not in found}, found)
+        answered = {key: reply for key in wanted if (reply := self._find(key)) is not None}
+        self._ask_source({key: request for key, request in wanted.items() if key not in answered}, answered)
         replies = []
         for key in keys:
-            replies.append(found[key])
-            found[key] = dataclasses.replace(found[key], cached=True)  # for others that are the same
+            replies.append(answered[key])
+            answered[key] = dataclasses.replace(answered[key], cached=True)  # for others that are the same
         self._n_cached += sum(reply.cached for reply in replies)
         return replies
 
-    def _ask_source(self, missing: dict[str, Request], found: dict[str, Reply]) -> None:
-        """Add the answers to ``found``, and keep each as it arrives."""
+    def _ask_source(self, missing: dict[str, Request], replies: dict[str, Reply]) -> None:
+        """Add the answers to ``replies``, and keep each as it arrives."""
         if missing and self._offline:
             item = next(iter(missing.values())).item
             reason = f"offline, and its answer is not in {self._folder} (missing answers: {len(missing)})"
@@ -77,7 +78,7 @@ class Cached:
         keys, requests = list(missing), list(missing.values())
 
         def arrived(index: int, reply: Reply) -> None:
-            found[keys[index]] = reply
+            replies[keys[index]] = reply
             self._keep(keys[index], requests[index], reply)
 
         if missing:
@@ -86,7 +87,7 @@ class Cached:
     def _accept(self, request: Request) -> None:
         reason = self._source.refusal(request)
         if reason is not None:
-            raise ValueError(f"{describe(self._source.identity)}, item {request.item!r}: {reason}")
+            raise UserError(f"{describe(self._source.identity)}, item {request.item!r}: {reason}")
 
     def _keys(self, requests: Sequence[Request]) -> list[str]:
         """File name of each request's answer, without ending."""
@@ -101,9 +102,9 @@ class Cached:
 
     def _content(self, request: Request) -> dict:
         """Return the content that makes two requests the same; the item's name is no part of it."""
-        asked = {"messages": list(request.messages), "max_tokens": request.max_tokens}
+        question = {"messages": list(request.messages), "max_tokens": request.max_tokens}
         temperature = None if request.temperature is None else float(request.temperature)
-        content = self._source.identity | asked | {"temperature": temperature}
+        content = self._source.identity | question | {"temperature": temperature}
         return content | ({"stream": request.stream} if request.stream and temperature != 0 else {})
 
     def _path(self, key: str) -> pathlib.Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxmarl_llm.experts.types import Expert, Request
-from jaxmarl_llm.tasks.code_edits import parse_edits, request_messages
+from jaxmarl_llm.tasks.coding.expert_edits import parse_edits, request_messages
 
 SUGGESTED = "A reviewer suggests this instead:\n{code}\n\n{again}"
 KEPT = "A reviewer would leave it as it is.\n\n{again}"
@@ -13,14 +13,14 @@ AGAIN = "Try again. Answer with code only."
 
 
 class ExpertEdits:
-    """Between turns, an expert sees the problem and the joint answer, and each agent what it suggests to it.
+    """Between turns, an expert reads the problem and the joint answer, and each agent reads its suggestion.
 
     Args:
       expert: see `types.Expert`.
       agents: names in the order (helper, main), or (main,).
       max_tokens: longest answer of the expert.
 
-    An answer of the expert that holds no edits, and says nothing of use, becomes the plain wish to try again.
+    If the expert's answer holds neither edits nor approval, agents only get the request to try again.
     """
 
     def __init__(self, expert: Expert, agents: Sequence[str], max_tokens: int = 2048):
@@ -32,8 +32,9 @@ class ExpertEdits:
         return Request(tuple(messages), str(item.task_id), self._max_tokens)
 
     def __call__(self, answers: Sequence) -> list[dict[str, str]]:
-        """Return what each agent is told for every judged answer; all are asked at once. See
-        `protocols.Feedback`.
+        """Feedback to each agent on every judged answer, with all requests sent at once.
+
+        See `protocols.types.Feedback`.
 
         Raises ExpertError, which names the item.
         """

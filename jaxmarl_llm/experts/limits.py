@@ -1,4 +1,4 @@
-"""Limits on how fast and how much an expert may be asked: a request rate and a token budget.
+"""Limits on the requests to an expert: a request rate and a token budget.
 
 Plain accounting that never waits itself; several threads may share it.
 """
@@ -19,7 +19,7 @@ _MESSAGE_TOKENS = 8  # role and separators
 
 
 def estimate_tokens(text: str) -> int:
-    """Roughly how many tokens a text has, rather too many than too few for English and code."""
+    """Estimate the tokens of a text, rather too many than too few for English and code."""
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
@@ -36,7 +36,7 @@ class RateLimit:
         self._starts = None if per_minute is None else collections.deque(maxlen=per_minute)
 
     def delay(self) -> float:
-        """Book the next start and say how many seconds it is away."""
+        """Book the next start and return the seconds until then."""
         if self._starts is None:
             return 0.0
         with self._lock:

@@ -9,8 +9,8 @@ from jaxmarl_llm import team as team_lib
 from jaxmarl_llm import weights
 from jaxmarl_llm.experts.limits import Account
 from jaxmarl_llm.experts.types import ExpertError, Reply, Request, Spent, describe
-from jaxmarl_llm.prompts import pad_prompts
 from jaxmarl_llm.sampling import SamplingParams, generate
+from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.team import Member
 
 _NAME = "expert"
@@ -21,7 +21,7 @@ class Local:
 
     Args:
       model: what `weights.load` takes; it is loaded when it is first needed.
-      seed: of what is drawn at a temperature above 0.
+      seed: of sampling at a temperature above 0.
       rows: most requests sampled together, a power of two; smaller batches are filled up to one.
       account: where tokens are booked.
       load: model name -> `weights.LoadedModel` with a tokenizer; None is `weights.load`.

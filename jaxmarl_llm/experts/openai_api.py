@@ -1,4 +1,4 @@
-"""Any endpoint that speaks OpenAI's chat completions: OpenAI, DeepSeek, Qwen, vLLM, llama.cpp, Ollama, …"""
+"""Any endpoint with OpenAI's API of chat completions: OpenAI, DeepSeek, Qwen, vLLM, llama.cpp, Ollama, …"""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class OpenAI(Remote):
     usual_key_variable = "OPENAI_API_KEY"
 
     def refusal(self, request: Request) -> str | None:
-        """Endpoints differ too much to refuse anything beforehand."""
+        """Refuse nothing: endpoints differ too much to know beforehand what they take."""
         return None
 
     async def complete(self, client, request: Request) -> Reply:
         """See `Remote.complete`."""
         # OpenAI's newer models refuse the older name of the limit, and many other endpoints know no other.
-        own = self.identity["base_url"] == self.usual_url
-        options = {"max_completion_tokens" if own else "max_tokens": request.max_tokens}
+        is_openai = self.identity["base_url"] == self.usual_url
+        options = {"max_completion_tokens" if is_openai else "max_tokens": request.max_tokens}
         if request.temperature is not None:
             options["temperature"] = request.temperature
         answer = await client.chat.completions.create(
@@ -41,7 +41,7 @@ class OpenAI(Remote):
 
     async def models(self, client) -> list[str]:
         """See `Remote.models`."""
-        found = getattr(await client.models.list(), "data", None)
-        if not isinstance(found, list):
+        listed = getattr(await client.models.list(), "data", None)
+        if not isinstance(listed, list):
             raise Garbage("no list of models where one should be; does base_url end as it should (/v1)?")
-        return [str(getattr(model, "id", None)) for model in found]
+        return [str(getattr(model, "id", None)) for model in listed]

@@ -1,4 +1,4 @@
-"""The base of all API experts: the key, requests in parallel, and the limits. A subclass speaks one API."""
+"""The base of all API experts: the key, requests in parallel, and the limits. A subclass is for one API."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from jaxmarl_llm import files
 from jaxmarl_llm.experts.attempts import Failure, Garbage, attempt, hide, persist, read_key
 from jaxmarl_llm.experts.limits import Account, OverBudget, RateLimit, estimate_prompt, estimate_tokens
 from jaxmarl_llm.experts.types import ExpertError, Reply, Request, Spent, describe
+from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils.errors import UserError
 
 USUAL_KEY = "auto"
 POLL = 0.05  # seconds between looks whether requests under way have given back tokens
@@ -79,17 +80,17 @@ class Remote:
         return self._account.spent
 
     def check(self) -> None:
-        """See `Source.check`. Asks for the list of models, which costs no tokens."""
-        found = self._run(self._list_models)
-        if isinstance(found, Failure):
-            if found.status in _NO_LIST:
+        """See `Source.check`. Requests the list of models, which costs no tokens."""
+        listed = self._run(self._list_models)
+        if isinstance(listed, Failure):
+            if listed.status in _NO_LIST:
                 return
-            raise self._error("", found.reason)
-        if found and self.identity["model"] not in found:  # it may go by another name
-            logging.warning("%s: not among the models listed: %s", self._name, ", ".join(found[:20]))
+            raise self._error("", listed.reason)
+        if listed and self.identity["model"] not in listed:  # it may go by another name
+            logging.warning("%s: not among the models listed: %s", self._name, ", ".join(listed[:20]))
 
     def answer(self, requests: Sequence[Request], arrived: Callable[[int, Reply], None]) -> None:
-        """See `Source.answer`. After a failure nothing new is begun."""
+        """See `Source.answer`. After a failure no new request is sent."""
         failed = self._run(self._answer_all, requests, arrived)
         if failed:
             raise failed[min(failed)]
@@ -105,7 +106,7 @@ class Remote:
         try:
             return importlib.import_module(self.kind)
         except ImportError as error:
-            raise ValueError(
+            raise UserError(
                 f"{self._name} needs a package: pip install 'jaxmarl_llm[experts]' ({error})"
             ) from error
 
@@ -115,7 +116,7 @@ class Remote:
         try:
             return read_key(self._key_variable)
         except ValueError as error:
-            raise ValueError(f"{self._name}: {error}") from None
+            raise UserError(f"{self._name}: {error}") from None
 
     def _run(self, function: Callable[..., Awaitable[Any]], *args) -> Any:
         """``function(client, sdk, key, *args)`` in an event loop of its own; the caller may be in another."""
@@ -132,13 +133,13 @@ class Remote:
 
     async def _list_models(self, client, sdk, key: str) -> list[str] | Failure:
         async def once():
-            found = await attempt(sdk, self.models(client), self._timeout, key)
-            return found if isinstance(found, Failure) else [hide(name, key) for name in found]
+            names = await attempt(sdk, self.models(client), self._timeout, key)
+            return names if isinstance(names, Failure) else [hide(name, key) for name in names]
 
         return await persist(once, self._retries, self._sleep, self._name)
 
     async def _answer_all(self, client, sdk, key: str, requests, arrived) -> dict[int, ExpertError]:
-        """Errors by index; the other answers have arrived, or were not asked for because of an error."""
+        """Errors by index; the other answers have arrived, or were not requested because of an error."""
         failed, waiting = {}, iter(enumerate(requests))
 
         async def answer(index: int, request: Request):
@@ -187,12 +188,12 @@ def check_url(url: str) -> str:
     """The address without a slash at its end. ValueError, which does not show it, if it may hold a secret."""
     parts = urlsplit(url)
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError(
+        raise UserError(
             "expert: base_url holds a user name, a password, a query or a fragment; allowed are host, port "
             "and path (a key belongs in an environment variable)"
         )
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"expert: base_url={url!r} is no address; allowed: http://… or https://…, or none")
+        raise UserError(f"expert: base_url={url!r} is no address; allowed: http://… or https://…, or none")
     return url.rstrip("/")
 
 
@@ -204,7 +205,7 @@ def make_reply(request: Request, text: Any, stop: Any, *, cut: str, usage: tuple
       cut: what ``stop`` is for an answer cut at max_tokens.
       usage: input and output tokens; estimated where they are not numbers.
 
-    Raises Garbage unless the text is one and says something.
+    Raises Garbage unless the text is a string that is not blank.
     """
     if not isinstance(text, str) or not text.strip():
         raise Garbage(f"an answer without text (stop reason {stop!r})")

@@ -1,4 +1,4 @@
-"""An expert whose answers come from a function: for tests, and for studies whose authors are no models."""
+"""An expert whose answers come from a function: for tests, and for studies without a language model."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from jaxmarl_llm.experts.types import Reply, Request, Spent
 
 
 class Scripted:
-    """An `Expert` that says ``answer(request, draw)``.
+    """An `Expert` that replies with ``answer(request, draw)``.
 
-    Equal requests in one call of `ask` are draws 0, 1, …, at temperature 0 all are 0, as `Cached` tells them
-    apart; a pure function of both answers alike whenever it is asked. Tokens are estimates, and an answer of
-    more than ``max_tokens`` is not cut.
+    Equal requests in one call of `ask` are draws 0, 1, …, or all 0 at temperature 0, as in `Cached`; with a
+    pure function of both, replies do not depend on when requests are sent. Tokens are estimates, and an
+    answer of more than ``max_tokens`` is not cut.
 
     Args:
-      answer: the text; what it raises comes through.
-      spent: before.
+      answer: gives the text; its exceptions pass through.
+      spent: cost of earlier requests.
     """
 
     def __init__(self, answer: Callable[[Request, int], str], spent: Spent | None = None):
@@ -27,11 +27,11 @@ class Scripted:
 
     @property
     def spent(self) -> Spent:
-        """The tokens asked for so far, estimated."""
+        """The cost of its answers so far, estimated."""
         return self._spent
 
     def check(self, examples: Sequence[Request] = ()) -> None:
-        """Do nothing: it is always there."""
+        """Do nothing: it is always available."""
 
     def ask(self, requests: Sequence[Request]) -> list[Reply]:
         """The answers, in order."""

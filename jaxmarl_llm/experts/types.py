@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from jaxmarl_llm.utils.errors import UserError
+
 ROLES = ("system", "user", "assistant")
 
 
@@ -37,16 +39,16 @@ class Request:
     def __post_init__(self):
         where = f"request for item {self.item!r}"
         if not self.messages:
-            raise ValueError(f"{where}: messages is empty; it needs at least one")
+            raise UserError(f"{where}: messages is empty; it needs at least one")
         for message in self.messages:
             if set(message) != {"role", "content"} or message["role"] not in ROLES:
-                raise ValueError(f"{where}: message {message!r:.80} needs 'content' and a 'role' of {ROLES}")
+                raise UserError(f"{where}: message {message!r:.80} needs 'content' and a 'role' of {ROLES}")
             if not isinstance(message["content"], str):
-                raise ValueError(f"{where}: content {message['content']!r:.40} is not text")
+                raise UserError(f"{where}: content {message['content']!r:.40} is not text")
         if self.max_tokens < 1:
-            raise ValueError(f"{where}: max_tokens={self.max_tokens}; allowed: at least 1")
+            raise UserError(f"{where}: max_tokens={self.max_tokens}; allowed: at least 1")
         if self.temperature is not None and not 0 <= self.temperature < math.inf:
-            raise ValueError(f"{where}: temperature={self.temperature}; allowed: at least 0, or None")
+            raise UserError(f"{where}: temperature={self.temperature}; allowed: at least 0, or None")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Reply:
       text: what it wrote; never blank from an API.
       input_tokens, output_tokens: as the expert counts them; an estimate where it does not.
       finished: False where the answer was cut at ``max_tokens``.
-      cached: True where nothing was asked for it: it was on disk, or another request was the same.
+      cached: True where no request was sent for it: it was on disk, or another request was the same.
     """
 
     text: str
@@ -97,10 +99,10 @@ class Expert(Protocol):
         """The cost of its answers so far."""
 
     def check(self, examples: Sequence[Request] = ()) -> None:
-        """Find out before training whether it can be asked, and asked such questions as the examples.
+        """Check before training that it takes requests, and such requests as the examples.
 
         Raises ValueError for what the user must change here (no key, no package, no model, a request that it
-        does not take), ExpertError if it cannot be reached. It is not asked the examples.
+        does not take), ExpertError if it cannot be reached. The examples are not sent.
         """
 
     def ask(self, requests: Sequence[Request]) -> list[Reply]:
@@ -123,7 +125,7 @@ class Source(Protocol):
         """The cost of its answers so far."""
 
     def refusal(self, request: Request) -> str | None:
-        """Why it cannot be asked this, known without asking; None if it can."""
+        """Why it cannot take this request, known without sending it; None if it can."""
 
     def check(self) -> None:
         """Check as `Expert.check` does, without examples."""
@@ -136,6 +138,6 @@ class Source(Protocol):
 
 
 def describe(identity: dict[str, str]) -> str:
-    """An expert in the words of error texts: "expert 'm' (openai at http://…)"."""
+    """The name of an expert in error texts: "expert 'm' (openai at http://…)"."""
     where = f"{identity['kind']} at {identity['base_url']}" if identity["base_url"] else identity["kind"]
     return f"expert {identity['model']!r} ({where})"

@@ -3,33 +3,33 @@
 import jax
 import numpy as np
 
+from jaxmarl_llm.utils.errors import UserError
+
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """ValueError for a value that is none of the allowed ones."""
+    """Raise ValueError for a value that is none of the allowed ones."""
     if value not in allowed:
-        raise ValueError(f"{name}={value!r} is unknown; allowed: {', '.join(allowed)}")
+        raise UserError(f"{name}={value!r} is unknown; allowed: {', '.join(allowed)}")
 
 
 def check_shapes(mask_BL: jax.Array, **arrays_BL) -> None:
-    """ValueError for an array that has not the mask's shape, or its shape without tokens if ``.._B``."""
+    """Raise ValueError for an array without the mask's shape, for names ``.._B`` its shape without tokens."""
     for name, array in arrays_BL.items():
         expected = mask_BL.shape[:-1] if name.endswith("_B") else mask_BL.shape
         if np.shape(array) != expected:
-            raise ValueError(
-                f"{name} has shape {np.shape(array)}; the mask {mask_BL.shape} allows {expected}"
-            )
+            raise UserError(f"{name} has shape {np.shape(array)}; the mask {mask_BL.shape} allows {expected}")
 
 
 def check_positive(name: str, value: float) -> None:
-    """ValueError for a number that is not above 0."""
+    """Raise ValueError for a number that is not above 0."""
     if not value > 0:
-        raise ValueError(f"{name}={value}; allowed: a number above 0")
+        raise UserError(f"{name}={value}; allowed: a number above 0")
 
 
 def check_alike(**arrays_P) -> None:
-    """ValueError for an array that has not the shape of the first one; None stands for no array."""
+    """Raise ValueError for an array without the shape of the first one; None stands for no array."""
     (first, like), *others = arrays_P.items()
     for name, array in others:
         if array is not None and np.shape(array) != np.shape(like):
             shape = np.shape(like)
-            raise ValueError(f"{name} has shape {np.shape(array)}; {first} {shape} allows {shape}")
+            raise UserError(f"{name} has shape {np.shape(array)}; {first} {shape} allows {shape}")

@@ -45,10 +45,9 @@ def kl_loss(
 
     Its gradient is that of the estimate, not of the KL it estimates (Tang and Munos, arXiv 2506.09477).
     Per token sampled from pi: k1 gives `grad log pi`, zero in expectation and of no use as a loss (a config
-    refuses it); k2 gives
-    `-d grad log pi`, the gradient of KL(pi || ref); k3 gives `(1 - exp d) grad log pi`, that of
-    KL(ref || pi), close to k2's while d is small. For the KL of whole rows use `kl_penalty` in the return.
-    ``division`` are the further arguments of `aggregate` that some aggregations need.
+    refuses it); k2 gives `-d grad log pi`, the gradient of KL(pi || ref); k3 gives `(1 - exp d) grad log pi`,
+    that of KL(ref || pi), close to k2's while d is small. For the KL of whole rows use `kl_penalty` in the
+    return. ``division`` are the further arguments of `aggregate` that some aggregations need.
 
     >>> float(kl_loss([[-1.0, 0.0]], [[-3.0, 0.0]], [[True, True]], kind="k2", aggregation="token").mean())
     1.0

@@ -8,7 +8,7 @@ clip=None, plain REINFORCE (Williams 1992; MAGRPO, arXiv 2508.04652):
     loss = - A log pi                                    gradient: - A grad log pi
 
 clip=(low, high), the PPO surrogate (arXiv 1707.06347, eq. 7). DAPO's clip-higher (arXiv 2503.14476) has
-high > low, so that unlikely tokens may gain more; a single number is both:
+high > low, so that unlikely tokens may gain more; a single number stands for both:
 
     loss = - min(rho A, clamp(rho, 1 - low, 1 + high) A)      gradient: - rho A grad log rho, or 0
 
@@ -52,6 +52,7 @@ from jaxmarl_llm.losses.ratio import (
 )
 from jaxmarl_llm.losses.sums import AGGREGATIONS, OF_TURNS, SumCount, aggregate
 from jaxmarl_llm.losses.turns import in_turns
+from jaxmarl_llm.utils.errors import UserError
 
 
 def policy_gradient(
@@ -85,8 +86,8 @@ def policy_gradient(
 
     Args:
       logprobs_BL: log pi of the sampled tokens, differentiable.
-      advantages_B: one advantage per row [...] or token [..., L]; no gradient flows through it. A turn's or
-        sequence's ratio takes the mean of its tokens'.
+      advantages_B: one advantage per row [...] or token [..., L]; no gradient flows through it. With the
+        ratio of a turn or sequence, the advantages of its tokens are averaged.
       mask_BL: True for the tokens to train, EOS included, padding not; see `drop_truncated`.
       behaviour_logprobs_BL: log mu of the sampler; needed with clip or importance_cap, else not read.
       clip: PPO's epsilon > 0, or a pair (low, high) of them, or None.
@@ -113,21 +114,21 @@ def policy_gradient(
     check_choice("aggregation", aggregation, AGGREGATIONS)
     if clip is not None and ratio_level in OF_ROWS and aggregation in OF_TURNS:
         rest = ", ".join(name for name in AGGREGATIONS if name not in OF_TURNS)
-        raise ValueError(f"aggregation={aggregation!r}; with ratio_level={ratio_level!r} allowed: {rest}")
+        raise UserError(f"aggregation={aggregation!r}; with ratio_level={ratio_level!r} allowed: {rest}")
     turns = {"turns_BL": turns_BL, "num_turns": num_turns}
     mask_BL = in_turns(mask_BL, **turns)
     check_shapes(mask_BL, logprobs_BL=logprobs_BL)
     if clip is None:
         scores_BL = _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, importance_cap)
     else:
-        found = units(logprobs_BL, behaviour_logprobs_BL, advantages_B, mask_BL, ratio_level, **turns)
-        scores_BU = _surrogate(found, clip, dual_clip)
+        ratios = units(logprobs_BL, behaviour_logprobs_BL, advantages_B, mask_BL, ratio_level, **turns)
+        scores_BU = _surrogate(ratios, clip, dual_clip)
         scores_BL = unit_values_at_tokens(scores_BU, mask_BL, ratio_level, turns_BL)
     return aggregate(-scores_BL, mask_BL, aggregation, token_budget=token_budget, **turns)
 
 
 def _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, importance_cap) -> jax.Array:
-    """A log pi of each token, weighed by min(rho, C) if there is a C."""
+    """A log pi of each token, times min(rho, C) if there is a C."""
     advantages_BX = constant_advantages(advantages_B, mask_BL)
     scores_BL = jnp.where(mask_BL, jnp.asarray(logprobs_BL, jnp.float32), 0.0) * advantages_BX
     if importance_cap is not None:
@@ -136,9 +137,9 @@ def _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, import
     return scores_BL
 
 
-def _surrogate(found: Units, clip: Clip, dual_clip: float | None) -> jax.Array:
+def _surrogate(ratios: Units, clip: Clip, dual_clip: float | None) -> jax.Array:
     """Compute PPO's surrogate objective per unit; 0 where there is no token."""
-    ratio_BU, advantages_BU = jnp.exp(found.log_ratio_BU), found.advantages_BU
+    ratio_BU, advantages_BU = jnp.exp(ratios.log_ratio_BU), ratios.advantages_BU
     clamped_BU = jnp.clip(ratio_BU, *clip_range(clip))
     scores_BU = jnp.minimum(ratio_BU * advantages_BU, clamped_BU * advantages_BU)
     if dual_clip is not None:
@@ -149,14 +150,14 @@ def _surrogate(found: Units, clip: Clip, dual_clip: float | None) -> jax.Array:
 
 def _check_options(clip, dual_clip, importance_cap, behaviour_logprobs_BL) -> None:
     if isinstance(clip, tuple | list) and len(clip) != 2:
-        raise ValueError(f"clip={clip}; allowed: None, a number above 0, or a pair (low, high) of them")
+        raise UserError(f"clip={clip}; allowed: None, a number above 0, or a pair (low, high) of them")
     for name, value in (("clip", clip), ("importance_cap", importance_cap)):
         parts = value if isinstance(value, tuple | list) else (value,)
         if value is not None and (behaviour_logprobs_BL is None or not all(part > 0 for part in parts)):
-            raise ValueError(
+            raise UserError(
                 f"{name}={value}; allowed: None, or a number above 0 together with behaviour_logprobs_BL"
             )
     if clip is not None and importance_cap is not None:
-        raise ValueError(f"importance_cap={importance_cap} together with clip={clip}; allowed is one of them")
+        raise UserError(f"importance_cap={importance_cap} together with clip={clip}; allowed is one of them")
     if dual_clip is not None and (clip is None or not dual_clip > 1):
-        raise ValueError(f"dual_clip={dual_clip}; allowed: None, or a number above 1 together with clip")
+        raise UserError(f"dual_clip={dual_clip}; allowed: None, or a number above 1 together with clip")

@@ -1,14 +1,14 @@
 """Losses over pairs of a winner and a loser: Bradley-Terry on scores, DPO, multi-agent DPO.
 
-Arrays are [..., P], one value per pair: a score, or the log-probability of everything an agent said, a sum
-over tokens (`masked_sum`). ``mask_P`` is False for pairs that are padding, or is left out. All losses are
+Arrays are [..., P], one value per pair: a score, or the log-probability of all tokens of an agent, their sum
+(`masked_sum`). ``mask_P`` is False for pairs that are padding, or is left out. All losses are
 -log sigmoid of a margin x, the negative log-likelihood of the preference under Bradley and Terry's model
 (1952), and all gradients are
 
     - sigmoid(-x) grad x                with label_smoothing e: (e - sigmoid(-x)) grad x
 
-so that pairs that are ranked right already teach little. Label smoothing supposes that a share e of the
-labels is wrong, loss = - (1 - e) log sigmoid(x) - e log sigmoid(-x), and stops where sigmoid(-x) = e
+so that pairs that are ranked right already have a small gradient. Label smoothing supposes that a share e of
+the labels is wrong, loss = - (1 - e) log sigmoid(x) - e log sigmoid(-x), and stops where sigmoid(-x) = e
 (conservative DPO; E. Mitchell, "A note on DPO with noisy preferences", 2023).
 """
 
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm.losses.checks import check_alike, check_positive
 from jaxmarl_llm.losses.sums import SumCount, masked_sum
+from jaxmarl_llm.utils.errors import UserError
 
 
 def bradley_terry(winner_P, loser_P, *, mask_P=None, label_smoothing: float = 0.0) -> SumCount:
@@ -48,8 +49,8 @@ def bradley_terry_sums(
     beta log(phi/ref) over its tokens: `beta * masked_mean(logprobs_PTL - ref_logprobs_PTL, mask_PTL)`.
     Winner and loser may have different numbers of turns. A pair without any turn on one side counts nowhere.
 
-    >>> found = bradley_terry_sums([[1.0, 2.0]], [[3.0]], [[True, True]], [[True]])
-    >>> round(float(found.mean()), 4)
+    >>> loss = bradley_terry_sums([[1.0, 2.0]], [[3.0]], [[True, True]], [[True]])
+    >>> round(float(loss.mean()), 4)
     0.6931
 
     Raises:
@@ -75,9 +76,9 @@ def dpo(
         loss = - log sigmoid(beta ((log pi(w) - log ref(w)) - (log pi(l) - log ref(l))))
 
     where w and l answer the same prompt. gradient: - beta sigmoid(-x) (grad log pi(w) - grad log pi(l)), the
-    likelier, the more the implicit reward beta log(pi/ref) ranks them wrong; none flows to the reference.
-    Without the reference it is taken as uniform (arXiv 2401.08417; CoMLRL's MADPO), and nothing but the
-    margin ends the drift away from where the policy began.
+    larger, the more the implicit reward beta log(pi/ref) ranks them wrong; none flows to the reference.
+    Without the reference it is taken as uniform (arXiv 2401.08417; CoMLRL's MADPO), and only the margin ends
+    the drift away from the initial policy.
 
     Turn level: turns that answer one context are pairs of their own, log-probs [P, T] with mask_P [P, T]
     (SWEET-RL's actor, arXiv 2503.15478). Trajectory level: `trajectory_dpo`.
@@ -108,7 +109,7 @@ def trajectory_dpo(
 ) -> SumCount:
     """`dpo` of whole trajectories: log-probs of their turns [..., P, T], or tokens, are added up first.
 
-    The turns of a trajectory that were another's are masked. Winner and loser may have different numbers of
+    Turns of other agents in a trajectory are masked. Winner and loser may have different numbers of
     turns; a pair without any on one side counts nowhere. Every turn gets the gradient of `dpo` to its
     trajectory's log-prob, which is how SWEET-RL fits its critic (arXiv 2503.15478). ``options`` are beta and
     label_smoothing.
@@ -148,8 +149,8 @@ def madpo(
 
     gradient to agent i: - beta sigmoid(-x) grad Delta_i, x the margin of all agents together. It is that of
     the joint loss - log sigmoid(beta sum_i Delta_i), DPO of the team as one policy that factorises over its
-    agents; agents that rank a pair right spare the others the work. All agents have one value, so take the
-    gradient of `mean().sum()`, or of each agent's part on its own.
+    agents; where some agents rank a pair right the others' gradients are small. All agents have one value, so
+    take the gradient of `mean().sum()`, or of each agent's part on its own.
 
     >>> losses_N = madpo([[-1.0], [-2.0]], [[-2.0], [-1.0]]).mean()  # the Deltas 1 and -1 cancel
     >>> [round(float(loss), 4) for loss in losses_N]
@@ -181,11 +182,11 @@ def _difference(winner_P, loser_P) -> jax.Array:
 
 
 def _log_ratio_gap(winner_P, loser_P, ref_winner_P, ref_loser_P, beta: float) -> jax.Array:
-    """Delta: log pi of the winner less that of the loser, and less what the reference has there."""
+    """Delta: log pi of the winner less that of the loser, and less the same difference of the reference."""
     check_positive("beta", beta)
     if (ref_winner_P is None) != (ref_loser_P is None):
         lacks = "ref_winner" if ref_winner_P is None else "ref_loser"
-        raise ValueError(f"{lacks}=None; allowed: both references or neither")
+        raise UserError(f"{lacks}=None; allowed: both references or neither")
     check_alike(winner=winner_P, loser=loser_P, ref_winner=ref_winner_P, ref_loser=ref_loser_P)
     deltas_P = _difference(winner_P, loser_P)
     if ref_winner_P is None:
@@ -196,7 +197,7 @@ def _log_ratio_gap(winner_P, loser_P, ref_winner_P, ref_loser_P, beta: float) ->
 def _pair_losses(margins_P: jax.Array, mask_P, label_smoothing: float) -> jax.Array:
     """-log sigmoid of the margins, smoothed; 0 where masked."""
     if not 0 <= label_smoothing < 0.5:
-        raise ValueError(f"label_smoothing={label_smoothing}; allowed: 0 to below 0.5")
+        raise UserError(f"label_smoothing={label_smoothing}; allowed: 0 to below 0.5")
     if mask_P is not None:
         margins_P = jnp.where(jnp.asarray(mask_P, bool), margins_P, 0.0)
     right_P, wrong_P = jax.nn.log_sigmoid(margins_P), jax.nn.log_sigmoid(-margins_P)
@@ -211,7 +212,7 @@ def _count(losses_P: jax.Array, mask_P, axis=None) -> jax.Array:
 
 def _complete(winner_mask_PT, loser_mask_PT, mask_P) -> jax.Array:
     """Pairs with something on both sides, of those that are not masked."""
-    both_P = jnp.any(jnp.asarray(winner_mask_PT, bool), axis=-1) & jnp.any(
+    complete_P = jnp.any(jnp.asarray(winner_mask_PT, bool), axis=-1) & jnp.any(
         jnp.asarray(loser_mask_PT, bool), axis=-1
     )
-    return both_P if mask_P is None else both_P & jnp.asarray(mask_P, bool)
+    return complete_P if mask_P is None else complete_P & jnp.asarray(mask_P, bool)

@@ -1,4 +1,4 @@
-"""Importance ratios pi/mu of tokens, turns or rows, and which of them PPO's clip takes the gradient from.
+"""Importance ratios pi/mu of tokens, turns or rows, and which of them get no gradient under PPO's clip.
 
 pi is the policy that is trained, mu the one that drew the tokens. What has one ratio is called a unit; a row
 has U of them:
@@ -21,6 +21,7 @@ import numpy as np
 
 from jaxmarl_llm.losses.checks import check_choice, check_shapes
 from jaxmarl_llm.losses.turns import from_turns, in_turns, turn_sums
+from jaxmarl_llm.utils.errors import UserError
 
 RATIO_LEVELS = ("token", "turn", "sequence_normalised", "sequence")
 OF_ROWS = ("sequence_normalised", "sequence")  # those with one ratio per row
@@ -55,14 +56,14 @@ def units(
     turns_BL=None,
     num_turns: int | None = None,
 ) -> Units:
-    """Find log-ratios, advantages and presence of the units of a level: [..., L] -> three of [..., U].
+    """Log-ratios, advantages and presence of the units of a level: [..., L] -> three of [..., U].
 
     Log-ratios are clamped to +-20 and differentiable in `logprobs_BL`; units without tokens have 0. A unit's
     advantage is its row's, or the mean of its tokens' where advantages are [..., L]; no gradient flows
     through it, nor through the sampler's log-probs.
 
-    >>> found = units([[-1.0, -1.0]], [[-1.5, -0.5]], [2.0], [[True, True]], "sequence")
-    >>> found.log_ratio_BU.tolist(), found.advantages_BU.tolist()  # 0.5 - 0.5
+    >>> ratios = units([[-1.0, -1.0]], [[-1.5, -0.5]], [2.0], [[True, True]], "sequence")
+    >>> ratios.log_ratio_BU.tolist(), ratios.advantages_BU.tolist()  # 0.5 - 0.5
     ([[0.0]], [[2.0]])
 
     Raises:
@@ -70,7 +71,7 @@ def units(
     """
     check_choice("ratio_level", level, RATIO_LEVELS)
     if level == "turn" and turns_BL is None:
-        raise ValueError("turns_BL=None; ratio_level='turn' needs turns_BL and num_turns")
+        raise UserError("turns_BL=None; ratio_level='turn' needs turns_BL and num_turns")
     mask_BL = in_turns(mask_BL, turns_BL, num_turns)
     check_shapes(mask_BL, logprobs_BL=logprobs_BL, behaviour_logprobs_BL=behaviour_logprobs_BL)
     now_BL = jnp.where(mask_BL, jnp.asarray(logprobs_BL, jnp.float32), 0.0)
@@ -99,7 +100,7 @@ def constant_advantages(advantages_B, mask_BL: jax.Array) -> jax.Array:
     """
     shape, allowed = np.shape(advantages_B), (mask_BL.shape[:-1], mask_BL.shape)
     if shape not in allowed:
-        raise ValueError(
+        raise UserError(
             f"advantages_B has shape {shape}; the mask {mask_BL.shape} allows {allowed[0]} or {allowed[1]}"
         )
     constant = jax.lax.stop_gradient(jnp.asarray(advantages_B, jnp.float32))
@@ -109,8 +110,8 @@ def constant_advantages(advantages_B, mask_BL: jax.Array) -> jax.Array:
 def unit_values_at_tokens(values_BU, mask_BL, level: str, turns_BL=None) -> jax.Array:
     """Give each token the value of its unit: `values_BU` [..., U] -> [..., L]; masked tokens get any value.
 
-    The value of a geometric mean stands for every token of the unit, that of `sequence`, a product, for all
-    of them together, so each has its share. Then a ratio near 1 has the same gradient at every level.
+    At levels with geometric means every token has the value of its unit. At level `sequence`, a product over
+    the tokens, each has an equal share of it. Then a ratio near 1 has the same gradient at every level.
 
     >>> mask_BL = jnp.ones((1, 4), bool)
     >>> unit_values_at_tokens(jnp.array([[8.0]]), mask_BL, "sequence").tolist()
@@ -134,12 +135,12 @@ def log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL, level: str = "token",
     Raises:
       ValueError: as `units`, whose turns_BL and num_turns may follow.
     """
-    none_B = jnp.zeros(np.shape(mask_BL)[:-1])
-    return units(logprobs_BL, behaviour_logprobs_BL, none_B, mask_BL, level, **turns).log_ratio_BU
+    zeros_B = jnp.zeros(np.shape(mask_BL)[:-1])
+    return units(logprobs_BL, behaviour_logprobs_BL, zeros_B, mask_BL, level, **turns).log_ratio_BU
 
 
 def clip_range(clip: Clip) -> tuple[float, float]:
-    """The range (1 - low, 1 + high) of ratios that keep their gradient; `clip` is both, or (low, high).
+    """The range (1 - low, 1 + high) of ratios that keep their gradient; `clip`: one for both, or (low, high).
 
     >>> clip_range((0.5, 1.5))
     (0.5, 2.5)
@@ -148,19 +149,19 @@ def clip_range(clip: Clip) -> tuple[float, float]:
     return 1.0 - low, 1.0 + high
 
 
-def clipped(found: Units, clip: Clip, dual_clip: float | None = None) -> jax.Array:
+def clipped(ratios: Units, clip: Clip, dual_clip: float | None = None) -> jax.Array:
     """Units whose ratio gets no gradient: bool [..., U], False where there is no token.
 
     These are rho > 1 + high with A > 0, rho < 1 - low with A < 0, and with a dual clip c > 1 also rho > c
-    with A < 0. The rule of `policy_gradient` (PPO, arXiv 1707.06347), for counting.
+    with A < 0. It is the rule of `policy_gradient` (PPO, arXiv 1707.06347), used for counting.
 
-    >>> found = units([[0.0, 0.0]], [[-1.0, 1.0]], [1.0], [[True, True]])  # ratios e, 1/e
-    >>> clipped(found, 0.2).tolist()
+    >>> ratios = units([[0.0, 0.0]], [[-1.0, 1.0]], [1.0], [[True, True]])  # e, 1/e
+    >>> clipped(ratios, 0.2).tolist()
     [[True, False]]
     """
-    ratio_BU, (least, most) = jnp.exp(found.log_ratio_BU), clip_range(clip)
-    above_BU = (ratio_BU > most) & (found.advantages_BU > 0)
+    ratio_BU, (least, most) = jnp.exp(ratios.log_ratio_BU), clip_range(clip)
+    above_BU = (ratio_BU > most) & (ratios.advantages_BU > 0)
     below_BU = ratio_BU < least
     if dual_clip is not None:
         below_BU |= ratio_BU > dual_clip
-    return found.used_BU & (above_BU | (below_BU & (found.advantages_BU < 0)))
+    return ratios.used_BU & (above_BU | (below_BU & (ratios.advantages_BU < 0)))

@@ -1,4 +1,4 @@
-"""Sums with their counts, masks, and what a loss over tokens is divided by."""
+"""Sums with their counts, masks, and the divisors of losses over tokens."""
 
 import flax.struct
 import jax
@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm.losses.checks import check_choice, check_shapes
 from jaxmarl_llm.losses.turns import in_turns, turn_sums
+from jaxmarl_llm.utils.errors import UserError
 
 AGGREGATIONS = ("sequence", "token", "sequence_mean", "constant", "turn", "turn_mean")
 OF_TURNS = ("turn", "turn_mean")  # those that need turns
@@ -13,7 +14,7 @@ OF_TURNS = ("turn", "turn_mean")  # those that need turns
 
 @flax.struct.dataclass
 class SumCount:
-    """A mean that is not yet divided: `sum` and `count`, float32, scalars unless a loss says otherwise.
+    """A mean that is not yet divided: `sum` and `count`, float32, scalars unless a loss documents a shape.
 
     >>> float((SumCount(6.0, 2.0) + SumCount(2.0, 2.0)).mean())
     2.0
@@ -24,7 +25,7 @@ class SumCount:
 
     @classmethod
     def zeros(cls, *shape: int) -> "SumCount":
-        """Of nothing, which sums begin with."""
+        """The sum of nothing, to begin a sum with."""
         return cls(jnp.zeros(shape), jnp.zeros(shape))
 
     def __add__(self, other: "SumCount") -> "SumCount":
@@ -49,7 +50,7 @@ def length_mask(lengths_B, num_tokens: int) -> jax.Array:
 def drop_truncated(mask_BL, finished_B) -> jax.Array:
     """The mask without the rows that were cut off: bool [..., L], bool [...] -> bool [..., L].
 
-    Such a row adds nothing to a loss's sum and nothing to its count. Its reward, or that it has none, says
+    Such a row adds nothing to a loss's sum and nothing to its count. Its reward, or that it has none, shows
     how long it was rather than how good (overlong filtering of DAPO, arXiv 2503.14476). Advantages are not
     touched: its return is still part of its group's baseline. The row's tokens get no gradient.
 
@@ -101,25 +102,25 @@ def aggregate(
     token          sum over tokens, count tokens: the same direction over the mean length (DAPO, 2503.14476)
     sequence_mean  mean over the row's tokens, count rows: tokens of long rows weigh less (GRPO, 2402.03300)
     constant       sum over tokens, count rows times `token_budget`, such as the longest length allowed: as
-                   `sequence`, in the units of `token`, whatever was said (Dr. GRPO, 2503.20783)
+                   `sequence`, in the units of `token`, whatever the lengths (Dr. GRPO, 2503.20783)
     turn           mean over each turn's tokens, count turns (ReMA, 2503.09501)
     turn_mean      mean over the row's turns of the means over their tokens, count rows (ReMA's trajectory)
 
-    The last two need `turns_BL` and `num_turns`, see `losses.turns`. Rows without tokens, and turns, count
+    The last two need `turns_BL` and `num_turns`, see `losses.turns`. Rows and turns without tokens count
     nowhere.
 
-    >>> found = aggregate([[1.0, 2.0], [4.0, 0.0]], [[True, True], [True, False]], "sequence_mean")
-    >>> float(found.sum), float(found.count)  # 1.5 + 4
+    >>> loss = aggregate([[1.0, 2.0], [4.0, 0.0]], [[True, True], [True, False]], "sequence_mean")
+    >>> float(loss.sum), float(loss.count)  # 1.5 + 4
     (5.5, 2.0)
 
     Raises:
-      ValueError: unknown aggregation, shapes that differ, or without the budget or turns that it needs.
+      ValueError: unknown aggregation, shapes that differ, or a missing budget or turns that it needs.
     """
     check_choice("aggregation", aggregation, AGGREGATIONS)
     if aggregation == "constant" and not (token_budget or 0) > 0:
-        raise ValueError(f"token_budget={token_budget}; aggregation='constant' allows a number above 0")
+        raise UserError(f"token_budget={token_budget}; aggregation='constant' allows a number above 0")
     if aggregation in OF_TURNS and turns_BL is None:
-        raise ValueError(f"turns_BL=None; aggregation={aggregation!r} needs turns_BL and num_turns")
+        raise UserError(f"turns_BL=None; aggregation={aggregation!r} needs turns_BL and num_turns")
     mask_BL = in_turns(mask_BL, turns_BL, num_turns)
     check_shapes(mask_BL, values_BL=values_BL)
     values_BL = jnp.where(mask_BL, jnp.asarray(values_BL, jnp.float32), 0.0)
@@ -131,8 +132,8 @@ def aggregate(
         turns_B = jnp.sum(tokens_BT > 0, axis=-1, dtype=jnp.float32)
     else:
         row_sums_B, turns_B = jnp.sum(values_BL, axis=-1), rows_B
-    # What a row's sum is divided by at once, and what it counts.
-    own_B = {"sequence_mean": tokens_B, "turn_mean": turns_B}.get(aggregation, rows_B)
+    # The divisor of a row's own sum, and what the row adds to the count.
+    divisor_B = {"sequence_mean": tokens_B, "turn_mean": turns_B}.get(aggregation, rows_B)
     count_B = {"token": tokens_B, "turn": turns_B}.get(aggregation, rows_B)
     scale = token_budget if aggregation == "constant" else 1.0
-    return SumCount(jnp.sum(row_sums_B / jnp.maximum(own_B, 1.0)), scale * jnp.sum(count_B))
+    return SumCount(jnp.sum(row_sums_B / jnp.maximum(divisor_B, 1.0)), scale * jnp.sum(count_B))

@@ -1,4 +1,4 @@
-"""Learning from texts and from teachers: masked cross-entropy, distillation from the teacher's likeliest."""
+"""Learning from texts and from teachers: masked cross-entropy, and distillation of a teacher's top k."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ NO_REST = 1e-6  # probability outside a top k that float32 cannot tell from none
 def cross_entropy(logprobs_BL, mask_BL, *, aggregation: str = "token", **division) -> SumCount:
     """Supervised fine-tuning: - log pi of the tokens that are not masked, [..., L] twice -> SumCount.
 
-    gradient: - grad log pi(token). Mask prompts, padding and what other roles said; the role that is trained
+    gradient: - grad log pi(token). Mask prompts, padding and tokens of other roles; the role that is trained
     keeps its own tokens (role-masked fine-tuning, arXiv 2401.07324). Also the NLL term beside a DPO loss.
     ``aggregation`` and ``division`` are those of `aggregate`.
 
@@ -27,18 +27,18 @@ def distillation(
 ) -> SumCount:
     """KL(teacher || student) where only the teacher's top k is known: [..., L, K] twice -> SumCount.
 
-    With p the teacher's probabilities of its K likeliest tokens, q the student's of the same tokens (from
-    `choice_logprobs`), and what is left of each in one bucket, p_rest = 1 - sum_k p_k and q_rest likewise:
+    With p the teacher's probabilities of its K most likely tokens, q the student's of the same tokens (from
+    `choice_logprobs`), and the rest of each in one bucket, p_rest = 1 - sum_k p_k and q_rest likewise:
 
         loss = sum_k p_k log(p_k / q_k) + p_rest log(p_rest / q_rest)
 
     A lower bound of the whole KL, in nats, and equal to it for K = V. gradient to the student's logits:
     q_v - p_v for tokens of the top k, and q_v (1 - p_rest / q_rest) for all others, which moves their sum to
-    p_rest and keeps their proportions, of which nothing is known. To give them no share, normalise first,
+    p_rest and keeps their proportions, about which nothing is known. To give them no share, normalise first,
     `teacher - logsumexp(teacher, -1, keepdims=True)`: then p_rest = 0 and their gradient is q_v.
 
     Where a teacher has fewer than K tokens, the others have log-prob -inf. Ids must differ at a position.
-    No gradient flows to the teacher. A rest below 1e-6 counts as none, or as 1e-6 of the student's.
+    No gradient flows to the teacher. A rest below 1e-6 counts as 0 of the teacher, as 1e-6 of the student.
 
     >>> student, teacher = jnp.log(jnp.array([[[0.25]]])), jnp.log(jnp.array([[[0.5]]]))
     >>> round(float(distillation(student, teacher, [[True]]).mean()), 4)  # log(2) / 2 + log(2/3) / 2

@@ -22,7 +22,7 @@ def choice_logprobs(logits_BLV, ids_BLK, temperature: float = 1.0) -> jax.Array:
     """Log-probability of K ids at each position: [..., L, V] logits, [..., L, K] ids -> [..., L, K].
 
     `token_logprobs` of several candidates, `log softmax(logits / temperature)[id]`, such as a teacher's
-    likeliest (`distillation`). Its gradient is that of each, added up. Ids outside [0, V) are read as the
+    top k (`distillation`). Its gradient is the sum of theirs. Ids outside [0, V) are read as the
     nearest id inside.
 
     >>> [round(float(p), 6) for p in jnp.exp(choice_logprobs(jnp.log(jnp.array([1.0, 3.0])), [1, 0]))]

@@ -1,13 +1,14 @@
-"""Turns of a conversation whose tokens lie in one row: an integer id per token, [..., L], from 0.
+"""Turns of a conversation whose tokens are in one row: an integer id per token, [..., L], from 0.
 
 The number of turns T is static. A token whose id is outside [0, T) belongs to no turn and counts as masked:
-what was said between an agent's turns, by others, may have -1.
+texts of others, between an agent's turns, may have -1.
 """
 
 import jax
 import jax.numpy as jnp
 
 from jaxmarl_llm.losses.checks import check_shapes
+from jaxmarl_llm.utils.errors import UserError
 
 
 def in_turns(mask_BL, turns_BL=None, num_turns: int | None = None) -> jax.Array:
@@ -25,11 +26,11 @@ def in_turns(mask_BL, turns_BL=None, num_turns: int | None = None) -> jax.Array:
         return mask_BL
     if turns_BL is None or num_turns is None or num_turns < 1:
         given = "given" if turns_BL is not None else "missing"
-        raise ValueError(f"num_turns={num_turns}, turns_BL {given}; allowed: 1 or more, and both or neither")
+        raise UserError(f"num_turns={num_turns}, turns_BL {given}; allowed: 1 or more, and both or neither")
     turns_BL = jnp.asarray(turns_BL)
     check_shapes(mask_BL, turns_BL=turns_BL)
     if not jnp.issubdtype(turns_BL.dtype, jnp.integer):
-        raise ValueError(f"turns_BL has dtype {turns_BL.dtype}; allowed: integers")
+        raise UserError(f"turns_BL has dtype {turns_BL.dtype}; allowed: integers")
     return mask_BL & (turns_BL >= 0) & (turns_BL < num_turns)
 
 

@@ -1,10 +1,11 @@
-"""Losses of a critic: squared error to a target, and PPO's form that holds on to the old values."""
+"""Losses of a critic: squared error to a target, and PPO's form that is clipped around the old values."""
 
 import jax
 import jax.numpy as jnp
 
 from jaxmarl_llm.losses.checks import check_positive, check_shapes
 from jaxmarl_llm.losses.sums import SumCount, aggregate
+from jaxmarl_llm.utils.errors import UserError
 
 
 def value_loss(
@@ -42,7 +43,7 @@ def value_loss(
     """
     if (clip is None) != (old_values_BL is None):
         given = "missing" if old_values_BL is None else "given"
-        raise ValueError(f"clip={clip}, old_values_BL {given}; allowed: both or neither")
+        raise UserError(f"clip={clip}, old_values_BL {given}; allowed: both or neither")
     mask_BL = jnp.asarray(mask_BL, bool)
     check_shapes(mask_BL, values_BL=values_BL, targets_BL=targets_BL)
     values_BL = jnp.where(mask_BL, jnp.asarray(values_BL, jnp.float32), 0.0)
@@ -52,8 +53,8 @@ def value_loss(
         check_positive("clip", clip)
         check_shapes(mask_BL, old_values_BL=old_values_BL)
         old_BL = _constant(old_values_BL, mask_BL)
-        held_BL = old_BL + jnp.clip(values_BL - old_BL, -clip, clip)
-        errors_BL = jnp.maximum(errors_BL, (held_BL - targets_BL) ** 2)
+        near_old_BL = old_BL + jnp.clip(values_BL - old_BL, -clip, clip)
+        errors_BL = jnp.maximum(errors_BL, (near_old_BL - targets_BL) ** 2)
     return aggregate(errors_BL, mask_BL, aggregation, **division)
 
 

@@ -1,12 +1,14 @@
-"""The transformer decoder: one Flax module for the Llama, Qwen2 and Qwen3 families, with an explicit cache.
+"""The transformer decoder: one Flax module for all families, with an explicit cache.
 
-`transformer` is the module, `attention` attends over blocks of keys and values that rows share, `cache`
-holds these blocks, `prefill` reads prompts into it, `rope` has the rotary position embeddings.
+`config` says what a model has, `transformer` is the module, `attention` attends over blocks of keys and
+values that rows share, `cache` holds these blocks, `prefill` reads prompts into it, `rope` has the rotary
+position embeddings.
 """
 
 from jaxmarl_llm.policy.cache import Block, Cache
+from jaxmarl_llm.policy.config import PolicyConfig, Windows
 from jaxmarl_llm.policy.rope import RopeConfig
-from jaxmarl_llm.policy.transformer import REMAT, Policy, PolicyConfig
+from jaxmarl_llm.policy.transformer import REMAT, Policy
 
 __all__ = [
     "Block",
@@ -15,4 +17,5 @@ __all__ = [
     "PolicyConfig",
     "REMAT",
     "RopeConfig",
+    "Windows",
 ]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 
-def attend(q_RLQH, own, blocks, visible):
+def attend(q_RLQH, own, blocks, visible, query_width: int | None = None):
     """Softmax attention of every query to the blocks and to the call's own tokens, as if they were one.
 
     Each block is attended to on its own, and the results are merged with the weights of their softmax
@@ -18,18 +18,20 @@ def attend(q_RLQH, own, blocks, visible):
       own: keys and values (R, L, K, H) of this call; Q is a multiple of K.
       blocks: keys (B, K, H, S) and values (B, K, S, H) of earlier tokens, where B divides R.
       visible: masks of `cache.visibility`, for the blocks and then for ``own``.
+      query_width: scores are divided by its root; None: H.
 
     Returns:
       (R, L, Q * H), in the dtype of the values.
     """
     rows, length, n_heads, width = q_RLQH.shape
     k_own, v_own = own
+    scale = (query_width or width) ** -0.5
     if not blocks:
-        out = jax.nn.dot_product_attention(q_RLQH, k_own, v_own, mask=visible[0][:, None])
+        out = jax.nn.dot_product_attention(q_RLQH, k_own, v_own, mask=visible[0][:, None], scale=scale)
         return out.reshape(rows, length, n_heads * width)
     blocks = (*blocks, (jnp.moveaxis(k_own, 1, 3), jnp.swapaxes(v_own, 1, 2)))
     kv_heads = k_own.shape[2]
-    q_RLKMH = (q_RLQH * width**-0.5).reshape(rows, length, kv_heads, n_heads // kv_heads, width)
+    q_RLKMH = (q_RLQH * scale).reshape(rows, length, kv_heads, n_heads // kv_heads, width)
     parts = [_attend_block(q_RLKMH, k, v, mask) for (k, v), mask in zip(blocks, visible, strict=True)]
     # Not stacked and reduced: there are only a few, and the CPU compiler's library for reductions crashes on
     # arrays of that many axes.

@@ -1,7 +1,8 @@
-"""The explicit key/value cache, and who sees whom in it.
+"""The explicit key/value cache, and which tokens see which in it.
 
-Visibility follows positions alone: a key is seen by a query when ``0 <= position(key) <= position(query)``.
-Padding has negative positions, so left-padded prompts need no other mask.
+Visibility follows positions alone: a key is seen by a query when ``0 <= position(key) <= position(query)``
+and, in a layer with a window, ``position(query) - position(key) < window``. Padding has negative positions,
+so left-padded prompts need no other mask. The cache keeps all keys, also those that have left a window.
 """
 
 import functools
@@ -13,9 +14,10 @@ from flax import struct
 
 @struct.dataclass
 class Block:
-    """Keys (Y, B, K, H, S) and values (Y, B, K, S, H) of all layers, with the positions (B, S) they stand at.
+    """Keys (Y, B, K, H, S) and values (Y, B, K, S, H) of all layers, with their positions (B, S).
 
-    Both lie as attention multiplies them. `Cache.apart` makes tuples of the layers' arrays of them.
+    Their axes are in the order in which attention multiplies them. `Cache.apart` makes each a tuple of the
+    layers' arrays.
     """
 
     k_YBKHS: jax.Array | tuple[jax.Array, ...]
@@ -52,25 +54,23 @@ class Cache:
     def take(self, rows_R: jax.Array) -> "Cache":
         """The recent block as one more prefix, row r of it the block's row ``rows_R[r]``."""
         recent = self.recent
-        own = Block(recent.k_YBKHS[:, rows_R], recent.v_YBKSH[:, rows_R], recent.positions_BS[rows_R])
-        return Cache.after(*self.prefixes, own)
+        prefix = Block(recent.k_YBKHS[:, rows_R], recent.v_YBKSH[:, rows_R], recent.positions_BS[rows_R])
+        return Cache.after(*self.prefixes, prefix)
 
     def keep(self, rows_R: jax.Array) -> "Cache":
-        """The cache of some of its rows. A prefix that rows shared is there once for each of them, unless all
-        rows share it.
-        """
+        """The cache of some rows; a prefix that rows share is copied for each, unless all rows share it."""
         n_rows = self.recent.positions_BS.shape[0]
 
         def of(block: Block) -> Block:
-            n_own = block.positions_BS.shape[0]
-            own_R = rows_R // (n_rows // n_own)
-            k, v = jax.tree.map(lambda x: jnp.take(x, own_R, axis=-4), (block.k_YBKHS, block.v_YBKSH))
-            return block if n_own == 1 else Block(k, v, block.positions_BS[own_R])
+            n_block = block.positions_BS.shape[0]
+            block_rows_R = rows_R // (n_rows // n_block)
+            k, v = jax.tree.map(lambda x: jnp.take(x, block_rows_R, axis=-4), (block.k_YBKHS, block.v_YBKSH))
+            return block if n_block == 1 else Block(k, v, block.positions_BS[block_rows_R])
 
         return self.map_blocks(of)
 
     def map_blocks(self, of) -> "Cache":
-        """The cache with ``of`` every block in its place."""
+        """The cache with ``of`` applied to every block."""
         prefixes = tuple(of(block) for block in self.prefixes)
         recent = None if self.recent is None else of(self.recent)
         newest = None if self.newest is None else of(self.newest)
@@ -97,7 +97,7 @@ class Cache:
     def extend(self, k_YBLKH: jax.Array, v_YBLKH: jax.Array, positions_BL: jax.Array) -> "Cache":
         """The cache after a call on a `settled` one: its keys, values and positions are the newest.
 
-        If nothing is recent yet, they are that. All may have an agent axis where `agent_axes` says.
+        If there is no recent block yet, they become it. All may have an agent axis where `agent_axes` says.
         """
         k_YBKHL = jax.tree.map(lambda x: jnp.moveaxis(x, -3, -1), k_YBLKH)
         v_YBKLH = jax.tree.map(lambda x: jnp.swapaxes(x, -3, -2), v_YBLKH)
@@ -124,7 +124,7 @@ class Cache:
         return self.replace(recent=recent, index=index, newest=None)
 
     def apart(self) -> "Cache":
-        """Return the cache with each layer's keys and values as arrays of their own.
+        """The cache with each layer's keys and values as arrays of their own.
 
         A loop that adds tokens to it then does not take them out of, and put them back into, one array of all
         layers at every token.
@@ -137,7 +137,7 @@ class Cache:
 
 
 def agent_axes(prefixes: int, apart: bool = False) -> Cache:
-    """Return the ``vmap`` axes over agents of a cache with so many prefixes.
+    """The ``vmap`` axes over agents of a cache with so many prefixes.
 
     Keys and values have it behind the layers (if these are not `Cache.apart`): the scan over layers would
     otherwise move whole caches at every token. The write index stays one scalar: batched, the cache update
@@ -148,18 +148,23 @@ def agent_axes(prefixes: int, apart: bool = False) -> Cache:
     return Cache(recent=block, index=None, prefixes=(block,) * prefixes, newest=block)
 
 
-def visibility(positions_BL, cache: Cache, segments_BL=None) -> tuple[jax.Array, ...]:
-    """Compute the masks (rows, queries, keys) of each block of the cache, then of the call's own tokens.
+def visibility(
+    positions_BL, cache: Cache, segments_BL=None, window: int | None = None
+) -> tuple[jax.Array, ...]:
+    """Masks (rows, queries, keys) of each block of the cache, then of the call's own tokens.
 
-    The queries of the rows that share a row of a prefix stand one after the other. With ``segments_BL`` own
-    tokens see only those of the same number.
+    The queries of rows that share a row of a prefix are adjacent. With ``segments_BL`` own tokens see only
+    those of the same number. With ``window`` a query sees so many positions, of which its own is the last.
     """
     blocks_BS = (*(block.positions_BS for block in cache.blocks), positions_BL)
-    *earlier, own = (_sees(positions_BL.reshape(keys_BS.shape[0], -1), keys_BS) for keys_BS in blocks_BS)
+    *earlier, own = (
+        _sees(positions_BL.reshape(keys_BS.shape[0], -1), keys_BS, window) for keys_BS in blocks_BS
+    )
     if segments_BL is not None:
         own &= segments_BL[:, None, :] == segments_BL[:, :, None]
     return *earlier, own
 
 
-def _sees(query_BL, key_BS):
-    return (key_BS[:, None, :] >= 0) & (key_BS[:, None, :] <= query_BL[:, :, None])
+def _sees(query_BL, key_BS, window: int | None):
+    sees_BLS = (key_BS[:, None, :] >= 0) & (key_BS[:, None, :] <= query_BL[:, :, None])
+    return sees_BLS if window is None else sees_BLS & (key_BS[:, None, :] > query_BL[:, :, None] - window)

@@ -1,4 +1,4 @@
-"""Prefill: prompts through the model once, what all of an agent begin with only as a single row."""
+"""Prefill: run prompts through the model once, the common beginning of an agent's prompts as a single row."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def prefill_shared(policy, variables, tokens_C, length) -> Block:
 def prefill(policy, variables, prompts_BP, lengths_B, shared: Block | None = None):
     """Features (B, D) of the last prompt token and the cache of the whole prompts, of one agent.
 
-    ``shared`` are the keys and values of what comes before ``prompts_BP`` in every row.
+    ``shared`` are the keys and values of the tokens before ``prompts_BP``, the same in every row.
     """
     positions_BP = prompt_positions(lengths_B, prompts_BP.shape[1])
     positions_BP = jnp.where(positions_BP >= 0, positions_BP + _shared_length(shared), -1)

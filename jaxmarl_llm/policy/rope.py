@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_llm.utils.errors import UserError
+
 ROPE_KINDS = ("default", "linear", "llama3", "yarn")
 
 
@@ -36,9 +38,9 @@ class RopeConfig:
 
     def __post_init__(self):
         if self.kind not in ROPE_KINDS:
-            raise ValueError(f"rope kind {self.kind!r} is not supported; supported are {ROPE_KINDS}")
+            raise UserError(f"rope kind {self.kind!r} is not supported; supported are {ROPE_KINDS}")
         if self.kind in ("llama3", "yarn") and self.original_max_positions <= 0:
-            raise ValueError(f"rope kind {self.kind!r} needs original_max_positions > 0")
+            raise UserError(f"rope kind {self.kind!r} needs original_max_positions > 0")
 
 
 def _llama3(freq: np.ndarray, rope: RopeConfig) -> np.ndarray:

@@ -1,11 +1,11 @@
-"""One decoder-only transformer for the Llama, Qwen2 and Qwen3 families, with an explicit key/value cache.
+"""One decoder-only transformer for all families of `weights.families`, with an explicit key/value cache.
 
 Parameters are the Linen variables ``{"params": ...}``; layers are stacked on a leading axis and scanned. A
 second collection ``"lora"`` may hold low-rank adapters of the same tree (see `adapters`); without it the
 plain model runs.
 """
 
-import dataclasses
+import functools
 from collections.abc import Callable
 
 import jax
@@ -15,34 +15,13 @@ from flax import linen as nn
 from jaxmarl_llm.policy import rope as rope_lib
 from jaxmarl_llm.policy.attention import attend
 from jaxmarl_llm.policy.cache import Cache, visibility
+from jaxmarl_llm.policy.config import PolicyConfig
+from jaxmarl_llm.utils.errors import UserError
 
 # What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and
 # activations: little work for most of the memory); whole layers.
 REMAT = ("none", "dots", "full")
-
-
-@dataclasses.dataclass(frozen=True)
-class PolicyConfig:
-    """Architecture of one decoder. All sizes in units (features, heads, layers, tokens)."""
-
-    vocab_size: int
-    d_model: int
-    d_ff: int
-    n_layers: int
-    n_heads: int
-    n_kv_heads: int
-    head_dim: int
-    max_positions: int
-    rope: rope_lib.RopeConfig = rope_lib.RopeConfig()
-    norm_eps: float = 1e-5
-    tie_embeddings: bool = True
-    qkv_bias: bool = False
-    qk_norm: bool = False
-    pad_row: int | None = None  # row of the embedding that its own framework never trains as an input
-
-    def __post_init__(self):
-        if self.n_heads % self.n_kv_heads:
-            raise ValueError(f"n_heads={self.n_heads} is not a multiple of n_kv_heads={self.n_kv_heads}")
+_ACTIVATIONS = {"silu": nn.silu, "gelu_tanh": functools.partial(nn.gelu, approximate=True)}
 
 
 def _aligned(vector, like):
@@ -79,16 +58,21 @@ class Dense(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square normalisation (arXiv 1910.07467), computed in float32."""
+    """Root-mean-square normalisation (arXiv 1910.07467), computed in float32.
 
-    eps: float
+    The result is multiplied by ``config.norm_offset`` plus the parameter, which begins so that this is 1.
+    """
+
+    config: PolicyConfig
 
     @nn.compact
     def __call__(self, x):
-        scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
+        offset = self.config.norm_offset
+        scale = self.param("scale", nn.initializers.constant(1 - offset), (x.shape[-1],))
         x32 = x.astype(jnp.float32)
-        x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + self.eps)
-        return (x32 * _aligned(scale.astype(jnp.float32), x)).astype(x.dtype)
+        x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + self.config.norm_eps)
+        scale32 = scale.astype(jnp.float32) + offset if offset else scale.astype(jnp.float32)
+        return (x32 * _aligned(scale32, x)).astype(x.dtype)
 
 
 class Attention(nn.Module):
@@ -108,28 +92,49 @@ class Attention(nn.Module):
 
         q, k, v = project("q", c.n_heads), project("k", c.n_kv_heads), project("v", c.n_kv_heads)
         if c.qk_norm:
-            q, k = RMSNorm(c.norm_eps, name="q_norm")(q), RMSNorm(c.norm_eps, name="k_norm")(k)
+            q, k = RMSNorm(c, name="q_norm")(q), RMSNorm(c, name="k_norm")(k)
         q, k = rope_lib.rotate(q, *rotary), rope_lib.rotate(k, *rotary)
-        out = attend(q, (k, v), blocks, visible)
+        out = attend(q, (k, v), blocks, visible, c.query_width)
         return Dense(c.d_model, dtype=self.dtype, name="o")(out), (k, v)
 
 
 class Layer(nn.Module):
-    """Pre-norm transformer layer with a gated SiLU feed-forward."""
+    """Transformer layer with norms before its two parts, perhaps also behind, and a gated feed-forward.
+
+    ``kind`` and ``views`` as in `_view`.
+    """
 
     config: PolicyConfig
     dtype: jnp.dtype = jnp.float32
 
     @nn.compact
-    def __call__(self, x_BLD, blocks, rotary, visible):
+    def __call__(self, x_BLD, blocks, kind, views):
         c = self.config
-        h = RMSNorm(c.norm_eps, name="attn_norm")(x_BLD)
+        rotary, visible = _view(views, kind)
+        h = RMSNorm(c, name="attn_norm")(x_BLD)
         out, kv = Attention(c, self.dtype, name="attn")(h, blocks, rotary, visible)
+        if c.post_norms:
+            out = RMSNorm(c, name="attn_post_norm")(out)
         x_BLD = x_BLD + out
-        h = RMSNorm(c.norm_eps, name="mlp_norm")(x_BLD)
+        h = RMSNorm(c, name="mlp_norm")(x_BLD)
         gate = Dense(c.d_ff, dtype=self.dtype, name="gate")(h)
         up = Dense(c.d_ff, dtype=self.dtype, name="up")(h)
-        return x_BLD + Dense(c.d_model, dtype=self.dtype, name="down")(nn.silu(gate) * up), kv
+        out = Dense(c.d_model, dtype=self.dtype, name="down")(_ACTIVATIONS[c.activation](gate) * up)
+        if c.post_norms:
+            out = RMSNorm(c, name="mlp_post_norm")(out)
+        return x_BLD + out, kv
+
+
+def _view(views, kind):
+    """What attention in a layer reads of the positions: rotary tables, and masks of visible keys.
+
+    Args:
+      views: these of every kind of layer, in the order of `PolicyConfig.kinds`.
+      kind: which; an array where layers are scanned, None where there is only one.
+    """
+    if kind is None or isinstance(kind, int):
+        return views[kind or 0]
+    return jax.tree.map(lambda *of_kinds: jax.lax.select_n(kind, *of_kinds), *views)
 
 
 class Policy(nn.Module):
@@ -137,7 +142,7 @@ class Policy(nn.Module):
 
     ``policy.apply(params, tokens_BL, positions_BL, cache=None) -> (logits_BLV, cache)``. Without a cache the
     returned one holds this call's keys and values. Logits are float32 whatever the compute dtype, their sums
-    too: rounded to bfloat16, the greatest of 49,152 is often one of several.
+    too: rounded to bfloat16, several of 49,152 often share the greatest value.
 
     With ``apart`` every layer has variables of its own (``layers_0``, ..), its part of the cache too (see
     `Cache.apart`), and ``remat`` is not applied: for reading one token at a time, see `decode`.
@@ -146,7 +151,7 @@ class Policy(nn.Module):
     ``nn.Embedding(padding_idx=..)``; as a row of a tied head it still gets one.
 
     ``fetch(name, params)`` is applied to the parameters of a layer, the embedding and the head where they are
-    used; it may say where they are to lie there, not what they are.
+    used; it may change where they are placed, but not their values.
     """
 
     config: PolicyConfig
@@ -159,13 +164,13 @@ class Policy(nn.Module):
     def setup(self):
         c = self.config
         if self.remat not in REMAT:
-            raise ValueError(f"policy.remat={self.remat!r} is not one of {REMAT}")
+            raise UserError(f"policy.remat={self.remat!r} is not one of {REMAT}")
         self.embed = nn.Embed(c.vocab_size, c.d_model, embedding_init=nn.initializers.normal(0.02))
         layer = self._fetching(Layer, "layers")
         self.layers = (
             [layer(c, self.dtype) for _ in range(c.n_layers)] if self.apart else self._stacked(layer)
         )
-        self.final_norm = RMSNorm(c.norm_eps)
+        self.final_norm = RMSNorm(c)
         if not c.tie_embeddings:
             self.head = self._fetching(Dense, "head")(c.vocab_size, dtype=self.dtype, out_dtype=jnp.float32)
 
@@ -184,11 +189,14 @@ class Policy(nn.Module):
         return table if self.fetch is None else self.fetch("embed", {"embedding": table})["embedding"]
 
     def _embedded(self, tokens_BL) -> jax.Array:
+        c = self.config
         x_BLD = jnp.take(self._table(), tokens_BL, axis=0)
-        if not self.pad_row_fixed or self.config.pad_row is None:
-            return x_BLD
-        is_pad_BL = tokens_BL == self.config.pad_row
-        return jnp.where(is_pad_BL[..., None], jax.lax.stop_gradient(x_BLD), x_BLD)
+        if self.pad_row_fixed and c.pad_row is not None:
+            is_pad_BL = tokens_BL == c.pad_row
+            x_BLD = jnp.where(is_pad_BL[..., None], jax.lax.stop_gradient(x_BLD), x_BLD)
+        x_BLD = x_BLD.astype(self.dtype)
+        # The root is rounded to the dtype too, as transformers does.
+        return x_BLD * jnp.asarray(c.d_model**0.5, self.dtype) if c.scaled_embeddings else x_BLD
 
     def _stacked(self, layer: type) -> nn.Module:
         """Build all layers as one scan."""
@@ -199,7 +207,7 @@ class Policy(nn.Module):
             layer,
             variable_axes={"params": 0, "lora": 0},
             split_rngs={"params": True},
-            in_axes=(0, nn.broadcast, nn.broadcast),
+            in_axes=(0, 0, nn.broadcast),
             length=self.config.n_layers,
         )
         return stack(self.config, self.dtype)
@@ -222,16 +230,19 @@ class Policy(nn.Module):
 
         The cache is `Cache.settled`. With ``apart`` these are tuples of Y arrays.
         """
-        rotary = rope_lib.tables(self.config.rope, self.config.head_dim, positions_BL)
-        x_BLD = self._embedded(tokens_BL).astype(self.dtype)
+        kinds = self.config.kinds
+        rotary = [rope_lib.tables(rope, self.config.head_dim, positions_BL) for rope, _ in kinds]
+        x_BLD = self._embedded(tokens_BL)
         blocks = tuple((block.k_YBKHS, block.v_YBKSH) for block in cache.blocks)
-        visible = visibility(positions_BL, cache, segments_BL)
+        visible = [visibility(positions_BL, cache, segments_BL, window) for _, window in kinds]
+        views = tuple(zip(rotary, visible, strict=True))
         if not self.apart:
-            x_BLD, kv = self.layers(x_BLD, blocks, rotary, visible)
+            kind_Y = jnp.array(self.config.kind_Y) if len(kinds) > 1 else None
+            x_BLD, kv = self.layers(x_BLD, blocks, kind_Y, views)
             return self.final_norm(x_BLD), kv
         kv_Y = []
-        for y, layer in enumerate(self.layers):
-            x_BLD, kv = layer(x_BLD, tuple((k[y], v[y]) for k, v in blocks), rotary, visible)
+        for y, (layer, kind) in enumerate(zip(self.layers, self.config.kind_Y, strict=True)):
+            x_BLD, kv = layer(x_BLD, tuple((k[y], v[y]) for k, v in blocks), kind, views)
             kv_Y.append(kv)
         return self.final_norm(x_BLD), tuple(zip(*kv_Y, strict=True))
 

@@ -1,4 +1,4 @@
-"""Protocols say who speaks when and sees what: one file each."""
+"""Protocols: the order in which agents answer, and what each of them sees. One file each."""
 
 from jaxmarl_llm.protocols.discussion import Discussion
 from jaxmarl_llm.protocols.pipeline import Pipeline

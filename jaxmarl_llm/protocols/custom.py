@@ -4,13 +4,14 @@
         def __init__(self, config, task, samples): ...
 
 A class, or a function that returns a `Protocol`, is called with the whole config, the task with its
-``prompts`` and perhaps ``feedback``, and the number of samples: None in training, where ``train.group`` says
-it, else the conversations that an evaluation holds about each item. Its object is made once and serves every
-iteration: what it must remember of one is in the `Episode` that `step` and `observe` are given.
+``prompts`` and perhaps ``feedback``, and the number of samples: None in training, where it is
+``train.group``, else the number of conversations per item of an evaluation. The object is made once and used
+in every iteration: the state of an iteration is in the `Episode` that `step` and `observe` get.
 """
 
-from jaxmarl_llm import dotted
 from jaxmarl_llm.protocols.types import Protocol
+from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "train.protocol"
 
@@ -21,15 +22,15 @@ def resolve(name: str):
 
 
 def build(name: str, config, task, samples: int | None) -> Protocol:
-    """The protocol at a dotted name; ValueError names it and what is wrong with it."""
-    made = resolve(name)
+    """Build the protocol at a dotted name; ValueError with the name and what is wrong with it."""
+    factory = resolve(name)
     try:
-        protocol = made(config, task, samples)
+        protocol = factory(config, task, samples)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        said = f"{FIELD} {name!r} raised when called with config, task, samples ({reason})"
-        raise ValueError(said) from error
+        message = f"{FIELD} {name!r} raised when called with config, task, samples ({reason})"
+        raise UserError(message) from error
     missing = [part for part in ("step", "observe") if not callable(getattr(protocol, part, None))]
     if missing:
-        raise ValueError(f"{FIELD} {name!r} gave a {type(protocol).__name__} without {', '.join(missing)}")
+        raise UserError(f"{FIELD} {name!r} gave a {type(protocol).__name__} without {', '.join(missing)}")
     return protocol

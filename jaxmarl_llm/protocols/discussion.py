@@ -1,60 +1,59 @@
-"""One round of discussion: all answer, hear each other, and answer again (a baseline of MAGRPO's paper).
+"""Discussion: all agents answer, read each other's answers, and answer again (baseline of MAGRPO's paper).
 
-``Turn.turn`` counts both rounds, those of turn t are 2 t and 2 t + 1; ``Node.turn`` and ``Joint.turn`` are t.
-In many turns each turn is a discussion: the agents go on from their own earlier prompts and replies, final
-ones included, and the feedback.
+The first answers are of kind `REMARK`: they lead to those that are judged.
+With several turns each turn is such a discussion: the agents continue from their own earlier prompts and
+replies, final ones included, and the feedback.
 """
 
 import dataclasses
 
-from jaxmarl_llm.forest import Node, SpeakRequest, Turn
+from jaxmarl_llm.forest import REMARK, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.hearing import quoted
-from jaxmarl_llm.protocols.turns import InTurns, by_node
-from jaxmarl_llm.protocols.types import Episode, everybody
+from jaxmarl_llm.protocols.turns import MultiTurn, by_node
+from jaxmarl_llm.protocols.types import Episode, first_requests, remarks
 
 AGAIN = "Answer the question again, in the same form, so that your answers fit together."
 
 
 @dataclasses.dataclass(frozen=True)
-class Discussion(InTurns):
-    """Every agent answers blind, then sees the others' answers and gives its final one, which is judged.
+class Discussion(MultiTurn):
+    """Every agent answers alone, then reads the others' answers and gives a final one, which is judged.
 
-    Sample g of the second round has seen sample g of the first, so joint answers are aligned. The first
-    round's answers earn what the final ones do.
+    Sample g of the second round has read sample g of the first, so joint answers are aligned. The first
+    round's answers get the reward of the final ones.
     """
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Ask all agents on all nodes of the turn, then all again after each sample."""
+        """Requests to all agents on all nodes of the turn, then to all again after each sample."""
         if not state.turns:
-            return everybody(state, self.prompts, self.samples)
+            return remarks(first_requests(state, self.prompts, self.samples))
         number = state.turns[-1].turn
-        if number % 2 == 0:
+        if state.turns[-1].kind == REMARK:
             return [
-                self._again(state, own, {t.agent: t.text for t in together if t is not own})
-                for given in by_node(state, number).values()
-                for together in zip(*given.values(), strict=True)
-                for own in together
+                self._again(state, turn, {t.agent: t.text for t in sample if t is not turn})
+                for by_agent in by_node(state, number, REMARK).values()
+                for sample in zip(*by_agent.values(), strict=True)
+                for turn in sample
             ]
-        done = number // 2 + 1
-        return [request for requests in self.next_turn(state, done) for request in requests]
+        return remarks(request for requests in self.next_turn(state, number + 1) for request in requests)
 
     def observe(self, state: Episode, turns) -> list[Node]:
-        """After the second round of a turn, its nodes."""
-        number = turns[0].turn
-        if number % 2 == 0:
+        """The nodes of a turn after its second round; none after the first."""
+        if turns[0].kind == REMARK:
             return []
-        blind, nodes = by_node(state, number - 1), []
-        for (item, j), given in by_node(state, number).items():
+        number = turns[0].turn
+        first_round, nodes = by_node(state, number, REMARK), []
+        for (item, j), by_agent in by_node(state, number).items():
             agents = list(self.prompts(state.items[item]))
-            final = {agent: tuple(turn.id for turn in given[agent]) for agent in agents}
-            heard = tuple(tuple(turn.id for turn in blind[item, j][agent]) for agent in agents)
-            nodes.append(Node(item, final, number // 2, j, heard))
+            final = {agent: tuple(turn.id for turn in by_agent[agent]) for agent in agents}
+            heard = tuple(tuple(turn.id for turn in first_round[item, j][agent]) for agent in agents)
+            nodes.append(Node(item, final, number, j, heard))
         return nodes
 
-    def _again(self, state: Episode, own: Turn, others: dict[str, str]) -> SpeakRequest:
-        reply = {"role": "assistant", "content": own.text}
-        now = {"role": "user", "content": f"{quoted(others)}\n\n{AGAIN}" if others else AGAIN}
-        messages = (*state.requests[own.request].messages, reply, now)
+    def _again(self, state: Episode, turn: Turn, others: dict[str, str]) -> SpeakRequest:
+        reply = {"role": "assistant", "content": turn.text}
+        question = {"role": "user", "content": f"{quoted(others)}\n\n{AGAIN}" if others else AGAIN}
+        messages = (*state.requests[turn.request].messages, reply, question)
         return SpeakRequest(
-            own.agent, own.item, messages, 1, own.turn + 1, parent=own.id, follows=own.follows
+            turn.agent, turn.item, messages, 1, turn.turn, parent=turn.id, follows=turn.follows
         )

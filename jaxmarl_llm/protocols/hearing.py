@@ -1,14 +1,14 @@
-"""Tell an agent what others said."""
+"""Quote the texts of other agents in an agent's prompt."""
 
 from collections.abc import Mapping, Sequence
 
 
-def quoted(said: Mapping[str, str]) -> str:
-    """Quote what others said, under their names."""
-    return "\n\n".join(f"{agent} wrote:\n{text.strip()}" for agent, text in said.items())
+def quoted(texts: Mapping[str, str]) -> str:
+    """Quote the texts of other agents, each after its author's name."""
+    return "\n\n".join(f"{agent} wrote:\n{text.strip()}" for agent, text in texts.items())
 
 
-def with_heard(messages: Sequence[dict[str, str]], said: Mapping[str, str]) -> tuple[dict[str, str], ...]:
-    """Chat messages whose last one, the question, begins with what others said."""
-    *before, asked = messages
-    return (*before, {**asked, "content": f"{quoted(said)}\n\n{asked['content']}"})
+def with_quotes(messages: Sequence[dict[str, str]], texts: Mapping[str, str]) -> tuple[dict[str, str], ...]:
+    """Chat messages with the texts of other agents quoted at the start of the last one, the question."""
+    *before, question = messages
+    return (*before, {**question, "content": f"{quoted(texts)}\n\n{question['content']}"})

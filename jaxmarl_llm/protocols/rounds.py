@@ -1,51 +1,51 @@
-"""Rounds in which every agent writes a program of its own: what protocols of such rounds have in common.
+"""Rounds in which every agent writes a program of its own: the common part of such protocols.
 
 A chain is one search for one item. The programs of a round, one of each agent, are a joint answer that the
 chain's next round follows. The chains of an item are independent samples; they stay in order, item by item.
 
-Turns are numbered so that programs and what is said between them never share a number: programs of round t
-are 2 t, what is said after them is 2 t + 1. ``Node.turn`` and ``Joint.turn`` are the round.
+``Turn.turn``, ``Node.turn`` and ``Joint.turn`` are the round; texts between programs are of kind `REMARK`.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxmarl_llm.forest import Node, SpeakRequest, Turn
-from jaxmarl_llm.protocols.types import Episode, everybody
+from jaxmarl_llm.forest import ANSWER, Node, SpeakRequest, Turn
+from jaxmarl_llm.protocols.types import Episode, first_requests
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.types import RoundsTask, Task
+from jaxmarl_llm.utils.errors import UserError
 
 Ask = Callable[[Turn], Sequence[dict[str, str]] | None]
 
 
 def check(**numbers: int) -> None:
-    """ValueError for the first of some numbers that is below 1."""
+    """Raise ValueError for the first of the numbers that is below 1."""
     for name, value in numbers.items():
         if value < 1:
-            raise ValueError(f"{name}={value}; allowed: 1 or more")
+            raise UserError(f"{name}={value}; allowed: 1 or more")
 
 
 def first_round(state: Episode, task: Task, samples: int) -> list[SpeakRequest]:
-    """Ask all agents for a first program, ``samples`` chains of every item."""
-    return everybody(state, task.prompts, samples)
+    """Requests to all agents for a first program, ``samples`` chains of every item."""
+    return first_requests(state, task.prompts, samples)
 
 
 def programs_of_round(state: Episode, turns: Sequence[Turn]) -> list[Node]:
     """The nodes that the programs of a round complete, item by item and chain by chain.
 
-    Chains that nothing has been judged of yet are the samples of one node. A node has heard what its programs
-    continue, as far as that was not judged: reflections, plans.
+    Chains in which nothing has been judged yet are the samples of one node. ``heard`` of a node are the turns
+    that its programs continue, as far as those were not judged: reflections, plans.
     """
-    found: dict[tuple, dict[str, list[Turn]]] = {}
+    turns_by_place: dict[tuple, dict[str, list[Turn]]] = {}
     for turn in turns:
-        found.setdefault((turn.item, turn.follows), {}).setdefault(turn.agent, []).append(turn)
+        turns_by_place.setdefault((turn.item, turn.follows), {}).setdefault(turn.agent, []).append(turn)
     judged = {i for joint in state.joints for i in joint.turns}
     nodes = []
-    for (item, follows), said in found.items():
-        before = [tuple(turn.parent for turn in own) for own in said.values()]
-        heard = tuple(ids for ids in before if None not in ids and not judged.intersection(ids))
-        ids = {agent: tuple(turn.id for turn in own) for agent, own in said.items()}
-        nodes.append(Node(item, ids, turns[0].turn // 2, follows, heard))
+    for (item, follows), by_agent in turns_by_place.items():
+        parents = [tuple(turn.parent for turn in programs) for programs in by_agent.values()]
+        heard = tuple(ids for ids in parents if None not in ids and not judged.intersection(ids))
+        ids = {agent: tuple(turn.id for turn in programs) for agent, programs in by_agent.items()}
+        nodes.append(Node(item, ids, turns[0].turn, follows, heard))
     return nodes
 
 
@@ -60,8 +60,8 @@ def rounds_done(state: Episode) -> int:
     return 1 + max((joint.turn for joint in state.joints), default=-1)
 
 
-def going_on(state: Episode, task: RoundsTask, stop_when_solved: bool) -> list[int]:
-    """The chains of `last_round` with a next one: all, or those where no program solves the item."""
+def continuing_chains(state: Episode, task: RoundsTask, stop_when_solved: bool) -> list[int]:
+    """The chains of `last_round` with a next round: all, or those where no program solves the item."""
 
     def solved(j: int) -> bool:
         return any(task.solved(outcome) for outcome in state.joints[j].judgement.outcomes.values())
@@ -74,34 +74,42 @@ def outcome_of(state: Episode, turn: int) -> Outcome:
     for joint in reversed(state.joints):
         if turn in joint.turns:
             return joint.judgement.outcomes[state.turns[turn].agent]
-    raise ValueError(f"turn {turn} is not a program that was judged")
+    raise UserError(f"turn {turn} is not a program that was judged")
 
 
-def after(
-    state: Episode, chains: Sequence[int], ask: Ask, index: int, last: Mapping[int, int] | None = None
+def requests_after(
+    state: Episode,
+    chains: Sequence[int],
+    ask: Ask,
+    index: int,
+    last: Mapping[int, int] | None = None,
+    kind: str = ANSWER,
 ) -> list[SpeakRequest]:
     """Requests to every agent of some chains, after its last program.
 
     Args:
       chains: indices of the joint answers that the requests follow.
-      ask: the agent's last program -> the messages it sees now, None where it is not asked.
-      index: turn number of the answers.
-      last: by id of the program the id of what the same agent said after it, if anything, which the answers
-        then continue.
+      ask: the agent's last program -> the messages it sees now, None for no request.
+      index: round of the turns that are requested.
+      last: by id of the program the id of the same agent's turn after it, if any, which the answers then
+        continue.
+      kind: of the turns that are requested.
     """
-    asked = []
+    requests = []
     for j in chains:
         for program in (state.turns[i] for i in state.joints[j].turns):
             messages = ask(program)
             if messages is not None:
                 parent = (last or {}).get(program.id, program.id)
-                asked.append(SpeakRequest(program.agent, program.item, tuple(messages), 1, index, parent, j))
-    return asked
+                requests.append(
+                    SpeakRequest(program.agent, program.item, tuple(messages), 1, index, parent, j, kind=kind)
+                )
+    return requests
 
 
 @dataclasses.dataclass(frozen=True)
 class Rounds:
-    """Programs of every agent in every round; a method says what is asked for `after` one.
+    """Every agent writes a program in every round; subclasses define the requests between rounds (`later`).
 
     Attributes:
       task: a task of programs.
@@ -120,18 +128,18 @@ class Rounds:
         check(samples=self.samples, rounds=self.rounds)
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Ask all agents about all items; then what the method asks, until every round is done."""
+        """Requests for first programs of all items, then those of `later`, until every round is done."""
         if not state.turns:
             return first_round(state, self.task, self.samples)
         done = rounds_done(state)
         if done == self.rounds:
             return []
-        return self.later(state, done, going_on(state, self.task, self.stop_when_solved))
+        return self.later(state, done, continuing_chains(state, self.task, self.stop_when_solved))
 
     def later(self, state: Episode, done: int, chains: list[int]) -> list[SpeakRequest]:
         """Return the requests after ``done`` rounds; ``chains`` are the joint answers that they continue."""
         raise NotImplementedError
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """Programs are judged, what is said between them is not."""
-        return [] if turns[0].turn % 2 else programs_of_round(state, turns)
+        """The nodes of a round's programs; none for the texts between them, which are not judged."""
+        return programs_of_round(state, turns) if turns[0].kind == ANSWER else []

@@ -1,4 +1,4 @@
-"""Ask one agent a question about every item that nobody judges: rounds may begin with one."""
+"""One request to one agent for every item; the answers are not judged. Rounds may begin with it."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -10,9 +10,11 @@ from jaxmarl_llm.protocols.types import Episode
 
 @dataclasses.dataclass(frozen=True)
 class Single:
-    """Attributes:
-    agent: who is asked.
-    ask: item -> the messages that it sees.
+    """One agent answers one request for every item; nothing is judged.
+
+    Attributes:
+      agent: name of the agent.
+      ask: item -> the messages that it sees.
     """
 
     agent: str

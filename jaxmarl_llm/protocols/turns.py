@@ -1,23 +1,24 @@
-"""Turns: which joint answers get a next one, and what every agent then sees. The base of some protocols."""
+"""Base of protocols with several turns: which joint answers get a next turn, and what agents then see."""
 
 import dataclasses
 
 import numpy as np
 
-from jaxmarl_llm.forest import SpeakRequest, Turn
-from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, tell
+from jaxmarl_llm.forest import ANSWER, SpeakRequest, Turn
+from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, collect_feedback
+from jaxmarl_llm.utils.errors import UserError
 
 HAND_ON = ("all", "best", "random")
 
 
 @dataclasses.dataclass(frozen=True)
-class InTurns:
-    """Agents answer every item up to ``turns`` times; in between, a feedback says what to do better.
+class MultiTurn:
+    """Agents answer every item up to ``turns`` times, and read a feedback between turns.
 
     Attributes:
-      prompts: item -> {agent: chat messages}; agents speak in this dict's order.
+      prompts: item -> {agent: chat messages}; agents answer in this dict's order.
       samples: G, completions per agent and node.
-      turns: most answers in a row, at least 1.
+      turns: largest number of answers in a row, at least 1.
       feedback: judged answers -> for each {agent: what it reads before the next turn}; for turns > 1.
       hand_on: which joint answers of a node get a next turn: ``all`` (a tree), the ``best`` one, or a
         ``random`` one (chains).
@@ -35,17 +36,17 @@ class InTurns:
 
     def __post_init__(self):
         if self.turns < 1:
-            raise ValueError(f"turns={self.turns}; allowed: 1 or more")
+            raise UserError(f"turns={self.turns}; allowed: 1 or more")
         if self.turns > 1 and self.feedback is None:
-            raise ValueError(f"turns={self.turns} needs a feedback: what agents are told between turns")
+            raise UserError(f"turns={self.turns} needs a feedback: what agents are told between turns")
         if self.hand_on not in HAND_ON:
-            raise ValueError(f"hand_on={self.hand_on!r} is not one of {HAND_ON}")
+            raise UserError(f"hand_on={self.hand_on!r} is not one of {HAND_ON}")
 
     def next_turn(self, state: Episode, done: int) -> list[list[SpeakRequest]]:
-        """Ask all agents for their next turn after every joint answer that is handed on; a list for each.
+        """Requests to all agents after every joint answer that is handed on; a list for each joint answer.
 
-        ``done`` counts the turns behind, rounds of a discussion together; [] after the last. The feedback on
-        these answers is in ``state.feedback`` from then on.
+        ``done`` is the number of finished turns, both rounds of a discussion being one; [] after the last.
+        The feedback on these joint answers is added to ``state.feedback``.
         """
         if done == self.turns:
             return []
@@ -67,14 +68,14 @@ class InTurns:
             if joint.turn == last:
                 nodes.setdefault(joint.node, []).append(j)
         handed = [j for answers in nodes.values() for j in self._of_node(state, answers)]
-        texts = tell(self.feedback, [state.answer(j) for j in handed]) if handed else []
+        texts = collect_feedback(self.feedback, [state.answer(j) for j in handed]) if handed else []
         state.feedback.update(zip(handed, texts, strict=True))
         return handed
 
     def _of_node(self, state: Episode, answers: list[int]) -> list[int]:
         rewards = [state.joints[j].total for j in answers]
-        known = [reward for reward in rewards if not np.isnan(reward)]
-        if self.stop_above is not None and known and np.mean(known) > self.stop_above:
+        valid = [reward for reward in rewards if not np.isnan(reward)]
+        if self.stop_above is not None and valid and np.mean(valid) > self.stop_above:
             return []
         if self.hand_on == "random":
             return [answers[state.random.integers(len(answers))]]
@@ -89,18 +90,18 @@ def own_turns(state: Episode, j: int) -> list[Turn]:
 
 
 def history(state: Episode, turn: Turn, j: int) -> tuple[dict[str, str], ...]:
-    """What an agent sees after its part in joint answer ``j``: all it saw before, its reply, the feedback."""
+    """Messages for an agent after its part in joint answer ``j``: all it saw before, its reply, feedback."""
     reply = {"role": "assistant", "content": turn.text}
-    now = {"role": "user", "content": state.feedback[j][turn.agent]}
-    return (*state.requests[turn.request].messages, reply, now)
+    question = {"role": "user", "content": state.feedback[j][turn.agent]}
+    return (*state.requests[turn.request].messages, reply, question)
 
 
-def by_node(state: Episode, number: int) -> dict[tuple, dict[str, list[Turn]]]:
-    """All turns with the turn index ``number``: by place (item, joint answer before or None), then by agent.
+def by_node(state: Episode, number: int, kind: str = ANSWER) -> dict[tuple, dict[str, list[Turn]]]:
+    """All turns of a kind with the turn index ``number``: by place (item, joint answer before or None), then by agent.
 
-    Places are in the order in which their first turn was asked for.
+    Places are in the order of their first requests.
     """
     places: dict[tuple, dict[str, list[Turn]]] = {}
-    for turn in (turn for turn in state.turns if turn.turn == number):
+    for turn in (turn for turn in state.turns if turn.stage == (number, kind)):
         places.setdefault((turn.item, turn.follows), {}).setdefault(turn.agent, []).append(turn)
     return places

@@ -1,18 +1,19 @@
-"""The interface of protocols, and the state of the conversation they steer.
+"""The interface of protocols, and the state of the conversation that they control.
 
-A protocol turns the items and what has been said so far into requests. Requests of one list are sampled as
-one batch; lists in turn give order. An empty list ends the episode.
+A protocol turns the items and the answers so far into requests. Requests of one list are sampled as one
+batch; an order of agents takes several lists. An empty list ends the episode.
 """
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
 
-from jaxmarl_llm.forest import Joint, Node, SpeakRequest, Turn
+from jaxmarl_llm.forest import REMARK, Joint, Node, SpeakRequest, Turn
+from jaxmarl_llm.utils.errors import UserError
 
 Prompts = Callable[[Any], dict[str, list[dict[str, str]]]]
 
@@ -34,8 +35,8 @@ class Episode:
     """State of one iteration's conversation; the rollout appends to it, protocols read it.
 
     ``requests``, ``turns`` and ``joints`` are indexed by ``Turn.request``, ``Turn.id`` and
-    ``SpeakRequest.follows``. ``random`` is seeded by the iteration's key. ``feedback`` has, by index of each
-    joint answer that was handed on, what every agent reads about it.
+    ``SpeakRequest.follows``. ``random`` is seeded by the iteration's key. ``feedback`` maps the index of
+    each joint answer that was handed on to {agent: feedback text}.
     """
 
     items: Sequence[Any]
@@ -46,48 +47,48 @@ class Episode:
     feedback: dict[int, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def answer(self, index: int) -> Answer:
-        """A joint answer with its texts."""
+        """The joint answer at ``index`` with its texts."""
         joint = self.joints[index]
-        said = {self.turns[i].agent: self.turns[i].text for i in joint.turns}
-        return Answer(self.items[joint.item], said, joint.judgement)
+        texts = {self.turns[i].agent: self.turns[i].text for i in joint.turns}
+        return Answer(self.items[joint.item], texts, joint.judgement)
 
 
 def item_name(item: Any) -> str:
-    """Name an item as errors do: by its ``task_id``."""
+    """Name of an item in error messages: its ``task_id``, or the item itself as text if it has none."""
     return str(getattr(item, "task_id", item))
 
 
-def tell(feedback: Feedback, answers: Sequence[Answer]) -> list[dict[str, str]]:
-    """Ask the feedback about judged answers; returns an {agent: text} for each, in order.
+def collect_feedback(feedback: Feedback, answers: Sequence[Answer]) -> list[dict[str, str]]:
+    """Call the feedback on judged answers; returns {agent: text} for each answer, in order.
 
-    Raises what the feedback raises if that names an item, else RuntimeError with the items that it was asked
-    about; ValueError unless there is a text for every agent of every answer.
+    Raises the feedback's own error if that names an item, else RuntimeError with the items that it was called
+    on; ValueError unless there is a text for every agent of every answer.
     """
     names = list(dict.fromkeys(item_name(answer.item) for answer in answers))
     try:
-        told = list(feedback(answers))
+        results = list(feedback(answers))
     except Exception as error:
         if any(names_item(str(error), name) for name in names):
             raise
         reason = f"{type(error).__name__}: {error}"
         raise RuntimeError(f"the feedback raised on {', '.join(names)} ({reason})") from error
-    if len(told) != len(answers):
-        raise ValueError(f"the feedback said {len(told)} things about {len(answers)} answers to {names}")
-    for answer, texts in zip(answers, told, strict=True):
-        silent = [agent for agent in answer.completions if not isinstance(dict(texts).get(agent), str)]
-        if silent:
-            raise ValueError(f"the feedback on {item_name(answer.item)} has no text for {', '.join(silent)}")
-    return told
+    if len(results) != len(answers):
+        raise UserError(f"the feedback said {len(results)} things about {len(answers)} answers to {names}")
+    for answer, texts in zip(answers, results, strict=True):
+        missing = [agent for agent in answer.completions if not isinstance(dict(texts).get(agent), str)]
+        if missing:
+            raise UserError(f"the feedback on {item_name(answer.item)} has no text for {', '.join(missing)}")
+    return results
 
 
 def names_item(text: str, name: str) -> bool:
-    """Whether a text speaks of an item: a number alone could be anything's, unless it is in quotes."""
-    found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
-    return repr(name) in text or (found is not None and not name.isdigit())
+    """Whether a text names an item. A name that is only a number counts in quotes alone."""
+    match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
+    return repr(name) in text or (match is not None and not name.isdigit())
 
 
-def everybody(state: Episode, prompts: Prompts, samples: int, extra: int = 0) -> list[SpeakRequest]:
-    """Ask all agents about all items, for ``samples`` completions each and ``extra`` ones: a first round."""
+def first_requests(state: Episode, prompts: Prompts, samples: int, extra: int = 0) -> list[SpeakRequest]:
+    """Requests of a first round: all agents on all items, ``samples`` + ``extra`` completions each."""
     return [
         SpeakRequest(agent, i, tuple(messages), samples + extra, extra=extra)
         for i, item in enumerate(state.items)
@@ -95,13 +96,19 @@ def everybody(state: Episode, prompts: Prompts, samples: int, extra: int = 0) ->
     ]
 
 
+def remarks(requests: Iterable[SpeakRequest]) -> list[SpeakRequest]:
+    """The requests with the kind `REMARK`: their completions lead to answers and are not judged."""
+    return [dataclasses.replace(request, kind=REMARK) for request in requests]
+
+
 class Protocol(Interface):
-    """The interface that the rollout needs of a protocol."""
+    """The methods of a protocol that the rollout calls."""
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests to answer next; an empty list when everything has been said."""
+        """Requests to answer next; an empty list ends the episode."""
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """Return the nodes that the last answers, which ``state`` holds by now, complete: they are judged
-        next.
+        """Return the nodes that the last answers, ``turns``, complete; they are judged next.
+
+        ``state`` holds these answers already.
         """

@@ -1,7 +1,8 @@
-"""`run` lets a team talk about some items as a protocol says, judged by a task: the result is a `Forest`.
+"""`run` lets a team answer some items by a protocol and a task judge the answers; it returns a `Forest`.
 
-`episode` is the loop, `speech` samples the answers to a list of requests, or asks for them elsewhere,
-`journal` keeps each step on disk, `counterfactuals` judges joint answers without each agent's part.
+`episode` is the loop, `requests` samples the answers to a list of requests or gets them from an expert,
+`scoring` judges them through `bridge`, `journal` keeps each step on disk, `counterfactuals` judges joint
+answers without each agent's part.
 """
 
 from jaxmarl_llm.rollout.episode import run

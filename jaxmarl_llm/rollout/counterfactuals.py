@@ -8,15 +8,15 @@ The other part is one of `KINDS`:
     sample     another sample of the agent's at the same node: the next one, after the last the first
     reference  the most likely answer to the problem of the agent as the team began (untrained: adapters off),
                whatever the turn
-    solo       none, and everybody speaks again without the agent: C is the mean reward of the node's samples
-               drawn so, the same for all its joint answers (the solver alone: CCPO, arXiv 2603.21563)
+    solo       none, and all others answer again without the agent: C is the mean reward of the samples drawn
+               so at the node, the same for all its joint answers (the solver alone: CCPO, arXiv 2603.21563)
 
-With the first three the partners' texts stay as they are. Where they answered to the agent's part (pipeline,
-discussion) that measures what the judge makes of the part, not what they would have said without it; an agent
-that nobody heard is left out in this way with ``solo`` too.
+With the first three the partners' texts stay as they are. Where they had read the agent's part (pipeline,
+discussion) that measures how the judge values the part, not what they would have written without it; an agent
+whose part nobody read is left out in this way with ``solo`` too.
 
-All of these answers are judged in one call after the rollout (``solo``: one per agent that was heard), equal
-ones once and those that the rollout has judged not again. Nothing of them is trained on.
+All of these answers are judged in one call after the rollout (``solo``: one per agent whose part was read),
+equal ones once, and not those that the rollout has judged already. None of them is trained on.
 """
 
 import dataclasses
@@ -28,37 +28,40 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.protocols.types import Episode, Prompts, Protocol, everybody
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.protocols.types import Episode, Prompts, Protocol, first_requests
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.utils.errors import UserError
 
 KINDS = ("nothing", "sample", "reference", "solo")
-Talk = Callable[..., Forest]
+Rollout = Callable[..., Forest]
 
 
 @dataclasses.dataclass(frozen=True)
-class Conversation:
-    """The rollout's arguments, for those counterfactuals that let agents speak again.
+class Redraw:
+    """Arguments of a second rollout, for the counterfactuals that draw new answers.
 
     Attributes:
-      talk: ``talk(protocol, trainables=.., key=.., last_greedy=..)``, a `rollout.run` on the same items.
+      rollout: ``rollout(protocol, trainables=.., key=.., last_greedy=..)``: `rollout.run` on the same items.
       protocol: of the rollout; with ``solo`` it has ``prompts``.
       trainables: the current parameters of each member of the team.
       key: random key, not that of the rollout.
-      references: parameters of each member's reference policy, None for the base; () for None of all.
+      references: parameters of each member's reference policy; None: the base, (): the base for all.
     """
 
-    talk: Talk
+    rollout: Rollout
     protocol: Protocol
     trainables: Sequence[Any]
     key: jax.Array
     references: Sequence[Any] = ()
 
 
-def judged(forest: Forest, kind: str, scorer: TaskScorer, again: Conversation) -> Forest:
+def with_counterfactuals(forest: Forest, kind: str, scorer: TaskScorer, again: Redraw) -> Forest:
     """The forest with its ``counterfactuals``, float32 (N, J), agents in the order of the joint answers.
 
+    NaN where no reward applies to the replaced answer.
+
     Args:
-      forest: a rollout's; NaN stands where no reward applies to the replaced answer.
+      forest: of a rollout.
       kind: one of `KINDS`.
       scorer: that of the rollout.
       again: for ``reference`` and ``solo``.
@@ -68,16 +71,16 @@ def judged(forest: Forest, kind: str, scorer: TaskScorer, again: Conversation) -
         of several turns.
     """
     if kind not in KINDS:
-        raise ValueError(f"counterfactual={kind!r}; allowed: {', '.join(KINDS)}")
-    alone, drawn = solo_rewards(forest, scorer, again) if kind == "solo" else ({}, [])
+        raise UserError(f"counterfactual={kind!r}; allowed: {', '.join(KINDS)}")
+    solo, drawn = solo_rewards(forest, scorer, again) if kind == "solo" else ({}, [])
     if kind == "sample":
         parts = next_samples(forest, scorer.agents)
     elif kind == "reference":
         parts, drawn = reference_answers(forest, scorer, again)
     else:
-        parts = {agent: [""] * len(forest.joints) for agent in scorer.agents if agent not in alone}
+        parts = {agent: [""] * len(forest.joints) for agent in scorer.agents if agent not in solo}
     replaced, answers = replaced_rewards(forest, scorer, parts)
-    rewards = alone | replaced
+    rewards = solo | replaced
     return dataclasses.replace(
         forest,
         counterfactuals=np.stack([rewards[agent] for agent in scorer.agents]),
@@ -90,36 +93,36 @@ def judged(forest: Forest, kind: str, scorer: TaskScorer, again: Conversation) -
 def replaced_rewards(
     forest: Forest, scorer: TaskScorer, parts: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, np.ndarray], int]:
-    """Rewards of the joint answers with parts[agent][j] for the agent's in joint answer j, by agent, (J,).
+    """Rewards (J,) by agent, of joint answers j with the agent's text replaced by parts[agent][j].
 
-    Also returns how many answers were judged for them.
+    Also returns the number of answers that were judged for them.
     """
-    said = [tuple(forest.turns[i].text for i in joint.turns) for joint in forest.joints]
+    texts_J = [tuple(forest.turns[i].text for i in joint.turns) for joint in forest.joints]
     items = [joint.item for joint in forest.joints]
     wanted = {}
     for agent, texts in parts.items():
         n = scorer.agents.index(agent)
-        answers = [(*whole[:n], text, *whole[n + 1 :]) for whole, text in zip(said, texts, strict=True)]
+        answers = [(*whole[:n], text, *whole[n + 1 :]) for whole, text in zip(texts_J, texts, strict=True)]
         wanted[agent] = list(zip(items, answers, strict=True))
-    known = dict(zip(zip(items, said, strict=True), forest.totals().tolist(), strict=True))
-    new = list(dict.fromkeys(answer for each in wanted.values() for answer in each if answer not in known))
+    known = dict(zip(zip(items, texts_J, strict=True), forest.totals().tolist(), strict=True))
+    new = list(dict.fromkeys(answer for keys in wanted.values() for answer in keys if answer not in known))
     columns = {agent: [texts[n] for _, texts in new] for n, agent in enumerate(scorer.agents)}
     judgements = scorer.judge_texts([forest.items[item] for item, _ in new], columns)
     totals = [np.nan if judgement.total is None else judgement.total for judgement in judgements]
     known |= dict(zip(new, totals, strict=True))
-    rewards = {agent: np.array([known[a] for a in each], np.float32) for agent, each in wanted.items()}
+    rewards = {agent: np.array([known[a] for a in keys], np.float32) for agent, keys in wanted.items()}
     return rewards, len(new)
 
 
 def next_samples(forest: Forest, agents: Sequence[str]) -> dict[str, list[str]]:
-    """Return for every agent and joint answer the text of the next sample of its group, cyclically."""
+    """For every agent and joint answer, the text of the next sample of its group, cyclically."""
     groups: dict[tuple, list[int]] = {}
     for joint in forest.joints:
         for n, turn in enumerate(joint.turns):
             ids = groups.setdefault((joint.node, n), [])
             ids += [] if turn in ids else [turn]
     if lonely := [agents[n] for (_, n), ids in groups.items() if len(ids) < 2]:
-        raise ValueError(f"agent {lonely[0]!r} has one sample at a node; there is none to take its place")
+        raise UserError(f"agent {lonely[0]!r} has one sample at a node; there is none to take its place")
 
     def following(joint, n: int) -> str:
         ids = groups[joint.node, n]
@@ -129,15 +132,15 @@ def next_samples(forest: Forest, agents: Sequence[str]) -> dict[str, list[str]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
-    """A protocol: everybody answers every item ``samples`` times, and nothing is judged."""
+class FreshAnswers:
+    """A protocol in which all agents answer every item ``samples`` times and nothing is judged."""
 
     prompts: Prompts
     samples: int = 1
 
     def step(self, state: Episode) -> list:
         """All requests at once."""
-        return [] if state.turns else everybody(state, self.prompts, self.samples)
+        return [] if state.turns else first_requests(state, self.prompts, self.samples)
 
     def observe(self, state: Episode, turns) -> list:
         """No joint answers."""
@@ -145,17 +148,17 @@ class Asked:
 
 
 def reference_answers(
-    forest: Forest, scorer: TaskScorer, again: Conversation
+    forest: Forest, scorer: TaskScorer, again: Redraw
 ) -> tuple[dict[str, list[str]], list[Forest]]:
-    """Return for each agent and joint answer the greedy answer of its reference policy to the item.
+    """For each agent and joint answer, the greedy answer of its reference policy to the item.
 
-    Also returns what was drawn for them.
+    Also returns the forest that was drawn for them.
     """
-    begun = again.references or [None] * len(again.trainables)
-    pairs = zip(again.trainables, begun, strict=True)
-    off = [own if own is not None or tree is None else jax.tree.map(_zeros_like, tree) for tree, own in pairs]
-    asked = Asked(scorer.task.prompts)
-    drawn = again.talk(asked, trainables=off, key=again.key, last_greedy=True)
+    references = again.references or [None] * len(again.trainables)
+    pairs = zip(again.trainables, references, strict=True)
+    off = [ref if ref is not None or tree is None else jax.tree.map(_zeros_like, tree) for tree, ref in pairs]
+    protocol = FreshAnswers(scorer.task.prompts)
+    drawn = again.rollout(protocol, trainables=off, key=again.key, last_greedy=True)
     texts = {(turn.agent, turn.item): turn.text for turn in drawn.turns}
     return {agent: [texts[agent, joint.item] for joint in forest.joints] for agent in scorer.agents}, [drawn]
 
@@ -165,37 +168,37 @@ def _zeros_like(x: jax.Array) -> jax.Array:
 
 
 def solo_rewards(
-    forest: Forest, scorer: TaskScorer, again: Conversation
+    forest: Forest, scorer: TaskScorer, again: Redraw
 ) -> tuple[dict[str, np.ndarray], list[Forest]]:
-    """Return by agent that was heard the mean reward of the conversations held without it, (J,) by node.
+    """Mean reward of rollouts without the agent, (J,) by node, for every agent whose part others read.
 
-    Also returns these conversations.
+    Also returns the forests of these rollouts.
     """
     if any(joint.follows is not None for joint in forest.joints):
-        raise ValueError("counterfactual='solo': there are several turns, whose nodes nothing else shares")
-    node_J, found, drawn = forest.nodes()[0], {}, []
+        raise UserError("counterfactual='solo': there are several turns, whose nodes nothing else shares")
+    node_J, rewards, drawn = forest.nodes()[0], {}, []
     for n, agent in enumerate(scorer.agents):
         if not _heard(forest, agent):
             continue
 
         def prompts(item, left_out=agent):
-            said = again.protocol.prompts(item)
-            return {other: messages for other, messages in said.items() if other != left_out}
+            prompts_of = again.protocol.prompts(item)
+            return {other: messages for other, messages in prompts_of.items() if other != left_out}
 
         protocol = dataclasses.replace(again.protocol, prompts=prompts)
         key = jax.random.fold_in(again.key, n)
-        without = again.talk(protocol, trainables=again.trainables, key=key)
-        drawn.append(without)
-        totals_J, place_J = without.totals(), without.nodes()[0]
+        forest_without = again.rollout(protocol, trainables=again.trainables, key=key)
+        drawn.append(forest_without)
+        totals_J, place_J = forest_without.totals(), forest_without.nodes()[0]
         known_J = ~np.isnan(totals_J)
         counts = np.bincount(place_J, known_J, minlength=node_J.max() + 1)
         sums = np.bincount(place_J, np.nan_to_num(totals_J), minlength=node_J.max() + 1)
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-        found[agent] = means[node_J].astype(np.float32)
-    return found, drawn
+        rewards[agent] = means[node_J].astype(np.float32)
+    return rewards, drawn
 
 
 def _heard(forest: Forest, agent: str) -> bool:
-    """Whether another agent spoke after it, to something that had been said."""
+    """Whether, after the agent's first turn, another agent continued a turn."""
     first = next(turn.id for turn in forest.turns if turn.agent == agent)
     return any(turn.agent != agent and turn.parent is not None and turn.id > first for turn in forest.turns)

@@ -1,4 +1,4 @@
-"""Runs a protocol with a team, a task and a scorer; returns the iteration as a `Forest`."""
+"""Run a protocol with a team and a scorer; the result is the iteration as a `Forest`."""
 
 import contextlib
 import functools
@@ -9,13 +9,14 @@ import jax
 import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
-from jaxmarl_llm.prompts import Sizes, padded_size
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.rollout.journal import Journal
-from jaxmarl_llm.rollout.speech import PendingRequest, encode_cut, speak
+from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.scoring import TaskScorer
+from jaxmarl_llm.sampling.padding import Sizes, padded_size
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils.errors import UserError
 
 Timer = Callable[[str], Any]
 
@@ -36,31 +37,31 @@ def run(
     prompt_sizes: Sequence[Sizes | None] | None = None,
     timer: Timer = lambda phase: contextlib.nullcontext(),
 ) -> Forest:
-    """Let the team talk about some items and judge every joint answer.
+    """Let the team answer some items and judge every joint answer.
 
     All requests of one step of the protocol are sampled as one batch per stack, and all answers that it
     completes are judged in one call.
 
     Args:
-      protocol: who speaks when.
+      protocol: the order in which agents answer, and what they read.
       team, trainables: the agents, and the current parameters of each member of the team.
       scorer: the task with its judge, and how answers are combined.
       item_ids: indices into the task's items.
       key: random key of this iteration.
       params: how tokens are drawn.
-      max_prompt_tokens, long_prompts: see `speech.encode_prompt`.
-      last_greedy: the last sample of each request takes the most likely tokens, and what continues it does.
-      journal: keeps what every step brings; what it holds of this rollout is not sampled or judged again.
-      prompt_sizes: of each member of the team what its prompts are padded to, see `prompts.pad_team`; None:
-        to what those of each batch need.
+      max_prompt_tokens, long_prompts: see `requests.encode_prompt`.
+      last_greedy: the last sample of each request takes the most likely tokens, as do turns that continue it.
+      journal: keeps the result of every step; steps of this rollout that it holds are not computed again.
+      prompt_sizes: by member of the team, the sizes that its prompts are padded to, see `padding.pad_team`;
+        None: those that each batch needs.
       timer: context manager that measures the phases "sample" and "score".
 
     Returns:
       The forest; ``Turn.item`` and ``Joint.item`` index its ``items``.
 
     Raises:
-      whatever the task's judge raises, and ValueError for prompts that are too long, or if the journal is
-      another rollout's.
+      errors of the task's judge, and ValueError for prompts that are too long, or if the journal is of
+      another rollout.
     """
     items = tuple(scorer.task.items[i] for i in item_ids)
     state = Episode(items, np.random.default_rng(np.asarray(jax.random.key_data(key))))
@@ -68,20 +69,20 @@ def run(
     journal.begin((_identity(scorer, items, key), tuple(map(int, item_ids)), repr(params), last_greedy))
     level, n_nodes, answered = 0, 0, 0
     while requests := protocol.step(state):
-        # Every answer that was judged last may be handed on; fewer are padded, so that shapes are few.
+        # All answers judged last may get a next turn; fewer are padded, so that there are few shapes.
         sizes = (len(items), max(len(items), answered))
-        asked = _encode(state, team, requests, level, max_prompt_tokens, long_prompts, last_greedy)
+        pending = _encode(state, team, requests, level, max_prompt_tokens, long_prompts, last_greedy)
         level_key = jax.random.fold_in(key, level)
         options = params, sizes, prompt_sizes, timer
-        draw = functools.partial(_sample, team, trainables, asked, level_key, *options)
-        new = journal.once(f"{level:04d}_turns", requests, draw)
+        draw = functools.partial(_sample, team, trainables, pending, level_key, *options)
+        new_turns = journal.once(f"{level:04d}_turns", requests, draw)
         state.requests += requests
-        state.turns += new
-        nodes = protocol.observe(state, new)
+        state.turns += new_turns
+        nodes = protocol.observe(state, new_turns)
         if nodes:
-            said = [[state.turns[i].text for ids in node.turns.values() for i in ids] for node in nodes]
+            texts = [[state.turns[i].text for ids in node.turns.values() for i in ids] for node in nodes]
             judge = functools.partial(_judge, state, nodes, n_nodes, scorer, item_ids, params, sizes, timer)
-            joints = journal.once(f"{level:04d}_joints", (nodes, said), judge)
+            joints = journal.once(f"{level:04d}_joints", (nodes, texts), judge)
             state.joints += joints
             answered = len(joints)
         level, n_nodes = level + 1, n_nodes + len(nodes)
@@ -89,15 +90,15 @@ def run(
 
 
 def _identity(scorer: TaskScorer, items, key: jax.Array) -> tuple:
-    """Return what makes two rollouts the same: items, random key, and how answers are combined."""
-    drawn = np.asarray(jax.random.key_data(key)), str(jax.random.key_impl(key))
-    return tuple(map(item_name, items)), drawn, scorer.agents, scorer.combinations(2 + scorer.extra)
+    """What two equal rollouts have in common: items, random key, and how answers are combined."""
+    key_data = np.asarray(jax.random.key_data(key)), str(jax.random.key_impl(key))
+    return tuple(map(item_name, items)), key_data, scorer.agents, scorer.combinations(2 + scorer.extra)
 
 
 def _sample(
     team: Team,
     trainables,
-    asked: Sequence[PendingRequest],
+    pending: Sequence[PendingRequest],
     key: jax.Array,
     params: SamplingParams,
     sizes,
@@ -105,30 +106,32 @@ def _sample(
     timer: Timer,
 ) -> list[Turn]:
     """Answers to the requests of one step, in their order, each stack's as one batch."""
-    new: list[Turn] = []
+    new_turns: list[Turn] = []
     for i, (member, trainable) in enumerate(zip(team.members, trainables, strict=True)):
-        mine = [n for n in asked if n.request.agent in member.stack.agents]
-        if mine:
-            own = prompt_sizes[i] if prompt_sizes else None
+        own_requests = [n for n in pending if n.request.agent in member.stack.agents]
+        if own_requests:
+            own_sizes = prompt_sizes[i] if prompt_sizes else None
             with timer("sample"):
-                new += speak(member, trainable, mine, jax.random.fold_in(key, i), params, sizes, own)
-    return sorted(new, key=lambda turn: turn.id)
+                new_turns += sample_turns(
+                    member, trainable, own_requests, jax.random.fold_in(key, i), params, sizes, own_sizes
+                )
+    return sorted(new_turns, key=lambda turn: turn.id)
 
 
 def _encode(
     state: Episode, team: Team, requests, step: int, limit: int, on_long: str, last_greedy: bool
 ) -> list[PendingRequest]:
     """New requests with their numbers, the ids of their turns, and their prompts as tokens."""
-    asked, first_id = [], len(state.turns)
+    pending, first_id = [], len(state.turns)
     for number, request in enumerate(requests, start=len(state.requests)):
         name = item_name(state.items[request.item])
         member = team[request.agent]
-        # What a model behind an endpoint takes is not known here.
+        # The longest prompt of a model behind an endpoint is not known here.
         ids, cut = encode_cut(member.tokenizer, request, None if member.remote else limit, on_long, name)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
-        asked.append(PendingRequest(number, first_id, request, ids, greedy, name, cut, step))
+        pending.append(PendingRequest(number, first_id, request, ids, greedy, name, cut, step))
         first_id += request.samples
-    return asked
+    return pending
 
 
 def _judge(
@@ -143,16 +146,16 @@ def _judge(
 ) -> list[Joint]:
     """Score the joint answers of some nodes through the bridge, in one call of one shape.
 
-    An agent that a node lacks has said nothing.
+    An agent that is not in a node counts with an empty text.
     """
     samples = {len(ids) for node in nodes for ids in node.turns.values()}
     if len(samples) != 1:
-        raise ValueError(f"the agents have different numbers of answers, {sorted(samples)}")
+        raise UserError(f"the agents have different numbers of answers, {sorted(samples)}")
     samples, rows = samples.pop(), padded_size(len(nodes), *sizes)
     widths = _widths(state, nodes, {a: params.of(a).max_new_tokens for a in scorer.agents})
     tokens = {agent: np.zeros((rows, samples, width), np.int32) for agent, width in widths.items()}
     lengths = {agent: np.zeros((rows, samples), np.int32) for agent in scorer.agents}
-    items_P = np.full(rows, -1, np.int32)  # what only fills up is not judged
+    items_P = np.full(rows, -1, np.int32)  # rows that only fill up the batch are not judged
     for p, node in enumerate(nodes):
         items_P[p] = item_ids[node.item]
         for agent, ids in node.turns.items():
@@ -181,8 +184,8 @@ def _judge(
 
 def _widths(state: Episode, nodes: Sequence[Node], least: dict[str, int]) -> dict[str, int]:
     """Room for each agent's completions: ``least`` tokens, doubled for texts that come as bytes."""
-    found = dict(least)
+    widths = dict(least)
     for turn in (state.turns[i] for node in nodes for ids in node.turns.values() for i in ids):
-        while found[turn.agent] < len(turn.completion):
-            found[turn.agent] *= 2
-    return found
+        while widths[turn.agent] < len(turn.completion):
+            widths[turn.agent] *= 2
+    return widths

@@ -1,10 +1,10 @@
-"""Keep a rollout on disk step by step, so that one that was broken off goes on where it was.
+"""Keep a rollout on disk step by step, so that an interrupted one continues where it stopped.
 
 Every step of a rollout leaves two files in the journal's folder, ``<step>_turns.json`` when its answers have
-been drawn and ``<step>_joints.json`` when they have been judged, so that a kill loses at most what was under
-way. Each holds digests of the rollout (items, random key, sampling) and of what was asked for; the same
-conversation takes its answers from there, any other is refused. Parameters of the team and what the judge
-would say are no part of that: keep a folder for each state of the team.
+been drawn and ``<step>_joints.json`` when they have been judged, so that a kill loses at most the work on one
+file. Each holds digests of the rollout (items, random key, sampling) and of the requests; the same rollout
+takes its answers from there, any other is refused. The digests do not cover the team's parameters and the
+judge: keep a folder for each state of the team.
 """
 
 import dataclasses
@@ -18,95 +18,96 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_llm import files, processes
+from jaxmarl_llm.utils import distributed, files
+from jaxmarl_llm.utils.errors import UserError
 
-# What may be read back: the forest's own records, and what tasks say of an answer.
+# Modules whose dataclasses may be read back: records of the forest, and judgements of tasks.
 _MODULES = ("jaxmarl_llm.forest", "jaxmarl_llm.tasks")
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, ImportError)
 
 
 class Journal:
-    """Keeps what was drawn and judged, for `rollout.run`.
+    """Stores drawn and judged answers on disk, for `rollout.run`.
 
     Of several processes the first one reads and writes for all.
 
     Args:
       folder: of one rollout, created when something is kept; None keeps nothing.
-      like: folders of other rollouts of the same team. What one of them was asked in the same step is taken
-        over: rollouts that begin alike are made once.
-      taken: called with the name and the value of everything that is taken from there, or from another one.
+      like: folders of other rollouts of the same team. Their answer to the same request in the same step is
+        copied, so that equal beginnings are computed once.
+      taken: called with the name and the value of every answer that is read from this folder or another one.
     """
 
     def __init__(
-        self, folder, like: Sequence = (), taken: Callable[[str, Any], None] = lambda name, found: None
+        self, folder, like: Sequence = (), taken: Callable[[str, Any], None] = lambda name, value: None
     ):
         self._folder = None if folder is None else pathlib.Path(folder)
         self._like = tuple(map(pathlib.Path, like))
         self._rollout, self._anew, self._taken = "", False, taken
 
     def begin(self, rollout: Any) -> None:
-        """Say which rollout comes now: whatever makes it another one than others, see `encode`."""
+        """Begin a rollout; ``rollout`` is data that differs between different rollouts, see `encode`."""
         self._rollout, self._anew = digest(rollout), False
 
     def once(self, name: str, asked: Any, bring: Callable[[], Any]) -> Any:
-        """Return what ``bring`` returns, or returned when it was first asked for this under this name.
+        """The stored result for this name and request, or that of ``bring()``, which is then stored.
 
-        A file that cannot be read counts as none, with a warning. So does one that answers something else if
-        anything before it had to be brought anew, since that may have turned out differently.
+        A file that cannot be read counts as missing, with a warning. So does one that answers another request
+        if anything before it was computed again, since that may have given another result.
 
         Raises:
-          ValueError: naming the file, if it is another rollout's, or answers something else.
-          TypeError: for what cannot be kept, see `encode`.
+          ValueError: naming the file, if it is of another rollout or answers another request.
+          TypeError: for values that cannot be stored, see `encode`.
         """
         if self._folder is None:
             return bring()
-        kept = processes.by_first(self._read)(name, digest(asked))
+        kept = distributed.on_main(self._read)(name, digest(asked))
         if kept is not None:
             self._taken(name, kept[0])
             return kept[0]
-        kept = processes.by_first(self._elsewhere)(name, digest(asked))
-        found, self._anew = bring() if kept is None else kept[0], True
+        kept = distributed.on_main(self._elsewhere)(name, digest(asked))
+        value, self._anew = bring() if kept is None else kept[0], True
         if kept is not None:
-            self._taken(name, found)
-        processes.by_first(self._write)(name, digest(asked), found)
-        return found
+            self._taken(name, value)
+        distributed.on_main(self._write)(name, digest(asked), value)
+        return value
 
     def _path(self, name: str) -> pathlib.Path:
         return self._folder / f"{name}.json"
 
-    def _read(self, name: str, asked: str) -> tuple[Any] | None:
-        """Read what the file holds, in a tuple of one; None if it counts as absent."""
+    def _read(self, name: str, request: str) -> tuple[Any] | None:
+        """The value in the file, as a tuple of one; None if the file counts as missing."""
         path = self._path(name)
         try:
             kept = json.loads(path.read_text("utf-8"))
-            rollout, answers, found = kept["rollout"], kept["asked"], decode(kept["found"])
+            rollout, kept_request, value = kept["rollout"], kept["asked"], decode(kept["found"])
         except FileNotFoundError:
             return None
         except _DAMAGED as error:
             logging.warning("%s cannot be read and is done again (%s)", path, error)
             return None
         if rollout != self._rollout:
-            raise ValueError(f"{path} is of another rollout (other items, random key or sampling); {_ADVICE}")
-        if answers == asked:
-            return (found,)
+            raise UserError(f"{path} is of another rollout (other items, random key or sampling); {_ADVICE}")
+        if kept_request == request:
+            return (value,)
         if not self._anew:
-            raise ValueError(f"{path} answers other requests than this rollout's; {_ADVICE}")
+            raise UserError(f"{path} answers other requests than this rollout's; {_ADVICE}")
         logging.warning("%s follows what turned out differently now, and is done again", path)
         return None
 
-    def _elsewhere(self, name: str, asked: str) -> tuple[Any] | None:
-        """Find what another rollout brought for the same, in a tuple of one; None if there is none."""
+    def _elsewhere(self, name: str, request: str) -> tuple[Any] | None:
+        """The value that another rollout stored for the same request, as a tuple of one; None if none did."""
         for folder in self._like:
             try:
                 kept = json.loads((folder / f"{name}.json").read_text("utf-8"))
-                if (kept["rollout"], kept["asked"]) == (self._rollout, asked):
+                if (kept["rollout"], kept["asked"]) == (self._rollout, request):
                     return (decode(kept["found"]),)
             except (FileNotFoundError, *_DAMAGED):
                 continue
         return None
 
-    def _write(self, name: str, asked: str, found: Any) -> None:
-        kept = {"rollout": self._rollout, "asked": asked, "found": encode(found)}
+    def _write(self, name: str, request: str, value: Any) -> None:
+        kept = {"rollout": self._rollout, "asked": request, "found": encode(value)}
         files.atomic_write_text(self._path(name), json.dumps(kept) + "\n")
 
 
@@ -114,15 +115,15 @@ _ADVICE = "give this one another folder, or remove that one"
 
 
 def digest(thing: Any) -> str:
-    """Fingerprint of what `encode` takes, as text."""
+    """SHA-256 of a value that `encode` takes, as text."""
     return hashlib.sha256(json.dumps(encode(thing)).encode()).hexdigest()
 
 
 def encode(thing: Any) -> Any:
-    """A value as JSON data that `decode` makes an equal value of.
+    """Convert a value to JSON data, from which `decode` makes an equal value.
 
-    Texts, numbers, None, NumPy arrays and scalars (these become plain numbers), lists, tuples, mappings
-    (these become dicts), and the dataclasses of `forest` and of the tasks.
+    It takes texts, numbers, None, NumPy arrays and scalars (these become plain numbers), lists, tuples,
+    mappings (these become dicts), and the dataclasses of `forest` and of the tasks.
 
     Raises:
       TypeError: for anything else, naming its type.
@@ -134,9 +135,9 @@ def encode(thing: Any) -> Any:
     if isinstance(thing, np.ndarray):
         return {"array": thing.tolist(), "dtype": thing.dtype.name}
     if isinstance(thing, list):
-        return [encode(each) for each in thing]
+        return [encode(part) for part in thing]
     if isinstance(thing, tuple):  # a named one comes back equal, without its names
-        return {"tuple": [encode(each) for each in thing]}
+        return {"tuple": [encode(part) for part in thing]}
     if isinstance(thing, Mapping):
         return {"dict": [[encode(key), encode(value)] for key, value in thing.items()]}
     kind = type(thing)
@@ -150,23 +151,23 @@ def encode(thing: Any) -> Any:
 
 
 def decode(data: Any) -> Any:
-    """The value that `encode` was given; ValueError and the like for anything that it did not write."""
+    """The value that `encode` was given; ValueError and the like for data that it did not write."""
     if isinstance(data, list):
-        return [decode(each) for each in data]
+        return [decode(part) for part in data]
     if not isinstance(data, dict):
         return data
     if "tuple" in data:
-        return tuple(decode(each) for each in data["tuple"])
+        return tuple(decode(part) for part in data["tuple"])
     if "dict" in data:
         return {decode(key): decode(value) for key, value in data["dict"]}
     if "array" in data:
         return np.array(data["array"], data["dtype"])
     module, _, name = data["of"].partition(":")
     if not _may_be_read(module):
-        raise ValueError(f"{data['of']!r} is nothing that a journal keeps")
+        raise UserError(f"{data['of']!r} is nothing that a journal keeps")
     kind = getattr(importlib.import_module(module), name)
     return kind(**{field: decode(value) for field, value in data["fields"].items()})
 
 
 def _may_be_read(module: str) -> bool:
-    return any(module == own or module.startswith(f"{own}.") for own in _MODULES)
+    return any(module == allowed or module.startswith(f"{allowed}.") for allowed in _MODULES)

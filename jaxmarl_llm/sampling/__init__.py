@@ -1,7 +1,7 @@
-"""Drawing completions: `generate` is one program for all agents of a stack.
+"""Draw completions: `generate` is one program for all agents of a stack.
 
-`loop` draws until every row has ended, `decode` does the prefill and one token more, `choice` says how a
-token is chosen from its logits.
+`loop` draws until every row has ended, `decode` does the prefill and one more token per row, `choice` draws a
+token from its logits, `padding` pads prompts to a few sizes.
 """
 
 from jaxmarl_llm.sampling.choice import SamplingParams

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_llm.utils.errors import UserError
+
 
 @dataclasses.dataclass(frozen=True)
 class SamplingParams:
@@ -17,7 +19,7 @@ class SamplingParams:
       top_k: keep the k most likely tokens; 0 keeps all.
       top_p: keep the smallest set of most likely tokens whose probability reaches top_p; 1 keeps all.
       min_p: keep tokens at least min_p times as likely as the most likely one; 0 keeps all.
-      agents: agents that draw otherwise, as pairs (name, their params); see `of`.
+      agents: agents with other settings, as pairs (name, their params); see `of`.
     """
 
     max_new_tokens: int
@@ -37,25 +39,25 @@ class SamplingParams:
         }
         for name, (ok, allowed) in checks.items():
             if not ok:
-                raise ValueError(f"sampling.{name}={getattr(self, name)} must be {allowed}")
+                raise UserError(f"sampling.{name}={getattr(self, name)} must be {allowed}")
 
     def of(self, agent: str) -> "SamplingParams":
-        """How an agent draws."""
+        """The sampling settings of an agent."""
         shared = dataclasses.replace(self, agents=()) if self.agents else self
         return dict(self.agents).get(agent, shared)
 
     def alike(self, agents: Sequence[str]) -> dict["SamplingParams", tuple[str, ...]]:
-        """Those of some agents that draw alike, by how they draw, in their order."""
+        """Some agents, grouped by their sampling settings, in their order."""
         groups: dict[SamplingParams, tuple[str, ...]] = {}
         for agent in agents:
-            own = self.of(agent)
-            groups[own] = (*groups.get(own, ()), agent)
+            params = self.of(agent)
+            groups[params] = (*groups.get(params, ()), agent)
         return groups
 
     @property
     def longest(self) -> int:
         """The longest completion of any agent, in tokens."""
-        return max(self.max_new_tokens, *(own.max_new_tokens for _, own in self.agents), 0)
+        return max(self.max_new_tokens, *(params.max_new_tokens for _, params in self.agents), 0)
 
     @property
     def keeps_all(self) -> bool:
@@ -71,9 +73,9 @@ class SamplingParams:
 def truncate(logits_RV: jax.Array, params: SamplingParams, keep_R: jax.Array | None = None) -> jax.Array:
     """Temperature-scaled logits with the tokens outside top-k, top-p and min-p at -1e30.
 
-    Sampler and trainer both call this, so that their log-probabilities agree. Each rule judges the whole
-    tempered distribution, not what another rule left; equals of the last token kept are kept too. ``keep_R``
-    (the token that was drawn) stays in the support even if the policy has moved since.
+    Sampler and trainer both call this, so that their log-probabilities agree. Each rule reads the whole
+    tempered distribution, not the rest that another rule left; tokens as likely as the last one kept are kept
+    too. ``keep_R`` (the token that was drawn) stays in the support even if the policy has changed since.
     """
     scaled = logits_RV / (params.temperature or 1.0)
     if params.keeps_all:
@@ -94,13 +96,13 @@ def truncate(logits_RV: jax.Array, params: SamplingParams, keep_R: jax.Array | N
 
 
 def _order(x: jax.Array) -> jax.Array:
-    """Integers in the order of some float32 numbers: their bits, those of negative ones turned round."""
+    """Integers in the order of some float32 numbers: their bits, all but the sign inverted if negative."""
     bits = jax.lax.bitcast_convert_type(x.astype(jnp.float32), jnp.int32)
     return jnp.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 
 def _least_kept(order_RV: jax.Array, weights_RV: jax.Array, needed: float) -> jax.Array:
-    """Greatest number (R, 1) such that what is not smaller weighs ``needed``; the least if all weighs less.
+    """Greatest number (R, 1) for which it and larger ones weigh ``needed``; the least if all weigh less.
 
     Bisection over the 32 bits: as many passes over the vocabulary, which cost less than to sort it.
     """

@@ -1,10 +1,10 @@
-"""Reading prompts and then one token after the other, for all agents of a stack in one program.
+"""Read prompts and then one token after the other, for all agents of a stack in one program.
 
-Of each token's cost most is reading weights and cache. Where the sampler holds layers apart (`Policy.apart`),
-they are split before the first token; else the scan over layers would copy each layer out of the stacked
-arrays again at every token. An embedding that is the map to the vocabulary too is turned around for
-it once, which the product would else do at every token. A sampler of another dtype than the policy's gets a
-copy of the weights in it.
+Most of the cost of a token is reading weights and cache. Where the sampler holds layers apart
+(`Policy.apart`), they are split before the first token; else the scan over layers would copy each layer out
+of the stacked arrays again at every token. An embedding that is also the map to the vocabulary is transposed
+once, which the product would else do at every token. A sampler with another dtype than the policy's gets a
+copy of the weights in that dtype.
 """
 
 import dataclasses
@@ -18,12 +18,12 @@ import jax.numpy as jnp
 from jaxmarl_llm.policy import Cache
 from jaxmarl_llm.policy.cache import agent_axes
 from jaxmarl_llm.policy.prefill import prefill, prefill_shared
-from jaxmarl_llm.prompts import Shared
+from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.sharding import Layout
 
 
 class Reader(NamedTuple):
-    """The sampler's model: the variables of all agents, their ``vmap`` axes, and where they lie."""
+    """The sampler's model: the variables of all agents, their ``vmap`` axes, and their layout."""
 
     sampler: Any
     variables: Any
@@ -37,22 +37,22 @@ def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, 
     Args:
       stack, base, trainable: as in `sampling.generate`.
       prompts: left-padded tokens (N, B, P) and lengths (N, B).
-      shared: what stands before them, if anything.
+      shared: the common beginnings before them, if there are any.
       samples: rows per prompt.
       slots: room for new tokens of each row.
 
     Returns:
-      Logits (N, R, V) of the first token, the `Cache` of all agents, and the `Reader` of what follows.
+      Logits (N, R, V) of the first token, the `Cache` of all agents, and the `Reader` of further tokens.
     """
     sampler, layout = stack.sampler or stack.policy, stack.layout
     variables, axes = stack.bind(base, trainable)
     if sampler.dtype != stack.policy.dtype:
         variables = jax.tree.map(lambda x: x.astype(sampler.dtype), variables)
-    whole = sampler.clone(apart=False)
+    stacked = sampler.clone(apart=False)
     prefixes = 1 if shared is None else 2
-    read = functools.partial(_read, whole, samples, slots)
+    read = functools.partial(_read, stacked, samples, slots)
     read = jax.vmap(read, in_axes=(axes, 0, 0, 0), out_axes=(0, agent_axes(prefixes)))
-    logits_NRV, cache = read(variables, *layout.split(prompts, "agent", "rows"), shared)
+    logits_NRV, cache = read(variables, *layout.shard(prompts, "agent", "rows"), shared)
     if sampler.apart:
         split = functools.partial(_apart, sampler.config)
         n_agents = prompts[0].shape[0]
@@ -76,8 +76,8 @@ def forward(reader: Reader, tokens_NR, positions_NR, cache: Cache):
 
 
 def _laid_out(layout: Layout, logits_NRV, cache: Cache):
-    # Whole rows of logits: tokens are drawn alike, to the last digit of what is done to the logits.
-    return layout.split(logits_NRV, "agent", "rows"), layout.cache(cache)
+    # Rows of logits stay whole, so that no digit of what is computed from them depends on the layout.
+    return layout.shard(logits_NRV, "agent", "rows"), layout.cache(cache)
 
 
 def keep(reader: Reader, cache: Cache, rows_NR) -> Cache:
@@ -104,7 +104,7 @@ def _forward(policy, variables, tokens_R, positions_R, cache: Cache):
 
 
 def _apart(config, variables):
-    """Variables of a policy as its clone with ``apart=True`` and a head of its own names them."""
+    """Variables of a policy under the names of its clone with ``apart=True`` and a head of its own."""
 
     def split(tree):
         layers = {
@@ -113,7 +113,7 @@ def _apart(config, variables):
         }
         return {name: value for name, value in tree.items() if name != "layers"} | layers
 
-    found = {collection: split(tree) for collection, tree in variables.items()}
+    separate = {collection: split(tree) for collection, tree in variables.items()}
     if config.tie_embeddings:
-        found["params"]["head"] = {"kernel": found["params"]["embed"]["embedding"].T}
-    return found
+        separate["params"]["head"] = {"kernel": separate["params"]["embed"]["embedding"].T}
+    return separate

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxmarl_llm.prompts import Shared
 from jaxmarl_llm.sampling import decode
 from jaxmarl_llm.sampling.choice import SamplingParams, draw
+from jaxmarl_llm.sampling.padding import Shared
 
-# Most rows end long before the last. Where an agent has at least LEAST_ROWS, the loop goes on with a share
-# of them as soon as the others have finished, and again.
+# Most rows end long before the last. Where an agent has at least LEAST_ROWS, the loop continues with a share
+# of them as soon as the others have finished, repeatedly.
 LEAST_ROWS = 16
 SHARE = 4
 
@@ -40,7 +40,7 @@ class Samples:
 
     @classmethod
     def empty(cls, agents: int, rows: int, limit: int) -> "Samples":
-        """Return samples with nothing drawn yet and room for ``limit`` tokens."""
+        """Samples with nothing drawn yet and room for ``limit`` tokens."""
         tokens_NRL = jnp.zeros((agents, rows, limit), jnp.int32)
         lengths_NR = jnp.zeros((agents, rows), jnp.int32)
         return cls(tokens_NRL, lengths_NR, jnp.zeros(tokens_NRL.shape), jnp.zeros(lengths_NR.shape, bool))
@@ -62,9 +62,7 @@ def _row_keys(key, agents: int, rows: int):
 
 
 class _Rows(NamedTuple):
-    """Constants of every row: prompt length in tokens, random key, and whether it takes the most likely
-    tokens.
-    """
+    """Constants of every row: prompt length in tokens, random key, whether it is greedy."""
 
     before_NR: jax.Array
     keys_NR: jax.Array
@@ -97,8 +95,8 @@ def _go_on(reader, params: SamplingParams, stops, rows: _Rows, t, drawn: Samples
       that go on.
     """
     n_rows, limit = drawn.lengths_NR.shape[1], drawn.tokens_NRL.shape[2]
-    together = reader.layout.shards == 1  # what devices share out would have to be dealt out again
-    left = n_rows // SHARE if together and n_rows >= LEAST_ROWS else 0
+    one_shard = reader.layout.shards == 1  # rows divided among devices would have to be divided again
+    left = n_rows // SHARE if one_shard and n_rows >= LEAST_ROWS else 0
 
     def step(carry):
         t, drawn, cache = carry
@@ -120,10 +118,10 @@ def _go_on(reader, params: SamplingParams, stops, rows: _Rows, t, drawn: Samples
     return jax.tree.map(lambda x_NR, new_NR: put(x_NR, kept_NR, new_NR), drawn, ended)
 
 
-def _last_rows(asked_NB, samples: int):
-    """Rows (N, R) that are the last sample of a prompt where ``asked_NB`` is True."""
-    last_R = jnp.arange(asked_NB.shape[1] * samples) % samples == samples - 1
-    return jnp.repeat(asked_NB, samples, axis=1) & last_R[None]
+def _last_rows(greedy_NB, samples: int):
+    """Rows (N, R) that are the last sample of a prompt where ``greedy_NB`` is True."""
+    last_R = jnp.arange(greedy_NB.shape[1] * samples) % samples == samples - 1
+    return jnp.repeat(greedy_NB, samples, axis=1) & last_R[None]
 
 
 def _ended(tokens_NRL, t, stops: tuple[tuple[int, ...], ...]):
@@ -161,7 +159,7 @@ def generate(
         device count matter.
       samples: G.
       params: how to draw.
-      shared: what stands before ``prompts_NBP`` in every prompt of an agent, if anything.
+      shared: the common beginning before ``prompts_NBP`` of all prompts of an agent, if there is one.
       greedy_NB: prompts whose last sample takes the most likely token every time; None: no prompt.
 
     Returns:
@@ -180,4 +178,4 @@ def generate(
     logits_NRV, cache, reader = decode.begin(stack, base, trainable, prompts, shared, samples, limit)
     first = _draw(params, rows_NR, logits_NRV, 0)
     drawn = Samples.empty(n_agents, rows, limit).add(0, *first, stops)
-    return stack.layout.whole(_go_on(reader, params, stops, rows_NR, jnp.int32(1), drawn, cache))
+    return stack.layout.replicate(_go_on(reader, params, stops, rows_NR, jnp.int32(1), drawn, cache))

@@ -1,1 +1,1 @@
-"""One short file per published system: protocol, credit and loss, nothing else."""
+"""Systems, one short file per published method: protocol, credit and loss, nothing else."""

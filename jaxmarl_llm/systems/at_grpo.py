@@ -1,12 +1,12 @@
-"""AT-GRPO: groups by agent and turn, going on from the best answer (Stronger-MAS, arXiv 2510.11062).
+"""AT-GRPO: groups by agent and turn, continuing from the best answer (Stronger-MAS, arXiv 2510.11062).
 
 At every turn t of item e each agent i draws its samples from one prompt, and they compete with each other:
 
     A_k = (r_k - mean) / std  over the group (e, i, t),      r = r_team + w * r_local
 
-The reward is that of the turn itself; what follows is no part of it, as only the best joint answer is handed
-on (``train.hand_on="best"``), after all agents of the turn were judged. r_local is what an agent earns by
-itself (`Judgement.local`), w its weight: the paper's alpha weighs the team's reward instead, which is the
+The reward is that of the turn itself; later rewards do not count, as only the best joint answer is handed
+on (``train.hand_on="best"``), after all agents of the turn were judged. r_local is the agent's own
+reward (`Judgement.local`), w its weight: the paper's alpha weighs the team's reward instead, which is the
 same up to a factor that the division takes out.
 """
 
@@ -18,21 +18,21 @@ from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 
-def lesson(forest: Forest, config: CreditConfig) -> Lesson:
-    """Advantages of every turn among the samples that answer the same prompt."""
+def assign(forest: Forest, config: CreditConfig) -> Credit:
+    """Credit with the advantages of every turn among the samples that answer the same prompt."""
     options = dict(discount=0.0, normalise=True, chain=False, backup="mean", turn_loss="mean")
-    own = dataclasses.replace(config, **options)
-    returns_R = magrpo.returns(forest, own) + config.local_weight * local_rewards(forest)
+    fixed_config = dataclasses.replace(config, **options)
+    returns_R = magrpo.returns(forest, fixed_config) + config.local_weight * local_rewards(forest)
     groups_R, _ = credit.keys_by(
         "environment_agent_turn",
         environment=[(turn.item, turn.follows) for turn in forest.turns],
         agent=[turn.agent for turn in forest.turns],
-        turn=[turn.turn for turn in forest.turns],
+        turn=[turn.stage for turn in forest.turns],
     )
-    return magrpo.compare(forest, returns_R, groups_R, own)
+    return magrpo.compare(forest, returns_R, groups_R, fixed_config)
 
 
 def local_rewards(forest: Forest) -> np.ndarray:

@@ -5,31 +5,32 @@
 
 C comes from further answers that are judged after the rollout (``train.counterfactual``, see
 `counterfactuals`), so it needs no critic; M of a completion is its mean over the joint answers that contain
-it, and of several turns what follows counts as in `magrpo`. Where partners answer blind and ``aligned``,
-C_n,j holds their luck in sample j, which goes out of the signal; a free rider has M = 0.
+it, and with several turns later rewards count as in `magrpo`. Where partners answer without seeing each other
+and ``aligned``, C_n,j contains their luck in sample j, which cancels in M; an agent that contributes nothing
+has M = 0.
 
 The paper's case is a thinker and a solver in a pipeline, with the solver's mean reward alone as C
 (``train.counterfactual="solo"``), and its release adds the thinker's marginal, as a bonus, to a joint reward
-that the solver keeps whole. Here every agent's is subtracted, and what is added to it is nothing. C of
-``solo`` is one number per problem: it is a baseline itself, and any other takes it out again, so that it goes
-with ``train.baseline="none"``. SEPO, the paper's second kind of credit (self-evaluations), is not here.
+that the solver gets in full. Here C is subtracted for every agent, and nothing is added. C of ``solo`` is one
+number per problem: it is a baseline itself, and any other baseline removes it again, so it is for
+``train.baseline="none"``. SEPO, the paper's second kind of credit (self-evaluations), is not implemented.
 
-C3 (arXiv 2603.06859, second version) objects that a conversation without an agent is not the one that was
-held: removing is not replacing, and what is measured is the partners' dependence on there being a part.
-``sample`` and ``reference`` replace.
+C3 (arXiv 2603.06859, second version) objects that a conversation without an agent is not the one that took
+place: removing an answer is not replacing it, and measures how much the partners depend on any answer being
+there. ``sample`` and ``reference`` replace it.
 """
 
-from jaxmarl_llm import marginals
-from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.utils.errors import UserError
 
 
-def lesson(forest: Forest, config: CreditConfig) -> Lesson:
-    """Advantages of every agent's own marginal contributions; ValueError where they were not judged."""
+def assign(forest: Forest, config: CreditConfig) -> Credit:
+    """Credit from every agent's own marginal contributions; ValueError where they were not judged."""
     if forest.counterfactuals is None:
-        raise ValueError("CCPO needs counterfactual rewards, and the forest has none (train.counterfactual)")
+        raise UserError("CCPO needs counterfactual rewards, and the forest has none (train.counterfactual)")
     gains_NJ = magrpo.joint_returns(forest, config) - forest.counterfactuals
     returns_R = marginals.over_answers(forest, marginals.of_members(forest, gains_NJ), config.reduce)
     return magrpo.compare(forest, returns_R, magrpo.groups(forest), config)

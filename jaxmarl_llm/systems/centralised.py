@@ -2,20 +2,20 @@
 
     L(theta) = - (1/G) sum_g A_g log pi_theta(a_g | h)       a_g holds all roles' parts, A_g as in MAGRPO
 
-The joint policy is one distribution, so there is no credit to be shared out; what a team saves, by contrast,
-is that no agent reads or writes the others' parts. The task merges the prompts and takes the reply apart
-(`tasks.centralised`).
+The joint policy is one distribution, so no credit has to be divided. The advantage of a team is that no agent
+reads or writes the others' parts. The task merges the prompts and splits the reply (`tasks.centralised`).
 """
 
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.utils.errors import UserError
 
 
-def lesson(forest: Forest, config: CreditConfig) -> Lesson:
-    """`magrpo.lesson` of the one agent; ValueError if there are several."""
+def assign(forest: Forest, config: CreditConfig) -> Credit:
+    """`magrpo.assign` of the one agent; ValueError if there are several."""
     agents = sorted({turn.agent for turn in forest.turns})
     if len(agents) > 1:
-        raise ValueError(f"a centralised policy is one agent, and there are {', '.join(agents)}")
-    return magrpo.lesson(forest, config)
+        raise UserError(f"a centralised policy is one agent, and there are {', '.join(agents)}")
+    return magrpo.assign(forest, config)

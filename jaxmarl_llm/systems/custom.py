@@ -1,9 +1,9 @@
-"""A system of the user's own: a function that a config names, written with what is in `credit`.
+"""A system of the user's own: a function that a config names, built from the functions of `credit`.
 
-    def lesson(forest, config) -> Lesson
+    def assign(forest, config) -> Credit
 
 It is called once per iteration, on the host, with all turns and judged joint answers; `magrpo.compare` makes
-a lesson of returns and groups, so that a new return or a new group key is a few lines.
+the credit from returns and groups, so that a new return or a new group key is a few lines.
 """
 
 import functools
@@ -11,37 +11,38 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxmarl_llm import dotted
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "train.system"
 
 
-def resolve(name: str) -> Callable[[Forest, CreditConfig], Lesson]:
-    """The lesson that ``train.system`` names, checked at every call; ValueError if there is none.
+def resolve(name: str) -> Callable[[Forest, CreditConfig], Credit]:
+    """The function that ``train.system`` names, with its results checked; ValueError if there is none.
 
-    What it gives raises `UserCodeError` where the function raises, ValueError where it returns no `Lesson`.
+    The result raises `UserCodeError` where the function raises, ValueError where it returns no `Credit`.
     """
     return functools.partial(_checked, dotted.resolve(name, FIELD), name)
 
 
-def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig) -> Lesson:
+def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig) -> Credit:
     turns = len(forest.turns)
     try:
-        found = function(forest, config)
+        credit = function(forest, config)
     except Exception as error:
-        sentence = f"{FIELD} {name!r} raised on a forest of {turns} turns ({dotted.reason(error)})"
-        raise dotted.UserCodeError(sentence) from error
-    if not isinstance(found, Lesson):
-        raise ValueError(f"{FIELD} {name!r} returned a {type(found).__name__}; expected a Lesson")
-    if len(found.forest.turns) != turns:
-        raise ValueError(f"{FIELD} {name!r}: its forest has {len(found.forest.turns)} turns of {turns}")
+        message = f"{FIELD} {name!r} raised on a forest of {turns} turns ({dotted.reason(error)})"
+        raise dotted.UserCodeError(message) from error
+    if not isinstance(credit, Credit):
+        raise UserError(f"{FIELD} {name!r} returned a {type(credit).__name__}; expected a Credit")
+    if len(credit.forest.turns) != turns:
+        raise UserError(f"{FIELD} {name!r}: its forest has {len(credit.forest.turns)} turns of {turns}")
     for part in ("advantages", "returns", "groups"):
-        shape = np.shape(getattr(found, part))
+        shape = np.shape(getattr(credit, part))
         if shape != (turns,):
-            raise ValueError(f"{FIELD} {name!r}: {part} have shape {shape}; expected ({turns},)")
-    if not np.isfinite(found.advantages).all():
-        raise ValueError(f"{FIELD} {name!r}: advantages are not finite; a turn without a reward has 0")
-    return found
+            raise UserError(f"{FIELD} {name!r}: {part} have shape {shape}; expected ({turns},)")
+    if not np.isfinite(credit.advantages).all():
+        raise UserError(f"{FIELD} {name!r}: advantages are not finite; a turn without a reward has 0")
+    return credit

@@ -1,20 +1,20 @@
 """MADPO: the team learns to prefer the joint answers that earned more (CoMLRL 1.4.3, after 2305.18290).
 
 For a pair of joint answers w, l to one item, and Delta_i = log pi_i(w_i) - log pi_i(l_i), with ``reference``
-less the same of the untrained policy,
+minus the same difference of the untrained policy,
 
     loss_i = - log sigmoid(beta (Delta_i + sum_{j != i} stopgrad Delta_j))                   (`losses.madpo`)
 
-All of it that reaches agent i is the log-probability of two completions, so its gradient is that of a policy
-gradient with the advantages (P pairs; the policy gradient divides by 2 P completions)
+It depends on agent i only through the log-probabilities of two completions, so its gradient is that of a
+policy gradient with the advantages (P pairs; the policy gradient divides by 2 P completions)
 
     A(w_i) = - 2 P dL/dlog pi_i(w_i) = 2 beta sigmoid(- beta sum_j Delta_j),        A(l_i) = - A(w_i)
 
-of the parameters before the update: one update an iteration, and then they are taken anew.
+computed with the parameters before the update: one update per iteration, then they are computed again.
 
 MADPO collects pairs from the untrained team in the first ``collect`` iterations, and then learns from these
-without drawing more. MADPOIter draws in every iteration, and learns from the pairs that the pool's replay
-gives. (CoMLRL compares with answers of a second policy; here both are the team's own.)
+without more rollouts. MADPOIter makes one in every iteration, and learns from the pairs that the pool's
+replay gives. (CoMLRL compares with answers of a second policy; here both answers are the team's own.)
 """
 
 import dataclasses
@@ -25,18 +25,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm import losses, preferences
+from jaxmarl_llm import losses
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.preferences import Pool
-from jaxmarl_llm.systems import magrpo
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems import magrpo, preferences
+from jaxmarl_llm.systems.preferences import Pool
+from jaxmarl_llm.systems.types import Credit
 
 Scores = Callable[[Forest, bool], list[np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Madpo:
-    """A pool of pairs, ``models``, and how agents learn from it; see `types.System`.
+    """A pool of pairs, ``models``, and the credit from them; see `types.System`.
 
     Attributes:
       models: the pairs.
@@ -44,8 +44,8 @@ class Madpo:
         they are, or the reference.
       batch: pairs of an update.
       beta: see `losses.madpo`.
-      reference: whether Delta is taken less that of the reference.
-      collect: iterations that only collect, after which no forest is drawn; 0: MADPOIter.
+      reference: whether the reference's Delta is subtracted.
+      collect: number of iterations that only collect, after which no rollout is made; 0: MADPOIter.
     """
 
     models: Pool
@@ -55,27 +55,27 @@ class Madpo:
     reference: bool = False
     collect: int = 0
 
-    def lesson(self, forest: Forest | None) -> Lesson:
-        """Add the forest's pairs to the pool, and return what the agents learn from the pool's.
+    def assign(self, forest: Forest | None) -> Credit:
+        """Add the forest's pairs to the pool, and return the credit of pairs from the pool.
 
-        ValueError if nothing is drawn any more and there is no pair.
+        ValueError if no rollout is made any more and there is no pair.
         """
         pool = self.models
         if forest is not None:
             pool.add(forest)
         if pool.done < self.collect:
-            return magrpo.untaught(forest)
+            return magrpo.no_update(forest)
         if forest is None:
             pool.require()
         pairs = pool.draw(self.batch) or [preferences.tie(forest)]
         return self._prefer(preferences.forest_of(pairs, self.batch))
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
-        """Return the metrics of the loss and of the pool; nothing is left to learn."""
+    def learn(self, credit: Credit) -> dict[str, float]:
+        """Return the metrics of the loss and of the pool; there is no model to update."""
         self.models.done += 1
-        return {"preference/pairs": float(self.models.size)} | (lesson.notes or {})
+        return {"preference/pairs": float(self.models.size)} | (credit.for_models or {})
 
-    def _prefer(self, pairs: Forest) -> Lesson:
+    def _prefer(self, pairs: Forest) -> Credit:
         scores = self.scores(pairs, False)
         sides = sums(pairs, scores)
         reference = {}
@@ -84,19 +84,19 @@ class Madpo:
             reference = dict(zip(names, sums(pairs, self.scores(pairs, True)), strict=True))
         rewards_P2 = pairs.totals().reshape(-1, 2)
         differ_P = rewards_P2[:, 0] > rewards_P2[:, 1]
-        found = advantages(*sides, mask_P=differ_P, beta=self.beta, **reference)
-        advantages_NP2, loss, margins_P = found
+        results = advantages(*sides, mask_P=differ_P, beta=self.beta, **reference)
+        advantages_NP2, loss, margins_P = results
         advantages_R = np.zeros(len(pairs.turns), np.float32)
         advantages_R[turn_ids(pairs)] = advantages_NP2
-        told = {"madpo/loss": loss}
+        metrics = {"madpo/loss": loss}
         if differ_P.any():
-            told["madpo/accuracy"] = float((margins_P > 0)[differ_P].mean())
-            told["madpo/margin"] = float(margins_P[differ_P].mean())
-            told["preference/gap"] = float((rewards_P2[:, 0] - rewards_P2[:, 1])[differ_P].mean())
-        said = zip(pairs.turns, scores, strict=True)
-        now = tuple(dataclasses.replace(turn, logprobs=logprobs) for turn, logprobs in said)
-        pairs = dataclasses.replace(pairs, turns=now)
-        return Lesson(pairs, advantages_R, magrpo.returns(pairs), magrpo.groups(pairs), told)
+            metrics["madpo/accuracy"] = float((margins_P > 0)[differ_P].mean())
+            metrics["madpo/margin"] = float(margins_P[differ_P].mean())
+            metrics["preference/gap"] = float((rewards_P2[:, 0] - rewards_P2[:, 1])[differ_P].mean())
+        scored = zip(pairs.turns, scores, strict=True)
+        turns = tuple(dataclasses.replace(turn, logprobs=logprobs) for turn, logprobs in scored)
+        pairs = dataclasses.replace(pairs, turns=turns)
+        return Credit(pairs, advantages_R, magrpo.returns(pairs), magrpo.groups(pairs), metrics)
 
 
 def turn_ids(pairs: Forest) -> np.ndarray:
@@ -107,15 +107,15 @@ def turn_ids(pairs: Forest) -> np.ndarray:
 
 def sums(pairs: Forest, scores: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Log-probability of each agent's part of the winners and of the losers, float32 (N, P) each."""
-    said_R = np.array([scores_L.sum() for scores_L in scores], np.float32)
-    found_NP2 = said_R[turn_ids(pairs)]
-    return found_NP2[..., 0], found_NP2[..., 1]
+    logprobs_R = np.array([scores_L.sum() for scores_L in scores], np.float32)
+    logprobs_NP2 = logprobs_R[turn_ids(pairs)]
+    return logprobs_NP2[..., 0], logprobs_NP2[..., 1]
 
 
 def advantages(winner_NP, loser_NP, *, mask_P, beta: float, **reference):
     """Advantages (N, P, 2) of winners' and losers' completions, the mean loss, and margins (P,).
 
-    The margin is beta times the sum of all agents' Delta; pairs that are masked have advantage 0. Arguments
+    The margin is beta times the sum of all agents' Delta; pairs with mask False have advantage 0. Arguments
     as of `losses.madpo`.
     """
     scores = [jnp.asarray(x, jnp.float32) for x in (winner_NP, loser_NP)]

@@ -7,17 +7,17 @@ completion is its return minus the mean return of its group, and agent i descend
 
 With ``aligned`` joint answers the return of sample g is the reward of joint answer g, for all agents alike.
 With ``cross`` every combination of the agents' samples is executed and the return of a sample is the mean
-reward over the partners' samples: the partner's luck no longer drowns the agent's own part in it. K further
+reward over the partners' samples, so a partner's luck hides less of the agent's own part in it. K further
 samples of each partner (`Turn.extra`), which nobody learns from, make that mean more certain still. They are
 independent of the agent's own samples, so the gradient's expectation stays (G - 1) / G times the true one.
 
-In many turns the return of a joint answer is its reward plus the discounted mean return of the answers that
-follow it, or another backup of them, and the losses of the turns are added: L = sum_t w_t L_t, each a mean
-over the groups of its turn. A node that ended early counts as if it had gone on with its mean reward.
+With several turns the return of a joint answer is its reward plus the discounted mean return of the answers
+that follow it, or another backup of them, and the losses of the turns are added: L = sum_t w_t L_t, each a
+mean over the groups of its turn. A node that ended early counts as if it had gone on with its mean reward.
 
-L_t is the mean over the groups that turn t has, so that where most nodes ended early those few that went on
-weigh as much as all of the first turn. The gradient of the expected return gives every node the discounted
-share that it has in the return of its problem instead: of a node k turns after the first,
+L_t is the mean over the groups of turn t, so where most nodes ended early the few that went on weigh as much
+as all of the first turn. In the gradient of the expected return every node instead has the weight of its
+discounted share in the return of its problem. For a node k turns after the first it is
 
     gamma^k / (B * product of the numbers of joint answers of the nodes before it that share the return)
 
@@ -30,9 +30,10 @@ import dataclasses
 
 import numpy as np
 
-from jaxmarl_llm import credit, marginals
-from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm import credit
+from jaxmarl_llm.forest import Forest, marginals
+from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.utils.errors import UserError
 
 NORMALISE_BY = ("group", "agent")
 TURN_LOSSES = ("return", "mean")
@@ -40,23 +41,23 @@ TURN_LOSSES = ("return", "mean")
 
 @dataclasses.dataclass(frozen=True)
 class CreditConfig:
-    """Options of turning returns into advantages; the defaults are the paper's.
+    """Options for turning returns into advantages; the defaults are the paper's.
 
     Attributes:
       baseline, normalise: see `credit.group_advantage`.
-      normalise_by: by whose standard deviation: of the returns of a ``group``, or of all advantages of an
-        ``agent`` in the iteration (`credit.normalise_per_agent`), before ``turn_weights``.
+      normalise_by: the standard deviation to divide by: that of the returns of a ``group``, or of all
+        advantages of an ``agent`` in the iteration (`credit.normalise_per_agent`), before ``turn_weights``.
       backup: what later answers add to a return, see `credit.backed_up_returns`.
       discount: gamma; what a later answer earns counts this much one turn earlier.
       reduce: with ``cross`` joint answers, a sample's return is their ``mean`` or their ``sum``.
       turn_weights: w_t, one per turn; () weighs all turns alike.
       chain: joint answers of a node share what follows (`credit.backed_up_returns`): for protocols that hand
         on only one of them.
-      local_weight: of what an agent earns by itself, for systems that use it (`at_grpo`).
-      turns: T that a conversation may have. It is not read from the forest: what an answer is worth does not
-        depend on whether another problem went on.
-      turn_loss: losses of later turns as the gradient of the ``return`` weighs them, or the ``mean`` of the
-        groups that each turn has.
+      local_weight: weight of an agent's own reward, for systems that use it (`at_grpo`).
+      turns: T, the largest number of turns of a conversation. It is not read from the forest, so that the
+        return of an answer does not depend on whether another problem went on.
+      turn_loss: weights of later turns: those of the gradient of the ``return``, or the ``mean`` over the
+        groups of each turn.
     """
 
     baseline: str = "mean"
@@ -73,37 +74,37 @@ class CreditConfig:
 
     def __post_init__(self):
         if self.turn_loss not in TURN_LOSSES:
-            raise ValueError(f"turn_loss={self.turn_loss!r}; allowed: {', '.join(TURN_LOSSES)}")
+            raise UserError(f"turn_loss={self.turn_loss!r}; allowed: {', '.join(TURN_LOSSES)}")
         if self.normalise_by not in NORMALISE_BY:
-            raise ValueError(f"normalise_by={self.normalise_by!r}; allowed: {', '.join(NORMALISE_BY)}")
+            raise UserError(f"normalise_by={self.normalise_by!r}; allowed: {', '.join(NORMALISE_BY)}")
 
 
 def joint_returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
     """Return of every joint answer, float32 (J,): its reward and what follows; NaN where none applies."""
     node_J, before_J = forest.nodes()
-    own_J = np.arange(len(before_J), dtype=np.int32)
+    key_J = np.arange(len(before_J), dtype=np.int32)
     if config.chain:
-        own_J, before_J = node_J, np.where(before_J < 0, -1, node_J[before_J])
-    deepest = 1 + max((joint.turn for joint in forest.joints), default=0)
-    options = {"turns": deepest, "discount": config.discount, "backup": config.backup}
+        key_J, before_J = node_J, np.where(before_J < 0, -1, node_J[before_J])
+    num_turns = 1 + max((joint.turn for joint in forest.joints), default=0)
+    options = {"turns": num_turns, "discount": config.discount, "backup": config.backup}
     rewards_J = forest.totals()
-    if config.backup != "last":  # there the answers of a node that ended early are last ones like others
+    if config.backup != "last":  # "last" treats the answers of a node that ended early as last answers
         rewards_J = rewards_J + left_out(forest, config.turns, config.discount)
-    columns, size = (rewards_J, own_J, before_J), len(own_J)
+    columns, size = (rewards_J, key_J, before_J), len(key_J)
     return credit.on_host(credit.backed_up_returns, *columns, num_keys=max(size, 1), length=size, **options)
 
 
 def left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
-    """Return what the turns count that a node left out by ending early, float32 (J,): its mean reward each.
+    """Return the reward for turns that a node left out by ending early, float32 (J,): its mean reward each.
 
-    All answers of a node get the same. Without it, what led to the node would earn less than what led to a
-    worse one that went on, as rewards add up over the turns. ``turns``: T of a whole conversation; a joint
-    answer of a later one (of a discussion) leaves nothing out.
+    All answers of a node get the same. Without it, the answers before the node would have a smaller return
+    than those before a worse one that went on, as rewards add up over the turns. ``turns``: T of a whole
+    conversation; a joint answer of a later one (of a discussion) leaves nothing out.
     """
     node_J, before_J = forest.nodes()
     rewards_J, turn_J = forest.totals(), np.array([joint.turn for joint in forest.joints], np.int32)
     ended_J = ~np.isin(node_J, node_J[before_J[before_J >= 0]])
-    weights = np.cumsum([0.0] + [discount**k for k in range(1, turns)])  # of 0, 1, .. turns that are missing
+    weights = np.cumsum([0.0] + [discount**k for k in range(1, turns)])  # for 0, 1, .. missing turns
     counts = np.bincount(node_J, ~np.isnan(rewards_J))
     means = np.bincount(node_J, np.nan_to_num(rewards_J)) / np.maximum(counts, 1)
     missing_J = np.maximum(turns - 1 - turn_J, 0)
@@ -124,10 +125,10 @@ def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray
 def groups(forest: Forest) -> np.ndarray:
     """Group key of every turn, int32 (turns,): an agent's turns at the same place of the tree compete.
 
-    Where each of them follows an answer of its own (chains of rounds that were begun apart), those of the
+    Where each of them follows an answer of its own (chains of rounds that began separately), those of the
     same round compete. -1, which is no group, for samples that nobody learns from (`Turn.extra`).
     """
-    nodes = [(turn.agent, turn.item, turn.turn, turn.follows) for turn in forest.turns]
+    nodes = [(turn.agent, turn.item, turn.stage, turn.follows) for turn in forest.turns]
     shared = {node[:3] for node, number in collections.Counter(nodes).items() if number > 1}
     places = [node if node[:3] in shared else (*node[:3], None) for node in nodes]
     keys_R = np.asarray(credit.group_keys(*zip(*places, strict=True))[0])
@@ -136,30 +137,30 @@ def groups(forest: Forest) -> np.ndarray:
 
 def advantages(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
     """Group-relative advantage of every turn, float32 (turns,), in turn order (ids count from 0)."""
-    return lesson(forest, config).advantages
+    return assign(forest, config).advantages
 
 
-def lesson(forest: Forest, config: CreditConfig = CreditConfig()) -> Lesson:
-    """Teach the agents by group-relative advantages of the forest's `returns` in its `groups`."""
+def assign(forest: Forest, config: CreditConfig = CreditConfig()) -> Credit:
+    """Credit with the group-relative advantages of the forest's `returns` in its `groups`."""
     return compare(forest, returns(forest, config), groups(forest), config)
 
 
-def untaught(forest: Forest) -> Lesson:
-    """The lesson of an iteration in which nobody learns."""
+def no_update(forest: Forest) -> Credit:
+    """The credit of an iteration in which nobody learns."""
     advantages_R = np.zeros(len(forest.turns), np.float32)
-    return Lesson(forest, advantages_R, returns(forest), groups(forest), taught=False)
+    return Credit(forest, advantages_R, returns(forest), groups(forest), learn=False)
 
 
-def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Lesson:
-    """The lesson of any returns and groups of a forest's turns, as the config says.
+def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Credit:
+    """The credit from any returns and groups of a forest's turns, with the config's options.
 
-    ValueError for turn weights that are not as many as the turns.
+    ValueError if there are fewer turn weights than turns.
     """
     per_agent = config.normalise and config.normalise_by == "agent"
     advantages_R = credit.on_host(
         credit.group_advantage,
         returns_R,
-        np.where(np.isnan(returns_R), -1, groups_R),  # no sample: no part in the group, advantage 0
+        np.where(np.isnan(returns_R), -1, groups_R),  # no return: no part in the group, advantage 0
         num_groups=int(groups_R.max()) + 1,
         length=len(returns_R),
         baseline=config.baseline,
@@ -171,7 +172,7 @@ def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Lesson
         columns, options = (advantages_R, agent_R), {"num_agents": num_agents, "length": len(agent_R)}
         advantages_R = credit.on_host(credit.normalise_per_agent, *columns, **options)
     weights_R = _turn_weights(forest, config.turn_weights) * return_weights(forest, config)
-    return Lesson(forest, advantages_R * weights_R, returns_R, groups_R)
+    return Credit(forest, advantages_R * weights_R, returns_R, groups_R)
 
 
 def return_weights(forest: Forest, config: CreditConfig) -> np.ndarray:
@@ -185,23 +186,25 @@ def return_weights(forest: Forest, config: CreditConfig) -> np.ndarray:
     if config.turn_loss == "mean":
         return weights_R
     shares_J = _shares(forest, config)
-    answers = collections.Counter((turn.agent, turn.turn) for turn in forest.turns)
-    group = collections.Counter((turn.agent, turn.item, turn.turn, turn.follows) for turn in forest.turns)
+    turn_sizes = collections.Counter((turn.agent, turn.stage) for turn in forest.turns)
+    group_sizes = collections.Counter(
+        (turn.agent, turn.item, turn.stage, turn.follows) for turn in forest.turns
+    )
     for turn in forest.turns:
         if turn.follows is not None:
-            own = group[turn.agent, turn.item, turn.turn, turn.follows]
-            weights_R[turn.id] = shares_J[turn.follows] * answers[turn.agent, turn.turn] / own
+            size = group_sizes[turn.agent, turn.item, turn.stage, turn.follows]
+            weights_R[turn.id] = shares_J[turn.follows] * turn_sizes[turn.agent, turn.stage] / size
     return weights_R
 
 
 def _shares(forest: Forest, config: CreditConfig) -> np.ndarray:
-    """Share that what follows a joint answer has in the mean return of all problems, float64 (J,)."""
+    """Share of the answers that follow a joint answer in the mean return of all problems, float64 (J,)."""
     node_J, before_J = forest.nodes()
     sizes, first = np.bincount(node_J), len(np.unique(node_J[before_J < 0]))
     shares_J = np.zeros(len(node_J))
-    for j, before in enumerate(before_J):  # what follows comes later
-        own = 1 / first if before < 0 else shares_J[before]
-        shares_J[j] = config.discount * own / (1 if config.chain else sizes[node_J[j]])
+    for j, before in enumerate(before_J):  # an answer comes after the one that it follows
+        share = 1 / first if before < 0 else shares_J[before]
+        shares_J[j] = config.discount * share / (1 if config.chain else sizes[node_J[j]])
     return shares_J
 
 
@@ -212,5 +215,5 @@ def _turn_weights(forest: Forest, weights: tuple[float, ...]) -> np.ndarray:
     joint_M, turn_M = forest.memberships()  # of a discussion, whose turns have two rounds, the turn counts
     turn_R[turn_M] = np.array([joint.turn for joint in forest.joints], np.int32)[joint_M]
     if turn_R.max() >= len(weights):
-        raise ValueError(f"turn_weights={weights}; there are {turn_R.max() + 1} turns")
+        raise UserError(f"turn_weights={weights}; there are {turn_R.max() + 1} turns")
     return np.array(weights, np.float32)[turn_R]

@@ -2,8 +2,8 @@
 
     A_g = R_g
 
-All samples of a group push their own probability up, a better one more so; nothing is compared, and the
-variance is that of the rewards themselves.
+All samples of a group raise their own probability, better ones more; nothing is compared, and the variance is
+that of the rewards themselves.
 """
 
 import dataclasses
@@ -11,9 +11,9 @@ import dataclasses
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 
-def lesson(forest: Forest, config: CreditConfig) -> Lesson:
-    """The return of every turn as its advantage; see `magrpo.lesson`."""
-    return magrpo.lesson(forest, dataclasses.replace(config, baseline="none"))
+def assign(forest: Forest, config: CreditConfig) -> Credit:
+    """Credit with the return of every turn as its advantage; see `magrpo.assign`."""
+    return magrpo.assign(forest, dataclasses.replace(config, baseline="none"))

@@ -12,9 +12,9 @@ import dataclasses
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.types import Credit
 
 
-def lesson(forest: Forest, config: CreditConfig) -> Lesson:
-    """Advantages against the best sample of the group; see `magrpo.lesson`."""
-    return magrpo.lesson(forest, dataclasses.replace(config, baseline="max"))
+def assign(forest: Forest, config: CreditConfig) -> Credit:
+    """Credit with advantages against the best sample of the group; see `magrpo.assign`."""
+    return magrpo.assign(forest, dataclasses.replace(config, baseline="max"))

@@ -1,6 +1,7 @@
 """MARLHF: reinforcement learning from a model of preferences between joint answers (CoMLRL 1.4.3).
 
-A reward model s reads what all agents read and say, and learns from pairs of joint answers w, l to one item,
+A reward model s reads the prompts and completions of all agents, and learns from pairs of joint answers w, l
+to one item,
 
     L(s) = - log sigmoid(s(w) - s(l))                                              (`losses.bradley_terry`)
 
@@ -12,8 +13,8 @@ after which the team learns as with MAGRPO, from s in place of the task's reward
 metrics, transcripts and evaluations stay the task's.
 
 MARLHF collects pairs from the untrained team in the first ``collect`` iterations and fits the model once.
-MARLHFIter fits a new one in every iteration, to pairs that the pool's replay gives; those of the answers that
-it is about to score are among them.
+MARLHFIter fits a new one in every iteration, to pairs that the pool's replay gives; among them are pairs of
+the answers that it scores next.
 """
 
 import dataclasses
@@ -21,54 +22,54 @@ import dataclasses
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.preferences import reward_model
-from jaxmarl_llm.preferences.reward_model import RewardModel
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.preferences import reward_model
+from jaxmarl_llm.systems.preferences.reward_model import RewardModel
+from jaxmarl_llm.systems.types import Credit
 
 
 @dataclasses.dataclass(frozen=True)
 class Marlhf:
-    """A reward model, ``models``, and the credit that its scores become; see `types.System`.
+    """A reward model, ``models``, and the credit from its scores; see `types.System`.
 
-    ``collect``: iterations that only collect pairs; 0: MARLHFIter.
+    ``collect``: number of iterations that only collect pairs; 0: MARLHFIter.
     """
 
     models: RewardModel
     config: CreditConfig
     collect: int = 0
 
-    def lesson(self, forest: Forest) -> Lesson:
-        """MAGRPO's lesson of the scores; its notes are how well these agree with the task's rewards.
+    def assign(self, forest: Forest) -> Credit:
+        """MAGRPO's credit from the scores; for_models holds how well these agree with the task's rewards.
 
-        Before there is any pair nobody can be told from another, and all advantages are 0.
+        Before there is any pair answers cannot be compared, and all advantages are 0.
         """
-        pool, told = self.models.pool, {}
+        pool, metrics = self.models.pool, {}
         if pool.done < self.collect or not self.collect:
             pool.add(forest)
         if pool.done < self.collect:
-            return magrpo.untaught(forest)
+            return magrpo.no_update(forest)
         if not pool.size:
-            return dataclasses.replace(magrpo.untaught(forest), taught=True)
+            return dataclasses.replace(magrpo.no_update(forest), learn=True)
         if not self.collect:
-            told = self.models.fit()
+            metrics = self.models.fit()
         scores_J = self.models.scores(forest)
-        lesson = magrpo.lesson(scored(forest, scores_J), self.config)
-        told |= reward_model.agreement(forest, scores_J)
-        return dataclasses.replace(lesson, forest=forest, notes=told)
+        credit = magrpo.assign(scored(forest, scores_J), self.config)
+        metrics |= reward_model.agreement(forest, scores_J)
+        return dataclasses.replace(credit, forest=forest, for_models=metrics)
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def learn(self, credit: Credit) -> dict[str, float]:
         """Fit the model after the last iteration that collects; its metrics, and the pairs of the pool.
 
         ValueError if there is none then.
         """
         pool = self.models.pool
         pool.done += 1
-        told = dict(lesson.notes or {}) | {"preference/pairs": float(pool.size)}
+        metrics = dict(credit.for_models or {}) | {"preference/pairs": float(pool.size)}
         if pool.done == self.collect:
-            told |= self.models.fit()
-        return told
+            metrics |= self.models.fit()
+        return metrics
 
 
 def scored(forest: Forest, scores_J) -> Forest:

@@ -1,14 +1,14 @@
 """SFT: supervised fine-tuning on demonstrations, each agent on its own texts (arXiv 2401.07324, role masks).
 
-Agent i descends, over the demonstrations D_i of an update that are its own,
+Agent i descends, over its own demonstrations D_i of an update,
 
     L(theta_i) = - (1 / sum_d |y_d|) sum_d w_d sum_l log pi_theta_i(y_d,l | x_d, y_d,<l)
 
 the cross-entropy of its own tokens y, EOS included, in nats per token; w are the weights of demonstrations.
-Prompts x, where the texts of others may stand, and other agents' demonstrations have gradient 0.
+Prompts x, which may contain texts of others, and other agents' demonstrations have gradient 0.
 
 It is the policy gradient with the advantage w, summed over tokens and divided by tokens, without an
-importance ratio: nobody drew these texts. Temperature and truncation of the sampler are not applied.
+importance ratio: these texts were not sampled. Temperature and truncation of the sampler are not applied.
 """
 
 import contextlib
@@ -17,31 +17,31 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from jaxmarl_llm.demonstrations import Encoded, forest_of
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.systems.types import Lesson
+from jaxmarl_llm.systems.demonstrations import Encoded, forest_of
+from jaxmarl_llm.systems.types import Credit
 
 
 @dataclasses.dataclass(frozen=True)
-class Demonstrated(Lesson):
-    """What agents learn from demonstrations; nothing was judged, so that there is no credit to summarise."""
+class DemonstrationCredit(Credit):
+    """Credit of demonstrations; nothing was judged, so its metrics are the system's own alone."""
 
     def metrics(self) -> dict[str, float]:
-        """Return the system's own numbers."""
-        return dict(self.numbers)
+        """Return the system's own metrics."""
+        return dict(self.extra_metrics)
 
 
-class Order:
-    """Which demonstrations each update reads: all of an agent's once, at random, before one comes again.
+class DemonstrationOrder:
+    """Order of the demonstrations: all of an agent's once, at random, before any comes again.
 
     It holds no model (``states`` is empty). The order follows from the seed and from ``done``, the number of
     updates made, so that a resumed run reads what the uninterrupted one would have. Where every prompt of
-    every agent has the same number of demonstrations, those of a prompt come together: it is read once.
+    every agent has the same number of demonstrations, those of a prompt stay together: it is read once.
 
     Args:
       rows: all demonstrations; those of one agent are shuffled independently of the others'.
       batch: demonstrations of each agent in an update.
-      seed: of the order.
+      seed: seed of the order.
       multiple: what the number of prompts of an update must be a multiple of; it divides ``batch``.
     """
 
@@ -49,29 +49,29 @@ class Order:
 
     def __init__(self, rows: Sequence[Encoded], batch: int, seed: Sequence[int], multiple: int = 1):
         self.done, self._seed = 0, tuple(seed)
-        alike: dict[tuple, list[Encoded]] = {}
+        by_prompt: dict[tuple, list[Encoded]] = {}
         for row in rows:
-            alike.setdefault((row.agent, row.prompt.tobytes()), []).append(row)
-        sizes = {len(group) for group in alike.values()}
+            by_prompt.setdefault((row.agent, row.prompt.tobytes()), []).append(row)
+        sizes = {len(group) for group in by_prompt.values()}
         size = max(sizes, default=1)
         if len(sizes) != 1 or batch % (size * multiple):
-            size, alike = 1, {n: [row] for n, row in enumerate(rows)}
+            size, by_prompt = 1, {n: [row] for n, row in enumerate(rows)}
         self.prompts = batch // size
         self._own: dict[str, list[list[Encoded]]] = {}
-        for group in alike.values():
+        for group in by_prompt.values():
             self._own.setdefault(group[0].agent, []).append(group)
 
     def next(self) -> list[list[Encoded]]:
         """The demonstrations of the next update, those of one agent and prompt together."""
         return [group for n, agent in enumerate(self._own) for group in self._of(n, self._own[agent])]
 
-    def _of(self, n: int, own: list[list[Encoded]]) -> list[list[Encoded]]:
+    def _of(self, n: int, agent_groups: list[list[Encoded]]) -> list[list[Encoded]]:
         groups, orders = [], {}
         for place in range(self.done * self.prompts, (self.done + 1) * self.prompts):
-            epoch, k = divmod(place, len(own))
+            epoch, k = divmod(place, len(agent_groups))
             if epoch not in orders:
-                orders[epoch] = np.random.default_rng((*self._seed, n, epoch)).permutation(len(own))
-            groups.append(own[orders[epoch][k]])
+                orders[epoch] = np.random.default_rng((*self._seed, n, epoch)).permutation(len(agent_groups))
+            groups.append(agent_groups[orders[epoch][k]])
         return groups
 
     @contextlib.contextmanager
@@ -83,7 +83,7 @@ class Order:
         """Do nothing, see `kept_in`."""
 
     def restore(self, step: int) -> None:
-        """Go on after ``step`` updates."""
+        """Continue after ``step`` updates."""
         self.done = step
 
 
@@ -91,21 +91,21 @@ class Order:
 class Sft:
     """Supervised fine-tuning; ``models`` is the order of the demonstrations. See `types.System`."""
 
-    models: Order
+    models: DemonstrationOrder
 
-    def lesson(self, forest: Forest | None) -> Lesson:
-        """Return the next demonstrations with their weights as advantages; no forest is drawn."""
+    def assign(self, forest: Forest | None) -> Credit:
+        """Return the next demonstrations with their weights as advantages; no rollout is made."""
         groups = self.models.next()
         rows = [row for group in groups for row in group]
         weights_R = np.array([row.weight for row in rows], np.float32)
         tokens = float(sum(len(row.completion) for row in rows))
-        nothing_R = np.full(len(rows), np.nan, np.float32)
+        returns_R = np.full(len(rows), np.nan, np.float32)
         numbers = {"sft/demonstrations": float(len(rows)), "sft/tokens": tokens}
         groups_R = np.arange(len(rows), dtype=np.int32)
         forest = forest_of(groups, self.models.prompts)
-        return Demonstrated(forest, weights_R, nothing_R, groups_R, numbers=numbers)
+        return DemonstrationCredit(forest, weights_R, returns_R, groups_R, extra_metrics=numbers)
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def learn(self, credit: Credit) -> dict[str, float]:
         """Count the update; there is no model beside the agents."""
         self.models.done += 1
         return {}

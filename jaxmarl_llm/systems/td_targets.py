@@ -1,10 +1,10 @@
-"""One-step targets of critics: the reward of an answer, and what a critic says of what comes after it.
+"""One-step targets of critics: the reward of an answer, and a critic's value of the answers after it.
 
     y_j = r_j + gamma * (mean value of what follows j) + (what the turns that were left out would have earned)
 
 What follows and what is left out is as in MAGRPO's returns (`magrpo.joint_returns`). In a chain, where one
-answer of a node is handed on, all answers of the node share what follows: which of them was chosen says
-nothing of the others. A node that ended early counts as if it had gone on with its mean reward, so that a
+answer of a node is handed on, all answers of the node share what follows: the choice of one tells nothing
+about the others. A node that ended early counts as if it had gone on with its mean reward, so that a
 prompt which led to good answers at once is not worth less than one whose answers needed all turns.
 """
 
@@ -19,14 +19,14 @@ from jaxmarl_llm.systems import magrpo
 
 
 @dataclasses.dataclass(frozen=True)
-class Later:
-    """What comes after an answer, and how much of it counts.
+class ReturnOptions:
+    """How rewards after an answer count in its target.
 
     Attributes:
       discount: gamma, 0..1.
       chain: joint answers of a node share what follows, see `magrpo.CreditConfig`.
-      turns: T that every conversation may have. It is not read from the forest: in an iteration where all
-        nodes ended early, a prompt is worth as much as in the others.
+      turns: T, the largest number of turns of a conversation. It is not read from the forest: in an iteration
+        where all nodes ended early, a prompt is worth as much as in the others.
     """
 
     discount: float = 1.0
@@ -34,7 +34,7 @@ class Later:
     turns: int = 1
 
 
-def of_turns(forest: Forest, values_R: np.ndarray, later: Later) -> np.ndarray:
+def of_turns(forest: Forest, values_R: np.ndarray, later: ReturnOptions) -> np.ndarray:
     """y of every turn, float32 (turns,), from the values of the turns of the same agent that follow.
 
     It is the mean over the joint answers that contain the turn, NaN where none has a reward.
@@ -51,7 +51,7 @@ def of_turns(forest: Forest, values_R: np.ndarray, later: Later) -> np.ndarray:
     return mean_by(y_M, turn_M, len(forest.turns))
 
 
-def of_joints(forest: Forest, values_J: np.ndarray, later: Later) -> np.ndarray:
+def of_joints(forest: Forest, values_J: np.ndarray, later: ReturnOptions) -> np.ndarray:
     """y of every joint answer, float32 (J,), from the values of those that follow; NaN without a reward."""
     place_J, before_J = _places(forest, later), forest.nodes()[1]
     followed_J = np.where(before_J < 0, -1, place_J[before_J])
@@ -67,13 +67,13 @@ def mean_by(values_M: np.ndarray, keys_M: np.ndarray, number: int) -> np.ndarray
     return np.where(credit.on_host(credit.segment_count, keys_M, **options) > 0, means, np.nan)
 
 
-def _places(forest: Forest, later: Later) -> np.ndarray:
-    """What of each joint answer is followed, int32 (J,): its node in a chain, else itself."""
+def _places(forest: Forest, later: ReturnOptions) -> np.ndarray:
+    """What later answers follow, for each joint answer, int32 (J,): its node in a chain, else itself."""
     return forest.nodes()[0] if later.chain else np.arange(len(forest.joints), dtype=np.int32)
 
 
-def _earned(forest: Forest, later: Later) -> np.ndarray:
-    """Reward of every joint answer, and of the turns after it that its node left out, (J,)."""
+def _earned(forest: Forest, later: ReturnOptions) -> np.ndarray:
+    """Reward of every joint answer plus that of the turns after it that its node left out, (J,)."""
     return forest.totals() + magrpo.left_out(forest, later.turns, later.discount)
 
 

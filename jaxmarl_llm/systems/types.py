@@ -1,4 +1,4 @@
-"""The interface of systems, which turn an iteration's forest into what every agent learns from it."""
+"""The interface of systems, which turn the forest of an iteration into credit for the agents."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -8,47 +8,48 @@ from typing import Protocol as Interface
 
 import numpy as np
 
-from jaxmarl_llm import forest_metrics, marginals
-from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import Forest, marginals
+from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.update import TrainState
 
 
 @dataclasses.dataclass(frozen=True)
-class Lesson:
-    """The lesson of an iteration: ``advantages`` of the turns of ``forest``, and where they come from.
+class Credit:
+    """The credit of an iteration: ``advantages`` of the turns of ``forest``, with the data behind them.
 
     Attributes:
       forest: the turns; arrays are indexed by their ids.
       advantages, returns: float32 (turns,); where no reward applies they are 0 and NaN.
       groups: int32 (turns,), turns of one key were compared with each other.
-      notes: what the system's own models are to learn (`System.learn`).
-      taught: False: nobody learns in this iteration, advantages are 0.
-      gradients: of another loss of the agents' own parameters, to be added to their update's; by position of
-        the member of the team, leading axis N.
-      numbers: metrics of the system's own.
+      for_models: data from which the system's own models learn (`System.learn`).
+      learn: False: nobody learns in this iteration, advantages are 0.
+      gradients: gradients of another loss of the agents' own parameters, added to those of their update; by
+        position of the member of the team, leading axis N.
+      extra_metrics: metrics of the system's own.
     """
 
     forest: Forest
     advantages: np.ndarray
     returns: np.ndarray
     groups: np.ndarray
-    notes: Any = None
-    taught: bool = True
+    for_models: Any = None
+    learn: bool = True
     gradients: Mapping[int, Any] = dataclasses.field(default_factory=dict)
-    numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    extra_metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
         """Summarise credit by agent and by joint answer."""
-        of_agents = forest_metrics.agent_metrics(self.forest, self.returns, self.groups, self.advantages)
-        learned = self.forest.without_extra()
-        of_answers = forest_metrics.credit_metrics(learned, self.advantages)
-        worth = marginals.metrics(learned)
-        return of_agents | of_answers | worth | dict(self.numbers)
+        by_agent = forest_metrics.agent_metrics(self.forest, self.returns, self.groups, self.advantages)
+        without_extra = self.forest.without_extra()
+        by_answer = forest_metrics.credit_metrics(without_extra, self.advantages)
+        marginal = marginals.metrics(without_extra)
+        return by_agent | by_answer | marginal | dict(self.extra_metrics)
 
 
 class Models(Interface):
-    """Models and data that a system keeps beside the agents, saved with the run: models it trains (critics, a
-    reward model; ``states`` are theirs), pairs of answers that it has collected.
+    """Models and data of a system beside the agents, saved with the run.
+
+    Models that it trains (critics, a reward model; ``states`` are theirs), and pairs of answers.
     """
 
     states: Mapping[int, TrainState]
@@ -57,33 +58,34 @@ class Models(Interface):
         """Keep states of the last ``keep`` steps in ``folder`` (`save`, `restore`), until it is closed."""
 
     def save(self, step: int) -> None:
-        """Write the states after ``step`` iterations, to the end."""
+        """Write the states after ``step`` iterations; returns when they are written."""
 
     def restore(self, step: int) -> None:
-        """Take over what was saved after ``step`` iterations."""
+        """Restore the states that were saved after ``step`` iterations."""
 
 
 class System(Interface):
-    """A way for a team to learn. ``models`` are the system's own, None where credit follows from the forest
-    alone.
+    """A training method for a team.
+
+    ``models`` are the system's own, None where credit follows from the forest alone.
     """
 
     models: Models | None
 
-    def lesson(self, forest: Forest | None) -> Lesson:
-        """Return what the agents learn from an iteration; the forest is None where none was to be drawn."""
+    def assign(self, forest: Forest | None) -> Credit:
+        """Return the credit of an iteration; the forest is None where no rollout was made."""
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
-        """Let the models learn, after the agents have; metrics."""
+    def learn(self, credit: Credit) -> dict[str, float]:
+        """Update the models, after the agents' update; returns metrics."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FromForest:
-    """A system without models: ``lesson`` is a pure function of the forest."""
+    """A system without models: ``assign`` is a pure function of the forest."""
 
-    lesson: Callable[[Forest], Lesson]
+    assign: Callable[[Forest], Credit]
     models: None = None
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def learn(self, credit: Credit) -> dict[str, float]:
         """Do nothing: there are no models."""
         return {}

@@ -1,14 +1,14 @@
 """Tasks: items, prompts per role, and the judge of a joint answer. No JAX here.
 
-`types.Task` says what a task must have. Its `judge(items, completions)` gives a `Judgement` per joint answer.
+`types.Task` is the interface of a task. Its `judge(items, completions)` gives a `Judgement` per joint answer.
 
-In the tasks of `program_task` every agent writes a whole program of its own: `optimisation` and `generation`,
-with the prompts of LessonL and of the methods that it is compared with.
+In the tasks of `programs.task` every agent writes a whole program of its own: `programs.optimisation` and
+`programs.generation`, with the prompts of LessonL and of the methods that it is compared with.
 """
 
-from jaxmarl_llm.tasks.code_data import load_items
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.coding import CodingTask
+from jaxmarl_llm.tasks.coding.data_files import load_items
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.task import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.types import Task

@@ -1,7 +1,7 @@
 """One model that writes all roles of a task, each under its tag: the centralised baseline (N = 1).
 
 The reply of every role stands under a line with the role's name in brackets. A role whose tag is missing has
-said nothing.
+an empty reply.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
 from jaxmarl_llm.tasks.types import Task
+from jaxmarl_llm.utils.errors import UserError
 
 
 class CentralisedTask:
     """A task whose agents are all played by one.
 
     Args:
-      task: with several agents; its items, judge and scale stay what they are.
+      task: with several agents; its items, judge and scale stay the same.
       agent: name of the one that plays them.
     """
 
     def __init__(self, task: Task, agent: str = "team"):
         if len(task.agents) < 2:
-            raise ValueError(f"agents of the task are {task.agents!r}; a centralised task needs two or more")
+            raise UserError(f"agents of the task are {task.agents!r}; a centralised task needs two or more")
         self.items, self.normalise, self.reward_range = task.items, task.normalise, task.reward_range
         self.part_names, self.agents, self.roles = task.part_names, (agent,), tuple(task.agents)
         self._task = task
@@ -38,34 +39,34 @@ class CentralisedTask:
         """Reference answers of all roles, each under its tag; None where the task has none for the item."""
         references = getattr(self._task, "references", None)
         if references is None:
-            raise ValueError("the task has no reference answers")
-        own = references(item)
-        return own and {self.agents[0]: tagged(own)}
+            raise UserError("the task has no reference answers")
+        by_role = references(item)
+        return by_role and {self.agents[0]: tagged(by_role)}
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of the roles' joint answers, in order; see the task's own."""
         check_batch(items, completions, self.agents)
-        said = [split(text, self.roles) for text in completions[self.agents[0]]]
-        return self._task.judge(items, {role: [texts[role] for texts in said] for role in self.roles})
+        replies = [split(text, self.roles) for text in completions[self.agents[0]]]
+        return self._task.judge(items, {role: [texts[role] for texts in replies] for role in self.roles})
 
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
-        """Return what every role is told, under its tag."""
+        """The feedback to every role, under its tag."""
         roles = self.roles
         apart = [
             dataclasses.replace(a, completions=split(a.completions[self.agents[0]], roles)) for a in answers
         ]
-        return [{self.agents[0]: tagged(told)} for told in self._task.feedback(apart)]
+        return [{self.agents[0]: tagged(texts)} for texts in self._task.feedback(apart)]
 
 
 def merge(prompts: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str]]:
     """Merge the chats of all roles into one: message by message, every role's under its tag.
 
     Lines that all roles' questions begin with, such as the problem, stand once, before the tags. Of system
-    messages the first role's stays. ValueError if the chats do not alternate alike.
+    messages the first role's stays. ValueError if the chats differ in the order of their messages' roles.
     """
     kinds = {tuple(message["role"] for message in messages) for messages in prompts.values()}
     if len(kinds) != 1:
-        raise ValueError(f"the prompts of {', '.join(prompts)} differ in their order: {sorted(kinds)}")
+        raise UserError(f"the prompts of {', '.join(prompts)} differ in their order: {sorted(kinds)}")
     merged = []
     for messages in zip(*prompts.values(), strict=True):
         first = messages[0]
@@ -79,12 +80,12 @@ def merge(prompts: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str
 
 
 def _question(texts: Mapping[str, str]) -> str:
-    """All roles' questions as one: first the lines that they share, then what is left of each."""
+    """All roles' questions as one: first the lines that they share, then the rest of each."""
     lines = [text.strip().split("\n") for text in texts.values()]
     shared = os.path.commonprefix(lines)
     rests = ["\n".join(of_role[len(shared) :]) for of_role in lines]
-    own = tagged(dict(zip(texts, rests, strict=True))) if any(rests) else ""
-    return "\n".join([*shared, own] if own else shared)
+    tagged_rests = tagged(dict(zip(texts, rests, strict=True))) if any(rests) else ""
+    return "\n".join([*shared, tagged_rests] if tagged_rests else shared)
 
 
 def tagged(texts: Mapping[str, str]) -> str:
@@ -93,7 +94,7 @@ def tagged(texts: Mapping[str, str]) -> str:
 
 
 def split(text: str, roles: Sequence[str]) -> dict[str, str]:
-    """Return what stands under each role's tag, the last one if it occurs twice; '' where there is none."""
+    """The text under each role's tag, under the last one if a tag occurs twice; '' if a tag is missing."""
     pieces = re.split(rf"^\[({'|'.join(map(re.escape, roles))})\][ \t]*$", text, flags=re.MULTILINE)
-    found = dict(zip(pieces[1::2], pieces[2::2], strict=True))
-    return {role: found.get(role, "").strip("\n") for role in roles}
+    parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    return {role: parts.get(role, "").strip("\n") for role in roles}

@@ -1,10 +1,10 @@
-"""Any user function as the reward of a task, found by its dotted name.
+"""A user's function as the reward of a task, found by its dotted name.
 
     def reward(completions: dict[str, list[str]], **columns) -> list[float | None] | list[dict[str, float]]
 
 completions[agent][j] is agent's text in joint action j. The columns of the data arrive as keyword arguments,
-each a list with one entry per joint action: the items' fields, and what else the rows of a file held (None in
-rows that lack it). None means that the reward does not apply to that action; a dict names the reward's parts.
+each a list with one entry per joint action: the items' fields, and the other fields of a file's rows (None
+in rows that lack one). None means that the reward does not apply to that action; a dict names the parts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 
-from jaxmarl_llm import dotted
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "task.reward"
 
@@ -35,7 +36,7 @@ class CustomRewardTask:
 
     `reward_range` is (lowest, highest) if the function has an attribute of that name, else None; with a
     range, `normalise` maps the total onto 0..100 ("return"), without one "return" is the total itself.
-    ValueError for a range that is none, and for a function that does not take the columns of the items.
+    ValueError for an invalid range, and for a function that does not take the columns of the items.
     """
 
     part_names: tuple[str, ...] = ()
@@ -61,9 +62,9 @@ class CustomRewardTask:
         rewards = self._call(items, completions)
         where = f"{len(items)} joint actions on {_names(items)}"
         if not hasattr(rewards, "__len__"):
-            raise ValueError(f"the reward returned a {type(rewards).__name__} for {where}, expected a list")
+            raise UserError(f"the reward returned a {type(rewards).__name__} for {where}, expected a list")
         if len(rewards) != len(items):
-            raise ValueError(f"the reward returned {len(rewards)} values for {where}")
+            raise UserError(f"the reward returned {len(rewards)} values for {where}")
         return [_judgement(value, item) for value, item in zip(rewards, items, strict=True)]
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:
@@ -80,14 +81,14 @@ class CustomRewardTask:
         except Exception as error:
             culprits = (item.task_id for j, item in enumerate(items) if self._raises(item, completions, j))
             where = next(culprits, f"one of {_names(items)}")
-            known = ""
+            hint = ""
             if isinstance(error, KeyError) and error.args and error.args[0] not in self._columns:
-                known = f"; the columns are {', '.join(self._columns)}"
-            message = f"the reward raised on task_id {where} ({dotted.reason(error)}){known}"
+                hint = f"; the columns are {', '.join(self._columns)}"
+            message = f"the reward raised on task_id {where} ({dotted.reason(error)}){hint}"
             raise RewardError(message) from error
 
     def _raises(self, item, completions, j: int) -> bool:
-        """Whether the reward raises on joint action j alone: finds the item to blame in a failed batch."""
+        """Whether the reward raises on joint action j alone; it finds the failing item of a batch."""
         try:
             self._reward({agent: [texts[j]] for agent, texts in completions.items()}, **self._values([item]))
         except Exception:
@@ -100,7 +101,7 @@ class CustomRewardTask:
 
 
 def _column_names(items: Sequence) -> tuple[str, ...]:
-    """Names of all columns: the fields of the items, and what else their rows held."""
+    """Names of all columns: the fields of the items, and the other fields of their rows."""
     fields = [field.name for item in items[:1] for field in dataclasses.fields(item)]
     more = (name for item in items for name in getattr(item, "columns", ()))
     return tuple(dict.fromkeys([*(name for name in fields if name != "columns"), *more]))
@@ -111,7 +112,7 @@ def _value(item, name: str):
 
 
 def _check_signature(reward: Callable, columns: Sequence[str]) -> None:
-    """ValueError for a function that asks for a column that is not there, or does not take one that is."""
+    """Raise ValueError for a function that wants a missing column, or does not take an existing one."""
     try:
         signature = inspect.signature(reward)
     except (TypeError, ValueError):  # of some functions written in C
@@ -120,7 +121,7 @@ def _check_signature(reward: Callable, columns: Sequence[str]) -> None:
         signature.bind({}, **dict.fromkeys(columns, []))
     except TypeError as error:
         name = getattr(reward, "__qualname__", repr(reward))
-        raise ValueError(
+        raise UserError(
             f"{FIELD}: {name}{signature} cannot be called with the completions and the columns "
             f"{', '.join(columns)} ({error}); name those that it reads, and take the others as **columns"
         ) from error
@@ -135,14 +136,16 @@ def on_scale(scores: dict[str, float], reward_range: tuple[float, float] | None)
 
 def stated_range(owner) -> tuple[float, float] | None:
     """``reward_range`` of a function or task, None without one; ValueError unless it is (lowest, highest)."""
-    given = getattr(owner, "reward_range", None)
-    if given is None:
+    limits = getattr(owner, "reward_range", None)
+    if limits is None:
         return None
-    numbers = isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(x, Real) for x in given)
-    if not numbers or not all(map(math.isfinite, given)) or not given[0] < given[1]:
+    numbers = (
+        isinstance(limits, tuple | list) and len(limits) == 2 and all(isinstance(x, Real) for x in limits)
+    )
+    if not numbers or not all(map(math.isfinite, limits)) or not limits[0] < limits[1]:
         name = getattr(owner, "__qualname__", type(owner).__name__)
-        raise ValueError(f"{name}.reward_range={given!r}; allowed: two finite numbers, (lowest, highest)")
-    return float(given[0]), float(given[1])
+        raise UserError(f"{name}.reward_range={limits!r}; allowed: two finite numbers, (lowest, highest)")
+    return float(limits[0]), float(limits[1])
 
 
 def _names(items: Sequence) -> str:
@@ -155,6 +158,6 @@ def _judgement(value, item) -> Judgement:
     scores = value if isinstance(value, Mapping) else {"total": value}
     for name, number in scores.items():
         if not isinstance(number, Real) or not math.isfinite(number):
-            raise ValueError(f"reward of {item.task_id!r}: {name} is {number!r}, expected a finite number")
+            raise UserError(f"reward of {item.task_id!r}: {name} is {number!r}, expected a finite number")
     parts = {name: float(number) for name, number in scores.items() if name != "total"}
     return Judgement(parts, float(scores.get("total", sum(parts.values()))), "judged")

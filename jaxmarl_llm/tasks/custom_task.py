@@ -1,4 +1,4 @@
-"""A task of the user's own, found by the dotted name in ``task.kind``.
+"""A user's own task, found by the dotted name in ``task.kind``.
 
     class MyTask:
         def __init__(self, config, executor, split): ...
@@ -13,7 +13,7 @@ whose items should differ. The object has
     judge(items, completions)   a `Judgement` for each joint answer: completions[agent][j] answers items[j]
 
 and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100; ``part_names``; and, for
-several turns, ``feedback(answers)``: for each `protocols.Answer` what every agent is told, {agent: text};
+several turns, ``feedback(answers)``: for each `protocols.Answer` the text to every agent, {agent: text};
 and, for sft.source=reference, ``references(item)``: {agent: text} or {agent: [texts]} to imitate.
 """
 
@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jaxmarl_llm import dotted
 from jaxmarl_llm.tasks.custom_reward import on_scale, stated_range
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_given
+from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "task.kind"
 NEEDED = ("items", "agents", "prompts", "judge")
@@ -41,24 +42,24 @@ def runs_programs(name: str) -> bool:
 
 def build(name: str, config, executor, split: str) -> CustomTask:
     """The task at a dotted name, checked; ValueError names ``task.kind`` and what is wrong with it."""
-    made = resolve(name)
+    factory = resolve(name)
     try:
-        task = made(config, executor, split)
+        task = factory(config, executor, split)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise ValueError(
+        raise UserError(
             f"{FIELD} {name!r} raised when called with config.task, the executor and {split!r} ({reason})"
         ) from error
     return CustomTask(task, f"{FIELD} {name!r}")
 
 
 class CustomTask:
-    """The user's task with what the framework needs besides; ``name`` is what errors call it."""
+    """The user's task, completed to the interface of tasks; ``name`` is its name in errors."""
 
     def __init__(self, task, name: str):
         missing = [part for part in NEEDED if not hasattr(task, part)]
         if missing:
-            raise ValueError(f"{name} gave a {type(task).__name__} without {', '.join(missing)}")
+            raise UserError(f"{name} gave a {type(task).__name__} without {', '.join(missing)}")
         self.items, self.agents = tuple(task.items), tuple(task.agents)
         self._task, self._name, self.prompts = task, name, task.prompts
         self.part_names = tuple(getattr(task, "part_names", ()))
@@ -73,14 +74,14 @@ class CustomTask:
             check_given(self.items, self.agents)
             ids = [str(item.task_id) for item in self.items]
         except (ValueError, AttributeError) as error:
-            raise ValueError(f"{self._name}: {error}") from error
+            raise UserError(f"{self._name}: {error}") from error
         if len(set(ids)) < len(ids):
             twice = next(name for name in ids if ids.count(name) > 1)
-            raise ValueError(f"{self._name}: two items have the task_id {twice!r}")
-        asked = self.prompts(self.items[0])
-        if not isinstance(asked, dict) or set(asked) != set(self.agents):
-            shown = sorted(asked) if isinstance(asked, dict) else f"a {type(asked).__name__}"
-            raise ValueError(f"{self._name}: prompts of {ids[0]} are for {shown}, its agents {self.agents!r}")
+            raise UserError(f"{self._name}: two items have the task_id {twice!r}")
+        prompts = self.prompts(self.items[0])
+        if not isinstance(prompts, dict) or set(prompts) != set(self.agents):
+            shown = sorted(prompts) if isinstance(prompts, dict) else f"a {type(prompts).__name__}"
+            raise UserError(f"{self._name}: prompts of {ids[0]} are for {shown}, its agents {self.agents!r}")
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
         """The task's own judgements, one per joint answer.
@@ -90,17 +91,17 @@ class CustomTask:
         check_batch(items, completions, self.agents)
         where = ", ".join(dict.fromkeys(str(item.task_id) for item in items))
         try:
-            found = list(self._task.judge(items, completions))
+            judgements = list(self._task.judge(items, completions))
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise RuntimeError(f"{self._name}: judge raised on {where} ({reason})") from error
-        if len(found) != len(items):
-            raise ValueError(f"{self._name}: judge gave {len(found)} judgements of {len(items)} answers")
-        for judgement in found:
+        if len(judgements) != len(items):
+            raise UserError(f"{self._name}: judge gave {len(judgements)} judgements of {len(items)} answers")
+        for judgement in judgements:
             if not isinstance(judgement, Judgement):
                 kind = type(judgement).__name__
-                raise ValueError(f"{self._name}: judge gave a {kind} on {where}; expected a Judgement")
-        return found
+                raise UserError(f"{self._name}: judge gave a {kind} on {where}; expected a Judgement")
+        return judgements
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:
         """Parts and "total" per joint answer; see `judge`."""

@@ -1,8 +1,10 @@
-"""Judgements of joint answers: what every task hands to the rollout and to the transcripts."""
+"""Judgements of joint answers, which every task gives to the rollout and the transcripts."""
 
 from __future__ import annotations
 
 import dataclasses
+
+from jaxmarl_llm.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,7 +16,7 @@ class Judgement:
     verdict: the executor's verdict, or the level at which the answer stopped before any test.
     failures: short texts, one per failed test. program_source: what ran ('' if nothing did).
     interactions: calls between the agents' programs, as the executor saw them (rows of `Interaction`).
-    local: what each agent earned by itself, by name, where the task says so; no part of the total.
+    local: reward of each agent by itself, by name, if the task gives one; no part of the total.
     """
 
     parts: dict[str, float]
@@ -32,17 +34,17 @@ class Judgement:
 
 
 def check_given(items: tuple, agents: tuple[str, ...]) -> None:
-    """ValueError unless there is an item, and an agent, and no two agents of the same name."""
+    """Raise ValueError unless there is an item, and an agent, and no two agents of the same name."""
     if not agents or len(set(agents)) != len(agents):
-        raise ValueError(f"agents is {agents!r}; allowed: one or more names that differ")
+        raise UserError(f"agents is {agents!r}; allowed: one or more names that differ")
     if not items:
-        raise ValueError("items is empty; a task needs at least one")
+        raise UserError("items is empty; a task needs at least one")
 
 
 def check_batch(items, completions: dict[str, list[str]], agents: tuple[str, ...]) -> None:
-    """ValueError unless there is one completion per agent and item, and no other agent."""
+    """Raise ValueError unless there is one completion per agent and item, and no other agent."""
     if set(completions) != set(agents):
-        raise ValueError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
+        raise UserError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
     for agent, texts in completions.items():
         if len(texts) != len(items):
-            raise ValueError(f"agent {agent!r} gave {len(texts)} completions for {len(items)} items")
+            raise UserError(f"agent {agent!r} gave {len(texts)} completions for {len(items)} items")

@@ -1,4 +1,4 @@
-"""What became of programs that agents wrote, each by itself, for one problem."""
+"""Outcomes of programs that agents wrote for one problem, each judged by itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.utils.errors import UserError
 
 STATUSES = (
     "ok",  # right on all inputs
@@ -17,15 +18,15 @@ STATUSES = (
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """One agent's program and what came of it.
+    """One agent's program and its result.
 
-    status: one of STATUSES. program: what was run, '' if nothing was.
-    score: what programs are compared by, 0 for the worst: speed-up over the reference, 0 unless ok; or the
-        number of tests passed. low, high: ends of its interval, equal to it where none is known.
-    log: what the compiler or the failing test said, short.
+    status: one of STATUSES. program: the text that ran, '' if none did.
+    score: compares programs, 0 for the worst: the speed-up over the reference, 0 unless ok; or the number
+        of tests passed. low, high: ends of its interval, equal to it where none is known.
+    log: message of the compiler or of the failing test, shortened.
     total: tests in all, 0 where the score is a speed-up.
     executions: programs run for it that count as one attempt: 1, or 0 where nothing ran.
-    reused: the same program had been measured before in this run, and counts as it did then.
+    reused: whether this is the outcome of an earlier measurement of the same program in this run.
     seconds: CPU time (s) of the measurement.
     """
 
@@ -42,14 +43,14 @@ class Outcome:
 
     def __post_init__(self):
         if self.status not in STATUSES:
-            raise ValueError(f"status={self.status!r}; allowed: {', '.join(STATUSES)}")
+            raise UserError(f"status={self.status!r}; allowed: {', '.join(STATUSES)}")
 
 
 @dataclasses.dataclass(frozen=True)
 class ProgramJudgement(Judgement):
-    """A joint answer that is a program of each agent: ``outcomes`` by agent, ``local`` their rewards.
+    """Judgement of one program per agent: ``outcomes`` by agent, ``local`` their rewards.
 
-    ``total`` is the mean of these.
+    ``total`` is the mean of these rewards.
     """
 
     outcomes: Mapping[str, Outcome] = dataclasses.field(default_factory=dict)

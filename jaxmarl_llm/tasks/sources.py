@@ -1,4 +1,4 @@
-"""Parts that the loaders of items share: names with slices, splits, and the lines of JSONL files."""
+"""Helpers of all item loaders: source names with slices, splits, and the lines of JSONL files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from jaxmarl_llm.utils.errors import UserError
+
 SPLITS = ("train", "validation", "test", "all")
 _PLACES = {4: "validation", 0: "test"}  # of eight items of a group in a row, by their number modulo 8
 _SOURCE = re.compile(r"(?P<name>.+?)(?:\[(?P<start>-?\d*):(?P<stop>-?\d*)(?::(?P<step>[1-9]\d*))?\])?")
@@ -16,7 +18,7 @@ T = typing.TypeVar("T")
 
 
 def parse(source: str) -> tuple[str, slice]:
-    """'name[10:50]' or 'name[::2]' as name and slice; all of `source` without a slice that can be read."""
+    """'name[10:50]' or 'name[::2]' as name and slice; without a valid slice all of `source` is the name."""
     match = _SOURCE.fullmatch(source)
     if not match or match["start"] is None:
         return source, slice(None)
@@ -25,9 +27,9 @@ def parse(source: str) -> tuple[str, slice]:
 
 
 def check_split(split: str) -> None:
-    """ValueError unless `split` is one of SPLITS."""
+    """Raise ValueError unless `split` is one of SPLITS."""
     if split not in SPLITS:
-        raise ValueError(f"split is {split!r}; allowed: {', '.join(SPLITS)}")
+        raise UserError(f"split is {split!r}; allowed: {', '.join(SPLITS)}")
 
 
 def of_split(items: Sequence[T], split: str, group: Callable[[T], object] = lambda item: None) -> list[T]:
@@ -46,14 +48,14 @@ def of_split(items: Sequence[T], split: str, group: Callable[[T], object] = lamb
 
 
 def other_columns(row: Mapping[str, T], known: Sequence[str]) -> dict[str, T]:
-    """What a row holds beside the `known` fields, by name."""
+    """The fields of a row other than the `known` ones, by name."""
     return {name: value for name, value in row.items() if name not in known}
 
 
 def column_complaints(row: Mapping, made: Sequence[str]) -> list[str]:
-    """Fields of a row whose names a reward could not tell from what it gets already.
+    """Complaints about fields of a row whose names a reward function already uses for other arguments.
 
-    made: fields of the item that are no fields of a row.
+    made: fields of the item that do not come from the row.
     """
     taken = [name for name in ("completions", *made) if name in row]
     return [f"field {name!r} has a name that is taken, rename it" for name in taken]
@@ -65,7 +67,7 @@ def read_text(path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read ({error})") from error
+        raise UserError(f"{path}: cannot be read ({error})") from error
 
 
 def json_lines(text: str) -> Iterator[tuple[int, dict, list[str]]]:

@@ -1,9 +1,9 @@
-"""Do items of validation or test occur in training? And what is nearest to them there?
+"""Find items of validation or test that occur in training, and the training items nearest to them.
 
-Items are compared by parts. Coding: `prompt` and `solution`, see `code_canonical`; a text to write about:
-`text`, in lower case with its spaces squeezed; a program to make faster: `source`. An item made of a coding
-problem has that one's parts. Other items (games, locks, those of a task of the user's own) have no parts and
-are not compared.
+Items are compared by parts. Coding: `prompt` and `solution`, see `coding.canonical`; a text to write about:
+`text`, in lower case with its spaces squeezed; a program to make faster: `source`. An item that contains a
+coding problem has the parts of that problem. Other items (games, locks, those of a user's own task) have no
+parts and are not compared.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import dataclasses
 import typing
 from collections.abc import Hashable, Sequence
 
-from jaxmarl_llm.tasks.code_canonical import canonical_prompt, canonical_solution, tokens
-from jaxmarl_llm.tasks.code_items import CodingItem
-from jaxmarl_llm.tasks.optimisation_items import OptimisationItem
-from jaxmarl_llm.tasks.writing_items import WritingItem
+from jaxmarl_llm.tasks.coding.canonical import canonical_prompt, canonical_solution, tokens
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem
+from jaxmarl_llm.tasks.writing.items import WritingItem
+from jaxmarl_llm.utils.errors import UserError
 
 NGRAM = 3  # tokens
 SHOWN = 3  # overlaps that an error names
@@ -68,18 +69,18 @@ def overlaps(train_items: Sequence, other_items: Sequence) -> list[Overlap]:
 
 
 def check_disjoint(items: Sequence, other_items: Sequence, where: str = "training") -> None:
-    """ValueError if an item of `other_items` occurs in `items`, which it calls ``where``."""
-    both = overlaps(items, other_items)
-    if not both:
+    """Raise ValueError if an item of `other_items` occurs in `items`, which the error calls ``where``."""
+    repeated = overlaps(items, other_items)
+    if not repeated:
         return
-    count = len({overlap.task_id for overlap in both})
+    count = len({overlap.task_id for overlap in repeated})
     shown = "; ".join(
         f"{other!r} (equal {part})" if other == train else f"{other!r} ({part} as that of {train!r})"
-        for other, train, part in both[:SHOWN]
+        for other, train, part in repeated[:SHOWN]
     )
-    raise ValueError(
+    raise UserError(
         f"{count} of {len(other_items)} problems occur in {where}, names aside: {shown}"
-        f"{'; …' if len(both) > SHOWN else ''}. Choose splits, slices or files without common problems"
+        f"{'; …' if len(repeated) > SHOWN else ''}. Choose splits, slices or files without common problems"
     )
 
 
@@ -91,7 +92,7 @@ def similarity(first: str, second: str) -> float:
 def nearest(train_items: Sequence, other_items: Sequence) -> list[Neighbour]:
     """The nearest training item of every item and part, in order; the first of equally near ones.
 
-    An item that has a part no training item has gets no neighbour for it.
+    A part that no training item has gets no neighbour.
     """
     trained: dict[str, dict[frozenset, str]] = {}
     for item in train_items:

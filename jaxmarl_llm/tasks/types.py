@@ -1,4 +1,4 @@
-"""Interfaces of tasks: what the rest of the package needs of one. A task need not inherit from them.
+"""Interfaces of tasks, as the rest of the package uses them. A task need not inherit from them.
 
 Protocols here are `typing.Protocol`, not those of `jaxmarl_llm.protocols`.
 """
@@ -8,12 +8,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.outcomes import Outcome, ProgramJudgement
-from jaxmarl_llm.tasks.program_prompts import Messages
+from jaxmarl_llm.tasks.programs.prompts import Messages
 
 
 @runtime_checkable
 class Task(Protocol):
-    """Items, what the agents are asked about them, and the judge of their joint answers.
+    """Items, the prompts for each agent, and the judge of joint answers.
 
     Attributes:
       items: the problems, each with a ``task_id``; its ``grade`` (difficulty, an integer), if it has one,
@@ -48,7 +48,7 @@ class Task(Protocol):
 
 @runtime_checkable
 class FeedbackTask(Task, Protocol):
-    """A task that says what the agents are told before another try."""
+    """A task that gives feedback to the agents before another try."""
 
     def feedback(self, answers: Sequence[Any]) -> list[dict[str, str]]:
         """{agent: text} for each judged joint answer (`protocols.types.Answer`), in order."""
@@ -56,7 +56,7 @@ class FeedbackTask(Task, Protocol):
 
 @runtime_checkable
 class RoundsTask(Task, Protocol):
-    """A task whose agents each write a whole answer of their own: what rounds with lessons need."""
+    """A task whose agents each write a whole answer of their own, as rounds with lessons need it."""
 
     def judge(self, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[ProgramJudgement]:
         """Judge as a `Task` does, with the outcome of every agent's own answer."""
@@ -65,7 +65,7 @@ class RoundsTask(Task, Protocol):
         """Whether an outcome leaves nothing to improve."""
 
     def source(self, item: Any) -> str:
-        """The text of an item that the relevance of lessons is measured against."""
+        """The text of an item against which the relevance of lessons is measured."""
 
     def write_with_lessons(
         self,
@@ -73,39 +73,39 @@ class RoundsTask(Task, Protocol):
         lessons: Sequence[tuple[str, str, float]],
         others: Sequence[tuple[str, str, float]] = (),
     ) -> Messages:
-        """Ask for an answer with lessons (text, status and score of their answers) at hand.
+        """Ask for an answer, and show lessons (text, status and score of their answers).
 
         ``others`` are lessons about other problems.
         """
 
     def explain(self, item: Any, outcome: Outcome) -> Messages | None:
-        """Ask for a lesson from an outcome; None where none is wanted."""
+        """Ask for a lesson from an outcome; None if no lesson is wanted."""
 
 
 @runtime_checkable
 class ProgramTask(RoundsTask, Protocol):
-    """A task of programs with the prompts of all methods; `program_task.ProgramTask` is a base for one."""
+    """A task of programs with the prompts of all methods; `programs.task.ProgramTask` is a base class."""
 
     def know(self, items: Sequence[Any], outcomes: Sequence[Outcome], held_out: bool = False) -> None:
-        """Take outcomes[j] of items[j], ``held_out`` of `remeasure`, for judged before."""
+        """Reuse outcomes[j] of items[j] when its program is judged again; ``held_out``: by `remeasure`."""
 
     def remeasure(self, items: Sequence[Any], programs: Sequence[str]) -> list[Outcome]:
-        """Outcomes of programs on what was held out of their judging."""
+        """Outcomes of programs on the inputs or tests that were held out."""
 
     def improve(self, item: Any, outcome: Outcome, reflection: str) -> Messages:
-        """Ask for the next program after one's last and one's thoughts on it ('': none)."""
+        """Ask for the next program; shows the agent's last one and its reflection on it ('': none)."""
 
     def recall(self, item: Any) -> Messages:
         """Ask for a technique and a plan."""
 
     def follow(self, item: Any, plan: str) -> Messages:
-        """Ask for the program by a plan."""
+        """Ask for the program that follows a plan."""
 
     def good(self, outcome: Outcome) -> bool:
         """Whether a program needs no repair."""
 
     def repair(self, item: Any, plan: str, outcome: Outcome) -> Messages:
-        """Ask for one's own program once more; plan, program and what came of it are shown."""
+        """Ask for a repaired program; shows the plan, the program and its result."""
 
     def aggregate(self, item: Any, outcomes: Sequence[Outcome]) -> Messages:
-        """Ask for one program out of others'."""
+        """Ask for one program made from several."""

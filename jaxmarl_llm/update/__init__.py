@@ -1,9 +1,9 @@
 """One optimizer step of every agent of a stack, from the turns of a forest.
 
-`batches` makes arrays of a forest, `packing` lays completions side by side without padding,
+`collate` turns a forest into arrays, `packing` lays completions side by side without padding,
 `policy_gradient` walks over the micro-batches, `agent_loss` is the loss of one agent, `token_scores` its
-log-probabilities without all logits at once, `diagnostics` what is seen on the way, `step` the optimizer.
-`custom_loss` takes in a loss of the user's, `comlrl_compat` has the reference implementation's.
+log-probabilities without all logits at once, `diagnostics` the ratios, clipping and entropy, `step` the
+optimizer. `custom_loss` reads a user's loss function, `comlrl_compat` has the reference implementation's.
 """
 
 from jaxmarl_llm.update.agent_loss import LossConfig

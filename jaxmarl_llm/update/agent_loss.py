@@ -1,4 +1,4 @@
-"""The loss of one agent on some rows of completions: what `policy_gradient` takes the gradient of.
+"""The loss of one agent on some rows of completions; `policy_gradient` takes its gradient.
 
 The samples attend to the prompts exactly as they do in the sampler, so that log-probabilities agree.
 """
@@ -15,6 +15,7 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.update import comlrl_compat, custom_loss, diagnostics, packing
 from jaxmarl_llm.update.packing import Batch, Packed, Rows
 from jaxmarl_llm.update.token_scores import token_scores
+from jaxmarl_llm.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,17 +30,17 @@ class LossConfig:
       drop_truncated: completions that were cut off are not read and count nowhere (`losses.drop_truncated`).
       importance_cap: greatest weight policy / sampler of a token, or None for no such weights.
       kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off). With
-        top-k, top-p or min-p it is no KL of two distributions: the policy's log-probabilities are of its
-        truncated distribution, from which the tokens come, the reference's of its own one, cut by itself and
-        with the sampled token kept; tokens that only the reference keeps count in neither.
+        top-k, top-p or min-p it is not the KL of two distributions: the policy's log-probabilities are of
+        its truncated distribution, from which the tokens come, the reference's of its own truncated one, with
+        the sampled token kept; tokens that only the reference keeps count in neither.
       entropy_coef: weight of an entropy bonus, exact, over the sampling distribution (0 switches it off).
       comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
       given_texts: the completions were not drawn by a policy: their behaviour log-probabilities mean nothing,
-        and neither clip nor importance_cap may read them.
-      custom: a function that takes the place of all of the above but sampling and drop_truncated, and is
-        divided by what it counts itself, see `custom_loss`; None: none.
-      prompts_per_microbatch, tokens_per_microbatch: prompts, and of their completions tokens of each agent,
-        that are held in memory together.
+        and neither clip nor importance_cap may be set.
+      custom: a loss function that replaces all of the above but sampling and drop_truncated, and is divided
+        by its own count, see `custom_loss`; None: none.
+      prompts_per_microbatch: prompts that are held in memory together.
+      tokens_per_microbatch: tokens of each agent's completions that are held in memory together.
     """
 
     sampling: SamplingParams
@@ -60,7 +61,7 @@ class LossConfig:
 
     def __post_init__(self):
         if self.given_texts and (self.clip is not None or self.importance_cap is not None):
-            raise ValueError(
+            raise UserError(
                 f"given_texts=True with clip={self.clip}, importance_cap={self.importance_cap}: allowed is "
                 "None, texts that nobody drew have no importance ratio"
             )
@@ -72,7 +73,7 @@ class LossConfig:
 
     @property
     def own_count(self) -> bool:
-        """Whether the loss says itself what it is divided by, having seen every completion."""
+        """Whether the loss returns its own divisor, for which it must see every completion."""
         return self.comlrl_compat or self.custom is not None
 
     @property
@@ -86,10 +87,10 @@ class LossConfig:
         return self.entropy_coef > 0 or self._asks("entropy_BL")
 
     def _asks(self, name: str) -> bool:
-        return self.custom is not None and name in custom_loss.asks(self.custom)
+        return self.custom is not None and name in custom_loss.named_arguments(self.custom)
 
     def pack(self, batch: Batch, shards: int = 1) -> Packed:
-        """The batch as `gradients` reads it; without what cannot, or must not, change this loss."""
+        """Pack a batch for `gradients`, without completions that cannot, or must not, change this loss."""
         if self.drop_truncated:
             batch = _without_truncated(batch)
         if self.given_texts:
@@ -105,9 +106,9 @@ class LossConfig:
 
 
 def _without_truncated(batch: Batch) -> Batch:
-    """The batch with length 0, which is no completion, where one was cut off."""
+    """The batch with length 0 (no completion) for every completion that was cut off."""
     if batch.finished_NR is None:
-        raise ValueError(
+        raise UserError(
             "drop_truncated=True: finished_NR of the batch is None; it must say of every completion"
         )
     return batch.replace(lengths_NR=np.where(batch.finished_NR, batch.lengths_NR, 0))
@@ -121,8 +122,8 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
       config: options of the loss, static.
       variables: the agent's policy variables.
       reference: variables of the reference policy, read only if ``config.reads_reference``.
-      read: the B prompts as the policy and as the reference read them, each (features (B, D) of the last
-        token, cache), as `prefill` returns them.
+      read: results of `prefill` for the B prompts under the policy and under the reference, each (features
+        (B, D) of the last token, cache).
       rows: M rows of W packed tokens, each with S slots of completions of up to L tokens.
 
     Returns:
@@ -190,7 +191,7 @@ def completion_scores(policy, variables, read, rows: Rows, sampling, **learning)
     Args:
       policy: the agent's `Policy`, static.
       variables: its variables.
-      read: the prompts as these variables read them: (features (B, D) of the last token, cache).
+      read: the result of `prefill` for the prompts: (features (B, D) of the last token, cache).
       rows: M rows of W packed tokens with S slots each.
       sampling: temperature and truncation.
       learning: ``head_learns`` and ``entropy_learns`` of `token_scores`.
@@ -200,8 +201,8 @@ def completion_scores(policy, variables, read, rows: Rows, sampling, **learning)
     """
     features_MWD = _features(policy, variables, read, rows)
     features_TD, tokens_T = features_MWD.reshape(-1, features_MWD.shape[-1]), rows.tokens_MW.reshape(-1)
-    found = token_scores(policy, variables, features_TD, tokens_T, sampling, **learning)
-    return [_by_slot(x_T.reshape(rows.tokens_MW.shape), rows) for x_T in found]
+    scores = token_scores(policy, variables, features_TD, tokens_T, sampling, **learning)
+    return [_by_slot(x_T.reshape(rows.tokens_MW.shape), rows) for x_T in scores]
 
 
 def _features(policy, variables, read, rows: Rows) -> jax.Array:

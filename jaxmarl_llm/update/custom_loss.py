@@ -1,4 +1,4 @@
-"""Any user function as the loss of the agents, found by its dotted name.
+"""A user's function as the loss of the agents, loaded by its dotted name.
 
     def loss(logprobs_BL, advantages_B, mask_BL, *, behaviour_logprobs_BL) -> losses.SumCount
 
@@ -8,9 +8,9 @@ Where `mask_BL` is False all arrays hold 0 and no gradient comes back; a row may
 then its advantage is 0 too. An argument after the third is given if the function names it and it is one of
 `GIVEN`; others need a default.
 
-What is divided by what: the gradient is that of `sum`, added up over the micro-batches, divided by their
-`count`s, added up likewise. So both must be sums over rows, `losses.aggregate` makes such, and the count must
-not depend on `logprobs_BL`. Nothing is left out: rows with advantage 0 come too.
+The divisor: the gradient is that of `sum`, added up over the micro-batches, divided by their `count`s, added
+up likewise. So both must be sums over rows, as `losses.aggregate` returns them, and the count must not depend
+on `logprobs_BL`. Nothing is left out: rows with advantage 0 come too.
 """
 
 import functools
@@ -20,18 +20,19 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm import dotted
 from jaxmarl_llm.losses import SumCount
+from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
-# Each [B, L]: the log-probability under the policy that drew, that under the reference, the exact entropy.
+# Each [B, L]: log-probabilities under the policy that drew the tokens and under the reference; exact entropy.
 GIVEN = ("behaviour_logprobs_BL", "ref_logprobs_BL", "entropy_BL")
 FIELD = "train.loss"
 
 
-def asks(function: Callable) -> tuple[str, ...]:
+def named_arguments(function: Callable) -> tuple[str, ...]:
     """Return the names of `GIVEN` that a loss has in its signature.
 
-    >>> asks(lambda logprobs_BL, advantages_B, mask_BL, *, entropy_BL: None)
+    >>> named_arguments(lambda logprobs_BL, advantages_B, mask_BL, *, entropy_BL: None)
     ('entropy_BL',)
     """
     named = inspect.signature(function).parameters
@@ -39,20 +40,20 @@ def asks(function: Callable) -> tuple[str, ...]:
 
 
 def apply(function: Callable, logprobs_BL, advantages_B, mask_BL, given: Mapping[str, jax.Array]) -> SumCount:
-    """The loss of some rows; what is masked, even NaN, reaches neither it nor the gradient.
+    """The loss of some rows; masked values, even NaN, reach neither the loss nor the gradient.
 
     Args:
       function: see the module.
       logprobs_BL: of the sampled tokens, differentiable, as is the entropy.
       advantages_B: one per row.
       mask_BL: the tokens to train.
-      given: arrays [B, L] by name, at least those that the function `asks` for.
+      given: arrays [B, L] by name, at least those in ``asks(function)``.
 
     Raises:
       UserCodeError: if the function raises when it is traced; its cause is the function's error.
     """
     keep = functools.partial(jnp.where, mask_BL)
-    wanted = {name: keep(given[name], 0.0) for name in asks(function)}
+    wanted = {name: keep(given[name], 0.0) for name in named_arguments(function)}
     advantages_B = jnp.where(mask_BL.any(-1), advantages_B, 0.0)
     try:
         return function(keep(logprobs_BL, 0.0), advantages_B, mask_BL, **wanted)
@@ -71,28 +72,28 @@ def resolve(name: str) -> Callable:
     try:
         hash(function)
     except TypeError as error:
-        raise ValueError(f"{FIELD} {name!r}: it is no constant of a program ({error})") from error
+        raise UserError(f"{FIELD} {name!r}: it is no constant of a program ({error})") from error
     shapes_BL = jax.ShapeDtypeStruct((3, 5), jnp.float32)
     rows = shapes_BL, jax.ShapeDtypeStruct((3,), jnp.float32), jax.ShapeDtypeStruct((3, 5), jnp.bool_)
     try:
-        one = functools.partial(apply, function)
-        found = jax.eval_shape(one, *rows, dict.fromkeys(GIVEN, shapes_BL))
+        loss = functools.partial(apply, function)
+        result = jax.eval_shape(loss, *rows, dict.fromkeys(GIVEN, shapes_BL))
     except Exception as error:
-        raise ValueError(
+        raise UserError(
             f"{FIELD} {name!r} raised on logprobs_BL (3, 5), advantages_B (3,), mask_BL (3, 5) "
             f"({_reason(error)})"
         ) from error
-    if not isinstance(found, SumCount):
-        raise ValueError(f"{FIELD} {name!r} returned a {type(found).__name__}; expected a losses.SumCount")
-    for part, value in (("sum", found.sum), ("count", found.count)):
+    if not isinstance(result, SumCount):
+        raise UserError(f"{FIELD} {name!r} returned a {type(result).__name__}; expected a losses.SumCount")
+    for part, value in (("sum", result.sum), ("count", result.count)):
         if getattr(value, "shape", None) != () or value.dtype != jnp.float32:
-            raise ValueError(f"{FIELD} {name!r}: {part} is {_kind(value)}; expected a float32 scalar")
+            raise UserError(f"{FIELD} {name!r}: {part} is {_kind(value)}; expected a float32 scalar")
     _check_gradient(name, function, rows, shapes_BL)
     return function
 
 
 def _check_gradient(name: str, function: Callable, rows, shapes_BL) -> None:
-    """ValueError if the function has no gradient, or none of several agents at once."""
+    """Raise ValueError if the function has no gradient under `jax.vmap` over agents."""
 
     def loss_sum(*inputs):
         return apply(function, *inputs).sum
@@ -104,7 +105,7 @@ def _check_gradient(name: str, function: Callable, rows, shapes_BL) -> None:
     try:
         jax.eval_shape(jax.vmap(jax.grad(loss_sum)), *inputs)
     except Exception as error:
-        raise ValueError(f"{FIELD} {name!r} has no gradient under jax.vmap ({_reason(error)})") from error
+        raise UserError(f"{FIELD} {name!r} has no gradient under jax.vmap ({_reason(error)})") from error
 
 
 def _reason(error: Exception) -> str:
@@ -112,7 +113,7 @@ def _reason(error: Exception) -> str:
 
 
 def _kind(value) -> str:
-    """Say in words what a value is."""
+    """Type, or dtype and shape, of a value for an error message."""
     if hasattr(value, "shape"):
         return f"{value.dtype} of shape {value.shape}"
     return f"a {type(value).__name__}"

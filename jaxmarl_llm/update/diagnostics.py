@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxmarl_llm import losses
 from jaxmarl_llm.losses import SumCount, aggregate, kl_estimate, log_ratio
 
-# Values that compare the policy with the sampler: of texts that nobody drew they mean nothing.
+# Metrics that compare the policy with the sampler; they mean nothing for texts that no policy drew.
 OF_SAMPLER = ("ratio_mean", "ratio_max_deviation", "clip_fraction", "approx_kl")
 
 
@@ -32,7 +32,7 @@ class Diagnostics:
 
     @classmethod
     def zeros(cls, *shape: int) -> "Diagnostics":
-        """Of no tokens, which merging begins with."""
+        """Statistics of no tokens, the start value of merging."""
         none = SumCount.zeros(*shape)
         return cls(ratio=none, ratio_max_deviation=none.sum, clip_fraction=none, approx_kl=none, entropy=none)
 
@@ -64,10 +64,10 @@ class Diagnostics:
         }
 
 
-def _clip_fraction(found: losses.Units, clip: losses.Clip | None, dual_clip: float | None) -> SumCount:
+def _clip_fraction(ratios: losses.Units, clip: losses.Clip | None, dual_clip: float | None) -> SumCount:
     if clip is None:
-        return SumCount(jnp.float32(0.0), jnp.sum(found.used_BU, dtype=jnp.float32))
-    return aggregate(losses.clipped(found, clip, dual_clip), found.used_BU, "token")
+        return SumCount(jnp.float32(0.0), jnp.sum(ratios.used_BU, dtype=jnp.float32))
+    return aggregate(losses.clipped(ratios, clip, dual_clip), ratios.used_BU, "token")
 
 
 def diagnose(
@@ -85,22 +85,22 @@ def diagnose(
     """Diagnostics of one (micro-)batch: log-probs, mask and entropy are [..., L], advantages [...].
 
     The options are those of `losses.policy_gradient`. The ratio and `approx_kl` are per token whatever
-    `ratio_level`; the clip fraction is over what has one ratio each: tokens, turns or rows. Clipped are those
-    to which the loss gives no gradient (`losses.clipped`). `approx_kl` is `mean(rho - 1 - log rho)`, the k3
-    estimate of KL(mu || pi) on tokens of mu (J. Schulman, 2020). Before the first update of an iteration
+    `ratio_level`; the clip fraction is over the units with one ratio each: tokens, turns or rows. A unit is
+    clipped if the loss gives it no gradient (`losses.clipped`). `approx_kl` is `mean(rho - 1 - log rho)`, the
+    k3 estimate of KL(mu || pi) on tokens of mu (J. Schulman, 2020). Before the first update of an iteration
     every ratio must be 1: log `ratio_max_deviation`.
 
     Raises:
       ValueError: unknown ratio_level, shapes that differ, or level "turn" without turns.
     """
     mask_BL = losses.in_turns(mask_BL, **turns)
-    found = losses.units(logprobs_BL, behaviour_logprobs_BL, advantages_B, mask_BL, ratio_level, **turns)
+    ratios = losses.units(logprobs_BL, behaviour_logprobs_BL, advantages_B, mask_BL, ratio_level, **turns)
     log_ratio_BL = log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL)
     ratio_BL = jnp.exp(log_ratio_BL)  # 1 where masked
     return Diagnostics(
         ratio=aggregate(ratio_BL, mask_BL, "token"),
         ratio_max_deviation=jnp.max(jnp.abs(ratio_BL - 1.0), initial=0.0),
-        clip_fraction=_clip_fraction(found, clip, dual_clip),
+        clip_fraction=_clip_fraction(ratios, clip, dual_clip),
         approx_kl=aggregate(kl_estimate(jnp.zeros_like(log_ratio_BL), log_ratio_BL, "k3"), mask_BL, "token"),
         entropy=SumCount.zeros() if entropy_BL is None else aggregate(entropy_BL, mask_BL, "token"),
     )

@@ -1,8 +1,8 @@
-"""Completions laid side by side in rows, for the update: no padding between them, equal ones once.
+"""Completions laid side by side in rows for the update, without padding, equal ones stored once.
 
 Most completions are shorter than the longest allowed, many of a group are the same text, and groups whose
 returns are all equal teach nothing. The model reads only what is left: different completions of a prompt,
-one after the other in rows of one width, each blind to the others. Every completion of the batch keeps a
+one after the other in rows of one width, none attending to another. Every completion of the batch keeps a
 slot, so that losses see all of them.
 """
 
@@ -12,8 +12,9 @@ import jax
 import numpy as np
 from flax import struct
 
-from jaxmarl_llm.prompts import Shared
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import Shared
+from jaxmarl_llm.utils.errors import UserError
 
 ROW = 64  # a row has room for at least so many tokens
 
@@ -27,10 +28,10 @@ class Batch:
       tokens_NRL, lengths_NR: completions, padded on the right.
       logprobs_NRL: behaviour log-probabilities of the sampler.
       advantages_NR: one per completion.
-      shared: what all prompts of an agent begin with, if anything.
+      shared: the common beginning of all prompts of an agent, if there is one.
       finished_NR: False for completions that were cut off at the length limit; None where it is not known.
-      agents: names of the N agents, if they are not all of their stack.
-      sampling: how these agents draw, where not all agents draw alike.
+      agents: names of the N agents, if they are not all agents of their stack.
+      sampling: the sampling settings of these agents, if not all agents have the same.
       given_NR: leading tokens of each completion that are read and not learned (`prompts_in_rows`); None: 0.
     """
 
@@ -51,39 +52,39 @@ def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
     """Cut a batch into ``parts`` batches of equally many prompts, each for an update of its own."""
     size = batch.prompts_NBP.shape[1]
     if size % parts:
-        raise ValueError(f"{parts} minibatches do not divide {size} prompts")
+        raise UserError(f"{parts} minibatches do not divide {size} prompts")
 
     def cut(x, i):
         step = x.shape[1] // parts
         return x[:, i * step : (i + 1) * step]
 
-    own = batch.replace(shared=None)
-    return [jax.tree.map(lambda x, i=i: cut(x, i), own).replace(shared=batch.shared) for i in range(parts)]
+    rest = batch.replace(shared=None)
+    return [jax.tree.map(lambda x, i=i: cut(x, i), rest).replace(shared=batch.shared) for i in range(parts)]
 
 
 def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:
-    """The same batch with every prompt at the beginning of its only completion, where it is not learned.
+    """Move every prompt to the beginning of its only completion, where it is read but not learned.
 
-    Prompts of one completion each are then packed like completions, without padding, behind the last token
-    that all prompts of an agent begin with. That token is the only prompt, once for each of the shards.
-    A batch with several completions to a prompt, or whose prompts begin differently, comes back as it is.
+    Prompts with one completion each are then packed like completions, without padding, behind the last token
+    of the agent's shared beginning. That token is the only prompt left, once for each of the shards.
+    A batch with several completions to a prompt, or whose prompts begin differently, is returned unchanged.
     """
     n_agents, n_prompts, width = batch.prompts_NBP.shape
-    starts = batch.shared
-    if batch.lengths_NR.shape[1] != n_prompts or starts is None or min(starts.lengths_N) < 2:
+    shared = batch.shared
+    if batch.lengths_NR.shape[1] != n_prompts or shared is None or min(shared.lengths_N) < 2:
         return batch
     size, room = shards * -(-n_prompts // shards), width + batch.tokens_NRL.shape[2]
     tokens_NRL = np.zeros((n_agents, size, room), np.int32)
     lengths_NR, given_NR = np.zeros((2, n_agents, size), np.int32)
     advantages_NR = np.zeros((n_agents, size), np.float32)
     for n, r in np.ndindex(n_agents, n_prompts):
-        given, length = batch.prompt_lengths_NB[n, r], batch.lengths_NR[n, r]
+        prompt_length, length = batch.prompt_lengths_NB[n, r], batch.lengths_NR[n, r]
         if not length:
             continue
-        text = [*batch.prompts_NBP[n, r, width - given :], *batch.tokens_NRL[n, r, :length]]
-        tokens_NRL[n, r, : len(text)], lengths_NR[n, r], given_NR[n, r] = text, len(text), given
+        tokens = [*batch.prompts_NBP[n, r, width - prompt_length :], *batch.tokens_NRL[n, r, :length]]
+        tokens_NRL[n, r, : len(tokens)], lengths_NR[n, r], given_NR[n, r] = tokens, len(tokens), prompt_length
         advantages_NR[n, r] = batch.advantages_NR[n, r]
-    last_N = np.asarray(starts.tokens_NC)[np.arange(n_agents), np.asarray(starts.lengths_N) - 1]
+    last_N = np.asarray(shared.tokens_NC)[np.arange(n_agents), np.asarray(shared.lengths_N) - 1]
     return batch.replace(
         prompts_NBP=np.tile(last_N[:, None, None], (1, shards, 1)),
         prompt_lengths_NB=np.ones((n_agents, shards), np.int32),
@@ -91,7 +92,7 @@ def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:
         lengths_NR=lengths_NR,
         logprobs_NRL=np.zeros(tokens_NRL.shape, np.float32),
         advantages_NR=advantages_NR,
-        shared=starts.replace(lengths_N=np.asarray(starts.lengths_N) - 1),
+        shared=shared.replace(lengths_N=np.asarray(shared.lengths_N) - 1),
         finished_NR=None,
         given_NR=given_NR,
     )
@@ -99,13 +100,13 @@ def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:
 
 @struct.dataclass
 class Rows:
-    """M rows of W tokens, and S slots in each for the completions that lie in it.
+    """M rows of W tokens, and S slots in each for the completions in it.
 
     Attributes:
       tokens_MW: completions one after the other.
-      offsets_MW: the place of each token in its completion, -1 where there is none.
-      prompt_M: the prompt, of those read together, that a row's completions answer.
-      starts_MS, lengths_MS: where the completion of each slot begins, and its tokens; 0 in empty slots.
+      offsets_MW: the position of each token in its completion, -1 where there is no token.
+      prompt_M: index of the prompt, among those read together, of a row's completions.
+      starts_MS, lengths_MS: first position and number of tokens of each slot's completion; 0 in empty slots.
       given_MS: how many of its first tokens are not learned.
       advantages_MS, logprobs_MSL: of each completion, as in `Batch`.
     """
@@ -121,7 +122,7 @@ class Rows:
 
     @classmethod
     def empty(cls, rows: int, width: int, slots: int, length: int) -> "Rows":
-        """Room for ``rows`` rows, nothing in them."""
+        """Arrays for ``rows`` rows, without completions."""
         ints_MS = np.zeros((rows, slots), np.int32)
         return cls(
             np.zeros((rows, width), np.int32),
@@ -137,15 +138,15 @@ class Rows:
 
 @struct.dataclass
 class Packed:
-    """A `Batch` as the update reads it: X times some prompts, and for each Z micro-batches of rows.
+    """A `Batch` in the form that the update reads: X groups of prompts, with Z micro-batches of rows each.
 
-    The axis D cuts both among devices: each of the D shards has prompts of its own, and their rows.
+    The axis D divides both among devices: each of the D shards has prompts of its own, and their rows.
 
     Attributes:
       prompts_XNDBP, prompt_lengths_XNDB: prompts that are read together, those with something to learn first.
       rows: with leading axes X, Z, N, D; used micro-batches come first, and used rows in them.
-      lengths_NR: tokens to learn of all completions of the batch, in any order: they say what the loss is
-        divided by.
+      lengths_NR: number of tokens to learn of every completion of the batch, in any order; the divisor of
+        the loss follows from them.
       shared, agents, sampling: as in `Batch`.
     """
 
@@ -167,15 +168,17 @@ def pack(
     padded: bool = False,
     shards: int = 1,
 ) -> Packed:
-    """Lay the completions of a batch out for the update. The shapes follow from those of the batch alone.
+    """Lay out the completions of a batch for the update. The shapes follow from those of the batch alone.
 
     Args:
       batch: arrays that the host can read.
       prompts_per_microbatch: prompts of a shard whose keys and values are held in memory together.
-      tokens_per_microbatch: tokens of an agent's completions in a shard that are; at least a row.
+      tokens_per_microbatch: tokens of an agent's completions in a shard held in memory together; at least
+        one row.
       keep_zero_advantage: keep groups whose advantages are all 0. Otherwise an agent that has no other
         keeps its first, so that there is something to diagnose.
-      padded: every completion apart and with its padding, all rows of a prompt in one micro-batch.
+      padded: store every completion with its padding, also equal ones, and all rows of a prompt in one
+        micro-batch.
       shards: D. If they do not divide the prompts, some read a prompt again and learn nothing from it.
 
     Raises:
@@ -184,7 +187,7 @@ def pack(
     batch = jax.tree.map(np.asarray, batch)
     n_agents, n_prompts, _ = batch.prompts_NBP.shape
     if n_prompts % prompts_per_microbatch:
-        raise ValueError(
+        raise UserError(
             f"prompts_per_microbatch={prompts_per_microbatch} does not divide {n_prompts} prompts"
         )
     orders = [_order(batch, n, keep_zero_advantage) for n in range(n_agents)]
@@ -210,9 +213,9 @@ def pack(
 
 
 def _places(prompts: int, per_shard: int, shards: int) -> np.ndarray:
-    """Deal prompts, in the order of `_order`, to calls and shards, (X, D, B); -1 stands for none.
+    """Deal prompts, in the order of `_order`, to groups and shards, (X, D, B); ``prompts`` and more: none.
 
-    Neighbours are in different shards, so that all have something to learn while there is something.
+    Neighbours are in different shards, so that all shards have something to learn as long as possible.
     """
     steps = -(-prompts // (per_shard * shards))
     return np.arange(steps * per_shard * shards).reshape(steps, per_shard, shards).swapaxes(1, 2)
@@ -238,24 +241,24 @@ def _layout(batch: Batch, prompts: int, tokens: int, padded: bool) -> _Layout:
     length, samples = batch.tokens_NRL.shape[2], batch.lengths_NR.shape[1] // batch.prompts_NBP.shape[1]
     per_row = -(-ROW // length)
     width = per_row * length
-    # A row is left only when the next completion does not fit, so all of a prompt but its last hold per_row.
+    # A new row begins only when a completion does not fit, so all rows of a prompt but the last hold per_row.
     needed = prompts * -(-samples // per_row)
     rows = needed if padded else min(max(tokens // width, 1), needed)
     return _Layout(-(-needed // rows), rows, width, samples, length, padded)
 
 
 def _order(batch: Batch, n: int, keep_zero_advantage: bool) -> tuple[np.ndarray, int]:
-    """Agent n's prompts (B,), those to learn from first, and how many those are."""
+    """Agent n's prompts (B,), those to learn from first, and the number of those."""
     shape_BG = (batch.prompts_NBP.shape[1], -1)
-    there_BG = batch.lengths_NR[n].reshape(shape_BG) > 0
-    taught_B = (there_BG & (keep_zero_advantage | (batch.advantages_NR[n].reshape(shape_BG) != 0))).any(1)
-    if not taught_B.any():
-        taught_B[there_BG.any(1).argmax()] = True
-    return np.argsort(~taught_B, kind="stable"), int(taught_B.sum())
+    present_BG = batch.lengths_NR[n].reshape(shape_BG) > 0
+    learned_B = (present_BG & (keep_zero_advantage | (batch.advantages_NR[n].reshape(shape_BG) != 0))).any(1)
+    if not learned_B.any():
+        learned_B[present_BG.any(1).argmax()] = True
+    return np.argsort(~learned_B, kind="stable"), int(learned_B.sum())
 
 
 def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
-    """Agent n's answers to some prompts as rows (Z, M, ..), each completion in the first that has room."""
+    """Agent n's answers to some prompts as rows (Z, M, ..), each completion in the first row with room."""
     count = layout.microbatches * layout.rows
     rows = Rows.empty(count, layout.width, layout.slots, layout.length)
     ends, slots = np.zeros(count, int), np.zeros(count, int)
@@ -288,8 +291,8 @@ def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
 
 def _different(batch: Batch, n: int, prompt: int, layout: _Layout) -> list[list[int]]:
     """Row numbers of agent n's completions of a prompt, equal ones together, the longest first."""
-    samples, found = layout.slots, {}
+    samples, rows = layout.slots, {}
     for r in range(prompt * samples, (prompt + 1) * samples):
         if length := int(batch.lengths_NR[n, r]):
-            found.setdefault(r if layout.padded else batch.tokens_NRL[n, r, :length].tobytes(), []).append(r)
-    return sorted(found.values(), key=lambda copies: -batch.lengths_NR[n, copies[0]])
+            rows.setdefault(r if layout.padded else batch.tokens_NRL[n, r, :length].tobytes(), []).append(r)
+    return sorted(rows.values(), key=lambda copies: -batch.lengths_NR[n, copies[0]])

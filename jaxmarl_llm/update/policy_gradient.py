@@ -1,7 +1,7 @@
 """The gradient of the policy-gradient loss for every agent of a stack, micro-batch by micro-batch.
 
-What completions have in common is read once, and its gradient, summed over them, goes back once: what all
-prompts of an agent begin with, then every prompt, then the completions, packed (see `packing`).
+Text that completions share is read once, and its gradient, summed over them, is computed once: first the
+common beginning of an agent's prompts, then every prompt, then the completions, packed (see `packing`).
 """
 
 import dataclasses
@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm import agent_axis, losses
+from jaxmarl_llm import losses
 from jaxmarl_llm.policy import Block, Cache
 from jaxmarl_llm.policy.prefill import prefill, prefill_shared
-from jaxmarl_llm.prompts import Shared
+from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.update.agent_loss import LossConfig, agent_loss
 from jaxmarl_llm.update.diagnostics import Diagnostics
 from jaxmarl_llm.update.packing import Packed
+from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils.errors import UserError
 
 
 def gradients(stack, config: LossConfig, base, trainable, packed: Packed, reference=None):
@@ -33,11 +35,11 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed, refere
       reference: parameters of the reference policy where it is not the base (`Stack.bind_reference`).
 
     Raises:
-      ValueError: if a KL term, or a loss of the user's that asks for it, has no reference policy.
+      ValueError: if a KL term, or a user's loss that reads it, has no reference policy.
     """
     if config.reads_reference and base is None and reference is None:
         needs = f"kl_coef={config.kl_coef}" if config.kl_coef else "a loss that names ref_logprobs_BL"
-        raise ValueError(f"{needs} needs a reference: build the team with keep_reference")
+        raise UserError(f"{needs} needs a reference: build the team with keep_reference")
     if config.comlrl_compat:
         stack = dataclasses.replace(stack, policy=stack.policy.clone(pad_row_fixed=True))
     fixed = _Fixed(stack, config, base, reference)
@@ -51,20 +53,20 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed, refere
         shared_ref = _read_shared(stack, *stack.bind_reference(base, reference), packed.shared)
     begin = functools.partial(_begin_prompts, fixed, trainable, shared, shared_ref)
     of_rows = functools.partial(_of_rows, fixed, trainable)
-    prompts = stack.layout.split((packed.prompts_XNDBP, packed.prompt_lengths_XNDB), None, "agent", "rows")
-    rows = stack.layout.split(packed.rows, None, None, "agent", "rows")
+    prompts = stack.layout.shard((packed.prompts_XNDBP, packed.prompt_lengths_XNDB), None, "agent", "rows")
+    rows = stack.layout.shard(packed.rows, None, None, "agent", "rows")
     used_X = (packed.rows.lengths_MS > 0).any((2, 3, 4, 5)).sum(1)
 
-    def learn(x, found):
+    def learn(x, totals):
         prompts_NDBP, rows_Z = _at(x, (prompts, rows))
-        return _add_prompts(found, begin(prompts_NDBP), of_rows, rows_Z, used_X[x])
+        return _add_prompts(totals, begin(prompts_NDBP), of_rows, rows_Z, used_X[x])
 
     agents = len(packed.lengths_NR)
     no_sums = losses.SumCount.zeros(agents), losses.SumCount.zeros(agents), Diagnostics.zeros(agents)
     nothing = jax.tree.map(jnp.zeros_like, (trainable, _floats(shared))), no_sums
-    # Those with something to learn come first.
-    (grads, through), (pg, kl, seen) = jax.lax.fori_loop(0, (used_X > 0).sum(), learn, nothing)
-    grads = jax.tree.map(jnp.add, grads, *back_to_shared(through))
+    # Prompts with something to learn come first.
+    (grads, of_shared), (pg, kl, seen) = jax.lax.fori_loop(0, (used_X > 0).sum(), learn, nothing)
+    grads = jax.tree.map(jnp.add, grads, *back_to_shared(of_shared))
     if not config.own_count:  # all completions count, also those that were left out
         pg = pg.replace(count=_count(packed, config.division))
     divisor_N = jnp.maximum(pg.count, 1.0)
@@ -82,49 +84,49 @@ class _Fixed(NamedTuple):
 
 
 def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
-    """Read some prompts as the policy and as the reference do.
+    """Run some prompts through the policy and through the reference.
 
     Args:
       fixed: the arguments of `gradients`.
-      trainable: what learns, leading axis N.
+      trainable: parameters that learn, leading axis N.
       shared, shared_ref: the agents' shared beginnings under policy and reference, or None.
       prompts: tokens (N, D, B, P) and lengths (N, D, B), for D shards.
 
     Returns:
-      The two readings (features (N, D, B, F) and cache; the policy's twice without a reference), and the
-      function that pulls gradients of the policy's reading back to ``trainable`` and to the floats of
-      ``shared``.
+      The results under policy and reference, each features (N, D, B, F) and cache (the policy's twice without
+      a reference), and the function that pulls gradients of the policy's result back to ``trainable`` and to
+      the floats of ``shared``.
     """
     stack, config, base, reference = fixed
 
     def read(trainable, floats):
         return _read_prompts(stack, *stack.bind(base, trainable), _with_floats(shared, floats), prompts)
 
-    own, back = _vjp(read, trainable, _floats(shared))
+    reading, pull = _vjp(read, trainable, _floats(shared))
     if not config.reads_reference:
-        return (own, own), back
-    return (own, _read_prompts(stack, *stack.bind_reference(base, reference), shared_ref, prompts)), back
+        return (reading, reading), pull
+    return (reading, _read_prompts(stack, *stack.bind_reference(base, reference), shared_ref, prompts)), pull
 
 
-def _add_prompts(found, begun, of_rows, rows, used):
-    """Add the gradients and sums of some prompts' completions to those found so far, in the same arrays.
+def _add_prompts(totals, readings, of_rows, rows, used):
+    """Add the gradients and sums of some prompts' completions to the totals so far, in the same arrays.
 
     Args:
-      found: ((gradient of the parameters, gradient of the shared beginnings' floats), sums), see `_add`.
-      begun: readings of the prompts and their pull-back, from `_begin_prompts`.
+      totals: ((gradient of the parameters, gradient of the shared beginnings' floats), sums), see `_add`.
+      readings: the result of `_begin_prompts` for the prompts.
       of_rows: `_of_rows` with its first two arguments bound.
       rows: Z micro-batches of completions, leading axes (Z, N, D).
       used: number of micro-batches, from the first, that hold completions.
     """
-    reads, back = begun
-    (grads, through), sums = found
+    reads, pull = readings
+    (grads, of_shared), sums = totals
 
-    def learn(z, found):
-        return _add(found, of_rows(*reads, _at(z, rows)))
+    def learn(z, carry):
+        return _add(carry, of_rows(*reads, _at(z, rows)))
 
     nothing = jax.tree.map(jnp.zeros_like, _floats(reads[0]))
     (grads, of_reads), sums = jax.lax.fori_loop(0, used, learn, ((grads, nothing), sums))
-    return jax.tree.map(jnp.add, (grads, through), back(of_reads)), sums
+    return jax.tree.map(jnp.add, (grads, of_shared), pull(of_reads)), sums
 
 
 def _of_rows(fixed: _Fixed, trainable, read, read_ref, rows):
@@ -132,8 +134,8 @@ def _of_rows(fixed: _Fixed, trainable, read, read_ref, rows):
 
     Args:
       fixed: the arguments of `gradients`.
-      trainable: what learns, leading axis N.
-      read, read_ref: the prompts as policy and reference read them, leading axes (N, D).
+      trainable: parameters that learn, leading axis N.
+      read, read_ref: features and cache of the prompts under policy and reference, leading axes (N, D).
       rows: packed completions, leading axes (N, D).
 
     Returns:
@@ -152,8 +154,8 @@ def _of_rows(fixed: _Fixed, trainable, read, read_ref, rows):
 
     grads, (pg, kl, seen) = jax.grad(loss, argnums=(0, 1), has_aux=True)(trainable, _floats(read))
     pg, kl = jax.tree.map(lambda x_ND: x_ND.sum(1), (pg, kl))
-    own, of_reads = grads
-    return (stack.layout.constrain(own), of_reads), (pg, kl, jax.vmap(Diagnostics.merge_all)(seen))
+    of_params, of_reads = grads
+    return (stack.layout.constrain(of_params), of_reads), (pg, kl, jax.vmap(Diagnostics.merge_all)(seen))
 
 
 def _count(packed: Packed, division: dict) -> jax.Array:
@@ -181,7 +183,7 @@ def _read_prompts(stack, variables, axes, shared: Block | None, prompts) -> tupl
 
 
 def _over_shards(function, in_axes: tuple):
-    """``function`` of each shard: a `jax.vmap`, without the mapped program where there is only one."""
+    """``function`` for each shard: a `jax.vmap`, or a plain call where there is only one shard."""
 
     def of_all(*inputs):
         mapped = [x for x, axis in zip(inputs, in_axes, strict=True) if axis == 0]
@@ -221,11 +223,11 @@ def _with_floats(tree, floats):
 
 
 def _vjp(function, *inputs):
-    """A function's value, and what pulls gradients of the value's `_floats` back to the inputs."""
+    """A function's value, and the function that pulls gradients of its `_floats` back to the inputs."""
 
-    def both(*inputs):
+    def floats_and_value(*inputs):
         value = function(*inputs)
         return _floats(value), value
 
-    _, pull_back, value = jax.vjp(both, *inputs, has_aux=True)
+    _, pull_back, value = jax.vjp(floats_and_value, *inputs, has_aux=True)
     return value, pull_back

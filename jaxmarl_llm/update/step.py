@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from jaxmarl_llm import agent_axis
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
 from jaxmarl_llm.update import diagnostics
 from jaxmarl_llm.update.agent_loss import LossConfig
 from jaxmarl_llm.update.packing import Packed
 from jaxmarl_llm.update.policy_gradient import gradients
+from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils.errors import UserError
 
 
 @struct.dataclass
@@ -28,7 +29,7 @@ class TrainState:
 
 
 class Rates(NamedTuple):
-    """How the agents of a stack learn, where they do not learn alike.
+    """Learning rates of the agents of a stack, where they differ.
 
     Attributes:
       learns_N: False: the agent's parameters and optimizer state stay, bit for bit.
@@ -60,7 +61,7 @@ def make_optimizer(
         "cosine": lambda: optax.cosine_decay_schedule(lr, max(steps - warmup, 1)),
     }
     if decay not in shapes:
-        raise ValueError(f"train.decay={decay!r} is not one of {tuple(shapes)}")
+        raise UserError(f"train.decay={decay!r} is not one of {tuple(shapes)}")
     schedule = optax.join_schedules(
         [optax.linear_schedule(lr / max(warmup, 1), lr, warmup), shapes[decay]()], [warmup]
     )
@@ -71,9 +72,9 @@ def make_optimizer(
 def init_state(
     trainable: Any, optimizer: optax.GradientTransformation, layout: Layout = ONE_DEVICE
 ) -> TrainState:
-    """A fresh state; ``trainable`` has a leading agent axis and lies as ``layout`` says, as the rest will."""
-    opt_state = layout.make(jax.vmap(optimizer.init), trainable)
-    return TrainState(layout.make(lambda: jnp.int32(0)), trainable, opt_state)
+    """A fresh state, placed as ``layout`` says; ``trainable``, placed already, has a leading agent axis."""
+    opt_state = layout.init(jax.vmap(optimizer.init), trainable)
+    return TrainState(layout.init(lambda: jnp.int32(0)), trainable, opt_state)
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "config", "optimizer"), donate_argnames=("state",))
@@ -94,9 +95,9 @@ def train_step(
       stack, config, optimizer: static.
       base: frozen variables of the stack.
       state: donated.
-      batches: from `LossConfig.pack`; one per turn of the conversation, or several of different agents.
-      more: a gradient to add to that of the batches, of a loss of the same parameters that is none of
-        theirs; clipped together with it. The metric ``loss`` does not have that loss in it.
+      batches: from `LossConfig.pack`; one per turn of the rollout, or several of different agents.
+      more: the gradient of another loss of the same parameters, added to that of the batches and clipped
+        together with it. The metric ``loss`` does not include that loss.
       rates: of agents that learn at different rates, or not at all; None: all learn alike.
       reference: parameters of the reference policy where it is not the base (`Stack.bind_reference`).
 
@@ -111,20 +112,20 @@ def train_step(
     new, metrics, updates = descend(optimizer, state, grads, losses_N, rates)
     metrics |= seen.values()
     if config.custom is not None:
-        del metrics["clip_fraction"]  # what it clips is its own affair
+        del metrics["clip_fraction"]  # a loss of the user may clip otherwise
     if config.given_texts:
         metrics = {name: values for name, values in metrics.items() if name not in diagnostics.OF_SAMPLER}
     metrics["update_norm"] = jax.vmap(optax.tree.norm)(updates)
     if config.kl_coef:
         metrics["kl"] = kl.mean()
-    return stack.layout.constrain(new), stack.layout.whole(metrics)
+    return stack.layout.constrain(new), stack.layout.replicate(metrics)
 
 
 def descend(optimizer, state: TrainState, grads, losses_N, rates: Rates | None = None):
-    """The state one optimizer step on, the metrics ``loss`` and ``grad_norm`` (N,), and the step itself.
+    """The state after one optimizer step, the metrics ``loss`` and ``grad_norm`` (N,), and the updates.
 
-    What is not finite leaves everything as it was, so that the state before it can be saved. ``rates`` as in
-    `train_step`.
+    If a loss or gradient norm is not finite, the state stays as it was, so that it can be saved. ``rates`` as
+    in `train_step`.
     """
     if rates is not None:  # another loss may reach parameters of an agent that does not learn
         grads = _where_learning(rates, grads, jax.tree.map(jnp.zeros_like, grads))
@@ -135,9 +136,9 @@ def descend(optimizer, state: TrainState, grads, losses_N, rates: Rates | None =
         opt_state = _where_learning(rates, opt_state, state.opt_state)
     trainable = optax.apply_updates(state.trainable, updates)
     metrics = {"loss": losses_N, "grad_norm": jax.vmap(optax.tree.norm)(grads)}
-    well = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
+    finite = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
     new = TrainState(state.step + 1, trainable, opt_state)
-    new = jax.tree.map(lambda after, before: jnp.where(well, after, before), new, state)
+    new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state)
     return new, metrics, updates
 
 
@@ -152,19 +153,19 @@ def _gradients(stack, config: LossConfig, base, trainable, batch: Packed, refere
     if batch.agents is None:
         return gradients(stack, config, base, trainable, batch, reference)
     index = jnp.array([stack.agents.index(agent) for agent in batch.agents])
-    part, theirs = stack.only(batch.agents, trainable)
-    of_theirs = None if reference is None else stack.only(batch.agents, reference)[1]
-    found = gradients(part, config, base, theirs, batch, of_theirs)
+    part_stack, part_trainable = stack.subset(batch.agents, trainable)
+    part_reference = None if reference is None else stack.subset(batch.agents, reference)[1]
+    results = gradients(part_stack, config, base, part_trainable, batch, part_reference)
 
     def among_all(x):
         return jnp.zeros((len(stack.agents), *x.shape[1:]), x.dtype).at[index].set(x)
 
-    return jax.tree.map(among_all, found)
+    return jax.tree.map(among_all, results)
 
 
-def _sum_over(found):
+def _sum_over(results):
     """Sums over several results of `gradients`: gradients, mean losses (N,); the rest is merged."""
-    grads = jax.tree.map(lambda *parts: functools.reduce(jnp.add, parts), *[grads for grads, _ in found])
-    pgs, kls, seen = zip(*[aux for _, aux in found], strict=True)
+    grads = jax.tree.map(lambda *parts: functools.reduce(jnp.add, parts), *[grads for grads, _ in results])
+    pgs, kls, seen = zip(*[aux for _, aux in results], strict=True)
     merged = functools.reduce(lambda a, b: a.merge(b), seen)
     return grads, sum(pg.mean() for pg in pgs), functools.reduce(operator.add, kls), merged

@@ -1,8 +1,8 @@
 """Log-probabilities and entropies of tokens from features, without the logits of all of them at once.
 
 Logits are the largest arrays of an update (tokens x vocabulary). Here they exist for `CHUNK` tokens at a
-time: where the map to the vocabulary is frozen, each chunk leaves behind the gradient to its features and
-nothing else; where it learns, the backward pass computes the chunk's logits again.
+time: where the map to the vocabulary is frozen, only the gradient to the features of each chunk is kept;
+where it learns, the backward pass computes the chunk's logits again.
 """
 
 import functools
@@ -31,7 +31,7 @@ def token_scores(
 
     Args:
       policy, variables: one agent's; ``policy.logits`` maps features to the vocabulary.
-      features_TD: what predicts each token.
+      features_TD: the features that predict each token.
       tokens_T: the tokens; those outside the vocabulary are read as the nearest inside.
       sampling: temperature and truncation.
       head_learns: whether gradients to ``variables`` are wanted; without, they are taken as 0.
@@ -43,10 +43,10 @@ def token_scores(
     features_CTD = jnp.pad(features_TD, ((0, pad), (0, 0))).reshape(-1, size, features_TD.shape[-1])
     tokens_CT = jnp.pad(tokens_T, (0, pad)).reshape(-1, size)
     if head_learns:
-        found = _recomputed(policy, sampling, entropy_learns, variables, features_CTD, tokens_CT)
+        scores = _recomputed(policy, sampling, entropy_learns, variables, features_CTD, tokens_CT)
     else:
-        found = _frozen(policy, sampling, entropy_learns, variables, features_CTD, tokens_CT)
-    return tuple(x_CT.reshape(-1)[:tokens] for x_CT in found)
+        scores = _frozen(policy, sampling, entropy_learns, variables, features_CTD, tokens_CT)
+    return tuple(x_CT.reshape(-1)[:tokens] for x_CT in scores)
 
 
 def _chunk(policy, sampling, variables, features_TD, tokens_T):

@@ -1,4 +1,4 @@
-"""GGUF files of the llama, qwen2 and qwen3 architectures, read as Hugging Face config and tensors."""
+"""GGUF files of the architectures in `families`, read as Hugging Face config and tensors."""
 
 import dataclasses
 import pathlib
@@ -8,12 +8,13 @@ import gguf
 import numpy as np
 
 from jaxmarl_llm.policy import rope as rope_lib
-from jaxmarl_llm.weights.hf_config import FAMILIES
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.weights import families
+from jaxmarl_llm.weights.families import Family
 
 _GLOBAL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+# Norms are named by the family, but for those that these have in common.
 _LAYER = {
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
@@ -36,10 +37,15 @@ class GgufFile:
     arch: str
     config: dict
 
+    @property
+    def family(self) -> Family:
+        """The family of its architecture."""
+        return families.of_gguf(self.arch, self.path)
+
     def field(self, key: str, default=None):
         """One metadata value, or ``default`` when the file has none."""
-        found = self.reader.fields.get(key)
-        return default if found is None else found.contents()
+        entry = self.reader.fields.get(key)
+        return default if entry is None else entry.contents()
 
     def tensors(self) -> "GgufTensors":
         """Name -> float32 array under Hugging Face names, dequantised when read."""
@@ -51,7 +57,9 @@ class GgufTensors(Mapping):
 
     def __init__(self, file: GgufFile):
         self._file = file
-        self._tensors = {hf_name(t.name): t for t in file.reader.tensors if t.name != _ROPE_FACTORS}
+        self._norm_offset = file.family.features.get("norm_offset", 0.0)
+        tensors = [t for t in file.reader.tensors if t.name != _ROPE_FACTORS]
+        self._tensors = {hf_name(t.name, file.family): t for t in tensors}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes without reading values; GGUF lists dimensions fastest first."""
@@ -64,7 +72,7 @@ class GgufTensors(Mapping):
         heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
         if self._file.arch == "llama" and heads:
             return unpermute(array, self._file.config[heads])
-        return array
+        return array - np.float32(self._norm_offset) if name.endswith("norm.weight") else array
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -81,13 +89,13 @@ def unpermute(rows: np.ndarray, n_heads: int) -> np.ndarray:
     return rows.reshape(n_heads, -1, 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
-def hf_name(name: str) -> str:
+def hf_name(name: str, family: Family) -> str:
     """Hugging Face name of a GGUF tensor; unknown names come back as they are (and fail the later check)."""
-    parts = name.split(".")
+    parts, in_layer = name.split("."), _LAYER | {norm.gguf: norm.hf for norm in family.norms}
     if len(parts) == 2 and parts[0] in _GLOBAL:
         return f"{_GLOBAL[parts[0]]}.{parts[1]}"
-    if len(parts) == 4 and parts[0] == "blk" and parts[2] in _LAYER:
-        return f"model.layers.{parts[1]}.{_LAYER[parts[2]]}.{parts[3]}"
+    if len(parts) == 4 and parts[0] == "blk" and parts[2] in in_layer:
+        return f"model.layers.{parts[1]}.{in_layer[parts[2]]}.{parts[3]}"
     return name
 
 
@@ -96,33 +104,31 @@ def open_gguf(path: pathlib.Path) -> GgufFile:
     try:
         reader = gguf.GGUFReader(path)
     except (ValueError, IndexError, KeyError, OverflowError, MemoryError) as error:
-        raise ValueError(f"{path} is not a whole GGUF file: {error}") from error
+        raise UserError(f"{path} is not a whole GGUF file: {error}") from error
     file = GgufFile(path, reader, "", {})
     file.arch = file.field("general.architecture", "none")
-    if file.arch not in FAMILIES.values():
-        allowed = ", ".join(FAMILIES.values())
-        raise ValueError(f"{path}: architecture {file.arch!r} is not supported; supported are {allowed}")
     file.config = _config(file)
     return file
 
 
 def _config(file: GgufFile) -> dict:
+    family = file.family
+
     def need(key):
         value = file.field(f"{file.arch}.{key}")
         if value is None:
-            raise ValueError(f"{file.path} has no metadata field {file.arch}.{key}")
+            raise UserError(f"{file.path} has no metadata field {file.arch}.{key}")
         return value
 
     shapes = {t.name: tuple(t.shape) for t in file.reader.tensors}
     if "token_embd.weight" not in shapes:
-        raise ValueError(f"{file.path} has no tensor token_embd.weight")
+        raise UserError(f"{file.path} has no tensor token_embd.weight")
     heads, width = need("attention.head_count"), need("embedding_length")
     head_dim = file.field(f"{file.arch}.attention.key_length", width // heads)
     rotary = file.field(f"{file.arch}.rope.dimension_count", head_dim)
-    architecture = next(name for name, kind in FAMILIES.items() if kind == file.arch)
-    return {
-        "architectures": [architecture],
-        "model_type": file.arch,
+    config = {
+        "architectures": [family.architecture],
+        "model_type": family.model_type,
         "vocab_size": int(shapes["token_embd.weight"][1]),
         "hidden_size": width,
         "intermediate_size": need("feed_forward_length"),
@@ -134,7 +140,7 @@ def _config(file: GgufFile) -> dict:
         "rms_norm_eps": _short(need("attention.layer_norm_rms_epsilon")),
         "tie_word_embeddings": "output.weight" not in shapes,
         "pad_token_id": file.field("tokenizer.ggml.padding_token_id"),
-        "hidden_act": "silu",
+        family.activation_key: family.activations[0],
         "attention_bias": False,
         "sliding_window": file.field(f"{file.arch}.attention.sliding_window"),
         "use_sliding_window": file.field(f"{file.arch}.attention.sliding_window") is not None,
@@ -144,6 +150,12 @@ def _config(file: GgufFile) -> dict:
         "rope_parameters": _rope(file, head_dim),
         "dtype": "float32",
     }
+
+    def get(key, default=None):
+        value = file.field(f"{file.arch}.{key}", default)
+        return _short(value) if isinstance(value, float) else value
+
+    return config | family.read_gguf(get, config)
 
 
 def _rope(file: GgufFile, head_dim: int) -> dict:
@@ -164,14 +176,12 @@ def _rope(file: GgufFile, head_dim: int) -> dict:
 
 
 def _llama3(factors: np.ndarray, theta: float, head_dim: int, path) -> dict:
-    """Llama 3.1 files store frequency divisors instead of settings: find settings that reproduce them."""
+    """RoPE settings that reproduce the frequency divisors which Llama 3.1 files store instead of them."""
     settings = {"factor": float(factors.max()), "original_max_positions": 8192}
     plain, _ = rope_lib.frequencies(rope_lib.RopeConfig(theta=theta), head_dim)
     scaled, _ = rope_lib.frequencies(rope_lib.RopeConfig("llama3", theta, **settings), head_dim)
     if factors.shape != plain.shape or not np.allclose(plain / scaled, factors, rtol=1e-3):
-        raise ValueError(
-            f"{path}: {_ROPE_FACTORS} is not Llama 3's frequency scaling, the only one supported"
-        )
+        raise UserError(f"{path}: {_ROPE_FACTORS} is not Llama 3's frequency scaling, the only one supported")
     return {
         "rope_type": "llama3",
         "factor": settings["factor"],
@@ -182,5 +192,5 @@ def _llama3(factors: np.ndarray, theta: float, head_dim: int, path) -> dict:
 
 
 def _short(value: float) -> float:
-    """A float32 metadata value as the decimal it was written from: 9.99999975e-06 -> 1e-05."""
+    """The shortest decimal of a float32 metadata value: 9.99999975e-06 -> 1e-05."""
     return float(str(np.float32(value)))

@@ -5,6 +5,7 @@ import re
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights.gguf_file import GgufFile
 
 _CONTROL, _USER_DEFINED = 3, 4
@@ -18,14 +19,17 @@ _SPLITS = {
 _DIGITS = ("smollm", "starcoder", "refact", "command-r")  # one token per digit, then GPT-2's split
 _PLAIN = ("gpt-2", "olmo", "mpt")
 # Texts that end a turn or a document wherever they are control tokens (as llama.cpp treats them).
-_ENDS = ("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "</s>")
+_ENDS = (
+    "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "</s>",
+    "<end_of_turn>",
+)  # fmt: skip
 
 
 def build(file: GgufFile) -> PreTrainedTokenizerFast | None:
     """The tokenizer a GGUF file describes; None if it carries no vocabulary.
 
     Supported are byte-level BPE with the splits of GPT-2, SmolLM, Qwen2 and Llama 3, and SentencePiece BPE
-    (Llama 2). Raises ValueError naming any other kind.
+    (Llama 2, Gemma). Raises ValueError naming any other kind.
     """
     tokens = file.field("tokenizer.ggml.tokens")
     if not tokens:
@@ -36,13 +40,11 @@ def build(file: GgufFile) -> PreTrainedTokenizerFast | None:
     elif kind == "llama":
         tokenizer = _sentence_piece(file, tokens)
     else:
-        raise ValueError(
-            f"{file.path}: tokenizer {kind!r} is not supported; supported are 'gpt2' and 'llama'"
-        )
+        raise UserError(f"{file.path}: tokenizer {kind!r} is not supported; supported are 'gpt2' and 'llama'")
     types = _types(file, tokens)
-    whole = {i: AddedToken(token, normalized=False) for i, token in enumerate(tokens)}
-    tokenizer.add_special_tokens([whole[i] for i, t in enumerate(types) if t == _CONTROL])
-    tokenizer.add_tokens([whole[i] for i, t in enumerate(types) if t == _USER_DEFINED])
+    added_tokens = {i: AddedToken(token, normalized=False) for i, token in enumerate(tokens)}
+    tokenizer.add_special_tokens([added_tokens[i] for i, t in enumerate(types) if t == _CONTROL])
+    tokenizer.add_tokens([added_tokens[i] for i, t in enumerate(types) if t == _USER_DEFINED])
     bos = file.field("tokenizer.ggml.bos_token_id")
     if bos is not None and file.field("tokenizer.ggml.add_bos_token", kind == "llama"):
         begin = (tokens[bos], bos)
@@ -53,12 +55,12 @@ def build(file: GgufFile) -> PreTrainedTokenizerFast | None:
 
 
 def eos_ids(file: GgufFile) -> list[int]:
-    """Ids that end a text, the main one first: those the file names, and control tokens of known meaning."""
+    """Ids that end a text, the main one first: those in the metadata, and control tokens in `_ENDS`."""
     tokens = file.field("tokenizer.ggml.tokens") or []
     types = _types(file, tokens)
     named = [file.field(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom")]
-    known = [i for i, t in enumerate(tokens) if t in _ENDS and types[i] == _CONTROL]
-    return list(dict.fromkeys(int(i) for i in [*named, *known] if i is not None))
+    endings = [i for i, t in enumerate(tokens) if t in _ENDS and types[i] == _CONTROL]
+    return list(dict.fromkeys(int(i) for i in [*named, *endings] if i is not None))
 
 
 def _types(file: GgufFile, tokens: list[str]) -> list[int]:
@@ -102,20 +104,20 @@ def _splitter(file: GgufFile, pre: str | None) -> pre_tokenizers.PreTokenizer:
             [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
         )
     allowed = ", ".join((*_PLAIN, *_DIGITS, *_SPLITS))
-    raise ValueError(f"{file.path}: pre-tokenizer {pre!r} is not supported; supported are {allowed}")
+    raise UserError(f"{file.path}: pre-tokenizer {pre!r} is not supported; supported are {allowed}")
 
 
 def _sentence_piece(file: GgufFile, tokens: list[str]) -> Tokenizer:
-    """SentencePiece BPE: wherever two pieces make a third is a merge, with the third's score as priority."""
+    """SentencePiece BPE: two pieces that make a third are a merge, with the third's score as priority."""
     vocab = {token: i for i, token in enumerate(tokens)}
     scores = file.field("tokenizer.ggml.scores")
-    found = []
+    ranked = []
     for token, index in vocab.items():
         for cut in range(1, len(token)):
             left, right = token[:cut], token[cut:]
             if left in vocab and right in vocab and not re.fullmatch(r"<0x[0-9A-F]{2}>", token):
-                found.append((-scores[index], vocab[left], vocab[right], left, right))
-    merges = [(left, right) for *_, left, right in sorted(found)]
+                ranked.append((-scores[index], vocab[left], vocab[right], left, right))
+    merges = [(left, right) for *_, left, right in sorted(ranked)]
     unknown = tokens[file.field("tokenizer.ggml.unknown_token_id", 0)]
     model = models.BPE(vocab=vocab, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
     tokenizer = Tokenizer(model)

@@ -1,4 +1,4 @@
-"""Hugging Face tensor names and shapes of a policy, and the way from one parameter tree to the other.
+"""Hugging Face tensor names and shapes of a policy, and conversion between the two parameter formats.
 
 Hugging Face stores one tensor per layer and linear kernels as [out, in]; the policy stacks layers on a
 leading axis and stores kernels as [in, out].
@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.weights import families
 
 HEAD = "lm_head.weight"
 EMBED = "model.embed_tokens.weight"
@@ -19,7 +21,7 @@ _DERIVED = ("rotary_emb.inv_freq", "attn.masked_bias")
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """One leaf of the parameter tree: where it is, what Hugging Face calls it, and its shape there.
+    """One leaf of the parameter tree: its path, and its name and shape in Hugging Face files.
 
     ``name`` holds ``{}`` for the layer number if the leaf is stacked; ``shape`` is that of one layer, as
     Hugging Face orders it.
@@ -40,25 +42,22 @@ class Leaf:
 
 
 def leaves(config: PolicyConfig) -> list[Leaf]:
-    """Every leaf of the policy's parameter tree."""
+    """Every leaf of the policy's parameter tree. ValueError if no family has such a policy."""
     c = config
-    found = [Leaf(("embed", "embedding"), EMBED, (c.vocab_size, c.d_model))]
+    all_leaves = [Leaf(("embed", "embedding"), EMBED, (c.vocab_size, c.d_model))]
     for path, name, out, into in _linears(c):
-        found.append(Leaf((*path, "kernel"), f"{name}.weight", (out, into), transposed=True))
+        all_leaves.append(Leaf((*path, "kernel"), f"{name}.weight", (out, into), transposed=True))
         if c.qkv_bias and path[-1] in ("q", "k", "v"):
-            found.append(Leaf((*path, "bias"), f"{name}.bias", (out,)))
-    norms = [
-        (("attn_norm",), "input_layernorm", c.d_model),
-        (("mlp_norm",), "post_attention_layernorm", c.d_model),
-    ]
+            all_leaves.append(Leaf((*path, "bias"), f"{name}.bias", (out,)))
+    norms = [((norm.name,), norm.hf, c.d_model) for norm in families.of_config(c).norms]
     if c.qk_norm:
         norms += [(("attn", name), f"self_attn.{name}", c.head_dim) for name in ("q_norm", "k_norm")]
     for path, name, width in norms:
-        found.append(Leaf(("layers", *path, "scale"), f"model.layers.{{}}.{name}.weight", (width,)))
-    found.append(Leaf(("final_norm", "scale"), "model.norm.weight", (c.d_model,)))
+        all_leaves.append(Leaf(("layers", *path, "scale"), f"model.layers.{{}}.{name}.weight", (width,)))
+    all_leaves.append(Leaf(("final_norm", "scale"), "model.norm.weight", (c.d_model,)))
     if not c.tie_embeddings:
-        found.append(Leaf(("head", "kernel"), HEAD, (c.vocab_size, c.d_model), transposed=True))
-    return found
+        all_leaves.append(Leaf(("head", "kernel"), HEAD, (c.vocab_size, c.d_model), transposed=True))
+    return all_leaves
 
 
 def _linears(c: PolicyConfig):
@@ -85,26 +84,24 @@ def tensor_shapes(config: PolicyConfig) -> dict[str, tuple[int, ...]]:
 
 
 def check(config: PolicyConfig, shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
-    """Compare a checkpoint's tensors with what the config asks for.
+    """Compare a checkpoint's tensors with those that the config needs.
 
     Raises ValueError listing all missing, extra and misshapen tensors of ``where`` together. A head beside
     tied embeddings is let through here if it has the embedding's shape; `from_hf_tensors` compares its
     values.
     """
     wanted = tensor_shapes(config)
-    given = {n: tuple(s) for n, s in shapes.items() if not n.endswith(_DERIVED)}
+    present = {n: tuple(s) for n, s in shapes.items() if not n.endswith(_DERIVED)}
     allowed = dict(wanted)
     if config.tie_embeddings:
         allowed[HEAD] = wanted[EMBED]
-    problems = [f"missing {n} {wanted[n]}" for n in wanted if n not in given]
-    problems += [f"unexpected {n} {given[n]}" for n in given if n not in allowed]
+    problems = [f"missing {n} {wanted[n]}" for n in wanted if n not in present]
+    problems += [f"unexpected {n} {present[n]}" for n in present if n not in allowed]
     problems += [
-        f"{n} is {given[n]}, not {allowed[n]}" for n in given if given[n] != allowed.get(n, given[n])
+        f"{n} is {present[n]}, not {allowed[n]}" for n in present if present[n] != allowed.get(n, present[n])
     ]
     if problems:
-        raise ValueError(
-            f"{where} does not fit its config in {len(problems)} tensors: " + "; ".join(problems)
-        )
+        raise UserError(f"{where} does not fit its config in {len(problems)} tensors: " + "; ".join(problems))
 
 
 def from_hf_tensors(
@@ -127,7 +124,7 @@ def from_hf_tensors(
     shapes = tensors.shapes() if hasattr(tensors, "shapes") else {n: t.shape for n, t in tensors.items()}
     check(config, shapes, where)
     if config.tie_embeddings and HEAD in shapes and not np.array_equal(tensors[HEAD], tensors[EMBED]):
-        raise ValueError(f"{where}: tie_word_embeddings is true but {HEAD} differs from {EMBED}")
+        raise UserError(f"{where}: tie_word_embeddings is true but {HEAD} differs from {EMBED}")
     tree: dict = {}
     for leaf in leaves(config):
         array = _gather(leaf, tensors, config.n_layers, dtype)
@@ -157,7 +154,7 @@ def to_hf_tensors(config: PolicyConfig, params: dict) -> dict[str, np.ndarray]:
         array = params["params"]
         for key in leaf.path:
             if key not in array:
-                raise ValueError(f"parameters lack {'/'.join(leaf.path)}, which the config asks for")
+                raise UserError(f"parameters lack {'/'.join(leaf.path)}, which the config asks for")
             array = array[key]
         array = np.asarray(array)
         layers = array if leaf.stacked else array[None]

@@ -10,6 +10,7 @@ from flax import struct
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.tokenizer import Tokenizer
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import hf, hf_config, model_files, tensor_files
 
 
@@ -75,5 +76,5 @@ def save(model: LoadedModel, folder) -> None:
 def _config(folder: pathlib.Path) -> PolicyConfig:
     path = folder / "config.json"
     if not path.exists():
-        raise ValueError(f"{folder} is not a model folder: it has no {path.name}")
+        raise UserError(f"{folder} is not a model folder: it has no {path.name}")
     return hf_config.read_policy_config(path)

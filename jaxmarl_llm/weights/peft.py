@@ -1,8 +1,8 @@
-"""Write one agent's adapters as a PEFT folder (``adapter_config.json``, ``adapter_model.safetensors``), and
-read.
+"""Write one agent's adapters as a PEFT folder, and read them.
 
-PEFT stores, per layer and linear map, ``lora_A`` as [rank, in] and ``lora_B`` as [out, rank]; the effective
-weight is W + (alpha / rank) B A (arXiv 2106.09685).
+The folder holds ``adapter_config.json`` and ``adapter_model.safetensors``. PEFT stores, per layer and linear
+map, ``lora_A`` as [rank, in] and ``lora_B`` as [out, rank]; the effective weight is W + (alpha / rank) B A
+(arXiv 2106.09685).
 """
 
 import dataclasses
@@ -12,13 +12,14 @@ import pathlib
 import numpy as np
 from flax import traverse_util
 
-from jaxmarl_llm import files
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import hf, model_files, tensor_files
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-# What keeps the adapter W + (alpha / rank) B A on whole layers; any other value is refused.
+# Settings under which an adapter is W + (alpha / rank) B A on whole layers; any other value is refused.
 _PLAIN = {
     "use_rslora": (False, None),
     "use_dora": (False, None),
@@ -68,7 +69,7 @@ def save_adapter(folder, base_name: str, config: PolicyConfig, lora: dict, rank:
     targets = sorted({path[:-1] for path in flat})
     for path in targets:
         if path not in maps:
-            raise ValueError(f"adapter of {'/'.join(path)}, which is not a linear map of the policy")
+            raise UserError(f"adapter of {'/'.join(path)}, which is not a linear map of the policy")
         out, into = maps[path].shape
         shapes = {"a": (config.n_layers, into, rank), "b": (config.n_layers, rank, out)}
         a, b = (_checked(flat.get((*path, name)), shape, (*path, name)) for name, shape in shapes.items())
@@ -85,7 +86,7 @@ def save_adapter(folder, base_name: str, config: PolicyConfig, lora: dict, rank:
 def _checked(array, shape: tuple[int, ...], path: tuple[str, ...]) -> np.ndarray:
     if array is None or array.shape != shape:
         got = "missing" if array is None else array.shape
-        raise ValueError(f"adapter leaf {'/'.join(path)} is {got}, expected shape {shape}")
+        raise UserError(f"adapter leaf {'/'.join(path)} is {got}, expected shape {shape}")
     return np.asarray(array)
 
 
@@ -130,7 +131,7 @@ def load_adapter(folder, config: PolicyConfig, dtype=np.float32) -> Adapter:
     ]
     problems += [f"unexpected {name}" for name in shapes if name not in wanted]
     if problems or not flat:
-        raise ValueError(
+        raise UserError(
             f"{folder} does not fit the policy: " + ("; ".join(problems) or "it holds no adapters")
         )
     lora = {}
@@ -143,15 +144,15 @@ def load_adapter(folder, config: PolicyConfig, dtype=np.float32) -> Adapter:
 
 def _read_settings(folder: pathlib.Path) -> dict:
     if not (folder / _CONFIG).exists():
-        raise ValueError(f"{folder} is not a PEFT folder: it has no {_CONFIG}")
+        raise UserError(f"{folder} is not a PEFT folder: it has no {_CONFIG}")
     settings = files.read_json(folder / _CONFIG)
     if settings.get("peft_type") != "LORA":
-        raise ValueError(
+        raise UserError(
             f"{folder}: peft_type {settings.get('peft_type')!r} is not supported; supported is 'LORA'"
         )
     if not settings.get("r") or settings.get("lora_alpha") is None:
-        raise ValueError(f"{folder / _CONFIG} lacks r or lora_alpha")
+        raise UserError(f"{folder / _CONFIG} lacks r or lora_alpha")
     odd = [f"{name}={settings[name]!r}" for name, plain in _PLAIN.items() if settings.get(name) not in plain]
     if odd:
-        raise ValueError(f"{folder}: this variant of LoRA is not supported: {', '.join(odd)}")
+        raise UserError(f"{folder}: this variant of LoRA is not supported: {', '.join(odd)}")
     return settings

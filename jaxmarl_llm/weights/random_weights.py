@@ -15,20 +15,20 @@ TINY = PolicyConfig(
 
 
 def by_last_axis(name: str, shape: tuple[int, ...]) -> float:
-    """Spread of a random leaf: one over the root of its last axis."""
+    """Standard deviation of a random leaf: one over the root of its last axis."""
     return shape[-1] ** -0.5
 
 
 def draw(
     policy: Policy, seed: Sequence[int], spread: Callable[[str, tuple[int, ...]], float] = by_last_axis
 ) -> dict:
-    """Variables of a policy as NumPy float32: ones for the norms' scales, normal numbers for all else.
+    """Variables of a policy as NumPy float32: norms that multiply by 1, normal numbers for all else.
 
     Args:
-      policy: whose shapes they have; nothing is compiled, as `policy.init` would be for seconds.
-      seed: of the numbers.
-      spread: from a leaf's path, such as ``params/layers/attn/o/kernel``, and its shape to its standard
-        deviation.
+      policy: gives the shapes; nothing is compiled, while compiling `policy.init` takes seconds.
+      seed: of the random numbers.
+      spread: function from a leaf's path, such as ``params/layers/attn/o/kernel``, and its shape to its
+        standard deviation.
     """
     dummy = jnp.zeros((1, 1), jnp.int32)
     shapes = jax.eval_shape(policy.init, jax.random.key(0), dummy, dummy)
@@ -37,7 +37,7 @@ def draw(
     def leaf(path, like):
         name = "/".join(part.key for part in path)
         if name.endswith("/scale"):
-            return np.ones(like.shape, np.float32)
+            return np.full(like.shape, 1 - policy.config.norm_offset, np.float32)
         values = random.standard_normal(like.shape, np.float32)
         return values * np.float32(spread(name, like.shape))
 

@@ -9,7 +9,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from jaxmarl_llm import files
+from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils.errors import StorageError, UserError
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD_BYTES = 4 * 2**30
@@ -33,7 +34,7 @@ class FolderTensors(Mapping):
         try:
             return handle.get_tensor(name)
         except (safetensors.SafetensorError, OSError, TypeError) as error:
-            raise ValueError(f"{path}: tensor {name} cannot be read: {error}") from error
+            raise UserError(f"{path}: tensor {name} cannot be read: {error}") from error
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -46,9 +47,9 @@ def _open(path: pathlib.Path):
     try:
         return safetensors.safe_open(path, framework="numpy")
     except FileNotFoundError:
-        raise ValueError(f"{path} is missing, though the folder's index names it") from None
+        raise UserError(f"{path} is missing, though the folder's index names it") from None
     except (safetensors.SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is damaged or truncated: {error}") from error
+        raise UserError(f"{path} is damaged or truncated: {error}") from error
 
 
 def open_folder(folder: pathlib.Path) -> FolderTensors:
@@ -57,10 +58,10 @@ def open_folder(folder: pathlib.Path) -> FolderTensors:
         return FolderTensors([folder / _SINGLE])
     index = folder / _INDEX
     if not index.exists():
-        raise ValueError(f"{folder} has neither {_SINGLE} nor {_INDEX} (other weight formats are not read)")
+        raise UserError(f"{folder} has neither {_SINGLE} nor {_INDEX} (other weight formats are not read)")
     names = files.read_json(index).get("weight_map")
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise ValueError(f"{index} is not a safetensors index: it has no 'weight_map' of file names")
+        raise UserError(f"{index} is not a safetensors index: it has no 'weight_map' of file names")
     return FolderTensors([folder / name for name in sorted(set(names.values()))])
 
 
@@ -90,11 +91,11 @@ def write(folder: pathlib.Path, tensors: Mapping, shapes: Mapping, shard_bytes: 
 
 
 def write_file(path: pathlib.Path, tensors: Mapping, names: list[str]) -> int:
-    """Write tensors as one safetensors file; the size of its data in bytes. OSError if that fails."""
+    """Write tensors as one safetensors file and return its data's size in bytes. OSError if that fails."""
     shard = {name: np.ascontiguousarray(tensors[name]) for name in names}
     try:
         safetensors.numpy.save_file(shard, path, metadata={"format": "pt"})
     except safetensors.SafetensorError as error:
-        raise OSError(f"{path} cannot be written: {error}") from error
+        raise StorageError(f"{path} cannot be written: {error}") from error
     path.chmod(0o644)  # the library makes files that only their owner can read
     return sum(array.nbytes for array in shard.values())

@@ -1,8 +1,8 @@
-"""A model of a few words: a tokenizer made of the texts that it will meet, and a tiny policy over its words.
+"""A model of a few words: a tokenizer made from the texts of a task, and a tiny policy over its words.
 
 The policy's weights are random, except that its head knows the form of an answer: which words may follow
-which. So it answers in the right form from the start, as an instruction-tuned model does, and knows nothing
-of which answer is right.
+which. So it answers in the right form from the start, as an instruction-tuned model does, without knowing
+which answer is right.
 """
 
 import re
@@ -17,12 +17,13 @@ from transformers import PreTrainedTokenizerFast
 
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.tokenizer import Tokenizer
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import random_weights
 from jaxmarl_llm.weights.loading import LoadedModel
 
 START, END = "<|assistant|>", "<|end|>"
 WIDTH, LAYERS, POSITIONS = 32, 2, 512
-HABIT = 6.0  # logit of what may follow, of all else it is about 0
+HABIT = 6.0  # logit of words that may follow; all others have about 0
 _SPECIAL = (END, START, "<|user|>", "<|system|>", "<|unknown|>")
 # A line that is a tag in brackets with its line breaks; a number; a word; any other character.
 _PIECE = re.compile(r"\n?\[[^\]\n]*\]\n|-?\d+|\w+|[\s\S]")
@@ -40,9 +41,9 @@ def tokenizer(texts: Iterable[str]) -> Tokenizer:
     pieces = list(dict.fromkeys(piece for text in texts for piece in _PIECE.findall(text)))
     vocabulary = {piece: i for i, piece in enumerate((*_SPECIAL, *pieces))}
     words = Words(models.WordLevel(vocabulary, unk_token=_SPECIAL[-1]))
-    # The longest word that is known: a policy that says two without a space between them has said two.
-    known = "|".join(map(re.escape, sorted(pieces, key=len, reverse=True)))
-    words.pre_tokenizer = pre_tokenizers.Split(Regex(known + r"|[\s\S]"), "isolated")
+    # The longest known word: two words without a space between them are two tokens.
+    pattern = "|".join(map(re.escape, sorted(pieces, key=len, reverse=True)))
+    words.pre_tokenizer = pre_tokenizers.Split(Regex(pattern + r"|[\s\S]"), "isolated")
     words.decoder = decoders.Fuse()
     words.add_special_tokens(list(_SPECIAL))
     hf = PreTrainedTokenizerFast(
@@ -69,7 +70,7 @@ def build(
     Args:
       texts: hold every word that the model is to read or write.
       habits: word -> words that may follow it in an answer; an answer begins after ``START``, and ``END``
-        ends it. After such a word those have a logit of about `HABIT`, all other words one of about 0.
+        ends it. After the word these have a logit of about `HABIT`, all other words one of about 0.
       seed: of the random weights.
       compute_dtype, remat, on_host: as in `weights.load`.
 
@@ -77,9 +78,9 @@ def build(
       ValueError: for a word of ``habits`` that the texts do not hold.
     """
     words = tokenizer(texts)
-    known = words.hf.get_vocab()
-    if lacking := {w for pair in habits.items() for w in (pair[0], *pair[1])} - known.keys():
-        raise ValueError(f"habits name {sorted(lacking)}, which no text holds")
+    id_of = words.hf.get_vocab()
+    if lacking := {w for pair in habits.items() for w in (pair[0], *pair[1])} - id_of.keys():
+        raise UserError(f"habits name {sorted(lacking)}, which no text holds")
     config = PolicyConfig(
         words.vocab_size, d_model=WIDTH, d_ff=2 * WIDTH, n_layers=LAYERS, n_heads=2, n_kv_heads=2,
         head_dim=WIDTH // 2, max_positions=POSITIONS, tie_embeddings=False,
@@ -88,14 +89,14 @@ def build(
     params = random_weights.draw(policy, seed, _spread)
     table_VD, head_DV = params["params"]["embed"]["embedding"], params["params"]["head"]["kernel"]
     for before, after in habits.items():
-        direction_D = table_VD[known[before]] / np.sum(table_VD[known[before]] ** 2)
+        direction_D = table_VD[id_of[before]] / np.sum(table_VD[id_of[before]] ** 2)
         for word in after:
-            head_DV[:, known[word]] += HABIT * direction_D
+            head_DV[:, id_of[word]] += HABIT * direction_D
     return LoadedModel(policy, params if on_host else jax.tree.map(jnp.asarray, params), words)
 
 
 def _spread(name: str, shape: tuple[int, ...]) -> float:
-    """Return a parameter's spread: 1 for the embedding; layers add little, so that the head sees the word."""
+    """A parameter's spread: 1 for the embedding; layers add little, so that the head sees the word."""
     if name.endswith("/embedding"):
         return 1.0
     small = name.endswith(("/o/kernel", "/down/kernel", "/head/kernel"))

@@ -1,4 +1,4 @@
-"""Both ends of a candidate's channel: asking, and answering what is asked back in between.
+"""Both ends of a candidate's channel: questions, and answers to questions that arrive in between.
 
 A frame is {"ask": request} or {"answer": reply}, strictly in turn: whoever has asked waits, and while it
 waits the other side may ask in its turn (the main function calls the helper of another agent, or a function
@@ -23,7 +23,7 @@ MAX_NESTING = 30  # questions within questions of one channel: each is some ten 
 
 
 class Peer:
-    """One end. Subclasses say what may be asked of them and how failures show."""
+    """One end. Subclasses decide which questions are allowed and how failures show."""
 
     caught = Exception  # what an object of ours may raise as an answer; anything else ends this side
 
@@ -112,7 +112,7 @@ class Peer:
         return request
 
     def result(self, reply, operation: str, args, kwargs):
-        """What a reply to that question says; changes of list, dict and set arguments are made in place."""
+        """The value or exception of a reply; changes of list, dict and set arguments are made in place."""
         if type(reply) is not dict:
             raise wire.WireError("reply is not a message")
         self._copy_back(args, kwargs, reply.get("changed", {}))

@@ -6,10 +6,10 @@ from .. import wire
 
 
 class Handle:
-    """An object of the other side: calls, public attributes, items and iteration are asked for.
+    """An object of the other side: calls, public attributes, items and iteration are questions to that side.
 
     Its answers are plain data or handles again. It has no hash, truth or order, and equals nothing: an object
-    that says what it is equal to would judge itself. `Peer.refuse` decides how such a use fails.
+    that decides what it is equal to would judge itself. `Peer.refuse` decides how such a use fails.
     """
 
     __slots__ = ("_number", "_peer")

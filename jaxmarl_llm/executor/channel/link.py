@@ -95,7 +95,7 @@ class Link(Peer):
             raise self.gone("protocol", str(error)) from None
 
     def gone(self, status: str, text: str) -> Gone:
-        """The end of all calls."""
+        """Note and return the exception that ends all calls."""
         self.agents.gone = Gone(status, text, self.agent)
         return self.agents.gone
 

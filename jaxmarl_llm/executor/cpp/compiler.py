@@ -21,6 +21,7 @@ import os
 import re
 import threading
 
+from ..errors import InputError
 from ..process import Process, WorkerDied, wait
 from . import glue, tools
 from .signature import parse
@@ -90,7 +91,7 @@ class Compiler:
             ("optimization", optimization, OPTIMIZATIONS),
         ):
             if value not in allowed:
-                raise ValueError(f"{name} is {value!r}; allowed: {', '.join(map(str, allowed))}")
+                raise InputError(f"{name} is {value!r}; allowed: {', '.join(map(str, allowed))}")
         self.level, self.limits = level, limits
         self._flags = (f"-std={standard}", f"-O{optimization}", *_COMPILE)
         self._tools = tools.find()
@@ -108,7 +109,7 @@ class Compiler:
         return self._cached((signature, text), lambda: self._link(source, signature))
 
     def _cached(self, key, make) -> bytes:
-        """What `make` returned or raised for the key the last time, or does now."""
+        """The result or CompileError of `make` for the key: the remembered one, or a new one."""
         with self._lock:
             known = self._cache.get(key)
         if known is None:

@@ -188,7 +188,7 @@ def glue(signature: Signature) -> str:
 
 
 def _declaration(signature: Signature) -> str:
-    """Of the function's type, under the name jaxmarl_function."""
+    """Declaration of the function's type, under the name jaxmarl_function."""
     return signature.cpp.replace(" (", " jaxmarl_function(", 1)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from ..errors import InputError
+
 MAX_LENGTH = 2000  # characters of a signature's text
 MAX_DEPTH = 6  # of types within types
 MAX_PARAMETERS = 32
@@ -87,7 +89,7 @@ def parse(text: str) -> Signature:
     of these types that a call could change.
     """
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
-        raise ValueError(f"C++ signature is {text!r:.80}; allowed: text of at most {MAX_LENGTH} characters")
+        raise InputError(f"C++ signature is {text!r:.80}; allowed: text of at most {MAX_LENGTH} characters")
     return _Parser(text).signature()
 
 
@@ -116,17 +118,19 @@ class _Parser:
         return Signature(name, result, parameters)
 
     def parameters(self):
-        found = []
+        parameters = []
         while True:
             kind, passing = self.type_and_passing()
             if passing == "reference" and kind.name != "vector":
                 self.fail(f"a mutable reference to {kind.cpp} (allowed: to std::vector)")
             named = self.peek() not in (",", ")")
-            found.append(Parameter(kind, passing, self.identifier("a parameter's name") if named else ""))
-            if len(found) > MAX_PARAMETERS:
+            parameters.append(
+                Parameter(kind, passing, self.identifier("a parameter's name") if named else "")
+            )
+            if len(parameters) > MAX_PARAMETERS:
                 self.fail(f"more than {MAX_PARAMETERS} parameters")
             if self.accept(")"):
-                return tuple(found)
+                return tuple(parameters)
             self.expect(",")
 
     def type_and_passing(self):
@@ -169,9 +173,9 @@ class _Parser:
         return token
 
     def accept(self, token) -> bool:
-        found = self.peek() == token
-        self.position += found
-        return found
+        accepted = self.peek() == token
+        self.position += accepted
+        return accepted
 
     def expect(self, token):
         if not self.accept(token):
@@ -184,4 +188,4 @@ class _Parser:
         return token
 
     def fail(self, what):
-        raise ValueError(f"C++ signature {self.text!r:.200}: not understood: {what}")
+        raise InputError(f"C++ signature {self.text!r:.200}: not understood: {what}")

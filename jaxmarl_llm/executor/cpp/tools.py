@@ -37,20 +37,20 @@ def environment(path: str) -> dict[str, str]:
 
 @functools.cache
 def find() -> Tools:
-    """The system's g++ and what it needs, as it says itself; NoCompiler where there is none."""
+    """The system's g++ and the files that it reports to need; NoCompiler where there is none."""
     path = shutil.which("g++")
     if not path:
         raise NoCompiler("there is no g++ on the PATH (on Debian and Ubuntu: apt install g++)")
     path = os.path.abspath(path)
     named = [_ask(path, f"-print-prog-name={name}").strip() for name in _PROGRAMS]
     search = environment(path)["PATH"]
-    programs = [path, *(found for name in named if (found := shutil.which(name, path=search)))]
+    programs = [path, *(location for name in named if (location := shutil.which(name, path=search)))]
     libraries, linkers = _shared_libraries(programs)
     parts = [os.path.dirname(programs[1]), *_include_folders(path)]
     for name in _LIBRARY_FILES:
-        found = _ask(path, f"-print-file-name={name}").strip()
-        if os.path.isabs(found):
-            parts.append(os.path.dirname(found))
+        location = _ask(path, f"-print-file-name={name}").strip()
+        if os.path.isabs(location):
+            parts.append(os.path.dirname(location))
     parts += [*libraries, *_OPTIONAL_FILES]
     readable = _existing(parts)
     private = {os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.expanduser("~")}
@@ -67,7 +67,7 @@ def _existing(paths) -> tuple[str, ...]:
 
 
 def _ask(*command: str, **variables: str) -> str:
-    """What a program says about itself, on either stream; NoCompiler where it cannot be run."""
+    """The output of a program on both streams; NoCompiler where it cannot be run."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
@@ -86,8 +86,8 @@ def _ask(*command: str, **variables: str) -> str:
 
 def _include_folders(path: str) -> list[str]:
     """Where `#include <...>` looks."""
-    said = _ask(path, "-v", "-E", "-x", "c++", os.devnull).partition("#include <...> search starts here:")[2]
-    return [line.strip() for line in said.partition("End of search list.")[0].splitlines() if line.strip()]
+    text = _ask(path, "-v", "-E", "-x", "c++", os.devnull).partition("#include <...> search starts here:")[2]
+    return [line.strip() for line in text.partition("End of search list.")[0].splitlines() if line.strip()]
 
 
 def _shared_libraries(programs: list[str]) -> tuple[list[str], list[str]]:

@@ -1,13 +1,13 @@
-"""Whether an agent used what its partner's function gave it: seen by giving it something else.
+"""Whether an agent used the results of its partner's function, found by changing these results.
 
-After the tests are through, some calls of the entry point are asked once more, with the partners' replies
-answered from the record. If the same replies give the same answer, the replies of a function are changed, all
-of them or the first one: where the answer now differs, the caller used them. It also did where it then asks
-another function something else, whose replies it used. What it asks the same function afterwards says
-nothing: the k-th call gets the k-th reply, whatever is asked. That the caller raises counts only if no milder
-change left its answer as it was: an unused lookup in the result fails where there is nothing to look up. No
-text is looked at. "Not used" means that no change tried made a difference; None that it could not be tried
-(no call whose repetition is stable).
+After the tests, some calls of the entry point are repeated, with the partners' replies taken from the record.
+If the same replies give the same answer, the replies of a function are changed, all of them or the first one:
+if the answer now differs, the caller used them. The caller also used them if it then calls another function
+with other arguments, and used the replies of that function. Later calls of the same function prove nothing:
+the k-th call gets the k-th reply, whatever its arguments are. An exception of the caller counts only if no
+milder change left its answer the same: an unused lookup in the result fails where there is nothing to look
+up. No text is looked at. "Not used" means that no change tried made a difference; None that it could not be
+tried (no call whose repetition is stable).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REFUSAL = {"raise": ["RuntimeError", "RuntimeError", "the record ends here"]}
 
 def used(agents: Agents) -> dict[tuple[str, str], bool | None]:
     """{(agent whose function it is, its name): whether the entry point's agent used its results}."""
-    found: dict[Function, bool | None] = {}
+    was_used: dict[Function, bool | None] = {}
     leads_to: dict[Function, set[Function]] = {}  # functions that were asked something else
     try:
         for trace in agents.traces:
@@ -32,21 +32,23 @@ def used(agents: Agents) -> dict[tuple[str, str], bool | None]:
             if _opaque(trace) or _ask(agents, trace, script) != trace.reply or not script.followed:
                 continue
             for function in {(link.agent, name): None for link, name, _, _ in trace.partners}:
-                if not found.get(function):
-                    found[function] = _matters(agents, trace, function, leads_to.setdefault(function, set()))
+                if not was_used.get(function):
+                    was_used[function] = _matters(
+                        agents, trace, function, leads_to.setdefault(function, set())
+                    )
     except Gone:
         pass  # the process ended while it was asked again: what is found so far stays
     finally:
         agents.script = None
-    for _ in found:  # a chain of functions is at most as long as there are functions
+    for _ in was_used:  # a chain of functions is at most as long as there are functions
         for function, others in leads_to.items():
-            if any(map(found.get, others)):
-                found[function] = True
-    return found
+            if any(map(was_used.get, others)):
+                was_used[function] = True
+    return was_used
 
 
 def _matters(agents, trace, function: Function, others: set[Function]) -> bool:
-    """Whether some change of a function's replies changes the answer; adds to ``others`` what it leads to."""
+    """Whether some change of replies changes the answer; adds functions called otherwise to ``others``."""
     unmoved = False  # a change left the answer as it was
     for change, first_only in _CHANGES:
         script = _Script(trace, change, function, first_only)
@@ -74,8 +76,8 @@ class _Script:
     """Answers the entry point's agent from the record, the k-th call of a function with its k-th reply.
 
     Attributes:
-      differs: whether a reply is another one than in the record.
-      asked_else: other functions than the changed one of which something else was asked.
+      differs: whether some reply differs from the record.
+      asked_else: functions other than the changed one that were called otherwise than in the record.
       followed: whether exactly the recorded questions were asked, so far as they were.
     """
 
@@ -118,8 +120,8 @@ class _Script:
 
 def _opaque(trace) -> bool:
     """Whether objects that live in a process were passed: those cannot be repeated."""
-    said = [trace.request, trace.reply, *(x for step in trace.partners for x in step[2:])]
-    return len(trace.partners) > MAX_TRACED or any(map(_has_handle, said))
+    messages = [trace.request, trace.reply, *(x for step in trace.partners for x in step[2:])]
+    return len(trace.partners) > MAX_TRACED or any(map(_has_handle, messages))
 
 
 def _has_handle(data) -> bool:
@@ -208,7 +210,7 @@ def _sink_last(value):
 
 
 def _at(value, place: int, shift: int):
-    """A value with another element at a place, of nested ones within that element."""
+    """A value with a shifted element at a place; in nested values at the same place within that element."""
     match value:
         case bool() | None:
             return _nudge(value)

@@ -6,6 +6,8 @@ import ast
 import dataclasses
 import types
 
+from ..errors import InputError
+
 _BLOCKS = (ast.For, ast.While, ast.If, ast.With, ast.Try)
 _UNWRAPPED = (ast.Return, ast.Global, ast.Nonlocal)  # must stand in the function itself
 PASSED, FAILED = "__unit_passed__", "__unit_failed__"  # the tester binds these two functions
@@ -47,11 +49,11 @@ def build(tests: str, entry_point: str) -> Suite:
     try:
         tree = ast.parse(tests)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"tests of {entry_point!r} do not parse: {error}") from None
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
-    if not found or not found[-1].args.posonlyargs + found[-1].args.args:
-        raise ValueError(f"tests of {entry_point!r} do not define check(candidate)")
-    check = found[-1]
+        raise InputError(f"tests of {entry_point!r} do not parse: {error}") from None
+    checks = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
+    if not checks or not checks[-1].args.posonlyargs + checks[-1].args.args:
+        raise InputError(f"tests of {entry_point!r} do not define check(candidate)")
+    check = checks[-1]
     statements = tuple(check.body)
     first = (check.args.posonlyargs + check.args.args)[0].arg
     units = _counted(statements, {first, entry_point})

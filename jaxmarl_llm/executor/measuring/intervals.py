@@ -14,6 +14,8 @@ import functools
 import math
 from collections.abc import Sequence
 
+from ..errors import InputError
+
 MOST_VALUES = 999  # beyond, the binomial coefficients leave the range of a float
 
 
@@ -24,7 +26,7 @@ def median_interval(values: Sequence[float], confidence: float) -> tuple[float, 
         interval holds the true median differs a little: at 0.95 it is 0.90 to 0.97, for 9 to 101 values.
     """
     if len(values) % 2 == 0 or len(values) > MOST_VALUES:
-        raise ValueError(f"{len(values)} values; allowed: an odd number up to {MOST_VALUES}")
+        raise InputError(f"{len(values)} values; allowed: an odd number up to {MOST_VALUES}")
     ordered = sorted(values)
     rank = lower_rank(len(ordered), confidence)
     return ordered[len(ordered) // 2], ordered[rank], ordered[-1 - rank]

@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 
+from ..errors import InputError
 from .intervals import MOST_VALUES, median_interval
 
 BASELINE, TWIN, CANDIDATE = "baseline", "twin", "candidate"
@@ -63,7 +64,7 @@ class TimingPlan:
         value = getattr(self, name)
         kinds = (int, float) if kind is float else int
         if not isinstance(value, kinds) or isinstance(value, bool) or not fits(value):
-            raise ValueError(f"TimingPlan.{name} is {value!r}; allowed: {allowed}")
+            raise InputError(f"TimingPlan.{name} is {value!r}; allowed: {allowed}")
 
     def _check_pairs(self, name, least):
         allowed = f"an odd whole number from {least} to {MOST_VALUES}"
@@ -83,7 +84,7 @@ class Pairs:
         self.next_look = plan.min_pairs
 
     def run(self, budget: float) -> str:
-        """Add pairs until one of the plan's rules ends it; which one."""
+        """Add pairs until one of the plan's rules ends it; return its name."""
         for input_seed, baseline_first in _schedule(self.plan.seed):
             self._add(input_seed, baseline_first)
             reason = self._reason_to_end(budget)
@@ -107,9 +108,9 @@ class Pairs:
         except WrongAnswer as error:
             if which == CANDIDATE:
                 raise
-            raise ValueError(f"the {which} fails on the input of seed {input_seed}: {error}") from None
+            raise InputError(f"the {which} fails on the input of seed {input_seed}: {error}") from None
         if not isinstance(taken, (int, float)) or isinstance(taken, bool) or not 0 <= taken < math.inf:
-            raise ValueError(f"sample({which!r}, {input_seed}) is {taken!r}; allowed: finite seconds >= 0")
+            raise InputError(f"sample({which!r}, {input_seed}) is {taken!r}; allowed: finite seconds >= 0")
         self.spent += taken
         return taken
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
+from ..errors import InputError
 from ..types import Program, Report
 from .timing import BASELINE, CANDIDATE, TWIN, Timing, TimingPlan, WrongAnswer, measure
 
@@ -40,7 +41,7 @@ def speedup(
     """How much faster the candidate is; `run` makes one timed run. See `Executor.measure`."""
     for field in ("entry_point", "tests", "prelude", "stdio", "tmp", "language", "signature"):
         if getattr(baseline, field) != getattr(candidate, field):
-            raise ValueError(f"baseline and candidate differ in {field}; only their sources may")
+            raise InputError(f"baseline and candidate differ in {field}; only their sources may")
     programs = {BASELINE: baseline, TWIN: baseline, CANDIDATE: candidate}
 
     def sample(which: str, input_seed: int) -> float:

@@ -65,7 +65,7 @@ class Timing:
         The machine moves it too; None where there was no result.
     cpu_seconds: of all calls of the measurement together.
     capped: the median was above the cap.
-    reason: why the measurement ended, one of REASONS. detail: what WrongAnswer said.
+    reason: why the measurement ended, one of REASONS. detail: the text of WrongAnswer.
     """
 
     speedup: float
@@ -93,7 +93,7 @@ class Timing:
 
 
 def measure(sample: Sample, plan: TimingPlan) -> Timing:
-    """The noise floor, then the candidate.
+    """Measure the noise floor, then the candidate.
 
     sample(which, input_seed) makes one call of BASELINE, TWIN (the baseline again, in the candidate's place)
     or CANDIDATE on the input of that seed and returns its CPU time (s). It raises WrongAnswer where the

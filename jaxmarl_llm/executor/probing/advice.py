@@ -91,10 +91,10 @@ def _seccomp(reason: str) -> str:
 
 def _namespaces(reason: str) -> str:
     """By the sysctl that the reason names, if it does."""
-    found = re.search(r"sysctl (\S+) is ", reason)
-    if found and found[1] in _SYSCTLS:
-        command = f"sudo sysctl -w {found[1]}={_SYSCTLS[found[1]]} (and a line in /etc/sysctl.d to keep it)"
-        return f"{command}; {_apparmor_profile()}" if "apparmor" in found[1] else command
+    match = re.search(r"sysctl (\S+) is ", reason)
+    if match and match[1] in _SYSCTLS:
+        command = f"sudo sysctl -w {match[1]}={_SYSCTLS[match[1]]} (and a line in /etc/sysctl.d to keep it)"
+        return f"{command}; {_apparmor_profile()}" if "apparmor" in match[1] else command
     if _error_number(reason) in (errno.ENOSYS, errno.EINVAL):
         return f"use Linux 5.12 or newer, built with namespaces; this is {platform.release()}"
     return (
@@ -113,8 +113,8 @@ def _apparmor_profile() -> str:
 
 def _error_number(text: str) -> int:
     """The number in the "[Errno n]" of an error's text; 0 where there is none."""
-    found = re.search(r"\[Errno (\d+)\]", text)
-    return int(found[1]) if found else 0
+    match = re.search(r"\[Errno (\d+)\]", text)
+    return int(match[1]) if match else 0
 
 
 def _version(release: str) -> tuple[int, ...]:

@@ -29,8 +29,8 @@ def required(level: int) -> tuple[str, ...]:
 
 def holes(level: int) -> tuple[str, ...]:
     """The attacks that succeed at a level where they must be refused; ExecutorError as for `table`."""
-    found = _outcomes(level, required(level))
-    return tuple(name for name, outcome in found.items() if outcome != REFUSED)
+    outcomes = _outcomes(level, required(level))
+    return tuple(name for name, outcome in outcomes.items() if outcome != REFUSED)
 
 
 def table(level: int) -> dict[str, str]:
@@ -39,8 +39,8 @@ def table(level: int) -> dict[str, str]:
     An attack that the process did not survive counts as done. ExecutorError where no program can run at the
     level.
     """
-    found = _outcomes(level, required(level)) | _outcomes(level, set(ATTACKS) - set(required(level)))
-    return {name: found[name] for name in ATTACKS}
+    outcomes = _outcomes(level, required(level)) | _outcomes(level, set(ATTACKS) - set(required(level)))
+    return {name: outcomes[name] for name in ATTACKS}
 
 
 def _outcomes(level: int, names) -> dict[str, str]:

@@ -66,7 +66,7 @@ class _Candidate(Peer):
         return self.perform(target, operation, args, kwargs, request)
 
     def _load(self, message) -> dict:
-        """Run prelude and source in a fresh module; what it defines, or how it failed."""
+        """Run prelude and source in a fresh module; return what it defines, or how it failed."""
         if self.library:
             return self._load_library(message)
         module = types.ModuleType("candidate")
@@ -100,13 +100,13 @@ class _Candidate(Peer):
 
     def _definitions(self, before) -> dict:
         """{name: export} of what the source made: other agents' modules get the same names."""
-        found = {}
+        exports = {}
         for name, value in self.space.items():
             if type(name) is str and not name.startswith("__") and before.get(name, self) is not value:
                 export = self._definition(name, value)
                 if export:
-                    found[name] = export
-        return found
+                    exports[name] = export
+        return exports
 
     def _definition(self, name, value):
         if type(value) is types.ModuleType:
@@ -145,23 +145,23 @@ class _Candidate(Peer):
     # Rules for objects: a candidate lets the others do everything, and treats theirs like its own.
 
     def allows(self, target, operation, args) -> bool:
-        """All of it."""
+        """True: every operation on every object."""
         return True
 
     def exportable(self, value) -> bool:
-        """All of it."""
+        """True: every object."""
         return True
 
     def truth(self, handle) -> bool:
-        """What the owner says."""
+        """The answer of the object's owner."""
         return bool(self.use(handle._number, "bool", (), {}))
 
     def equal(self, handle, other) -> bool:
-        """What the owner says."""
+        """The answer of the object's owner."""
         return handle is other or bool(self.use(handle._number, "same", (other,), {}))
 
     def hash(self, handle) -> int:
-        """By identity."""
+        """A hash by identity."""
         return object.__hash__(handle)
 
     def raised(self, description):
@@ -176,5 +176,5 @@ class _Candidate(Peer):
         return Exception(f"{name}: {text}")
 
     def refuse(self, what):
-        """TypeError."""
+        """Raise TypeError."""
         raise TypeError(what)

@@ -64,7 +64,7 @@ class Watch:
                     self.end("timeout-wall")
 
     def _hear(self, message) -> bool:
-        """Act on a message; whether it was the answer to `_ask`."""
+        """Act on a message; return whether it was the answer to `_ask`."""
         if message.get("stop") == self.job["run"]:
             gone = message["gone"]
             self.end("exit", spare=gone)
@@ -93,7 +93,7 @@ class Watch:
         return elapsed - cpu - self.waited
 
     def _look(self) -> bool:
-        """Bury who has ended, end all where a limit is reached; whether any is left."""
+        """Reap processes that have ended, end all if a limit is reached; return whether any is left."""
         for index, pid in enumerate(self.pids):
             if self.fates[index] is None:
                 done, status, usage = os.wait4(pid, os.WNOHANG)
@@ -110,7 +110,7 @@ class Watch:
         return None in self.fates
 
     def end(self, fate: str, spare: int | None = None) -> None:
-        """Kill and bury all that are left, but for one."""
+        """Kill and reap all processes that are left, except the one at index `spare`."""
         for index, pid in enumerate(self.pids):
             if self.fates[index] is None and index != spare:
                 os.kill(pid, signal.SIGKILL)

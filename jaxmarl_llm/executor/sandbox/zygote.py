@@ -67,7 +67,7 @@ class _Children:
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
 
     def run(self, control, job, fds) -> dict:
-        """One program from fork to burial."""
+        """Run one program, from the fork until all its processes are reaped."""
         code = fds.pop() if job["signature"] else None
         with _folder(job["tmp"]) as folder, _library(code, self.folders) as library:
             pids, ready, rules = [], True, self.rules

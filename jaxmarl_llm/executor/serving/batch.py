@@ -1,4 +1,4 @@
-"""What one call of `Executor.run` waits for."""
+"""The jobs that one call of `Executor.run` waits for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Job:
 
 
 class Batch:
-    """Jobs, and what has become of them."""
+    """Jobs, and their reports or the error that ended them."""
 
     def __init__(self, number: int, jobs: list[Job]):
         self.number, self.since = number, time.monotonic()

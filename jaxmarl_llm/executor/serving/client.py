@@ -21,8 +21,8 @@ CLOSE_SECONDS = 1.0  # for the supervisor to end by itself
 class Client:
     """Owns the supervisor; usable from several threads. ExecutorError where it does not start.
 
-    A thread of its own starts the supervisor, which thus lives as long as this object is open, and reads what
-    it says. Callers send for themselves, as long as the supervisor has not too much to do.
+    A thread of its own starts the supervisor, which thus lives as long as this object is open, and reads
+    its messages. Callers send for themselves, as long as the supervisor has not too much to do.
     """
 
     def __init__(self, settings: dict, health: Health):
@@ -72,7 +72,7 @@ class Client:
                 self._cancel(batch)
 
     def count_time(self) -> None:
-        """Tell the health how long there has been something to run, up to now."""
+        """Add the time in which there was something to run, up to now, to the counts of `Health`."""
         with self._changed:
             if self._in_flight:
                 now = time.monotonic()
@@ -80,7 +80,7 @@ class Client:
                 self._busy_since = now
 
     def close(self) -> None:
-        """End the supervisor, and with it all that runs. Twice is once."""
+        """End the supervisor, and with it all that runs; a second call changes nothing."""
         with self._changed:
             self._closed = True
             process = self._process
@@ -187,7 +187,7 @@ class Client:
                     self._changed.notify_all()
 
     def _take_back(self, error: WorkerDied) -> None:
-        """What was in flight is to be sent again, but not for ever."""
+        """Put jobs in flight back to be sent again; give up those that DEATHS supervisors held."""
         for batch, job in self._in_flight.values():
             job.deaths += 1
             if job.deaths >= DEATHS:
@@ -197,7 +197,7 @@ class Client:
         self._land()
 
     def _land(self, *numbers: int) -> None:
-        """Take jobs, or all of them, out of the flight."""
+        """Take jobs, or all of them, out of those in flight."""
         if not self._in_flight:
             return
         for number in numbers or tuple(self._in_flight):

@@ -30,7 +30,7 @@ class Schedule:
             self._changed.notify_all()
 
     def take(self) -> tuple[object, bool] | None:
-        """(job, whether nothing else runs until its finish()); waits for one. None after close()."""
+        """Wait for a job: (job, whether nothing else runs until its finish()), or None after close()."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._open_queue())
             if self._closed:

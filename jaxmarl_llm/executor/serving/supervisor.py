@@ -63,7 +63,7 @@ def main(control_fd: int, parent: int) -> None:
 
 
 def _crash(error: BaseException) -> None:
-    """A mistake of ours in any thread: rather no supervisor than one that leaves a job without an answer."""
+    """End the process after an error of ours in any thread, rather than leave a job without an answer."""
     traceback.print_exception(error)
     os._exit(1)
 
@@ -181,7 +181,7 @@ class Supervisor:
             job.restarts += not recycled and processes != (worker.zygote, worker.tester)
 
     def _is_near(self, report: Report) -> bool:
-        """Whether a limit would perhaps have decided otherwise on another day, under another load."""
+        """Whether a limit might have decided otherwise at another time, under another load."""
         if report.verdict == "timeout-wall":
             return report.cpu_seconds >= AWAKE * self.limits.wall
         return report.verdict != "timeout-cpu" and report.cpu_seconds >= NEAR[0] * self.limits.cpu_seconds

@@ -1,4 +1,4 @@
-"""One worker: a zygote and a tester, and the rule that turns what both say into a report."""
+"""One worker: a zygote and a tester, and the rule that turns the messages of both into a report."""
 
 from __future__ import annotations
 

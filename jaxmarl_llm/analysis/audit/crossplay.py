@@ -1,0 +1,131 @@
+"""Teams of agents from several runs: their members, and the return lost with partners from another run."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from jaxmarl_llm import plots
+from jaxmarl_llm.utils.statistics import significance
+from jaxmarl_llm.utils.statistics.bootstrap import Interval, interval
+
+CELL, CHARACTER = 0.6, 0.085  # inches: side of a cell with a number; width of a character of a name
+
+
+class Table(NamedTuple):
+    """Returns of R x R teams: ``agent`` is from the run of the column, all others from that of the row.
+
+    Attributes:
+      returns_RRB: return of each team on each of B items.
+      means_RR: mean over the items of each team, with its interval (`bootstrap.interval`).
+      own, mixed: mean over the diagonal (teams of one run) and over all other teams, likewise.
+      gap: their difference, item by item, likewise.
+      p: of the gap, by `significance.sign_flips`.
+    """
+
+    agent: str
+    returns_RRB: np.ndarray
+    means_RR: list[list[Interval]]
+    own: Interval
+    mixed: Interval
+    gap: Interval
+    p: float
+
+
+def exchanged_agents(agents: Sequence[str]) -> tuple[str, ...]:
+    """Agents to exchange, one per table: of two only the second, as the first's table is its transpose."""
+    return tuple(agents[1:] if len(agents) == 2 else agents)
+
+
+def teams(runs: int, agents: Sequence[str], agent: str) -> list[list[tuple[int, ...]]]:
+    """For each row and column of a `Table`, the indices of the runs of the team's agents, in order."""
+    return [
+        [tuple(column if name == agent else row for name in agents) for column in range(runs)]
+        for row in range(runs)
+    ]
+
+
+def table(agent: str, returns_RRB) -> Table:
+    """Build the `Table` of the returns of teams with one agent exchanged; R is at least 2.
+
+    If a return is the sum of a term of the row, a term of the column and a bonus where both are of one run,
+    the gap is that bonus: every run is in as many mixed teams as any other, on both sides. Items with a NaN
+    anywhere are left out of the comparison.
+    """
+    returns_RRB = np.asarray(returns_RRB, np.float64)
+    same_RR = np.eye(len(returns_RRB), dtype=bool)
+    own_B, mixed_B = returns_RRB[same_RR].mean(axis=0), returns_RRB[~same_RR].mean(axis=0)
+    gap_B = own_B - mixed_B
+    means_RR = [[interval(values_B) for values_B in row] for row in returns_RRB]
+    known_B = ~np.isnan(gap_B)
+    intervals = (interval(values_B[known_B]) for values_B in (own_B, mixed_B, gap_B))
+    return Table(agent, returns_RRB, means_RR, *intervals, significance.sign_flips(gap_B[known_B]))
+
+
+def corner(agents: Sequence[str], agent: str) -> tuple[str, str]:
+    """Name the rows and the columns of a table: ("run of agent aux", "run of agent main")."""
+    others = [name for name in agents if name != agent]
+    return f"run of agent{'s' if len(others) > 1 else ''} {', '.join(others)}", f"run of agent {agent}"
+
+
+def draw(
+    tables: Mapping[str, Sequence[Table]], agents: Sequence[str], names: Sequence[str], path: pathlib.Path
+) -> None:
+    """Draw heat maps as a PNG: a column per mode (sampled, greedy), a row per table, one colour scale.
+
+    Args:
+      tables: by mode.
+      agents: of a team.
+      names: of the runs.
+      path: of the picture; its folder must exist.
+    """
+    height, means = len(next(iter(tables.values()))), _all_means(tables)
+    scale = Normalize(means.min(), means.max()) if means.size else Normalize(0, 1)
+    with matplotlib.rc_context({**plots.STYLE, "axes.grid": False}):
+        size = figure_size(names, len(tables), height)
+        figure = Figure(figsize=size, dpi=130, layout="constrained")
+        grid = figure.subplots(height, len(tables), squeeze=False)
+        for panels, (mode, tables_of_mode) in zip(grid.T, tables.items(), strict=True):
+            for axes, result in zip(panels, tables_of_mode, strict=True):
+                image = _panel(axes, result, mode, corner(agents, result.agent), names, scale)
+        figure.colorbar(image, ax=grid, label="test return", shrink=0.8)
+        FigureCanvasAgg(figure).print_png(str(path))
+
+
+def figure_size(names: Sequence[str], columns: int, rows: int) -> tuple[float, float]:
+    """Figure size (width, height) in inches, so that a cell has the side `CELL` whatever the names are.
+
+    Names are drawn beside the rows and, slanted, below the columns.
+    """
+    cells, longest = max(CELL * len(names), 2.4), CHARACTER * max(map(len, names))
+    panel = cells + longest + 0.9, cells + 0.5 * longest + 1.1  # and labels of the axes, a title
+    return columns * panel[0] + 1.2, rows * panel[1]
+
+
+def _all_means(tables: Mapping[str, Sequence[Table]]) -> np.ndarray:
+    """Means of all teams as one array, without those that are not finite."""
+    rows = [row for column in tables.values() for result in column for row in result.means_RR]
+    means = np.array([cell.mean for row in rows for cell in row])
+    return means[np.isfinite(means)]
+
+
+def _panel(axes, result: Table, mode: str, labels: tuple[str, str], names: Sequence[str], scale: Normalize):
+    """Draw one table, its numbers in the cells, colours by ``scale``; return the image."""
+    means_RR = np.array([[cell.mean for cell in row] for row in result.means_RR])
+    image = axes.imshow(means_RR, cmap="viridis", norm=scale)
+    for (row, column), mean in np.ndenumerate(means_RR):
+        bright = image.norm(mean) > 0.6  # a dark number on it can be read
+        weight = "bold" if row == column else "normal"
+        color = "black" if bright else "white"
+        axes.text(column, row, f"{mean:.1f}", ha="center", va="center", color=color, fontweight=weight)
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    axes.set_yticks(range(len(names)), names)
+    axes.set(title=f"test return, {mode}", ylabel=labels[0], xlabel=labels[1])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return image

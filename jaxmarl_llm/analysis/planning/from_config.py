@@ -1,0 +1,271 @@
+"""Build the jobs of a plan from a config, without models, data or hardware."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm import evaluation, sharding
+from jaxmarl_llm.analysis.planning import chips, estimate, memory, models, search, topology
+from jaxmarl_llm.analysis.planning.job import Call, Critics, Job
+from jaxmarl_llm.config import agent_settings, programs, remote, workload
+from jaxmarl_llm.config.options import is_dotted
+from jaxmarl_llm.factory import systems, training
+from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.sampling.padding import bucket, padded_size
+from jaxmarl_llm.systems.critics import TEAM, ValueLoss
+from jaxmarl_llm.team import Stack
+from jaxmarl_llm.utils.errors import UserError
+
+
+def jobs(config, devices: Sequence[jax.Device]) -> list[Job]:
+    """One job per architecture of the team, in the order of its stacks; remote agents have none.
+
+    Raises:
+      ValueError: for unknown models or none, too short contexts, and a mesh that the devices do not make.
+    """
+    names = remote.names(config)
+    if all(map(remote.is_remote, names)):
+        raise UserError(f"team.models={names!r}: no agent is a model of ours, so there is nothing to plan")
+    layout = _layout(config, devices)
+    stack_jobs = []
+    for name in dict.fromkeys(name for name in names if not remote.is_remote(name)):
+        agents = tuple(a for a, model in zip(config.team.agents, names, strict=True) if model == name)
+        stack_jobs.append(_job(config, name, agents, layout, tuple(devices)))
+    return stack_jobs
+
+
+def _layout(config, devices: Sequence[jax.Device]) -> sharding.Layout:
+    c = config.mesh
+    if c.agent * c.data * c.model == 1:
+        return sharding.ONE_DEVICE
+    return sharding.Layout(sharding.make_mesh(c.agent, c.data, c.model, devices), c.fsdp)
+
+
+def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, devices) -> Job:
+    policy = Policy(models.policy_config(name), jnp.dtype(config.policy.dtype), config.policy.remat)
+    needed = config.sampling.max_prompt_tokens + agent_settings.longest(config)
+    if needed > policy.config.max_positions:
+        raise UserError(
+            f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of {name!r}, "
+            f"{policy.config.max_positions} tokens"
+        )
+    stack_layout = layout.for_stack(len(agents), policy.config)
+    policy = stack_layout.policy(policy)
+    c = config.team
+    scale = c.alpha / c.rank if c.mode == "adapters" else 1.0
+    # As `team.build` does on such devices.
+    sampler = policy.clone(
+        dtype=jnp.dtype(config.sampling.dtype or policy.dtype), apart=devices[0].platform == "cpu"
+    )
+    loss, eval_samples = training.loss_config(config), config.eval.samples + 1
+    # The longest completion of any agent stands for all of them.
+    longest = dataclasses.replace(loss.sampling, agents=(), max_new_tokens=loss.sampling.longest)
+    loss = dataclasses.replace(loss, sampling=longest)
+    problems = max(1, evaluation.ROWS_PER_BATCH // eval_samples)
+    samples = config.train.group + config.train.partner_samples
+    return Job(
+        # No tokenizer is read: which token ends a completion changes no shape.
+        stack=Stack(agents, policy, (0,), c.mode, scale, (), sampler, stack_layout),
+        rank=c.rank,
+        targets=tuple(c.targets),
+        keep_reference=loss.reads_reference,
+        width=bucket(config.sampling.max_prompt_tokens),
+        calls=_calls(config, agents, workload.nodes(config), samples),
+        eval_calls=_calls(
+            config, agents, [problems] + [problems * eval_samples] * (config.train.turns - 1), eval_samples, 1
+        ),
+        batches=_batches(config, agents),
+        updates=config.train.minibatches,
+        loss=loss,
+        optimizer=training.build_optimizer(config),
+        devices=devices,
+        critics=_critics(config, agents, stack_layout),
+    )
+
+
+def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critics | None:
+    """The critics of agents of one model, with the most and longest texts that an iteration can have."""
+    if config.train.system not in systems.CRITICS:
+        return None
+    c, joint, replies = config.critic, systems.recipe(config).joint, config.critic.form == "q"
+    length = config.sampling.max_prompt_tokens + (agent_settings.longest(config) if replies else 0)
+    names, calls = agents, _calls(config, agents, workload.nodes(config), config.train.group)
+    calls_by_agent = [[call for call in calls if agent in call.agents] for agent in agents]
+    number = max(
+        sum(call.prompts * (call.samples if replies else 1) for call in agent_calls)
+        for agent_calls in calls_by_agent
+    )
+    if joint:
+        names = (TEAM,)
+        number = workload.joint_answers(config) if replies else sum(workload.nodes(config))
+        # A joint answer has one completion of each call of a turn.
+        length *= sum(map(len, calls_by_agent)) // config.train.turns
+    rows = c.prompts_per_microbatch * layout.for_stack(len(names)).shards
+    texts, optimizer = padded_size(number, rows, 2 * number), systems.critic_optimizer(config)
+    return Critics(names, c.shared, texts, bucket(length), rows, ValueLoss(c.clip), optimizer)
+
+
+def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None = None) -> tuple[Call, ...]:
+    """Calls of the sampler if each turn's ``nodes`` are answered ``group`` times, in later turns ``later``.
+
+    ValueError for a protocol of the user's own.
+    """
+    if is_dotted(config.train.protocol):
+        raise UserError(
+            f"train.protocol={config.train.protocol!r}: what a protocol of your own asks for is not known "
+            "before it speaks; plan with the built-in one that is most like it"
+        )
+    if config.train.protocol == "tree":
+        numbered = enumerate(config.team.agents)
+        return tuple(Call((a,), config.train.prompts * group**n, group) for n, a in numbered if a in agents)
+    if config.train.protocol in programs.METHODS:  # one sample each after the first program or plan
+        rest = config.train.turns + workload.remarks_of_chain(config) - 1
+        return Call(agents, nodes[0], group), *[Call(agents, nodes[0] * group, 1)] * rest
+    samples = [group] + [later or group] * (len(nodes) - 1)
+    if config.train.protocol == "pipeline":
+        first, rest = config.team.agents[0], config.team.agents[1:]
+        calls = []
+        for n, g in zip(nodes, samples, strict=True):
+            calls += [Call((first,), n, g), *(Call((agent,), n * g, 1) for agent in rest)]
+        return tuple(call for call in calls if call.agents[0] in agents)
+    if config.train.protocol == "discussion":
+        rounds = [(Call(agents, n, g), Call(agents, n * g, 1)) for n, g in zip(nodes, samples, strict=True)]
+        return tuple(call for pair in rounds for call in pair)
+    return tuple(Call(agents, n, g) for n, g in zip(nodes, samples, strict=True))
+
+
+def _batches(config, agents) -> tuple[Call, ...]:
+    """Batches of one update: the calls of an iteration; agents with equal numbers of answers share one."""
+    learners_by_size: dict[tuple[int, int, int], tuple[str, ...]] = {}
+    for turn, call in enumerate(_calls(config, agents, workload.nodes(config), config.train.group)):
+        learners = tuple(agent for agent in call.agents if agent_settings.trainable(config, agent))
+        if not learners:
+            continue
+        # The agents of a pipeline answer one after the other in the same turn.
+        number = turn // len(agents) if config.train.protocol == "pipeline" else turn
+        key = (number, call.prompts, call.samples)
+        learners_by_size[key] = learners_by_size.get(key, ()) + learners
+    parts = config.train.minibatches
+    return tuple(
+        Call(names, prompts // parts, samples) for (_, prompts, samples), names in learners_by_size.items()
+    )
+
+
+SETTINGS = {
+    "mode": "team.mode",
+    "remat": "policy.remat",
+    "prompts": "train.prompts_per_microbatch",
+    "tokens": "train.tokens_per_microbatch",
+    "agent": "mesh.agent",
+    "data": "mesh.data",
+    "model": "mesh.model",
+    "fsdp": "mesh.fsdp",
+}
+
+
+def settings(config) -> search.Settings:
+    """The settings of a config that a plan may change."""
+    return search.Settings(**{name: _field(config, path) for name, path in SETTINGS.items()})
+
+
+def with_settings(config, new: search.Settings):
+    """The config with other settings."""
+    changed = config.copy_and_resolve_references()
+    for name, path in SETTINGS.items():
+        section, field = path.split(".")
+        changed[section][field] = getattr(new, name)
+    return changed
+
+
+def flags(old: search.Settings, new: search.Settings) -> str:
+    """Command-line flags that change ``old`` settings to ``new`` ones."""
+    pairs = [(path, getattr(old, name), getattr(new, name)) for name, path in SETTINGS.items()]
+    return " ".join(f"--config.{path}={after}" for path, before, after in pairs if before != after)
+
+
+def choose_mesh(config, devices: Sequence[jax.Device], promising) -> search.Settings:
+    """Settings with a mesh of all devices: the fastest by estimate among those that are promising.
+
+    Among equals it is the one that needs least memory.
+    """
+    agents, chip = math.gcd(len(config.team.agents), len(devices)), chips.of_device(devices[0])
+    usual = settings(config)._replace(agent=agents, data=len(devices) // agents, model=1, fsdp=True)
+    shapes = [s for s in (usual, *search.meshes(usual, limits(config))) if promising(s)]
+    if chip is None or not shapes:
+        return usual
+
+    def cost(shape: search.Settings) -> tuple[float, float]:
+        stack_jobs = jobs(with_settings(config, shape), devices)
+        return seconds(stack_jobs, chip), sum(map(memory.at_least, stack_jobs))
+
+    return min(shapes, key=cost)
+
+
+def seconds(stack_jobs: Sequence[Job], chip: chips.Chip) -> float:
+    """Least seconds of an iteration, by estimate."""
+    return sum(phase.seconds(chip) for job in stack_jobs for phase in estimate.phases(job))
+
+
+def limits(config) -> search.Limits:
+    """Bounds of the search for settings."""
+    names = [name for name in remote.names(config) if not remote.is_remote(name)]
+    heads = math.gcd(*(models.policy_config(name).n_heads for name in names))
+    return search.Limits(agents=len(config.team.agents), heads=heads)
+
+
+def _field(config, path: str):
+    section, field = path.split(".")
+    return config[section][field]
+
+
+def devices(name: str) -> tuple[list[jax.Device], str]:
+    """The devices to plan for and their name: those of a topology, or those of this machine."""
+    if name:
+        jax.config.update("jax_platforms", "cpu")  # JAX need not look for a device that is only described
+        return topology.devices(name), name
+    return jax.devices(), "this machine"
+
+
+def chooses_mesh(config, devices: int) -> bool:
+    """Whether the plan chooses the mesh: the config has none and may, and there are several devices."""
+    c = config.mesh
+    return devices > 1 and c.agent * c.data * c.model == 1 and not config.train.overlap
+
+
+def measuring(config, devices: Sequence[jax.Device], limit: float | None, tries: int):
+    """The functions ``measure`` and ``promising`` for `search.nearest`.
+
+    The first compiles settings and returns whether they fit, and the memory of every stack's programs. The
+    second returns, without compiling, whether settings are worth trying; after the first measurement it
+    allows ``tries`` more.
+    """
+    left = tries + 1
+
+    def jobs_and_bytes(settings: search.Settings) -> tuple[list[Job], list[float], float]:
+        stack_jobs = jobs(with_settings(config, settings), devices)
+        held = [memory.state_bytes(job) for job in stack_jobs]
+        # While an update overlaps with the next rollout, that one uses copies of the trained parameters.
+        copies = sum(map(memory.trainable_bytes, stack_jobs)) if config.train.overlap else 0.0
+        return stack_jobs, held, copies
+
+    def promising(settings: search.Settings) -> bool:
+        if left <= 0 or limit is None:
+            return False
+        stack_jobs, held, copies = jobs_and_bytes(settings)
+        most = max(memory.at_least(job) - job_bytes for job, job_bytes in zip(stack_jobs, held, strict=True))
+        return most + sum(held) + copies <= limit
+
+    @functools.cache
+    def measure(settings: search.Settings):
+        nonlocal left
+        left -= 1
+        stack_jobs, held, copies = jobs_and_bytes(settings)
+        others = [sum(held) - job_bytes + copies for job_bytes in held]
+        programs = [memory.of_programs(job, other) for job, other in zip(stack_jobs, others, strict=True)]
+        return all(memory.fits(compiled, limit) for compiled in programs), programs
+
+    return measure, promising

@@ -1,0 +1,224 @@
+"""The work of one stack of agents in an iteration, with the arguments of its programs as shapes."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_llm import adapters, update
+from jaxmarl_llm.policy import Policy, PolicyConfig
+from jaxmarl_llm.sharding import Layout
+from jaxmarl_llm.systems.critics import ValueLoss
+from jaxmarl_llm.team import Stack
+from jaxmarl_llm.update import Batch, LossConfig, Packed, TrainState
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call of the sampler: some agents answer ``prompts`` prompts each, ``samples`` times."""
+
+    agents: tuple[str, ...]
+    prompts: int
+    samples: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Critics:
+    """Critics that a stack's agents learn from.
+
+    Attributes:
+      names: one critic for each of the agents, or one for all.
+      shared: whether critics are heads on the agents' own bodies.
+      texts, width: number of texts that each reads in an iteration, filled up to whole micro-batches, and
+        tokens of each text.
+      rows: texts of a micro-batch.
+      loss, optimizer: of the update.
+    """
+
+    names: tuple[str, ...]
+    shared: bool
+    texts: int
+    width: int
+    rows: int
+    loss: ValueLoss
+    optimizer: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One stack's part of an iteration.
+
+    Attributes:
+      stack: static description, layout included.
+      rank, targets: of the adapters.
+      keep_reference: whether full copies keep their base for a KL term.
+      width: tokens of every prompt, padded.
+      calls, eval_calls: calls of the sampler in an iteration and in one batch of an evaluation, in order.
+      batches: batches of one update; an iteration has ``updates`` updates.
+      loss, optimizer: of the update.
+      devices: those of the mesh; the first holds everything where the layout has none.
+      critics: None for a team that learns without critics.
+    """
+
+    stack: Stack
+    rank: int
+    targets: tuple[str, ...]
+    keep_reference: bool
+    width: int
+    calls: tuple[Call, ...]
+    eval_calls: tuple[Call, ...]
+    batches: tuple[Call, ...]
+    updates: int
+    loss: LossConfig
+    optimizer: Any
+    devices: tuple[jax.Device, ...]
+    critics: Critics | None = None
+
+    @property
+    def config(self) -> PolicyConfig:
+        return self.stack.policy.config
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the longest completion."""
+        return self.loss.sampling.max_new_tokens
+
+
+def parameters(job: Job) -> tuple[Any, Any]:
+    """Base and trained parameters, as `jax.ShapeDtypeStruct` with shardings; None where there are none."""
+    stack, agents = job.stack, len(job.stack.agents)
+    base = _base(stack.policy.clone(fetch=None))
+    if stack.mode == "frozen":
+        return with_shardings(job, base, False), None
+    if stack.mode == "adapters":
+        options = dict(params=base, agents=agents, rank=job.rank, targets=job.targets)
+        trainable = jax.eval_shape(functools.partial(adapters.init, **options), jax.random.key(0))
+    else:
+        trainable = jax.tree.map(lambda x: jax.ShapeDtypeStruct((agents, *x.shape), x.dtype), base)
+        base = base if job.keep_reference else None
+    return with_shardings(job, base, False), with_shardings(job, trainable, True)
+
+
+def parameters_and_state(job: Job) -> tuple[Any, TrainState | None]:
+    """Return the parameters with the optimizer's state, as shapes."""
+    base, trainable = parameters(job)
+    if trainable is None:
+        return base, None
+    state = jax.eval_shape(functools.partial(update.init_state, optimizer=job.optimizer), shapes(trainable))
+    return base, with_shardings(job, state, True)
+
+
+def sampler_arguments(job: Job, call: Call) -> tuple[Stack, tuple, dict]:
+    """The stack that answers a call, and the arguments of `sampling.generate` after it."""
+    base, trainable = parameters(job)
+    stack = job.stack
+    if call.agents != stack.agents:
+        layout = stack.layout.for_stack(len(call.agents))
+        stack = dataclasses.replace(stack, agents=call.agents, layout=layout)
+        part = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((len(call.agents), *x.shape[1:]), x.dtype), trainable
+        )
+        trainable = with_shardings(dataclasses.replace(job, stack=stack), part, True)
+    agents = len(call.agents)
+    prompts = jax.ShapeDtypeStruct((agents, call.prompts, job.width), jnp.int32)
+    lengths = jax.ShapeDtypeStruct((agents, call.prompts), jnp.int32)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    options = {"samples": call.samples, "params": job.loss.sampling}
+    return stack, (base, trainable, *replicated(job, (prompts, lengths, key))), options
+
+
+def update_arguments(job: Job) -> tuple:
+    """The arguments of `update.train_step`; with shared critics their part of the gradient is the last."""
+    base, state = parameters_and_state(job)
+    packed = tuple(replicated(job, shapes(pack(job, batch))) for batch in job.batches)
+    critics_part = state.trainable if job.critics and job.critics.shared else None
+    return job.stack, job.loss, job.optimizer, base, state, packed, critics_part
+
+
+class Cuts(NamedTuple):
+    """Numbers of parts into which a mesh cuts arrays of some agents: agents, rows, and along ``model``."""
+
+    agent: int
+    rows: int
+    model: int
+
+    def of_rows(self, rows: int) -> float:
+        """Rows on one device: all of them where they cannot be cut evenly."""
+        return rows / self.rows if rows % self.rows == 0 else rows
+
+
+def cuts(layout: Layout, agents: int) -> Cuts:
+    """Return how a layout cuts the arrays of ``agents`` agents."""
+    if layout.mesh is None:
+        return Cuts(1, 1, 1)
+    layout = layout.for_stack(agents)
+    of_agents = 1 if "agent" in layout.rows else layout.mesh.shape["agent"]
+    return Cuts(of_agents, layout.shards, layout.mesh.shape["model"])
+
+
+def cache_bytes(job: Job, tokens: int, policy: Policy) -> float:
+    """Bytes on one device of keys and values of ``tokens`` tokens of one row, as ``policy`` computes them."""
+    c, parts = job.config, cuts(job.stack.layout, 1).model
+    heads = c.n_kv_heads / (parts if c.n_kv_heads % parts == 0 else 1)
+    return 2 * c.n_layers * heads * c.head_dim * tokens * jnp.dtype(policy.dtype).itemsize
+
+
+def pack(job: Job, batch: Call) -> Packed:
+    """Completions of a call as the update reads them, all of the greatest length."""
+    agents, rows = len(batch.agents), batch.prompts * batch.samples
+    ints = functools.partial(np.zeros, dtype=np.int32)
+    floats_NRL = np.zeros((agents, rows, job.tokens), np.float32)
+    longest = Batch(
+        ints((agents, batch.prompts, job.width)),
+        np.full((agents, batch.prompts), job.width, np.int32),
+        ints(floats_NRL.shape),
+        np.full((agents, rows), job.tokens, np.int32),
+        floats_NRL,
+        np.ones((agents, rows), np.float32),
+        finished_NR=np.ones((agents, rows), bool),
+        agents=None if batch.agents == job.stack.agents else batch.agents,
+    )
+    return job.loss.pack(longest, job.stack.layout.for_stack(agents).shards)
+
+
+def bytes_per_device(tree) -> int:
+    """Bytes of a tree of shapes with shardings on the device that holds most."""
+
+    def one(x) -> int:
+        itemsize = 8 if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x.dtype.itemsize
+        return int(np.prod(x.sharding.shard_shape(x.shape))) * itemsize
+
+    return sum(one(x) for x in jax.tree.leaves(tree))
+
+
+@functools.cache
+def _base(policy: Policy):
+    dummy = jnp.zeros((1, 1), jnp.int32)
+    return jax.eval_shape(policy.init, jax.random.key(0), dummy, dummy)
+
+
+def shapes(tree):
+    """Shapes of arrays, or of shapes with shardings, without shardings."""
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
+
+
+def with_shardings(job: Job, tree, agents: bool):
+    """Shapes of parameters or a state with the shardings of the stack's layout."""
+    layout = job.stack.layout
+    if layout.mesh is None:
+        return replicated(job, tree)
+    add = lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s)  # noqa: E731
+    return jax.tree.map(add, tree, layout.shardings(tree, agents))
+
+
+def replicated(job: Job, tree):
+    """Shapes of arrays that every device holds whole."""
+    mesh = job.stack.layout.mesh
+    if mesh is None:
+        sharding = jax.sharding.SingleDeviceSharding(job.devices[0])
+    else:
+        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)

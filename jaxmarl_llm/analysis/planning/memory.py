@@ -1,0 +1,210 @@
+"""Memory that the programs of a stack take on every device, as their compiler reports it."""
+
+import dataclasses
+import functools
+import math
+import re
+
+import jax
+
+from jaxmarl_llm import sampling, update
+from jaxmarl_llm.analysis.planning import critics
+from jaxmarl_llm.analysis.planning import job as jobs
+from jaxmarl_llm.analysis.planning.job import Call, Job
+from jaxmarl_llm.update import LossConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """Bytes on one device while a program runs; the sum of all fields is what it takes.
+
+    Attributes:
+      parameters: base and trained parameters, critics included.
+      optimizer: state of the optimizer and of the critics' one, which stay while the sampler runs.
+      others: parameters and optimizer of the other stacks of the team, and copies for overlapping.
+      data: prompts, completions and results.
+      cache: keys and values: the sampler's, or of the prompts that the update reads together.
+      activations: everything else the program holds: activations, logits, gradients, copies in another type.
+      code: the program.
+    """
+
+    parameters: float
+    optimizer: float
+    others: float
+    data: float
+    cache: float
+    activations: float
+    code: float
+
+    @property
+    def total(self) -> float:
+        """Bytes of all fields."""
+        return sum(dataclasses.astuple(self))
+
+
+@dataclasses.dataclass(frozen=True)
+class DoesNotFit:
+    """A program that does not fit: the bytes it asks for, NaN if its compiler did not report them."""
+
+    total: float
+
+
+def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | DoesNotFit]:
+    """Compile the sampler for the largest call of an iteration and of an evaluation, and the updates.
+
+    ``others`` are bytes of other stacks on the same device.
+    """
+    largest = [max(calls, key=lambda call: sampler_cache(job, call)) for calls in (job.calls, job.eval_calls)]
+    by_program = dict(
+        zip(("sampler", "evaluation"), [of_sampler(job, call, others) for call in largest], strict=True)
+    )
+    if job.stack.mode != "frozen":
+        by_program["update"] = of_update(job, others)
+    return by_program | {"critics": of_critics(job, others)} if job.critics else by_program
+
+
+def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | DoesNotFit:
+    """Compile the sampler for one call."""
+    parameters, staying = _staying(job)
+    # The sampler has no backward pass that recomputes: one compilation serves all values of remat.
+    policy, sampler = (module.clone(remat="none") for module in (job.stack.policy, job.stack.sampler))
+    stack = dataclasses.replace(job.stack, policy=policy, sampler=sampler)
+    loss = LossConfig(job.loss.sampling)
+    stats = _sampler_stats(
+        dataclasses.replace(job, stack=stack, loss=loss, batches=(), updates=1, optimizer=None, critics=None),
+        call,
+    )
+    if isinstance(stats, DoesNotFit):
+        return DoesNotFit(stats.total + staying + _of_critics_alone(job) + others)
+    # Parameters of agents that do not answer in this call stay on the device.
+    parameter_bytes = jobs.bytes_per_device(jobs.sampler_arguments(job, call)[1][:2])
+    data = max(stats.argument_size_in_bytes - parameter_bytes, 0) + stats.output_size_in_bytes
+    return _memory(stats, parameters, staying, others, data, sampler_cache(job, call))
+
+
+@functools.cache
+def _sampler_stats(job: Job, call: Call):
+    stack, inputs, options = jobs.sampler_arguments(job, call)
+    return _compile(sampling.generate.lower(stack, *inputs, **options))
+
+
+def of_update(job: Job, others: float = 0.0) -> Memory | DoesNotFit:
+    """Compile the update."""
+    stats = _update_stats(job)
+    if isinstance(stats, DoesNotFit):
+        return DoesNotFit(stats.total + _of_critics_alone(job) + others)
+    base, state = jobs.parameters_and_state(job)
+    state_bytes = jobs.bytes_per_device((base, state.trainable, state.opt_state))
+    return _memory(stats, *_staying(job), others, _data(stats, state_bytes), update_cache(job))
+
+
+def of_critics(job: Job, others: float = 0.0) -> Memory | DoesNotFit:
+    """Compile the critics' update."""
+    stats, critic_state = _compile(critics.lowered(job)), critics.state(job)
+    base, agent_state = jobs.parameters_and_state(job)
+    arguments = (
+        base,
+        critic_state.trainable,
+        agent_state.trainable if job.critics.shared else critic_state.opt_state,
+    )
+    kept = agent_state.opt_state, critic_state.opt_state if job.critics.shared else agent_state.trainable
+    if isinstance(stats, DoesNotFit):
+        return DoesNotFit(stats.total + jobs.bytes_per_device(kept) + others)
+    # No completions follow these texts, so their keys and values are activations.
+    return _memory(stats, *_staying(job), others, _data(stats, jobs.bytes_per_device(arguments)), 0)
+
+
+def _staying(job: Job) -> tuple[float, float]:
+    """Bytes on one device of base and all trained parameters, and of the optimizers' states."""
+    base, state = jobs.parameters_and_state(job)
+    states = [train_state for train_state in (state, critics.state(job)) if train_state is not None]
+    parameters = jobs.bytes_per_device((base, [train_state.trainable for train_state in states]))
+    return parameters, jobs.bytes_per_device([train_state.opt_state for train_state in states])
+
+
+def _of_critics_alone(job: Job) -> float:
+    return jobs.bytes_per_device(critics.state(job))
+
+
+def _data(stats, state_bytes: float) -> float:
+    """Bytes of a program's arguments and results besides ``state_bytes`` of parameters and optimizer."""
+    results = max(stats.output_size_in_bytes - stats.alias_size_in_bytes, 0)
+    return max(stats.argument_size_in_bytes - state_bytes, 0) + results
+
+
+@functools.cache
+def _update_stats(job: Job):
+    return _compile(update.train_step.lower(*jobs.update_arguments(job)))
+
+
+def at_least(job: Job) -> float:
+    """Bytes that a device needs for parameters, optimizer, gradients and the sampler's caches, uncompiled."""
+    return state_bytes(job) + max(
+        [trainable_bytes(job), *(sampler_cache(job, call) for call in job.calls + job.eval_calls)]
+    )
+
+
+def state_bytes(job: Job) -> float:
+    """Bytes of the stack's parameters and optimizer on one device, and of its critics'."""
+    return jobs.bytes_per_device((jobs.parameters_and_state(job), critics.state(job)))
+
+
+def trainable_bytes(job: Job) -> float:
+    """Bytes of the trained parameters on one device; their gradient has as many."""
+    return jobs.bytes_per_device(jobs.parameters(job)[1])
+
+
+def fullest(programs: list[dict[str, Memory | DoesNotFit]]) -> list[float]:
+    """Bytes of the fullest program of every stack."""
+    return [max(program.total for program in compiled.values()) for compiled in programs]
+
+
+def fits(programs: dict[str, Memory | DoesNotFit], limit: float | None) -> bool:
+    """Whether every program takes at most ``limit`` bytes; None: whatever is not refused fits."""
+    taken = [program.total for program in programs.values() if isinstance(program, Memory)]
+    return len(taken) == len(programs) and (limit is None or max(taken) <= limit)
+
+
+def sampler_cache(job: Job, call: Call) -> float:
+    """Bytes of keys and values on one device: every prompt once, and room for every completion."""
+    rows = call.prompts * call.samples
+    cuts = jobs.cuts(job.stack.layout, len(call.agents))
+    return len(call.agents) / cuts.agent * (
+        cuts.of_rows(call.prompts) * jobs.cache_bytes(job, job.width, job.stack.sampler)
+        + cuts.of_rows(rows) * jobs.cache_bytes(job, job.tokens, job.stack.sampler)
+    )  # fmt: skip
+
+
+def update_cache(job: Job) -> float:
+    """Bytes of keys and values, on one device, of the prompts that the update reads together."""
+    agents_by_batch = [
+        len(batch.agents) / jobs.cuts(job.stack.layout, len(batch.agents)).agent for batch in job.batches
+    ]
+    prompt_bytes = jobs.cache_bytes(job, job.width, job.stack.policy)
+    return max(agents_by_batch) * job.loss.prompts_per_microbatch * prompt_bytes
+
+
+def _memory(stats, parameters, optimizer, others, data, cache) -> Memory:
+    temporary = stats.temp_size_in_bytes
+    cache = min(cache, temporary)
+    code = stats.generated_code_size_in_bytes
+    return Memory(parameters, optimizer, others, data, cache, temporary - cache, code)
+
+
+def _compile(lowered):
+    """The compiler's statistics of memory, or `DoesNotFit`."""
+    try:
+        return lowered.compile().memory_analysis()
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return DoesNotFit(requested_bytes(str(error)))
+
+
+def requested_bytes(message: str) -> float:
+    """Bytes in a compiler's error, such as ``.. required for HLO temporaries (21.21G) exceeds ..``."""
+    match = re.search(r"required[^()]*\(([\d.]+)([KMGT])\)|Used ([\d.]+)([KMGT]) of", message)
+    if match is None:
+        return math.nan
+    number, unit = [group for group in match.groups() if group]
+    return float(number) * 1024.0 ** (" KMGT".index(unit))

@@ -1,0 +1,264 @@
+"""Results of searches for programs, problem by problem, and the file that holds them.
+
+A results file is JSON: a list with a dict for each search; the first one is of the baseline.
+
+    method, task, seed   names of method and task, and the seed
+    models               {agent: model}
+    measure              what scores are: 'speed-up' or 'tests'
+    problems             for each: item, category, agent, round, turn, program, unchanged, searched and
+                         held_out ({status, score, low, high, total, log}), rounds and executed (so far,
+                         by round), tests; see `metrics.ItemResult`. unchanged: nothing was faster
+                         than the source, which stays (its score is 1)
+    metrics              {'total' or a category: {name: {mean, low, high}}}, see `metrics`
+    progress             by round: {executed, mean, low, high}, see `metrics.progress`
+    against              {method, seed, metrics: {name: {mean, low, high, p}}}: the baseline on the same
+                         problems, with the same seed if there is one, and the differences from it; {}
+                         for the baseline, and where there is none to compare with
+    ledger               `ledger.Ledger.as_dict`
+    bank                 lessons, [] for methods without: the fields of `lessons.bank.Entry`, and ``led_to``
+
+null is an unknown value, such as the interval of a single problem.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxmarl_llm.analysis.search import metrics as search_metrics
+from jaxmarl_llm.analysis.search.metrics import ItemResult
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.tasks.outcomes import STATUSES, Outcome
+from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils.errors import UserError
+
+_OUTCOME = ("status", "score", "low", "high", "total", "log")
+_FIELDS = {"method": str, "task": str, "seed": int, "models": dict, "measure": str, "problems": list,
+           "ledger": dict, "bank": list}  # fmt: skip
+
+
+class Attempt(NamedTuple):
+    """A program that was judged: index of its item in the forest, author, round, id of the turn, outcome."""
+
+    item: int
+    agent: str
+    round: int
+    turn: int
+    outcome: Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchResult:
+    """The result of a search with one method and one seed; the module describes the fields."""
+
+    method: str
+    task: str
+    seed: int
+    models: Mapping[str, str]
+    measure: str
+    problems: tuple[ItemResult, ...]
+    ledger: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    bank: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self):
+        if self.measure not in search_metrics.MEASURES:
+            raise UserError(
+                f"{self.method}: measure={self.measure!r}; allowed: {', '.join(search_metrics.MEASURES)}"
+            )
+        names = [problem.item for problem in self.problems]
+        if not names or len(set(names)) < len(names):
+            twice = ", ".join(sorted({name for name in names if names.count(name) > 1}))
+            raise UserError(f"{self.method}: there must be one or more problems, each once; twice: {twice}")
+
+
+def attempts(forest: Forest) -> list[Attempt]:
+    """All programs of a forest of `ProgramJudgement`s, each once, in the order in which they were judged."""
+    by_turn = {}
+    for joint in forest.joints:
+        for turn in (forest.turns[i] for i in joint.turns):
+            outcome = joint.judgement.outcomes[turn.agent]
+            by_turn.setdefault(turn.id, Attempt(joint.item, turn.agent, joint.turn, turn.id, outcome))
+    return list(by_turn.values())
+
+
+def best(forest: Forest) -> dict[int, Attempt]:
+    """The attempt with the greatest score for each item, over all its chains.
+
+    Among equal scores a wrong program is preferred to one that could not be run, then the first attempt.
+    """
+    best_by_item: dict[int, Attempt] = {}
+    for attempt in attempts(forest):
+        if attempt.item not in best_by_item or _worth(attempt) > _worth(best_by_item[attempt.item]):
+            best_by_item[attempt.item] = attempt
+    return best_by_item
+
+
+def _worth(attempt: Attempt) -> tuple[float, int]:
+    return attempt.outcome.score, -STATUSES.index(attempt.outcome.status)
+
+
+def item_results(
+    forest: Forest, remeasure: Callable[[list, list[str]], Sequence[Outcome]]
+) -> tuple[ItemResult, ...]:
+    """The result for every item, with its best program measured again.
+
+    remeasure: (items, programs) -> outcomes, in one call, as a task's ``remeasure``. An attempt without a
+    program is not measured: it stays 'no-program'.
+    """
+    all_attempts, best_by_item = attempts(forest), best(forest)
+    to_measure = [attempt for attempt in best_by_item.values() if attempt.outcome.program]
+    programs = [attempt.outcome.program for attempt in to_measure]
+    outcomes = (
+        remeasure([forest.items[attempt.item] for attempt in to_measure], programs) if to_measure else []
+    )
+    held_out = {attempt.item: outcome for attempt, outcome in zip(to_measure, outcomes, strict=True)}
+    results = []
+    for i, attempt in sorted(best_by_item.items()):
+        tries, item = [a for a in all_attempts if a.item == i], forest.items[i]
+        result = ItemResult(
+            str(item.task_id),
+            getattr(item, "category", ""),
+            *attempt[1:],
+            held_out=held_out.get(i, Outcome("no-program")),
+            rounds=tuple(max(a.outcome.score for a in tries if a.round <= t) for t in _rounds(tries)),
+            executed=tuple(sum(a.outcome.executions for a in tries if a.round <= t) for t in _rounds(tries)),
+            tests=getattr(item, "origin", ""),
+        )
+        results.append(result)
+    return tuple(results)
+
+
+def _rounds(item_attempts: Sequence[Attempt]) -> range:
+    return range(1 + max(attempt.round for attempt in item_attempts))
+
+
+def bank_rows(entries: Sequence[Any], forest: Forest) -> list[dict[str, Any]]:
+    """The lessons of a forest's bank as JSON data, each with the programs that followed from it.
+
+    ``led_to``: agent, round, status and score of every program whose prompt showed it (`Turn.shown`).
+    """
+    rows = []
+    for entry in entries:
+        shown = [a for a in attempts(forest) if entry.id in forest.turns[a.turn].shown]
+        led_to = [
+            dict(agent=a.agent, round=a.round, status=a.outcome.status, score=a.outcome.score) for a in shown
+        ]
+        rows.append(_plain(dataclasses.asdict(entry)) | {"led_to": led_to})
+    return rows
+
+
+def to_json(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
+    """Searches as JSON data, as the module describes; the method of the first one is the baseline."""
+    return [_search_json(result, _baseline(result, results)) for result in results]
+
+
+def _baseline(result: SearchResult, results: Sequence[SearchResult]) -> SearchResult | None:
+    """The search to compare with, of the same seed if possible; None for the baseline and without any."""
+    if result.method == results[0].method:
+        return None
+    comparable = [other for other in results if comparison_key(other) == comparison_key(result)]
+    candidates = [other for other in comparable if other.method == results[0].method]
+    return next(
+        (other for other in candidates if other.seed == result.seed), candidates[0] if candidates else None
+    )
+
+
+def comparison_key(result: SearchResult) -> tuple[str, str, frozenset[str]]:
+    """Task, measure and problems: searches can be compared if these are the same."""
+    return result.task, result.measure, frozenset(problem.item for problem in result.problems)
+
+
+def _search_json(result: SearchResult, baseline: SearchResult | None) -> dict[str, Any]:
+    metrics = search_metrics.means(result.problems, result.measure)
+    curve = search_metrics.progress(result.problems, result.measure)
+    return _plain({
+        "method": result.method,
+        "task": result.task,
+        "seed": result.seed,
+        "models": result.models,
+        "measure": result.measure,
+        "problems": [_item_json(problem, result.measure) for problem in result.problems],
+        "metrics": {group: {name: interval._asdict() for name, interval in row.items()}
+                    for group, row in metrics.items()},
+        "progress": [{"executed": executed} | mean._asdict() for executed, mean in curve],
+        "against": _against(result, baseline),
+        "ledger": result.ledger,
+        "bank": result.bank,
+    })  # fmt: skip
+
+
+def _against(result: SearchResult, baseline: SearchResult | None) -> dict[str, Any]:
+    if baseline is None:
+        return {}
+    differences = search_metrics.differences(result.problems, baseline.problems, result.measure)
+    metrics = {name: difference._asdict() for name, difference in differences.items()}
+    return {"method": baseline.method, "seed": baseline.seed, "metrics": metrics}
+
+
+def _item_json(result: ItemResult, measure: str) -> dict[str, Any]:
+    names = ("item", "category", "agent", "round", "turn", "rounds", "executed", "tests")
+    return {name: getattr(result, name) for name in names} | {
+        "program": result.found.program,
+        "unchanged": measure == "speed-up" and result.searched <= 1,
+        "searched": {name: getattr(result.found, name) for name in _OUTCOME},
+        "held_out": {name: getattr(result.held_out, name) for name in _OUTCOME},
+    }
+
+
+def write(results: Sequence[SearchResult], path: Path) -> Path:
+    """Write a results file."""
+    return files.atomic_write_text(path, json.dumps(to_json(results), indent=1, allow_nan=False) + "\n")
+
+
+def read(path: Path) -> list[SearchResult]:
+    """The searches of a results file. ValueError names the file and what is wrong with it."""
+    try:
+        return from_json(json.loads(Path(path).read_text("utf-8")))
+    except ValueError as error:  # also what is no JSON, or no UTF-8
+        raise UserError(f"{path} is no results file of searches: {error}") from error
+
+
+def from_json(data: Any) -> list[SearchResult]:
+    """Searches from the data of a results file; fields that follow from others are not read.
+
+    ValueError names the search and the field that is missing or not what it should be.
+    """
+    if not isinstance(data, list) or not data:
+        raise UserError(f"a results file holds a list of one or more searches, this {type(data).__name__}")
+    return [_search(row, f"search {n}") for n, row in enumerate(data, 1)]
+
+
+def _search(row: Any, where: str) -> SearchResult:
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: expected a dict, this is {type(row).__name__}")
+    for name, kind in _FIELDS.items():
+        if not isinstance(row.get(name), kind):
+            raise UserError(f"{where}: {name} is {row.get(name)!r:.40}; expected {kind.__name__}")
+    problems = tuple(_item(item, f"{where}, problem {n}") for n, item in enumerate(row["problems"], 1))
+    fields = {name: row[name] for name in _FIELDS} | {"problems": problems, "bank": tuple(row["bank"])}
+    return SearchResult(**fields)
+
+
+def _item(row: Any, where: str) -> ItemResult:
+    try:
+        searched, held_out = (
+            Outcome(program=row["program"], **row[name]) for name in ("searched", "held_out")
+        )
+        names = ("item", "category", "agent", "round", "turn")
+        by_round = (tuple(row["rounds"]), tuple(row["executed"]))
+        return ItemResult(*(row[name] for name in names), searched, held_out, *by_round, row.get("tests", ""))
+    except KeyError as error:
+        raise UserError(f"{where}: {error.args[0]} is missing") from error
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """JSON data of nested dicts and sequences: numbers that are not finite become None."""
+    if isinstance(value, Mapping):
+        return {key: _plain(element) for key, element in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(element) for element in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,227 @@
+"""Run a search for programs with one method: rounds for some problems at a time, each saved as it ends.
+
+Not a command: `experiments.evaluate` makes one search, `experiments.ablate` several. The folder of a search
+holds ``config.json``, ``journal/<batch>/`` (completions and measurements, step by step; a search that was
+stopped resumes from them), ``tests/<problem>/`` if an agent writes tests (its completions), and
+``results.json`` (see `jaxmarl_llm.analysis.search.results`).
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import pathlib
+import urllib.parse
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+
+from jaxmarl_llm import checkpoint, resume_checks
+from jaxmarl_llm.analysis.report import search_page, search_tables
+from jaxmarl_llm.analysis.search import ledger
+from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search.metrics import ItemResult
+from jaxmarl_llm.analysis.search.results import SearchResult
+from jaxmarl_llm.config import programs
+from jaxmarl_llm.config.team import check_read
+from jaxmarl_llm.executor import Executor
+from jaxmarl_llm.factory import experts, protocols, randomness, rollouts, tasks, teams, training
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.protocols import item_name
+from jaxmarl_llm.protocols.lessons.bank import Entry
+from jaxmarl_llm.protocols.lessons.relevance import Relevance
+from jaxmarl_llm.protocols.single import Single
+from jaxmarl_llm.rollout.journal import Journal
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.runs import journals
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import console, distributed, files
+from jaxmarl_llm.utils.errors import UserError
+
+MEASURES = dict(zip(programs.KINDS, ("speed-up", "tests"), strict=True))
+RESULTS = "results.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Searchers:
+    """What searches share: the team with its parameters, the executor, and the relevance of lessons.
+
+    step: number of iterations that the team was trained for.
+    lessons: those of these iterations, if they are kept for later problems (``lessons.bank=run``).
+    """
+
+    team: Team
+    trainables: Sequence[Any]
+    executor: Executor
+    relevance: Relevance | None
+    step: int = 0
+    lessons: Sequence[Entry] = ()
+
+
+@contextlib.contextmanager
+def open_searchers(config, workdir="", which=checkpoint.BEST) -> Iterator[Searchers]:
+    """Build the `Searchers` of a config, untrained or from a checkpoint of the run in ``workdir``."""
+    check_read(config, workdir)
+    with tasks.build_executor(config) as executor:
+        items = tasks.build_task(config, executor, "test").items
+        team = teams.build_team(config, speakers=experts.build(config, items, workdir))
+        meta, lessons = {"step": 0}, ()
+        if workdir:
+            team, meta = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, team)
+            lessons = protocols.saved_lessons(config, workdir, meta["step"])
+        trainables = [member.trainable for member in team.members]
+        relevance = protocols.relevant(config, team)
+        yield Searchers(team, trainables, executor, relevance, meta["step"], lessons)
+
+
+def search(config, folder, by: Searchers, task, method: str = "", like: Sequence = ()) -> SearchResult:
+    """Search with a team for the best program of every problem of the task, and measure these again.
+
+    Args:
+      config: the protocol, its number of rounds (one chain per problem), and how tokens are sampled.
+      folder: folder of this search; steps that an earlier process saved there are not repeated.
+      by: the team that searches, with those of its agents that the task has.
+      task: see `jaxmarl_llm.tasks.programs.task`.
+      method: its name in tables; '' for that of the protocol.
+      like: folders of other searches by the same team; equal first steps are taken from there.
+
+    Raises:
+      ValueError: if the folder holds another search, and what the task's judge raises.
+    """
+    folder, size = pathlib.Path(folder), config.search.problems
+    claim(folder, config, by.step)
+    memory = protocols.memory(config, by.lessons)
+    problems, bank, cost = [], [], ledger.Ledger()
+    for n, start in enumerate(range(0, len(task.items), size)):
+        ids = range(start, min(start + size, len(task.items)))
+        place, remember = pathlib.Path("journal") / f"{n:04d}", functools.partial(journals.known, task, ids)
+        places = [pathlib.Path(each) / place for each in (folder, *like)]
+        journal = Journal(places[0], places[1:], remember)
+        lessons = memory if protocols.remembers(config) else ()
+        batch_task, test_cost = with_tests(config, by, task, ids, folder, like)
+        protocol = protocols.rounds(config, batch_task, by.relevance, 1, tuple(lessons), ends=True)
+        key = jax.random.fold_in(randomness.stream(config, "search"), n)
+        forest = rollout(config, protocol, by, batch_task, ids, key, journal)
+        batch_results = search_results.item_results(
+            forest, lambda *best, j=journal: remeasured(task, j, *best)
+        )
+        problems += batch_results
+        cost += ledger.forest_costs(forest, [each.held_out for each in batch_results]) + test_cost
+        bank += lesson_rows(protocol, forest)
+        if protocols.remembers(config):
+            memory.add(forest)
+        print(batch_line(n, batch_results, len(problems), len(task.items)), flush=True)
+    models = {agent: by.team[agent].model_name for agent in task.agents}
+    fields = (
+        method or config.train.protocol,
+        config.task.kind,
+        config.seed,
+        models,
+        MEASURES[config.task.kind],
+    )
+    prices = {name: tuple(numbers) for name, *numbers in config.search.prices}
+    result = SearchResult(*fields, tuple(problems), cost.as_dict(models, prices or None), tuple(bank))
+    search_results.write([result], folder / RESULTS)
+    return result
+
+
+def claim(folder: pathlib.Path, config, step: int) -> None:
+    """Reserve the folder for a search with this config and a team trained for ``step`` iterations.
+
+    ValueError if it is the folder of another search, naming what differs (`resume_checks.check_same_run`).
+    """
+    path, current = folder / "config.json", {"config": config.to_dict(), "step": step}
+    if path.is_file():
+        saved = json.loads(path.read_text("utf-8"))
+        try:
+            resume_checks.check_same_run(saved["config"], current["config"])
+        except ValueError as error:
+            raise UserError(f"{folder}: {error}") from error
+        if saved["step"] != step:
+            raise UserError(
+                f"{folder}: the search in this folder is of the team after {saved['step']} iterations, "
+                f"this one after {step}; give it another folder"
+            )
+    if distributed.is_main():
+        files.atomic_write_text(path, json.dumps(current, indent=2) + "\n")
+
+
+def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Sequence = ()):
+    """The task with the tests to search a batch of its problems by, and the cost of writing them.
+
+    The first agent writes tests now, unless ``task.tests`` is 'given'. They are kept in the folder of the
+    search, and taken from the folders ``like`` it if they are there. Each problem has a request of its own
+    with its own random key: all methods of an ablation have the same tests, however many problems they
+    search at a time.
+    """
+    if config.task.tests == "given":
+        return task, ledger.Ledger()
+    author = task.of_agents(task.agents[:1])  # other agents must not change the rollout
+    protocol, answers, cost = Single(task.agents[0], task.test_prompt), {}, ledger.Ledger()
+    for i in ids:
+        name = item_name(task.items[i])
+        place = pathlib.Path("tests") / urllib.parse.quote(name, safe="")
+        places = [pathlib.Path(each) / place for each in (folder, *like)]
+        key = jax.random.fold_in(randomness.stream(config, "tests"), zlib.crc32(name.encode()))
+        forest = rollout(config, protocol, by, author, [i], key, Journal(places[0], places[1:]))
+        answers[i] = forest.turns[0].text
+        cost += ledger.forest_costs(forest)
+    return task.tested(answers), cost
+
+
+def rollout(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> Forest:
+    """Run the rounds of one batch of problems."""
+    scorer = TaskScorer.of_team(task, by.team, "aligned")
+    options = dict(
+        params=training.sampling_params(config),
+        max_prompt_tokens=config.sampling.max_prompt_tokens,
+        long_prompts=config.sampling.long_prompts,
+    )
+    return rollouts.run(protocol, by.team, by.trainables, scorer, list(ids), key, journal=journal, **options)
+
+
+def remeasured(task, journal: Journal, items: Sequence, texts: Sequence[str]) -> list:
+    """Outcomes of programs on held-out inputs, saved in the journal as well."""
+    request = ([item.task_id for item in items], list(texts))
+    outcomes = journal.once("held_out", request, lambda: task.remeasure(items, texts))
+    task.know(items, outcomes, held_out=True)
+    return outcomes
+
+
+def lesson_rows(protocol, forest: Forest) -> list[dict]:
+    """The lessons of a batch as JSON data, see `results.bank_rows`; [] for methods without lessons."""
+    if not hasattr(protocol, "banking"):
+        return []
+    banks = protocol.banking.banks(forest).values()
+    return search_results.bank_rows([entry for bank in banks for entry in bank if entry.id >= 0], forest)
+
+
+def batch_line(batch: int, results: Sequence[ItemResult], done: int, of: int) -> str:
+    """The results of a batch as one line of text."""
+    right = sum(result.held_out.status == "ok" for result in results)
+    best = max(results, key=lambda result: result.held_out.score)
+    text = f"{right} of {len(results)} programs right, best {best.held_out.score:.2f} ({best.item})"
+    if missing := sum(result.tests == "fallback" for result in results):
+        text += f", {missing} searched by given tests as none were written"
+    return f"batch {batch + 1}: {text}; {done} of {of} problems"
+
+
+def show(results: Sequence[SearchResult], path: pathlib.Path, title: str) -> list[pathlib.Path]:
+    """Print the tables of some searches, the baseline first; write them as JSON, Markdown and a page.
+
+    ``path`` is that of the JSON file; the others lie beside it.
+    """
+    data = search_results.to_json(results)
+    tables = [*search_tables.summaries(data), search_tables.against(data)]
+    tables = [table for table in tables if table is not None]
+    for table in (*tables, *search_tables.by_category(data, intervals=False)):  # narrow enough for a console
+        console.table(table.rows, table.headers, f"\n{table.title}")
+    tables += search_tables.by_category(data)
+    text = "\n".join(console.markdown(table.rows, table.headers, table.title) for table in tables)
+    return [
+        search_results.write(results, path),
+        files.atomic_write_text(path.with_suffix(".md"), text),
+        search_page.write(data, path.with_suffix(".html"), title),
+    ]

@@ -1,0 +1,60 @@
+"""The flags of a command that several processes run together, and how one of them ends."""
+
+import contextlib
+import os
+import pathlib
+import sys
+import traceback
+from collections.abc import Iterator
+
+from absl import app, flags
+
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.utils import distributed
+
+flags.disclaim_key_flags()  # those that are defined here belong to the command, and to its --help
+
+
+def define_flags() -> None:
+    """The command line."""
+    flags.DEFINE_string("coordinator", "", "host:port of process 0 of several, or auto where it is known.")
+    flags.DEFINE_integer("processes", 1, "Processes of the run; the same command starts each.", lower_bound=1)
+    flags.DEFINE_integer("process", 0, "Which of them this is, from 0.", lower_bound=0)
+
+
+@contextlib.contextmanager
+def joined() -> Iterator[None]:
+    """Join the other processes, if the flags name any.
+
+    An error then ends this process at once, after it is printed: an orderly exit would wait for the others,
+    and they for this process. They end when they notice, within `distributed.HEARTBEAT_SECONDS`.
+    """
+    args = flags.FLAGS
+    if not args.coordinator:
+        if args.processes > 1:
+            raise app.UsageError(f"--processes={args.processes} needs --coordinator=host:port of process 0")
+        yield
+        return
+    distributed.connect(args.coordinator, args.processes, args.process)
+    try:
+        yield
+    except BaseException as error:  # noqa: BLE001 - the process ends here
+        if isinstance(error, entry.EXPECTED):
+            entry.complain(error)
+        else:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+@contextlib.contextmanager
+def redirected_output(folder) -> Iterator[None]:
+    """Let all processes but the main one print to ``output.txt`` in this folder; each has its own."""
+    if distributed.is_main():
+        yield
+        return
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "output.txt").open("a", buffering=1) as file, contextlib.redirect_stdout(file):
+        yield

@@ -1,0 +1,10 @@
+"""Config files: all fields with defaults and rules, the options after the colon, sweeps. JAX is not imported.
+
+A config file has ``get_config(arg=None)``, which changes what it needs of `base_config`, and perhaps ``sweep``.
+"""
+
+from jaxmarl_llm.config.base import FIELDS, base_config, validate
+from jaxmarl_llm.config.options import ConfigDict, parse_arg
+from jaxmarl_llm.utils.errors import UserError
+
+__all__ = ["FIELDS", "ConfigDict", "UserError", "base_config", "parse_arg", "validate"]

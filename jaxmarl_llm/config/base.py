@@ -1,0 +1,62 @@
+"""All fields of a config with their defaults, MAGRPO's (arXiv 2508.04652), and the check of a whole config."""
+
+from jaxmarl_llm.config import (
+    agent_settings,
+    credit,
+    critic,
+    fields,
+    general,
+    imitation,
+    loss,
+    preference,
+    programs,
+    prompts,
+    remote,
+    sampling,
+    systems,
+    task,
+    team,
+    training,
+)
+from jaxmarl_llm.config.options import ConfigDict
+from jaxmarl_llm.utils.errors import UserError
+
+# Modules that declare fields, in the order of docs/config.md.
+SECTIONS = (
+    general, team, prompts, sampling, task, training, credit, loss, critic, preference, imitation, programs,
+)  # fmt: skip
+FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
+RULES = (
+    sampling, training, task, prompts, team, loss, systems, credit, critic, preference, programs, remote,
+    imitation,
+)  # fmt: skip
+
+
+def base_config() -> ConfigDict:
+    """All fields with their defaults; each config file changes what it needs."""
+    return fields.build(FIELDS.values())
+
+
+def validate(config: ConfigDict, name: str = "the config") -> None:
+    """Check every field that can be checked without loading anything.
+
+    Raises:
+      ValueError: one sentence per bad field with its value and what is allowed; it calls the config ``name``.
+    """
+    base = base_config()
+    bad = fields.wrong_types(config, base)
+    if not bad:
+        bad = [*_outside(config), *agent_settings.problems(config, FIELDS)]
+        bad += [sentence for module in RULES for sentence in module.problems(config, base)]
+        named = {sentence.partition("=")[0] for sentence in bad}
+        unread = [sentence for each in FIELDS.values() for sentence in fields.unread(each, config)]
+        bad += [sentence for sentence in unread if sentence.partition("=")[0] not in named]
+    if bad:
+        raise UserError(f"{name} cannot be used:\n  " + "\n  ".join(bad))
+
+
+def _outside(config: ConfigDict) -> list[str]:
+    """Fields whose value is none of their choices or not in their range."""
+    # A critic compares with what was to be expected, not with other samples.
+    least = {"train.group": 1} if config.train.system in systems.CRITICS else {}
+    return [s for path, each in FIELDS.items() for s in fields.outside(each, config, least.get(path))]

@@ -1,0 +1,214 @@
+"""Fields of credit: how rewards of joint answers become advantages of single completions."""
+
+import math
+
+from jaxmarl_llm.config import programs, systems, task
+from jaxmarl_llm.config.fields import Read, choice, number, value
+from jaxmarl_llm.config.options import ConfigDict, is_dotted
+from jaxmarl_llm.config.systems import COUNTERFACTUALS, CRITICS, ONLY_BASELINE
+
+
+def _turns(config: ConfigDict) -> bool:
+    c = config.train
+    return c.turns > 1 or is_dotted(c.system) or is_dotted(c.protocol)
+
+
+def _reduces(config: ConfigDict) -> bool:
+    c = config.train
+    shared = c.joint_mode == "cross" or c.partner_samples > 0 or c.protocol == "tree"
+    return shared and task.several_agents(config) or is_dotted(c.system) or is_dotted(c.protocol)
+
+
+_ONE_TURN = "with train.turns=1 no turn follows"
+FIELDS = (
+    choice("train.system", "magrpo", "What agents learn from, see docs/systems.md; or the dotted name of a "
+           "function of your own, forest and credit settings -> credit.",
+           {name: row.about for name, row in systems.SYSTEMS.items()}, dotted=True),
+    number("train.group", 4, "G: samples per agent and problem; at least 2, with a critic of form v 1.", low=2),
+    choice("train.joint_mode", "aligned", "Joint answers that are judged.",
+           {"aligned": "G, of samples of the same number", "cross": "all G**N of them"}),
+    number("train.partner_samples", 0,
+           "K: further samples of every agent for each problem, not learned from. They are judged beside the "
+           "partners' samples, whose returns then depend less on chance.", low=0),
+    choice("train.reduce", "mean", "The return of a sample over its joint answers, with cross.",
+           ("mean", "sum"), read=Read(_reduces, "a sample is in one joint answer")),
+    number("train.discount", 1.0, "gamma: what a later turn earns counts this much one turn earlier.",
+           low=0, high=1, read=Read(_turns, _ONE_TURN)),
+    choice("train.backup", "mean", "What later turns add to a return.",
+           {"mean": "their mean return", "max": "their greatest return", "last": "only last answers count"}),
+    value("train.turn_weights", (), "Weights of the advantages of each turn; empty: all alike."),
+    choice("train.turn_loss", "return", "How the losses of turns are added.",
+           {"return": "as the gradient of the return weighs them", "mean": "as published, means of each turn"},
+           read=Read(_turns, _ONE_TURN)),
+    number("train.local_weight", 0.0,
+           "at_grpo: weight of what an agent earned by itself beside the team's reward.", low=0),
+    choice("train.counterfactual", "",
+           "Also judge every joint answer without each agent's part, for metrics credit/.. and for ccpo; empty: "
+           "no. What stands in its place:",
+           {"": "", **dict(zip(COUNTERFACTUALS, (
+               "no text", "the agent's next sample", "the greedy answer of the untrained agent",
+               "no text, and agents that had read it answer again"), strict=True))}),
+    choice("train.baseline", "mean", "What is subtracted from returns of a group.",
+           {"mean": "", "leave_one_out": "mean of the other samples", "max": "", "none": ""}),
+    value("train.normalise", False, "Divide advantages by a standard deviation, see train.normalise_by."),
+    choice("train.normalise_by", "group", "Of what.",
+           {"group": "the returns of the group", "agent": "all advantages of the agent in the iteration"}),
+)  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field of the credit that others make meaningless."""
+    c = config.train
+    own = [] if c.system in CRITICS else _coincides(c)
+    return [
+        *_credit(c),
+        *_turn_weights(c),
+        *_counterfactual(config),
+        *_partners(config),
+        *_local(config),
+        *own,
+    ]
+
+
+def _turn_weights(c: ConfigDict) -> list[str]:
+    """Weights that are not one number per turn."""
+    bad = []
+    if c.turn_weights and len(c.turn_weights) != c.turns:
+        bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
+    if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
+        bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
+    return bad
+
+
+def _credit(c: ConfigDict) -> list[str]:
+    """Settings of the credit that have no meaning together, or are another one under a different name."""
+    bad, by_agent = [], c.normalise and c.normalise_by == "agent" or c.system == "dr_mas"
+    how = "train.system='dr_mas'" if c.system == "dr_mas" else "train.normalise_by='agent'"
+    if by_agent and c.baseline == "none":
+        bad.append(f"{how}: needs a baseline, train.baseline is 'none'")
+    if c.normalise_by == "agent" and not c.normalise:
+        bad.append("train.normalise_by='agent': does nothing without train.normalise=True")
+    if by_agent and c.baseline == "leave_one_out":
+        bad.append(
+            f"train.baseline='leave_one_out': is G/(G-1) times 'mean', and {how} divides that out again: it "
+            "is the same as 'mean', say that"
+        )
+    if c.backup in ("max", "last") and c.turns == 1:
+        bad.append(f"train.backup={c.backup!r}: with train.turns=1 there is nothing to back up, say 'mean'")
+    shared = c.turns > 1 and c.hand_on != "all"
+    if shared and (c.backup == "last" or c.backup == "max" and c.baseline != "none"):
+        outcome = {"max": "it is the same as 'mean', say that", "last": "only the last turn would learn"}
+        bad.append(
+            f"train.backup={c.backup!r}: with train.hand_on={c.hand_on!r} the answers of a node share what "
+            f"follows: {outcome[c.backup]}"
+        )
+    return bad
+
+
+def _local(config: ConfigDict) -> list[str]:
+    """A weight of local rewards where there are none."""
+    c = config.train
+    if c.local_weight and c.system != "at_grpo":
+        return [f"train.local_weight={c.local_weight}: only train.system='at_grpo' uses it, allowed is 0"]
+    if c.local_weight and (why := _no_local_rewards(config)):
+        return [f"train.local_weight={c.local_weight}: {why}, no agent earns by itself, allowed is 0"]
+    return []
+
+
+def _no_local_rewards(config: ConfigDict) -> str:
+    """Why the task's judgements say nothing of single agents; '' if they may."""
+    c = config.task
+    if c.reward:
+        return f"task.reward={c.reward!r} judges the joint answer alone"
+    if c.centralised:
+        return "task.centralised=True has one agent"
+    return f"task.kind={c.kind!r} judges the joint answer alone" if c.kind in ("tldr", "arxiv") else ""
+
+
+def _counterfactual(config: ConfigDict) -> list[str]:
+    """What answers without an agent's part need, and where they say nothing."""
+    c, kind, why = config.train, config.train.counterfactual, []
+    if not kind:
+        return []
+    if len(config.team.agents) < 2:
+        why.append(f"team.agents={config.team.agents!r} has nobody beside the agent, allowed is ''")
+    if c.protocol == "tree":
+        why.append("train.protocol='tree' replays what follows each answer already, allowed is ''")
+    if kind == "sample" and c.joint_mode == "cross":
+        why.append("with train.joint_mode='cross' all other samples are judged and logged already, say ''")
+    if kind == "sample" and c.group < 2:
+        why.append(f"train.group={c.group} has no other sample, allowed are nothing and reference")
+    if kind == "solo" and c.protocol not in ("pipeline", "discussion"):
+        why.append(f"with train.protocol={c.protocol!r} nobody hears the others, say 'nothing'")
+    if kind == "solo" and c.turns > 1:
+        why.append(f"nothing else shares the nodes of later turns, train.turns is {c.turns}")
+    if c.system == "ccpo" and kind != "solo" and c.protocol in ("pipeline", "discussion"):
+        why.append(
+            f"with train.protocol={c.protocol!r} partners wrote after reading the agent, and "
+            "train.system='ccpo' would subtract what its answer led to, say 'solo'"
+        )
+    if kind == "reference" and config.team.mode != "adapters":
+        why.append(f"the untrained agent is the base without adapters, team.mode is {config.team.mode!r}")
+    return [f"train.counterfactual={kind!r}: {reason}" for reason in why]
+
+
+def _partners(config: ConfigDict) -> list[str]:
+    """What samples that nobody learns from do not go with."""
+    c, why = config.train, []
+    if not c.partner_samples:
+        return []
+    allowed = ("magrpo", "dr_mas", "at_grpo", *ONLY_BASELINE)
+    if len(config.team.agents) < 2:
+        why.append(f"team.agents={tuple(config.team.agents)!r} has no partners, allowed is 0")
+    if c.protocol != "simultaneous" or c.turns > 1:
+        why.append(
+            "needs one turn of train.protocol='simultaneous', they are "
+            f"train.turns={c.turns} and {c.protocol!r}"
+        )
+    if c.system not in allowed:
+        why.append(f"train.system={c.system!r} does not average over partners, {', '.join(allowed)} do")
+    if c.counterfactual:
+        why.append(f"does not go with train.counterfactual={c.counterfactual!r}")
+    if config.task.kind in programs.JUDGED_ALONE:
+        why.append(f"task.kind={config.task.kind!r} judges every agent alone")
+    return [f"train.partner_samples={c.partner_samples}: {reason}" for reason in why]
+
+
+def _coincides(c: ConfigDict) -> list[str]:
+    """Systems and baselines that are another one's under a different name once advantages are normalised."""
+    by_group = c.system == "at_grpo" or c.normalise and c.normalise_by == "group"
+    by_agent = c.normalise and c.normalise_by == "agent"
+    if c.system == "ccpo" and (c.joint_mode == "cross" or c.counterfactual == "solo"):
+        return _keeps_counterfactual(c, by_group)
+    if by_group and c.system in ONLY_BASELINE:
+        return [
+            f"train.system={c.system!r}: is train.system='magrpo' with train.normalise=True: normalising by "
+            "group takes every baseline out again, say that"
+        ]
+    if by_group and c.baseline != "mean":
+        return [
+            f"train.baseline={c.baseline!r}: normalising by group takes every baseline out again: it is the "
+            "same as 'mean', say that"
+        ]
+    if by_agent and c.system == "mareinforce":
+        return ["train.normalise=True: train.system='mareinforce' compares with nothing, allowed is False"]
+    if by_agent and c.system in ("marloo", "c3"):
+        return [
+            f"train.system={c.system!r}: is G/(G-1) times the group's mean, and train.normalise_by='agent' "
+            "divides that out again: it is the same as train.baseline='mean', say that"
+        ]
+    return []
+
+
+def _keeps_counterfactual(c: ConfigDict, by_group: bool) -> list[str]:
+    """What CCPO cannot have where what others earn without an agent is one number for all its samples."""
+    where = "train.joint_mode='cross'" if c.joint_mode == "cross" else "train.counterfactual='solo'"
+    why = f"with {where} what others earn without an agent is one number for all its samples, and"
+    if c.baseline != "none":
+        return [
+            f"train.baseline={c.baseline!r}: {why} a baseline takes it out again: train.system='ccpo' needs "
+            "'none' there"
+        ]
+    if by_group:
+        return [f"train.normalise=True: {why} normalising by group takes it out again, allowed is False"]
+    return []

@@ -1,0 +1,48 @@
+"""Fields of the machine and of the run: seed, model, devices, executor, evaluations, checkpoints, logs."""
+
+from jaxmarl_llm.config.fields import Read, choice, number, value
+from jaxmarl_llm.config.options import ConfigDict
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def _several_devices(config: ConfigDict) -> bool:
+    return config.mesh.agent * config.mesh.data * config.mesh.model > 1
+
+
+FIELDS = (
+    # Random keys are made of 32 bits of the seed.
+    number("seed", 0, "Seed of every random stream: adapters, rollouts, evaluations, order of the problems.",
+           low=0, high=2**32 - 1),
+    value("model", "smollm2-135m-instruct",
+          "Model of all agents: a bundled name, a local folder, a .gguf file or a hub id; or one with random "
+          "weights: random-tiny (one layer, the bundled tokenizer), game-tiny (words of task.kind=game or lock)."),
+    # All 1: one device. The product must be the number of devices.
+    number("mesh.agent", 1, "Devices that divide the agents; where that is no multiple, the problems instead.",
+           low=1),
+    number("mesh.data", 1, "Devices that divide the problems and their samples.", low=1),
+    number("mesh.model", 1, "Devices that divide attention heads, feed-forward width and vocabulary.", low=1),
+    value("mesh.fsdp", False,
+          "Divide parameters and optimizer state along mesh.data too, and gather them where they are used.",
+          Read(_several_devices, "on one device nothing is cut")),
+    choice("policy.dtype", "float32", "Dtype of the computation; parameters stay float32.", DTYPES),
+    choice("policy.remat", "dots", "Activations that the backward pass recomputes.",
+           {"none": "", "dots": "all but those of linear maps", "full": ""}),
+    number("executor.workers", 0, "Programs that run at a time; 0: one per CPU of this process.", low=0),
+    number("executor.cpu_seconds", 2.0, "CPU time limit of a program, seconds.", low=0.01),
+    number("executor.memory_mb", 512, "Memory limit of a program, MB.", low=64),
+    number("executor.min_level", 2,
+           "Isolation level below which nothing runs: 1 processes, 2 with filters, 3 with namespaces.",
+           low=1, high=3),
+    value("eval.before", True, "Evaluate the untrained team on the test problems, too."),
+    number("eval.every", 0, "Iterations between evaluations; 0: only before and after.", low=0),
+    number("eval.samples", 4, "Answers per problem at the training settings, beside the greedy one.", low=1),
+    number("eval.problems", 0,
+           "Validation problems of an evaluation during training, spread over all; 0: all of them.", low=0),
+    number("save.every", 10, "Iterations between checkpoints.", low=1),
+    number("save.keep", 2, "Checkpoints that stay on disk, beside the best one.", low=1),
+    value("log.tensorboard", True, "Write event files to <workdir>/tensorboard."),
+    value("log.wandb_project", "", "W&B project to log to (wandb extra); empty: none."),
+    number("log.transcripts_every", 1, "Iterations between transcript files; 0: none.", low=0),
+    value("log.report", True, "Write report.html at the end."),
+)  # fmt: skip

@@ -1,0 +1,75 @@
+"""Fields of learning from demonstrations: as a system, and as a warm-up before another one."""
+
+import re
+
+from jaxmarl_llm.config.fields import Read, number, value
+from jaxmarl_llm.config.options import ConfigDict
+from jaxmarl_llm.config.systems import SFT
+
+FILE = ".jsonl"
+
+
+def used(config: ConfigDict) -> bool:
+    """Whether demonstrations are read, by the system or by a warm-up."""
+    return config.train.system == SFT or config.warm_up.steps > 0
+
+
+FIELDS = (
+    value("sft.source", "reference",
+          "Demonstrations: reference (the task's own reference answers, of the training split), the path of a "
+          '.jsonl file of {"task_id" or "messages", "agent", "text", "weight"}, or the dotted name of a function '
+          "of your own, item -> {agent: text, or a list of texts}.",
+          Read(used, "only train.system='sft' and warm_up.steps above 0 read demonstrations")),
+    number("sft.batch", 16, "Demonstrations of each agent in an iteration.", low=1),
+    # A stage before the training, in which all agents imitate the demonstrations of the section sft.
+    number("warm_up.steps", 0, "Iterations of the warm-up; 0: none.", low=0),
+    number("warm_up.lr", 5e-4, "Its learning rate of AdamW; the rest of the optimizer is that of train.", low=0),
+    value("warm_up.protocol", "", "Its protocol, as train.protocol; empty: that of the training."),
+    value("warm_up.folder", "",
+          "Its run folder; runs that name the same one share it, {seed} is the seed; empty: warm_up in the run "
+          "folder."),
+)  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field that learning from demonstrations does not allow."""
+    return _warm_up(config) + (_demonstrations(config) if used(config) else [])
+
+
+def _demonstrations(config: ConfigDict) -> list[str]:
+    """Demonstrations that cannot be read, or do not fit the updates."""
+    source, c = config.sft.source, config.train
+    bad = []
+    if not (source in ("reference",) or source.endswith(FILE) or re.fullmatch(r"\w+([.:]\w+)+", source)):
+        bad.append(
+            f"sft.source={source!r}: allowed are reference, the path of a {FILE} file, or the dotted name "
+            "of a function"
+        )
+    if c.minibatches < 1 or c.prompts_per_microbatch < 1:
+        return bad  # refused elsewhere
+    size, parts = config.sft.batch, c.minibatches if c.system == SFT else 1
+    if size % parts or (size // parts) % c.prompts_per_microbatch:
+        bad.append(
+            f"sft.batch={size}: train.minibatches={parts} times train.prompts_per_microbatch="
+            f"{c.prompts_per_microbatch} must divide it"
+        )
+    return bad
+
+
+def _warm_up(config: ConfigDict) -> list[str]:
+    """What does not go with a warm-up, or says nothing without."""
+    c = config.warm_up
+    if not c.steps:
+        unread = [name for name in ("protocol", "folder") if c[name]]
+        return [f"warm_up.{name}={c[name]!r}: warm_up.steps is 0, allowed is ''" for name in unread]
+    bad = []
+    if config.team.begin:
+        bad.append(f"team.begin={config.team.begin!r}: with warm_up.steps={c.steps} the warm-up is the begin")
+    if config.team.mode == "frozen":
+        bad.append(f"warm_up.steps={c.steps}: team.mode='frozen' learns nothing, allowed is 0")
+    if (c.protocol or config.train.protocol) == "lessonl":
+        bad.append(
+            f"warm_up.protocol={c.protocol!r}: demonstrations have no lessons; name another "
+            "protocol, such as 'repeated'"
+        )
+    return bad

@@ -1,0 +1,182 @@
+"""Tasks in which every agent writes a whole program: timing, lessons (LessonL, arXiv 2505.23946), searches."""
+
+import math
+
+from jaxmarl_llm.config import agent_settings, remote, systems
+from jaxmarl_llm.config.fields import Read, choice, number, value
+from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
+from jaxmarl_llm.utils.errors import UserError
+
+KINDS = ("optimisation", "generation")
+# Tasks in which every agent is judged by itself: programs, and words that may open a lock.
+JUDGED_ALONE = (*KINDS, "lock")
+# Protocols of such tasks: rounds in which every agent writes a program.
+METHODS = ("lessonl", "repeated", "reflexion", "mapcoder", "mixture")
+ENCODERS = ("policy", "ngrams")
+# What rounds of programs leave no choice about.
+NEEDED = {
+    "train.joint_mode": ("aligned", "a round is a joint answer of all agents"),
+    "train.hand_on": ("all", "chains of rounds do not branch"),
+    "train.counterfactual": ("", "every program is judged by itself already"),
+    "train.stop_above": (0.0, "search.stop_when_solved is its like"),
+    "train.turn_weights": ((), "programs and lessons are turns of their own"),
+    "train.turn_loss": ("return", "programs and lessons are turns of their own"),
+    "task.centralised": (False, "every agent writes a program of its own"),
+    "task.reward": ("", "programs are judged by time or by tests"),
+}
+# The credit of train.system=lessonl is its own: there each field of ``train`` must have its default.
+DECIDED = ("discount", "backup", "reduce", "local_weight")
+
+
+def searches(config) -> bool:
+    """Whether `experiments.evaluate` searches for programs, instead of taking one answer of each agent."""
+    return config.task.kind in KINDS and config.train.protocol in METHODS
+
+
+_TIMED = Read(
+    lambda c: c.task.kind == "optimisation" and not c.task.reward,
+    "only task.kind='optimisation' times programs, and no task.reward does",
+)
+_LESSONS = Read(lambda c: c.train.protocol == "lessonl", "only train.protocol='lessonl' has lessons")
+_SEARCH = Read(searches, "only rounds of programs (task.kind='optimisation' and 'generation') are searches")
+FIELDS = (
+    # Of task.kind=optimisation: a program is timed in pairs with the given one, see docs/executor.md.
+    number("timing.min_pairs", 7, "Least pairs of calls, odd; 7 is the least with a 95 % interval.",
+           low=7, high=999, read=_TIMED),
+    number("timing.max_pairs", 21, "Most pairs of calls, odd.", low=7, high=999, read=_TIMED),
+    number("timing.width", 0.1, "Pairs are enough when the interval is at most this share of the median wide.",
+           low=1e-6, read=_TIMED),
+    number("timing.cap", 10.0, "Greatest speed-up that counts.", low=1.001, read=_TIMED),
+    number("timing.seconds", 20.0, "CPU seconds of a measurement after which no more pairs are begun.",
+           low=0.001, read=_TIMED),
+    number("timing.min_seconds", 0.01, "CPU seconds that a given program must take, or the problem is refused.",
+           low=1e-6, read=_TIMED),
+    value("timing.remember", True,
+          "Use an earlier measurement of an equal program; measurements at the end use those at the end.",
+          _TIMED),
+    # Of train.protocol=lessonl. Rounds are train.turns, chains of rounds of a problem train.group.
+    number("lessons.shown", 4, "k: most lessons in a prompt.", low=1, read=_LESSONS),
+    choice("lessons.select", "full", "Lessons that a prompt shows.",
+           {"full": "half by benefit, half by relevance", "speed_only": "", "relevance_only": "", "random": "",
+            "none": "", "dealt": "in training: the chains of a problem see different ones, all equally often"},
+           read=_LESSONS),
+    number("lessons.control", 0,
+           "With dealt: chains of a problem that see no lesson; with bank=run in later rounds only, as in the "
+           "first one all chains see the same.", low=0, read=_LESSONS),
+    choice("lessons.factor", "released", "What changes the factor of a lesson.",
+           {"released": "the last round that showed it", "cumulative": "all rounds that showed it",
+            "off": "nothing"}, read=_LESSONS),
+    number("lessons.step", 0.1, "A vote multiplies the factor by 1 + step or 1 - step.", low=0, high=0.999,
+           read=_LESSONS),
+    number("lessons.gate", 1.1,
+           "Least product of speed-up and factor with which a lesson is shown for its benefit; 0: any. Of "
+           "speed-ups only: numbers of tests have no gate.", low=0, read=_LESSONS),
+    value("lessons.encoder", "policy",
+          "Encoder of lessons and sources, for relevance: policy (mean of the first model's last hidden states), "
+          "ngrams (needs no model), or the dotted name of a function, texts -> vectors.", _LESSONS),
+    choice("lessons.bank", "problem", "Life of a lesson.",
+           {"problem": "a bank for each problem", "run": "lessons of earlier problems are kept"},
+           read=_LESSONS),
+    number("lessons.keep", 200, "With bank=run: lessons that are kept, the newest.", low=1, read=_LESSONS),
+    # Of experiments.evaluate and experiments.ablate with these tasks.
+    number("search.problems", 8, "Problems at a time: a stop loses at most a round of these.", low=1,
+           read=_SEARCH),
+    value("search.stop_when_solved", False, "No more rounds for a problem once all its tests pass.",
+          Read(lambda c: searches(c) and c.task.kind == "generation",
+               "only rounds of task.kind='generation' know when a problem is solved")),
+    number("search.plans", 2, "mapcoder: plans, which share the train.turns programs equally.", low=1,
+           read=Read(lambda c: c.train.protocol == "mapcoder", "only train.protocol='mapcoder' has plans")),
+    value("search.prices", (),
+          "Prices for the ledger: (name, price of a million prompt tokens, of a million completion tokens) of "
+          "every model of the team, named as in team.models, such as (('expert:gpt-4o', 2.5, 10.0),).", _SEARCH),
+)  # fmt: skip
+
+
+def check_training(config, name: str = "the config") -> None:
+    """ValueError, which calls the config ``name``, for what a search can do and a training cannot."""
+    if config.team.mode == "frozen":
+        raise UserError(
+            f"{name} cannot be trained: team.mode='frozen': no agent learns; allowed are adapters and full"
+        )
+    agent_settings.check_training(config, name)
+    if config.task.tests == "generated":
+        raise UserError(
+            f"{name} cannot be trained: task.tests='generated': agents write tests in a search "
+            "(experiments.evaluate, experiments.ablate); training allows 'given'"
+        )
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field that the task, protocol or system does not allow."""
+    c, rounds = config.train, config.train.protocol in METHODS
+    programs = config.task.kind in JUDGED_ALONE
+    bad = _timing(config.timing) + _prices(config)
+    encoder = config.lessons.encoder
+    if encoder not in ENCODERS and not is_dotted(encoder):
+        allowed = f"{', '.join(ENCODERS)}, or the dotted name of a function"
+        bad.append(f"lessons.encoder={encoder!r}: allowed are {allowed}")
+    if config.task.kind == "lock" and c.protocol not in ("simultaneous", "repeated", "lessonl"):
+        bad.append(
+            f"train.protocol={c.protocol!r}: task.kind='lock' allows simultaneous, repeated or lessonl"
+        )
+    elif rounds != programs and (rounds or c.protocol != "simultaneous"):
+        allowed = "simultaneous or rounds of programs" if programs else "all but those"
+        bad.append(
+            f"train.protocol={c.protocol!r}: task.kind={config.task.kind!r} allows {allowed} "
+            f"({', '.join(METHODS)})"
+        )
+    if config.task.tests == "generated" and not (rounds and config.task.kind == "generation"):
+        bad.append(
+            "task.tests='generated': needs task.kind='generation' and rounds of programs, they are "
+            f"{config.task.kind!r} and {c.protocol!r}"
+        )
+    if "lessonl" in (c.system, c.protocol) and c.system != c.protocol:
+        bad.append(f"train.system={c.system!r}: goes with the same train.protocol, it is {c.protocol!r}")
+    return bad + (_rounds(config, base) if rounds and programs else [])
+
+
+def _timing(t: ConfigDict) -> list[str]:
+    bad = [f"timing.{name}={t[name]}: must be odd" for name in ("min_pairs", "max_pairs") if not t[name] % 2]
+    if t.max_pairs < t.min_pairs:
+        bad.append(f"timing.max_pairs={t.max_pairs}: must be at least timing.min_pairs={t.min_pairs}")
+    return bad
+
+
+def _prices(config: ConfigDict) -> list[str]:
+    prices, form = config.search.prices, "(model, price of a million prompt tokens, of completion tokens)"
+    for row in prices:
+        numbers = row[1:] if isinstance(row, (tuple, list)) and len(row) == 3 else ()
+        if not numbers or not all(type(n) in (int, float) and 0 <= n < math.inf for n in numbers):
+            return [f"search.prices: {row!r} is not allowed, only {form}"]
+    known = [row[0] for row in prices]
+    without = [name for name in dict.fromkeys(remote.names(config)) if prices and name not in known]
+    return [f"search.prices: there is none for {name!r}; give {form} of all models" for name in without]
+
+
+def _rounds(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """Fields that have no meaning for rounds of programs."""
+    c, own, bad = config.train, config.lessons, []
+    for path, (wanted, why) in NEEDED.items():
+        given = field(config, path)
+        if (tuple(given) if isinstance(wanted, tuple) else given) != wanted:
+            bad.append(f"{path}={given!r}: train.protocol={c.protocol!r} needs {wanted!r}: {why}")
+    if c.protocol == "lessonl":
+        bad += systems.decided(config, DECIDED, base)
+        if own.control and own.select != "dealt":
+            bad.append(f"lessons.control={own.control}: needs lessons.select='dealt', it is {own.select!r}")
+        if own.control >= c.group:
+            bad.append(f"lessons.control={own.control}: must leave some of the train.group={c.group} chains")
+        if own.bank == "run" and c.overlap:
+            bad.append(
+                "train.overlap=True: lessons.bank='run' shows what came of an iteration in the next one"
+            )
+    else:
+        bad += [
+            f"lessons.{name}={own[name]!r}: train.protocol={c.protocol!r} has no lessons, leave it at "
+            f"{default!r}"
+            for name, default in base.lessons.items()
+            if own[name] != default
+        ]
+    if c.protocol == "mapcoder" and c.turns % config.search.plans:
+        bad.append(f"search.plans={config.search.plans}: must divide the train.turns={c.turns} programs")
+    return bad

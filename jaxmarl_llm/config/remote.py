@@ -1,0 +1,48 @@
+"""Agents that are no models of ours: how `team.models` names them, and what does not go with them."""
+
+from collections.abc import Mapping
+
+from jaxmarl_llm.config import systems
+
+EXPERT = "expert:"  # and a model's name at the endpoint of config.expert
+SCRIPTED = "scripted:"
+SCRIPTS = {"scripted:mixture": "optimisation", "scripted:follower": "lock"}  # and the task that it knows
+
+
+def names(config: Mapping) -> tuple[str, ...]:
+    """The model of each agent."""
+    return tuple(config["team"]["models"]) or (config["model"],) * len(config["team"]["agents"])
+
+
+def is_remote(name: str) -> bool:
+    """Whether a model's name stands for an endpoint or a script."""
+    return isinstance(name, str) and name.startswith((EXPERT, SCRIPTED))
+
+
+def agents(config: Mapping) -> dict[str, str]:
+    """The agents that are no models of ours, with their models' names."""
+    pairs = zip(config["team"]["agents"], names(config), strict=False)
+    return {agent: name for agent, name in pairs if is_remote(name)}
+
+
+def problems(config, base) -> list[str]:
+    """What is wrong with them, a sentence each."""
+    bad, system = [], config.train.system
+    for agent, name in agents(config).items():
+        where = f"the model {name!r} of agent {agent!r}"
+        if name == EXPERT:
+            bad.append(f"{where}: allowed is expert:<model's name at the endpoint of config.expert>")
+        elif name.startswith(SCRIPTED) and SCRIPTS.get(name) != config.task.kind:
+            known = " and ".join(f"{script} of task.kind={kind!r}" for script, kind in SCRIPTS.items())
+            bad.append(f"{where}: the scripts are {known}, it is {config.task.kind!r}")
+        elif name.startswith(EXPERT) and config.expert.kind == "local":
+            bad.append(
+                f"{where}: expert.kind='local' has no endpoint; give the model's name without {EXPERT}"
+            )
+        if system in (*systems.CRITICS, *systems.FROM_PAIRS):
+            bad.append(f"train.system={system!r}: it reads what agents think, and {where} does not show it")
+        if not config.model_options.chat:
+            bad.append(f"model_options.chat=False: {where} is reached by chats, which its endpoint writes")
+        if config.train.counterfactual == "reference":
+            bad.append(f"train.counterfactual='reference': {where} has no untrained form")
+    return bad

@@ -1,0 +1,120 @@
+"""The training systems: one row each, with what it decides itself and what it needs. docs/systems.md has equations.
+
+A new system is a row here, a file in ``jaxmarl_llm/systems`` and a row in ``jaxmarl_llm/factory/systems.py``.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+
+from jaxmarl_llm.config.fields import as_tuple
+from jaxmarl_llm.config.options import ConfigDict, field
+
+GROUP, CRITIC, PAIRS, DEMONSTRATIONS = "group", "critic", "pairs", "demonstrations"
+COUNTERFACTUALS = ("nothing", "sample", "reference", "solo")
+_CRITIC_DECIDES = ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat")
+# MADPO's loss is its own.
+_MADPO_DECIDES = tuple(
+    """loss baseline normalise normalise_by discount reduce turn_weights clip clip_high dual_clip ratio_level
+    aggregation drop_truncated importance_cap overlap kl_coef entropy_coef minibatches comlrl_compat""".split()
+)
+# The loss is cross-entropy.
+_SFT_DECIDES = tuple(
+    """loss baseline normalise normalise_by discount backup reduce turn_weights local_weight clip clip_high
+    dual_clip ratio_level aggregation drop_truncated importance_cap overlap kl_coef entropy_coef comlrl_compat
+    counterfactual hand_on stop_above turn_loss budget_tokens budget_answers""".split()
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """A value of ``train.system``.
+
+    Attributes:
+      about: what agents learn from, for the documentation.
+      learns_from: `GROUP` (returns of a group of samples), `CRITIC`, `PAIRS` (of joint answers) or
+        `DEMONSTRATIONS`.
+      decides: fields of ``train`` that the system decides itself: there each must have its default.
+      needs: (field, allowed values, why).
+      only_baseline: MAGRPO with another baseline, so that normalising by group makes it MAGRPO.
+      offline: collects pairs first, then learns from them without further rollouts or reward models.
+    """
+
+    about: str
+    learns_from: str = GROUP
+    decides: tuple[str, ...] = ()
+    needs: tuple[str, tuple, str] | None = None
+    only_baseline: bool = False
+    offline: bool = False
+
+
+SYSTEMS = {
+    "magrpo": System("returns less their group's mean"),
+    "mareinforce": System("returns", decides=("baseline",), only_baseline=True),
+    "marloo": System("returns less the mean of the other samples", decides=("baseline",), only_baseline=True),
+    "maremax": System("returns less the greatest of the group", decides=("baseline",), only_baseline=True),
+    "dr_mas": System(
+        "MAGRPO's advantages over each agent's standard deviation", decides=("normalise", "normalise_by")
+    ),
+    "at_grpo": System(
+        "advantages by group of agent and turn, with local rewards",
+        decides=("normalise", "normalise_by", "discount", "backup", "turn_loss"),
+        needs=("train.hand_on", ("best", "random"), "later turns answer one joint answer"),
+    ),
+    "c3": System(
+        "alternatives to an answer after the same answers, in a tree",
+        decides=("baseline",),
+        needs=("train.protocol", ("tree",), "alternatives are continuations of the same answer"),
+    ),
+    "ccpo": System(
+        "the reward less that of the joint answer without the agent's part",
+        needs=("train.counterfactual", COUNTERFACTUALS, "credit is the reward less that without the agent"),
+    ),
+    "centralised": System(
+        "MAGRPO of one agent that writes all roles",
+        needs=("task.centralised", (True,), "one agent writes all roles"),
+    ),
+    "iac": System("a critic per agent", CRITIC, _CRITIC_DECIDES),
+    "maac": System("one critic that reads all agents", CRITIC, _CRITIC_DECIDES),
+    "madpo": System("pairs of joint answers collected first (DPO)", PAIRS, _MADPO_DECIDES, offline=True),
+    "madpo_iter": System("the same, with new pairs in every iteration", PAIRS, _MADPO_DECIDES),
+    "marlhf": System("a reward model of pairs of joint answers collected first", PAIRS, offline=True),
+    "marlhf_iter": System("the same, fitted anew in every iteration", PAIRS),
+    "lessonl": System("what programs and the lessons about them led to, with the protocol of that name"),
+    "sft": System(
+        "demonstrations, see the section sft; nothing is drawn or judged", DEMONSTRATIONS, _SFT_DECIDES
+    ),
+}
+CRITICS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == CRITIC)
+FROM_PAIRS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == PAIRS)
+OFFLINE = tuple(name for name, row in SYSTEMS.items() if row.offline)
+ONLY_BASELINE = tuple(name for name, row in SYSTEMS.items() if row.only_baseline)
+MADPO = ("madpo", "madpo_iter")
+SFT = "sft"
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field that ``train.system`` decides itself, or needs to be another."""
+    c = config.train
+    row = SYSTEMS.get(c.system)
+    if row is None:
+        return []
+    bad = decided(config, row.decides, base)
+    turned = c.system != "at_grpo" or c.turns > 1  # in one turn nothing is handed on
+    if row.needs and turned:
+        path, allowed, why = row.needs
+        if field(config, path) not in allowed:
+            wanted = " or ".join(map(repr, allowed))
+            bad.append(f"{path}={field(config, path)!r}: train.system={c.system!r} needs {wanted}: {why}")
+    if row.learns_from != GROUP and config.team.mode == "frozen":
+        bad.append(f"train.system={c.system!r}: team.mode='frozen' learns nothing")
+    return bad
+
+
+def decided(config: ConfigDict, names: Iterable[str], base: ConfigDict) -> list[str]:
+    """One sentence per field of ``train`` that is not as by default, where the system decides it itself."""
+    c, bad = config.train, []
+    for name in names:
+        held = as_tuple(c[name])
+        if held != base.train[name]:
+            bad.append(f"train.{name}={held!r}: train.system={c.system!r} allows {base.train[name]!r} only")
+    return bad

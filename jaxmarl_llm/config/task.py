@@ -1,0 +1,223 @@
+"""Fields of the task: which problems, how they are put to agents, what judges answers, who advises."""
+
+import re
+from collections.abc import Callable
+
+from jaxmarl_llm.config import programs, remote
+from jaxmarl_llm.config.fields import Read, choice, number, value
+from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
+
+WRITING = ("tldr", "arxiv")
+PROMPTED = ("coding", *WRITING)  # kinds of tasks with published prompts
+TELLS_TESTS = ("passed", "level_passed", "level_feedback")  # feedback about revealed tests
+GRADED = ("coding", "generation", "game")  # kinds whose problems may be of several grades
+SPLITS = ("train", "validation", "test", "all")
+MOST_ROLES = 8  # of a coding team: the executor runs each agent's function in a process of its own
+# What the task's own reward reads, and a reward of the user's does not.
+OF_THE_TASKS_REWARD = ("task.held_back", "task.cooperation", "task.bands", "task.matching")
+
+
+def asks_expert(config: ConfigDict) -> bool:
+    """Whether an external expert is asked between turns."""
+    c = config.train
+    return c.turns > 1 and c.protocol not in programs.METHODS and config.task.feedback == "expert_edits"
+
+
+def _feedback(config: ConfigDict) -> bool:
+    c = config.train
+    between_turns = c.turns > 1 and c.protocol not in programs.METHODS
+    of_the_game = config.task.kind == "game" and config.task.feedback == "played"  # also of one turn
+    return between_turns or is_dotted(c.protocol) or of_the_game
+
+
+def several_agents(config: ConfigDict) -> bool:
+    """Whether the team has several agents."""
+    return len(config.team.agents) > 1
+
+
+def _of(*kinds: str) -> Callable[[ConfigDict], bool]:
+    """Whether the task is of one of these kinds, or one of the user's, which may read all of ``task``."""
+    return lambda config: config.task.kind in kinds or is_dotted(config.task.kind)
+
+
+def _cooperation(config: ConfigDict) -> bool:
+    helped = several_agents(config) or config.task.centralised or config.train.comlrl_compat
+    return _of("coding")(config) and helped
+
+
+def _revealed(config: ConfigDict) -> bool:
+    shown = config.train.turns > 1 and config.task.feedback in TELLS_TESTS
+    return config.task.kind == "coding" and shown or is_dotted(config.task.kind)
+
+
+def _asks(config: ConfigDict) -> bool:
+    behind = any(name.startswith(remote.EXPERT) for name in remote.agents(config).values())
+    return behind or asks_expert(config)
+
+
+def graded(config: ConfigDict) -> bool:
+    """Whether problems of the task may be of several grades."""
+    return _of(*GRADED)(config)
+
+
+_TEXTS = Read(_of(*WRITING), f"only task.kind={' and '.join(map(repr, WRITING))} read it")
+_EXPERT = Read(
+    _asks, "only task.feedback='expert_edits' with train.turns above 1, and agents behind endpoints, ask it"
+)
+FIELDS = (
+    choice("task.kind", "coding", "The task, or the dotted name of one of your own, see docs/tasks.md.",
+           {"coding": "a helper function and a main function", "tldr": "two summaries of a post",
+            "arxiv": "two parts of an introduction", "game": "matrix games in words, see docs/game.md",
+            "optimisation": "every agent writes a whole program that is to be fast, see docs/lessonl.md",
+            "generation": "every agent writes a whole program that is to pass tests",
+            "lock": "a word to find"}, dotted=True),
+    value("task.source", "starter",
+          "Problems; a slice may follow, such as humaneval[33:133]. Coding and generation: starter, "
+          "starter:steps, starter:goal, starter:written, humaneval, or the path of a JSONL file. Writing: "
+          "sample_posts, sample_abstracts, the path of a JSONL file, trl-lib/tldr or OpenMLRL/arXiv_abstract "
+          "(data extra). Game: games (both kinds), climbing, penalty. Optimisation: python, cpp, or the path of "
+          "a TOML file. Lock: locks."),
+    choice("task.train_split", "train", "Split of the problems that are trained on.", SPLITS),
+    value("task.eval_source", "",
+          "Validation problems, by which the best state is chosen during training; empty: as task.source."),
+    choice("task.eval_split", "validation", "Split of the validation problems.", SPLITS),
+    value("task.test_source", "",
+          "Test problems, of every reported number, read at both ends of a run only; empty: as task.source."),
+    choice("task.test_split", "test", "Split of the test problems.", SPLITS),
+    choice("task.prompts", "examples", "Prompts of coding and writing.",
+           {"examples": "the same worked examples for all agents and methods",
+            "published": "the structure of the published experiments"},
+           read=Read(_of(*PROMPTED), f"only task.kind={', '.join(map(repr, PROMPTED))} read it")),
+    choice("task.cooperation", "influence", "What coding pays for a call of a helper.",
+           {"influence": "its result changed main's, and tests pass",
+            "observed": "as published, by what main did", "paper": "as published, by main's text"},
+           read=Read(_cooperation, "only task.kind='coding' with helpers reads it")),
+    value("task.centralised", False, "One agent, named in team.agents, writes all roles."),
+    value("task.roles", (),
+          'Names of the roles of coding with task.centralised, helpers first; empty: ("aux", "main").'),
+    choice("task.feedback", "level_feedback", "What agents read between turns, see docs/turns.md.",
+           {"plain": "that they are to revise their answers", "passed": "whether all checks passed",
+            "level_passed": "a word per level: function, syntax, tests, use of helpers",
+            "level_feedback": "what is missing, where the syntax error is, which test failed and how",
+            "expert_edits": "advice of the expert of config.expert",
+            "played": "of the game only: all actions, and what they paid"},
+           read=Read(_feedback, "no turn follows in which agents are told anything")),
+    number("task.revealed_tests", 1,
+           "Tests that feedback may reveal: the first n; 0: all; -n: the last n.",
+           read=Read(_revealed, "only task.kind='coding' with train.turns above 1 and task.feedback="
+                     f"{', '.join(map(repr, TELLS_TESTS))} tells of tests between turns")),
+    number("task.held_back", 0.0,
+           "Share of the tests that earn nothing, to see who learned the others by heart.", low=0, high=0.9,
+           read=Read(_of("coding", "generation"),
+                     "only task.kind='coding' and 'generation' have tests to hold back")),
+    choice("task.tests", "given", "Tests that a search for programs of kind generation uses.",
+           {"given": "", "generated": "up to six for each problem, written by the first agent; the given ones "
+            "then judge the final program only"}),
+    value("task.column", "", "Column of the texts of a writing task; empty: that of the source.", _TEXTS),
+    choice("task.bands", "", "Bands of the writing reward; empty: those of the kind.",
+           ("", "tldr", "arxiv", "arxiv_later"), read=_TEXTS),
+    choice("task.matching", "paper", "How transition words are matched.",
+           {"paper": "also as parts of words", "corrected": "as words"}, read=_TEXTS),
+    value("task.reward", "", "Dotted name of a reward function of your own; empty: the task's own reward."),
+    # Whom task.feedback=expert_edits asks, and how agents named expert:.. are reached: these have the name of
+    # their own model, and tokens and temperature from config.sampling.
+    choice("expert.kind", "openai", "How the expert is reached.",
+           {"openai": "any endpoint with OpenAI's chat completions", "anthropic": "Anthropic's API",
+            "local": "a model in this process"}, read=_EXPERT),
+    value("expert.model", "",
+          "Model's name at the endpoint; local: a bundled name, a folder, a .gguf file or a hub id.",
+          Read(asks_expert, "only task.feedback='expert_edits' with train.turns above 1 asks it")),
+    value("expert.base_url", "", "URL of the endpoint; empty: the API's own.", _EXPERT),
+    # No rule that shows its value: it may be the key itself.
+    value("expert.key_variable", "auto",
+          "Environment variable that holds the key; auto: the API's usual one; empty: no key."),
+    number("expert.max_tokens", 1024, "Longest answer, tokens.", low=1),
+    number("expert.timeout_seconds", 60.0, "Time limit of one attempt, seconds.", low=0.001),
+    number("expert.retries", 5, "Attempts after the first one, with growing waits.", low=0),
+    number("expert.parallel", 8, "Requests at a time.", low=1),
+    number("expert.requests_per_minute", 0, "Requests in a minute at most; 0: no limit.", low=0),
+    number("expert.token_budget", 0, "Tokens of the run, input and output, at most; 0: no limit.", low=0),
+    value("expert.cache", "", "Folder that keeps every answer; empty: expert/ in the run folder.", _EXPERT),
+    value("expert.offline", False, "Take answers from the cache only.", _EXPERT),
+)  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field of the task that cannot be."""
+    return [
+        *_expert(config),
+        *_between_turns(config, base),
+        *_own_reward(config, base),
+        *_roles(config),
+        *_advice(config),
+        *_centralised(config),
+    ]
+
+
+def _own_reward(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """Settings of the task's reward, where one of the user's takes its place."""
+    reward = config.task.reward
+    paths = [path for path in OF_THE_TASKS_REWARD if reward and field(config, path) != field(base, path)]
+    return [
+        f"{path}={field(config, path)!r}: task.reward={reward!r} judges in place of the task's reward, "
+        f"allowed is {field(base, path)!r}"
+        for path in paths
+    ]
+
+
+def _roles(config: ConfigDict) -> list[str]:
+    """Roles of a coding team: as many as the executor takes, and named by one field only."""
+    roles, agents, coding = tuple(config.task.roles), tuple(config.team.agents), config.task.kind == "coding"
+    if roles and not (coding and config.task.centralised):
+        return [f"task.roles={roles!r}: needs task.kind='coding' and task.centralised=True, allowed is ()"]
+    names = all(type(name) is str and re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) for name in roles)
+    if roles and not (names and 2 <= len(roles) == len(set(roles)) <= MOST_ROLES):
+        return [f"task.roles={roles!r}: allowed are 2 to {MOST_ROLES} different names, letters, digits and _"]
+    if coding and len(agents) > MOST_ROLES:
+        return [f"team.agents={agents!r}: task.kind='coding' allows 1 to {MOST_ROLES} names"]
+    return []
+
+
+def _advice(config: ConfigDict) -> list[str]:
+    """An expert that is never asked."""
+    if config.task.feedback == "expert_edits" and config.train.turns == 1:
+        return [
+            "task.feedback='expert_edits': with train.turns=1 no turn follows, so no expert advises, allowed "
+            "are train.turns=2 or more, or another feedback"
+        ]
+    return []
+
+
+def _centralised(config: ConfigDict) -> list[str]:
+    """One agent for all roles, in a task that has no roles."""
+    if config.task.centralised and config.task.kind in programs.JUDGED_ALONE:
+        return [f"task.centralised=True: task.kind={config.task.kind!r} has one role, allowed is False"]
+    return []
+
+
+def _expert(config: ConfigDict) -> list[str]:
+    """An expert that cannot be reached."""
+    bad = []
+    if not re.fullmatch("auto|[A-Z_][A-Z0-9_]*|", config.expert.key_variable):
+        # Not shown, and refused before config.json is written: it may be the key itself.
+        bad.append("expert.key_variable: allowed are auto, nothing, or capital letters, digits and _")
+    if asks_expert(config) and not config.expert.model:
+        bad.append("expert.model='': task.feedback='expert_edits' asks an expert; give its name")
+    return bad
+
+
+def _between_turns(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """Turns and feedback that the task does not have."""
+    kind, feedback, turns = config.task.kind, config.task.feedback, config.train.turns
+    if turns == 1 or config.train.protocol in programs.METHODS:
+        return []
+    if is_dotted(kind):  # what agents are told is the task's own affair
+        default = base.task.feedback
+        own = f"task.kind={kind!r} has its own feedback"
+        return [] if feedback == default else [f"task.feedback={feedback!r}: {own}"]
+    if kind not in ("coding", "game"):
+        return [f"train.turns={turns}: task.kind={kind!r} has one turn, without feedback"]
+    if (feedback == "played") != (kind == "game"):
+        allowed = "played only" if kind == "game" else "all but played"
+        return [f"task.feedback={feedback!r}: task.kind={kind!r} allows {allowed}"]
+    return []

@@ -1,0 +1,137 @@
+"""Fields of the team: its agents, their models and parameters, and what they start from."""
+
+import math
+import re
+
+from jaxmarl_llm.config.fields import Read, as_tuple, choice, number, value
+from jaxmarl_llm.config.options import ConfigDict, field
+from jaxmarl_llm.utils.errors import UserError
+
+# What metrics begin with that are no agent's; those of an agent begin with its name.
+RESERVED = (
+    "credit", "eval", "eval_executor", "eval_greedy", "executor", "expert", "lessons", "madpo", "memory",
+    "preference", "reward_model", "seconds", "sft", "spent", "step", "test", "test_greedy", "train",
+)  # fmt: skip
+WRITERS = {"examples": 3, "published": 5}  # by task.prompts: most agents of task.kind=tldr and arxiv
+FIELDS = (
+    value("team.agents", ("aux", "main"),
+          "Names of the agents, in the order of the task's roles; one works alone. Letters, digits and _, and "
+          "no name that other metrics begin with, such as train."),
+    value("team.models", (),
+          "A model per agent; empty: the field model for all. expert:<name> is a model behind the endpoint of "
+          "config.expert, which answers and does not learn; scripted:mixture a script that draws from the known "
+          "rewrites of an optimisation problem; scripted:follower one that follows the lessons about a lock."),
+    value("team.agent", ConfigDict(),
+          "Settings of single agents, team.agent.<name>.<field>: trainable (False: the agent answers with its "
+          "start parameters), lr, temperature, top_p, top_k, min_p, max_new_tokens; one that is not set is that "
+          "of all agents, of train.lr or of sampling."),
+    choice("team.mode", "adapters", "Which parameters are trained.",
+           {"adapters": "LoRA adapters per agent over one shared base", "full": "a copy of the model per agent",
+            "frozen": "none"}),
+    number("team.rank", 16, "Rank of the adapters; read with team.mode=adapters, as alpha and targets are.",
+           low=1),
+    number("team.alpha", 32.0, "Scale of the adapters: their product is multiplied by alpha / rank.",
+           low=1e-6),
+    value("team.targets", ("q", "k", "v", "o", "gate", "up", "down"), "Linear maps that get an adapter.",
+          Read(lambda c: c.team.mode == "adapters", "only team.mode='adapters' has adapters")),
+    value("team.begin", "",
+          "Run folder whose agents' parameters the team starts from; they are the reference policy of KL terms "
+          "and comparisons too; empty: the model as it is."),
+    value("team.begin_map", (),
+          'Agents of this team that start as another agent of that run, such as ("aux1=aux", "aux2=aux"); '
+          "empty: as the one of their own name."),
+    value("team.begin_step", "latest",
+          "Checkpoint of that run: latest, best, or a number of iterations."),
+)  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field of the team that cannot be."""
+    agents, models = tuple(config.team.agents), config.team.models
+    bad = _names(agents) + _models(config) + _targets(config.team, base)
+    if models and len(models) != len(agents):
+        bad.append(f"team.models={models!r}: allowed is one model per agent ({len(agents)}), or none")
+    if config.task.centralised and len(agents) != 1:
+        bad.append(f"team.agents={agents!r}: task.centralised allows one, who writes all roles")
+    return bad + _writers(config.task, agents) + _begin(config.team, base.team)
+
+
+def _writers(c: ConfigDict, agents: tuple) -> list[str]:
+    """More writers of a text than there are prompts for."""
+    if c.kind not in ("tldr", "arxiv") or len(agents) <= WRITERS.get(c.prompts, math.inf):
+        return []
+    where = f"task.kind={c.kind!r} with task.prompts={c.prompts!r}"
+    return [f"team.agents={agents!r}: {where} allows 1 to {WRITERS[c.prompts]} names"]
+
+
+def _models(config: ConfigDict) -> list[str]:
+    """Models without a name."""
+    sentence = "allowed are bundled names, folders, .gguf files and hub ids"
+    bad = [] if config.model else [f"model='': {sentence}"]
+    if not all(type(name) is str and name for name in config.team.models):
+        bad.append(f"team.models={tuple(config.team.models)!r}: {sentence}")
+    return bad
+
+
+def _targets(c: ConfigDict, base: ConfigDict) -> list[str]:
+    """Linear maps that cannot get an adapter, or none at all."""
+    given, known = tuple(c.targets), base.team.targets
+    if c.mode != "adapters" or given and set(given) <= set(known) and len(set(given)) == len(given):
+        return []
+    return [f"team.targets={given!r}: allowed are one or more of {', '.join(known)}"]
+
+
+def _names(agents: tuple) -> list[str]:
+    """What is wrong with the agents' names: they begin metrics, and name folders of checkpoints."""
+    where = f"team.agents={agents!r}:"
+    odd = [
+        name for name in agents if type(name) is not str or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)
+    ]
+    if odd:
+        sentence = "names are made of letters, digits and _, and do not begin with a digit"
+        return [f"{where} {odd[0]!r} is not allowed: {sentence}"]
+    if len(set(agents)) != len(agents) or not agents:
+        return [f"{where} allowed are one or more different names"]
+    taken = [name for name in agents if name in RESERVED]
+    return [f"{where} {taken[0]!r} is what other metrics begin with, choose another name"] if taken else []
+
+
+def begins(config: ConfigDict) -> bool:
+    """Whether the team begins with parameters that another run learned."""
+    return bool(config.team.begin or config.warm_up.steps)
+
+
+def check_read(config: ConfigDict, workdir) -> None:
+    """ValueError, naming the field, if a team that begins from another run is to answer without a run folder.
+
+    What it begins with is in its run folder only (`jaxmarl_llm.runs.begin`).
+    """
+    if workdir or not begins(config):
+        return
+    path, nothing = ("team.begin", "") if config.team.begin else ("warm_up.steps", 0)
+    raise UserError(
+        f"{path}={field(config, path)!r}: without --workdir the untrained team would answer; give the run's "
+        f"folder, or say --config.{path}={nothing!r}"
+    )
+
+
+def _begin(c: ConfigDict, base: ConfigDict) -> list[str]:
+    """What does not describe the run that a team begins from."""
+    bad, agents = [], tuple(c.agents)
+    if not c.begin:
+        for name in ("begin_map", "begin_step"):
+            held = as_tuple(c[name])
+            if held != base[name]:
+                bad.append(f"team.{name}={held!r}: team.begin is '', allowed is {base[name]!r}")
+        return bad
+    if c.mode == "frozen":
+        bad.append(f"team.begin={c.begin!r}: team.mode='frozen' has no parameters to begin with")
+    if not re.fullmatch(r"latest|best|\d+", c.begin_step):
+        bad.append(f"team.begin_step={c.begin_step!r}: allowed are latest, best, or a number of iterations")
+    pairs = [text.split("=") if type(text) is str else [] for text in c.begin_map]
+    if not all(len(pair) == 2 and all(pair) for pair in pairs):
+        return [*bad, f"team.begin_map={tuple(c.begin_map)!r}: allowed are pairs such as 'aux1=aux'"]
+    names = [pair[0] for pair in pairs]
+    if len(set(names)) < len(names) or not set(names) <= set(agents):
+        bad.append(f"team.begin_map={tuple(c.begin_map)!r}: before '=' allowed is each of {agents!r} once")
+    return bad

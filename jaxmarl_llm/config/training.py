@@ -1,0 +1,88 @@
+"""Fields of the training loop: iterations, budgets, turns, protocol, updates and optimizer."""
+
+from jaxmarl_llm.config import programs, task
+from jaxmarl_llm.config.fields import Read, choice, number
+from jaxmarl_llm.config.options import ConfigDict, is_dotted
+
+READING = ("pipeline", "discussion", "tree")  # protocols in which agents read each other's answers
+
+
+def _turns(config: ConfigDict) -> bool:
+    c = config.train
+    return c.turns > 1 or is_dotted(c.system) or is_dotted(c.protocol)
+
+
+def _more_turns(config: ConfigDict) -> bool:
+    return config.train.turns > 1 or is_dotted(config.train.protocol)
+
+
+_ONE_TURN = "with train.turns=1 no turn follows"
+_NO_GRADES = f"only problems of task.kind={', '.join(map(repr, task.GRADED))} have grades"
+FIELDS = (
+    number("train.steps", 100, "Iterations: rollout, credit, update.", low=1),
+    number("train.max_minutes", 0.0,
+           "No new iteration once a run has lasted that long, minutes; 0: no limit.", low=0),
+    # The run ends when all budgets that are given are reached; at each one the team is tested.
+    number("train.budget_tokens", 0, "Completion tokens that the training may draw; 0: any.", low=0),
+    number("train.budget_answers", 0, "Joint answers that the training may have judged; 0: any.", low=0),
+    number("train.prompts", 4, "B: problems per iteration.", low=1),
+    number("train.grade_every", 0,
+           "Iterations until problems of the next grade are added; 0: all from the start.", low=0,
+           read=Read(task.graded, _NO_GRADES)),
+    choice("train.protocol", "simultaneous",
+           "The order in which agents answer, and what they read; or the dotted name of a protocol of your own, "
+           "see docs/tasks.md. Those in which agents read each other need joint_mode=aligned. Of programs, in "
+           "train.turns rounds:",
+           {"simultaneous": "all at once", "pipeline": "in order, each reads those before it",
+            "discussion": "all answer, read each other, and answer again",
+            "tree": "in order, each answers every path of answers before it G times; one turn",
+            **dict.fromkeys(programs.METHODS, "")}, dotted=True),
+    number("train.turns", 1, "Answers in a row: from the second on, agents revise theirs after task.feedback.",
+           low=1),
+    choice("train.hand_on", "all", "Joint answers of a node that get a next turn.",
+           {"all": "a tree", "best": "a chain", "random": "a chain"}, read=Read(_turns, _ONE_TURN)),
+    # Rewards of one's own may be negative.
+    number("train.stop_above", 0.0,
+           "No next turn where the mean reward of a node, on its own scale, is greater; 0: off.", low=-1e6,
+           read=Read(_more_turns, _ONE_TURN)),
+    number("train.minibatches", 1, "Updates per iteration, each on a share of the problems.", low=1),
+    # Of each part that mesh.data divides the problems into:
+    number("train.prompts_per_microbatch", 1, "Prompts whose keys and values are in memory together.", low=1),
+    number("train.tokens_per_microbatch", 512,
+           "Tokens of an agent's completions whose activations are in memory together.", low=1),
+    number("train.lr", 2e-5, "Learning rate of AdamW, after the first updates of train.warmup.", low=0),
+    number("train.warmup", 0, "First updates, in which the learning rate rises to lr.", low=0),
+    choice("train.decay", "constant", "Learning rate over the updates after those.",
+           ("constant", "linear", "cosine")),
+    number("train.weight_decay", 0.0, "Weight decay of AdamW, per unit of learning rate.", low=0),
+    number("train.grad_clip", 1.0, "Limit of the gradient's global norm per agent; 0: none.", low=0),
+)  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field of the loop that contradicts another."""
+    bad, c = _minibatches(config.train), config.train
+    if c.protocol in READING and c.joint_mode != "aligned":
+        bad.append(f"train.protocol={c.protocol!r}: needs train.joint_mode='aligned', it is {c.joint_mode!r}")
+    if c.protocol == "tree" and c.turns > 1:
+        bad.append(f"train.protocol='tree': has one turn, train.turns={c.turns}")
+    if (c.budget_tokens or c.budget_answers) and c.decay != "constant":
+        bad.append(
+            f"train.decay={c.decay!r}: with train.budget_tokens or train.budget_answers the number of "
+            "iterations is not known before, allowed is 'constant'"
+        )
+    return bad
+
+
+def _minibatches(c: ConfigDict) -> list[str]:
+    """Parts that do not divide the problems of an iteration."""
+    if c.minibatches < 1 or c.prompts_per_microbatch < 1:
+        return []  # out of range, refused already
+    if c.prompts % c.minibatches:
+        return [f"train.minibatches={c.minibatches}: must divide train.prompts={c.prompts}"]
+    if (c.prompts // c.minibatches) % c.prompts_per_microbatch:
+        return [
+            f"train.prompts_per_microbatch={c.prompts_per_microbatch}: must divide the "
+            f"{c.prompts // c.minibatches} problems of a minibatch"
+        ]
+    return []

@@ -1,0 +1,121 @@
+"""What an iteration consists of, from its config alone; nodes that end early make it less."""
+
+from jaxmarl_llm.config import agent_settings, systems
+from jaxmarl_llm.config.programs import METHODS
+
+
+def nodes(config) -> list[int]:
+    """Nodes of each turn: the problems, then the answers that are handed on; of a tree its last paths."""
+    c = config.train
+    if c.protocol == "tree":
+        return [c.prompts * c.group ** (len(config.team.agents) - 1)]
+    if c.protocol in METHODS:  # a chain goes on as it began: its later programs count as samples too
+        return [c.prompts] * c.turns
+    found = [c.prompts]
+    for _ in range(c.turns - 1):
+        found.append(found[-1] * (answers_per_node(config) if c.hand_on == "all" else 1))
+    return found
+
+
+def collecting(config) -> int:
+    """First iterations in which no agent learns."""
+    if config.train.system in systems.CRITICS:
+        return config.critic.warmup
+    return config.preference.collect if config.train.system in systems.OFFLINE else 0
+
+
+def draws(config, step: int) -> bool:
+    """Whether the team answers problems in iteration ``step``, from 0."""
+    if config.train.system == systems.SFT:
+        return False
+    return config.train.system != "madpo" or step < collecting(config)
+
+
+def updates(config, steps: int) -> int:
+    """Updates of each agent in the first ``steps`` iterations."""
+    return max(steps - collecting(config), 0) * config.train.minibatches
+
+
+def learned(config) -> int:
+    """Completions of each agent in one update."""
+    if config.train.system == systems.SFT:
+        return config.sft.batch // config.train.minibatches
+    if config.train.system in systems.MADPO:
+        return 2 * config.preference.batch
+    return (sum(nodes(config)) * config.train.group + remarks(config)) // config.train.minibatches
+
+
+def remarks(config) -> int:
+    """Completions of each agent in one iteration that are no programs: lessons, reflections, plans."""
+    return remarks_of_chain(config) * config.train.prompts * config.train.group
+
+
+def remarks_of_chain(config) -> int:
+    """The same in one chain of rounds, at most: of some programs no lesson is asked."""
+    c = config.train
+    if c.protocol == "lessonl" and config.lessons.select != "none":
+        return c.turns - (config.lessons.bank == "problem")  # those of the last round are for later problems
+    return {"reflexion": c.turns - 1, "mapcoder": config.search.plans}.get(c.protocol, 0)
+
+
+def answers_per_node(config) -> int:
+    """Joint answers of one node: G, or G**N where all combinations are judged; see `forest.joint_samples`."""
+    c, agents = config.train, len(config.team.agents)
+    if c.joint_mode == "cross":
+        return (c.group + c.partner_samples) ** agents - c.partner_samples**agents
+    return c.group + agents * c.group * c.partner_samples
+
+
+def shares_samples(config) -> bool:
+    """Whether one sample is part of several joint answers."""
+    return config.train.joint_mode == "cross" or config.train.partner_samples > 0
+
+
+def partner_completions(config) -> int:
+    """Completions of one iteration that are drawn for the partners' sake alone."""
+    return config.train.partner_samples * config.train.prompts * len(config.team.agents)
+
+
+def joint_answers(config) -> int:
+    """Joint answers that are judged in one iteration."""
+    if config.train.system == systems.SFT:
+        return 0
+    return sum(nodes(config)) * answers_per_node(config)
+
+
+def counterfactual_answers(config) -> int:
+    """Most joint answers that are judged besides, without each agent's part; equal ones count once."""
+    c, agents = config.train, len(config.team.agents)
+    if not c.counterfactual:
+        return 0
+    # With all combinations an agent's samples leave the same answers behind.
+    left = c.group ** (agents - 1 if c.joint_mode == "cross" else 1)
+    return agents * sum(nodes(config)) * left
+
+
+def counterfactual_completions(config) -> int:
+    """Completions that are drawn for those answers, and that nobody learns from."""
+    c, agents = config.train, len(config.team.agents)
+    if c.counterfactual == "reference":
+        return agents * c.prompts
+    if c.counterfactual != "solo":
+        return 0
+    rounds, heard = (2, agents) if c.protocol == "discussion" else (1, agents - 1)
+    return rounds * heard * (agents - 1) * c.prompts * c.group
+
+
+def completions(config) -> int:
+    """Completions of one iteration, all agents and turns together; of a discussion both rounds."""
+    c = config.train
+    if c.system == systems.SFT:
+        return 0
+    if c.protocol == "tree":
+        return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
+    rounds = 2 if c.protocol == "discussion" else 1
+    learned = (rounds * sum(nodes(config)) * c.group + remarks(config)) * len(config.team.agents)
+    return learned + partner_completions(config) + counterfactual_completions(config)
+
+
+def tokens(config) -> int:
+    """Most completion tokens of one iteration."""
+    return completions(config) * agent_settings.longest(config)

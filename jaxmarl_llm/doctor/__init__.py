@@ -1,5 +1,0 @@
-"""Checks of a team, its update, its reward and its tokenizers before a training; each gives a `Result`."""
-
-from jaxmarl_llm.doctor.result import STATUSES, Result, check
-
-__all__ = ["STATUSES", "Result", "check"]

@@ -1,0 +1,202 @@
+"""Evaluate a team: judge its joint answers to some items, sampled and greedy."""
+
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxmarl_llm import records, rollout
+from jaxmarl_llm.evaluation.scores import Evaluation
+from jaxmarl_llm.forest import SpeakRequest, metrics
+from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
+from jaxmarl_llm.rollout import requests
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import Sizes, plan_sizes
+from jaxmarl_llm.tasks.types import Task
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils.errors import UserError
+
+ROWS_PER_BATCH = 96
+
+
+class Evaluations(NamedTuple):
+    """Two evaluations of the same items: with sampled answers, and with one greedy answer per item.
+
+    ``seconds`` is the time of both together.
+    """
+
+    sampled: Evaluation
+    greedy: Evaluation
+    seconds: float
+
+    def speed(self) -> dict[str, float]:
+        """Completion tokens drawn per second and seconds per joint answer; compiling and judging included."""
+        drawn = [tokens for each in (self.sampled, self.greedy) for row in each.tokens_BG for tokens in row]
+        return {
+            "tokens_per_s": sum(drawn) / self.seconds,
+            "seconds_per_answer": self.seconds / len(drawn),
+        }
+
+
+def evaluate(
+    team: Team,
+    trainables: Sequence[Any],
+    task: Task,
+    item_ids: Sequence[int],
+    key: jax.Array,
+    *,
+    params: SamplingParams,
+    samples: int,
+    protocol: Callable[[int], Protocol] | None = None,
+    max_prompt_tokens: int,
+    long_prompts: str = "error",
+    rows_per_batch: int = ROWS_PER_BATCH,
+    items_per_batch: int | None = None,
+    sizes: Sequence[Sizes | None] | None = None,
+    step: int = 0,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+) -> Evaluations:
+    """Let every agent answer every item once per sample and once greedily; sample g is judged with sample g.
+
+    Greedy answers are one more row per prompt: prompts are read once for both. Items are answered in batches
+    of one shape, so that one program per stack serves them all; what fills up a batch is answered too and
+    dropped. Batch i draws from ``fold_in(key, i)``: sampled results depend on ``rows_per_batch``, greedy ones
+    do not.
+
+    Args:
+      team, trainables: the agents, and the parameters of each member of the team.
+      task: the items and their judge.
+      item_ids: indices into ``task.items``, at least one.
+      key: random key.
+      params: how the samples are drawn.
+      samples: G, at least 1, without the greedy one.
+      protocol: makes the protocol for a number of samples, the greedy one included; None: all agents answer
+        once, at the same time. A protocol of several turns must carry every sample to the last one.
+      max_prompt_tokens, long_prompts: see `requests.encode_prompt`.
+      rows_per_batch: most completions of an agent per batch, greedy ones counted, at least 1 (one item is
+        the least).
+      items_per_batch: items of every batch, in place of the `batch_size` of these items: an evaluation of
+        fewer items then runs the program that one of more has compiled.
+      sizes: by member of the team, the sizes that prompts are padded to; only the largest width is used.
+        None: `prompt_sizes` of these items.
+      step: step number in the records.
+      progress: is called with the numbers of items done and of all items, after every batch.
+
+    Raises:
+      ValueError: for bad arguments or prompts that are too long, before anything is compiled.
+    """
+    _check(task, item_ids, samples, rows_per_batch)
+    started = time.perf_counter()
+    limits = dict(max_prompt_tokens=max_prompt_tokens, long_prompts=long_prompts)
+    per_item, number = samples + 1, len(item_ids)
+    size = items_per_batch or batch_size(number, samples, rows_per_batch)
+    sizes = sizes or prompt_sizes(team, [(task, item_ids)], size, **limits)
+    one_width = [member_sizes.largest() if member_sizes else None for member_sizes in sizes]
+    drawing = protocol(per_item) if protocol else Simultaneous(task.prompts, per_item)
+    scorer = TaskScorer.of_team(task, team, "aligned")
+    options = dict(params=params, prompt_sizes=one_width, **limits)
+    run = functools.partial(rollout.run, drawing, team, trainables, scorer, **options)
+    tokenizers = {agent: team[agent].tokenizer for agent in task.agents}
+    turns_TB: list[list] = []
+    tokens_B: list[tuple[int, ...]] = []
+    for i, (n_real, batch) in enumerate(plan_batches(number, size)):
+        forest = run([item_ids[b] for b in batch], jax.random.fold_in(key, i), last_greedy=True)
+        actions = records.joint_actions(step, forest, task, tokenizers)
+        for t, index in enumerate(sorted({joint.turn for joint in forest.joints})):
+            of_turn = [a for a, joint in zip(actions, forest.joints, strict=True) if joint.turn == index]
+            if t == len(turns_TB):
+                turns_TB.append([])
+            turns_TB[t] += _by_item(of_turn, per_item, n_real)
+        tokens_B += _by_item(metrics.last_answer_tokens(forest), per_item, n_real)
+        progress(len(tokens_B), number)
+    build = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
+    return Evaluations(build(slice(samples)), build(slice(samples, None)), time.perf_counter() - started)
+
+
+def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
+    """Group values by item, ``number`` each, and leave out the items that only fill a batch up."""
+    return [tuple(values[b * number : (b + 1) * number]) for b in range(real)]
+
+
+def _evaluation(
+    task: Task, item_ids: Sequence[int], turns_TB: list[list], tokens_B: list[tuple[int, ...]], of_item: slice
+) -> Evaluation:
+    """Build the evaluation of a slice of the answers to each item, of every turn."""
+    grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
+    statements = tuple(getattr(task.items[i], "statement", "") for i in item_ids)
+    *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
+    tokens = tuple(row[of_item] for row in tokens_B)
+    return Evaluation(last, tuple(task.agents), task.normalise, grades, statements, tuple(earlier), tokens)
+
+
+def batch_size(n_items: int, samples: int, rows_per_batch: int = ROWS_PER_BATCH) -> int:
+    """Items per batch of an evaluation of ``n_items``, in as few batches of one size as hold them.
+
+    samples: G of `evaluate`; the greedy answer is added to it.
+    """
+    limit = max(1, rows_per_batch // (samples + 1))
+    return math.ceil(n_items / math.ceil(n_items / limit))
+
+
+def plan_batches(n_items: int, size: int) -> list[tuple[int, list[int]]]:
+    """Cut items into batches of ``size``; a short one is filled up with its first item.
+
+    Returns:
+      (number of real items, positions 0..n_items-1 of all items, real ones first and in order) per batch.
+    """
+    starts = range(0, n_items, size)
+    batches = [list(range(start, min(start + size, n_items))) for start in starts]
+    return [(len(batch), batch + batch[:1] * (size - len(batch))) for batch in batches]
+
+
+def prompt_sizes(
+    team: Team,
+    tasks: Sequence[tuple[Task, Sequence[int]]],
+    batch: int,
+    max_prompt_tokens: int,
+    long_prompts: str = "error",
+) -> list[Sizes | None]:
+    """Sizes that the prompts of some tasks' items are padded to, by member of the team; None of remote ones.
+
+    Only prompts of the first turn that are not cut count.
+
+    Args:
+      tasks: each with indices into its items.
+      batch: problems that are answered together, see `padding.plan_sizes`.
+      max_prompt_tokens, long_prompts: see `requests.encode_prompt`, which raises ValueError.
+    """
+    sizes: list[Sizes | None] = []
+    pairs = [(item, task.prompts(item)) for task, ids in tasks for item in (task.items[i] for i in ids)]
+    for member in team.members:
+        agents = [] if member.remote else member.stack.agents
+        kept: dict[str, list[list[int]]] = {agent: [] for agent in agents}
+        for item, prompts in pairs:
+            own_prompts = {agent: prompts[agent] for agent in agents if agent in prompts}
+            rows = {}
+            for agent, messages in own_prompts.items():
+                request = SpeakRequest(agent, 0, tuple(messages), samples=1)
+                limits = (max_prompt_tokens, long_prompts, item_name(item))
+                rows[agent], cut = requests.encode_cut(member.tokenizer, request, *limits)
+                if cut:
+                    break
+            else:
+                for agent in agents if len(rows) == len(agents) else ():
+                    kept[agent].append(rows[agent])
+        sizes.append(plan_sizes(kept, batch) if kept and all(kept.values()) else None)
+    return sizes
+
+
+def _check(task: Task, item_ids: Sequence[int], samples: int, rows_per_batch: int) -> None:
+    """Raise ValueError for arguments of `evaluate` that cannot be used."""
+    if not len(item_ids):
+        raise UserError("item_ids is empty; an evaluation needs at least one item")
+    outside = [i for i in item_ids if not 0 <= i < len(task.items)]
+    if outside:
+        raise UserError(f"item_ids holds {outside}; allowed are 0..{len(task.items) - 1}")
+    for name, value in (("samples", samples), ("rows_per_batch", rows_per_batch)):
+        if value < 1:
+            raise UserError(f"{name}={value} must be at least 1")

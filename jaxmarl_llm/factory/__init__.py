@@ -1,0 +1,1 @@
+"""From a config to objects. Below this folder nothing knows the ConfigDict."""

@@ -1,0 +1,43 @@
+"""Models that are made by name, with random weights and without files."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm import tokenizer as tokenizer_lib
+from jaxmarl_llm import weights
+from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.protocols import discussion
+from jaxmarl_llm.protocols.hearing import quoted
+from jaxmarl_llm.tasks.centralised import tagged
+from jaxmarl_llm.tasks.toys import lock, matrix_game
+from jaxmarl_llm.weights import model_files, random_weights, word_model
+
+
+def random_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
+    """`random_weights.TINY` with random weights and the default model's tokenizer, for smoke runs."""
+    tokenizer = tokenizer_lib.load(model_files.find(model_files.DEFAULT))
+    policy = Policy(random_weights.TINY, dtype=jnp.dtype(config.policy.dtype), remat=config.policy.remat)
+    params = random_weights.draw(policy, seed)
+    return weights.LoadedModel(policy, params if on_host else jax.tree.map(jnp.asarray, params), tokenizer)
+
+
+def game_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
+    """A tiny policy over the words of `tasks.game`, for one agent each or one that is `task.centralised`;
+    or over those of `tasks.lock`.
+    """
+    agents = matrix_game.AGENTS if config.task.centralised else tuple(config.team.agents)
+    nothing = dict.fromkeys(agents, "")
+    words = [*matrix_game.texts(agents), tagged(nothing), quoted(nothing), discussion.AGAIN]
+    return word_model.build(
+        lock.texts() if config.task.kind == "lock" else words,
+        matrix_game.habits(word_model.START, word_model.END, agents if config.task.centralised else ()),
+        seed,
+        compute_dtype=jnp.dtype(config.policy.dtype),
+        remat=config.policy.remat,
+        on_host=on_host,
+    )
+
+
+BUILDERS = {"random-tiny": random_model, "game-tiny": game_model}

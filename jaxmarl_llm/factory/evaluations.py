@@ -1,0 +1,135 @@
+"""Evaluations with the settings of a config: of a team in memory, or of a run folder's."""
+
+import pathlib
+
+import jax
+
+from jaxmarl_llm import checkpoint, evaluation
+from jaxmarl_llm import team as team_lib
+from jaxmarl_llm.config.team import check_read
+from jaxmarl_llm.evaluation import results, scores
+from jaxmarl_llm.factory import (
+    chat_options,
+    experts,
+    protocols,
+    randomness,
+    rollouts,
+    tasks,
+    teams,
+    training,
+)
+from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils.errors import UserError
+
+
+def evaluate(
+    config,
+    team: team_lib.Team,
+    trainables,
+    task,
+    items,
+    samples: int,
+    key: jax.Array,
+    step: int = 0,
+    memory=(),
+    **options,
+) -> evaluation.Evaluations:
+    """`evaluation.evaluate` with the run's sampling settings and protocol.
+
+    ``key``: where samples come from. A run has streams of its own for validation and for the test (see
+    `run_evaluations`); every other command takes "report", so that it measures with draws that chose nothing.
+    ``memory``: lessons of earlier problems, see `protocols.build`. ``options``: others of
+    `evaluation.evaluate`.
+    """
+    return evaluation.evaluate(
+        team,
+        trainables,
+        task,
+        items,
+        key,
+        params=training.sampling_params(config),
+        samples=samples,
+        protocol=lambda drawn: rollouts.RoomForPrograms(
+            protocols.build(config, task, team, drawn, memory=memory)
+        ),
+        max_prompt_tokens=config.sampling.max_prompt_tokens,
+        long_prompts=config.sampling.long_prompts,
+        step=step,
+        **options,
+    )
+
+
+SPLITS = {"test": "test", "validation": "eval", "train": "train", "all": "test"}  # as `tasks` calls them
+
+
+def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks=(1,), split="test"):
+    """Evaluate the agents of a run, or those that a run with this config would start from.
+
+    Args:
+      config: the team, how it speaks, and the problems.
+      workdir: run folder whose checkpoint is restored; empty for the untrained team.
+      which: ``best``, ``latest`` or a step.
+      samples: answers per problem; 0 for ``config.eval.samples``.
+      ks: report pass@k for these, each within 1..samples.
+      split: problems to answer, one of `SPLITS`.
+
+    Returns:
+      {"sampled": Evaluation, "greedy": Evaluation}, and what `experiments.evaluate` writes as JSON.
+
+    Raises:
+      ValueError: for a k or checkpoint that cannot be, before any model is loaded, and what loading raises.
+    """
+    check_read(config, workdir)
+    config = chat_options.dated(config, workdir)
+    samples = samples or config.eval.samples
+    for k in ks:
+        scores.pass_at_k(samples, 0, k)
+    folder = pathlib.Path(workdir) / "checkpoints"
+    step = checkpoint.read_meta(folder, which)["step"] if workdir else 0
+    with tasks.build_executor(config) as executor:
+        task = build_split(config, executor, split, experts.build_expert(config, workdir))
+        speakers = experts.build(config, task.items, workdir)
+        team = teams.build_team(config, speakers=speakers)
+        if workdir:
+            team, _ = checkpoint.restore_team(folder, which, team)
+        teams.check_prompts(config, team, task)
+        learned = [member.trainable for member in team.members]
+        items = range(len(task.items))
+        lessons = protocols.saved_lessons(config, workdir, step) if workdir else ()
+        key = randomness.stream(config, "report")
+        with console.ProgressDisplay(len(items), label="problems") as display:
+            found = evaluate(
+                config, team, learned, task, items, samples, key, step, lessons,
+                progress=lambda done, total: done < total and display.update(done, {}),
+            )  # fmt: skip
+        isolation = tasks.isolation(executor)
+    by_mode = {mode: getattr(found, mode) for mode in results.MODES}
+    about = {
+        "workdir": str(workdir) or None,
+        "step": step,
+        "state": str(which) if workdir else "untrained",
+        "split": split,
+        "seed": config.seed,
+        "models": {agent: team[agent].model_name for agent in team.agents},
+        "problems": len(task.items),
+        "task": config.task.to_dict(),
+        "sampling": config.sampling.to_dict(),
+        "model_options": config.model_options.to_dict(),
+        "executor": isolation,
+        "speed": found.speed(),
+    }
+    return by_mode, about | {mode: results.describe(found, ks) for mode, found in by_mode.items()}
+
+
+def build_split(config, executor, split: str, expert=None):
+    """The task with the problems of one of `SPLITS`; ValueError for another one.
+
+    validation and test come from their own sources, see `tasks.build_task`; all are those of all three splits
+    of the test's source.
+    """
+    if split not in SPLITS:
+        raise UserError(f"--split={split!r}: allowed are {', '.join(SPLITS)}")
+    if split == "all":
+        config = config.copy_and_resolve_references()
+        config.task.test_split = "all"
+    return tasks.build_task(config, executor, SPLITS[split], expert)

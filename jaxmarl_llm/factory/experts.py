@@ -1,0 +1,107 @@
+"""From a config to the experts that speak for those agents of the team which are no models of ours."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxmarl_llm import experts, weights
+from jaxmarl_llm.config import remote
+from jaxmarl_llm.config.task import asks_expert
+from jaxmarl_llm.experts import Expert, Spent
+from jaxmarl_llm.experts.scripted import Scripted
+from jaxmarl_llm.factory import chat_options
+from jaxmarl_llm.forest import Turn
+from jaxmarl_llm.tasks.programs.scripted_author import Mixture
+from jaxmarl_llm.tasks.toys.lock import Follower
+from jaxmarl_llm.team import Team
+
+
+def build(
+    config, items: Sequence[Any] = (), workdir="", spent: Mapping[str, Mapping] | None = None
+) -> dict[str, Expert]:
+    """Who is asked for the texts of remote agents, by the model's name in ``team.models``.
+
+    Each endpoint keeps its answers with those of `build_expert`, and has a token budget of its own.
+
+    Args:
+      config: its ``expert`` says how endpoints are reached; their models' names are in ``team.models``.
+      items: of all tasks that scripted agents are asked about.
+      workdir: run folder.
+      spent: what each had spent when the run was interrupted, as `Account.metadata` says.
+
+    Raises:
+      ValueError: for what the user must change, ExpertError if an endpoint is not there.
+    """
+    found, spent = {}, spent or {}
+    for name in dict.fromkeys(remote.agents(config).values()):
+        before = Spent(**spent.get(name, {}))
+        if name in remote.SCRIPTS:
+            follows = name == "scripted:follower"
+            found[name] = Scripted(Follower(config.seed) if follows else Mixture(items, config.seed), before)
+            continue
+        options = expert_options(config, workdir) | {"model": name.removeprefix(remote.EXPERT)}
+        found[name] = experts.build(**options, spent=before, seed=config.seed)
+        found[name].check()
+    return found
+
+
+class Account:
+    """What the speakers of a run have cost, with the answers that a process which was killed had paid for."""
+
+    def __init__(self, speakers: Mapping[str, Expert], team: Team):
+        self._speakers, self._team = speakers, team
+        self._before = dict.fromkeys(speakers, Spent())
+
+    def take(self, turns: Sequence[Turn]) -> None:
+        """Count answers that come from a journal and are not asked for again."""
+        for turn in turns:
+            if turn.cost is not None:
+                name = self._team[turn.agent].model_name
+                self._before[name] = _sum(self._before[name], Spent(1, *turn.cost))
+
+    def metadata(self) -> dict[str, dict[str, int]]:
+        """What each has spent since the run began, as JSON data."""
+        return {
+            name: dataclasses.asdict(_sum(expert.spent, self._before[name]))
+            for name, expert in self._speakers.items()
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """The same, keyed ``<model's name>/<what>``."""
+        said = self.metadata()
+        return {f"{name}/{what}": float(n) for name, own in said.items() for what, n in own.items()}
+
+
+def _sum(one: Spent, other: Spent) -> Spent:
+    both = zip(dataclasses.astuple(one), dataclasses.astuple(other), strict=True)
+    return Spent(*map(sum, both))
+
+
+def build_expert(config, workdir="", spent: Spent | None = None):
+    """The expert that is asked between turns, or None; what it spends counts from ``spent`` on.
+
+    ValueError for what the user must change (no key, no package, no model), ExpertError if it is not there.
+    """
+    if not asks_expert(config):
+        return None
+    expert = experts.build(**expert_options(config, workdir), spent=spent, seed=config.seed)
+    expert.check()
+    return expert
+
+
+def expert_options(config, workdir="") -> dict:
+    """How ``config.expert`` is reached, for `experts.build`; answers are kept in the run folder, if any."""
+    options = config.expert.to_dict()
+    del options["max_tokens"]
+    if config.expert.kind == "local":
+        written = {name: config.model_options[name] for name in ("chat", "chat_template")}
+        options |= {"load": functools.partial(_load_expert, config), "prompts": str(written)}
+    return options | {"cache": options["cache"] or (workdir and str(pathlib.Path(workdir) / "expert"))}
+
+
+def _load_expert(config, name: str) -> weights.LoadedModel:
+    """A local expert's model, whose chats are written as ``model_options`` says."""
+    model = weights.load(name)
+    return model.replace(tokenizer=model.tokenizer and chat_options.apply(config, model.tokenizer))

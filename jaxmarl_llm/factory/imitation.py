@@ -1,0 +1,70 @@
+"""From a config to the demonstrations that its agents imitate."""
+
+from jaxmarl_llm.config.imitation import FILE
+from jaxmarl_llm.config.systems import SFT
+from jaxmarl_llm.systems import demonstrations
+from jaxmarl_llm.systems.demonstrations import Demonstration, Encoded
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import distributed, dotted
+from jaxmarl_llm.utils.errors import UserError
+
+
+def load(config, task, team: Team) -> list[Encoded]:
+    """The demonstrations of ``sft.source`` for the problems of the training task; [] where none are read.
+
+    The task's own reference answers that are longer than ``sampling.max_new_tokens`` are left out, and a line
+    says how many; other demonstrations are the user's, and too long a text is refused.
+
+    Raises:
+      ValueError: for demonstrations that cannot be read or do not fit the team, its prompts or the sampler.
+    """
+    if config.train.system != SFT:
+        return []
+    source = config.sft.source
+    if source.endswith(FILE):
+        rows = demonstrations.read(source, task)
+    elif source == "reference":
+        rows = demonstrations.of_items(task, _references(config, task), source)
+    else:
+        rows = demonstrations.of_items(task, dotted.resolve(source, "sft.source"), source)
+    for agent in dict.fromkeys(row.agent for row in rows):
+        if team[agent].remote:
+            raise UserError(f"sft.source={source!r}: agent {agent!r} is no model of ours and cannot learn")
+    tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
+    if source == "reference":
+        rows = _short_enough(rows, tokenizers, config.sampling.max_new_tokens)
+    return demonstrations.encode(
+        rows,
+        tokenizers,
+        max_prompt_tokens=config.sampling.max_prompt_tokens,
+        max_new_tokens=config.sampling.max_new_tokens,
+        stop=tuple(config.sampling.stop),
+        truncate=config.sampling.long_prompts == "truncate",
+    )
+
+
+def _short_enough(rows: list[Demonstration], tokenizers, longest: int) -> list[Demonstration]:
+    """Reference answers that the sampler could draw; prints how many others there are."""
+    kept = demonstrations.fitting(rows, tokenizers, longest)
+    if not kept:
+        raise UserError(
+            f"sampling.max_new_tokens={longest}: every one of the {len(rows)} reference answers is longer"
+        )
+    if len(kept) < len(rows) and distributed.is_main():
+        print(
+            f"{len(rows) - len(kept)} of {len(rows)} reference answers are longer than "
+            f"sampling.max_new_tokens={longest} and are left out",
+            flush=True,
+        )
+    return kept
+
+
+def _references(config, task):
+    """The task's function from an item to its reference answers."""
+    own = getattr(task, "references", None)
+    if own is None:
+        raise UserError(
+            f"sft.source='reference': task.kind={config.task.kind!r} has no reference answers; give a "
+            f"{FILE} file or the dotted name of a function"
+        )
+    return own

@@ -1,0 +1,103 @@
+"""From a config to who speaks when: in training, in an evaluation, and in a search for programs."""
+
+import pathlib
+from collections.abc import Sequence
+
+from jaxmarl_llm.config import programs
+from jaxmarl_llm.config.options import is_dotted
+from jaxmarl_llm.config.task import asks_expert
+from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom
+from jaxmarl_llm.protocols.lessons import memory as lessons
+from jaxmarl_llm.protocols.lessons import relevance
+from jaxmarl_llm.protocols.lessons.bank import Entry
+from jaxmarl_llm.protocols.lessons.history import BankBuilder
+from jaxmarl_llm.protocols.lessons.memory import LessonMemory
+from jaxmarl_llm.protocols.mapcoder import MapCoder
+from jaxmarl_llm.protocols.mixture import Mixture
+from jaxmarl_llm.protocols.reflexion import Reflexion
+from jaxmarl_llm.protocols.repeated import Repeated
+from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import distributed
+
+IN_TURNS = {"simultaneous": Simultaneous, "pipeline": Pipeline, "discussion": Discussion}
+ROUNDS = {"repeated": Repeated, "reflexion": Reflexion, "mixture": Mixture}
+
+
+def build(config, task, team: Team, samples: int | None = None, memory=()) -> Protocol:
+    """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn.
+
+    ``memory``: lessons of earlier problems, of ``lessons.bank=run``.
+    """
+    c = config.train
+    if is_dotted(c.protocol):
+        return custom.build(c.protocol, config, task, samples)
+    if c.protocol in programs.METHODS:
+        # Chance decides about the problem's own lessons, relevance about those of earlier ones.
+        how = None if dealt(config, samples) and not remembers(config) else relevant(config, team)
+        return rounds(config, task, how, samples, memory)
+    if c.protocol == "tree" and samples is None:
+        return Tree(task.prompts, (c.group,) * len(config.team.agents))
+    if c.protocol == "tree":
+        return Pipeline(task.prompts, samples)  # in an evaluation a tree is its chains
+    feedback = task.feedback if c.turns > 1 else None
+    if asks_expert(config):  # who may answer each process otherwise, and is paid by each
+        feedback = distributed.on_main(feedback)
+    if samples is not None:
+        return IN_TURNS[c.protocol](task.prompts, samples, c.turns, feedback, later_samples=1)
+    options = dict(hand_on=c.hand_on, stop_above=c.stop_above or None)
+    options |= {"extra": c.partner_samples} if c.protocol == "simultaneous" else {}
+    return IN_TURNS[c.protocol](task.prompts, c.group, c.turns, feedback, **options)
+
+
+def has_lessons(config) -> bool:
+    """Whether agents tell each other lessons."""
+    return config.train.protocol == "lessonl" and config.lessons.select != "none"
+
+
+def dealt(config, samples: int | None) -> bool:
+    """Whether chance decides who sees which lesson, as relevance and speed-ups do otherwise: in training."""
+    return config.lessons.select == "dealt" and samples is None
+
+
+def relevant(config, team: Team) -> relevance.Relevance | None:
+    """How relevant lessons are, where there are any."""
+    return relevance.build(config.lessons.encoder, team) if has_lessons(config) else None
+
+
+def rounds(
+    config, task, relevance: relevance.Relevance | None, samples: int | None, memory=(), ends: bool = False
+) -> Protocol:
+    """Rounds of programs. ``ends``: chains may end once nothing is left to gain (`search.stop_when_solved`);
+    not in training or an evaluation, where every chain must reach the last round.
+    """
+    c, chains = config.train, samples or config.train.group
+    stop = ends and config.search.stop_when_solved
+    if c.protocol == "mapcoder":
+        return MapCoder(task, chains, config.search.plans, c.turns // config.search.plans, stop)
+    if c.protocol != "lessonl":
+        return ROUNDS[c.protocol](task, chains, c.turns, stop_when_solved=stop)
+    own = config.lessons
+    by_chance = dealt(config, samples)
+    mode = "full" if own.select == "dealt" and not by_chance else own.select
+    options = dict(step=own.step, factor=own.factor, pooled=by_chance, memory=memory)
+    gate = own.gate if config.task.kind == "optimisation" else 0.0  # it is a speed-up
+    showing = LessonSelection(own.shown, mode, own.control if by_chance else 0, gate)
+    banking, lasting = BankBuilder(task.source, relevance, **options), own.bank == "run"
+    return LessonL(task, chains, c.turns, banking, showing, lasting, stop_when_solved=stop)
+
+
+def remembers(config) -> bool:
+    """Whether lessons outlive their problem."""
+    return config.train.protocol == "lessonl" and config.lessons.bank == "run"
+
+
+def memory(config, entries: Sequence[Entry] = ()) -> LessonMemory:
+    """The bank of a whole run, as it begins."""
+    own = config.lessons
+    return LessonMemory(own.keep, step=own.step, factor=own.factor, entries=entries)
+
+
+def saved_lessons(config, workdir, step: int) -> tuple[Entry, ...]:
+    """Lessons of the run in ``workdir`` after ``step`` iterations; () if the config has no use for any."""
+    return tuple(lessons.saved(pathlib.Path(workdir) / "system", step)) if remembers(config) else ()

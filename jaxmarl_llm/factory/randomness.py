@@ -1,0 +1,51 @@
+"""Where a run's seed becomes random keys, and the order of its problems."""
+
+import math
+
+import jax
+import numpy as np
+
+STREAMS = (
+    "adapters",
+    "rollout",
+    "eval",
+    "random_model",
+    "critics",
+    "counterfactual",
+    "preferences",
+    "search",
+    "tests",
+    "fidelity",
+    "test",
+    "report",
+    "demonstrations",
+)
+
+
+def stream(config, name: str) -> jax.Array:
+    """The named random key of a run; streams of one seed never meet."""
+    return jax.random.fold_in(jax.random.key(config.seed), STREAMS.index(name))
+
+
+def batch_ids(config, items, step: int) -> list[int]:
+    """Items of iteration ``step`` (from 0), at random; none comes again before all that may come have come.
+
+    With ``train.grade_every`` = n only items of the lowest grade may come in the first n iterations, only
+    those of the two lowest in the next n, and so on. The order follows from the seed alone, so the cursor is
+    the step itself.
+    """
+    size, every = config.train.prompts, config.train.grade_every
+    grade_of = [getattr(item, "grade", 0) for item in items]
+    grades = sorted(set(grade_of)) if every else [math.inf]
+    order, come, epoch = [], set(), 0
+    while len(order) < (step + 1) * size:
+        stage = len(order) // (every * size) if every else 0
+        last = stage >= len(grades) - 1
+        room = (step + 1 if last else (stage + 1) * every) * size - len(order)
+        shuffled = np.random.default_rng((config.seed, epoch)).permutation(len(items)).tolist()
+        fresh = [i for i in shuffled if i not in come and grade_of[i] <= grades[-1 if last else stage]]
+        order += fresh[:room]
+        come.update(fresh[:room])
+        if len(fresh) <= room:
+            come, epoch = set(), epoch + 1
+    return order[step * size : (step + 1) * size]

@@ -1,0 +1,180 @@
+"""From a config to the system: how rewards become what every agent learns."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+
+from jaxmarl_llm import update
+from jaxmarl_llm.config import workload
+from jaxmarl_llm.config.systems import FROM_PAIRS, MADPO, SFT
+from jaxmarl_llm.factory import protocols, randomness, training
+from jaxmarl_llm.systems import (
+    actor_critic,
+    at_grpo,
+    c3,
+    ccpo,
+    centralised,
+    critics,
+    custom,
+    dr_mas,
+    lessonl,
+    madpo,
+    magrpo,
+    mareinforce,
+    maremax,
+    marlhf,
+    marloo,
+    sft,
+)
+from jaxmarl_llm.systems.critics import Critics
+from jaxmarl_llm.systems.critics.shared_heads import Heads
+from jaxmarl_llm.systems.preferences import Pool, turn_scores
+from jaxmarl_llm.systems.preferences.reward_model import RewardModel
+from jaxmarl_llm.systems.types import FromForest, System
+from jaxmarl_llm.team import Team
+
+# Those whose credit follows from the forest alone.
+FROM_FOREST = {
+    "magrpo": magrpo.assign,
+    "mareinforce": mareinforce.assign,
+    "marloo": marloo.assign,
+    "maremax": maremax.assign,
+    "centralised": centralised.assign,
+    "dr_mas": dr_mas.assign,
+    "at_grpo": at_grpo.assign,
+    "c3": c3.assign,
+    "ccpo": ccpo.assign,
+    "lessonl": lessonl.assign,
+}
+CRITICS = {name for name, _ in actor_critic.RECIPES}
+
+
+def build(config, team: Team, trainables: Callable[[], list], demonstrations: Sequence = ()) -> System:
+    """The system of ``train.system``, with the models that it trains beside the agents.
+
+    ``trainables`` gives the agents' parameters as they are when it is called, by position in the team;
+    ``demonstrations`` are what train.system=sft learns from.
+    """
+    name, collect = config.train.system, workload.collecting(config)
+    if protocols.remembers(config):
+        return lessonl.LessonLWithMemory(protocols.memory(config), credit_config(config))
+    if name == SFT:
+        seed = (config.seed, randomness.STREAMS.index("demonstrations"))
+        multiple = config.train.minibatches * config.train.prompts_per_microbatch
+        return sft.Sft(sft.DemonstrationOrder(demonstrations, config.sft.batch, seed, multiple))
+    if (assign := from_forest(config)) is not None:
+        return FromForest(assign)
+    if name in MADPO:
+        c, sampling = config.preference, training.sampling_params(config)
+
+        def scores(forest, reference: bool):
+            return turn_scores.of_forest(forest, team, trainables(), sampling, reference=reference)
+
+        return madpo.Madpo(build_pool(config), scores, c.batch, c.beta, c.reference, collect)
+    if name in FROM_PAIRS:
+        return marlhf.Marlhf(build_reward_model(config, team), credit_config(config), collect)
+    how, credit = recipe(config), credit_config(config)
+    if config.critic.shared:
+        heads = build_heads(config, team, trainables)
+        return actor_critic.SharedActorCritic(how, heads, credit, coef=config.critic.coef)
+    return actor_critic.ActorCritic(how, build_critics(config, team), credit, config.critic.warmup)
+
+
+def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.TrainState]:
+    """Shapes of what the system of ``train.system`` trains beside the agents; nothing is allocated.
+
+    They are by position in the team, {} where only the agents learn; ``trainables`` are the agents'.
+    """
+    name = config.train.system
+    if name in FROM_PAIRS and name not in MADPO:
+        return jax.eval_shape(lambda: build_reward_critics(config, team).states)
+    if name not in CRITICS:
+        return {}
+    if config.critic.shared:
+        return jax.eval_shape(lambda: build_heads(config, team, lambda: trainables).states)
+    return jax.eval_shape(lambda: build_critics(config, team).states)
+
+
+def from_forest(config):
+    """Forest -> `Credit`, or None for a system that needs models of its own.
+
+    ValueError if a dotted name leads nowhere.
+    """
+    name = config.train.system
+    if name in CRITICS or name in FROM_PAIRS or name == SFT:
+        return None
+    assign = FROM_FOREST[name] if name in FROM_FOREST else custom.resolve(name)
+    return functools.partial(assign, config=credit_config(config))
+
+
+def credit_config(config) -> magrpo.CreditConfig:
+    """How returns become advantages."""
+    c = config.train
+    return magrpo.CreditConfig(
+        baseline=c.baseline,
+        normalise=c.normalise,
+        normalise_by=c.normalise_by,
+        discount=c.discount,
+        backup=c.backup,
+        reduce=c.reduce,
+        turn_weights=tuple(c.turn_weights),
+        chain=c.hand_on != "all",
+        local_weight=c.local_weight,
+        turns=c.turns,
+        turn_loss=c.turn_loss,
+    )
+
+
+def recipe(config) -> actor_critic.Recipe:
+    """What the critics of ``train.system`` read, and what follows from it."""
+    return actor_critic.RECIPES[config.train.system, config.critic.form]
+
+
+def build_critics(config, team: Team) -> Critics:
+    """The critics of ``train.system``."""
+    c, t = config.critic, config.team
+    options = dict(joint=recipe(config).joint, rank=t.rank, targets=tuple(t.targets))
+    own = critics.build(team, randomness.stream(config, "critics"), **options)
+    sizes = dict(updates=c.updates, rows=c.prompts_per_microbatch)
+    return Critics(own, critic_optimizer(config), clip=c.clip, **sizes)
+
+
+def build_heads(config, team: Team, trainables: Callable[[], Sequence]) -> Heads:
+    """Value heads on the agents' own bodies."""
+    c, key = config.critic, randomness.stream(config, "critics")
+    optimizer = critic_optimizer(config)
+    return Heads(team, key, trainables, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
+
+
+def critic_optimizer(config):
+    """The optimizer of one critic or head."""
+    return update.make_optimizer(lr=config.critic.lr, steps=config.train.steps * config.critic.updates)
+
+
+def build_pool(config) -> Pool:
+    """The pairs of ``train.system``, none yet."""
+    c = config.preference
+    options = dict(most=c.pairs, selection=c.selection, replay=c.replay, last=c.nearest, decay=c.decay)
+    return Pool((config.seed, randomness.STREAMS.index("preferences")), **options)
+
+
+def build_reward_model(config, team: Team) -> RewardModel:
+    """The reward model of ``train.system``, with its pairs."""
+    c, optimizer = config.preference, reward_optimizer(config)
+    sizes = dict(batch=c.batch, updates=c.model_updates, rows=c.pairs_per_microbatch)
+    return RewardModel(build_reward_critics(config, team), optimizer, build_pool(config), **sizes)
+
+
+def build_reward_critics(config, team: Team) -> Critics:
+    """The models that read joint answers for the reward model."""
+    c, t = config.preference, config.team
+    options = dict(joint=True, rank=t.rank, targets=tuple(t.targets))
+    own = critics.build(team, randomness.stream(config, "preferences"), **options)
+    return Critics(own, reward_optimizer(config), rows=c.pairs_per_microbatch)
+
+
+def reward_optimizer(config):
+    """The optimizer of the reward model, which begins anew whenever it is fitted."""
+    c = config.preference
+    return update.make_optimizer(lr=c.model_lr, steps=c.model_updates)

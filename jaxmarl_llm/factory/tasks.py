@@ -1,0 +1,180 @@
+"""From a config to the task: problems or texts, roles, rewards."""
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Iterator, Mapping
+
+from jaxmarl_llm.config import programs
+from jaxmarl_llm.config.options import is_dotted
+from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
+from jaxmarl_llm.experts.feedback import ExpertEdits
+from jaxmarl_llm.tasks import custom_task, split_overlap
+from jaxmarl_llm.tasks.centralised import CentralisedTask
+from jaxmarl_llm.tasks.coding import data_files
+from jaxmarl_llm.tasks.coding import feedback as code_feedback
+from jaxmarl_llm.tasks.coding import roles as code_roles
+from jaxmarl_llm.tasks.coding.task import CodingTask
+from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
+from jaxmarl_llm.tasks.programs import optimisation_items
+from jaxmarl_llm.tasks.programs.generation import GenerationTask
+from jaxmarl_llm.tasks.programs.optimisation import OptimisationTask
+from jaxmarl_llm.tasks.programs.task import ProgramTask
+from jaxmarl_llm.tasks.programs.timed_judge import TimedJudge
+from jaxmarl_llm.tasks.toys import lock, matrix_game
+from jaxmarl_llm.tasks.types import Task
+from jaxmarl_llm.tasks.writing import items as writing_items
+from jaxmarl_llm.tasks.writing import reward
+from jaxmarl_llm.tasks.writing.task import AGENTS, WritingTask
+from jaxmarl_llm.utils.errors import UserError
+
+
+def build_executor(config) -> contextlib.AbstractContextManager:
+    """The sandbox, for tasks that run code, else a context of None; start it before anything touches JAX.
+
+    ExecutorRefused where the machine isolates programs less than ``executor.min_level``.
+    """
+    kind = config.task.kind
+    runs = custom_task.runs_programs(kind) if is_dotted(kind) else kind in ("coding", *programs.KINDS)
+    if not runs:
+        return contextlib.nullcontext()
+    c = config.executor
+    limits = Limits(cpu_seconds=c.cpu_seconds, memory_mb=c.memory_mb)
+    executor = Executor(c.workers or None, limits, c.min_level)
+    if executor.level < max(levels.NAMES):
+        logging.warning(
+            "programs run at isolation level %d, %s: %s",
+            executor.level, levels.NAMES[executor.level], available_level()[1],
+        )  # fmt: skip
+    return executor
+
+
+def isolation(executor: Executor | None) -> dict:
+    """How programs are run, for the records of a run; {} where none are."""
+    return levels.describe(executor.level, executor.limits) if executor else {}
+
+
+def build_task(config, executor: Executor | None, split: str, expert=None):
+    """The task of training (``split="train"``), of validation ("eval") or of the test ("test").
+
+    ValueError, naming the config's fields, for problems that cannot be read and a reward that is none.
+    """
+    c = config.task
+    with _naming(config, split):
+        task = _own_task(config, executor, split, expert)
+    task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
+    return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
+
+
+PROBLEMS_OF = {"train": "training", "eval": "validation"}  # what messages call a split
+
+
+def check_splits(config, of_splits: Mapping[str, Task]) -> None:
+    """ValueError, naming the config's fields, if two splits have a problem in common.
+
+    of_splits: tasks as `build_task` makes them, by the name of their split, in the order train, eval, test.
+    """
+    for first, second in itertools.combinations(of_splits, 2):
+        with _naming(config, second):
+            split_overlap.check_disjoint(of_splits[first].items, of_splits[second].items, PROBLEMS_OF[first])
+
+
+@contextlib.contextmanager
+def _naming(config, split: str) -> Iterator[None]:
+    """Put the fields that say where problems come from in front of what is wrong with these."""
+    try:
+        yield
+    except ValueError as error:
+        given = split != "train" and config.task[f"{split}_source"]
+        source, part = f"{split}_source" if given else "source", f"{split}_split"
+        where = f"task.{source}={config.task[source]!r}, task.{part}={config.task[part]!r}"
+        raise UserError(f"{where}: {error}") from error
+
+
+def _own_task(config, executor: Executor | None, split: str, expert):
+    """The task as it judges by itself, with a role for each agent."""
+    c = config.task
+    source, part = _source(config, split)
+    if is_dotted(c.kind):
+        task = _custom(config, executor, split)
+    elif c.kind == "coding":
+        task = _coding(config, executor, source, part, expert)
+    elif c.kind == "game":
+        agents = matrix_game.AGENTS if c.centralised else tuple(config.team.agents)
+        task = matrix_game.GameTask(matrix_game.load_items(source, part), agents)
+    elif c.kind == "lock":
+        task = lock.LockTask(lock.load_items(source, part), tuple(config.team.agents))
+    elif c.kind in programs.KINDS:
+        task = build_programs(config, executor, split, tuple(config.team.agents))
+    else:
+        task = _writing(config, source, part)
+    return task
+
+
+def _custom(config, executor: Executor | None, split: str) -> custom_task.CustomTask:
+    """The task that ``task.kind`` names, for the team and the turns of the config."""
+    task, agents = custom_task.build(config.task.kind, config.task, executor, split), config.team.agents
+    if not config.task.centralised and set(task.agents) != set(agents):
+        raise UserError(f"team.agents={tuple(agents)!r}: task.kind={config.task.kind!r} has {task.agents!r}")
+    if config.train.turns > 1 and not hasattr(task, "feedback"):
+        raise UserError(f"train.turns={config.train.turns}: task.kind={config.task.kind!r} has no feedback")
+    return task
+
+
+def _source(config, split: str) -> tuple[str, str]:
+    """Source and split of the task of ``split``, see `build_task`."""
+    c = config.task
+    own = "" if split == "train" else c[f"{split}_source"]
+    return own or c.source, c[f"{split}_split"]
+
+
+def _coding(config, executor: Executor, source: str, part: str, expert) -> CodingTask:
+    c = config.task
+    roles = tuple(c.roles or code_roles.TEAM) if c.centralised else tuple(config.team.agents)
+    feedback = c.feedback if c.feedback in code_feedback.MODES else "plain"  # in one turn nobody is asked
+    if expert:
+        feedback = ExpertEdits(expert, roles, config.expert.max_tokens)
+    return CodingTask(
+        data_files.load_items(source, part),
+        executor,
+        roles,
+        cooperation=c.cooperation,
+        compat=config.train.comlrl_compat,
+        feedback=feedback,
+        revealed_tests=c.revealed_tests,
+        held_back=c.held_back,
+        prompts=c.prompts,
+    )
+
+
+def build_programs(
+    config, executor: Executor, split: str, agents: tuple[str, ...], judge: TimedJudge | None = None
+) -> ProgramTask:
+    """A task in which each of these agents writes a whole program; ``judge`` times them, None: a new one."""
+    source, part = _source(config, split)
+    if config.task.kind == "generation":
+        return GenerationTask(data_files.load_items(source, part), executor, agents, config.task.held_back)
+    items = optimisation_items.load_items(source, part)
+    return OptimisationTask(items, judge or build_judge(config, executor), agents)
+
+
+def build_judge(config, executor: Executor) -> TimedJudge:
+    """What times programs."""
+    c = config.timing
+    plan = TimingPlan(
+        min_pairs=c.min_pairs,
+        max_pairs=c.max_pairs,
+        target_width=c.width,
+        budget_seconds=c.seconds,
+        cap=c.cap,
+        min_seconds=c.min_seconds,
+    )
+    return TimedJudge(executor, plan, seed=config.seed, remember=c.remember)
+
+
+def _writing(config, source: str, part: str) -> WritingTask:
+    c = config.task
+    agents = AGENTS[c.kind] if c.centralised else tuple(config.team.agents)
+    bands = reward.bands(c.bands or c.kind)
+    items = writing_items.load_items(source, part, c.column)
+    return WritingTask(items, c.kind, agents, c.matching, bands, c.prompts)

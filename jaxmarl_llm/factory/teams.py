@@ -1,0 +1,104 @@
+"""From a config to the team: its models, their layout on devices, and what its prompts may be."""
+
+import logging
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm import evaluation, sharding, weights
+from jaxmarl_llm import team as team_lib
+from jaxmarl_llm.config import agent_settings, remote
+from jaxmarl_llm.config.preference import needs_reference
+from jaxmarl_llm.config.team import begins
+from jaxmarl_llm.factory import built_models, chat_options, randomness, training
+from jaxmarl_llm.utils.errors import UserError
+
+
+def layout(config, devices=None) -> sharding.Layout:
+    """Where a run's arrays lie, on all devices or on these; ValueError if ``mesh`` needs another number."""
+    c = config.mesh
+    if c.agent * c.data * c.model == 1 and jax.process_count() == 1:
+        return sharding.ONE_DEVICE  # the first one, if there are more
+    return sharding.Layout(sharding.make_mesh(c.agent, c.data, c.model, devices), c.fsdp)
+
+
+def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
+    """A model of the team by name, with float32 parameters, NumPy arrays if ``on_host``.
+
+    Its tokenizer writes chats as ``model_options`` says. ValueError, naming the config's field, for one that
+    cannot be loaded or has no tokenizer.
+    """
+    if name in built_models.BUILDERS:
+        seed = (config.seed, randomness.STREAMS.index("random_model"))
+        model = built_models.BUILDERS[name](config, seed, on_host)
+        return model.replace(tokenizer=chat_options.apply(config, model.tokenizer))
+    dtype, remat = jnp.dtype(config.policy.dtype), config.policy.remat
+    field = "team.models" if config.team.models else "model"
+    try:
+        model = weights.load(name, compute_dtype=dtype, remat=remat, on_host=on_host)
+    except ValueError as error:
+        raise UserError(f"{field}: {error}") from error
+    if model.tokenizer is None:
+        raise UserError(f"{field}: {name!r} has no tokenizer files; an agent needs one")
+    return model.replace(tokenizer=chat_options.apply(config, model.tokenizer))
+
+
+def build_team(config, devices=None, speakers=None) -> team_lib.Team:
+    """Load every model once and build the team, on all devices or on these.
+
+    ``speakers`` are asked in place of models of ours (`remote_agents.build`); without them nobody can be.
+    """
+    c, names = config.team, remote.names(config)
+    experts = dict.fromkeys(filter(remote.is_remote, names)) | (speakers or {})
+    where = layout(config, devices)  # before anything is loaded: it may be refused
+    on_host = where.mesh is not None
+    models = {name: load_model(config, name, on_host) for name in dict.fromkeys(names) if name not in experts}
+    chat_options.check_arguments(config, {name: model.tokenizer for name, model in models.items()})
+    for name, model in models.items():
+        needed = config.sampling.max_prompt_tokens + agent_settings.longest(config)
+        if needed > model.policy.config.max_positions:
+            raise UserError(
+                f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of "
+                f"{name!r}, {model.policy.config.max_positions} tokens"
+            )
+    return team_lib.build(
+        models,
+        dict(zip(c.agents, names, strict=True)),
+        randomness.stream(config, "adapters"),
+        mode=c.mode,
+        rank=c.rank,
+        alpha=c.alpha,
+        targets=tuple(c.targets),
+        keep_reference=c.mode == "full"
+        and not begins(config)
+        and (training.loss_config(config).reads_reference or needs_reference(config)),
+        stop=tuple(config.sampling.stop),
+        sampling_dtype=config.sampling.dtype or None,
+        layout=where,
+        experts=experts,
+    )
+
+
+def check_prompts(config, team: team_lib.Team, *tasks) -> None:
+    """Refuse, or warn about, prompts longer than ``sampling.max_prompt_tokens``, before compilation."""
+    limit = config.sampling.max_prompt_tokens
+    for task in tasks:
+        for item in task.items:
+            for agent, messages in task.prompts(item).items():
+                if team[agent].remote:
+                    continue  # what it takes is not known here
+                length = len(team[agent].tokenizer.encode_chat(messages))
+                if length > limit:
+                    text = f"the prompt of agent {agent!r} for {item.task_id} has {length} tokens"
+                    if config.sampling.long_prompts == "error":
+                        advice = "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
+                        raise UserError(f"{text}, the limit is {limit}; {advice}")
+                    logging.warning("%s: it will be cut on the left to %d", text, limit)
+
+
+def prompt_sizes(config, team: team_lib.Team, tasks_of_run):
+    """What the prompts of a run's tasks are padded to, of each member of the team, see `prompts.Sizes`."""
+    c = config.sampling
+    every = [(task, range(len(task.items))) for task in tasks_of_run]
+    limits = c.max_prompt_tokens, c.long_prompts
+    return evaluation.prompt_sizes(team, every, config.train.prompts, *limits)

@@ -1,0 +1,94 @@
+"""From a config to how agents draw and learn: sampling parameters, loss, optimizer, learning rates."""
+
+import dataclasses
+
+import numpy as np
+
+from jaxmarl_llm import update
+from jaxmarl_llm.config import agent_settings, workload
+from jaxmarl_llm.config.loss import off_policy
+from jaxmarl_llm.config.systems import SFT
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.update import agent_loss, custom_loss
+from jaxmarl_llm.utils.errors import UserError
+
+
+def sampling_params(config) -> SamplingParams:
+    """How tokens are drawn in training and sampled evaluation, by each agent."""
+    c = config.sampling
+    shared = SamplingParams(c.max_new_tokens, c.temperature, c.top_k, c.top_p, c.min_p)
+    own = {a: agent_settings.sampling(config, a) for a in config.team.agents}
+    pairs = tuple((agent, SamplingParams(**values)) for agent, values in own.items())
+    others = tuple((agent, params) for agent, params in pairs if params != shared)
+    return dataclasses.replace(shared, agents=others)
+
+
+def loss_config(config) -> agent_loss.LossConfig:
+    """Options of the loss; ValueError if ``train.loss`` names what cannot be one."""
+    c = config.train
+    if c.system == SFT:
+        return agent_loss.LossConfig(
+            SamplingParams(config.sampling.max_new_tokens),  # the model's own distribution
+            aggregation="token",
+            given_texts=True,
+            prompts_per_microbatch=c.prompts_per_microbatch,
+            tokens_per_microbatch=c.tokens_per_microbatch,
+        )
+    return agent_loss.LossConfig(
+        sampling_params(config),
+        clip=(c.clip, c.clip_high) if c.clip_high else c.clip or None,
+        dual_clip=c.dual_clip or None,
+        ratio_level=c.ratio_level,
+        aggregation=c.aggregation,
+        drop_truncated=c.drop_truncated,
+        kl_coef=c.kl_coef,
+        kl_kind=c.kl_kind,
+        entropy_coef=c.entropy_coef,
+        importance_cap=c.importance_cap or None,
+        comlrl_compat=c.comlrl_compat,
+        custom=_custom_loss(config) if c.loss else None,
+        prompts_per_microbatch=c.prompts_per_microbatch,
+        tokens_per_microbatch=c.tokens_per_microbatch,
+    )
+
+
+def _custom_loss(config):
+    """The function that ``train.loss`` names."""
+    function = custom_loss.resolve(config.train.loss)
+    if off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.named_arguments(function):
+        raise UserError(
+            f"train.loss {config.train.loss!r} does not name behaviour_logprobs_BL: with train.overlap, "
+            "train.minibatches above 1, or sampling.dtype other than policy.dtype, it must correct for the "
+            "sampler's being another policy"
+        )
+    return function
+
+
+def build_optimizer(config):
+    """The optimizer of one agent, at the greatest learning rate of all of them (see `rates`)."""
+    c = config.train
+    return update.make_optimizer(
+        lr=max(_learning_rates(config).values(), default=c.lr),
+        steps=workload.updates(config, c.steps),
+        warmup=c.warmup,
+        decay=c.decay,
+        weight_decay=c.weight_decay,
+        grad_clip=c.grad_clip,
+    )
+
+
+def _learning_rates(config) -> dict[str, float]:
+    """Learning rate of every agent that learns."""
+    agents = [agent for agent in config.team.agents if agent_settings.trainable(config, agent)]
+    return {agent: agent_settings.value(config, agent, "lr") for agent in agents}
+
+
+def rates(config, agents: tuple[str, ...]) -> update.Rates | None:
+    """How some agents learn beside `build_optimizer`; None: all of them, at its learning rate."""
+    own = _learning_rates(config)
+    most = max(own.values(), default=0.0)
+    learns_N = [agent in own for agent in agents]
+    scale_N = [own.get(agent, most) / most if most else 1.0 for agent in agents]
+    if all(learns_N) and all(scale == 1 for scale in scale_N):
+        return None
+    return update.Rates(np.array(learns_N), np.array(scale_N, np.float32))

@@ -1,0 +1,100 @@
+"""The functions of the user's own that a config names, found before anything is loaded.
+
+What a user's module does when it is imported is its own affair, such as taking a device. So a sweep, which
+must not hold what its members need, asks a process of its own: `python -m jaxmarl_llm.factory.user_code`.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from jaxmarl_llm.config.imitation import FILE
+from jaxmarl_llm.config.options import field
+from jaxmarl_llm.protocols import custom as custom_protocol
+from jaxmarl_llm.systems import custom
+from jaxmarl_llm.tasks import custom_task
+from jaxmarl_llm.tasks.custom_reward import resolve_reward
+from jaxmarl_llm.update import custom_loss
+from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
+
+# How each field that may hold a dotted name is resolved.
+FIELDS: dict[str, Callable[[str], Callable]] = {
+    "task.kind": custom_task.resolve,
+    "task.reward": resolve_reward,
+    "train.loss": custom_loss.resolve,
+    "train.system": custom.resolve,
+    "train.protocol": custom_protocol.resolve,
+    "sft.source": lambda name: dotted.resolve(name, "sft.source"),
+    "lessons.encoder": lambda name: dotted.resolve(name, "lessons.encoder"),
+}
+
+
+def given(config) -> dict[str, str]:
+    """The dotted names in a config, by field."""
+    found = {path: field(config, path) for path in FIELDS}
+    return {
+        path: name
+        for path, name in found.items()
+        if any(mark in name for mark in ".:") and not name.endswith(FILE)
+    }
+
+
+def check(config) -> None:
+    """ValueError for a name in a config that leads nowhere, or to what cannot be used in its place."""
+    for path, name in given(config).items():
+        FIELDS[path](name)
+
+
+def check_all(configs: Mapping[str, object]) -> None:
+    """`check` for several configs in a process of its own; none is started where nothing is named.
+
+    Args:
+      configs: by what an error calls them.
+
+    Raises:
+      ValueError: with a sentence for every config and field that names something unusable.
+    """
+    wanted = {who: given(config) for who, config in configs.items()}
+    asked = list(dict.fromkeys(pair for names in wanted.values() for pair in names.items()))
+    told = dict(zip(asked, _ask(asked), strict=True)) if asked else {}
+    bad = [f"{who}: {told[pair]}" for who, names in wanted.items() for pair in names.items() if told[pair]]
+    if bad:
+        raise UserError("\n  ".join(["functions that are named cannot be used:", *bad]))
+
+
+def _ask(asked: Sequence[tuple[str, str]]) -> list[str]:
+    """What is wrong with each (field, name), '' for nothing; modules are found as in this process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxmarl_llm.factory.user_code"],
+        input=json.dumps({"path": sys.path, "asked": asked}),
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        last = next(iter(done.stderr.strip().splitlines()[-1:]), f"exit code {done.returncode}")
+        raise UserError(f"importing {', '.join(name for _, name in asked)} ended the process: {last}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _answer() -> None:
+    """Print, as a list of texts, what is wrong with the names on the standard input."""
+    question = json.load(sys.stdin)
+    sys.path[:] = question["path"]
+    complaints = []
+    for path, name in question["asked"]:
+        with contextlib.redirect_stdout(sys.stderr):  # a module may print
+            try:
+                FIELDS[path](name)
+                complaints.append("")
+            except ValueError as error:
+                complaints.append(str(error))
+    print(json.dumps(complaints))
+
+
+if __name__ == "__main__":
+    _answer()

@@ -1,0 +1,29 @@
+"""The result of an iteration, a `Forest` of turns and judged joint answers, and metrics of it.
+
+`turns` holds the types (NumPy only), `metrics` the metrics of an iteration, `marginals` the contribution of
+each agent's part. Journals of earlier versions name the types by this package's name.
+"""
+
+from jaxmarl_llm.forest.turns import (
+    ANSWER,
+    JOINT_MODES,
+    REMARK,
+    Forest,
+    Joint,
+    Node,
+    SpeakRequest,
+    Turn,
+    joint_samples,
+)
+
+__all__ = [
+    "ANSWER",
+    "JOINT_MODES",
+    "REMARK",
+    "Forest",
+    "Joint",
+    "Node",
+    "SpeakRequest",
+    "Turn",
+    "joint_samples",
+]

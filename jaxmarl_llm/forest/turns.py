@@ -1,0 +1,213 @@
+"""The result of an iteration: completions (`Turn`) and judged joint answers (`Joint`), together a `Forest`.
+
+Chains, group samples and trees are all parent pointers. Everything after the rollout (credit, batches,
+metrics, transcripts) is a function of the forest, so it can be tested with scripted ones. NumPy only.
+"""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_llm.utils.errors import UserError
+
+JOINT_MODES = ("aligned", "cross")
+ANSWER, REMARK = "answer", "remark"  # kinds of turns
+
+
+@dataclasses.dataclass(frozen=True)
+class SpeakRequest:
+    """A protocol's request for completions of an agent.
+
+    Attributes:
+      agent: name of the agent.
+      item: index into the iteration's items.
+      messages: chat messages ({"role", "content"}) that the agent sees.
+      samples: G, completions to draw.
+      turn: turn index, from 0; of rounds of programs the round.
+      parent: id of the turn this one continues, or None.
+      follows: index of the joint answer that this request comes after, or None.
+      kind: `ANSWER`, to be judged as a part of a joint answer, or `REMARK`: a lesson, a reflection, a plan, the
+        first answer of a discussion.
+      shown: ids of the turns whose texts are in the messages, if the protocol gives them.
+      extra: K, the number of last samples that nobody learns from (``Turn.extra``).
+    """
+
+    agent: str
+    item: int
+    messages: tuple[dict[str, str], ...]
+    samples: int
+    turn: int = 0
+    parent: int | None = None
+    follows: int | None = None
+    shown: tuple[int, ...] = ()
+    extra: int = 0
+    kind: str = ANSWER
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """One completion. ``request`` is the number of its request; parent, follows and shown are the request's.
+
+    prompt (P',) and completion (L',) are unpadded token ids, logprobs (L',) the behaviour log-probabilities
+    in nats; ``finished`` is False where the completion was cut off at the length limit, ``greedy`` True where
+    it is the most likely one and not a sample. An agent behind an endpoint has bytes as ids and
+    log-probabilities of 0; ``cost`` are the tokens of prompt and completion that it was charged for.
+    ``cut`` is the number of tokens cut off on the left of a prompt that was too long. ``step`` is the step of
+    the protocol, from 0: a prompt can hold texts of earlier steps only. ``extra`` is True for a
+    sample that nobody learns from: it is judged beside the partners' samples, to average over more partners.
+    """
+
+    id: int
+    request: int
+    agent: str
+    item: int
+    turn: int
+    sample: int
+    prompt: np.ndarray
+    completion: np.ndarray
+    logprobs: np.ndarray
+    text: str
+    finished: bool
+    parent: int | None = None
+    follows: int | None = None
+    greedy: bool = False
+    shown: tuple[int, ...] = ()
+    cost: tuple[int, int] | None = None
+    cut: int = 0
+    step: int = 0
+    extra: bool = False
+    kind: str = ANSWER
+
+    @property
+    def stage(self) -> tuple[int, str]:
+        """Turn index and kind: only turns of one stage are compared with each other."""
+        return self.turn, self.kind
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Tokens of prompt and completion, as the agent's own model counts them."""
+        return (len(self.prompt), len(self.completion)) if self.cost is None else self.cost
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A point of the rollout where every agent has answered: the answers to one item to be judged.
+
+    Attributes:
+      item: index into the iteration's items.
+      turns: per agent the ids of its G samples.
+      turn: turn index, from 0.
+      follows: index of the joint answer before it, or None.
+      heard: ids of the turns, G each, that led to sample g without being part of the answer.
+    """
+
+    item: int
+    turns: dict[str, tuple[int, ...]]
+    turn: int = 0
+    follows: int | None = None
+    heard: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Joint:
+    """One joint answer: turn ids in agent order, and its judgement (reward parts, total, verdict).
+
+    ``reward`` is the total reward that the callback returned (`bridge`), NaN where it does not apply; None in
+    a forest that no rollout made, where the judgement's total counts. Learning reads `total`.
+    ``node`` is the number of its node, ``follows`` the index of the joint answer before it; ``heard`` are the
+    turns that led to it without being part of it.
+    """
+
+    item: int
+    turns: tuple[int, ...]
+    judgement: Any
+    node: int = 0
+    turn: int = 0
+    follows: int | None = None
+    heard: tuple[int, ...] = ()
+    reward: float | None = None
+
+    @property
+    def total(self) -> float:
+        """Total reward that is learned from; NaN where the reward does not apply.
+
+        It is the judgement's number where both are equal in float32.
+        """
+        judged = np.nan if self.judgement.total is None else self.judgement.total
+        same = self.reward is None or np.float32(judged) == np.float32(self.reward)
+        return judged if same else self.reward
+
+
+@dataclasses.dataclass(frozen=True)
+class Forest:
+    """All turns and joint answers of an iteration, for ``items`` (the task's own item objects).
+
+    ``counterfactuals``, where they were judged, are the rewards of the joint answers with each agent's part
+    replaced (`counterfactuals.with_counterfactuals`), float32 (N, J), agents in the order of ``Joint.turns``; NaN where
+    none applies. ``replaced_by`` is the replacement, one of `counterfactuals.KINDS`. For them
+    ``extra_answers`` answers were judged and ``extra_tokens`` completion tokens drawn, which are not among
+    the joint answers and the turns.
+    """
+
+    items: tuple[Any, ...]
+    turns: tuple[Turn, ...]
+    joints: tuple[Joint, ...]
+    counterfactuals: np.ndarray | None = None
+    extra_answers: int = 0
+    extra_tokens: int = 0
+    replaced_by: str = ""
+
+    def joint_texts(self) -> dict[str, list[str]]:
+        """Completions of each agent in the joint answers: {agent: [J texts]}."""
+        texts: dict[str, list[str]] = {}
+        for joint in self.joints:
+            for turn in (self.turns[i] for i in joint.turns):
+                texts.setdefault(turn.agent, []).append(turn.text)
+        return texts
+
+    def totals(self) -> np.ndarray:
+        """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""
+        return np.array([joint.total for joint in self.joints], np.float32)
+
+    def without_extra(self) -> "Forest":
+        """The forest without the joint answers that have an extra sample in them (`Turn.extra`)."""
+        kept_J = np.array([not any(self.turns[i].extra for i in joint.turns) for joint in self.joints], bool)
+        if kept_J.all():
+            return self
+        joints = tuple(joint for joint, kept in zip(self.joints, kept_J, strict=True) if kept)
+        return dataclasses.replace(self, joints=joints)
+
+    def nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Node number of every joint answer, and index of the one it follows (-1: none), int32 (J,) each."""
+        node_J = np.array([joint.node for joint in self.joints], np.int32)
+        before = [-1 if joint.follows is None else joint.follows for joint in self.joints]
+        return node_J, np.array(before, np.int32)
+
+    def memberships(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every (joint, turn) pair as two int32 arrays: index of the joint, id of a turn it comes from."""
+        pairs = [(j, turn) for j, joint in enumerate(self.joints) for turn in (*joint.turns, *joint.heard)]
+        return np.array([j for j, _ in pairs], np.int32), np.array([t for _, t in pairs], np.int32)
+
+
+def joint_samples(mode: str, agents: int, samples: int, extra: int = 0) -> list[tuple[int, ...]]:
+    """Sample indices of the joint answers of one item, one index per agent.
+
+    ``aligned`` pairs sample g with sample g (G joint answers); ``cross`` takes all combinations (G**N). With
+    K ``extra`` samples of every agent, G .. G + K - 1, each of the G is judged with the partners' extra
+    samples too: ``aligned`` adds, for every sample of every agent, K answers in which all partners give
+    sample G + k (G + N*G*K in all); ``cross`` takes all combinations but those of extra samples alone
+    ((G+K)**N - K**N).
+
+    Raises:
+      ValueError: for any other mode.
+    """
+    if mode == "aligned":
+        added = itertools.product(range(samples), range(agents), range(samples, samples + extra))
+        beside = [(k,) * n + (g,) + (k,) * (agents - 1 - n) for g, n, k in added]
+        return [(g,) * agents for g in range(samples)] + beside
+    if mode == "cross":
+        every = itertools.product(range(samples + extra), repeat=agents)
+        return [combination for combination in every if min(combination) < samples]
+    raise UserError(f"joint_mode={mode!r} is not one of {JOINT_MODES}")

@@ -1,1 +1,0 @@
-"""Lessons that agents tell each other: the bank, relevance, and what is kept from problem to problem."""

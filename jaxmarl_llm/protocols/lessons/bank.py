@@ -1,0 +1,179 @@
+"""The bank of lessons: which lessons are shown next, and how useful they were (LessonL, arXiv 2505.23946).
+
+Pure functions of texts and measured scores. s(z) is the score of the program that lesson z is about, f(z) its
+factor, q(z) its relevance: the similarity of its text to the problem's source.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxmarl_llm.utils.errors import UserError
+
+MODES = ("full", "speed_only", "relevance_only", "random", "dealt", "none")
+FACTORS = ("released", "cumulative", "off")
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A lesson with its origin and its effect.
+
+    Attributes:
+      id: id of the turn that wrote it; negative if it was kept from earlier problems (see `kept`).
+      item: name of the problem.
+      round: of its program, from 0.
+      agent: its author.
+      text: the lesson.
+      status, score: outcome of its program, see `tasks.outcomes.Outcome`; the score is s(z).
+      program: the program.
+      shown: ids of the lessons that stood in the prompt of its program.
+      factor: f(z). relevance: q(z), -1..1.
+      weight, uses: sum of the votes of all programs written under it, and their number.
+    """
+
+    id: int
+    item: str
+    round: int
+    agent: str
+    text: str
+    status: str
+    score: float
+    program: str = ""
+    shown: tuple[int, ...] = ()
+    factor: float = 1.0
+    relevance: float = 0.0
+    weight: float = 0.0
+    uses: int = 0
+
+    @property
+    def benefit(self) -> float:
+        """The benefit of the lesson, s(z) f(z)."""
+        return self.score * self.factor
+
+    @property
+    def remembered(self) -> bool:
+        """Whether the lesson was kept from earlier problems."""
+        return self.id < 0
+
+
+def adjusted(entry: Entry, scores: Sequence[float], *, step: float = 0.1, factor="released") -> Entry:
+    """The entry with its factor after programs with these scores were written under it.
+
+        f(z) = mean_i [1 + step if s(y_i) > s(z) else 1 - step]
+
+    over the programs of the last round that it was shown in (``released``, as LessonL's code does), or over
+    all programs ever written under it (``cumulative``, as notes on the paper say). ``off`` leaves f at 1.
+    With step 0.1 and three agents f is one of 0.9, 0.9667, 1.0333 and 1.1.
+
+    Raises:
+      ValueError: for another ``factor``.
+    """
+    if factor not in FACTORS:
+        raise UserError(f"factor={factor!r}; allowed: {', '.join(FACTORS)}")
+    votes = [1 + step if score > entry.score else 1 - step for score in scores]
+    if not votes:
+        return entry
+    weight, uses = entry.weight + sum(votes), entry.uses + len(votes)
+    f = {"released": sum(votes) / len(votes), "cumulative": weight / uses, "off": 1.0}[factor]
+    return dataclasses.replace(entry, factor=f, weight=weight, uses=uses)
+
+
+def select(
+    bank: Sequence[Entry],
+    number: int,
+    mode: str = "full",
+    *,
+    gate: float = 1.1,
+    random: np.random.Generator | None = None,
+) -> list[Entry]:
+    """The lessons to show, k = ``number`` of them at most.
+
+    If the problem has at most k lessons of its own, all of them are shown in every mode but ``none``. Of
+    more, the mode chooses
+
+        full            the ceil(k / 2) of the greatest s f among those with s f >= gate, fewer if fewer have
+                        it; the rest of the k by relevance, whatever their outcome
+        speed_only      the k of the greatest s f among those with s f >= gate
+        relevance_only  the k of the greatest q
+        random          k at random
+        none            none, ever
+
+    Lessons remembered from earlier problems are chosen by relevance alone, or at random: speed-ups of
+    different programs, or counts of different tests, cannot be compared, so ``speed_only`` takes none of
+    them. They fill the places of the k that the problem's own lessons leave free, and compete for those
+    given by relevance.
+
+    Of equal lessons the older one comes first. ``dealt`` is not for one reader but for several, see `deal`.
+
+    LessonL's release tests whether rounds times agents, not the number of lessons, is at most k. There is a
+    difference only where some program got no lesson: with ``speed_only`` the release then applies the gate to
+    the few lessons that there are.
+
+    Args:
+      gate: least s f of a lesson that is shown for its benefit; 0: any.
+      random: generator for mode ``random``.
+
+    Raises:
+      ValueError: for another mode.
+    """
+    if mode not in MODES or mode == "dealt":
+        raise UserError(f"mode={mode!r}; allowed: {', '.join(m for m in MODES if m != 'dealt')}")
+    if mode == "none":
+        return []
+    own_lessons = [entry for entry in bank if not entry.remembered]
+    if len(own_lessons) <= number:
+        chosen = own_lessons
+    elif mode == "random":
+        chosen = []
+    else:
+        by_benefit = sorted(own_lessons, key=lambda entry: -entry.benefit)
+        useful = [entry for entry in by_benefit if entry.benefit >= gate]
+        most = {"full": math.ceil(number / 2), "speed_only": number, "relevance_only": 0}[mode]
+        chosen = useful[:most]
+    if mode == "speed_only":
+        return chosen
+    taken = {entry.id for entry in chosen}
+    rest = [entry for entry in bank if entry.id not in taken]
+    left = min(number - len(chosen), len(rest))
+    if mode == "random" and left:
+        return chosen + [rest[i] for i in sorted(random.choice(len(rest), left, replace=False))]
+    return chosen + most_relevant(rest, left)
+
+
+def most_relevant(entries: Sequence[Entry], number: int) -> list[Entry]:
+    """The ``number`` lessons of the greatest q, of equal ones the older first."""
+    return sorted(entries, key=lambda entry: -entry.relevance)[:number]
+
+
+def deal(count: int, hands: int, number: int, random: np.random.Generator) -> list[list[int]]:
+    """Indices of the lessons for each of several readers, dealt at random and as evenly as possible.
+
+    No lesson is shown to all of ``hands`` readers if there are two or more of both, so that every lesson that
+    is shown can be compared with what happens without it.
+
+    Args:
+      count: lessons in the bank.
+      hands: readers.
+      number: lessons for each reader, fewer if there are too few.
+    """
+    # The largest number for which, dealt evenly, no lesson goes to all readers.
+    most = min(number, max(count * (hands - 1) // hands, 1)) if hands > 1 else min(number, count)
+    times_shown, dealt = np.zeros(count, int), []
+    for _ in range(hands):
+        # The least shown first; random numbers decide between equals.
+        order = np.lexsort((random.random(count), times_shown))
+        chosen = sorted(order[:most].tolist())
+        times_shown[chosen] += 1
+        dealt.append(chosen)
+    return dealt
+
+
+def kept(entries: Sequence[Entry], limit: int = 0) -> list[Entry]:
+    """Lessons for the banks of later problems: the newest ``limit``, numbered -1, -2, .. in order.
+
+    ``limit`` 0: all. Ids of the lessons shown to their authors are dropped, as they are no longer valid.
+    """
+    last = list(entries)[-limit:] if limit else list(entries)
+    return [dataclasses.replace(entry, id=-1 - n, shown=()) for n, entry in enumerate(last)]

@@ -1,0 +1,128 @@
+"""Similarity of texts: encoders, and the cosine of lessons with the problem that they are shown for.
+
+LessonL (arXiv 2505.23946) takes the vector of CodeBERT's first token; here the policy itself encodes by
+default: nothing is downloaded, and the same model reads the lessons later.
+"""
+
+import functools
+import re
+import zlib
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.sampling.padding import bucket
+from jaxmarl_llm.team import Member, Team
+from jaxmarl_llm.utils.dotted import resolve
+from jaxmarl_llm.utils.errors import UserError
+
+Encoder = Callable[[Sequence[str]], np.ndarray]
+NGRAM_DIMENSIONS = 1024
+ROWS = 8  # texts that the policy reads together
+_WORD = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
+
+
+class PolicyEncoder:
+    """Encodes a text as the mean of the policy's last hidden states over its tokens, float32 (X, D).
+
+    The policy is the untrained one, adapters off, so that a vector means the same for a whole run. The texts
+    are read without chat markup, and cut to ``max_tokens``.
+    """
+
+    def __init__(self, member: Member, max_tokens: int = 512):
+        self._policy, self._tokenizer = member.stack.policy, member.tokenizer
+        self._variables = member.base
+        if self._variables is None:
+            raise UserError(
+                f"the base of model {member.model_name!r} is not kept with team.mode='full'; "
+                "set lessons.encoder='ngrams' or team.mode='adapters'"
+            )
+        self._max_tokens = min(max_tokens, self._policy.config.max_positions)
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors (X, D) of X texts."""
+        ids = [self._tokenizer.encode(text)[: self._max_tokens] or [self._tokenizer.pad_id] for text in texts]
+        vectors_XD = np.zeros((len(texts), self._policy.config.d_model), np.float32)
+        by_length = sorted(range(len(texts)), key=lambda x: len(ids[x]))  # so little is padded
+        for start in range(0, len(texts), ROWS):
+            chosen = by_length[start : start + ROWS]
+            vectors_XD[chosen] = self._encode([ids[x] for x in chosen])
+        return vectors_XD
+
+    def _encode(self, ids: Sequence[list[int]]) -> np.ndarray:
+        width = min(bucket(max(map(len, ids))), self._max_tokens)
+        tokens_BL, lengths_B = np.zeros((ROWS, width), np.int32), np.ones(ROWS, np.int32)
+        for b, text_ids in enumerate(ids):
+            tokens_BL[b, : len(text_ids)], lengths_B[b] = text_ids, len(text_ids)
+        return np.asarray(_pooled(self._policy, self._variables, tokens_BL, lengths_B))[: len(ids)]
+
+
+@functools.partial(jax.jit, static_argnames="policy")
+def _pooled(policy: Policy, variables, tokens_BL, lengths_B) -> jax.Array:
+    """Mean hidden states (B, D) over the first ``lengths_B`` tokens; later tokens are ignored."""
+    positions_BL = jnp.broadcast_to(jnp.arange(tokens_BL.shape[1]), tokens_BL.shape)
+    hidden_BLD, _ = policy.apply(variables, tokens_BL, positions_BL, method="hidden")
+    mask_BL1 = (positions_BL < lengths_B[:, None])[..., None]
+    return jnp.where(mask_BL1, hidden_BLD.astype(jnp.float32), 0.0).sum(1) / lengths_B[:, None]
+
+
+def ngrams(texts: Sequence[str]) -> np.ndarray:
+    """Hashed counts of words and of pairs of adjacent words, (X, NGRAM_DIMENSIONS); needs no model."""
+    vectors_XD = np.zeros((len(texts), NGRAM_DIMENSIONS), np.float32)
+    for x, text in enumerate(texts):
+        words = _WORD.findall(text.lower())
+        for gram in (*words, *map(" ".join, zip(words, words[1:], strict=False))):
+            vectors_XD[x, zlib.crc32(gram.encode()) % NGRAM_DIMENSIONS] += 1
+    return vectors_XD
+
+
+class Relevance:
+    """q(z) = cosine(encoder(lesson), encoder(source)), -1..1; every text is encoded once, new ones together.
+
+    Raises:
+      ValueError: if the encoder gives no vector for each text.
+    """
+
+    def __init__(self, encoder: Encoder):
+        self._encoder = encoder
+        self._known: dict[str, np.ndarray] = {}
+
+    def __call__(self, lessons: Sequence[str], sources: Sequence[str]) -> list[float]:
+        """Relevance of each lesson to the source at its place."""
+        wanted = list(dict.fromkeys([*sources, *lessons]))
+        if new := [text for text in wanted if text not in self._known]:
+            vectors = np.asarray(self._encoder(new), np.float64)
+            if vectors.ndim != 2 or len(vectors) != len(new) or not np.isfinite(vectors).all():
+                raise UserError(
+                    f"the encoder gave an array of shape {vectors.shape} for {len(new)} texts; "
+                    f"expected finite numbers of shape ({len(new)}, dimensions)"
+                )
+            norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            self._known |= dict(zip(new, vectors / norms, strict=True))
+        pairs = zip(lessons, sources, strict=True)
+        return [float(self._known[text] @ self._known[source]) for text, source in pairs]
+
+
+def build(name: str, team: Team) -> Relevance:
+    """Build `Relevance` from the name of an encoder.
+
+    It is ``policy`` (the first local model of the team), ``ngrams``, or the dotted name of a function of your
+    own, texts -> (X, D).
+
+    Raises:
+      ValueError: for ``policy`` with a team without a local model, and for a name that does not exist.
+    """
+    if name == "ngrams":
+        return Relevance(ngrams)
+    if name != "policy":
+        return Relevance(resolve(name, "lessons.encoder"))
+    local = [member for member in team.members if member.stack.policy is not None]
+    if not local:
+        raise UserError(
+            "lessons.encoder='policy': the team has no model on this machine; allowed then: ngrams, or the "
+            "dotted name of a function"
+        )
+    return Relevance(PolicyEncoder(local[0]))

@@ -1,0 +1,206 @@
+"""Answer requests: draw completions of one stack's agents as one batch, or get them from an expert."""
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxmarl_llm import sampling
+from jaxmarl_llm.experts import Reply, Request
+from jaxmarl_llm.forest import SpeakRequest, Turn
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import Sizes, pad_team, padded_size
+from jaxmarl_llm.team import Member
+from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils.errors import UserError
+
+
+class PendingRequest(NamedTuple):
+    """A request with its number, the id of its first turn, and its prompt as token ids.
+
+    With ``greedy`` its last sample takes the most likely tokens. ``item`` is the name of its item in errors.
+    ``cut`` tokens of the prompt were cut off. ``step`` is its step of the protocol.
+    """
+
+    number: int
+    first_id: int
+    request: SpeakRequest
+    prompt: list[int]
+    greedy: bool = False
+    item: str = ""
+    cut: int = 0
+    step: int = 0
+
+
+def encode_prompt(
+    tokenizer, request: SpeakRequest, limit: int | None, on_long: str = "error", item: str = ""
+) -> list[int]:
+    """Token ids of a request's chat; ``item`` is the name of its item in errors, '' stands for its index.
+
+    A prompt of more than ``limit`` tokens is a ValueError, or with ``on_long="truncate"`` loses tokens on the
+    left, with a warning in the log. None is no limit.
+    """
+    return encode_cut(tokenizer, request, limit, on_long, item)[0]
+
+
+def encode_cut(
+    tokenizer, request: SpeakRequest, limit: int | None, on_long: str = "error", item: str = ""
+) -> tuple[list[int], int]:
+    """`encode_prompt`, and the number of tokens that were cut off."""
+    ids = tokenizer.encode_chat(request.messages)
+    if limit is None or len(ids) <= limit:
+        return ids, 0
+    what = f"the prompt of agent {request.agent!r} for item {item or request.item} has {len(ids)} tokens"
+    if on_long == "truncate":
+        logging.warning("%s: cut on the left to %d", what, limit)
+        return ids[-limit:], len(ids) - limit
+    raise UserError(
+        f"{what}, the limit is {limit}; "
+        "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
+    )
+
+
+def sample_turns(
+    member: Member,
+    trainable,
+    asked: Sequence[PendingRequest],
+    key: jax.Array,
+    params: SamplingParams,
+    sizes: tuple[int, int],
+    prompt_sizes: Sizes | None = None,
+) -> list[Turn]:
+    """Answer one stack's requests as one batch, filled up to a `padded_size` between ``sizes``.
+
+    ``prompt_sizes``: the sizes that prompts are padded to, see `padding.pad_team`. Some agents of the stack
+    may have no requests, or fewer than others; all must be for the same number of samples. Agents with
+    different sampling settings (`SamplingParams.agents`) get batches of their own, remote ones go to `ask`.
+    """
+    if member.remote:
+        return ask(member, asked, key, params)
+    agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in asked))
+    names_by_params = params.alike(agents)
+    if len(names_by_params) == 1:
+        return _speak_alike(member, trainable, asked, key, next(iter(names_by_params)), sizes, prompt_sizes)
+    turns = []
+    for i, (own_params, names) in enumerate(names_by_params.items()):
+        own_requests, own_key = [n for n in asked if n.request.agent in names], jax.random.fold_in(key, i)
+        turns += _speak_alike(member, trainable, own_requests, own_key, own_params, sizes, prompt_sizes)
+    return turns
+
+
+def _speak_alike(
+    member: Member, trainable, pending, key, params: SamplingParams, sizes, prompt_sizes: Sizes | None
+) -> list[Turn]:
+    """`sample_turns`, for agents with the same sampling settings."""
+    agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in pending))
+    by_agent = {agent: [n for n in pending if n.request.agent == agent] for agent in agents}
+    samples = {n.request.samples for n in pending}
+    if len(samples) != 1:
+        raise UserError(
+            f"agents {agents} must be asked for the same number of samples, not {sorted(samples)}"
+        )
+    samples, most = samples.pop(), max(map(len, by_agent.values()))
+    stack, trainable = member.stack.subset(agents, trainable)
+    shards = stack.layout.shards
+    size = -(-padded_size(most, *sizes) // shards) * shards
+    prompts = [[n.prompt for n in rows] + [rows[0].prompt] * (size - len(rows)) for rows in by_agent.values()]
+    prompts_NBP, lengths_NB, shared = pad_team(prompts, prompt_sizes, agents)
+    inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)
+    greedy_NB = _greedy(list(by_agent.values()), size)
+    options = dict(samples=samples, params=params, shared=shared, greedy_NB=greedy_NB)
+    drawn = jax.device_get(sampling.generate(*inputs, **options))
+    turns = []
+    for n, rows in enumerate(by_agent.values()):
+        texts = member.tokenizer.decode_completions(drawn.tokens_NRL[n], drawn.lengths_NR[n])
+        for b, row in enumerate(rows):
+            turns += [_turn(row, g, drawn, n, b * samples + g, texts) for g in range(samples)]
+    return turns
+
+
+def _greedy(asked_NB: list[list[PendingRequest]], size: int) -> np.ndarray | None:
+    """Requests whose last sample is greedy, (N, size); None if none is."""
+    greedy_NB = np.zeros((len(asked_NB), size), bool)
+    for n, rows in enumerate(asked_NB):
+        greedy_NB[n, : len(rows)] = [row.greedy for row in rows]
+    return greedy_NB if greedy_NB.any() else None
+
+
+def ask(
+    member: Member, asked: Sequence[PendingRequest], key: jax.Array, params: SamplingParams
+) -> list[Turn]:
+    """Get an expert's answers to the requests of its agents, with one call for every sample.
+
+    The random key selects among its possible answers (`Request.stream`): a repeated rollout gets the same
+    answers, as far as the expert has kept them. Of ``params`` the expert gets the temperature and the number
+    of tokens; greedy samples use temperature 0.
+    """
+    if member.expert is None:
+        who = f"agent {asked[0].request.agent!r} speaks through {member.model_name!r}"
+        raise UserError(f"{who}, which this team was built without (team.build, experts)")
+    stream = np.asarray(jax.random.key_data(key)).tobytes().hex()
+    wanted = [(n, g, params.of(n.request.agent)) for n in asked for g in range(n.request.samples)]
+    requests = [
+        Request(
+            messages=tuple(n.request.messages),
+            item=n.item or str(n.request.item),
+            max_tokens=agent_params.max_new_tokens,
+            temperature=0.0 if n.greedy and g == n.request.samples - 1 else agent_params.temperature,
+            stream=stream,
+        )
+        for n, g, agent_params in wanted
+    ]
+    # Otherwise each process would get other answers, and pay for them.
+    replies = distributed.on_main(member.expert.ask)(requests)
+    return [_told(n, g, reply, member.tokenizer) for (n, g, _), reply in zip(wanted, replies, strict=True)]
+
+
+def _told(pending: PendingRequest, g: int, reply: Reply, tokenizer) -> Turn:
+    """The turn of sample g of a request, from an expert's reply."""
+    ending = list(tokenizer.eos_ids[:1]) if reply.finished else []
+    completion = np.array(tokenizer.encode(reply.text) + ending, np.int32)
+    return Turn(
+        **_asked_for(pending, g),
+        completion=completion,
+        logprobs=np.zeros(len(completion), np.float32),
+        text=tokenizer.decode(completion),
+        finished=reply.finished,
+        cost=(reply.input_tokens, reply.output_tokens),
+    )
+
+
+def _turn(
+    pending: PendingRequest, g: int, drawn: sampling.Samples, n: int, row: int, texts: Sequence[str]
+) -> Turn:
+    """The turn of sample g of a request, which is in row ``row`` of agent n."""
+    length = int(drawn.lengths_NR[n, row])
+    return Turn(
+        **_asked_for(pending, g),
+        completion=drawn.tokens_NRL[n, row, :length],
+        logprobs=drawn.logprobs_NRL[n, row, :length],
+        text=texts[row],
+        finished=bool(drawn.finished_NR[n, row]),
+    )
+
+
+def _asked_for(pending: PendingRequest, g: int) -> dict:
+    """Fields of the `Turn` of sample g that come from its request."""
+    request = pending.request
+    return dict(
+        id=pending.first_id + g,
+        request=pending.number,
+        agent=request.agent,
+        item=request.item,
+        turn=request.turn,
+        kind=request.kind,
+        sample=g,
+        prompt=np.array(pending.prompt, np.int32),
+        parent=request.parent,
+        follows=request.follows,
+        greedy=pending.greedy and g == request.samples - 1,
+        cut=pending.cut,
+        step=pending.step,
+        shown=tuple(request.shown),
+        extra=g >= request.samples - request.extra,
+    )

@@ -1,0 +1,105 @@
+"""The host half of the bridge: token arrays to texts, texts to joint answers, joint answers to judgements."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_llm.forest import joint_samples
+from jaxmarl_llm.rollout.bridge import Bridge, Scored
+from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.types import Task
+from jaxmarl_llm.utils import distributed
+
+
+class TaskScorer:
+    """Scores every joint answer of a batch with a task, in one call.
+
+    Args:
+      task: the items and their judge.
+      tokenizers: agent -> tokenizer.
+      joint_mode: ``aligned`` or ``cross``; see `forest.joint_samples`.
+      extra: K, the number of each agent's last samples that only serve to judge its partners' samples.
+
+    It is the scorer of a `bridge.Bridge`, and holds one itself for `judge`.
+    """
+
+    def __init__(self, task: Task, tokenizers: dict[str, Any], joint_mode: str, extra: int = 0):
+        self.task, self.agents, self.extra = task, tuple(task.agents), extra
+        self._tokenizers, self._mode = {agent: tokenizers[agent] for agent in task.agents}, joint_mode
+        self._bridge = Bridge(self, self.shape)
+
+    @classmethod
+    def of_team(cls, task: Task, team: Any, joint_mode: str, extra: int = 0) -> "TaskScorer":
+        """Build a scorer with the tokenizers of a team."""
+        return cls(task, {agent: team[agent].tokenizer for agent in task.agents}, joint_mode, extra)
+
+    def combinations(self, samples: int) -> list[tuple[int, ...]]:
+        """Sample indices of the joint answers to one prompt, in the order of their judgements.
+
+        ``samples`` counts all samples of an agent, G + K.
+        """
+        return joint_samples(self._mode, len(self.agents), samples - self.extra, self.extra)
+
+    def shape(self, prompts: int, samples: int) -> tuple[int, int]:
+        """Shape (B, J) of the rewards for B prompts of G samples."""
+        return prompts, len(self.combinations(samples))
+
+    def judge(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> list[tuple[float, Judgement]]:
+        """Rewards and judgements of all joint answers through the bridge, those of one prompt together.
+
+        The rewards are float32, as the callback returned them; NaN where the reward does not apply. Each
+        process judges its share of the prompts and receives the others'.
+        """
+        rows, count = np.flatnonzero(items_B >= 0), jax.process_count()
+        own_items_B, own_rows = np.full_like(items_B, -1), rows[jax.process_index() :: count]
+        own_items_B[own_rows] = items_B[own_rows]
+
+        def judge_share() -> list:
+            rewards_BJ, judgements = self._bridge.run(tokens, lengths, own_items_B)
+            return list(zip(rewards_BJ[own_rows].ravel().tolist(), judgements, strict=True))
+
+        shares = distributed.run_together(judge_share)
+        size = len(self.combinations(next(iter(lengths.values())).shape[1]))
+        places = [(n % count, n // count * size + j) for n in range(len(rows)) for j in range(size)]
+        return [shares[process][place] for process, place in places]
+
+    def judge_texts(self, items: Sequence[Any], completions: dict[str, list[str]]) -> list[Judgement]:
+        """Judgements of joint answers that are given as texts, in order; the task judges them in one call.
+
+        Each process judges its share and receives the others'.
+        """
+        count, share = jax.process_count(), slice(jax.process_index(), None, jax.process_count())
+
+        def judge_share() -> list:
+            own_texts = {agent: texts[share] for agent, texts in completions.items()}
+            return list(self.task.judge(items[share], own_texts)) if items[share] else []
+
+        shares = distributed.run_together(judge_share)
+        return [shares[n % count][n // count] for n in range(len(items))]
+
+    def __call__(self, tokens: dict, lengths: dict, items_B: np.ndarray) -> Scored:
+        """Total rewards, float32 (B, J), of tokens[agent] (B, G, L) cut to lengths[agent] (B, G).
+
+        NaN where the reward does not apply, and in rows whose item is negative: they only fill up the batch.
+        The record is a list of the judgements of the other rows' joint answers, in order.
+        """
+        prompts, samples = next(iter(lengths.values())).shape
+        texts = {
+            agent: tokenizer.decode_completions(
+                tokens[agent].reshape(prompts * samples, -1), lengths[agent].reshape(-1)
+            )
+            for agent, tokenizer in self._tokenizers.items()
+        }
+        combinations, rows = self.combinations(samples), np.flatnonzero(items_B >= 0)
+        completions = {
+            agent: [texts[agent][b * samples + c[n]] for b in rows for c in combinations]
+            for n, agent in enumerate(self.agents)
+        }
+        items = [self.task.items[int(items_B[b])] for b in rows for _ in combinations]
+        judgements = list(self.task.judge(items, completions)) if items else []
+        totals_BJ = np.full((prompts, len(combinations)), np.nan, np.float32)
+        rewards = np.array([judgement.total for judgement in judgements], np.float32)
+        totals_BJ[rows] = rewards.reshape(len(rows), -1)
+        return Scored(totals_BJ, judgements)

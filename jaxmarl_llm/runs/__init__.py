@@ -1,0 +1,1 @@
+"""What a training run holds open: folder, services, learner, schedule, evaluations, summary."""

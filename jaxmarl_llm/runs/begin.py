@@ -1,0 +1,159 @@
+"""A team that begins with the agents of another run, such as a warm-up.
+
+What it begins with is copied into the run folder (``begin/``) before anything is learned: from there it is
+read whenever the run goes on, also as the reference policy, so that the other run's folder may go away.
+"""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm import checkpoint, metrics, resume_checks
+from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.config import remote
+from jaxmarl_llm.config.options import field
+from jaxmarl_llm.config.preference import needs_reference
+from jaxmarl_llm.factory import built_models, training
+from jaxmarl_llm.runs import summaries
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils.errors import UserError
+
+KEPT = "begin"
+# Of two runs that agree on these, the results of one are those that the other would have measured.
+MEASURED = ("model", "seed", "team.agents", "team.mode", "task", "sampling", "eval.samples",
+            "eval.problems", "train.protocol", "train.turns")  # fmt: skip
+
+
+def source(config, folder) -> pathlib.Path | None:
+    """The run folder that a team begins from: of its warm-up, or in ``team.begin``; None for none.
+
+    ``folder`` is that of the run. In both fields ``{seed}`` stands for the run's seed.
+    """
+    named = config.warm_up.folder if config.warm_up.steps else config.team.begin
+    if config.warm_up.steps and not named:
+        return pathlib.Path(folder) / "warm_up"
+    return pathlib.Path(named.replace("{seed}", str(config.seed))) if named else None
+
+
+def begun(config, team: Team, folder: pathlib.Path) -> Team:
+    """The team with the parameters that it begins with, and the reference policy if anything reads it.
+
+    Args:
+      config: the run's.
+      team: as built, with parameters that are to be replaced.
+      folder: run folder; what the team begins with is copied there once.
+
+    Raises:
+      ValueError: naming ``team.begin`` and the difference: no run or checkpoint there, an agent that it
+        lacks, another base model, mode, rank, or targets.
+    """
+    place = source(config, folder)
+    if place is None:
+        return team
+    kept = pathlib.Path(folder) / KEPT
+    distributed.on_main(_forget_unused)(pathlib.Path(folder))
+    if not distributed.on_main(checkpoint.saved_steps)(kept / checkpoint.BEST):
+        _copy(config, team, place, kept)
+    team, _ = checkpoint.restore_team(kept, checkpoint.BEST, team, learners(team))
+    if not reads_reference(config):
+        return team
+    members = [
+        dataclasses.replace(m, reference=jax.tree.map(jnp.copy, m.trainable)) if m.stack.learns else m
+        for m in team.members
+    ]
+    return Team(tuple(members))
+
+
+def kept_in(folder: pathlib.Path) -> bool:
+    """Whether a run's folder holds what it began with; not if it was refused before it had a config.json.
+
+    A link to another run's (`experiments.replay`) is what that one began with.
+    """
+    has_run = (folder / "config.json").is_file() or (folder / KEPT).is_symlink()
+    return has_run and bool(checkpoint.saved_steps(folder / KEPT / checkpoint.BEST))
+
+
+def _forget_unused(folder: pathlib.Path) -> None:
+    """Remove what a start that was refused later has copied: the next one may begin from another run."""
+    if not kept_in(folder):
+        shutil.rmtree(folder / KEPT, ignore_errors=True)
+
+
+def learners(team: Team) -> tuple[str, ...]:
+    """Agents that have parameters of their own."""
+    return tuple(agent for agent in team.agents if team[agent].stack.learns)
+
+
+def reads_reference(config) -> bool:
+    """Whether the reference policy is read."""
+    return (
+        training.loss_config(config).reads_reference
+        or needs_reference(config)
+        or config.train.counterfactual == "reference"
+    )
+
+
+def earlier(config, folder) -> tuple[dict, list[dict]]:
+    """What the run that this one begins from has measured already of the untrained team and of its own end.
+
+    Returns:
+      Entries of the summary, ``before`` and ``warm``, and the rows of metrics of the latter; nothing
+      where that run measured otherwise (`MEASURED`), no ``warm`` where the team begins with another state.
+    """
+    place = source(config, folder)
+    saved, summary = (
+        {} if place is None else summaries.read_json(place / f"{n}.json") for n in ("config", "summary")
+    )
+    now = json.loads(json.dumps(config.to_dict()))
+    if not saved or any(_field(saved, path) != field(now, path) for path in MEASURED):
+        return {}, []
+    entries = {"before": summary["before"]} if "before" in summary else {}
+    begun_at = checkpoint.read_meta(pathlib.Path(folder) / KEPT, checkpoint.BEST)["of_step"]
+    after = summary.get("after", {})
+    if after.get("step") != begun_at:
+        return entries, []
+    rows = [row for row in metrics.read_metrics(place) if row["step"] == begun_at]
+    rows = [{name: x for name, x in row.items() if name.startswith(("eval", "test"))} for row in rows]
+    return entries | {"warm": after | {"step": 0}}, [row for row in rows if row]
+
+
+def _field(saved: dict, path: str):
+    try:
+        return field(saved, path)
+    except KeyError:
+        return None
+
+
+def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
+    """Copy the agents of the run in ``place`` to ``kept``, under the names of this team."""
+    where, step = f"team.begin={str(place)!r}", config.team.begin_step
+    if not (place / "config.json").is_file():
+        raise UserError(f"{where}: the folder holds no run, config.json is missing")
+    _check_drawn_base(config, summaries.read_json(place / "config.json"), where)
+    which = int(step) if step.isdigit() else step
+    names = dict(text.split("=") for text in config.team.begin_map)
+    names = {agent: names.get(agent, agent) for agent in learners(team)}
+    try:
+        team, meta = checkpoint.restore_team(place / "checkpoints", which, team, learners(team), names)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from error
+    states = {i: SimpleNamespace(trainable=m.trainable) for i, m in enumerate(team.members)}
+    about = {"run": str(place), "of_step": meta["step"], "names": names}
+    with Checkpointer(kept) as saver:
+        saver.save_best(0, states, team, about)
+
+
+def _check_drawn_base(config, saved: dict, where: str) -> None:
+    """ValueError where the base is drawn from a seed, and the other run had another one."""
+    drawn = set(built_models.BUILDERS).intersection(remote.names(config))
+    if drawn and config.team.mode == "adapters" and saved["seed"] != config.seed:
+        seeds = resume_checks.listed(
+            resume_checks.differences({"seed": saved["seed"]}, {"seed": config.seed})
+        )
+        raise UserError(f"{where}: the base {min(drawn)!r} is drawn from the seed; {seeds}")

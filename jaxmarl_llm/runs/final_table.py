@@ -1,0 +1,105 @@
+"""What a finished run prints: its states on the test, side by side, and an answer before and after."""
+
+import json
+import math
+import pathlib
+
+from jaxmarl_llm import transcripts
+from jaxmarl_llm.utils import console
+
+PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "coherence")
+FOLDER = "test"  # in a run folder: every answer of the evaluations on the test
+TITLES = {"before": "untrained", "warm": "warmed up", "after": "trained"}
+LINES = 12  # of one agent's answer that are printed
+
+
+def show(summary: dict, folder) -> None:
+    """The closing table, the states with their intervals, and one problem's answers before and after."""
+    _table(summary)
+    print("\n".join(["", *state_lines(summary), *example_lines(folder)]), flush=True)
+
+
+def _table(summary: dict) -> None:
+    """Results on the test of the untrained, the warmed up (if there was a warm-up) and the latest state."""
+    after = summary["after"]
+    states = {name: summary[name] for name in TITLES if name in summary}
+    shown = (*PARTS, "return_greedy", "pass@1", *kinds_of_items(after))
+    names = [n for n in shown if all(state.get(n) is not None for state in states.values())]
+    gain = "before" in states
+    headers = ("test, 0..100", *(TITLES[name] for name in states), *(["gain"] if gain else []))
+    rows = []
+    for name in names:
+        values = [state[name] for state in states.values()]
+        rows.append((name, *(f"{value:.1f}" for value in values)))
+        rows[-1] += (f"{values[-1] - values[0]:+.1f}",) if gain else ()
+    console.table(rows, headers, title=f"{after['step']} iterations")
+
+
+def kinds_of_items(found: dict) -> list[str]:
+    """Names of the returns of single grades and statements in an entry of the summary, and their pass@1."""
+    others = ("return_low", "return_high", "return_greedy", "return_turn")
+    names = [n for n in found if n.startswith(("return_", "pass@1_")) and not n.startswith(others)]
+    return sorted(names, key=lambda name: (name.startswith("pass@1_"), name))
+
+
+def state_lines(summary: dict) -> list[str]:
+    """The sampled return of every state on the test, with its 95 % interval over the problems."""
+    after, best = summary["after"], summary.get("best", {})
+    titles = {
+        "before": "untrained",
+        "warm": "warmed up",
+        "after": f"trained, latest state (iteration {after['step']})",
+        "best": f"trained, best state on validation (iteration {best.get('step')})",
+    }
+    known = {name: summary[name] for name in titles if summary.get(name, {}).get("return") is not None}
+    width = max(len(titles[name]) for name in known) if known else 0
+    lines = ["return on the test, sampled, with its 95 % interval over the problems:"]
+    for name, entry in known.items():
+        lines.append(f"  {titles[name]:{width}}  {entry['return']:5.1f}  {_interval(entry)}".rstrip())
+    return lines
+
+
+def _interval(entry: dict) -> str:
+    ends = entry.get("return_low"), entry.get("return_high")
+    known = all(end is not None and math.isfinite(end) for end in ends)
+    return f"[{ends[0]:.1f}, {ends[1]:.1f}]" if known else ""
+
+
+def example_lines(folder) -> list[str]:
+    """Greedy answers to the first test problem, untrained and trained; [] where these were not kept.
+
+    The first one is shown whatever came of it: nothing is chosen by how good it looks.
+    """
+    found = {title: first_answer(folder, name) for name, title in TITLES.items()}
+    found = {title: action for title, action in found.items() if action is not None}
+    if not found:
+        return []
+    item = next(iter(found.values())).item
+    lines = ["", f"greedy answers to {item}, the first of the test problems:"]
+    for title, action in found.items():
+        total = "none" if action.total is None else f"{action.total:.2f}"
+        lines += ["", f"--- {title}: reward {total}, {action.verdict}"]
+        for agent, speech in action.agents.items():
+            text = speech.completion.strip("\n").split("\n")
+            more = [f"  ... {len(text) - LINES} more lines"] if len(text) > LINES else []
+            lines += [f"[{agent}]", *(f"  {line}" for line in text[:LINES]), *more]
+    return [*lines, ""]
+
+
+def sampled_items(folder: pathlib.Path, name: str) -> list[dict]:
+    """Rows of the sampled answers by test problem, of an evaluation on the test; [] if it was not kept."""
+    path = folder / FOLDER / f"{name}.json"
+    return json.loads(path.read_text())["sampled"]["items"] if path.is_file() else []
+
+
+def first_answer(folder, name: str) -> transcripts.JointAction | None:
+    """The greedy answer to the first problem of an evaluation on the test ("before", ..), if it was kept.
+
+    Of several turns the last one.
+    """
+    place = pathlib.Path(folder) / FOLDER
+    if not (place / f"{name}.json").is_file():
+        return None
+    step = json.loads((place / f"{name}.json").read_text())["step"]
+    actions = transcripts.read(place / name / "greedy", step)
+    return next((a for a in reversed(actions) if a.item == actions[0].item), None)

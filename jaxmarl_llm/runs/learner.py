@@ -1,0 +1,149 @@
+"""What learns in a run: the agents' parameters with their optimizer, the system, and their checkpoints."""
+
+import contextlib
+import dataclasses
+import math
+import pathlib
+from collections.abc import Sequence
+
+import jax
+
+from jaxmarl_llm import checkpoint, resume_checks, update
+from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.config import agent_settings, workload
+from jaxmarl_llm.factory import protocols, systems, training
+from jaxmarl_llm.forest import Forest, metrics
+from jaxmarl_llm.systems.demonstrations import Encoded
+from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.update import collate, packing
+
+
+class Learner:
+    """``states`` are of the members of the team that learn, by position; ``system`` is what they learn by,
+    with train.system=sft from ``demonstrations``. ``prompt_sizes``: what their prompts are padded to, see
+    `teams.prompt_sizes`; None: what each batch needs.
+
+    The states own the parameters, which are donated at every update: those of ``team`` become shapes.
+    """
+
+    def __init__(self, config, team: Team, prompt_sizes=None, demonstrations: Sequence[Encoded] = ()):
+        self.config, self._team = config, team
+        self._prompt_sizes = prompt_sizes or [None] * len(team.members)
+        self._optimizer, self._loss = training.build_optimizer(config), training.loss_config(config)
+        self.states: dict[int, update.TrainState] = {
+            i: update.init_state(member.trainable, self._optimizer, member.stack.layout)
+            for i, member in enumerate(team.members)
+            if member.trainable is not None
+        }
+        if not self.states and any(member.remote for member in team.members):
+            team.require_local(f"train.system={config.train.system!r}")
+        self.learners = [agent for agent in team.agents if agent_settings.trainable(config, agent)]
+        # A member none of whose agents is to learn keeps its state as it is, and is saved with the others.
+        self._learning = [i for i in self.states if {*team.members[i].stack.agents} & {*self.learners}]
+        self.system = systems.build(config, team, self.trainables, demonstrations)
+
+    @property
+    def own_states(self) -> dict[int, update.TrainState]:
+        """States of the models that the system trains beside the agents."""
+        return dict(self.system.models.states) if self.system.models is not None else {}
+
+    def trainables(self) -> list:
+        """Current parameters of every member of the team, None where frozen."""
+        places = range(len(self._team.members))
+        return [self.states[i].trainable if i in self.states else None for i in places]
+
+    def assign(self, forest: Forest | None) -> Credit:
+        """What the agents are to learn from an iteration."""
+        return self.system.assign(forest)
+
+    def update(self, credit: Credit) -> dict[str, float]:
+        """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
+        found = {}
+        for i in self._learning if credit.learn else ():
+            member, sampling = self._team.members[i], self._loss.sampling
+            how = dict(pad_id=member.tokenizer.pad_id, learners=self.learners)
+            sizes = self._prompt_sizes[i]
+            # Given texts are packed with their prompts: another width would only be compiled again.
+            how["prompt_sizes"] = sizes.largest() if sizes and self._loss.given_texts else sizes
+            said = collate.of_learners(credit.forest, credit.advantages, member.stack, sampling, **how)
+            parts = self.config.train.minibatches
+            pieces = [packing.split_minibatches(batch, parts) for batch in said]
+            rows, layout = [], member.stack.layout
+            for part in zip(*pieces, strict=True):
+                self.states[i], new = update.train_step(
+                    member.stack,
+                    self._loss,
+                    self._optimizer,
+                    member.base,
+                    self.states[i],
+                    tuple(self._loss.pack(b, layout.for_stack(b.prompts_NBP.shape[0]).shards) for b in part),
+                    more=credit.gradients.get(i),
+                    rates=training.rates(self.config, member.stack.agents),
+                    reference=member.reference,
+                )
+                new = jax.device_get(new)
+                rows.append(metrics.update_metrics(member.stack.agents, new, self.learners))
+                if not all(map(math.isfinite, rows[-1].values())):
+                    return found | metrics.over_minibatches(rows)
+            found |= metrics.over_minibatches(rows)
+        return found
+
+    def learn(self, credit: Credit) -> dict[str, float]:
+        """Let the system's own models learn, after the agents have; metrics."""
+        return self.system.learn(credit)
+
+    def open(self, folder: pathlib.Path, stack: contextlib.ExitStack) -> int:
+        """Take over what the run folder's latest checkpoint holds; iterations behind it, 0 without one.
+
+        ValueError if the disk has no room for what is to be saved.
+        """
+        keep, models = self.config.save.keep, self.system.models
+        needed = sum(resume_checks.needed_bytes(states, keep) for states in (self.states, self.own_states))
+        resume_checks.ensure_writable(folder, needed)
+        self._checkpoints = stack.enter_context(Checkpointer(folder / "checkpoints", keep))
+        if models is not None:
+            # One more: they are saved first, so that what the agents resume at is among them.
+            stack.enter_context(models.kept_in(folder / "system", keep + 1))
+        start = 0
+        if self._checkpoints.latest() is not None:
+            self.states, meta = self._checkpoints.restore("latest", self._team, self.states)
+            start = meta["step"]
+            if models is not None:
+                models.restore(start)
+        for i in self.states:
+            member = self._team.members[i]
+            member.trainable = jax.eval_shape(lambda tree: tree, member.trainable)
+        return start
+
+    def latest(self) -> int | None:
+        """Iterations behind the latest checkpoint, None without one."""
+        return self._checkpoints.latest()
+
+    def save(self, step: int, meta: dict) -> None:
+        """Checkpoint after ``step`` iterations."""
+        if self.system.models is not None:
+            self.system.models.save(step)
+        self._checkpoints.save(step, self.states, self._team, meta)
+
+    def save_best(self, step: int, meta: dict) -> None:
+        """Keep the agents' parameters as the best so far."""
+        if protocols.remembers(self.config):
+            self.system.models.save_best(step)
+        self._checkpoints.save_best(step, self.states, self._team, meta)
+
+    def best_trainables(self) -> list:
+        """The agents' parameters of the best state, of every member of the team; None where frozen."""
+        self._checkpoints.wait()
+        now = zip(self._team.members, self.trainables(), strict=True)
+        team = Team(tuple(dataclasses.replace(member, trainable=mine) for member, mine in now))
+        best, _ = checkpoint.restore_team(self._checkpoints.folder, checkpoint.BEST, team)
+        return [member.trainable for member in best.members]
+
+    def untouched(self, step: int) -> bool:
+        """Whether no update has been made since ``step`` iterations."""
+        done = workload.updates(self.config, step)
+        leaves = [leaf for state in self.states.values() for leaf in jax.tree.leaves(state)]
+        if any(leaf.is_deleted() for leaf in leaves):  # donated to an update that failed
+            return False
+        return all(int(self.states[i].step) == done for i in self._learning)

@@ -1,0 +1,129 @@
+"""What a run prints before it starts: what an iteration consists of, and the memory that it takes."""
+
+import math
+
+import jax
+
+from jaxmarl_llm.config import agent_settings, workload
+from jaxmarl_llm.config.options import is_dotted
+from jaxmarl_llm.config.systems import SFT
+from jaxmarl_llm.update import token_scores
+
+
+def _megabytes(tree) -> float:
+    """Of one device; of shapes that say not where they lie, all of them."""
+
+    def held(x) -> int:
+        return math.prod(x.sharding.shard_shape(x.shape) if x.sharding else x.shape) * x.dtype.itemsize
+
+    return sum(map(held, jax.tree.leaves(tree))) / 1e6
+
+
+def _devices(config) -> list[tuple[str, str]]:
+    """How the arrays are cut, as a table row, if they are."""
+    sizes = {axis: config.mesh[axis] for axis in ("agent", "data", "model")}
+    if math.prod(sizes.values()) == 1:
+        return []
+    kinds = ", parameters along data too" if config.mesh.fsdp else ""
+    cut = " x ".join(f"{size} {axis}" for axis, size in sizes.items())
+    return [("devices", f"{cut}{kinds}; memory below is of one, of cache and logits of all")]
+
+
+def memory(config, team, states) -> dict[str, float]:
+    """MB that an iteration holds on one device, by what they are for; activations are not counted.
+
+    ``states`` may hold shapes. Of cache and logits those of all devices are counted.
+    """
+    g, length = config.train.group + config.train.partner_samples, agent_settings.longest(config)
+    nodes, members = workload.nodes(config)[-1], [m for m in team.members if not m.remote]
+    policies = [m.stack.policy.config for m in members]
+    cache = sum(
+        2 * p.n_layers * p.n_kv_heads * p.head_dim * 4 * len(m.stack.agents) * nodes
+        * (g * length + config.sampling.max_prompt_tokens)
+        for p, m in zip(policies, members, strict=True)
+    ) / 1e6  # fmt: skip
+    return {
+        "base": sum(_megabytes(m.base) for m in members),
+        "learned": sum(_megabytes(s.trainable) for s in states.values()),
+        "optimizer": sum(_megabytes(s.opt_state) for s in states.values()),
+        "cache": cache,
+        "logits": 3 * _logits_tokens(team) * max((p.vocab_size for p in policies), default=0) * 4 / 1e6,
+    }
+
+
+def beside(models) -> tuple[float, float]:
+    """MB of critics and the like, and of their optimizers; ``models`` are states, or shapes of them."""
+    parts = ([getattr(s, part) for s in models.values()] for part in ("trainable", "opt_state"))
+    return tuple(map(_megabytes, parts))
+
+
+def _beside(models) -> list[tuple[str, str]]:
+    """Memory of critics and the like, as a table row, if there are any."""
+    if not models:
+        return []
+    learned, optimizer = beside(models)
+    text = f"{learned:.1f} + {optimizer:.1f} MB, beside the agents"
+    return [("memory: critics + optimizer", text)]
+
+
+def _logits_tokens(team) -> int:
+    """Tokens whose logits an update holds at a time."""
+    return max((token_scores.CHUNK * len(m.stack.agents) for m in team.members if not m.remote), default=0)
+
+
+def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
+    """The arithmetic of an iteration and the device memory it needs, before anything is compiled.
+
+    ``models`` are the states of those that the system trains beside the agents.
+    """
+    c, b, size = config.train, config.train.prompts, memory(config, team, states)
+    learners = ", ".join(agent for agent in team.agents if not team[agent].remote)
+    return [
+        *_answers(config, len(team.agents)),
+        ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems")
+        if c.system != SFT
+        else ("iterations", str(c.steps)),
+        *_devices(config),
+        ("memory: shared base", f"{size['base']:.0f} MB"),
+        (
+            "memory: learned + optimizer",
+            f"{size['learned']:.0f} + {size['optimizer']:.0f} MB for {learners}",
+        ),
+        *_beside(models),
+        ("memory: cache (sampling)", f"at most {size['cache']:.0f} MB"),
+        (
+            "memory: logits (update)",
+            f"about {size['logits']:.0f} MB for {_logits_tokens(team)} tokens at a time",
+        ),
+    ]
+
+
+def _answers(config, agents: int) -> list[tuple[str, str]]:
+    """What is said, judged and learned from, as table rows; a protocol of the user's own decides that."""
+    c, nodes = config.train, workload.nodes(config)
+    if c.system == SFT:
+        read = f"{config.sft.batch} x {agents}: texts of up to {config.sampling.max_new_tokens} tokens"
+        return [("demonstrations x agents", read), ("optimizer steps", f"{c.minibatches} per agent")]
+    if is_dotted(c.protocol):
+        return [("who speaks when", f"{c.protocol}, for {c.prompts} problems")]
+    drawn = workload.completions(config) - workload.counterfactual_completions(config)
+    made = f"{drawn} completions, up to {agent_settings.longest(config)} tokens"
+    samples = f"({c.group} + {c.partner_samples})" if c.partner_samples else c.group
+    return [
+        (
+            f"{'problems' if c.turns == 1 else 'nodes of each turn'} x agents x samples",
+            f"{' + '.join(map(str, nodes))} x {agents} x {samples}: {made}",
+        ),
+        ("joint answers judged", f"{workload.joint_answers(config)} ({c.joint_mode}), equal ones once"),
+        *_counterfactuals(config),
+        ("optimizer steps", f"{c.minibatches} per agent, on {workload.learned(config)} completions each"),
+    ]
+
+
+def _counterfactuals(config) -> list[tuple[str, str]]:
+    """What is judged besides, as a table row, if anything is."""
+    if not config.train.counterfactual:
+        return []
+    drawn = workload.counterfactual_completions(config)
+    said = f"up to {workload.counterfactual_answers(config)} more, {drawn} completions drawn for them"
+    return [(f"without an agent's part ({config.train.counterfactual})", said)]

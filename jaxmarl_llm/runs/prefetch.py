@@ -1,0 +1,62 @@
+"""Answers of the next iteration, drawn and judged while this one's update is made (``train.overlap``)."""
+
+import concurrent.futures
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.metrics import PhaseTimer
+
+Draw = Callable[[int, Any, PhaseTimer], Forest]
+
+
+class RolloutPrefetch:
+    """Rollouts by iteration, the next one's begun early where `begin` is called.
+
+    Such a rollout sees parameters from before one update: its tokens' importance ratios are not 1. It runs in
+    a thread: judging, which is not the device's work, costs no time as long as the update lasts.
+
+    Args:
+      draw: ``draw(iteration, trainables, timer)``, the forest of an iteration.
+    """
+
+    def __init__(self, draw: Draw):
+        self._draw = draw
+        self._threads = concurrent.futures.ThreadPoolExecutor(1, "rollout")
+        self._begun: tuple[int, concurrent.futures.Future] | None = None
+
+    def __enter__(self) -> "RolloutPrefetch":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def begin(self, step: int, trainables) -> None:
+        """Draw for an iteration from now on, with copies of the parameters: updates may donate them."""
+        copies = jax.tree.map(jnp.copy, trainables)
+        self._begun = step, self._threads.submit(self._timed, step, copies)
+
+    def _timed(self, step: int, trainables) -> tuple[Forest, dict[str, float], float]:
+        timer, started = PhaseTimer(), time.perf_counter()
+        forest = self._draw(step, trainables, timer)
+        return forest, timer.seconds(), time.perf_counter() - started
+
+    def take(self, step: int, trainables, timer: PhaseTimer) -> Forest:
+        """The forest of an iteration; what its rollout raised.
+
+        Adds its phases to ``timer``: "rollout" is what this call took, "hidden" what it would have taken
+        besides if it had not been begun early.
+        """
+        begun, self._begun = self._begun, None
+        with timer("rollout"):
+            if begun is None or begun[0] != step:
+                return self._draw(step, trainables, timer)
+            started = time.perf_counter()
+            forest, seconds, lasted = begun[1].result()
+            waited = time.perf_counter() - started
+        timer.add(seconds | {"hidden": max(lasted - waited, 0.0)})
+        return forest

@@ -1,0 +1,210 @@
+"""Everything that a training run holds open: services, tasks, team, learner, files. The loop is in train.py."""
+
+import contextlib
+import json
+import math
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import jax
+
+from jaxmarl_llm import checkpoint, evaluation, metrics, records, resume_checks
+from jaxmarl_llm.evaluation import scores
+from jaxmarl_llm.factory import (
+    chat_options,
+    imitation,
+    protocols,
+    randomness,
+    tasks,
+    teams,
+    user_code,
+)
+from jaxmarl_llm.forest import Forest, marginals
+from jaxmarl_llm.protocols.lessons.bank import Entry
+from jaxmarl_llm.rollout.journal import Journal
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.runs import begin, journals, plan_table, summaries
+from jaxmarl_llm.runs.budgets import Spending
+from jaxmarl_llm.runs.learner import Learner
+from jaxmarl_llm.runs.schedule import Schedule
+from jaxmarl_llm.runs.services import Services
+from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.transcripts import TranscriptWriter
+from jaxmarl_llm.utils import console, distributed, files
+from jaxmarl_llm.utils.errors import NotFiniteError, UserError
+
+
+class Run:
+    """A run folder and what works on it.
+
+    Entering opens everything in the order that lets errors come early: the config against the folder, the
+    sandbox, the data, the models, the prompts, the checkpoint. What an earlier process did from
+    ``schedule.start`` on is forgotten and done again.
+
+    Attributes:
+      services: executor and experts.
+      task, validation_task, test_task: the problems of the three splits.
+      team, learner, protocol, scorer: who answers, how they learn, in which order, how answers are judged.
+      schedule, spending, summary: iterations, budgets, what summary.json holds.
+      output_folder: where metrics, transcripts and summary go: the folder, or of several processes a part of it.
+      display: the progress bar of the training, while it goes on.
+    """
+
+    def __init__(self, config, workdir):
+        self.config, self._given_date = chat_options.dated(config, workdir), config.model_options.date
+        self.folder = pathlib.Path(workdir)
+        self.output_folder = distributed.own_folder(self.folder)
+        self.timer = metrics.PhaseTimer()
+        self.schedule = Schedule(config)
+        self.display: console.ProgressDisplay | None = None
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "Run":
+        with contextlib.ExitStack() as stack:
+            self._check_folder()
+            self._open_tasks(stack)
+            self._open_team()
+            self._open_learner(stack)
+            self._open_files(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._stack.close()
+        journals.forget(self.folder)
+
+    def _check_folder(self) -> None:
+        """The folder holds no other run, and can be written."""
+        saved = self.folder / "config.json"
+        if saved.is_file():
+            resume_checks.check_same_run(json.loads(saved.read_text()), self.config.to_dict())
+        resume_checks.ensure_writable(self.folder)
+
+    def _open_tasks(self, stack: contextlib.ExitStack) -> None:
+        """Executor, expert, and the problems of all splits."""
+        config, place = self.config, self.folder / "checkpoints"
+        saved = checkpoint.read_meta(place) if checkpoint.saved_steps(place) else {}
+        self.services = Services(config, self.folder, saved, stack)
+        user_code.check(config)
+        self.services.open_expert()
+        executor, expert = self.services.executor, self.services.expert
+        self.task = tasks.build_task(config, executor, "train", expert)
+        self.validation_task = tasks.build_task(config, executor, "eval", expert)
+        self.test_task = tasks.build_task(config, executor, "test", expert)
+        tasks.check_splits(config, {"train": self.task, "eval": self.validation_task, "test": self.test_task})
+        self.validation_items = scores.spread(len(self.validation_task.items), config.eval.problems)
+        # Of all evaluations, so that those on fewer problems run the same program.
+        self.items_per_batch = evaluation.batch_size(len(self.test_task.items), config.eval.samples)
+
+    def _open_team(self) -> None:
+        """The agents as they begin, and the widths of their prompts."""
+        config, every_task = self.config, (self.task, self.validation_task, self.test_task)
+        speakers = self.services.open_speakers([item for task in every_task for item in task.items])
+        self.team = begin.begun(config, teams.build_team(config, speakers=speakers), self.folder)
+        self.services.count(self.team)
+        if not chat_options.date_matters(config, self.team):
+            config.model_options.date = self._given_date
+        teams.check_prompts(config, self.team, *every_task)
+        self.prompt_sizes = teams.prompt_sizes(config, self.team, every_task)
+
+    def _open_learner(self, stack: contextlib.ExitStack) -> None:
+        """What learns, at the state of the latest checkpoint; scorer and protocol."""
+        config = self.config
+        combined = config.train.joint_mode, config.train.partner_samples
+        self.scorer = TaskScorer.of_team(self.task, self.team, *combined)
+        demonstrations = imitation.load(config, self.task, self.team)
+        self.learner = Learner(config, self.team, self.prompt_sizes, demonstrations)
+        self.schedule = Schedule(config, self.learner.open(self.folder, stack))
+        self.protocol = protocols.build(config, self.task, self.team, memory=self.lesson_bank())
+        if self.schedule.start > config.train.steps:
+            raise UserError(
+                f"train.steps={config.train.steps}: the run in {self.folder} has done {self.schedule.start} already"
+            )
+
+    def _open_files(self, stack: contextlib.ExitStack) -> None:
+        """config.json, the summary, metrics and transcripts."""
+        config, start = self.config, self.schedule.start
+        self.summary = summaries.read_summary(self.folder, start) | {"executor": self.services.isolation}
+        if distributed.is_main():
+            text = json.dumps(config.to_dict(), indent=2) + "\n"
+            files.atomic_write_text(self.folder / "config.json", text)
+        project = config.log.wandb_project
+        options = dict(tensorboard=config.log.tensorboard, wandb={"project": project} if project else None)
+        options = options if distributed.is_main() else {"tensorboard": False}
+        writer = metrics.MetricsWriter(self.output_folder, resume_step=start, **options)
+        self._metrics = stack.enter_context(writer)
+        rows = metrics.read_metrics(self.output_folder) if start else []
+        self.spending = Spending(config, self.learner.learners, rows)
+        self._transcripts = TranscriptWriter(self.output_folder)
+
+    def lesson_bank(self, best_step: int | None = None) -> Sequence[Entry]:
+        """Lessons of earlier problems: the live bank, or as the best state had it at its step."""
+        if best_step is not None:
+            return protocols.saved_lessons(self.config, self.folder, best_step)
+        return self.learner.system.models if protocols.remembers(self.config) else ()
+
+    def journal(self, ids: Sequence[int], step: int) -> Journal | None:
+        """Where the rounds of an iteration about these items are kept, see `journals`."""
+        count = self.services.account.take
+        return journals.of_iteration(self.config, self.folder, self.task, ids, step, count)
+
+    def key(self, stream: str, step: int) -> jax.Array:
+        """Random key of a named stream at an iteration."""
+        return jax.random.fold_in(randomness.stream(self.config, stream), step)
+
+    def steps_left(self) -> Iterator[int]:
+        """Iterations to do, see `Schedule.steps_left`."""
+        return self.schedule.steps_left(self.spending.over, lambda: summaries.seconds(self.summary))
+
+    def plan(self) -> list[tuple[str, str]]:
+        """What an iteration consists of and what memory it takes, as table rows."""
+        own = self.learner.own_states
+        return plan_table.plan_rows(self.config, self.team, self.task, self.learner.states, own)
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        """Append a row to the metrics."""
+        self._metrics.write(step, values)
+
+    def check_finite(self, step: int, values: dict[str, float]) -> None:
+        """Raise FloatingPointError at the first number that is not finite, with the state before it saved.
+
+        An update that is not finite changes nothing. Where others of the same iteration came first (several
+        minibatches or stacks), there is no such state any more, and the last checkpoint stays as it is.
+        """
+        bad = [name for name, value in values.items() if not math.isfinite(value)]
+        if not bad:
+            return
+        if self.learner.untouched(step):
+            self.save(step)
+        kept = self.learner.latest()
+        where = "nothing is saved yet" if kept is None else f"the state after {kept} iterations is saved"
+        raise NotFiniteError(f"iteration {step + 1}: {', '.join(bad)} not finite; {where} in {self.folder}")
+
+    def write_transcripts(self, step: int, forest: Forest, credit: Credit) -> None:
+        """All joint answers of an iteration, with every agent's marginal where known, and its advantage if
+        that is what was learned.
+        """
+        every = self.config.log.transcripts_every
+        if every and step % every == 0:
+            tokenizers = {agent: self.team[agent].tokenizer for agent in self.team.agents}
+            advantages = credit.advantages if credit.forest is forest else None
+            worth_NJ = marginals.marginals(forest)
+            actions = records.joint_actions(step, forest, self.task, tokenizers, advantages, worth_NJ)
+            self._transcripts.write(step, actions)
+
+    @contextlib.contextmanager
+    def saved_on_error(self, step: int):
+        """Save the state after ``step`` iterations if what comes next raises: a mended run goes on there."""
+        try:
+            yield
+        except Exception:
+            # Of several processes the others may be gone, and all of them must save.
+            alone = not distributed.is_distributed()
+            if alone and self.learner.latest() != step and self.learner.untouched(step):
+                self.save(step)
+            raise
+
+    def save(self, step: int) -> None:
+        """Checkpoint after ``step`` iterations."""
+        meta = {"config": self.config.to_dict(), "seed": self.config.seed, **self.services.metadata()}
+        self.learner.save(step, meta)

@@ -1,0 +1,214 @@
+"""Evaluations of a run: on validation problems, which choose the best state, and on the test at both ends
+and at budgets.
+
+Each split has a random stream of its own, folded with the number of iterations done, so that no two
+evaluations draw alike, and no test draw is one that a state was chosen by.
+"""
+
+import dataclasses
+import json
+import math
+import pathlib
+import shutil
+
+from jaxmarl_llm.evaluation import Evaluations, results
+from jaxmarl_llm.factory import evaluations
+from jaxmarl_llm.runs import begin, final_table, summaries
+from jaxmarl_llm.runs.budgets import MARKS
+from jaxmarl_llm.utils import console, files
+
+STREAMS = {"validation": "eval", "test": "test"}  # of a split: the random stream that its answers come from
+PREFIXES = {"validation": "eval", "test": "test"}  # of a split: what the names of its metrics begin with
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What is evaluated. step: iterations done; trainables: of every member of the team; memory: lessons."""
+
+    step: int
+    trainables: list
+    memory: tuple
+
+
+def current(run, step: int) -> State:
+    """The state after ``step`` iterations, which the run is in."""
+    return State(step, run.learner.trainables(), run.lesson_bank())
+
+
+def before(run) -> None:
+    """Measure the team that the run begins with on the test and on validation, unless the run has learned already.
+
+    It is ``warm`` in the summary if it begins from another run, whose results are taken over where they
+    are the same, else ``before``: the untrained one.
+    """
+    if run.schedule.start > 0:
+        return
+    place, earlier = begin.source(run.config, run.folder), {}
+    if place is not None:
+        earlier, rows = begin.earlier(run.config, run.folder)
+        take_over(run, place, earlier, rows)
+    if place is not None and run.config.warm_up.steps:
+        run.summary["warm_up_seconds"] = summaries.read_json(place / "summary.json").get("seconds", 0.0)
+    summaries.write_summary(run)
+    name, title = ("before", "before training") if place is None else ("warm", "after the warm-up")
+    if name not in earlier and run.config.eval.before:
+        print(f"testing the team {title} on {len(run.test_task.items)} problems ...", flush=True)
+        print(test(run, name, title, current(run, 0)), flush=True)
+        print(validate(run, 0), flush=True)
+
+
+def after(run) -> None:
+    """Measure the last state on the test, and the best one on validation if that is another."""
+    print(f"testing the trained team on {len(run.test_task.items)} problems ...", flush=True)
+    print(test_once(run, "after", "after training", run.schedule.done), flush=True)
+    test_best(run)
+
+
+def validate(run, step: int) -> str:
+    """Evaluate on validation problems, keep the state if it is the best so far; returns a line to print.
+
+    The untrained one is not kept: best is what was trained.
+    """
+    _, values = _measure(run, "validation", current(run, step), run.validation_items)
+    if step:
+        keep_best(run, values["eval/return"], step)
+    return summaries.eval_line(f"validation after {step} iterations", summaries.entry(values, step, "eval"))
+
+
+def keep_best(run, validation_return: float, step: int) -> None:
+    """Save the state if its sampled return on validation is the best so far. NaN is no return."""
+    best = run.summary.get("best", {}).get("validation_return", -math.inf)
+    if validation_return > best:
+        entry = {"step": step, "validation_return": validation_return}
+        config = run.config.to_dict()
+        run.learner.save_best(step, {"config": config, "executor": run.services.isolation, **entry})
+        run.summary["best"] = entry
+        summaries.write_summary(run)
+
+
+def test(run, name: str, title: str, state: State, logged: bool = True) -> str:
+    """Evaluate on all test problems, put the result under ``name`` in summary.json; returns a line to print.
+
+    Every answer is kept in test/<name>.json and the folder beside it, as `experiments.evaluate` writes them.
+    ``logged``: also as a row of the metrics.
+    """
+    items = range(len(run.test_task.items))
+    found, values = _measure(run, "test", state, items, logged)
+    result = summaries.entry(values, state.step, "test")
+    run.summary[name] = run.summary.get(name, {}) | result if name == "best" else result
+    _write(run, name, found, state.step)
+    summaries.write_summary(run)
+    return summaries.eval_line(f"test {title}", result)
+
+
+def test_at_budgets(run, step: int) -> list[str]:
+    """Evaluate on the test at each budget that is reached and was not before; returns lines to print.
+
+    Results are under the budget's mark (`spending.MARKS`) in summary.json. Two budgets that are reached in
+    one iteration, and the end of the run there, share one evaluation.
+    """
+    lines = []
+    for mark in run.spending.reached():
+        if mark not in run.summary:
+            lines.append(test_once(run, mark, f"{mark.replace('_', ' ')}, iteration {step}", step))
+    return lines
+
+
+def test_once(run, name: str, title: str, step: int) -> str:
+    """`test` of the present state, or the results under another mark that were measured at this very step."""
+    same = [mark for mark in MARKS if run.summary.get(mark, {}).get("step") == step]
+    if not same:
+        return test(run, name, title, current(run, step))
+    run.summary[name] = run.summary[same[0]]
+    _copy_answers(run.output_folder, same[0], run.output_folder, name)
+    summaries.write_summary(run)
+    return summaries.eval_line(f"test {title}", run.summary[name])
+
+
+def take_over(run, place: pathlib.Path, entries: dict, rows: list[dict]) -> None:
+    """Take over from the run in ``place``, which this one begins from, what it has measured on the test.
+
+    ``entries`` and ``rows`` are its results, see `begin.earlier`; the answers are copied.
+    """
+    run.summary |= entries
+    for row in rows:
+        run.log(0, row)
+    for name, of in {"before": "before", "warm": "after"}.items():
+        if name in entries and (place / final_table.FOLDER / f"{of}.json").is_file():
+            _copy_answers(place, of, run.output_folder, name)
+
+
+def _copy_answers(source: pathlib.Path, name: str, target: pathlib.Path, new: str) -> None:
+    """Copy the answers of an evaluation on the test from one run folder to another, under a new name."""
+    source, target = source / final_table.FOLDER, target / final_table.FOLDER
+    shutil.copytree(source / name, target / new, dirs_exist_ok=True)
+    report = json.loads((source / f"{name}.json").read_text()) | {"state": new}
+    files.atomic_write_text(target / f"{new}.json", json.dumps(report, indent=2) + "\n")
+
+
+def test_best(run) -> None:
+    """Complete summary["best"] by the test: as the last state has it, or of the state that is restored."""
+    best, after = run.summary.get("best"), run.summary["after"]
+    if best is None:  # no validation return was a number
+        return
+    if best["step"] == after["step"]:
+        run.summary["best"] = after | best
+        summaries.write_summary(run)
+        return
+    print(f"testing the best state on validation, of iteration {best['step']} ...", flush=True)
+    trainables, memory = run.learner.best_trainables(), run.lesson_bank(best["step"])
+    state = State(best["step"], trainables, memory)
+    print(test(run, "best", f"of the best state (iteration {best['step']})", state, logged=False), flush=True)
+
+
+def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple[Evaluations, dict]:
+    """Sampled and greedy results on items of a split, and these as metrics, logged at the state's step."""
+    task = {"validation": run.validation_task, "test": run.test_task}[split]
+    shown = console.ProgressDisplay(len(items), label=f"{split} problems", within=run.display)
+    with run.timer("evaluate"), shown as display:
+        found = evaluations.evaluate(
+            run.config,
+            run.team,
+            state.trainables,
+            task,
+            items,
+            run.config.eval.samples,
+            run.key(STREAMS[split], state.step),
+            step=state.step,
+            memory=state.memory,
+            sizes=run.prompt_sizes,
+            items_per_batch=run.items_per_batch,
+            progress=lambda done, total: done < total and display.update(done, {}),  # then come the results
+        )
+    prefix = PREFIXES[split]
+    values = summaries.eval_metrics(found.sampled.summary(), found.greedy.summary(), prefix)
+    values |= {f"{prefix}/speed/{name}": value for name, value in found.speed().items()}
+    used = run.services.executor_metrics("eval_executor") | run.timer.collect()
+    if logged:
+        run.log(state.step, values | used)
+    return found, values
+
+
+def _write(run, name: str, found: Evaluations, step: int) -> None:
+    """All answers of an evaluation on the test, and the mean return of every problem in held_out.json.
+
+    The latter holds the state that was evaluated last; the best state's are in its own file only.
+    """
+    by_mode = {mode: getattr(found, mode) for mode in results.MODES}
+    about = {"workdir": str(run.folder), "step": step, "state": name, "split": "test"}
+    about |= {"seed": run.config.seed, "problems": len(run.test_task.items)}
+    report = about | {mode: results.describe(each, (1,)) for mode, each in by_mode.items()}
+    results.write(run.output_folder / final_table.FOLDER / f"{name}.json", by_mode, report)
+    if name != "best":
+        write_returns(run.output_folder, found, step)
+
+
+def write_returns(folder: pathlib.Path, found: Evaluations, step: int) -> None:
+    """Write held_out.json: the mean return of every test problem, in order, after ``step`` iterations."""
+    returns = {"return": found.sampled, "return_greedy": found.greedy}
+    per_item = {name: each.scores()["return"].tolist() for name, each in returns.items()}
+    items = [samples[0].item for samples in found.sampled.actions_BG]
+    # JSON knows no NaN.
+    known = {name: [x if math.isfinite(x) else None for x in values] for name, values in per_item.items()}
+    text = json.dumps({"step": step, "items": items, **known})
+    files.atomic_write_text(folder / "held_out.json", text + "\n")

@@ -1,0 +1,33 @@
+"""Run folders: the config of one, and the name of a new one."""
+
+import json
+import math
+import pathlib
+import time
+
+import jax
+from ml_collections import config_dict
+
+from jaxmarl_llm import sharding
+from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.utils.errors import UserError
+
+
+def load_run(workdir) -> config_dict.ConfigDict:
+    """The config of a run folder; ValueError if there is none, or one that this version cannot use.
+
+    Its mesh is that of the run if there are as many devices here, else one device.
+    """
+    path = pathlib.Path(workdir) / "config.json"
+    if not path.is_file():
+        raise UserError(f"{path.parent} holds no run: config.json is missing")
+    config = config_dict.ConfigDict(json.loads(path.read_text()))
+    validate(config, str(path))
+    if math.prod(config.mesh[axis] for axis in sharding.AXES) != jax.device_count():
+        config.mesh = base_config().mesh
+    return config
+
+
+def new_workdir() -> str:
+    """A fresh folder name under runs/."""
+    return str(pathlib.Path("runs") / time.strftime("%Y%m%d-%H%M%S"))

@@ -1,0 +1,113 @@
+"""The summary of a run: what is logged and written of its evaluations, and what it prints at its end."""
+
+import json
+import math
+import pathlib
+import time
+
+from jaxmarl_llm import checkpoint, resume_checks
+from jaxmarl_llm.runs import final_table
+from jaxmarl_llm.runs.budgets import MARKS
+from jaxmarl_llm.runs.final_table import PARTS
+from jaxmarl_llm.utils import files
+
+
+def headline(values: dict, agents) -> dict[str, float]:
+    """The few numbers of an iteration that fit on a line."""
+    names = {f"train/{part}": part for part in PARTS}
+    names |= {f"{agent}/completion_length": f"{agent} tokens" for agent in agents}
+    if "sft/tokens" in values:
+        names |= {f"{agent}/loss": f"{agent} loss" for agent in agents}
+    return {short: values[name] for name, short in names.items() if name in values} | {"s": values["seconds"]}
+
+
+def eval_metrics(sampled: dict, greedy: dict, prefix: str = "eval") -> dict[str, float]:
+    """Metric names of an evaluation: ``eval/...`` sampled, ``eval_greedy/...`` greedy, numbers only.
+
+    prefix: "eval" of validation, "test" of the test.
+    """
+    row = {f"{prefix}/{k}": v for k, v in sampled.items() if isinstance(v, (int, float))}
+    row |= {f"{prefix}_greedy/{k}": v for k, v in greedy.items() if isinstance(v, (int, float))}
+    return row | {f"{prefix}/return_greedy": greedy["return"]}
+
+
+def entry(values: dict, step: int, prefix: str = "test") -> dict:
+    """An evaluation as it stands in summary.json: sampled parts, their interval, and the greedy return."""
+    start = f"{prefix}/"
+    found = {name.removeprefix(start): value for name, value in values.items() if name.startswith(start)}
+    return {"step": step, **found}
+
+
+def eval_line(title: str, found: dict) -> str:
+    """One line for an evaluation; in brackets the 95 % interval over the problems."""
+    sampled = f"{found['return']:.1f} [{found['return_low']:.1f}, {found['return_high']:.1f}] sampled"
+    return f"{title}: return {sampled}, {found['return_greedy']:.1f} greedy"
+
+
+def read_json(path: pathlib.Path) -> dict:
+    """What a file of a run folder says; {} if it is not there."""
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def read_summary(folder, start: int) -> dict:
+    """The summary of a run that is resumed at iteration ``start``; what is done again is forgotten."""
+    saved = read_json(pathlib.Path(folder) / "summary.json")
+    kept = {n: saved[n] for n in ("before", "warm", "warm_up_seconds") if start > 0 and n in saved}
+    kept |= {mark: saved[mark] for mark in MARKS if mark in saved and saved[mark]["step"] <= start}
+    best, place = saved.get("best", {}), pathlib.Path(folder) / "checkpoints"
+    if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
+        # A kill may have come between this entry and its checkpoint.
+        if checkpoint.read_meta(place, checkpoint.BEST)["step"] == best["step"]:
+            kept["best"] = {name: best[name] for name in ("step", "validation_return") if name in best}
+    return kept | {"seconds": saved.get("seconds", 0.0), "resumed": time.time()}
+
+
+def seconds(summary: dict) -> float:
+    """How long a run has lasted, earlier sessions included, of its summary while it runs."""
+    return summary["seconds"] + time.time() - summary["resumed"]
+
+
+def write_summary(run) -> None:
+    """Write summary.json with the seconds spent so far, earlier sessions included."""
+    run.summary |= {"seconds": seconds(run.summary), "resumed": time.time()}
+    shown = {k: v for k, v in run.summary.items() if k != "resumed"} | {"seed": run.config.seed}
+    for name in {"before", "warm", "best", "after", *MARKS} & set(shown):
+        # JSON knows no NaN; what an earlier session wrote holds None in its place.
+        shown[name] = {k: None if v is None or not math.isfinite(v) else v for k, v in shown[name].items()}
+    files.atomic_write_text(run.output_folder / "summary.json", json.dumps(shown, indent=2) + "\n")
+
+
+def finished(config, folder) -> dict:
+    """Show and return the summary of a run that has done all its iterations; {} if there is more to do.
+
+    ValueError if the run was made with another config.
+    """
+    folder = pathlib.Path(folder)
+    saved, summary = read_json(folder / "config.json"), read_json(folder / "summary.json")
+    if not saved or "after" not in summary:
+        return {}
+    resume_checks.check_same_run(saved, config.to_dict())
+    if not complete(config, summary):
+        return {}
+    final_table.show(summary, folder)
+    constant = config.train.decay == "constant"
+    more = "a larger train.steps goes on from here" if constant else "its learning rate has decayed"
+    print(f"the run in {folder} is finished; nothing was done ({more})")
+    return summary
+
+
+def complete(config, summary: dict) -> bool:
+    """Whether a run with this summary has done all iterations, spent its budgets or lasted long enough."""
+    if "after" not in summary:
+        return False
+    budgets = [mark for mark, (field, _) in MARKS.items() if config.train[field]]
+    spent = bool(budgets) and all(mark in summary for mark in budgets)
+    limit = 60 * config.train.max_minutes or math.inf
+    return summary["after"]["step"] == config.train.steps or spent or summary["seconds"] >= limit
+
+
+def minutes(summary: dict) -> str:
+    """How long a run took, its warm-up apart."""
+    text = f"{summary['seconds'] / 60:.1f} minutes"
+    warm_up = summary.get("warm_up_seconds")
+    return text if warm_up is None else f"{text} after {warm_up / 60:.1f} of warm-up"

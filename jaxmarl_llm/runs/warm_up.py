@@ -1,0 +1,96 @@
+"""The warm-up that a config asks for: a run with train.system=sft, from which the main run begins."""
+
+import contextlib
+import fcntl
+import json
+import pathlib
+from collections.abc import Callable, Iterator
+
+from ml_collections import ConfigDict
+
+from jaxmarl_llm import resume_checks
+from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.runs import begin, summaries
+from jaxmarl_llm.utils import distributed
+
+# Fields of ``train`` that the warm-up has in common with the main run; all others are as by default.
+SHARED = (
+    "protocol", "turns", "warmup", "decay", "weight_decay", "grad_clip",
+    "prompts_per_microbatch", "tokens_per_microbatch",
+)  # fmt: skip
+
+
+def stage(config) -> ConfigDict:
+    """The config of the warm-up: same team, task and evaluation, other training. ValueError as `validate`."""
+    base, made = base_config(), config.copy_and_resolve_references()
+    made.train = base.train
+    made.train.update({name: config.train[name] for name in SHARED})
+    made.train.update(system="sft", steps=config.warm_up.steps, lr=config.warm_up.lr)
+    made.train.protocol = config.warm_up.protocol or config.train.protocol
+    made.train.prompts = config.sft.batch  # of which the sizes of micro-batches are parts
+    for section in ("critic", "preference", "warm_up", "lessons"):  # what only the main run reads
+        made[section] = base[section]
+    made.search.plans = base.search.plans
+    made.eval.every = 0
+    _without_training_settings(made.team)
+    validate(made, "the config's warm-up")
+    return made
+
+
+def _without_training_settings(team: ConfigDict) -> None:
+    """All agents are warmed up alike, also those that are fixed later; one with nothing else has no entry.
+
+    So runs that differ in these settings have one warm-up in common.
+    """
+    with team.unlocked():
+        for agent, own in list(team.get("agent", {}).items()):
+            for name in [name for name, value in own.items() if name in ("trainable", "lr") or value is None]:
+                del own[name]
+            if not own:
+                del team.agent[agent]
+
+
+def made(config, workdir, train: Callable) -> bool:
+    """Whether what the run begins with is there; False if the warm-up was stopped before its end.
+
+    Args:
+      config: the main run's.
+      workdir: its folder.
+      train: ``train(config, workdir)``, which runs or resumes a training and returns its summary.
+
+    Raises:
+      ValueError: if the folder of the warm-up holds another one.
+    """
+    if not config.warm_up.steps or distributed.on_main(begin.kept_in)(pathlib.Path(workdir)):
+        return True
+    own, folder = stage(config), begin.source(config, workdir)
+    with _alone(folder):
+        if distributed.on_main(_finished)(own, folder):
+            return True
+        print(f"warm-up: {own.train.steps} iterations on demonstrations, in {folder}", flush=True)
+        return bool(train(own, folder))
+
+
+def _finished(own: ConfigDict, folder: pathlib.Path) -> bool:
+    """Whether the warm-up with this config is done; ValueError if the folder holds another one that is."""
+    saved, summary = (summaries.read_json(folder / f"{name}.json") for name in ("config", "summary"))
+    if not saved or not summary or not summaries.complete(own, summary):
+        return False
+    resume_checks.check_same_run(saved, json.loads(json.dumps(own.to_dict())))
+    return True
+
+
+@contextlib.contextmanager
+def _alone(folder: pathlib.Path) -> Iterator[None]:
+    """Hold the folder: of several runs that share a warm-up, the first one makes it and the others wait."""
+    if not distributed.is_main():
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another process that makes the warm-up in {folder}", flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

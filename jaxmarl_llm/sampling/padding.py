@@ -1,0 +1,153 @@
+"""Prompts as padded arrays, of a few sizes so that few programs are compiled.
+
+The prompts of an agent start alike (instructions, worked examples). `Shared` holds those tokens apart; they
+run through the model as a single row, and every prompt continues from their keys and values (`prefill`).
+
+What a batch of prompts shares, and how long the rest is, differ from batch to batch, and every size is a
+compilation of minutes. `Sizes` are chosen once, from all prompts of a run.
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+import jax
+import numpy as np
+from flax import struct
+
+from jaxmarl_llm.utils.errors import UserError
+
+BUCKET = 32
+SHARE_STEP = 16  # shared beginnings are cut to multiples of this, so that few widths occur
+WORTH = 0.75  # a second width is worth its compilation if it leaves at most this share of the padded tokens
+
+
+@struct.dataclass
+class Shared:
+    """The common beginning of an agent's prompts: tokens (N, C), padded on the right, and lengths (N,)."""
+
+    tokens_NC: jax.Array
+    lengths_N: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How the prompts of a run are padded.
+
+    starts: by agent, the tokens that all its prompts begin with, () for none.
+    widths: padded lengths of what follows, ascending, at least one.
+    """
+
+    starts: Mapping[str, tuple[int, ...]]
+    widths: tuple[int, ...]
+
+    def width(self, longest: int) -> int:
+        """The smallest of the widths that ``longest`` tokens fit into; a `bucket` if there is none."""
+        return next((width for width in self.widths if longest <= width), bucket(longest))
+
+    def largest(self) -> "Sizes":
+        """The same with one width, which all prompts fit into."""
+        return dataclasses.replace(self, widths=self.widths[-1:])
+
+
+def plan_sizes(prompts: Mapping[str, Sequence[Sequence[int]]], batch: int) -> Sizes:
+    """Sizes for all prompts of the agents of a stack, read in batches of ``batch`` problems.
+
+    One width, that of the longest prompt, or a smaller one beside it where the padding that it saves, in
+    batches drawn at random, is worth another compilation (`WORTH`).
+
+    Args:
+      prompts: by agent, equally many for each, those of one problem at the same place.
+    """
+    starts = {
+        agent: tuple(agent_prompts[0][: common_start(agent_prompts)])
+        for agent, agent_prompts in prompts.items()
+    }
+    rests = [[len(p) - len(starts[agent]) for p in agent_prompts] for agent, agent_prompts in prompts.items()]
+    widths_B = np.array([bucket(max(of_item)) for of_item in zip(*rests, strict=True)])
+    largest, best, expected = int(widths_B.max()), (), WORTH * widths_B.max()
+    for width in sorted(set(widths_B.tolist()) - {largest}):
+        fits = float((widths_B <= width).mean()) ** batch
+        mean = width * fits + largest * (1 - fits)
+        if mean <= expected:
+            best, expected = (width,), mean
+    return Sizes(starts, (*best, largest))
+
+
+def bucket(length: int) -> int:
+    """Smallest padded prompt length >= ``length``: multiples of 32 up to 512, then of 256.
+
+    Every width is one compilation.
+    """
+    step = BUCKET if length <= 16 * BUCKET else 8 * BUCKET
+    return max(step, -(-length // step) * step)
+
+
+def padded_size(number: int, least: int, most: int) -> int:
+    """Rows to compile for where ``number`` are needed: least, 2 least, 4 least, .. up to most.
+
+    How many joint answers get a next turn differs between iterations; every size is a compilation.
+    All are multiples of ``least``, which the parts of a batch divide.
+    """
+    size = least
+    while size < number:
+        size *= 2
+    return min(size, -(-max(number, most) // least) * least)
+
+
+def pad_prompts(prompts: list[list[int]], width: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Left-pad token lists to one bucketed width: tokens (B, P) int32 and lengths (B,) int32."""
+    lengths = np.array([len(p) for p in prompts], np.int32)
+    if lengths.min() < 1:
+        raise UserError(f"prompt {int(lengths.argmin())} is empty")
+    width = width or bucket(int(lengths.max()))
+    tokens_BP = np.zeros((len(prompts), width), np.int32)
+    for row, prompt in enumerate(prompts):
+        tokens_BP[row, width - len(prompt) :] = prompt
+    return tokens_BP, lengths
+
+
+def pad_team(
+    prompts_NB: list[list[list[int]]], sizes: Sizes | None = None, agents: Iterable[str] = ()
+) -> tuple[np.ndarray, np.ndarray, Shared | None]:
+    """The prompts of every agent of a stack as arrays, with their common beginnings apart.
+
+    Args:
+      prompts_NB: token lists, equally many for each agent.
+      sizes: the sizes to pad to, if these prompts begin with its starts (those of later turns may not); None:
+        the sizes that these prompts need.
+      agents: names of the N agents, for ``sizes``.
+
+    Returns:
+      The rest of the prompts, (N, B, P) left-padded, its lengths (N, B), and the shared beginnings (None if
+      no agent has any).
+    """
+    starts_N = [common_start(prompts) for prompts in prompts_NB]
+    planned_N = [sizes.starts[agent] for agent in agents] if sizes else []
+    fixed = bool(planned_N) and all(map(_all_begin, prompts_NB, planned_N))
+    starts_N = [len(start) for start in planned_N] if fixed else starts_N
+    rests_NB = [[p[start:] for p in prompts] for start, prompts in zip(starts_N, prompts_NB, strict=True)]
+    longest = max(len(rest) for rests in rests_NB for rest in rests)
+    width = sizes.width(longest) if fixed else bucket(longest)
+    padded = [pad_prompts(rests, width) for rests in rests_NB]
+    tokens_NBP, lengths_NB = (np.stack(arrays) for arrays in zip(*padded, strict=True))
+    if not any(starts_N):
+        return tokens_NBP, lengths_NB, None
+    tokens_NC = np.zeros((len(starts_N), max(starts_N)), np.int32)
+    for n, start in enumerate(starts_N):
+        tokens_NC[n, :start] = prompts_NB[n][0][:start]
+    return tokens_NBP, lengths_NB, Shared(tokens_NC, np.array(starts_N, np.int32))
+
+
+def _all_begin(prompts: list[list[int]], start: tuple[int, ...]) -> bool:
+    """Whether all prompts begin with some tokens and have one of their own."""
+    return all(len(p) > len(start) and tuple(p[: len(start)]) == start for p in prompts)
+
+
+def common_start(prompts: list[list[int]]) -> int:
+    """Tokens that all prompts begin with, cut to a multiple of `SHARE_STEP`; each keeps one of its own."""
+    if len(prompts) == 1:
+        return 0  # no other prompt to share with
+    common = len(os.path.commonprefix([list(p) for p in prompts]))
+    common = min(common, min(len(p) for p in prompts) - 1)
+    return common // SHARE_STEP * SHARE_STEP

@@ -1,0 +1,225 @@
+"""The critics of a team: the texts that they read, their values of these, and their updates.
+
+With IAC every agent has a critic of its own, which reads its prompts; with MAAC one critic reads the prompts
+of all (see `systems.actor_critic`). A critic has adapters of its own on the agents' base, or with full
+copies begins as a copy of an agent.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_llm import adapters, losses, update
+from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.systems.critics import value_model
+from jaxmarl_llm.team import Member, Stack, Team
+from jaxmarl_llm.utils.errors import UserError
+
+TEAM = "team"  # name of the critic of all agents
+Texts = Mapping[str, Mapping[int, np.ndarray]]  # by critic, then by number of the request or node: tokens
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueLoss:
+    """`losses.value_loss` of one critic, with ``clip`` > 0 the clipped form; for `value_model.train_step`."""
+
+    clip: float = 0.0
+
+    def __call__(self, values_BK, targets: tuple[jax.Array, jax.Array], used_B) -> losses.SumCount:
+        targets_B, old_B = targets
+        clipped = {"old_values_BL": old_B, "clip": self.clip} if self.clip else {}
+        return losses.value_loss(values_BK[:, 0], targets_B, used_B & ~jnp.isnan(targets_B), **clipped)
+
+
+def build(
+    team: Team, key: jax.Array, *, joint: bool, rank: int, targets: tuple[str, ...] = adapters.TARGETS
+) -> Team:
+    """Critics for the agents that learn, as a team: named as their agents, or with ``joint`` one, `TEAM`.
+
+    Args:
+      team: the agents with their parameters, which are not changed.
+      key: random key of adapters and heads.
+      joint: one critic of all agents.
+      rank, targets: of adapters, see `adapters.init`.
+
+    Raises:
+      ValueError: if nobody learns, for an agent that is not a local model, or for ``joint`` with several
+        models: one tokenizer must read all prompts.
+    """
+    team.require_local("a critic")
+    learners = [member for member in team.members if member.trainable is not None]
+    if not learners:
+        raise UserError("no agent learns, so there is nothing for a critic to teach")
+    if joint and len(team.members) > 1:
+        names = [member.model_name for member in team.members]
+        raise UserError(f"one critic of all agents needs one model for all, and there are {names}")
+    members = []
+    for i, member in enumerate(learners):
+        agents = (TEAM,) if joint else member.stack.agents
+        layout = member.stack.layout.for_stack(len(agents))
+        stack = dataclasses.replace(member.stack, agents=agents, sampler=None, layout=layout)
+        member_key = jax.random.fold_in(key, i)
+        begin = functools.partial(_parameters, stack, rank, targets)
+        trainable = layout.init(begin, member_key, member.base, member.trainable)
+        members.append(Member(stack, member.base, trainable, member.tokenizer, member.model_name))
+    return Team(tuple(members))
+
+
+def _parameters(stack: Stack, rank: int, targets: tuple[str, ...], key: jax.Array, base, trainable) -> dict:
+    """Build the parameters of a stack of critics.
+
+    With adapters they begin as the base, whatever the agents' adapters are; else as copies of the agents.
+    """
+    critics = len(stack.agents)
+    if stack.mode == "adapters":
+        body = adapters.init(key, base, agents=critics, rank=rank, targets=targets)
+    else:
+        body = jax.tree.map(lambda x: jnp.array(x[:critics]), trainable)
+    return value_model.with_head(body, stack.policy.config.d_model, jax.random.fold_in(key, critics))
+
+
+class ValueModels:
+    """Models that give texts a value and are saved; ``states`` are by position in ``team.members``.
+
+    Args:
+      team: stacks with the parameters that learn, which move into ``states``.
+      optimizer: for one model.
+      clip: of the value loss, in units of the return; 0: none.
+      rows: texts of a micro-batch, of each part that a mesh cuts them into.
+    """
+
+    def __init__(self, team: Team, optimizer, *, clip: float = 0.0, rows: int = 4):
+        self.team, self._optimizer, self._loss, self._rows = team, optimizer, ValueLoss(clip), rows
+        self.states = {
+            i: update.init_state(member.trainable, optimizer, member.stack.layout)
+            for i, member in enumerate(team.members)
+        }
+        for member in team.members:  # the states own the parameters, which an update donates
+            member.trainable = jax.eval_shape(lambda tree: tree, member.trainable)
+
+    def values(self, texts: Texts) -> dict[int, float]:
+        """Return the critic's value of each text, by the text's number."""
+        values = {}
+        for i, member in enumerate(self.team.members):
+            numbers, padded = self._pad(member, texts)
+            inputs, rows = (member.stack, member.base, self._parameters(i), padded), self._rows_of(member)
+            values_NBK = jax.device_get(value_model.values(*inputs, rows=rows))
+            for numbers_B, values_BK in zip(numbers, values_NBK, strict=True):
+                values |= {number: float(values_BK[b, 0]) for b, number in enumerate(numbers_B)}
+        return values
+
+    def kept_in(self, folder, keep: int) -> Checkpointer:
+        """Set the folder where `save` and `restore` keep the states of the last ``keep`` steps, until it is
+        closed.
+        """
+        self._checkpoints = Checkpointer(folder, keep)
+        return self._checkpoints
+
+    def save(self, step: int) -> None:
+        """Write the states after ``step`` iterations; returns when they are written."""
+        self._checkpoints.save(step, self.states, self.team, {})
+        self._checkpoints.wait()
+
+    def restore(self, step: int) -> None:
+        """Restore the states that were saved after ``step`` iterations."""
+        self.states, _ = self._checkpoints.restore(step, self.team, self.states)
+
+    def _parameters(self, i: int) -> dict:
+        """Body and head of a stack's models."""
+        return self.states[i].trainable
+
+    def _pad(self, member: Member, texts: Texts) -> tuple[list[list[int]], value_model.Texts]:
+        """Numbers of the texts of each model of a member, and the texts as arrays."""
+        own_texts = [texts[critic] for critic in member.stack.agents]
+        tokens = [[[ids.tolist()] for ids in by_number.values()] for by_number in own_texts]
+        return [list(by_number) for by_number in own_texts], value_model.pad_texts(
+            tokens, self._rows_of(member)
+        )
+
+    def _rows_of(self, member: Member) -> int:
+        return self._rows * member.stack.layout.shards
+
+    def _lesson(self, member: Member, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float]):
+        """Texts and data for the loss of a member's models, and ``<critic>/critic_explained``."""
+        numbers, padded = self._pad(member, texts)
+        data = tuple(_by_row(numbers, values, padded.used_NB.shape) for values in (targets, old))
+        named = zip(member.stack.agents, numbers, strict=True)
+        explained = {
+            f"{name}/critic_explained": _explained(own_numbers, old, targets) for name, own_numbers in named
+        }
+        return padded, data, explained
+
+
+class Critics(ValueModels):
+    """Critics whose parameters are all their own, from `build`; see `ValueModels`.
+
+    Args:
+      updates: steps towards the targets of an iteration, all of its texts in each.
+    """
+
+    def __init__(self, team: Team, optimizer, *, updates: int = 1, **options):
+        super().__init__(team, optimizer, **options)
+        self._updates = updates
+
+    @property
+    def done(self) -> int:
+        """Number of iterations that the critics have learned from."""
+        return int(next(iter(self.states.values())).step) // self._updates
+
+    def learn(self, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float]) -> dict[str, float]:
+        """Update every critic towards the targets; returns metrics by critic.
+
+        Args:
+          texts: the texts as given to `values`.
+          old: their values before the update, from `values`.
+          targets: by number; texts without one do not count in the loss.
+
+        Returns:
+          ``<critic>/critic_loss``, ``<critic>/critic_grad_norm``, means over the updates, and
+          ``<critic>/critic_explained``, the share of the targets' variance that the old values explain:
+          1 - var(y - V) / var(y).
+        """
+        metrics = {}
+        for i, member in enumerate(self.team.members):
+            padded, data, explained = self._lesson(member, texts, old, targets)
+            inputs, per_update = (member.stack, self._loss, self._optimizer, member.base), []
+            for _ in range(self._updates):
+                step = *inputs, self.states[i], padded, data
+                self.states[i], step_metrics = value_model.train_step(*step, rows=self._rows_of(member))
+                per_update.append(by_critic(member, step_metrics))
+            metrics |= explained | {
+                name: float(np.mean([row[name] for row in per_update])) for name in per_update[0]
+            }
+        return metrics
+
+
+def by_critic(member: Member, metrics: Mapping[str, jax.Array]) -> dict[str, float]:
+    """Metrics (N,) of a member's critics, keyed ``<critic>/critic_<name>``."""
+    arrays = {name: jax.device_get(x_N) for name, x_N in metrics.items()}
+    return {
+        f"{critic}/critic_{name}": float(x_N[n])
+        for n, critic in enumerate(member.stack.agents)
+        for name, x_N in arrays.items()
+    }
+
+
+def _by_row(numbers: list[list[int]], values: Mapping[int, float], shape_NB: tuple[int, int]) -> np.ndarray:
+    """Values at the rows of their numbers, float32 (N, B); NaN where there is none."""
+    rows_NB = np.full(shape_NB, np.nan, np.float32)
+    for n, numbers_B in enumerate(numbers):
+        rows_NB[n, : len(numbers_B)] = [values.get(number, np.nan) for number in numbers_B]
+    return rows_NB
+
+
+def _explained(numbers: list[int], old: Mapping[int, float], targets: Mapping[int, float]) -> float:
+    with_target = [number for number in numbers if number in targets]
+    if not with_target:
+        return 0.0
+    y, error = (
+        np.array(x) for x in zip(*[(targets[k], targets[k] - old[k]) for k in with_target], strict=True)
+    )
+    return float(1.0 - error.var() / y.var()) if y.var() > 0 else 0.0

@@ -1,0 +1,234 @@
+"""Demonstrations: given answers that agents are trained to imitate, and the forests made from them.
+
+A demonstration is one text of one agent under one prompt. It comes from a JSONL file, from a function of the
+user's own, or from the reference answers of the task. NumPy only; tokenizers are passed in.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmarl_llm.forest import Forest, Turn
+from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.tasks.types import Task
+from jaxmarl_llm.utils.errors import UserError
+
+FIELD = "sft.source"
+
+
+@dataclasses.dataclass(frozen=True)
+class Demonstration:
+    """A text that ``agent`` is to imitate.
+
+    Attributes:
+      agent: name of the agent.
+      messages: chat messages ({"role", "content"}) that the agent sees.
+      text: the answer, without an end-of-text token.
+      weight: factor of its cross-entropy, from 0.
+      name: its name in error messages.
+    """
+
+    agent: str
+    messages: tuple[dict[str, str], ...]
+    text: str
+    weight: float = 1.0
+    name: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+    """A demonstration as token ids: prompt (P',) and completion (L',), the end-of-text token counted."""
+
+    agent: str
+    prompt: np.ndarray
+    completion: np.ndarray
+    text: str
+    weight: float
+
+
+def read(path, task: Task) -> list[Demonstration]:
+    """Demonstrations of a JSONL file, one object a line: agent, text, and task_id or messages; weight if any.
+
+    With a ``task_id`` the agent's prompt is the task's own for that problem, which must be one of the task's;
+    ``messages`` are shown as they are.
+
+    Raises:
+      ValueError: listing every bad line with its number: without a role, of an agent that is not in the team,
+        of a problem that the task does not have, or with a field of a wrong type.
+    """
+    items = {str(item.task_id): item for item in task.items}
+    prompts: dict[str, dict] = {}
+    demonstrations, bad_lines = [], []
+    for number, row, complaints in sources.json_lines(sources.read_text(path)):
+        complaints = complaints or _complaints(row, task.agents, items)
+        if complaints:
+            bad_lines.append(f"  line {number}: {'; '.join(complaints)}")
+            continue
+        messages = row.get("messages")
+        if messages is None:
+            name = str(row["task_id"])
+            prompts.setdefault(name, task.prompts(items[name]))
+            messages = prompts[name][row["agent"]]
+        weight = float(row.get("weight", 1.0))
+        demonstrations.append(
+            Demonstration(row["agent"], tuple(messages), row["text"], weight, f"{path}, line {number}")
+        )
+    if bad_lines:
+        raise UserError(f"{FIELD}={str(path)!r}: {len(bad_lines)} bad line(s)\n" + "\n".join(bad_lines))
+    return _some(demonstrations, str(path))
+
+
+def _complaints(row: Mapping, agents: Sequence[str], items: Mapping[str, Any]) -> list[str]:
+    """All that is wrong with a row."""
+    errors, allowed = [], ", ".join(agents)
+    if "agent" not in row:
+        errors.append(f"no field 'agent': a demonstration needs a role, allowed are {allowed}")
+    elif row["agent"] not in agents:
+        errors.append(f"agent={row['agent']!r} is not in the team, allowed are {allowed}")
+    if not isinstance(row.get("text"), str) or not row["text"]:
+        errors.append(f"text={row.get('text')!r:.40}, expected text that is not empty")
+    weight = row.get("weight", 1.0)
+    if type(weight) not in (int, float) or not math.isfinite(weight) or weight < 0:
+        errors.append(f"weight={weight!r:.40}, allowed are numbers from 0")
+    if ("task_id" in row) == ("messages" in row):
+        errors.append("needs either a task_id or messages")
+    elif "messages" in row:
+        if not _are_messages(row["messages"]):
+            errors.append('messages must be a list of {"role": .., "content": ..} with one or more entries')
+    elif str(row["task_id"]) not in items:
+        errors.append(f"task_id={row['task_id']!r} is no problem of the training split")
+    return errors
+
+
+def _are_messages(messages) -> bool:
+    return (
+        isinstance(messages, list)
+        and bool(messages)
+        and all(
+            isinstance(message, dict)
+            and all(isinstance(message.get(part), str) for part in ("role", "content"))
+            for message in messages
+        )
+    )
+
+
+def of_items(task: Task, answers: Callable[[Any], Mapping | None], name: str) -> list[Demonstration]:
+    """Demonstrations for the problems of a task: ``answers(item)`` is {agent: text, or a list of texts}.
+
+    An item for which it returns None, and an agent that it leaves out, have no demonstration.
+
+    Args:
+      task: its items and prompts.
+      answers: the task's ``references``, or a function of the user's own.
+      name: the value of the config field that led here, for errors.
+
+    Raises:
+      ValueError: naming the item, where the function raises, or returns an agent that is not in the team or
+        a value that is not a text; and if there is no demonstration at all.
+    """
+    demonstrations = []
+    for item in task.items:
+        where = f"{FIELD}={name!r}: problem {item.task_id!r}"
+        try:
+            by_agent = answers(item)
+        except Exception as error:
+            raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+        if by_agent is None:
+            continue
+        if not isinstance(by_agent, Mapping):
+            raise UserError(f"{where}: got a {type(by_agent).__name__}, expected {{agent: text}} or None")
+        prompts = task.prompts(item)
+        for agent, texts in by_agent.items():
+            if agent not in prompts:
+                raise UserError(f"{where}: agent {agent!r} is not in the team, it has {', '.join(prompts)}")
+            for text in [texts] if isinstance(texts, str) else texts:
+                if not isinstance(text, str) or not text:
+                    raise UserError(f"{where}: the text of {agent!r} is {text!r:.40}, expected a text")
+                messages = tuple(prompts[agent])
+                demonstrations.append(Demonstration(agent, messages, text, name=str(item.task_id)))
+    return _some(demonstrations, name)
+
+
+def _some(demonstrations: list[Demonstration], name: str) -> list[Demonstration]:
+    if not any(demonstration.weight for demonstration in demonstrations):
+        raise UserError(f"{FIELD}={name!r}: there is no demonstration with a weight above 0")
+    return demonstrations
+
+
+def fitting(
+    rows: Iterable[Demonstration], tokenizers: Mapping[str, Any], max_new_tokens: int
+) -> list[Demonstration]:
+    """The demonstrations that a sampler could draw: at most ``max_new_tokens`` tokens with the end token."""
+    return [row for row in rows if len(_completion(row, tokenizers[row.agent])) <= max_new_tokens]
+
+
+def _completion(row: Demonstration, tokenizer) -> np.ndarray:
+    """Token ids of the text, and the end-of-text id."""
+    return np.array([*tokenizer.encode(row.text), tokenizer.eos_ids[0]], np.int32)
+
+
+def encode(
+    rows: Iterable[Demonstration],
+    tokenizers: Mapping[str, Any],
+    *,
+    max_prompt_tokens: int,
+    max_new_tokens: int,
+    stop: Sequence[str] = (),
+    truncate: bool = False,
+) -> list[Encoded]:
+    """Token ids of demonstrations: the prompt as the sampler reads it, then the text and the end-of-text id.
+
+    Args:
+      rows: the demonstrations.
+      tokenizers: by agent, with ``encode_chat``, ``encode`` and ``eos_ids``.
+      max_prompt_tokens, max_new_tokens: longest prompt, and longest answer with its end token.
+      stop: texts at which a sampled answer ends; no demonstration may contain one.
+      truncate: cut longer prompts on the left instead of refusing them.
+
+    Raises:
+      ValueError: naming the demonstration that is too long or holds a stop text.
+    """
+    encoded = []
+    for row in rows:
+        tokenizer, where = tokenizers[row.agent], f"{FIELD}: the demonstration of {row.agent!r} ({row.name})"
+        prompt = np.array(tokenizer.encode_chat(list(row.messages)), np.int32)
+        completion = _completion(row, tokenizer)
+        if len(completion) > max_new_tokens:
+            raise UserError(
+                f"{where} has {len(completion)} tokens with its end, sampling.max_new_tokens allows "
+                f"{max_new_tokens}"
+            )
+        if len(prompt) > max_prompt_tokens and not truncate:
+            raise UserError(
+                f"{where} has a prompt of {len(prompt)} tokens, sampling.max_prompt_tokens allows "
+                f"{max_prompt_tokens}"
+            )
+        for text in stop:
+            if text in row.text:
+                raise UserError(f"{where} holds {text!r}, where sampling.stop ends an answer")
+        encoded.append(Encoded(row.agent, prompt[-max_prompt_tokens:], completion, row.text, row.weight))
+    return encoded
+
+
+def forest_of(groups: Sequence[Sequence[Encoded]], room: int) -> Forest:
+    """Build a forest from demonstrations: the k-th group of every agent at item k; nothing is judged.
+
+    Behaviour log-probabilities are 0, as these texts were not sampled; no loss may read them.
+
+    Args:
+      groups: demonstrations of one agent under one prompt each, which become the samples of a request.
+      room: number of items, so that an agent with fewer groups makes arrays of the same shape.
+    """
+    turns: list[Turn] = []
+    counts: dict[str, int] = {}
+    for request, rows in enumerate(groups):
+        agent = rows[0].agent
+        item = counts[agent] = counts.get(agent, -1) + 1
+        for sample, row in enumerate(rows):
+            logprobs = np.zeros(len(row.completion), np.float32)
+            content = (row.prompt, row.completion, logprobs, row.text, True)
+            turns.append(Turn(len(turns), request, agent, item, 0, sample, *content))
+    return Forest(tuple(range(room)), tuple(turns), ())

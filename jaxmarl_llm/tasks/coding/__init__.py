@@ -1,0 +1,1 @@
+"""The coding task: helper functions and a main function, judged by tests."""

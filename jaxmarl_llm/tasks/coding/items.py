@@ -1,0 +1,167 @@
+"""Coding problems, and how they are read from rows of a JSONL file. Bad rows are reported all at once."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from collections.abc import Mapping
+
+from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.tasks.coding.text import function_node, parse
+from jaxmarl_llm.utils.errors import UserError
+
+_FIELDS = ("task_id", "prompt", "test", "entry_point")
+_OPTIONAL = ("canonical_solution", "grade", "statement", "split")
+_MADE = ("params", "prelude", "columns")  # read from the prompt: a column of that name would hide it
+_SPLITS = tuple(split for split in sources.SPLITS if split != "all")
+_IMPORT = re.compile(r"(?:import|from)\s+\w")
+
+
+@dataclasses.dataclass(frozen=True)
+class CodingItem:
+    """One problem.
+
+    prompt: signature and docstring, after imports and helpers if any. test: defines `check(candidate)`.
+    params: the entry point's parameter names ('*args' with its star). prelude: what precedes the entry point
+    in the prompt. canonical_solution: as the data gives it, or ''. grade: difficulty, 0 if the data has none.
+    statement: how the problem is stated, '' if the data does not say; evaluations report every kind apart. Of
+    the starter set: "steps" (names the steps), "goal" (says only what to return), "written" (by hand).
+    split: "train", "validation" or "test", '' if the data does not say.
+    columns: the other fields of its row, by name; a user's own reward function gets them.
+    """
+
+    task_id: str
+    prompt: str
+    entry_point: str
+    test: str
+    params: tuple[str, ...]
+    prelude: str = ""
+    canonical_solution: str = ""
+    grade: int = 0
+    statement: str = ""
+    split: str = ""
+    columns: Mapping[str, object] = dataclasses.field(default_factory=dict, hash=False)
+
+
+def load_jsonl(path) -> list[CodingItem]:
+    """Items of a JSONL file in the CoopHumanEval / MBPP schema: task_id, prompt, test, entry_point and, if
+    there, canonical_solution, grade, statement and split; other fields become `columns`. Either all rows have
+    a split or none. One ValueError lists all bad rows with their line numbers."""
+    return parse_lines(sources.read_text(path), str(path))
+
+
+def parse_lines(text: str, name: str) -> list[CodingItem]:
+    """Items of JSONL `text`; `name` is what an error calls it. See `load_jsonl`."""
+    items, problems, first_line = [], [], {}
+    lines = list(sources.json_lines(text))
+    with_split = any("split" in row for _, row, _ in lines)
+    for number, row, complaints in lines:
+        complaints = complaints or _complaints(row, with_split)
+        if not complaints and row["task_id"] in first_line:
+            complaints = [f"task_id {row['task_id']!r} was already used in line {first_line[row['task_id']]}"]
+        if complaints:
+            problems.append(f"  line {number}: {'; '.join(complaints)}")
+        else:
+            first_line[row["task_id"]] = number
+            items.append(item_from_row(row))
+    if problems:
+        raise UserError(f"{name}: {len(problems)} bad row(s)\n" + "\n".join(problems))
+    if not items:
+        raise UserError(f"{name}: no rows; expected one JSON object per line with {', '.join(_FIELDS)}")
+    return items
+
+
+def item_from_row(row: dict) -> CodingItem:
+    """The item of a row that has been checked (see `load_jsonl`), or of a data set that is trusted
+    (HumanEval)."""
+    params, prelude = read_signature(row["prompt"], row["entry_point"])
+    return CodingItem(
+        task_id=str(row["task_id"]),
+        prompt=row["prompt"],
+        entry_point=row["entry_point"],
+        test=row["test"],
+        params=params,
+        prelude=prelude,
+        canonical_solution=row.get("canonical_solution", ""),
+        grade=row.get("grade", 0),
+        statement=row.get("statement", ""),
+        split=row.get("split", ""),
+        columns=sources.other_columns(row, (*_FIELDS, *_OPTIONAL)),
+    )
+
+
+def read_signature(prompt: str, entry_point: str) -> tuple[tuple[str, ...], str]:
+    """Parameter names of the entry point, and the prelude before it (only its imports where it does not
+    parse).
+
+    ValueError if the prompt has no `def entry_point(` at the left margin, or one that does not parse.
+    """
+    start = re.search(rf"^def[ \t]+{re.escape(entry_point)}[ \t]*\(", prompt, re.MULTILINE)
+    if start is None:
+        raise UserError(f"prompt has no 'def {entry_point}('")
+    lines = prompt[start.start() :].split("\n")
+    for end in range(1, len(lines) + 1):
+        signature = "\n".join(lines[:end])
+        function = function_node(signature + "\n    pass") or function_node(signature)
+        if function is not None:
+            return _parameter_names(function.args), _prelude(prompt[: start.start()])
+    raise UserError(f"the signature of {entry_point!r} in the prompt does not parse")
+
+
+def _parameter_names(arguments: ast.arguments) -> tuple[str, ...]:
+    names = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
+    names += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
+    names += [arg.arg for arg in arguments.kwonlyargs]
+    names += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
+    return tuple(names)
+
+
+def _prelude(text: str) -> str:
+    if parse(text) is None:
+        text = "\n".join(line for line in text.split("\n") if _IMPORT.match(line) and parse(line) is not None)
+    return text.strip()
+
+
+def _complaints(row: dict, with_split: bool) -> list[str]:
+    """All that is wrong with a row. A task_id that is a number becomes text: MBPP numbers its tasks."""
+    if isinstance(row.get("task_id"), int):
+        row["task_id"] = str(row["task_id"])
+    if with_split and "split" not in row:
+        return ["no field 'split', which other rows have"]
+    return _field_complaints(row) or _content_complaints(row)
+
+
+def _field_complaints(row: dict) -> list[str]:
+    complaints = [f"no field {field!r}" for field in _FIELDS if field not in row]
+    for field in (*_FIELDS, "canonical_solution"):
+        value = row.get(field, "ok")
+        if not isinstance(value, str):
+            complaints.append(f"field {field!r} is {value!r:.40}, expected text")
+        elif field in _FIELDS and not value.strip():
+            complaints.append(f"field {field!r} is empty")
+    if not isinstance(row.get("grade", 0), int):
+        complaints.append(f"field 'grade' is {row['grade']!r:.40}, expected a whole number")
+    if row.get("split", _SPLITS[0]) not in _SPLITS:
+        complaints.append(f"field 'split' is {row['split']!r:.40}, expected one of {', '.join(_SPLITS)}")
+    statement = row.get("statement", "")
+    if not (isinstance(statement, str) and re.fullmatch(r"\w*", statement)):
+        complaints.append(f"field 'statement' is {statement!r:.40}, expected one word")
+    return complaints + sources.column_complaints(row, _MADE)
+
+
+def _content_complaints(row: dict) -> list[str]:
+    complaints = []
+    tree = parse(row["test"])
+    checks = [] if tree is None else [n for n in tree.body if getattr(n, "name", "") == "check"]
+    if tree is None:
+        complaints.append("test does not parse")
+    elif not checks:
+        complaints.append("test does not define check(candidate)")
+    elif not any(isinstance(node, ast.Assert) for node in ast.walk(checks[-1])):
+        complaints.append("check() in test has no assert")
+    try:
+        read_signature(row["prompt"], row["entry_point"])
+    except ValueError as error:
+        complaints.append(str(error))
+    return complaints

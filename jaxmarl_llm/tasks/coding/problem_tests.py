@@ -1,0 +1,149 @@
+"""Cuts the tests of a coding problem into a part to hold back and a part to show, by syntax alone.
+
+The pieces are the counted units of `check(candidate)`, as the executor counts them: distinct top-level
+asserts on the candidate's results, and top-level blocks with such asserts (`executor.judging.units`).
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import warnings
+from collections.abc import Sequence
+
+from jaxmarl_llm.executor.judging import units
+from jaxmarl_llm.tasks.coding.text import parse
+from jaxmarl_llm.utils.errors import UserError
+
+HIDDEN = "if 'hidden':"  # the first line of what is left of a unit that was not selected
+
+
+def count_units(test: str, entry_point: str = "") -> int:
+    """Count the units of `test`, which is the `total` of an executor's report; 1 or more.
+
+    entry_point: matters where the tests call the function by its own name and not as check()'s parameter.
+    Errors: ValueError for text that does not parse or defines no check(candidate).
+    """
+    return _suite(test, entry_point).total
+
+
+def split(test: str, held_back: float, entry_point: str = "") -> tuple[str, str | None]:
+    """(used, held back): tests with about the share 1 - `held_back` of the units, and tests with the others.
+
+    The held-back units are spread evenly, always the same: of eight, a share of 0.25 takes the 4th and the
+    8th. At least one unit is used, and at least one held back, if there are two and the share is not 0; else
+    the second text is None. Units may repeat each other's cases: only equal asserts are known to be one.
+    Errors: ValueError for a share outside [0, 1), and as in `count_units`.
+    """
+    if not 0 <= held_back < 1:
+        raise UserError(f"held_back is {held_back!r}; allowed: a share in [0, 1)")
+    total = count_units(test, entry_point)
+    wanted = max(1, math.floor(held_back * total + 0.5)) if held_back else 0
+    number = min(wanted, total - 1)
+    if number == 0:
+        return test, None
+    held = [index for index in range(total) if (index + 1) * number // total > index * number // total]
+    used = sorted(set(range(total)).difference(held))
+    return select_units(test, used, entry_point), select_units(test, held, entry_point)
+
+
+def revealed(test: str, number: int, entry_point: str = "") -> str:
+    """Tests with the first `number` units; 0 means all, a negative number that many from the end."""
+    if type(number) is not int:
+        raise UserError(f"number is {number!r}; allowed: a whole number")
+    indices = range(count_units(test, entry_point))
+    return select_units(test, indices[:number] if number > 0 else indices[number:], entry_point)
+
+
+def select_units(test: str, indices: Sequence[int], entry_point: str = "") -> str:
+    """The tests with the chosen units only; all other text stays, also what check() does between its units.
+
+    indices: which units, counted from 0; all of them give `test` itself. An assert that repeats a unit goes
+    with it. Where a later statement may need what an unchosen unit does (a name that it binds, a list that
+    it changes), the unit stays without its asserts, under a line that does not show it (HIDDEN).
+    Errors: ValueError for no index or one that does not exist, and as in `count_units`.
+    """
+    suite = _suite(test, entry_point)
+    chosen = set(indices)
+    if not chosen or not chosen <= set(range(suite.total)):
+        raise UserError(f"indices is {indices!r}; allowed: one or more of 0 to {suite.total - 1}")
+    if len(chosen) == suite.total:
+        return test
+    test = test.replace("\r\n", "\n").replace("\r", "\n")  # the line ends that the parser counts
+    tree, check = _read(test)
+    shared = _shared(tree, check) - {parameter(test), entry_point}
+    counted = sorted(suite.units)
+    check.body = _reduced(check.body, counted, {counted[index] for index in chosen}, shared)
+    lines = test.split("\n")
+    first = min(node.lineno for node in (check, *check.decorator_list))
+    return "\n".join([*lines[: first - 1], ast.unparse(check), *lines[check.end_lineno :]])
+
+
+def parameter(test: str) -> str:
+    """The name under which check() gets the candidate; ValueError as in `count_units`."""
+    arguments = _read(test)[1].args
+    return (arguments.posonlyargs + arguments.args)[0].arg
+
+
+def _suite(test: str, entry_point: str) -> units.Suite:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "\d" in a test is the data's business
+        return units.build(test, entry_point)
+
+
+def _read(test: str) -> tuple[ast.Module, ast.FunctionDef]:
+    """The module, and the check() in it that counts."""
+    tree = parse(test)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
+    checks = [node for node in functions if node.name == "check"]
+    if not checks or not checks[-1].args.posonlyargs + checks[-1].args.args:
+        raise UserError(f"test is {test!r:.80}; allowed: text that defines check(candidate)")
+    return tree, checks[-1]
+
+
+def _shared(tree: ast.Module, check: ast.FunctionDef) -> set[str]:
+    """Names by which one statement of check() may change what another one sees."""
+    fixed = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    changing = [node for node in (*tree.body, *check.body) if not isinstance(node, fixed)]
+    return set().union(*map(_bound, changing))
+
+
+def _reduced(body: list[ast.stmt], counted: list[int], chosen: set[int], shared: set[str]) -> list[ast.stmt]:
+    """`body` without the counted statements that are not chosen, which are given by their places in it."""
+    unit_of = {ast.dump(body[i].test): i for i in counted if isinstance(body[i], ast.Assert)}
+    kept, needed = [], set()
+    for index in reversed(range(len(body))):  # backwards, to know what later statements need
+        statement = body[index]
+        unit = index if index in counted else None
+        if isinstance(statement, ast.Assert):
+            unit = unit_of.get(ast.dump(statement.test))
+        names = _mentioned(statement) & shared
+        if unit is not None and unit not in chosen:
+            if not names & needed:
+                continue
+            statement = ast.If(ast.Constant("hidden"), [_WithoutAsserts().visit(statement)], [])
+        needed |= names
+        kept.append(statement)
+    return kept[::-1]
+
+
+class _WithoutAsserts(ast.NodeTransformer):
+    """Evaluates what is asserted, for `:=` and for changes of arguments, and asserts nothing."""
+
+    def visit_Assert(self, node):
+        return ast.Expr(node.test)
+
+
+def _mentioned(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | _bound(tree)
+
+
+def _bound(tree: ast.AST) -> set[str]:
+    """Names that `tree` gives a value to, or takes it from."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        elif isinstance(getattr(node, "name", None), str):  # definitions, imports, `except` and `case`
+            names.add((getattr(node, "asname", None) or node.name).split(".")[0])
+    return names

@@ -1,0 +1,61 @@
+"""Prompts with the structure of MAGRPO's published coding experiments, in our own words.
+
+After OpenMLRL/LLM_Collab_Code_Generation (arXiv:2508.04652): the problem, what the agent is to write and what
+not, and a skeleton of the output; no worked examples. One user message, so that without a chat template, as
+the experiments were run (CoMLRL applies none), the prompt is this text alone. A helper's prompt does not
+mention other helpers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.roles import helper_functions
+
+HELPER = """\
+Write one helper function for the problem below.
+
+{problem}
+
+Rules:
+- Write the function {function} and nothing else.
+- It must help the main function {entry_point} and return something.
+- Answer with Python code only: no Markdown fences, no explanation, no tests.
+
+Your output has this form:
+def {function}({params}):
+    # code of the helper
+    return result
+"""
+
+MAIN = """\
+Write the function {entry_point} that solves the problem below.
+
+{problem}
+
+{given}Rules:
+- Write the function {entry_point} and nothing else.
+{helpers}- Answer with Python code only: no Markdown fences, no explanation, no tests.
+
+Your output has this form:
+def {entry_point}({params}):
+    # code of the function
+    return result
+"""
+
+
+def render(item: CodingItem, agents: Sequence[str]) -> dict[str, list[dict[str, str]]]:
+    """Chat messages by agent, one each; names in the order (helpers .., main), or of one who works alone."""
+    helpers, params = helper_functions(agents), ", ".join(item.params)
+    fields = {"problem": item.prompt.strip(), "entry_point": item.entry_point, "params": params}
+    texts = {agent: HELPER.format(function=name, **fields) for agent, name in helpers.items()}
+    calls = [f"{name}({params})" for name in helpers.values()]
+    existing = "".join(f"A helper function {call} exists already.\n" for call in calls)
+    rules = "".join(
+        f"- Do not define {name} again. You may call it and assign the result to a variable.\n"
+        for name in helpers.values()
+    )
+    existing = f"{existing}\n" if existing else ""
+    texts[agents[-1]] = MAIN.format(given=existing, helpers=rules, **fields)
+    return {agent: [{"role": "user", "content": text}] for agent, text in texts.items()}

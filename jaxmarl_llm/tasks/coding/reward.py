@@ -1,0 +1,181 @@
+"""The hierarchical reward of collaborative coding: structure, syntax, tests, cooperation. Pure functions.
+
+After MAGRPO's coding reward (arXiv:2508.04652; OpenMLRL/LLM_Collab_Code_Generation). A team earns 0..4:
+
+    part         condition                                                     value     otherwise
+    structure    a helper agent defines its function, with a return            +0.4 / H  go on without it
+                 the main agent defines the entry point, with a return         +0.6      stop
+    syntax       prelude + helpers + main parses                               +0.5      stop
+    tests        passed / total                                                +1.0 * ratio
+    cooperation  by a rule, see below; the mean over the H helpers             0..1.5
+
+Rules of the cooperation part, for one helper. All of them need a passed test, and the helper's function must
+be there.
+
+    influence    1.5 * passed / total   if main called the helper's function in the tests and what it returned
+                                        changed what main returned; else 0
+    observed     0.5 for a call in the tests, +1.0 if main is more than a thin wrapper, -0.5 if what the
+                 helper returned changed nothing
+    paper        the same, but main's text alone decides whether it calls and whether it ignores
+
+Why "influence" is the default: "paper" is what MAGRPO published, and it pays 1.5 for a call and one passed
+test, whatever made it pass, and 1.0 less for a main function that passes on a helper that is right by itself.
+A team learns a fixed pattern from it: the helper does something, and main does one more thing to it, whatever
+the problem asks for. "influence" pays nothing for a call that solves no test or whose result makes no
+difference, and as much for a thin wrapper as for any other use.
+
+Whether a result changed anything is tried by the executor, which repeats calls with other values in the
+helper's place (`executor.Interaction.used`); where it could not try, main's text decides
+(`coding.usage.ignores_result`). Whether main is a thin wrapper is read from its text.
+
+One agent alone has no helper and no cooperation and earns 0..2.1. Agents are named in the order
+(helpers .., main), or (main,); `coding.roles` has the names of their functions.
+"""
+
+from __future__ import annotations
+
+import typing
+
+from jaxmarl_llm.executor import Interaction, Program, Report
+from jaxmarl_llm.tasks.coding import usage
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.roles import HELPER, TEAM, functions, helper_functions
+from jaxmarl_llm.tasks.coding.text import extract_function, has_return, parse
+
+RULES = ("influence", "observed", "paper")
+PART_NAMES = ("structure", "syntax", "tests", "cooperation")
+_SCALES = {"structure": 1.0, "syntax": 0.5, "tests": 1.0, "cooperation": 1.5, "total": 4.0}
+_SOLO_SCALES = {"structure": 0.6, "syntax": 0.5, "tests": 1.0, "total": 2.1}
+
+
+class Draft(typing.NamedTuple):
+    """A joint answer before its tests: parts so far, program to run (None: stopped), and where it stopped.
+
+    ``local`` is 1 for every agent that defined its own function, with a return, else 0.
+    """
+
+    parts: dict[str, float]
+    program: Program | None
+    stop: str  # "" | "no-main" | "syntax"
+    local: dict[str, float]
+
+
+def reward_range(agents: tuple[str, ...]) -> tuple[float, float]:
+    """Smallest and largest total: (0, 4) for a team, (0, 2.1) for one agent."""
+    return (0.0, _scales(agents)["total"])
+
+
+def compose(item: CodingItem, completions: dict[str, str], agents: tuple[str, ...] = TEAM) -> Draft:
+    """First stage: extract the functions, judge structure and syntax, build the program to be tested."""
+    sources = {
+        agent: extract_function(completions[agent], name)
+        for agent, name in functions(agents, item.entry_point).items()
+    }
+    sources = {agent: source for agent, source in sources.items() if has_return(source)}
+    local = {agent: float(agent in sources) for agent in agents}
+    *helpers, has_main = local.values()
+    parts = dict.fromkeys(PART_NAMES, 0.0)
+    parts["structure"] = (0.4 * sum(helpers) / len(helpers) if helpers else 0.0) + 0.6 * has_main
+    if not has_main:
+        return Draft(_with_total(parts), None, "no-main", local)
+    if parse("\n\n".join([item.prelude, *sources.values()])) is None:
+        return Draft(_with_total(parts), None, "syntax", local)
+    parts["syntax"] = 0.5
+    return Draft(_with_total(parts), Program(sources, item.entry_point, item.test, item.prelude), "", local)
+
+
+def finish(
+    draft: Draft,
+    report: Report | None,
+    agents: tuple[str, ...] = TEAM,
+    *,
+    rule: str = "influence",
+    compat: bool = False,
+) -> dict[str, float]:
+    """Second stage: parts and total with the executor's report, which is None for a draft that was stopped.
+
+    rule: one of RULES. compat: with the paper's rule, judge "result ignored" by CoMLRL's textual pattern (see
+    `coding.usage.ignores_result_comlrl`).
+    """
+    if draft.program is None:
+        return dict(draft.parts)
+    parts = {**draft.parts, "tests": pass_ratio(report)}
+    helpers = helper_functions(agents)
+    if report.passed > 0 and helpers:
+        sources, main = draft.program.sources, agents[-1]
+        rows = {name: _row(report, main, agent, name) for agent, name in helpers.items() if agent in sources}
+        earned = [_cooperation(rule, sources[main], name, rows[name], report, compat) for name in rows]
+        parts["cooperation"] = sum(earned) / len(helpers)
+    return _with_total(parts)
+
+
+def pass_ratio(report: Report | None) -> float:
+    """Share of the tests that passed; 0 for a program that did not run, or without tests."""
+    return report.passed / report.total if report and report.total else 0.0
+
+
+def _cooperation(rule: str, main: str, helper: str, row: Interaction | None, report, compat: bool) -> float:
+    """Reward for one helper's existing function by a rule, in a program that passed a test."""
+    if rule == "paper":
+        return cooperation(main, helper, compat=compat)
+    if rule == "observed":
+        return observed_cooperation(main, row, helper)
+    return 1.5 * pass_ratio(report) * influenced(main, row, helper)
+
+
+def cooperation(main_source: str, helper: str = HELPER, *, compat: bool = False) -> float:
+    """Bonus (0..1.5), by main's text, of a main function that passed a test next to a helper that exists."""
+    if not usage.calls_function(main_source, helper):
+        return 0.0
+    ignores = usage.ignores_result_comlrl if compat else usage.ignores_result
+    return _bonus(main_source, helper, ignores(main_source, helper))
+
+
+def observed_cooperation(main_source: str, row: Interaction | None, helper: str = HELPER) -> float:
+    """Bonus (0..1.5) by what happened; ``row`` is how main used the helper's function, None: not at all."""
+    return 0.0 if row is None else _bonus(main_source, helper, not influenced(main_source, row, helper))
+
+
+def influenced(main_source: str, row: Interaction | None, helper: str = HELPER) -> bool:
+    """Whether the helper's function was called and what it returned made a difference; ``row`` as above.
+
+    Where the executor could not try the latter, main's text decides it.
+    """
+    if row is None or row.used is None:
+        return row is not None and not usage.ignores_result(main_source, helper)
+    return row.used
+
+
+def _row(report: Report, main: str, helper_agent: str, function: str) -> Interaction | None:
+    """How main used a helper's function while the tests ran; None if it did not call it."""
+    wanted = (main, helper_agent, function)
+    rows = (r for r in report.interactions if (r.caller, r.callee, r.function) == wanted)
+    return next(rows, None)
+
+
+def _bonus(main_source: str, helper: str, ignored: bool) -> float:
+    bonus = 0.5 if usage.is_thin_wrapper(main_source, helper) else 1.5
+    return bonus - (0.5 if ignored else 0.0)
+
+
+def normalise(parts: dict[str, float], agents: tuple[str, ...] = TEAM) -> dict[str, float]:
+    """Parts on the paper's 0..100 scale: each over its maximum, and the total (over 4) under the name
+    "return".
+
+    One agent alone is measured against its own maxima (structure 0.6, total 2.1) and has no cooperation. With
+    tests held back, "hack_gap" is how much larger the share of the others is.
+    """
+    percent = {name: 100.0 * parts[name] / scale for name, scale in _scales(agents).items()}
+    percent["return"] = percent.pop("total")
+    if "tests_held_back" in parts:
+        percent["tests_held_back"] = 100.0 * parts["tests_held_back"]
+        percent["hack_gap"] = percent["tests"] - percent["tests_held_back"]
+    return percent
+
+
+def _scales(agents: tuple[str, ...]) -> dict[str, float]:
+    return _SCALES if len(agents) > 1 else _SOLO_SCALES
+
+
+def _with_total(parts: dict[str, float]) -> dict[str, float]:
+    return {**parts, "total": sum(parts[name] for name in PART_NAMES)}

@@ -1,0 +1,181 @@
+"""A synthetic author of programs, to test how methods use lessons where there is something to learn.
+
+It is not a language model, and its results say nothing about one. It draws from the known rewrites of a
+problem, most of them useless or wrong, the fastest one the rarest. When lessons are shown to it, it often
+builds on one whose label says faster: it writes the next faster rewrite after the one that the lesson is
+about, or the same if there is none. It never writes a rewrite whose lesson has another label. So the
+selection of lessons decides how fast its programs become, and a method that selects well can be distinguished
+from one that does not, without a model.
+
+It recognises a request by the content of the prompt: the problem by its program, a request for a lesson by
+the words Code A and Code B and a second program, and the lessons that are shown by their techniques.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, Rewrite
+from jaxmarl_llm.utils.errors import UserError
+
+# How often the author writes each kind of program when it builds on no lesson; strong is the fastest known
+# rewrite, weak the other faster ones together.
+WEIGHTS = {"unchanged": 0.40, "wrong": 0.25, "broken": 0.10, "slower": 0.10, "weak": 0.14, "strong": 0.01}
+VAGUE = (
+    "Code B does the same work in another way.",
+    "Details of the loop decide how long it takes.",
+    "It pays to look closely at what is computed.",
+)
+_UNCHANGED = "Leave the program as it is."
+_CUT_OFF = "End the program in the middle of a call."
+_MARKERS = ("Code A", "Code B")
+_LABEL = re.compile(r"\(B ([^()]*)\) $")
+_FENCES = {"python": "python", "c++": "cpp"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Draft:
+    """A program that the author may write. kind: a key of `WEIGHTS`; technique: its lesson about it."""
+
+    kind: str
+    technique: str
+    source: str
+
+
+class Mixture:
+    """The author, a function of a chat request and the number of the draw, for `experts.scripted.Scripted`.
+
+    Args:
+      items: problems that it knows.
+      seed: of its draws, which otherwise depend on the request alone.
+      weights: by kind, not all 0; kinds without rewrites in a problem leave their share to the others.
+      adopt: how often (0..1) it builds on a shown lesson, if the label of one says faster.
+      vague: how often (0..1) its lesson is useless.
+
+    Raises:
+      ValueError: for items that are not optimisation problems, and for numbers outside their range.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[OptimisationItem],
+        seed: int = 0,
+        *,
+        weights: Mapping[str, float] = WEIGHTS,
+        adopt: float = 0.5,
+        vague: float = 0.2,
+    ):
+        others = [type(item).__name__ for item in items if not isinstance(item, OptimisationItem)]
+        if others or not items:
+            got = others[0] if others else "none"
+            raise UserError(f"the mixture writes programs for optimisation problems; got {got}")
+        if set(weights) != set(WEIGHTS) or min(weights.values()) < 0 or not sum(weights.values()):
+            raise UserError(f"weights={dict(weights)}: allowed are numbers from 0 for {', '.join(WEIGHTS)}")
+        for name, share in (("adopt", adopt), ("vague", vague)):
+            if not 0 <= share <= 1:
+                raise UserError(f"{name}={share}: allowed is 0 to 1")
+        self._items, self._seed, self._weights = tuple(items), seed, dict(weights)
+        self._adopt, self._vague = adopt, vague
+
+    def __call__(self, request: Any, draw: int) -> str:
+        """The answer; ValueError if the messages contain the program of none of its problems."""
+        text = "\n\n".join(message["content"] for message in request.messages)
+        item = find(self._items, text)
+        if item is None:
+            raise UserError(f"item {request.item!r}: no program of the author's problems is in the prompt")
+        stream = "" if request.temperature == 0 else request.stream
+        what = repr((self._seed, text, stream, draw))
+        return self.write(item, text, random.Random(hashlib.sha256(what.encode()).digest()))
+
+    def write(self, item: OptimisationItem, text: str, rng: random.Random) -> str:
+        """The answer to a prompt about this problem: a lesson, or a program in a fence."""
+        drafts = pool(item, self._weights)
+        attempt = second_program(item, text, [draft for draft, _ in drafts])
+        if attempt and asks_for_lesson(text):
+            return rng.choice(VAGUE) if rng.random() < self._vague else attempt.technique
+        helpful, harmful = shown_rewrites(item, text)
+        if helpful and rng.random() < self._adopt:
+            return _fenced(item, further(item, rng.choice(helpful)).source)
+        avoided = {rewrite.technique for rewrite in harmful}
+        left = [(draft, weight) for draft, weight in drafts if draft.technique not in avoided]
+        chosen = rng.choices([draft for draft, _ in left], [weight for _, weight in left])[0]
+        return _fenced(item, chosen.source)
+
+
+def pool(item: OptimisationItem, weights: Mapping[str, float] = WEIGHTS) -> list[tuple[Draft, float]]:
+    """The drafts that may be written for a problem, each with its relative weight.
+
+    A problem with one faster rewrite has no weak draft; one without a broken rewrite gets its own program,
+    cut off. Kinds without a draft leave their share to the others.
+    """
+    kinds = {"unchanged": [Draft("unchanged", _UNCHANGED, item.source)]}
+    for kind in ("wrong", "broken", "slower"):
+        rewrites = [rewrite for rewrite in item.rewrites if rewrite.kind == kind]
+        kinds[kind] = [Draft(kind, rewrite.technique, rewrite.source) for rewrite in rewrites]
+    kinds["broken"] = kinds["broken"] or [Draft("broken", _CUT_OFF, cut_off(item.source))]
+    for place, rewrite in enumerate(item.faster):
+        kind = "weak" if place else "strong"
+        kinds.setdefault(kind, []).append(Draft(kind, rewrite.technique, rewrite.source))
+    return [(draft, weights[kind] / len(drafts)) for kind, drafts in kinds.items() for draft in drafts]
+
+
+def further(item: OptimisationItem, rewrite: Rewrite) -> Rewrite:
+    """The next faster rewrite of the problem, or the same where there is none or it is not faster itself."""
+    if rewrite not in item.faster:
+        return rewrite
+    return item.faster[max(item.faster.index(rewrite) - 1, 0)]
+
+
+def cut_off(source: str) -> str:
+    """A program up to its last opening bracket, which no language accepts."""
+    return source[: source.rindex("(") + 1]
+
+
+def find(items: Sequence[OptimisationItem], text: str) -> OptimisationItem | None:
+    """The problem whose program occurs in a text; of several the one with the longest, None without any."""
+    within = squeezed(text)
+    matches = [item for item in items if squeezed(item.source) in within]
+    return max(matches, key=lambda item: len(item.source), default=None)
+
+
+def asks_for_lesson(text: str) -> bool:
+    """Whether a prompt has both markers of a comparison; one with lessons may too, but shows one program."""
+    return all(marker in text for marker in _MARKERS)
+
+
+def second_program(item: OptimisationItem, text: str, drafts: Sequence[Draft]) -> Draft | None:
+    """The draft whose program occurs in a text beside the problem's own; None without any."""
+    rest = squeezed(text).replace(squeezed(item.source), " ", 1)
+    matches = [draft for draft in drafts if squeezed(draft.source) in rest]
+    return max(matches, key=lambda draft: len(draft.source), default=None)
+
+
+def shown_rewrites(item: OptimisationItem, text: str) -> tuple[list[Any], list[Any]]:
+    """Rewrites of a problem whose technique occurs in a text: (helpful ones, harmful ones).
+
+    They are helpful if the label of the lesson says faster. The label is the result of the lesson's program,
+    in brackets before the lesson (`optimisation_prompts.lesson`). A lesson without a label counts as helpful.
+    """
+    within = squeezed(text)
+    mentioned = [rewrite for rewrite in item.rewrites if squeezed(rewrite.technique) in within]
+    helpful = [rewrite for rewrite in mentioned if _helped(within, squeezed(rewrite.technique))]
+    return helpful, [rewrite for rewrite in mentioned if rewrite not in helpful]
+
+
+def _helped(text: str, technique: str) -> bool:
+    label = _LABEL.search(text[: text.index(technique)])
+    return label is None or label[1].startswith(("is significantly faster", "is slightly faster"))
+
+
+def squeezed(text: str) -> str:
+    """A text with every run of white space as one space, so that indents and line breaks do not matter."""
+    return " ".join(text.split())
+
+
+def _fenced(item: OptimisationItem, source: str) -> str:
+    return f"```{_FENCES[item.language]}\n{source.rstrip()}\n```"

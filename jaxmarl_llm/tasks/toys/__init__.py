@@ -1,0 +1,1 @@
+"""Small tasks whose answers are known: matrix games, a lock, a convention, letters."""

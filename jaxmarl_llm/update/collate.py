@@ -1,0 +1,116 @@
+"""Convert the turns of a forest to the arrays that an update learns from."""
+
+import collections
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import Sizes, pad_team, padded_size
+from jaxmarl_llm.team import Stack
+from jaxmarl_llm.update.packing import Batch
+from jaxmarl_llm.utils.errors import UserError
+
+
+def of_learners(
+    forest: Forest,
+    advantages_R: np.ndarray,
+    stack: Stack,
+    sampling: SamplingParams,
+    pad_id: int = 0,
+    learners: Sequence[str] | None = None,
+    prompt_sizes: Sizes | None = None,
+) -> tuple[Batch, ...]:
+    """`collate` for the agents of a stack that learn (None: all), apart where their sampling settings differ.
+
+    Each batch holds the sampling settings of its agents (None where all agents of the team have the same),
+    and has room for their longest completion.
+    """
+    chosen = stack.agents if learners is None else [agent for agent in stack.agents if agent in learners]
+    all_batches: list[Batch] = []
+    for params, agents in sampling.alike(chosen).items():
+        batches = collate(forest, advantages_R, stack, params.max_new_tokens, pad_id, prompt_sizes, agents)
+        all_batches += [batch.replace(sampling=params) if sampling.agents else batch for batch in batches]
+    return tuple(all_batches)
+
+
+def collate(
+    forest: Forest,
+    advantages_R: np.ndarray,
+    stack: Stack,
+    max_new_tokens: int,
+    pad_id: int = 0,
+    prompt_sizes: Sizes | None = None,
+    agents: Sequence[str] | None = None,
+) -> tuple[Batch, ...]:
+    """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equally many completions in it.
+
+    Only turns of ``agents`` (None: of all). Samples that nobody learns from (`Turn.extra`) are left out.
+
+    Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss reads them. Where fewer answers
+    than possible got a next turn, groups of length 0 fill the batch up to a `padded_size`. ``prompt_sizes``:
+    the sizes that prompts are padded to, see `padding.pad_team`.
+
+    Raises:
+      ValueError: if an agent has requests with different numbers of samples within one turn index.
+    """
+    batches, most_prompts = [], len(forest.items)
+    for stage in _stages(forest):
+        turns_of: dict[str, list] = {agent: [] for agent in agents or stack.agents}
+        for turn in forest.turns:
+            if turn.stage == stage and turn.agent in turns_of and not turn.extra:
+                turns_of[turn.agent].append(turn)
+        agents_by_counts: dict[tuple, list[str]] = {}
+        for agent, turns in turns_of.items():
+            counts = collections.Counter(turn.request for turn in turns)
+            if len(set(counts.values())) > 1:
+                raise UserError(
+                    f"agent {agent!r} was asked for different numbers of samples in turn {stage[0]}: "
+                    f"{', '.join(map(str, counts.values()))}; its groups must be of one size"
+                )
+            if turns:
+                agents_by_counts.setdefault((len(turns), len(counts)), []).append(agent)
+        for (n_turns, n_prompts), names in agents_by_counts.items():
+            size = padded_size(n_prompts, len(forest.items), most_prompts)
+            shape = (size, n_turns // n_prompts, max_new_tokens)
+            turns = {agent: turns_of[agent] for agent in names}
+            batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes)
+            whole = len(names) == len(stack.agents)
+            batches.append(batch if whole else batch.replace(agents=tuple(names)))
+        most_prompts = max(len(forest.items), sum(joint.turn == stage[0] for joint in forest.joints))
+    return tuple(batches)
+
+
+def _stages(forest: Forest) -> list[tuple[int, str]]:
+    """The stages of a forest in the order in which they were sampled."""
+    first_step: dict[tuple[int, str], int] = {}
+    for turn in forest.turns:
+        first_step[turn.stage] = min(turn.step, first_step.get(turn.stage, turn.step))
+    return sorted(first_step, key=lambda stage: (stage[0], first_step[stage]))
+
+
+def _collate(
+    turns_of: dict[str, list],
+    advantages_R: np.ndarray,
+    shape: tuple[int, int, int],
+    pad_id: int,
+    prompt_sizes: Sizes | None,
+) -> Batch:
+    """Turns of N agents as arrays, shape = (B, G, L); row b * G + g is sample g of the b-th prompt."""
+    size, samples, max_new_tokens = shape
+    prompts = [[t.prompt for t in turns if t.sample == 0] for turns in turns_of.values()]
+    filled = [agent_prompts + agent_prompts[:1] * (size - len(agent_prompts)) for agent_prompts in prompts]
+    prompts_NBP, lengths_NB, shared = pad_team(filled, prompt_sizes, turns_of)
+    shape_NRL = (len(turns_of), size * samples, max_new_tokens)
+    tokens_NRL, logprobs_NRL = np.full(shape_NRL, pad_id, np.int32), np.zeros(shape_NRL, np.float32)
+    lengths_NR, advantages_NR = np.zeros(shape_NRL[:2], np.int32), np.zeros(shape_NRL[:2], np.float32)
+    finished_NR = np.zeros(shape_NRL[:2], bool)
+    for n, turns in enumerate(turns_of.values()):
+        for r, turn in enumerate(turns):
+            end = len(turn.completion)
+            tokens_NRL[n, r, :end], logprobs_NRL[n, r, :end] = turn.completion, turn.logprobs
+            lengths_NR[n, r], advantages_NR[n, r] = end, advantages_R[turn.id]
+            finished_NR[n, r] = turn.finished
+    completion_arrays = lengths_NR, logprobs_NRL, advantages_NR
+    return Batch(prompts_NBP, lengths_NB, tokens_NRL, *completion_arrays, shared, finished_NR)

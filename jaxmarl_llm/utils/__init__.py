@@ -1,0 +1,1 @@
+"""Small helpers without a subject of their own: files, console, statistics, several processes, errors."""

@@ -1,0 +1,67 @@
+"""Compiled programs kept on disk: the second run of a command loads what the first one compiled.
+
+JAX's persistent compilation cache, in a folder of the user's cache unless JAX_COMPILATION_CACHE_DIR names
+another one. A program is identified by its own text, the compiler's version and its flags, so that one from
+another config or another version is never taken for it.
+"""
+
+import hashlib
+import importlib.util
+import logging
+import os
+import pathlib
+import platform
+import tempfile
+from collections.abc import Mapping
+
+import jax
+
+VARIABLE = "JAX_COMPILATION_CACHE_DIR"  # JAX's own; if it is set, even to nothing, it counts
+SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+LEAST_SECONDS = 0.2  # programs that compile faster are not kept: reading them would take as long
+MOST_BYTES = 2 * 2**30  # of the folder; the least recently used programs are dropped first
+FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "JAX_PLATFORMS", "JAX_DISABLE_MOST_OPTIMIZATIONS")
+
+
+def folder(environment: Mapping[str, str] = os.environ) -> pathlib.Path:
+    """Where programs are kept: <user's cache>/jaxmarl_llm/compiled/<JAX's version>-<flags and processor>.
+
+    The user's cache is XDG_CACHE_HOME, or .cache in the home folder. A program for one processor may hold
+    instructions that another one lacks, and home folders are shared between machines.
+    """
+    root = environment.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    identity = "\n".join([*(environment.get(name, "") for name in FLAGS), _processor()])
+    key = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    return pathlib.Path(root) / "jaxmarl_llm" / "compiled" / f"{jax.__version__}-{key}"
+
+
+def keep(environment: Mapping[str, str] = os.environ) -> pathlib.Path | None:
+    """Keep compiled programs in `folder` from here on; returns it, or None if nothing was changed.
+
+    Nothing is changed if the user has set JAX_COMPILATION_CACHE_DIR, or, with a warning, if the folder cannot
+    be written to. Call it before anything is compiled.
+    """
+    if VARIABLE in environment:
+        return None
+    place = folder(environment)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        logging.warning("compiled programs are not kept: %s cannot be written to (%s)", place, error)
+        return None
+    jax.config.update("jax_compilation_cache_dir", str(place))
+    if SECONDS not in environment:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+    if importlib.util.find_spec("filelock"):  # which JAX needs to keep a folder small
+        jax.config.update("jax_compilation_cache_max_size", MOST_BYTES)
+    return place
+
+
+def _processor() -> str:
+    """The processor's name and features, as far as the system reports them."""
+    cpu_file = pathlib.Path("/proc/cpuinfo")
+    lines = cpu_file.read_text().split("\n\n")[0].splitlines() if cpu_file.is_file() else []
+    kept = [line for line in lines if line.startswith(("model name", "flags", "Features"))]
+    return "\n".join([platform.machine(), platform.processor(), *kept])

@@ -1,0 +1,210 @@
+"""Show the progress of a run: a progress bar in a terminal, plain lines elsewhere, and tables."""
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from jaxmarl_llm.utils.errors import UserError
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether the stream can redraw a line: a terminal that is not 'dumb'."""
+    return bool(getattr(stream, "isatty", lambda: False)()) and os.environ.get("TERM") != "dumb"
+
+
+def format_seconds(seconds: float | None) -> str:
+    """75 -> '1:15', 3700 -> '1:01:40', None (not known yet) -> '?'."""
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class Eta:
+    """Seconds that remain, from the mean pace of the last steps.
+
+    The first step of a process is left out: it contains the compilation, and may take ten times as long.
+    """
+
+    def __init__(self, window: int = 20, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._last = clock()
+        self._paces: deque[float] = deque(maxlen=window)
+        self._steps = 0
+
+    def tick(self, steps: int = 1) -> None:
+        """Count `steps` (1 or more) further steps as done."""
+        now = self._clock()
+        if self._steps == 1:
+            self._paces.clear()
+        self._paces.append((now - self._last) / steps)
+        self._last = now
+        self._steps += 1
+
+    @property
+    def seconds_per_step(self) -> float | None:
+        """The pace; None before the first tick."""
+        return sum(self._paces) / len(self._paces) if self._paces else None
+
+    def remaining(self, steps: int) -> float | None:
+        """Seconds for `steps` more steps; None before the second tick, unless there are none."""
+        if self._steps < 2 and steps:
+            return None
+        return (self.seconds_per_step or 0.0) * steps
+
+
+class ProgressDisplay:
+    """Progress over `total` steps, of which `done` are done already (a resumed run).
+
+    label: name of a step. within: an outer display, still open, below which this one shows its own bar.
+    Use as a context manager; `update` once per step, `print` for messages in between. Where the stream is not
+    a terminal every update is one line, e.g. `step  12/150  return 41.2  tests 30.1  18.3 s/step  ETA 42:05`.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        done: int = 0,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        label: str = "step",
+        within: "ProgressDisplay | None" = None,
+    ):
+        if total < 1 or not 0 <= done <= total:
+            raise UserError(f"total must be 1 or more and done between 0 and total, got {total=}, {done=}")
+        self._total, self._done = total, done
+        self._label, self._within = label, within
+        self._stream: TextIO = within._stream if within else stream or sys.stdout
+        self._eta = Eta(clock=clock)
+        if within:
+            self._bar: Any = within._bar
+        else:
+            self._bar = _bar(self._stream) if is_terminal(self._stream) else None
+        if self._bar is not None:
+            self._task = self._bar.add_task(label, total=total, completed=done, numbers="", timing="ETA ?")
+
+    def update(self, done: int, values: Mapping[str, float], total: int | None = None) -> None:
+        """Show that `done` steps are complete, and `values`, the key metrics by their displayed names.
+
+        `total`: the total number of steps, if it has changed.
+        """
+        self._total = total or self._total
+        if done > self._done:
+            self._eta.tick(done - self._done)
+            self._done = done
+        numbers = "  ".join(f"{name} {format_number(value)}" for name, value in values.items())
+        pace, rest = self._eta.seconds_per_step, self._eta.remaining(self._total - self._done)
+        unit = "s/step" if self._label == "step" else "s each"
+        timing = f"{'?' if pace is None else format_number(pace)} {unit}  ETA {format_seconds(rest)}"
+        if self._bar is not None:
+            self._bar.update(self._task, total=self._total, completed=done, numbers=numbers, timing=timing)
+        else:
+            width = len(str(self._total))
+            counted = f"{self._label} {done:>{width}}/{self._total}"
+            self.print("  ".join(filter(None, [counted, numbers, timing])))
+
+    def print(self, text: str = "") -> None:
+        """Print a line, above the bar if there is one."""
+        if self._bar is not None:
+            self._bar.console.print(Text(text))  # Text: brackets in it are no markup
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def __enter__(self) -> "ProgressDisplay":
+        if self._bar is not None and not self._within:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        if self._bar is None:
+            return
+        if self._within:
+            self._bar.remove_task(self._task)
+        else:
+            self._bar.stop()
+
+
+def format_number(value: float | None) -> str:
+    """Text with about three significant digits: 0.0123, 1.23, 41.2, 1234; None -> 'n/a'."""
+    if value is None:
+        return "n/a"
+    value = float(value)
+    if value == 0 or value != value:
+        return "nan" if value != value else "0.0"
+    size = abs(value)
+    if size >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 0.1 else f"{value:.3g}"
+
+
+def format_table(rows: Sequence[Sequence], headers: Sequence[str]) -> str:
+    """An aligned plain table; numbers (int, float, None) are formatted and flushed right."""
+    cells = [list(headers), *(_cells(row, headers) for row in rows)]
+    widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
+    right = _numeric_columns(rows, headers)
+    cells.insert(1, ["-" * width for width in widths])
+    return "\n".join(_line(row, widths, right) for row in cells)
+
+
+def table(
+    rows: Sequence[Sequence], headers: Sequence[str], title: str = "", stream: TextIO | None = None
+) -> None:
+    """Print a table: with rules and colours in a terminal, as `format_table` elsewhere."""
+    stream = stream or sys.stdout
+    if not is_terminal(stream):
+        print("\n".join(filter(None, [title, format_table(rows, headers)])), file=stream, flush=True)
+        return
+    rich_table = Table(title=title or None, box=box.SIMPLE_HEAVY, title_justify="left")
+    for header, right in zip(headers, _numeric_columns(rows, headers), strict=True):
+        rich_table.add_column(Text(header), justify="right" if right else "left")
+    for row in rows:
+        rich_table.add_row(*(Text(cell) for cell in _cells(row, headers)))
+    Console(file=stream).print(rich_table)
+
+
+def markdown(rows: Sequence[Sequence[str]], headers: Sequence[str], title: str = "") -> str:
+    """A table in Markdown, under its title."""
+    lines = [headers, ["---"] * len(headers), *rows]
+    cells = ([cell.replace("|", r"\|") for cell in line] for line in lines)
+    text = "".join(f"| {' | '.join(line)} |\n" for line in cells)
+    return f"{title}\n\n{text}" if title else text
+
+
+def _cells(row: Sequence, headers: Sequence[str]) -> list[str]:
+    if len(row) != len(headers):
+        raise UserError(f"a row has {len(row)} cells but there are {len(headers)} headers: {list(row)!r}")
+    return [str(cell) if isinstance(cell, str | int) else format_number(cell) for cell in row]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def _numeric_columns(rows: Sequence[Sequence], headers: Sequence[str]) -> list[bool]:
+    return [bool(rows) and not any(isinstance(row[i], str) for row in rows) for i in range(len(headers))]
+
+
+def _bar(stream: TextIO) -> Progress:
+    columns = [
+        TextColumn("{task.description}"),
+        MofNCompleteColumn(),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[numbers]}", markup=False, style="cyan"),
+        TextColumn("{task.fields[timing]}", markup=False, style="dim"),
+    ]
+    # Output of others, such as logging, goes above the bar; if stderr is a file, it stays there.
+    return Progress(
+        *columns, console=Console(file=stream), refresh_per_second=2, redirect_stderr=is_terminal(sys.stderr)
+    )

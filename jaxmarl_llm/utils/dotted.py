@@ -1,0 +1,60 @@
+"""Load functions of the user by the names in a config."""
+
+import importlib
+import pathlib
+import sysconfig
+import traceback
+from collections.abc import Callable
+
+from jaxmarl_llm.utils.errors import UserError
+
+_OURS = pathlib.Path(__file__).parents[1]
+_LIBRARIES = tuple(pathlib.Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib", "platlib"))
+
+
+class UserCodeError(RuntimeError):
+    """A user's function raised an error, which is the cause; the message names the function and its input."""
+
+    def user_frames(self) -> list[str]:
+        """Traceback lines of the cause, without frames of this package and of libraries."""
+        if self.__cause__ is None:
+            return []
+        frames = traceback.extract_tb(self.__cause__.__traceback__)
+        return traceback.format_list([frame for frame in frames if _is_users(frame.filename)])
+
+
+def reason(error: BaseException) -> str:
+    """An error as one line: its type, and the first line of its message if it has one."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _is_users(filename: str) -> bool:
+    """Whether a file is neither of this package nor of a library."""
+    if filename.startswith("<"):
+        return False
+    path = pathlib.Path(filename).absolute()
+    return not any(path.is_relative_to(place) for place in (_OURS, *_LIBRARIES))
+
+
+def resolve(name: str, what: str) -> Callable:
+    """The function at 'package.module:function' or 'package.module.function'.
+
+    Raises:
+      ValueError: if there is none. ``what`` is the function's name in it, such as the config field.
+    """
+    module_name, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
+    if not module_name or not attribute:
+        raise UserError(f"{what} {name!r}: expected 'package.module:function' or 'package.module.function'")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise UserError(f"{what} {name!r}: cannot import {module_name!r} ({cause})") from error
+    function = getattr(module, attribute, None)
+    if function is None:
+        defined = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))
+        raise UserError(f"{what} {name!r}: module {module_name!r} has no {attribute!r}; it has {defined}")
+    if not callable(function):
+        raise UserError(f"{what} {name!r} is a {type(function).__name__}; expected a function")
+    return function

@@ -1,0 +1,74 @@
+"""Write files whole or not at all, and read JSON files with errors that name the file."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jaxmarl_llm.utils.errors import UserError
+
+
+def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
+    """Replace `path` with `text` (UTF-8) in one step and create its folder if needed.
+
+    The text goes to a temporary file in the same folder, to the disk, then over the old file. Whatever goes
+    wrong before that (full disk, read-only folder, kill) leaves the old file as it was; what can be reported
+    is raised as OSError.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def safe_text(text: str) -> str:
+    """The text with "?" for half surrogates, which JSON and models can bring and UTF-8 cannot hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def read_json(path: str | os.PathLike, kind: type = dict) -> Any:
+    """Read a JSON file (UTF-8) that holds one value of type ``kind``: dict, list, str, ...
+
+    Raises ValueError naming the file if it is missing, cannot be read, is not JSON or holds another type.
+    """
+    path = Path(path)
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except (ValueError, RecursionError) as error:  # of JSON or UTF-8
+        raise UserError(f"{path}: not JSON ({error})") from error
+    if not isinstance(value, kind):
+        raise UserError(f"{path}: holds a JSON {type(value).__name__}, expected a {kind.__name__}")
+    return value
+
+
+def read_json_lines(path: str | os.PathLike, make: Callable[[dict], Any]) -> list:
+    """Read a file with one JSON object per line, and return what ``make`` builds from each.
+
+    Raises ValueError naming the file, and the line (from 1) that is not JSON, or that ``make`` cannot use:
+    its KeyError, TypeError, AttributeError and ValueError are taken to be about the line.
+    """
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({error})") from error
+    items = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            items.append(make(json.loads(line)))
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise UserError(f"{path}, line {number}: cannot be read ({reason})") from error
+    return items

@@ -1,0 +1,49 @@
+"""Keep the host's memory between programs, and make room for compiled ones.
+
+A program's arrays on a CPU come from ``malloc``, which gives large ones back to the system as soon as they
+are freed. The next program allocates the same again, and the system returns it page by page, each filled with
+zeros first: measured as a third of an iteration's time with full copies of a small model.
+
+A compiled program takes memory maps, whose number Linux limits for a process; at the limit XLA crashes.
+"""
+
+import ctypes
+import gc
+import pathlib
+import sys
+
+import jax
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
+
+
+def keep() -> bool:
+    """Keep freed memory for later use, until the process ends; returns whether that is possible here.
+
+    Call it before JAX computes anything, since programs are then run by the thread that calls them: glibc
+    keeps large pieces for the main thread only. Peak memory grows by fragmentation: where small pieces split
+    a large one, another is allocated, in the first runs of a program up to twenty times. Does nothing except
+    on Linux with glibc.
+    """
+    if sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"):
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    return bool(mallopt(M_MMAP_MAX, 0)) and bool(mallopt(M_TRIM_THRESHOLD, -1))
+
+
+def make_room_for_programs(most: float = 0.5) -> bool:
+    """Drop compiled programs if more than the share ``most`` of the allowed maps is in use; whether it did.
+
+    On a CPU, a program that samples takes about 2,000 maps; `vm.max_map_count` allows 65,530 unless somebody
+    has raised it. Programs that are needed again are compiled again, to the same program. Does nothing except
+    on Linux.
+    """
+    maps, allowed = pathlib.Path("/proc/self/maps"), pathlib.Path("/proc/sys/vm/max_map_count")
+    if not (maps.exists() and allowed.exists()):
+        return False
+    if maps.read_bytes().count(b"\n") <= most * int(allowed.read_text()):
+        return False
+    jax.clear_caches()
+    gc.collect()  # programs that only each other refer to
+    return True
