@@ -108,7 +108,9 @@ def wanted(question: str) -> dict[str, str]:
             continue
         if example and all(str(code).startswith("def ") for code in example.values()):
             return {agent: code[4 : code.index("(")] for agent, code in example.items()}
-    raise UserError("the question holds no example of an answer, so it is not one of tasks.coding.expert_edits")
+    raise UserError(
+        "the question holds no example of an answer, so it is not one of tasks.coding.expert_edits"
+    )
 
 
 def advice(item: CodingItem, functions: Mapping[str, str], renamed: str = "") -> dict[str, str]:
