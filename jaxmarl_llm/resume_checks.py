@@ -12,6 +12,7 @@ import jax
 
 from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
 # Free with long_prompts="error": no prompt was too long so far, or the run would have ended.
@@ -96,7 +97,7 @@ def check_same_run(saved: dict, config: dict) -> None:
     Fields in `MAY_CHANGE` are free, and so are those in `FILLED` where one side is empty. Raises ValueError
     listing every other difference.
     """
-    saved, config = json.loads(json.dumps(saved)), json.loads(json.dumps(config))
+    saved, config = (_with_current_names(json.loads(json.dumps(each))) for each in (saved, config))
     decays = saved.get("train", {}).get("decay", "constant") != "constant"
     free = [f for f in MAY_CHANGE if not (decays and f == "train.steps")]
     free += LONG_PROMPTS if saved.get("sampling", {}).get("long_prompts") == "error" else ()
@@ -106,6 +107,13 @@ def check_same_run(saved: dict, config: dict) -> None:
     bad = {k: v for k, v in differing.items() if not any(f"{k}.".startswith(f"{f}.") for f in free)}
     if bad:
         raise UserError(f"the run in this folder has another configuration: {listed(bad)}")
+
+
+def _with_current_names(held):
+    """JSON data in which dotted names of functions are those of this version."""
+    if isinstance(held, dict):
+        return {key: _with_current_names(value) for key, value in held.items()}
+    return dotted.current(held) if isinstance(held, str) else held
 
 
 def check_level(first: int, now: int, where: str) -> None:

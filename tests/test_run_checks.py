@@ -1,4 +1,4 @@
-"""run_checks.py: what may be continued, and where."""
+"""jaxmarl_llm/resume_checks.py: what may be continued, and where."""
 
 import os
 import shutil
@@ -10,6 +10,7 @@ import pytest
 from test_checkpoint import make_team
 
 from jaxmarl_llm import adapters, resume_checks, update
+from jaxmarl_llm.utils import dotted
 
 CONFIG = {
     "seed": 0,
@@ -153,3 +154,11 @@ def test_needed_bytes():
     whole = 80 + 160 + counted
     assert counted > 0
     assert resume_checks.needed_bytes({0: state}, keep=2) == 3 * whole + 2 * 80
+
+
+def test_a_function_that_has_moved_is_the_same_function():
+    old, new = ({"task": {"reward": f"jaxmarl_llm.tasks.{place}:distinct"}} for place in ("letters", "toys.letters"))
+    resume_checks.check_same_run(old, new)
+    assert dotted.resolve("jaxmarl_llm.tasks.letters:distinct", "task.reward").__name__ == "distinct"
+    with pytest.raises(ValueError, match="task.reward: saved 'jaxmarl_llm.tasks.letters_of_mine:f', now"):
+        resume_checks.check_same_run({"task": {"reward": "jaxmarl_llm.tasks.letters_of_mine:f"}}, new)

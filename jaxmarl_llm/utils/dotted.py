@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from jaxmarl_llm.utils.errors import UserError
 
+# Modules that configs of earlier versions name, where they are now.
+MOVED = {"jaxmarl_llm.tasks.letters": "jaxmarl_llm.tasks.toys.letters"}
 _OURS = pathlib.Path(__file__).parents[1]
 _LIBRARIES = tuple(pathlib.Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib", "platlib"))
 
@@ -37,13 +39,22 @@ def _is_users(filename: str) -> bool:
     return not any(path.is_relative_to(place) for place in (_OURS, *_LIBRARIES))
 
 
+def current(name: str) -> str:
+    """A dotted name of a function as it is called in this version; other texts as they are."""
+    for old, new in MOVED.items():
+        if name.startswith((f"{old}:", f"{old}.")):
+            return new + name[len(old) :]
+    return name
+
+
 def resolve(name: str, what: str) -> Callable:
     """The function at 'package.module:function' or 'package.module.function'.
 
     Raises:
       ValueError: if there is none. ``what`` is the function's name in it, such as the config field.
     """
-    module_name, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
+    place = current(name)
+    module_name, _, attribute = place.partition(":") if ":" in place else place.rpartition(".")
     if not module_name or not attribute:
         raise UserError(f"{what} {name!r}: expected 'package.module:function' or 'package.module.function'")
     try:
