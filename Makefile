@@ -55,7 +55,7 @@ check: venv
 
 docs: venv
 	@$(PIP) install --editable ".[docs]"
-	@$(RUN) -m mkdocs build --quiet && echo "the site: build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet && echo "the site: build/site/index.html"
 
 config_page: venv
 	@$(RUN) -m jaxmarl_llm.config.reference > docs/config.md
