@@ -18,7 +18,7 @@ NAMES = (
 # Compiles a program that is worth keeping at any speed, and says what it hears of the cache.
 PROGRAM = """
 import sys
-from jaxmarl_llm import compiled_programs
+from jaxmarl_llm.utils import compiled_programs
 import jax, jax.numpy as jnp
 from jax._src import monitoring
 hits = []

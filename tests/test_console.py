@@ -111,8 +111,8 @@ def test_terminal_shows_a_bar_with_the_numbers():
 
 ALARMING = """
 import logging
-from experiments import cli
-from jaxmarl_llm import console
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.utils import console
 
 def main(argv):
     with console.ProgressDisplay(4) as progress:
@@ -120,7 +120,7 @@ def main(argv):
         logging.getLogger("jaxmarl_llm.executor").warning("verdicts [rose] %s", "twice")
         progress.update(2, {"return": 42.5})
 
-cli.run(main)
+entry.run(main)
 """
 
 

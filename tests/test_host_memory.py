@@ -14,7 +14,7 @@ from jaxmarl_llm.utils import host_memory
 PROGRAM = """
 import resource, statistics, sys
 import jax, jax.numpy as jnp
-from jaxmarl_llm import host_memory
+from jaxmarl_llm.utils import host_memory
 
 if sys.argv[1] == "keep" and not host_memory.keep():
     sys.exit(3)
