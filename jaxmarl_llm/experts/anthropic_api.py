@@ -16,7 +16,7 @@ class Anthropic(Remote):
     usual_key_variable = "ANTHROPIC_API_KEY"
 
     def refusal(self, request: Request) -> str | None:
-        """Refuse a temperature, unknown to the API since version 2026-10-21, and system messages alone."""
+        """Refuse a temperature, which `anthropic` 2 has no parameter for, and system messages alone."""
         if request.temperature is not None:
             return f"temperature={request.temperature}: Anthropic's API takes none; allowed: None"
         if all(message["role"] == "system" for message in request.messages):

@@ -68,7 +68,7 @@ class TimedJudge:
         """Outcomes of programs[j] as answers to items[j], in order; '' stands for no program.
 
         A program that is the problem's own is right and scores exactly 1, without running. Every program
-        counts as one execution, including the problem's own and remembered ones.
+        counts as one execution, including the problem's own and remembered ones; '' counts as none.
         ValueError, with the item's name, where the reference fails its own tests or is too fast to be timed.
         """
         return self._judged(items, programs, self._search)
