@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny
 
 from jaxmarl_llm import adapters
-from tests import tiny
 
 TOKENS = jnp.array([[7, 8, 9, 10, 11]])
 POSITIONS = jnp.arange(5)[None]

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny
 
 from jaxmarl_llm import rollout, update
 from jaxmarl_llm.protocols import Simultaneous
@@ -15,7 +16,6 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems.preferences import turn_scores
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.update import LossConfig, Rates, collate
-from tests import tiny
 
 COLD = SamplingParams(4, temperature=0.5, min_p=0.01)
 MIXED = SamplingParams(6, temperature=1.3, top_k=20, agents=(("b", COLD),))

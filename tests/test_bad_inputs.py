@@ -7,8 +7,7 @@ import types
 
 import pytest
 import smoke_runs
-from test_export import tiny_tokenizer
-from tiny_models import VARIANTS, random_params
+from tiny_models import VARIANTS, random_params, tiny_tokenizer
 
 from configs import coding
 from experiments import train

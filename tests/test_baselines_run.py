@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from scripted_rounds import ScriptedTask
+from tiny_rollouts import built
 
 from jaxmarl_llm import rollout
 from jaxmarl_llm.analysis.search import ledger
@@ -17,7 +18,6 @@ from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.update import collate
-from tests.test_rollout import built
 
 PROTOCOLS = {
     "repeated": (lambda task: Repeated(task, 3, 2), 2),

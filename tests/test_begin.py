@@ -8,9 +8,11 @@ import jax
 import numpy as np
 import pytest
 import smoke_runs
-from test_sft import game_config
+import tiny
+from game_runs import config_of, game_config
+from update_cases import PLAIN, assert_close, sampled
 
-from configs import coding, game
+from configs import coding
 from experiments import replay, train
 from jaxmarl_llm import checkpoint, sampling
 from jaxmarl_llm.config import validate
@@ -20,18 +22,8 @@ from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.update import LossConfig
-from tests import tiny
-from tests.test_update import PLAIN, assert_close, sampled
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
-
-
-def config_of(**fields):
-    config = game.get_config()
-    config.update_from_flattened_dict({
-        "train.steps": 3, "train.group": 4, "save.every": 1, "eval.samples": 2, "train.lr": 1e-2,
-    } | fields)  # fmt: skip
-    return config
 
 
 @pytest.fixture(scope="module", params=["full", "adapters"])

@@ -3,54 +3,11 @@
 import datetime
 
 import pytest
-from test_doctor_texts import build
-from transformers.utils import chat_template_utils
+from chat_tokenizers import BARE, CHAT, LLAMA, OFF, QWEN3, build, set_today, shown
 
 from jaxmarl_llm import chat_template, tokenizer
 
-# As Qwen3's: an empty thought is written where thinking is off.
-QWEN3 = """{%- for m in messages %}
-    {{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}
-        {{- '<think>\\n\\n</think>\\n\\n' }}
-    {%- endif %}
-{%- endif %}"""
-# As Llama 3.2's: the day's date, unless it is given.
-LLAMA = """{%- if not date_string is defined %}
-    {%- if strftime_now is defined %}
-        {%- set date_string = strftime_now("%d %b %Y") %}
-    {%- else %}
-        {%- set date_string = "26 Jul 2024" %}
-    {%- endif %}
-{%- endif %}
-{{- "Today Date: " + date_string + "\\n" }}
-{%- for m in messages %}{{- m.role + ": " + m.content + "\\n" }}{%- endfor %}"""
-BARE = "{{ date_string }} {{ strftime_now('%Y-%m-%d') }}:{% for m in messages %}{{ m.content }}{% endfor %}"
-CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
 DAY = datetime.date(2026, 3, 5)
-OFF = "<think>\n\n</think>\n\n"
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Sets the day that transformers takes for today."""
-
-    def set_to(*day):
-        class Clock(datetime.datetime):
-            @classmethod
-            def now(cls, tz=None):
-                return datetime.datetime(*day, 13, 30)
-
-        monkeypatch.setattr(chat_template_utils, "datetime", Clock)
-
-    return set_to
-
-
-def shown(tokens, messages=CHAT, **options):
-    return tokens.show(tokens.encode_chat(messages, **options))
 
 
 def test_what_a_template_reads():
@@ -109,11 +66,11 @@ def test_a_template_with_a_default_of_its_own_does_not_think(tmp_path):
 @pytest.mark.parametrize("template, written", [
     (LLAMA, "Today Date: 05 Mar 2026\n"), (BARE, "05 Mar 2026 2026-03-05:"),
 ])  # fmt: skip
-def test_a_fixed_date_is_that_of_every_day(clock, template, written, tmp_path):
+def test_a_fixed_date_is_that_of_every_day(monkeypatch, template, written, tmp_path):
     free, fixed = build(template), build(template).with_chat(date=DAY)
     prompts = []
     for day in ((2026, 11, 25), (2027, 1, 1)):
-        clock(*day)
+        set_today(monkeypatch, *day)
         prompts.append((shown(free), shown(fixed)))
     (free_1, fixed_1), (free_2, fixed_2) = prompts
     assert free_1 != free_2 and fixed_1 == fixed_2 and fixed_1.startswith(written)

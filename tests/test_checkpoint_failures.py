@@ -1,6 +1,5 @@
 """checkpoint.py when something goes wrong: a kill, a full disk, damaged files, wrong arguments."""
 
-import pathlib
 import shutil
 import signal
 import subprocess
@@ -8,15 +7,16 @@ import sys
 
 import jax
 import pytest
-from test_checkpoint import bits, make_team, trained
+from checkpoint_teams import bits, make_team, trained
+from repository import HELPERS, ROOT
 
 from jaxmarl_llm import checkpoint
 from jaxmarl_llm.checkpoint import Checkpointer
 
 
 def run_apart(script, folder):
-    """Run a script on a folder in another process that can import these tests."""
-    places = [pathlib.Path(__file__).parent, pathlib.Path(__file__).parents[1]]
+    """Run a script on a folder in another process that can import the helpers of the tests."""
+    places = [HELPERS, ROOT]
     return subprocess.run([sys.executable, "-c", script, folder, *places], capture_output=True, text=True)
 
 
@@ -41,7 +41,9 @@ import resource, signal, sys
 sys.path[:0] = sys.argv[2:]
 import os, pathlib
 import pytest
-from test_checkpoint import Checkpointer, bits, checkpoint, make_team, trained
+from checkpoint_teams import bits, make_team, trained
+from jaxmarl_llm import checkpoint
+from jaxmarl_llm.checkpoint import Checkpointer
 folder = pathlib.Path(sys.argv[1])
 ours = make_team()
 old, new = trained(ours), trained(ours, 8)
@@ -98,7 +100,8 @@ import pathlib, sys
 sys.path[:0] = sys.argv[2:]
 import jax
 import pytest
-from test_checkpoint import bits, checkpoint, make_team, trained
+from checkpoint_teams import bits, make_team, trained
+from jaxmarl_llm import checkpoint
 ours, root = make_team(), pathlib.Path(sys.argv[1])
 for folder in sorted(root.iterdir()):
     with pytest.raises(ValueError, match=f"the checkpoint {folder}/1 cannot be read"):

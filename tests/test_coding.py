@@ -1,42 +1,21 @@
 """The coding task: with an executor that follows a script, and with the real one on all references."""
 
 import pytest
+from scripted_coding import AUX, ITEM, MAIN, TEST, USED, Scripted, report
 
-from jaxmarl_llm.executor import Executor, Interaction, Report
+from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.tasks import CodingTask, Judgement
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding.data_files import load_humaneval, load_starter
 from jaxmarl_llm.tasks.coding.items import CodingItem
 
-TEST = "def check(candidate):\n    assert candidate(1, 2) == 5\n    assert candidate(0, 0) == 2\n"
-ITEM = CodingItem("t/1", 'def add_two(a, b):\n    """Return a + b + 2."""\n', "add_two", TEST, ("a", "b"))
 OTHER = CodingItem("t/2", "import math\n\n\ndef area(r):\n    '''Area.'''\n", "area",
                    "def check(candidate):\n    assert candidate(0) == 0", ("r",), prelude="import math")
-AUX = "def aux(a, b):\n    return a + b"
-MAIN = "def add_two(a, b):\n    v = aux(a, b)\n    return v + 2"
 AREA = "def area(r):\n    return math.pi * r * r"
 
 
 def named(entry_point):
     return CodingItem("t/9", f"def {entry_point}(x):\n", entry_point, TEST, ("x",))
-
-
-class Scripted:
-    """An executor that gives out prepared reports and remembers what it was asked."""
-
-    def __init__(self, *reports):
-        self.reports, self.calls = list(reports), []
-
-    def run(self, programs):
-        self.calls.append(list(programs))
-        return [self.reports.pop(0) for _ in programs]
-
-
-USED = (Interaction("main", "aux", "aux", 2, 2, 0, True),)
-
-
-def report(verdict, passed, total, *failures, interactions=()):
-    return Report(verdict, passed, total, failures, {}, 2, 0.0, 0.0, interactions=interactions)
 
 
 def test_one_batch_in_order_with_stopped_answers_between():

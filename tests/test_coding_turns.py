@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from test_coding import AUX, ITEM, MAIN, USED, Scripted, report
+from scripted_coding import AUX, ITEM, MAIN, USED, Scripted, report
 
 from jaxmarl_llm.protocols import Answer
 from jaxmarl_llm.tasks import CodingTask

@@ -7,10 +7,10 @@ import sys
 
 import jax
 import pytest
+from repository import ROOT
 
 from jaxmarl_llm.utils import compiled_programs
 
-ROOT = pathlib.Path(__file__).parents[1]
 NAMES = (
     "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs",
     "jax_compilation_cache_max_size",

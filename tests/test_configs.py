@@ -3,13 +3,13 @@
 import importlib
 import json
 import math
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
 from ml_collections import config_dict
+from repository import ROOT
 
 from configs import coding, lessonl, published, writing
 from jaxmarl_llm.config import FIELDS, base_config, parse_arg, programs, reference, validate
@@ -22,7 +22,6 @@ CHOICES = {path: tuple(each.choices) for path, each in FIELDS.items() if each.ch
 RANGES = {path: (each.low, each.high) for path, each in FIELDS.items() if each.low is not None}
 READ = [path for path, each in FIELDS.items() if each.read]
 
-ROOT = pathlib.Path(__file__).parents[1]
 VARIANTS = ("smoke", "warm_up", *published.EXPERIMENTS, "comlrl_compat")
 COMBINED = (
     "warm_up,smoke",

@@ -5,9 +5,9 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from jaxmarl_llm.utils.console import (
     Eta,
@@ -149,7 +149,7 @@ def test_warning_leaves_the_bar_whole(tmp_path, to_file):
     ours, theirs = pytest.importorskip("pty").openpty()
     with open(tmp_path / "stderr", "w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-c", ALARMING], cwd=Path(__file__).parents[1], stdin=theirs, stdout=theirs,
+            [sys.executable, "-c", ALARMING], cwd=ROOT, stdin=theirs, stdout=theirs,
             stderr=file if to_file else theirs,
         )  # fmt: skip
     os.close(theirs)

@@ -6,7 +6,9 @@ import functools
 import jax
 import numpy as np
 import pytest
-from test_forest_metrics import judged_nodes
+import tiny
+from hand_made_forests import judged_nodes
+from tiny_rollouts import built
 
 from jaxmarl_llm import rollout
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
@@ -14,8 +16,6 @@ from jaxmarl_llm.rollout import counterfactuals, scoring
 from jaxmarl_llm.rollout.counterfactuals import Redraw
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
-from tests import tiny
-from tests.test_rollout import built
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
 ITEM_IDS = [2, 0]  # "zzz", then "x"

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from part_cases import Case, check_gradient, check_transforms, functions, same
 
 from jaxmarl_llm import credit
-from tests.part_cases import Case, check_gradient, check_transforms, functions, same
 
 NAN = np.nan
 KINDS = ("padded", "single", "equal")

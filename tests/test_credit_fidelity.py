@@ -5,7 +5,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
-from test_credit_segments import GROUP_R, RETURNS_R, STD_0
+from group_returns import GROUP_R, RETURNS_R, STD_0
 
 from jaxmarl_llm import credit
 

@@ -6,12 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiny
 
 from jaxmarl_llm import losses
 from jaxmarl_llm.systems import critics
 from jaxmarl_llm.systems.critics import Critics
 from jaxmarl_llm.team import Member, Team
-from tests import tiny
 
 TEXTS = {
     "a": {0: np.array([7, 8]), 3: np.array([9, 10, 11])},

@@ -10,7 +10,8 @@ import method_runs
 import numpy as np
 import pytest
 import smoke_runs
-from test_update import PLAIN, assert_close, oracle_loss, sampled, step
+import tiny
+from update_cases import PLAIN, assert_close, oracle_loss, sampled, step
 
 from configs import coding
 from experiments import train
@@ -20,7 +21,6 @@ from jaxmarl_llm.factory import training
 from jaxmarl_llm.losses import SumCount, aggregate
 from jaxmarl_llm.update import LossConfig, custom_loss
 from jaxmarl_llm.utils import dotted
-from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
 FILE = '''

@@ -1,12 +1,13 @@
 """A system of the user's own, named in a config."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import smoke_runs
+from hand_made_forests import forest
 from method_runs import SMALL
+from repository import ROOT
 
 from configs import coding
 from experiments import train
@@ -16,7 +17,6 @@ from jaxmarl_llm.factory import systems
 from jaxmarl_llm.systems import custom
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.utils import dotted
-from tests.test_magrpo import forest
 
 MADE = forest("aligned", [1.0, 2.0, 6.0], samples=3)
 HEAD = """import dataclasses
@@ -41,7 +41,7 @@ def written(tmp_path, monkeypatch):
 
 def example():
     """The file in docs/systems.md."""
-    page = (Path(__file__).parents[1] / "docs" / "systems.md").read_text()
+    page = (ROOT / "docs/systems.md").read_text()
     return re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)
 
 

@@ -1,13 +1,15 @@
 """Tasks and protocols that a config names: the examples of docs/tasks.md, and what is refused."""
 
 import re
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 import smoke_runs
+import tiny
 from method_runs import SMALL
+from repository import ROOT
+from tiny_rollouts import built
 
 from configs import coding
 from experiments import train
@@ -20,11 +22,9 @@ from jaxmarl_llm.rollout.bridge import Bridge
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import plan_table
 from jaxmarl_llm.tasks import Judgement, custom_task
-from tests import tiny
-from tests.test_rollout import built
 
 TASK, IN_A_JIT, PROTOCOL = re.findall(
-    r"```python\n(.*?)```", (Path(__file__).parents[1] / "docs" / "tasks.md").read_text(), re.DOTALL
+    r"```python\n(.*?)```", (ROOT / "docs/tasks.md").read_text(), re.DOTALL
 )
 TEAM = {"team.agents": ("left", "right"), "task.reward": ""}
 

@@ -9,13 +9,12 @@ import sys
 import nbformat
 import pytest
 import smoke_runs
+from repository import ROOT
 
 from jaxmarl_llm.tasks import CodingTask, CustomRewardTask
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.programs.optimisation_items import CATEGORIES, KINDS, load_items, parse
 from jaxmarl_llm.tasks.writing.items import WritingItem
-
-ROOT = pathlib.Path(__file__).parents[1]
 
 
 def test_the_programs_of_the_executors_page_run():

@@ -10,8 +10,7 @@ import sys
 import nbformat
 import pytest
 import shown_commands
-
-ROOT = pathlib.Path(__file__).parents[1]
+from repository import HELPERS, ROOT
 
 
 def _pages() -> dict[str, str]:
@@ -33,7 +32,7 @@ def _tried(commands: list[str], folder: pathlib.Path) -> list[str]:
                 (folder / match[1]).write_text(cell.source[match.end() :])
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, ROOT / "tests/shown_commands.py"],
+        [sys.executable, HELPERS / "shown_commands.py"],
         cwd=folder, env=environment, input=json.dumps(commands), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -1,14 +1,13 @@
 """The tables of the pages name everything that there is: metrics, parts for recipes, files."""
 
-import pathlib
 import re
 
 import pytest
+from repository import ROOT
 
 from jaxmarl_llm import credit, losses, metrics
 from jaxmarl_llm.executor.types import VERDICTS
 
-ROOT = pathlib.Path(__file__).parents[1]
 # What the names in angle brackets of docs/metrics.md stand for in a run of configs/coding.py:smoke.
 STANDS_FOR = {
     "agent": "aux|main",

@@ -26,10 +26,6 @@ def run(cache, *arguments):
     return smoke_runs.run(smoke_runs.command("doctor", "--config=configs/coding.py:smoke", *arguments), cache)
 
 
-def raises(completions, **columns):
-    raise KeyError("solution")
-
-
 def test_the_smoke_config(compiled):
     done = run(compiled)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -79,7 +75,7 @@ def examined(tokens=4, **changes):
 
 def test_a_reward_that_raises_stops_nothing_else(compiled):
     with smoke_runs.programs_kept(compiled):
-        found = examined(task__reward="test_doctor:raises")
+        found = examined(task__reward="smoke_runs:raises")
     assert found["reward scale"].status == "fail"
     assert found["reward scale"].sentence.startswith("RewardError: the reward raised on task_id")
     for name in ("zero-signal groups", "pairs", "reward purity", "reward order"):

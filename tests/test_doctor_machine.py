@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_export import tiny_tokenizer
-from tiny_models import VARIANTS, random_params
+from tiny_models import VARIANTS, random_params, tiny_tokenizer
 
 from experiments import export
 from jaxmarl_llm import team

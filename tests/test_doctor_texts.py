@@ -4,34 +4,18 @@ import datetime
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer as Raw
-from tokenizers import decoders, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from chat_tokenizers import TEMPLATE, build
+from tokenizers import normalizers
 
 from jaxmarl_llm.analysis.doctor import texts
 from jaxmarl_llm.forest import Forest, Turn
-from jaxmarl_llm.tokenizer import Tokenizer
 
-TEMPLATE = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]"
 USER_ONLY = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
 CHAT = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "def f(x):\n    return x  # ä"},
 ]
 PROMPTS = {"aux": CHAT, "main": CHAT[1:]}
-
-
-def build(template=TEMPLATE, normalizer=None) -> Tokenizer:
-    """Every byte a token, and 'ab' as one more."""
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = {letter: i for i, letter in enumerate([*letters, "ab", "<eos>"])}
-    raw = Raw(models.BPE(vocab, [("a", "b")]))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    raw.decoder = decoders.ByteLevel()
-    if normalizer:
-        raw.normalizer = normalizer
-    hf = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<eos>", chat_template=template)
-    return Tokenizer(hf, (vocab["<eos>"],))
 
 
 GOOD = build()

@@ -9,8 +9,7 @@ import types
 
 import pytest
 from absl import app, flags
-from ml_collections import config_dict
-from scripted_team import CountingTask, tiny_team
+from scripted_team import CONFIG, CountingTask, tiny_team
 
 from experiments import evaluate
 from jaxmarl_llm import checkpoint, evaluation, transcripts, update
@@ -18,23 +17,6 @@ from jaxmarl_llm.evaluation import results, scores
 from jaxmarl_llm.executor import Limits
 from jaxmarl_llm.factory import evaluations, randomness, tasks, teams
 from jaxmarl_llm.sampling import choice
-
-CONFIG = config_dict.ConfigDict({
-    "seed": 3,
-    "model": "tiny",
-    "team": {"agents": ("aux", "main"), "models": (), "agent": {}, "begin": ""},
-    "warm_up": {"steps": 0},
-    "eval": {"samples": 2},
-    "train": {"turns": 1, "protocol": "simultaneous"},
-    "task": {"test_source": "scripted", "test_split": "test"},
-    "executor": {"cpu_seconds": 2.0, "memory_mb": 512},
-    "model_options": {"chat": True, "chat_template": {}, "date": ""},
-    "sampling": {
-        "max_new_tokens": 6, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
-        "max_prompt_tokens": 100, "long_prompts": "error",
-    },
-})  # fmt: skip
-
 
 EXECUTOR = types.SimpleNamespace(level=2, limits=Limits())
 

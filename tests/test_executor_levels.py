@@ -2,19 +2,18 @@
 
 import errno
 import os
-import pathlib
 import platform
 import re
 import subprocess
 import sys
 
 import pytest
+from repository import ROOT
 
 from jaxmarl_llm.executor import Limits, available_level, levels
 from jaxmarl_llm.executor.isolation import landlock, namespaces, seccomp
 from jaxmarl_llm.executor.probing import probe
 
-ROOT = pathlib.Path(__file__).parents[1]
 ACCEPT = ("min_level=1 in Python", "--config.executor.min_level=1", "--min-level 1")
 
 

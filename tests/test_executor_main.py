@@ -1,16 +1,15 @@
 """python -m jaxmarl_llm.executor."""
 
 import json
-import pathlib
 import subprocess
 import sys
 
 import pytest
+from repository import ROOT
 
 from jaxmarl_llm.executor.probing import probe
 
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n"
-ROOT = pathlib.Path(__file__).parents[1]
 
 
 def command(*arguments, text=None):

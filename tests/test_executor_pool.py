@@ -1,12 +1,12 @@
 """The executor as a pool: order, cache, retries, clean ends, refusals."""
 
 import dataclasses
-import pathlib
 import subprocess
 import sys
 
 import psutil
 import pytest
+from repository import ROOT
 
 from jaxmarl_llm.executor import Executor, ExecutorError, Limits, Program, available_level, levels
 
@@ -82,8 +82,7 @@ def test_close_ends_every_process(level, processes):
 
 def test_imports_without_jax():
     code = "import sys, jaxmarl_llm.executor\nprint(sorted({'jax', 'jaxlib', 'numpy'} & set(sys.modules)))"
-    root = pathlib.Path(__file__).parents[1]
-    out = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert out.stdout == "[]\n"
 
 

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import pathlib
 import random
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
+from repository import ROOT
 
 from jaxmarl_llm.executor import (
     Executor,
@@ -128,10 +128,9 @@ def test_nothing_survives_the_trainer(how, level, context, thread):
     if level > available_level()[0]:
         pytest.skip(available_level()[1])
     code = TRAINER.format(level=level, context=context, thread=thread)
-    root = pathlib.Path(__file__).parents[1]
     processes = 1 + 2 * (4 if level == 3 else 3)  # supervisor; zygote (two at level 3), tester and candidate
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen([sys.executable, "-c", code], cwd=root, start_new_session=True, **pipes) as trainer:
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, start_new_session=True, **pipes) as trainer:
         assert trainer.stdout.readline() == b"up\n"
         family = []
         while len(family) < processes:

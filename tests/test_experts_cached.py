@@ -3,9 +3,9 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from jaxmarl_llm import experts
 from jaxmarl_llm.experts import Cached, ExpertError, Reply, Request, Spent
@@ -211,6 +211,6 @@ def test_nothing_but_a_local_model_brings_in_jax_or_an_sdk():
         "assert not {'jax', 'flax', 'openai', 'anthropic'} & set(sys.modules)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, text=True
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import pathlib
 import subprocess
 import sys
 
@@ -10,11 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_checkpoint import trained
-from tiny_models import VARIANTS, random_params
-from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import models
-from transformers import PreTrainedTokenizerFast
+from checkpoint_teams import trained
+from repository import ROOT
+from tiny_models import VARIANTS, random_params, tiny_tokenizer
 
 from experiments import export
 from jaxmarl_llm import adapters, weights
@@ -22,17 +19,9 @@ from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import base_config
 from jaxmarl_llm.factory import teams
 from jaxmarl_llm.policy import Policy
-from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.weights import peft
 
 TOKENS = jnp.asarray([[5, 90, 11, 11, 3, 42]])
-ROOT = pathlib.Path(__file__).parents[1]
-
-
-def tiny_tokenizer():
-    words = {"</s>": 0} | {f"w{i}": i for i in range(1, 97)}
-    raw = RawTokenizer(models.WordLevel(words, unk_token="</s>"))
-    return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="</s>"), (0,))
 
 
 @functools.cache

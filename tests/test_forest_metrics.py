@@ -5,17 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hand_made_forests import ALL, judged_nodes, turn
 
-from jaxmarl_llm.forest import Forest, Joint, Turn, metrics
+from jaxmarl_llm.forest import Forest, Joint, metrics
 from jaxmarl_llm.tasks.coding import reward
 from jaxmarl_llm.tasks.judgement import Judgement
 
 NAN = float("nan")
-
-
-def turn(number, agent, request, length, finished=True):
-    said = np.zeros(length)
-    return Turn(number, request, agent, 0, 0, 0, np.zeros(3), said, said, "", finished)
 
 
 def forest(judgements=(), turns=()):
@@ -113,23 +109,6 @@ def test_turns_without_a_return_are_in_no_group():
         forest(turns=turns[:1]), np.array([NAN]), np.array([0]), np.array([0.0])
     )
     assert all(np.isfinite(value) for value in found.values())
-
-
-def judged_nodes(*nodes, agents=("a", "b"), samples=2):
-    """A forest with these nodes: for each, the samples and the total of every joint answer."""
-    turns, joints = [], []
-    for n, node in enumerate(nodes):
-        first = len(turns)
-        for agent in agents:
-            for g in range(samples):
-                turns.append(dataclasses.replace(turn(len(turns), agent, n, 1), sample=g))
-        for picked, total in node:
-            ids = tuple(first + samples * i + g for i, g in enumerate(picked))
-            joints.append(Joint(n, ids, Judgement({}, total), node=n))
-    return Forest((None,) * len(nodes), tuple(turns), tuple(joints))
-
-
-ALL = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 def test_credit_of_cross_joint_answers():

@@ -3,22 +3,15 @@
 import logging
 
 import pytest
+from scripted_programs import ITEM, ROW
 
 from jaxmarl_llm.executor import Executor, Report
 from jaxmarl_llm.tasks.coding import problem_tests
 from jaxmarl_llm.tasks.coding.data_files import load_items
-from jaxmarl_llm.tasks.coding.items import item_from_row
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.tasks.programs.generation import GenerationTask
 from jaxmarl_llm.tasks.programs.generation_items import asserts_in, with_given_tests, with_model_tests
 
-ROW = {
-    "task_id": "t/1",
-    "prompt": 'import math\n\n\ndef twice(n: int) -> int:\n    """Twice n."""\n',
-    "entry_point": "twice",
-    "test": "def check(candidate):\n" + "".join(f"    assert candidate({n}) == {2 * n}\n" for n in range(6)),
-}
-ITEM = item_from_row(ROW)
 RIGHT = "def twice(n):\n    return 2 * n\n"
 SMALL = "def twice(n):\n    return 2 * n if n < 4 else 0\n"  # right for four of six
 

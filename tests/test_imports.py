@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[1]
+from repository import ROOT
 
 LAYER = {
     "types": 0, "utils": 0, "chat_template": 1, "config": 1,

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny
 
 from jaxmarl_llm import adapters, losses
 from jaxmarl_llm.forest import Forest, Joint, Turn
@@ -17,7 +18,6 @@ from jaxmarl_llm.systems.madpo import Madpo
 from jaxmarl_llm.systems.preferences import Pool, turn_scores
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.update import LossConfig, collate
-from tests import tiny
 
 PROMPTS = {("a", 0): [7, 8], ("b", 0): [9], ("a", 1): [11, 12, 13], ("b", 1): [14, 15]}
 # By item: rewards of three joint answers, and what each agent says in them.

@@ -5,46 +5,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tiny
+from hand_made_forests import forest
 
 from jaxmarl_llm import credit
-from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples
+from jaxmarl_llm.forest import Forest, Joint
 from jaxmarl_llm.sampling.padding import bucket
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.update import collate
-from tests import tiny
-
-
-def forest(mode, *rewards_per_item, samples=2, agents=tiny.AGENTS):
-    """Turns in request order (item by item, agent by agent), joint answers in `joint_samples` order."""
-    turns, joints, first = [], [], {}
-    for item in range(len(rewards_per_item)):
-        for agent in agents:
-            first[item, agent] = len(turns)
-            for g in range(samples):
-                i = len(turns)
-                completion = np.arange(1 + i % 3) + 10 * (i + 1)  # one to three tokens
-                turns.append(
-                    Turn(
-                        id=i,
-                        request=i // samples,
-                        agent=agent,
-                        item=item,
-                        turn=0,
-                        sample=g,
-                        prompt=np.arange(2 + item) + 1,
-                        completion=completion,
-                        logprobs=-completion / 100,
-                        text="",
-                        finished=i % 3 < 2,
-                    )
-                )
-    for item, rewards in enumerate(rewards_per_item):
-        for combination, reward in zip(joint_samples(mode, len(agents), samples), rewards, strict=True):
-            ids = tuple(first[item, agent] + g for agent, g in zip(agents, combination, strict=True))
-            joints.append(Joint(item, ids, SimpleNamespace(total=reward)))
-    return Forest(tuple(f"item {i}" for i in range(len(rewards_per_item))), tuple(turns), tuple(joints))
-
 
 ALIGNED = forest("aligned", [1.0, 4.0], [2.0, 2.0])
 CROSS = forest("cross", [0.0, 1.0, 3.0, 4.0], [2.0, 0.0, 2.0, 0.0])

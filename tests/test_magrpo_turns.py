@@ -1,55 +1,16 @@
 """MAGRPO in two turns: returns of trees and chains, weights, and batches, by hand."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tiny
+from hand_made_forests import TREE, Tree, aligned
 
-from jaxmarl_llm.forest import Forest, Joint, Turn, joint_samples
+from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.update import collate
-from tests import tiny
-
-
-class Tree:
-    """Two agents, a and b, two samples each: nodes are added one by one, with the rewards they earned.
-
-    A node follows a joint answer, one turn later.
-    """
-
-    def __init__(self, mode):
-        self.mode, self.turns, self.joints, self.requests, self.nodes = mode, [], [], 0, 0
-
-    def node(self, rewards, follows=None):
-        index = 0 if follows is None else self.joints[follows].turn + 1
-        first = {}
-        for agent in tiny.AGENTS:
-            first[agent] = len(self.turns)
-            for g in range(2):
-                said = np.arange(1 + g + index)
-                place = (len(self.turns), self.requests, agent, 0, index, g)
-                self.turns.append(Turn(*place, np.arange(3 + index), said, -said, "", True, follows=follows))
-            self.requests += 1
-        for combination, reward in zip(joint_samples(self.mode, 2, 2), rewards, strict=True):
-            ids = tuple(first[agent] + g for agent, g in zip(tiny.AGENTS, combination, strict=True))
-            self.joints.append(Joint(0, ids, SimpleNamespace(total=reward), self.nodes, index, follows))
-        self.nodes += 1
-        return self
-
-    def forest(self):
-        return Forest(("item",), tuple(self.turns), tuple(self.joints))
-
-
-def aligned(*later):
-    tree = Tree("aligned").node([1.0, 2.0])
-    for rewards, follows in later:
-        tree.node(rewards, follows)
-    return tree.forest()
-
-
-TREE = aligned(([3.0, 5.0], 0), ([0.0, 4.0], 1))
 
 
 def test_returns_of_an_aligned_tree_by_hand():

@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from test_forest_metrics import ALL, judged_nodes
-from test_magrpo_turns import TREE as TWO_TURNS
+from hand_made_forests import ALL, judged_nodes
+from hand_made_forests import TREE as TWO_TURNS
 
 from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.forest import marginals

@@ -6,6 +6,8 @@ import jax
 import numpy as np
 import optax
 import pytest
+import tiny
+from hand_made_forests import named
 
 from jaxmarl_llm.systems import critics
 from jaxmarl_llm.systems.critics import Critics
@@ -15,8 +17,6 @@ from jaxmarl_llm.systems.preferences import Pool, reward_model
 from jaxmarl_llm.systems.preferences.reward_model import RewardModel
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.team import Member, Team
-from tests import tiny
-from tests.test_preferences import named
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
 LIKED = 50

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from absl import flags
+from chat_tokenizers import BARE, LLAMA, OFF, QWEN3, build, set_today, shown
 from ml_collections import config_dict, config_flags
-from test_chat_template import BARE, CHAT, LLAMA, OFF, QWEN3, clock, shown  # noqa: F401
-from test_doctor_texts import build
 
 from jaxmarl_llm import checkpoint, weights
 from jaxmarl_llm.config import base_config, validate
@@ -90,11 +89,11 @@ def test_an_argument_that_no_template_reads_is_refused():
 
 
 @pytest.mark.parametrize("template", [LLAMA, BARE])
-def test_a_run_keeps_the_date_that_it_began_with(template, clock, monkeypatch, tmp_path):  # noqa: F811
+def test_a_run_keeps_the_date_that_it_began_with(template, monkeypatch, tmp_path):
     """Begun on one day, resumed and evaluated on the next: one prompt."""
 
     def day(*date):
-        clock(*date)
+        set_today(monkeypatch, *date)
         monkeypatch.setattr(chat_options, "today", lambda: datetime.date(*date))
 
     day(2026, 3, 5)

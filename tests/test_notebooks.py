@@ -3,7 +3,6 @@
 import base64
 import importlib.util
 import io
-import pathlib
 import re
 
 import nbformat
@@ -11,8 +10,8 @@ import numpy as np
 import pytest
 from nbclient.exceptions import CellExecutionError
 from PIL import Image
+from repository import ROOT
 
-ROOT = pathlib.Path(__file__).parents[1]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+import tiny
 
 from configs import game
 from jaxmarl_llm import rollout
@@ -20,7 +21,6 @@ from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.update import LossConfig, collate
-from tests import tiny
 
 PAYOFF = np.array([[3.0, -1.0], [0.0, 2.0]])  # of the actions of a and b
 CHOICES = np.array([[0.3, 0.7], [0.6, 0.4]])  # probability of each action, of a and of b

@@ -1,25 +1,15 @@
 """preferences.py by hand: which pairs there are, which are drawn, and that files give them back."""
 
-import dataclasses
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tiny
+from hand_made_forests import named
 
 from jaxmarl_llm.systems import magrpo, preferences
 from jaxmarl_llm.systems.preferences import Pool
 from jaxmarl_llm.update import collate
-from tests import tiny
-from tests.test_magrpo import forest
-
-
-def named(*rewards, samples=3, mode="aligned"):
-    """A forest of items p0, p1, .. with these rewards."""
-    made = forest(mode, *rewards, samples=samples)
-    turns = [dataclasses.replace(t, completion=t.completion.astype(np.int32)) for t in made.turns]
-    items = tuple(SimpleNamespace(task_id=f"p{i}") for i in range(len(rewards)))
-    return dataclasses.replace(made, items=items, turns=tuple(turns))
 
 
 def rewards_of(pairs):
@@ -161,6 +151,6 @@ def test_files_give_back_what_was_found(tmp_path, replay, pairs):
         again.restore(2)
     first = json.loads((tmp_path / "pairs" / "000000.jsonl").read_text().splitlines()[0])
     assert (first["item"], first["rewards"], first["prompts"]) == ("p0", [2, 1], {"a": [1, 2], "b": [1, 2]})
-    # sample 0 over sample 1, as `tests.test_magrpo.forest` makes them
+    # sample 0 over sample 1, as `hand_made_forests.forest` makes them
     assert first["winner"]["a"] == {"tokens": [10], "text": "", "finished": True}
     assert first["loser"]["a"] == {"tokens": [20, 21], "text": "", "finished": True}

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import pytest
 import smoke_runs
+import tiny
 
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.utils import distributed
-from tests import tiny
 
 FIELDS = {
     "task.source": "starter[7:11]",  # prompts of about the same length: few compilations

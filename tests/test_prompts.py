@@ -6,13 +6,13 @@ import functools
 import jax
 import numpy as np
 import pytest
+import tiny
 
 from jaxmarl_llm import sampling
 from jaxmarl_llm.policy import prefill
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import BUCKET, SHARE_STEP, Sizes, bucket, pad_prompts, pad_team, plan_sizes
 from jaxmarl_llm.update import LossConfig, packing
-from tests import tiny
 
 STEP = SHARE_STEP
 HEAD = list(range(1, STEP + 1))

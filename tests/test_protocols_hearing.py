@@ -3,6 +3,8 @@
 import jax
 import numpy as np
 import pytest
+import tiny
+from tiny_rollouts import built, total
 
 from jaxmarl_llm import rollout
 from jaxmarl_llm.protocols import Discussion, Pipeline, Tree
@@ -11,8 +13,6 @@ from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.update import collate
-from tests import tiny
-from tests.test_rollout import built, total
 
 KEY = jax.random.key(3)
 

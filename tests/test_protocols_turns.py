@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+import tiny
+from tiny_rollouts import built
 
 from configs import game
 from jaxmarl_llm import rollout
@@ -16,8 +18,6 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import magrpo, td_targets
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.td_targets import ReturnOptions
-from tests import tiny
-from tests.test_rollout import built
 
 SYSTEM = {"role": "system", "content": "s"}
 

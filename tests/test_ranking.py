@@ -7,12 +7,12 @@ import subprocess
 
 import pytest
 import smoke_runs
+from repository import ROOT
 
 from configs import sweep_game
 from jaxmarl_llm import plots
 from jaxmarl_llm.analysis.report import sweep_ranking
 
-ROOT = pathlib.Path(__file__).parents[1]
 GAME = ROOT / "docs/game_returns.json"
 
 

@@ -3,11 +3,12 @@
 import dataclasses
 import itertools
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hand_made_forests import forest
+from repository import ROOT
 
 from configs import coding
 from configs import systems as system_configs
@@ -17,7 +18,6 @@ from jaxmarl_llm.factory import systems
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import at_grpo, c3, centralised, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
-from tests.test_magrpo import forest
 
 REWARDS = [1.0, 2.0, 6.0]  # of three aligned joint answers: mean 3, others' means 4, 3.5, 1.5, best 6
 BY_HAND = {
@@ -159,7 +159,7 @@ def test_the_default_is_magrpo():
 
 
 def test_the_docs_have_a_line_for_every_system():
-    page = (Path(__file__).parents[1] / "docs" / "systems.md").read_text()
+    page = (ROOT / "docs/systems.md").read_text()
     first_cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     named = re.findall(r"`(\w+)`", " ".join(first_cells))
     assert sorted(named) == sorted(SYSTEMS)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import smoke_runs
 import tiny
+from scripted_team import CountingTask, word_tokenizer
 
 from configs import game as game_config
 from experiments import crossplay, doctor, export, train
@@ -29,7 +30,6 @@ from jaxmarl_llm.systems.critics import shared_heads
 from jaxmarl_llm.systems.preferences import turn_scores
 from jaxmarl_llm.tasks.toys import matrix_game
 from jaxmarl_llm.weights import word_model
-from tests.scripted_team import CountingTask, word_tokenizer
 
 LONG = "w\u0665 w7 " * 9  # an Arabic five, which int() reads: 7 x 9 bytes, where three tokens are asked for
 

@@ -7,7 +7,6 @@ import html.parser
 import importlib.resources
 import itertools
 import json
-import pathlib
 import re
 import subprocess
 import sys
@@ -16,11 +15,10 @@ import tomllib
 import pytest
 import report_runs
 from report_runs import action, config, rows, write_evaluation, write_run
+from repository import ROOT
 
 from jaxmarl_llm.analysis.report import page, panels, runs, tables, transcript_data
 from jaxmarl_llm.transcripts import AgentRecord
-
-ROOT = pathlib.Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")

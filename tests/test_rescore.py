@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import smoke_runs
-from test_magrpo_turns import Tree
+from hand_made_forests import Tree
 
 from experiments import rescore
 from jaxmarl_llm import records
@@ -19,15 +19,6 @@ from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 ITEMS = {"item": SimpleNamespace(task_id="item"), "other": SimpleNamespace(task_id="other")}
-
-
-def fewer_letters(completions, task_id, **columns):
-    """The reward of the learning run with the other sign."""
-    parts = smoke_runs.distinct_letters(completions, task_id)
-    return [{name: -value for name, value in row.items()} for row in parts]
-
-
-fewer_letters.reward_range = (-80, 0)
 
 
 def recorded(forest, advantages, samples=True):
@@ -102,7 +93,7 @@ def test_the_runs_own_reward_changes_nothing(learning_run):
 
 @pytest.mark.model
 def test_the_opposite_flips_every_advantage(learning_run):
-    found = rescore.rescore(learning_run.folder, reward="test_rescore:fewer_letters")
+    found = rescore.rescore(learning_run.folder, reward="smoke_runs:fewer_letters")
     np.testing.assert_array_equal(found.before, -found.after)
     assert all(change.before == pytest.approx(-change.after, abs=1e-5) for change in found.changes)
     assert {change.kind for change in found.changes if change.before} == {"flipped"}
@@ -118,7 +109,7 @@ def test_the_opposite_flips_every_advantage(learning_run):
 def test_credit_of_more_than_rewards_is_left_out(learning_run, capsys, monkeypatch, fields, reason):
     """The rewards are compared all the same."""
     monkeypatch.setattr(rescore, "validate", lambda *config: None)  # of settings that go with these
-    config = smoke_runs.learning_config(task__reward="test_rescore:fewer_letters", **fields)
+    config = smoke_runs.learning_config(task__reward="smoke_runs:fewer_letters", **fields)
     found = rescore.rescore(learning_run.folder, config)
     assert found.changes == [] and np.isnan(found.error) and found.missing.startswith(reason)
     np.testing.assert_array_equal(found.before, -found.after)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 from types import SimpleNamespace
 
 import jax
@@ -10,41 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import rounds_of_lessons
+import tiny
+from tiny_rollouts import KEY, PARAMS, built, run, total
 
-from jaxmarl_llm import rollout, sampling, team, tokenizer, update
+from jaxmarl_llm import sampling, team, tokenizer, update
 from jaxmarl_llm.forest import Node, SpeakRequest
-from jaxmarl_llm.protocols import Discussion, Simultaneous
+from jaxmarl_llm.protocols import Discussion
 from jaxmarl_llm.rollout import bridge, episode, requests
-from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import pad_prompts, pad_team
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.update import collate
-from tests import test_journal, tiny
-
-PARAMS = SamplingParams(4)
-KEY = jax.random.key(7)
-ITEM_IDS = [2, 0]  # "zzz", then "x"
-
-
-def total(item, *texts):
-    """The item's length, plus a hundredth of each agent's first token, agent by agent in its own decade."""
-    return len(item) + sum(int(text.split()[0]) / 100 ** (n + 1) for n, text in enumerate(texts))
-
-
-@functools.cache
-def built(models=("small", "small")):
-    every = {"small": tiny.model(0), "other": tiny.model(1)}
-    return team.build(every, dict(zip(tiny.AGENTS, models, strict=True)), jax.random.key(0), rank=2)
-
-
-def run(task, mode="aligned", members=None, protocol=None, **options):
-    members = members or built()
-    trainables = [member.trainable for member in members.members]
-    protocol = protocol or Simultaneous(task.prompts, samples=2)
-    options = {"max_prompt_tokens": 16, "params": PARAMS} | options
-    scorer = TaskScorer.of_team(task, members, mode)
-    return rollout.run(protocol, members, trainables, scorer, ITEM_IDS, KEY, **options)
 
 
 def said(forest, joint):
@@ -173,7 +149,7 @@ def test_steps_without_judgement_leave_the_sizes_as_they_were(monkeypatch):
         return requests.sample_turns(*arguments)
 
     monkeypatch.setattr(episode, "sample_turns", speak)
-    test_journal.run(test_journal.Programs((1, 2)))
+    rounds_of_lessons.run(rounds_of_lessons.Programs((1, 2)))
     # 2 items; after the first step 2 x 2 joint answers have been judged, after the third as many
     assert sizes == [(2, 2), (2, 4), (2, 4), (2, 4)]
 

@@ -3,21 +3,23 @@
 import functools
 
 import jax
+import tiny
+import tiny_rollouts
+from rounds_of_lessons import assert_equal
 
 from jaxmarl_llm.factory import rollouts
 from jaxmarl_llm.protocols import Discussion
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.utils import host_memory
-from tests import test_journal, test_rollout, tiny
 
 
 def test_there_is_room_for_programs_before_every_step(monkeypatch):
     """Without it a long run crashes; the answers are the same where everything is compiled anew each time."""
-    task, team, forgotten = tiny.Task(test_rollout.total), test_rollout.built(), []
+    task, team, forgotten = tiny.Task(tiny_rollouts.total), tiny_rollouts.built(), []
     scorer = TaskScorer.of_team(task, team, "aligned")
     trainables = [member.trainable for member in team.members]
-    arguments = team, trainables, scorer, test_rollout.ITEM_IDS, test_rollout.KEY
-    options = dict(params=test_rollout.PARAMS, max_prompt_tokens=256)
+    arguments = team, trainables, scorer, tiny_rollouts.ITEM_IDS, tiny_rollouts.KEY
+    options = dict(params=tiny_rollouts.PARAMS, max_prompt_tokens=256)
     talk = functools.partial(rollouts.run, Discussion(task.prompts, 2), *arguments, **options)
     kept = talk()
 
@@ -28,12 +30,12 @@ def test_there_is_room_for_programs_before_every_step(monkeypatch):
     monkeypatch.setattr(host_memory, "make_room_for_programs", all_of_them)
     anew = talk()
     assert len(forgotten) == 3  # one agent has its turn, then the other, then nobody
-    test_journal.assert_equal(kept, anew)
+    assert_equal(kept, anew)
 
 
 def test_a_rollout_of_ones_own_leaves_compiled_programs_alone(monkeypatch):
     forgotten = []
     monkeypatch.setattr(jax, "clear_caches", lambda: forgotten.append(True))
     monkeypatch.setattr(host_memory, "make_room_for_programs", lambda most=0: jax.clear_caches())
-    test_rollout.run(tiny.Task(test_rollout.total))
+    tiny_rollouts.run(tiny.Task(tiny_rollouts.total))
     assert not forgotten

@@ -7,7 +7,7 @@ import types
 import jax
 import jax.numpy as jnp
 import pytest
-from test_checkpoint import make_team
+from checkpoint_teams import make_team
 
 from jaxmarl_llm import adapters, resume_checks, update
 from jaxmarl_llm.utils import dotted

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 import pytest
 from ml_collections import config_dict
-from scripted_team import CountingTask, tiny_team
-from test_evaluate import CONFIG
+from scripted_team import CONFIG, CountingTask, tiny_team
 
 from jaxmarl_llm import metrics
 from jaxmarl_llm.factory import randomness

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny
 
 from jaxmarl_llm import sampling
 from jaxmarl_llm.sampling import SamplingParams, choice, decode, loop
 from jaxmarl_llm.sampling.padding import BUCKET, Shared, pad_prompts
-from tests import tiny
 
 PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]
 KEY = jax.random.key(5)

@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
+import tiny
 
 from jaxmarl_llm.rollout.bridge import Bridge
 from jaxmarl_llm.rollout.scoring import TaskScorer
-from tests import tiny
 
 TOKENIZERS = {"b": tiny.Tokenizer(), "a": tiny.Tokenizer()}  # b comes first in the joint answer
 # Two prompts of two samples each; a row of two tokens, of which the length keeps one or both.

@@ -238,7 +238,7 @@ def test_a_process_that_is_killed_goes_on(executor, tmp_path, compiled):
     rounds = random.Random(seed).randint(1, BATCHES * ROUNDS - 2)
     arguments = [f"--config.{path}={value}" for path, value in FIELDS.items()]
     out = tmp_path / "killed" / "search.json"
-    command = [sys.executable, "-m", "tests.scripted_timing", "--config=configs/lessonl.py:scripted"]
+    command = [sys.executable, "-m", "scripted_timing", "--config=configs/lessonl.py:scripted"]
     command += [*arguments, f"--out={out}"]
     environment, kept = smoke_runs.environment(compiled), out.with_suffix("") / "journal"
     process = subprocess.Popen(

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_generation import ROW
+from scripted_programs import ROW
 
 from configs import ablation, lessonl
 from experiments import train

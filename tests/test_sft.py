@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import smoke_runs
+import tiny
+from game_runs import game_config
 
-from configs import coding, game
+from configs import coding
 from experiments import train
 from jaxmarl_llm import adapters, losses
 from jaxmarl_llm.config import validate
@@ -20,7 +22,6 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import sft
 from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.update import LossConfig, collate, init_state, make_optimizer, packing, train_step
-from tests import tiny
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
 LOSS = LossConfig(SamplingParams(6), aggregation="token", given_texts=True, prompts_per_microbatch=2)
@@ -178,22 +179,6 @@ def test_demonstrations_of_one_prompt_come_together():
     # Unequal numbers, and prompts that would be no multiple of what is read together: each by itself.
     assert sft.DemonstrationOrder(rows(1, 1, 2), 2, (0, 0)).prompts == 2
     assert sft.DemonstrationOrder(rows(1, 1, 2, 2), 4, (0, 0), multiple=4).prompts == 4
-
-
-def words(item):
-    """The best joint action of a game in words, as each agent must write it."""
-    from jaxmarl_llm.tasks.toys.matrix_game import AGENTS, WORDS
-
-    return {agent: next(w for w in WORDS if item.action(n, w) == 0) for n, agent in enumerate(AGENTS)}
-
-
-def game_config(**fields):
-    config = game.get_config()
-    config.update_from_flattened_dict({
-        "train.system": "sft", "sft.source": "test_sft:words", "sft.batch": 6, "train.steps": 30,
-        "train.lr": 1e-2, "save.every": 2, "eval.samples": 4, "train.prompts_per_microbatch": 6,
-    } | fields)  # fmt: skip
-    return config
 
 
 def test_a_team_learns_a_game_from_demonstrations_and_a_stopped_run_goes_on(tmp_path, monkeypatch):

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny
+import tiny_models
 from jax.sharding import PartitionSpec as P
 
 from jaxmarl_llm import sampling, sharding, team, update
@@ -19,7 +21,6 @@ from jaxmarl_llm.systems import critics
 from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.update import LossConfig, packing, policy_gradient
 from jaxmarl_llm.weights import LoadedModel, hf
-from tests import tiny, tiny_models
 
 SHAPES = [(a, d, 8 // (a * d)) for a in (1, 2, 4, 8) for d in (1, 2, 4, 8) if 8 % (a * d) == 0]
 # Everything divides by 8 but the key/value heads, and the agents, of whom there are two.

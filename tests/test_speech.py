@@ -3,11 +3,11 @@
 import logging
 
 import pytest
+import tiny
 
 from jaxmarl_llm.forest import SpeakRequest
 from jaxmarl_llm.rollout import requests
 from jaxmarl_llm.sampling import padding
-from tests import tiny
 
 REQUEST = SpeakRequest("aux", 4, ({"role": "user", "content": "abcdef"},), samples=1)
 IDS = tiny.Tokenizer().encode_chat(REQUEST.messages)

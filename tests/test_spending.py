@@ -3,13 +3,13 @@
 import types
 
 import pytest
+from hand_made_forests import judged_nodes
 
 from configs import coding
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.systems import magrpo
-from tests.test_forest_metrics import judged_nodes
 
 TOTALS = {"spent/tokens": 0.0, "spent/answers": 0.0, "spent/optimizer_tokens": 0.0}
 

@@ -2,10 +2,10 @@
 
 import ast
 import collections
-import pathlib
 import re
 
 import pytest
+from repository import ROOT
 
 from jaxmarl_llm.executor import Executor, Program
 from jaxmarl_llm.tasks.coding.canonical import canonical_solution, docstring
@@ -57,7 +57,7 @@ def test_size_grades_and_splits(items):
 
 
 def test_the_counts_of_the_page_are_right(items):
-    text = (pathlib.Path(__file__).parents[1] / "docs/coding.md").read_text("utf-8")
+    text = (ROOT / "docs/coding.md").read_text("utf-8")
     everything = load_items("starter")
     counts = collections.defaultdict(collections.Counter)
     for item in everything:

@@ -1,9 +1,6 @@
 """tasks/types.py: every task of the package is one, and the interfaces tell what is missing."""
 
-import test_generation
-import test_lock
-import test_optimisation
-import test_writing
+import scripted_programs
 
 from jaxmarl_llm.tasks import CustomRewardTask, Task
 from jaxmarl_llm.tasks.centralised import CentralisedTask
@@ -11,17 +8,19 @@ from jaxmarl_llm.tasks.coding.task import CodingTask
 from jaxmarl_llm.tasks.programs.generation import GenerationTask
 from jaxmarl_llm.tasks.programs.optimisation import OptimisationTask
 from jaxmarl_llm.tasks.toys.lock import LockTask
+from jaxmarl_llm.tasks.toys.lock import load_items as load_locks
 from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
 from jaxmarl_llm.tasks.types import FeedbackTask, ProgramTask, RoundsTask
+from jaxmarl_llm.tasks.writing.items import WritingItem
 from jaxmarl_llm.tasks.writing.task import WritingTask
 
 GAME = GameTask(load_items("games", "all"))
-CODING = CodingTask([test_generation.ITEM], None)
-WRITING = WritingTask([test_writing.POST])
-LOCK = LockTask([test_lock.LEFT])
+CODING = CodingTask([scripted_programs.ITEM], None)
+WRITING = WritingTask([WritingItem("p/1", "Our boat leaks.")])
+LOCK = LockTask(load_locks("locks", "all"))
 PROGRAMS = (
-    GenerationTask([test_generation.ITEM], None, ("a",)),
-    OptimisationTask(test_optimisation.ITEMS, test_optimisation.Judge(), ("a",)),
+    GenerationTask([scripted_programs.ITEM], None, ("a",)),
+    OptimisationTask(scripted_programs.ITEMS, scripted_programs.Judge(), ("a",)),
 )
 
 

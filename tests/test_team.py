@@ -6,9 +6,9 @@ import chex
 import jax
 import numpy as np
 import pytest
+import tiny
 
 from jaxmarl_llm import team
-from tests import tiny
 
 MODELS = {"small": tiny.model(0), "other": tiny.model(1)}
 KEY = jax.random.key(0)

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny
 
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.update import token_scores as module
 from jaxmarl_llm.update.token_scores import token_scores
-from tests import tiny
 
 PLAIN = SamplingParams(1, temperature=0.7)
 TRUNCATED = SamplingParams(1, temperature=0.8, top_k=20, top_p=0.9)

@@ -5,12 +5,12 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+import tiny
 
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems.preferences import turn_scores
 from jaxmarl_llm.team import Member, Team
-from tests import tiny
 
 SAMPLING = SamplingParams(max_new_tokens=4, temperature=0.7)
 # By agent and item: a prompt (the second agent's begin alike, and long enough to be shared), two completions.

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiny
 
 from jaxmarl_llm import update
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.update import LossConfig, packing
-from tests import tiny
 
 PROMPTS = [[7, 8, 9], [1, 2]]
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiny
 
 from jaxmarl_llm import losses, update
 from jaxmarl_llm.systems.critics import value_model
-from tests import tiny
 
 TEXTS_NBK = [  # two models, three items, two texts each
     [[[7, 8, 9], [10]], [[11, 12], [13, 14, 15, 16]], [[17], [18, 19]]],

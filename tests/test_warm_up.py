@@ -5,7 +5,7 @@ import json
 import chex
 import pytest
 import smoke_runs
-from test_begin import config_of
+from game_runs import config_of
 
 from experiments import train
 from jaxmarl_llm import checkpoint
@@ -14,7 +14,7 @@ from jaxmarl_llm.runs.learner import Learner
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
 WARM = {
-    "warm_up.steps": 10, "warm_up.lr": 0.01, "sft.source": "test_sft:words", "sft.batch": 6, "train.steps": 2,
+    "warm_up.steps": 10, "warm_up.lr": 0.01, "sft.source": "game_runs:words", "sft.batch": 6, "train.steps": 2,
     "train.kl_coef": 0.1, "eval.every": 1,
 }  # fmt: skip
 

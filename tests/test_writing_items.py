@@ -1,12 +1,12 @@
 """Texts to write about: rows of files, sample sets, splits, and the public data sets without a network."""
 
 import json
-import pathlib
 import subprocess
 import sys
 import types
 
 import pytest
+from repository import ROOT
 
 from jaxmarl_llm.tasks.writing import items as writing_items
 from jaxmarl_llm.tasks.writing.items import WritingItem, load_items, load_jsonl, load_sample
@@ -197,5 +197,5 @@ def test_public_data_without_the_package(monkeypatch):
 
 def test_the_package_is_not_needed_for_anything_else():
     code = "import sys, jaxmarl_llm.tasks.writing.items; assert 'datasets' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], cwd=pathlib.Path(__file__).parents[1], check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
     assert set(writing_items.HUB_SETS) == {"trl-lib/tldr", "OpenMLRL/arXiv_abstract"}

@@ -2,12 +2,12 @@
 
 import collections
 import json
-import pathlib
 import re
 
 import pytest
+from repository import ROOT
 
-POSTS = pathlib.Path(__file__).parents[1] / "jaxmarl_llm" / "tasks" / "data" / "writing" / "posts.jsonl"
+POSTS = ROOT / "jaxmarl_llm" / "tasks" / "data" / "writing" / "posts.jsonl"
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,13 @@ import dataclasses
 import chex
 import jax.numpy as jnp
 import numpy as np
+from tokenizers import Tokenizer as RawTokenizer
+from tokenizers import models
+from transformers import PreTrainedTokenizerFast
 
 from jaxmarl_llm import weights
 from jaxmarl_llm.policy import Policy, PolicyConfig, RopeConfig, Windows
+from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.weights import hf
 
 TINY = PolicyConfig(
@@ -45,3 +49,10 @@ def tiny_model(config=TINY):
 
 def assert_same(a, b):
     chex.assert_trees_all_equal(a, b)
+
+
+def tiny_tokenizer():
+    """Id 0 ends a text, every other id i of `TINY` is the word 'w<i>'."""
+    words = {"</s>": 0} | {f"w{i}": i for i in range(1, 97)}
+    raw = RawTokenizer(models.WordLevel(words, unk_token="</s>"))
+    return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="</s>"), (0,))

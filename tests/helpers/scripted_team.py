@@ -7,6 +7,7 @@ import types
 import jax
 import numpy as np
 import tiny
+from ml_collections import config_dict
 from tokenizers import Tokenizer as Words
 from tokenizers import models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -76,3 +77,21 @@ class CountingTask:
         even, odd = (sum(int(w[1:]) % 2 == r for w in t.split()) for r, t in enumerate((first, last)))
         parts = {"even": float(even), "odd": float(odd)}
         return Judgement(parts, float(even + odd), "pass" if even and odd else "fail", (), f"{first}|{last}")
+
+
+# Of an evaluation of this team.
+CONFIG = config_dict.ConfigDict({
+    "seed": 3,
+    "model": "tiny",
+    "team": {"agents": ("aux", "main"), "models": (), "agent": {}, "begin": ""},
+    "warm_up": {"steps": 0},
+    "eval": {"samples": 2},
+    "train": {"turns": 1, "protocol": "simultaneous"},
+    "task": {"test_source": "scripted", "test_split": "test"},
+    "executor": {"cpu_seconds": 2.0, "memory_mb": 512},
+    "model_options": {"chat": True, "chat_template": {}, "date": ""},
+    "sampling": {
+        "max_new_tokens": 6, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
+        "max_prompt_tokens": 100, "long_prompts": "error",
+    },
+})  # fmt: skip

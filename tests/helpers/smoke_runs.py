@@ -9,12 +9,12 @@ import sys
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
+from repository import HELPERS, ROOT
 
 from configs import coding
 from jaxmarl_llm import checkpoint, metrics, update
 from jaxmarl_llm.factory import teams, training
 
-ROOT = pathlib.Path(__file__).parents[1]
 # Metrics that differ from run to run: by the clock, and the executor's by what its cache still knew.
 CLOCKED = ("seconds", "memory/", "tokens_per_s", "executor/", "eval_executor/", "eval/speed/", "test/speed/")
 # On top of configs/coding.py:smoke, whose random models never write Python and always get 0: a reward that
@@ -47,6 +47,20 @@ def distinct_letters(completions, task_id, **columns):
 distinct_letters.reward_range = (0, 80)
 
 
+def fewer_letters(completions, task_id, **columns):
+    """The reward of a learning run with the other sign."""
+    parts = distinct_letters(completions, task_id)
+    return [{name: -value for name, value in row.items()} for row in parts]
+
+
+fewer_letters.reward_range = (-80, 0)
+
+
+def raises(completions, **columns):
+    """A reward with an error in it."""
+    raise KeyError("solution")
+
+
 def learning_config(**changes):
     """The config of a learning run; ``train__steps=3`` changes train.steps."""
     config = coding.get_config("smoke")
@@ -68,8 +82,8 @@ def train_command(workdir, fields=(), config="configs/coding.py:smoke") -> list[
 
 
 def environment(cache) -> dict[str, str]:
-    """This file's reward importable, compiled programs kept in ``cache``."""
-    own = {"PYTHONPATH": str(ROOT / "tests"), "JAX_COMPILATION_CACHE_DIR": str(cache)}
+    """This file's rewards importable, compiled programs kept in ``cache``."""
+    own = {"PYTHONPATH": str(HELPERS), "JAX_COMPILATION_CACHE_DIR": str(cache)}
     return {**os.environ, **own, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
 

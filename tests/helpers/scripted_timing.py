@@ -1,6 +1,6 @@
 """For tests: an executor that knows the rewrites of the optimisation problems, so that nothing is timed.
 
-As a command, `experiments.evaluate` with it: ``python -m tests.scripted_timing --config=.. --out=..``.
+As a command, `experiments.evaluate` with it: ``python -m scripted_timing --config=.. --out=..``.
 """
 
 import runpy
