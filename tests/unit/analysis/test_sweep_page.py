@@ -54,7 +54,7 @@ def test_differences_by_hand(found):
     baseline, second, third = sweep_results.by_setting(found).values()
     found_differences = sweep_results.compare(second, baseline, "return")
     assert found_differences.seeds == (0, 1, 2)
-    # differences 1, 2, 3: see tests/test_significance.py
+    # differences 1, 2, 3: see tests/unit/utils/test_significance.py
     assert found_differences.difference == pytest.approx((2, -0.48414, 4.48414), abs=1e-5)
     assert found_differences.p == pytest.approx(1 - math.sqrt(12 / 14))
     # by problem the means over the seeds: 8, 0, 6, -6; their mean is that of the seeds, 2

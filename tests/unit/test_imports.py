@@ -78,7 +78,7 @@ def problems(source: str, path: str) -> list[str]:
     if parts == ("jaxmarl_llm", "__init__"):
         own = "the package itself"  # imports nothing, or every part would bring in all the others
     elif own not in LAYER:
-        return [f"{path}: room {own!r} has no layer; add it to LAYER in tests/test_imports.py"]
+        return [f"{path}: room {own!r} has no layer; add it to LAYER in tests/unit/test_imports.py"]
     lines = []
     for node in ast.walk(ast.parse(source, path)):
         for name in imported(node, package):
@@ -106,7 +106,7 @@ def judge(own: str, name: str, module: str) -> str | None:
     if target == "analysis" and own != "experiments":
         return "no training needs analysis: only experiments import it"
     if target not in LAYER:
-        return f"room {target!r} has no layer; add it to LAYER in tests/test_imports.py"
+        return f"room {target!r} has no layer; add it to LAYER in tests/unit/test_imports.py"
     if LAYER[target] >= LAYER.get(own, -1):
         return f"{own} (layer {LAYER.get(own, -1)}) may not import {target} (layer {LAYER[target]})"
     return None
