@@ -1,6 +1,7 @@
 """Small run folders and evaluations for the tests of the report, written as the training writes them."""
 
 import copy
+import html.parser
 import json
 
 from jaxmarl_llm.analysis.report import grouping, runs
@@ -147,3 +148,33 @@ def groups(*folders):
 def two_seeds(place):
     """Folders of two runs that differ in the seed; the second has a return higher by 6."""
     return tuple(write_run(place / name, config(seed=n), rows(6.0 * n)) for n, name in enumerate("ab"))
+
+
+class Elements(html.parser.HTMLParser):
+    """Names and attributes of all elements, and the text of the scripts and styles."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.texts = [], {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        if self.lasttag in ("script", "style", "title"):
+            key = (self.lasttag, len(self.found))
+            self.texts[key] = self.texts.get(key, "") + data
+
+    def text(self, tag, number=0):
+        return [text for (name, _), text in self.texts.items() if name == tag][number].strip("\n")
+
+
+def setting(name, mean, low=None, high=None, baseline=False):
+    sampled = {"mean": mean, "low": low, "high": high}
+    greedy = {key: value and value + 1 for key, value in sampled.items()}
+    return {"setting": name, "baseline": baseline, "return": sampled, "return_greedy": greedy}
+
+
+THREE_SETTINGS = [setting("base", 20.0, 18.0, 22.0, True), setting("none", None), setting("best", 30.0)]

@@ -32,6 +32,9 @@ VARIANTS = {
         windows=Windows(5, (True, False)),
     ),  # fmt: skip
 }
+# Little vocabulary and wide layers: what an update holds depends on its micro-batches.
+WIDE = PolicyConfig(64, d_model=32, d_ff=1024, n_layers=2, n_heads=2, n_kv_heads=2, head_dim=16,
+                    max_positions=512)  # fmt: skip
 
 
 def random_params(config, seed=0):

@@ -2,21 +2,15 @@
 
 import dataclasses
 import json
-import subprocess
 
 import jax
 import pytest
-from smoke_runs import command
+from tiny_models import WIDE
 
 from configs import coding
 from jaxmarl_llm import sampling, update
 from jaxmarl_llm.analysis.planning import chips, critics, estimate, from_config, job, memory, search, tables
-from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.weights import hf_config
-
-# Little vocabulary and wide layers: what an update holds depends on its micro-batches.
-WIDE = PolicyConfig(64, d_model=32, d_ff=1024, n_layers=2, n_heads=2, n_kv_heads=2, head_dim=16,
-                    max_positions=512)  # fmt: skip
 
 
 @pytest.fixture
@@ -250,13 +244,3 @@ def test_overlapping_takes_copies_of_what_learns_and_one_device(config, compiled
     assert others == 4 * sum(x.size for x in jax.tree.leaves(job.parameters(found)[1]))
 
 
-def test_the_command_says_what_does_not_fit_and_what_is_not_known(config, tmp_path):
-    arguments = [f"--config.{name}={value}" for name, value in {
-        "model": tmp_path, "sampling.max_prompt_tokens": 32, "sampling.max_new_tokens": 8, "eval.samples": 2,
-    }.items()]  # fmt: skip
-    run = command("plan", "--config=configs/coding.py:smoke", *arguments, "--tries=0")
-    small = subprocess.run([*run, "--memory_gib=0.001"], capture_output=True, text=True)
-    assert small.returncode == 2 and "it does not fit on this machine" in small.stdout, small.stderr
-    assert "no published rates are known of 'cpu'" in small.stdout
-    wrong = subprocess.run([*run, "--topology=v9:2x2"], capture_output=True, text=True)
-    assert wrong.returncode == 1 and "error: topology 'v9:2x2' is not known" in wrong.stderr

@@ -3,10 +3,9 @@
 import json
 import pathlib
 import re
-import subprocess
 
 import pytest
-import smoke_runs
+from report_runs import THREE_SETTINGS, setting
 from repository import ROOT
 
 from configs import sweep_game
@@ -16,17 +15,8 @@ from jaxmarl_llm.analysis.report import sweep_ranking
 GAME = ROOT / "docs/game_returns.json"
 
 
-def setting(name, mean, low=None, high=None, baseline=False):
-    sampled = {"mean": mean, "low": low, "high": high}
-    greedy = {key: value and value + 1 for key, value in sampled.items()}
-    return {"setting": name, "baseline": baseline, "return": sampled, "return_greedy": greedy}
-
-
-THREE = [setting("base", 20.0, 18.0, 22.0, True), setting("none", None), setting("best", 30.0)]
-
-
 def test_rows_are_the_settings_best_first():
-    figure = sweep_ranking.draw([*THREE, setting("worst", 10.0, 5.0, 15.0)])
+    figure = sweep_ranking.draw([*THREE_SETTINGS, setting("worst", 10.0, 5.0, 15.0)])
     (axes,) = figure.axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == ["worst", "base", "best"]  # from below
@@ -46,13 +36,6 @@ def test_rows_are_the_settings_best_first():
     assert said == [
         "sampled, mean and 95 % interval", "greedy, mean and 95 % interval", "baseline, sampled",
     ]  # fmt: skip
-
-
-def test_the_command_draws_a_file(tmp_path):
-    (tmp_path / "sweep.json").write_text(json.dumps({"settings": THREE}))
-    done = run(tmp_path / "sweep.json")
-    assert done.stdout == f"written: {tmp_path}/ranking.png\n", done.stderr
-    assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("text, message", [
@@ -89,6 +72,3 @@ def in_brackets(found):
     return f"{found['mean']:.1f} [{found['low']:.1f}, {found['high']:.1f}]"
 
 
-def run(*arguments):
-    command = smoke_runs.command("ranking", *arguments)
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -1,20 +1,17 @@
-"""jaxmarl_llm/analysis/report and experiments/report.py: tables by hand, and a page that model output cannot break."""
+"""jaxmarl_llm/analysis/report: tables by hand, and a page that model output cannot break."""
 
 import base64
 import dataclasses
 import hashlib
-import html.parser
 import importlib.resources
 import itertools
 import json
 import re
-import subprocess
-import sys
 import tomllib
 
 import pytest
 import report_runs
-from report_runs import action, config, rows, write_evaluation, write_run
+from report_runs import Elements, action, config, rows, write_evaluation, write_run
 from repository import ROOT
 
 from jaxmarl_llm.analysis.report import page, panels, runs, tables, transcript_data
@@ -133,27 +130,6 @@ def test_embedded_actions_can_be_put_together_again():
     assert speeches[second["speeches"][1]][-1] is None
 
 
-class Elements(html.parser.HTMLParser):
-    """Names and attributes of all elements, and the text of the scripts and styles."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.found, self.texts = [], {}
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
-
-    def handle_data(self, data):
-        if self.lasttag in ("script", "style", "title"):
-            key = (self.lasttag, len(self.found))
-            self.texts[key] = self.texts.get(key, "") + data
-
-    def text(self, tag, number=0):
-        return [text for (name, _), text in self.texts.items() if name == tag][number].strip("\n")
-
-
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """Pages about a run of harmless texts and about one of hostile texts, with an evaluation each."""
@@ -226,24 +202,6 @@ def test_pages_in_one_folder_keep_their_pictures_apart(seeds, tmp_path):
     assert {path.parent for path in (*first[1:], *second[1:])} == {tmp_path / "plots"}
     assert not set(first) & set(second) and all(path.is_file() for path in (*first, *second))
     assert first[1].name == "a_return.png" and second[1].name == "b_return.png"
-
-
-def test_the_command(seeds, tmp_path):
-    answers = write_evaluation(tmp_path / "other.json", 0, report_runs.actions(0))
-    command = [sys.executable, "-m", "experiments.report"]
-    out = tmp_path / "out" / "page.html"
-    given = [*map(str, seeds), f"--out={out}", f"--evaluations={answers}", "--transcript_steps=2"]
-    done = subprocess.run([*command, *given], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == f"written: {out}"
-    text = out.read_text()
-    assert "Report on a, b" in text and "a: 2 of the 3 iterations (0, 2)." in text
-    assert {source["part"] for source in json.loads(Elements(text).text("script"))["sources"]} == {
-        "sampled", "greedy", "iteration 0", "iteration 2",
-    }  # fmt: skip
-    done = subprocess.run([*command, str(tmp_path / "none")], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"error: run folder {tmp_path / 'none'} does not exist")
 
 
 def test_bad_arguments_are_refused(seeds):

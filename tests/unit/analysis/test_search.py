@@ -1,18 +1,11 @@
 """jaxmarl_llm/analysis/search/search.py: results of the scripted team, also after a stop."""
 
-import dataclasses
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import scripted_timing
-import smoke_runs
 from absl import flags
+from scripted_searches import AGENTS, BATCHES, PROBLEMS, ROUNDS, STEPS, config_of, run, text_of
 from scripted_timing import Stop
 
 from configs import lessonl
@@ -21,29 +14,9 @@ from jaxmarl_llm import rollout
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.executor import available_level
-from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.rollout import episode
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.tasks.programs import optimisation_items
-
-PROBLEMS = "python[:2]"
-AGENTS, ROUNDS, BATCHES = 3, 3, 2
-STEPS = 2 * ROUNDS - 1  # of a batch: programs, and lessons between them
-FIELDS = {"task.test_source": PROBLEMS, "train.turns": ROUNDS, "search.problems": 1}
-
-
-def config_of(**changes):
-    config = lessonl.get_config("scripted")
-    fields = FIELDS | {name.replace("__", "."): value for name, value in changes.items()}
-    config.update_from_flattened_dict(fields)
-    return config
-
-
-def run(folder, step=0, **changes):
-    config = config_of(**changes)
-    with search.open_searchers(config) as by:
-        task = tasks.build_task(config, by.executor, "test")
-        return search.search(config, folder, dataclasses.replace(by, step=step), task)
 
 
 @pytest.fixture
@@ -68,10 +41,6 @@ def seen(monkeypatch):
     monkeypatch.setattr(rollout, "run", ran)
     monkeypatch.setattr(episode, "sample_turns", spoke)
     return found
-
-
-def text_of(folder):
-    return (folder / search.RESULTS).read_text()
 
 
 def test_results_are_what_the_rollouts_say(executor, seen, tmp_path):
@@ -230,36 +199,6 @@ def test_lessons_of_a_problem_are_offered_to_the_next(executor, seen, tmp_path):
     (order,) = set(shown[0])
     assert sorted(order) == [-5, -4, -3, -2, -1] and len(shown[0]) == AGENTS
     assert shown[1] == [(*own, *order)] * AGENTS
-
-
-def test_a_process_that_is_killed_goes_on(executor, tmp_path, compiled):
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed of the random round: {seed}")
-    rounds = random.Random(seed).randint(1, BATCHES * ROUNDS - 2)
-    arguments = [f"--config.{path}={value}" for path, value in FIELDS.items()]
-    out = tmp_path / "killed" / "search.json"
-    command = [sys.executable, "-m", "scripted_timing", "--config=configs/lessonl.py:scripted"]
-    command += [*arguments, f"--out={out}"]
-    environment, kept = smoke_runs.environment(compiled), out.with_suffix("") / "journal"
-    process = subprocess.Popen(
-        command, cwd=smoke_runs.ROOT, env=environment, start_new_session=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    while len(list(kept.glob("*/*_joints.json"))) < rounds and process.poll() is None:
-        time.sleep(0.01)
-    running = process.poll() is None
-    if running:
-        os.killpg(process.pid, signal.SIGKILL)
-    said, _ = process.communicate()
-    assert running and process.returncode == -signal.SIGKILL, said
-    before = smoke_runs.files(kept)
-    assert not out.exists() and len(before) < BATCHES * (STEPS + ROUNDS + 1)
-    done = smoke_runs.run(command, compiled)
-    assert done.returncode == 0, done.stderr
-    assert before.items() <= smoke_runs.files(kept).items()  # what was there has not been done again
-    run(tmp_path / "whole")
-    assert out.read_text() == text_of(tmp_path / "whole")
-    assert out.with_suffix(".md").is_file() and f"written: {out.with_suffix('.html')}" in done.stdout
 
 
 @pytest.mark.skipif(available_level()[0] < 2, reason=available_level()[1])

@@ -7,8 +7,6 @@ import subprocess
 import sys
 
 import nbformat
-import pytest
-import smoke_runs
 from repository import ROOT
 
 from jaxmarl_llm.tasks import CodingTask, CustomRewardTask
@@ -130,15 +128,6 @@ def test_the_python_of_the_readme_runs():
     # Advantages 1.5 - 6.5, 6.5 - 1.5, 3 - 5, 5 - 3; the ratio exp(0.1) is within 1 +- 0.2; of 3, 2, 3 and 1
     # tokens: - exp(0.1) (3 * -5 + 2 * 5 + 3 * -2 + 1 * 2) / 4 = 2.4866.
     assert done.stdout.startswith("[-5.0, 5.0, -2.0, 2.0] 2.4866"), done.stdout + done.stderr
-
-
-@pytest.mark.model
-def test_the_evaluation_of_the_readme_runs(smoke_run):
-    _, block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert block.count("runs/first") == 2
-    code = block.replace("runs/first", str(smoke_run.folder))
-    done = smoke_runs.run([sys.executable, "-c", code], smoke_run.cache)
-    assert done.stdout == "0.0 0.0\n", done.stderr  # random models write no Python
 
 
 def test_make_alone_lists_its_targets():

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import smoke_runs
 from matplotlib import image
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scripted_team import CountingTask, tiny_team
@@ -184,13 +183,6 @@ def test_runs_that_do_not_go_together_are_refused(workdirs, tmp_path, monkeypatc
 def test_teams_that_cannot_be_mixed_are_refused(tmp_path, fields, message):
     with pytest.raises(ValueError, match=message):
         command.play([save_config(tmp_path / name, **fields) for name in "ab"])
-
-
-def test_the_command_says_what_is_wrong_in_one_sentence(workdirs, compiled):
-    done = smoke_runs.run(smoke_runs.command("crossplay", f"--workdirs={workdirs[0]}"), compiled)
-    assert done.returncode == 1
-    reason = f"--workdirs={workdirs[0]}: give two runs or more, with commas between them"
-    assert done.stderr == f"error: {reason}\n"
 
 
 def test_names():

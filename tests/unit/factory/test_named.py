@@ -1,11 +1,9 @@
 """jaxmarl_llm/factory/user_code.py: names of functions that lead nowhere are told, with whose they are."""
 
-import os
 import re
 import sys
 
 import pytest
-import smoke_runs
 
 from configs import coding
 from jaxmarl_llm.factory import user_code
@@ -76,19 +74,3 @@ def test_a_module_that_ends_the_process(tmp_path, monkeypatch):
         user_code.check_all({"lr=1": config(task__reward="own_exit.x")})
 
 
-def test_a_sweep_begins_no_member_then(tmp_path, compiled, monkeypatch):
-    """The last of three members names a reward that is not there."""
-    (tmp_path / "own.py").write_text("""
-from configs.coding import get_config
-
-def sweep(add):
-    for reward in ("", "smoke_runs.distinct_letters", "smoke_runs.nothing"):
-        add({"task.reward": reward})
-""")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    workdir = tmp_path / "sweep"
-    arguments = (f"--config={tmp_path}/own.py:smoke", f"--workdir={workdir}")
-    done = smoke_runs.run(smoke_runs.command("sweep", *arguments), compiled)
-    assert done.returncode == 1 and done.stdout == ""
-    assert "task.reward=smoke_runs.nothing, seed 0: task.reward 'smoke_runs.nothing': module" in done.stderr
-    assert not workdir.exists()

@@ -1,15 +1,12 @@
-"""jaxmarl_llm/tasks/toys/lock.py: who is told what, what opens, and a run that learns what lessons are for."""
+"""jaxmarl_llm/tasks/toys/lock.py: who is told what, what opens, and what a config allows."""
 
 import types
 
 import pytest
-import smoke_runs
 from scripted_rounds import play
 
 from configs import lock as lock_config
-from experiments import train
 from jaxmarl_llm.config import validate
-from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.systems import lessonl
 from jaxmarl_llm.tasks.toys import lock
@@ -71,16 +68,6 @@ def test_a_follower():
     assert {follow(asked("It is left. Lesson"), n) for n in range(20)} == set(lock.WORDS)
     assert [follow(asked("Say", "b"), n) for n in range(9)] != [follow(asked("Say"), n) for n in range(9)]
     assert follow(asked("Say", "b", 0.0), 0) == lock.Follower(0)(asked("Say", "a", 0.0), 0)
-
-
-def test_what_lessons_are_worth_rises(tmp_path, monkeypatch, programs_shared):
-    """Of a round's lessons half are the follower's, right by chance, so the most that they are worth is
-    (1 + 1/3) / 2 - 1/3 = 1/3: four chains see none, which are right by chance as well."""
-    monkeypatch.setattr(tasks, "Executor", None)  # calling it would raise
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
-    train.train(config({"train.steps": 130, "eval.before": False}), tmp_path)
-    worth = [row["lessons/effect"] for row in smoke_runs.rows(tmp_path)]
-    assert sum(worth[:15]) / 15 < 0.15 < 0.22 < sum(worth[-15:]) / 15 < 0.45
 
 
 def test_what_it_allows(tmp_path):
