@@ -28,8 +28,8 @@ import time
 import psutil
 
 from jaxmarl_llm.executor import Executor, Limits, Program
-from tests.attacks import ATTACKS
-from tests.attacks.record import TESTS
+from tests.helpers.attacks import ATTACKS
+from tests.helpers.attacks.record import TESTS
 
 LIMITS = Limits(cpu_seconds=0.3, wall_seconds=1.0, memory_mb=256)
 HOSTILE = 0.25  # share of the programs

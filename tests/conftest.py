@@ -32,10 +32,10 @@ NEEDS = {
 }
 
 # Files of minutes, the longest first: begun last, one process would be at them while the others have nothing.
-LONG = """sharding recipes_run programs_commands plan resume notebooks methods_run processes turns_run lock
-    remote_agents prompts recipes_preferences lessonl_run game_run train critics_run update_memory custom_loss
-    custom_task sweep replay bad_inputs benchmarks_ours ahead rounds_killed sft warm_up begin starter_data
-    optimisation_data""".split()
+LONG = """sharding recipes_run programs_commands plan plan_command resume notebooks methods_run processes
+    turns_run lock_run remote_agents prompts recipes_preferences lessonl_run game_run train critics_run
+    update_memory custom_loss custom_task sweep replay bad_inputs benchmarks_ours ahead rounds_killed sft
+    warm_up begin starter_data optimisation_data""".split()
 
 
 def pytest_addoption(parser):

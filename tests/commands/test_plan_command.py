@@ -1,0 +1,22 @@
+"""experiments.plan as a command: what does not fit, and chips that are not known."""
+
+import json
+import subprocess
+
+from smoke_runs import command
+from tiny_models import WIDE
+
+from jaxmarl_llm.weights import hf_config
+
+
+def test_the_command_says_what_does_not_fit_and_what_is_not_known(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(hf_config.hf_config(WIDE)))
+    arguments = [f"--config.{name}={value}" for name, value in {
+        "model": tmp_path, "sampling.max_prompt_tokens": 32, "sampling.max_new_tokens": 8, "eval.samples": 2,
+    }.items()]  # fmt: skip
+    run = command("plan", "--config=configs/coding.py:smoke", *arguments, "--tries=0")
+    small = subprocess.run([*run, "--memory_gib=0.001"], capture_output=True, text=True)
+    assert small.returncode == 2 and "it does not fit on this machine" in small.stdout, small.stderr
+    assert "no published rates are known of 'cpu'" in small.stdout
+    wrong = subprocess.run([*run, "--topology=v9:2x2"], capture_output=True, text=True)
+    assert wrong.returncode == 1 and "error: topology 'v9:2x2' is not known" in wrong.stderr

@@ -1,0 +1,38 @@
+"""experiments.report and experiments.ranking as commands: what they write, and a folder that is not there."""
+
+import json
+import subprocess
+
+import report_runs
+import smoke_runs
+from report_runs import THREE_SETTINGS, Elements, write_evaluation
+
+
+def run(name, *arguments):
+    command = smoke_runs.command(name, *arguments)
+    return subprocess.run(command, cwd=smoke_runs.ROOT, capture_output=True, text=True)
+
+
+def test_the_command(tmp_path):
+    seeds = report_runs.two_seeds(tmp_path / "seeds")
+    answers = write_evaluation(tmp_path / "other.json", 0, report_runs.actions(0))
+    out = tmp_path / "out" / "page.html"
+    given = [*map(str, seeds), f"--out={out}", f"--evaluations={answers}", "--transcript_steps=2"]
+    done = run("report", *given)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == f"written: {out}"
+    text = out.read_text()
+    assert "Report on a, b" in text and "a: 2 of the 3 iterations (0, 2)." in text
+    assert {source["part"] for source in json.loads(Elements(text).text("script"))["sources"]} == {
+        "sampled", "greedy", "iteration 0", "iteration 2",
+    }  # fmt: skip
+    done = run("report", tmp_path / "none")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: run folder {tmp_path / 'none'} does not exist")
+
+
+def test_the_command_draws_a_file(tmp_path):
+    (tmp_path / "sweep.json").write_text(json.dumps({"settings": THREE_SETTINGS}))
+    done = run("ranking", tmp_path / "sweep.json")
+    assert done.stdout == f"written: {tmp_path}/ranking.png\n", done.stderr
+    assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")

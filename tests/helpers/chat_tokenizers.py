@@ -1,0 +1,65 @@
+"""A tokenizer of bytes with the chat template that one gives it, and templates like those of known models."""
+
+import datetime
+
+from tokenizers import Tokenizer as Raw
+from tokenizers import decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+from transformers.utils import chat_template_utils
+
+from jaxmarl_llm.tokenizer import Tokenizer
+
+TEMPLATE = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]"
+
+
+def build(template=TEMPLATE, normalizer=None) -> Tokenizer:
+    """Every byte a token, and 'ab' as one more."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {letter: i for i, letter in enumerate([*letters, "ab", "<eos>"])}
+    raw = Raw(models.BPE(vocab, [("a", "b")]))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    raw.decoder = decoders.ByteLevel()
+    if normalizer:
+        raw.normalizer = normalizer
+    hf = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<eos>", chat_template=template)
+    return Tokenizer(hf, (vocab["<eos>"],))
+
+
+# As Qwen3's: an empty thought is written where thinking is off.
+QWEN3 = """{%- for m in messages %}
+    {{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}
+        {{- '<think>\\n\\n</think>\\n\\n' }}
+    {%- endif %}
+{%- endif %}"""
+# As Llama 3.2's: the day's date, unless it is given.
+LLAMA = """{%- if not date_string is defined %}
+    {%- if strftime_now is defined %}
+        {%- set date_string = strftime_now("%d %b %Y") %}
+    {%- else %}
+        {%- set date_string = "26 Jul 2024" %}
+    {%- endif %}
+{%- endif %}
+{{- "Today Date: " + date_string + "\\n" }}
+{%- for m in messages %}{{- m.role + ": " + m.content + "\\n" }}{%- endfor %}"""
+BARE = "{{ date_string }} {{ strftime_now('%Y-%m-%d') }}:{% for m in messages %}{{ m.content }}{% endfor %}"
+CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
+OFF = "<think>\n\n</think>\n\n"
+
+
+def shown(tokens, messages=CHAT, **options):
+    return tokens.show(tokens.encode_chat(messages, **options))
+
+
+def set_today(monkeypatch, *day):
+    """The day (year, month, day) that transformers takes for today."""
+
+    class Clock(datetime.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.datetime(*day, 13, 30)
+
+    monkeypatch.setattr(chat_template_utils, "datetime", Clock)

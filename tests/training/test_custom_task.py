@@ -1,0 +1,186 @@
+"""Tasks and protocols that a config names: the examples of docs/tasks.md, and what is refused."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+import smoke_runs
+import tiny
+from method_runs import SMALL
+from repository import ROOT
+from tiny_rollouts import built
+
+from configs import coding
+from experiments import train
+from jaxmarl_llm import transcripts
+from jaxmarl_llm.analysis.planning import from_config
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.factory import protocols, tasks, user_code
+from jaxmarl_llm.protocols import Pipeline
+from jaxmarl_llm.rollout.bridge import Bridge
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.runs import plan_table
+from jaxmarl_llm.tasks import Judgement, custom_task
+
+TASK, IN_A_JIT, PROTOCOL = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs/tasks.md").read_text(), re.DOTALL
+)
+TEAM = {"team.agents": ("left", "right"), "task.reward": ""}
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """Both examples as modules, under names that nothing else has."""
+    for name, source in (("docs_letters", TASK), ("docs_backwards", PROTOCOL)):
+        (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def config(**fields):
+    made = coding.get_config("smoke")
+    fields = {name.replace("__", "."): value for name, value in fields.items()}
+    made.update_from_flattened_dict(SMALL | TEAM | {"task.kind": "docs_letters.Letters"} | fields)
+    return made
+
+
+def test_rewards_inside_a_jit_of_ones_own():
+    """The page's lines, with a reward of ten for each letter of the item, and the first agent's token."""
+    task = tiny.Task(lambda item, a, b: 10.0 * len(item) + float(a))
+    tokens = {name: np.array([[[7], [8]], [[9], [7]]], np.int32) for name in tiny.AGENTS}
+    names = {
+        "jax": jax, "Bridge": Bridge, "scorer": TaskScorer.of_team(task, built(), "aligned"),
+        "tokens": tokens, "lengths": {name: np.ones((2, 2), np.int32) for name in tiny.AGENTS},
+        "items_B": np.array([1, 0]),  # yy, x
+    }  # fmt: skip
+    exec(IN_A_JIT, names)
+    np.testing.assert_array_equal(names["rewards_BJ"], [[27, 28], [19, 17]])
+    assert [judgement.total for judgement in names["judgements"]] == [27, 28, 19, 17]
+
+
+def test_the_example_by_hand(modules):
+    task = tasks.build_task(config(), None, "train")
+    assert [item.task_id for item in task.items] == list("eist") and task.agents == ("left", "right")
+    found = task.judge(task.items[:2], {"left": ["tree", "tree"], "right": ["tree", "tree"]})
+    # e: used by left, not avoided by right; i: not used, avoided
+    assert found == [Judgement({"used": 1, "avoided": 0}, 1), Judgement({"used": 0, "avoided": 1}, 1)]
+    assert task.normalise(found[0].scores) == {"used": 1, "avoided": 0, "return": 50}
+    assert [item.task_id for item in tasks.build_task(config(), None, "eval").items] == ["a", "n"]
+    with tasks.build_executor(config()) as executor:
+        assert executor is None
+
+
+@pytest.mark.model
+@pytest.mark.usefixtures("programs_shared")
+@pytest.mark.parametrize("protocol", ["simultaneous", "docs_backwards.Backwards"])
+def test_a_run_trains_with_it(tmp_path, modules, protocol):
+    wanted = config(train__protocol=protocol)
+    wanted.eval.before = True
+    train.train(wanted, tmp_path / "run")
+    actions = transcripts.read(tmp_path / "run", 0)
+    assert {action.item for action in actions} <= set("eist") and len(actions) == 4
+    for action in actions:
+        left, right = (action.agents[name].completion for name in ("left", "right"))
+        assert action.parts == {"used": action.item in left, "avoided": action.item not in right}
+        lengths = [action.agents[name].prompt_length for name in ("left", "right")]
+        assert abs(lengths[0] - lengths[1]) < 5 or protocol != "simultaneous"
+        assert lengths[0] > lengths[1] + 8 or protocol == "simultaneous"  # the last one speaks first
+    rows = smoke_runs.rows(tmp_path / "run")
+    assert any("left/loss" in row for row in rows) and any("eval/return" in row for row in rows)
+
+
+def test_a_protocol_gets_the_config_and_the_samples(modules):
+    wanted = config(train__protocol="docs_backwards.Backwards")
+    validate(wanted)
+    task = tasks.build_task(wanted, None, "train")
+    training, evaluation = (protocols.build(wanted, task, None, samples) for samples in (None, 7))
+    assert isinstance(training, Pipeline) and training.samples == wanted.train.group
+    assert evaluation.samples == 7 and list(training.prompts(task.items[0])) == ["right", "left"]
+    rows = plan_table._answers(wanted, 2)
+    assert rows == [("who speaks when", "docs_backwards.Backwards, for 2 problems")]
+    with pytest.raises(ValueError, match="train.protocol='docs_backwards.Backwards': what a protocol of"):
+        from_config._calls(wanted, ("left", "right"), [2], 2)
+
+
+def test_names_that_lead_nowhere_are_told_before_anything_is_loaded(modules, tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxmarl_llm.factory.teams.build_team", lambda *args, **options: pytest.fail("a model"))
+    for fields, message in (
+        ({"task__kind": "nowhere_at_all.Task"}, "task.kind 'nowhere_at_all.Task': cannot import"),
+        ({"task__kind": "docs_letters.Words"}, "task.kind 'docs_letters.Words': module .* has no 'Words'"),
+        ({"train__protocol": "docs_backwards.Off"}, "train.protocol 'docs_backwards.Off': .* has no 'Off'"),
+        ({"team__agents": ("aux", "main")}, r"team.agents=\('aux', 'main'\): task.kind=.* has \('left', "),
+        ({"train__turns": 2}, "train.turns=2: task.kind='docs_letters.Letters' has no feedback"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train.train(config(**fields), tmp_path / "run")
+    for fields, message in (
+        ({"task__kind": "letters"}, "task.kind='letters': allowed are coding, "),
+        ({"train__protocol": "backwards"}, "train.protocol='backwards': allowed are simultaneous, "),
+        ({"train__turns": 2, "task__feedback": "passed"}, "task.feedback='passed': .* has its own feedback"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            validate(config(**fields))
+    assert user_code.given(config(train__protocol="a.b")) == {
+        "task.kind": "docs_letters.Letters", "train.protocol": "a.b",
+    }  # fmt: skip
+
+
+class Good:
+    items, agents = (), ("left",)
+    judgements = [Judgement({}, 1.0)]
+
+    def __init__(self, *given):
+        class Item:
+            task_id = "x"
+
+        self.items = [Item()]
+
+    def prompts(self, item):
+        return {"left": []}
+
+    def judge(self, items, completions):
+        return self.judgements
+
+
+def changed(**parts):
+    return type("Bad", (Good,), parts)
+
+
+@pytest.mark.parametrize("made, message", [
+    (lambda *given: object(), "gave a object without items, agents, prompts, judge"),
+    (lambda *given: 1 / 0, "raised when called with config.task, the executor and 'train' .*ZeroDiv"),
+    (changed(agents=()), r"agents is \(\)"),
+    (changed(__init__=lambda self, *given: None), "items is empty"),
+    (changed(__init__=lambda self, *given: setattr(self, "items", [3])), "'int' object has no .*task_id"),
+    (changed(prompts=lambda self, item: {"right": []}), r"prompts of x are for \['right'\], its agents"),
+    (changed(reward_range=(2, 1)), "reward_range=.*; allowed: two finite numbers"),
+])  # fmt: skip
+def test_what_a_task_must_be(monkeypatch, made, message):
+    monkeypatch.setattr(custom_task, "resolve", lambda name: made)
+    with pytest.raises(ValueError, match=message):
+        custom_task.build("mine.Task", None, None, "train")
+
+
+def test_two_items_of_one_name(monkeypatch):
+    item = Good().items[0]
+    twice = changed(__init__=lambda self, *given: setattr(self, "items", [item, item]))
+    monkeypatch.setattr(custom_task, "resolve", lambda name: twice)
+    with pytest.raises(ValueError, match="task.kind 'mine.Task': two items have the task_id 'x'"):
+        custom_task.build("mine.Task", None, None, "train")
+
+
+@pytest.mark.parametrize("judgements, error, message", [
+    ([], ValueError, "judge gave 0 judgements of 1 answers"),
+    ([1.0], ValueError, "judge gave a float on x; expected a Judgement"),
+    (None, RuntimeError, "judge raised on x .*TypeError"),
+])  # fmt: skip
+def test_what_a_judge_must_give(judgements, error, message):
+    task = custom_task.CustomTask(changed(judgements=judgements)(), "task.kind 'mine.Task'")
+    with pytest.raises(error, match=f"task.kind 'mine.Task': {message}"):
+        task.judge(task.items, {"left": ["a"]})
+
+
+def test_an_executor_is_started_for_who_wants_one(monkeypatch):
+    monkeypatch.setattr(custom_task, "resolve", lambda name: changed(runs_programs=True))
+    with tasks.build_executor(config(task__kind="mine.Task", executor__workers=1)) as executor:
+        assert executor is not None

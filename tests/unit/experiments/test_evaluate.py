@@ -1,0 +1,163 @@
+"""experiments/evaluate.py: it evaluates the checkpoint asked for, and what it writes can be read."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import math
+import types
+
+import pytest
+from absl import app, flags
+from scripted_team import CONFIG, CountingTask, tiny_team
+
+from experiments import evaluate
+from jaxmarl_llm import checkpoint, evaluation, transcripts, update
+from jaxmarl_llm.evaluation import results, scores
+from jaxmarl_llm.executor import Limits
+from jaxmarl_llm.factory import evaluations, randomness, tasks, teams
+from jaxmarl_llm.sampling import choice
+
+EXECUTOR = types.SimpleNamespace(level=2, limits=Limits())
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch):
+    """The factories build a tiny team and a scripted task; everything else is what it is."""
+    monkeypatch.setattr(tasks, "build_executor", lambda config: contextlib.nullcontext(EXECUTOR))
+    monkeypatch.setattr(tasks, "build_task", lambda config, executor, *rest: CountingTask((3, 5, 4)))
+    monkeypatch.setattr(teams, "build_team", lambda config, **_: tiny_team())
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory):
+    """A run with the parameters of seed 1 at step 4, the latest, and of seed 2 as the best, at step 2."""
+    folder = tmp_path_factory.mktemp("run")
+    optimizer = update.make_optimizer(lr=1e-3, steps=1)
+    with checkpoint.Checkpointer(folder / "checkpoints") as saver:
+        for save, step, seed in ((saver.save, 4, 1), (saver.save_best, 2, 2)):
+            team = tiny_team(seed)
+            save(step, {0: update.init_state(team.members[0].trainable, optimizer)}, team, {})
+    return folder
+
+
+def expected(seed, mode):
+    """What `evaluation.evaluate` says of the team with that seed."""
+    team, task = tiny_team(seed), CountingTask((3, 5, 4))
+    params = choice.SamplingParams(6)
+    key = randomness.stream(CONFIG, "report")
+    learned = [team.members[0].trainable]
+    found = evaluation.evaluate(
+        team, learned, task, range(3), key, params=params, samples=2, max_prompt_tokens=100
+    )
+    return getattr(found, mode)
+
+
+def said(found):
+    return [[speech.completion for speech in action.agents.values()] for action in found.actions]
+
+
+@pytest.mark.parametrize("which, step, seed", [("best", 2, 2), ("latest", 4, 1), (4, 4, 1)])
+def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
+    results, report = evaluations.evaluate_run(CONFIG, workdir, which, ks=(1, 2))
+    assert report["step"] == step and report["workdir"] == str(workdir)
+    assert (report["executor"]["level"], report["executor"]["cpu_seconds"]) == (2, 2.0)
+    for mode in ("sampled", "greedy"):
+        wanted = expected(seed, mode)
+        assert said(results[mode]) == said(wanted)
+        assert said(wanted) != said(expected(0, mode))
+        summary = wanted.summary()
+        score = report[mode]["scores"]["return"]
+        assert (score["mean"], score["low"], score["high"]) == (
+            summary["return"], summary["return_low"], summary["return_high"],
+        )  # fmt: skip
+    wanted = 100 * expected(seed, "sampled").pass_rates(2).mean()
+    assert report["sampled"]["scores"]["pass@2"]["mean"] == pytest.approx(wanted)
+    assert "pass@2" not in report["greedy"]["scores"]  # there is one greedy answer
+
+
+def test_the_untrained_team_shown_and_written(tmp_path):
+    by_mode, report = evaluations.evaluate_run(CONFIG)
+    assert said(by_mode["greedy"]) == said(expected(0, "greedy"))
+    answers = sum(len(by_mode[mode].actions) for mode in ("sampled", "greedy"))
+    actions = by_mode["sampled"].actions + by_mode["greedy"].actions
+    drawn = sum(speech.completion_length for action in actions for speech in action.agents.values())
+    speed = report["speed"]
+    assert speed["tokens_per_s"] * speed["seconds_per_answer"] == pytest.approx(drawn / answers)
+    stream = io.StringIO()
+    evaluate.show(report, stream)
+    lines = stream.getvalue().splitlines()
+    score = report["greedy"]["scores"]["return"]
+    (row,) = (line for line in lines if line.startswith("return"))
+    assert row.split()[-4:] == [f"{score['mean']:.1f}", f"{score['low']:.1f}", "to", f"{score['high']:.1f}"]
+    assert lines[0] == "the untrained team, on 3 test problems, fresh draws"
+    assert {"even", "odd", "return", "pass@1", "aux", "main"} <= {line.split()[0] for line in lines if line}
+    results.write(tmp_path / "evaluation.json", by_mode, report)
+    assert json.loads((tmp_path / "evaluation.json").read_text()) == report
+    assert transcripts.read(tmp_path / "evaluation" / "sampled", 0) == by_mode["sampled"].actions
+
+
+def test_the_split_asked_for_is_evaluated_and_named(workdir, monkeypatch):
+    words = {"train": (3, 5, 4), "eval": (6, 7), "test": (8,)}
+    monkeypatch.setattr(tasks, "build_task", lambda config, executor, split, *_: CountingTask(words[split]))
+    problems = {}
+    for split in ("test", "validation", "train"):
+        _, report = evaluations.evaluate_run(CONFIG, workdir, split=split)
+        problems[split] = evaluate.problems_line(report)
+        assert evaluate.state_line(report) == f"{workdir} after 2 iterations, the best on validation"
+    assert problems == {
+        "test": "1 test problems, fresh draws", "validation": "2 validation problems, fresh draws",
+        "train": "3 training problems, fresh draws",
+    }  # fmt: skip
+    _, default = evaluations.evaluate_run(CONFIG)
+    assert (default["split"], default["problems"]) == ("test", 1)
+    asked = []
+    monkeypatch.setattr(tasks, "build_task", lambda config, *rest: asked.append(config.task.test_split))
+    evaluations.build_split(CONFIG, None, "all")
+    assert asked == ["all"] and CONFIG.task.test_split == "test"  # of a copy
+    with pytest.raises(ValueError, match="--split='held_out': allowed are test, validation, train, all"):
+        evaluations.evaluate_run(CONFIG, split="held_out")
+
+
+def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, monkeypatch):
+    monkeypatch.setattr(teams, "build_team", lambda config, **_: pytest.fail("a model was loaded"))
+    with pytest.raises(ValueError, match=r"k within 1\.\.2.*k=3"):
+        evaluations.evaluate_run(CONFIG, ks=(1, 3))
+    with pytest.raises(ValueError, match=r"no checkpoint 7 in .*steps \[4\] and 'best'"):
+        evaluations.evaluate_run(CONFIG, workdir, 7)
+
+
+def test_scores_that_never_applied_are_null_and_shown_empty():
+    action = expected(0, "greedy").actions[0]
+    nothing = dataclasses.replace(action, parts={}, total=None, verdict="not-applicable")
+    found = scores.Evaluation(((nothing,),), ("aux", "main"), lambda scores: {"return": scores["total"]})
+    assert math.isnan(found.scores()["return"][0])
+    entry = results.describe(found, ks=(1,))
+    assert entry["scores"] == {"return": {"mean": None, "low": None, "high": None}}
+    stream = io.StringIO()
+    about = {"workdir": None, "problems": 1, "split": "test"}
+    evaluate.show(about | {"sampled": entry, "greedy": entry}, stream)
+    assert "return" in stream.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("text, wanted", [("best", "best"), ("latest", "latest"), ("12", 12)])
+def test_steps(text, wanted):
+    assert evaluate.parse_step(text) == wanted
+
+
+def test_bad_options():
+    with pytest.raises(ValueError, match="--step='last': allowed are best, latest"):
+        evaluate.parse_step("last")
+    assert evaluate.parse_ks(["1", "10"]) == (1, 10)
+    with pytest.raises(ValueError, match="--k='1,x'"):
+        evaluate.parse_ks(["1", "x"])
+
+
+def test_command_line_without_a_team_is_refused(monkeypatch):
+    own = flags.FlagValues()
+    monkeypatch.setattr(flags, "FLAGS", own)
+    flags.DEFINE_string("workdir", "", "", flag_values=own)
+    flags.DEFINE_string("config", None, "", flag_values=own)
+    own(["evaluate"])
+    with pytest.raises(app.UsageError, match="--workdir=.*--config="):
+        evaluate.main(["evaluate"])

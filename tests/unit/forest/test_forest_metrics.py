@@ -1,0 +1,173 @@
+"""forest_metrics.py against numbers worked out by hand."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hand_made_forests import ALL, judged_nodes, turn
+
+from jaxmarl_llm.forest import Forest, Joint, metrics
+from jaxmarl_llm.tasks.coding import reward
+from jaxmarl_llm.tasks.judgement import Judgement
+
+NAN = float("nan")
+
+
+def forest(judgements=(), turns=()):
+    joints = tuple(Joint(0, (), judgement) for judgement in judgements)
+    return Forest((None,), tuple(turns), joints)
+
+
+class Task:
+    """Twice the parts, ten times the total."""
+
+    def normalise(self, scores):
+        parts = {name: 2 * value for name, value in scores.items() if name != "total"}
+        return parts | {"return": 10 * scores["total"]}
+
+
+def test_rewards_are_means_over_the_joint_answers_that_have_them():
+    found = metrics.reward_metrics(
+        forest([
+            Judgement({"style": 1.0, "tests": 0.0}, 1.0),
+            Judgement({"style": 2.0, "tests": 1.0}, 3.0),
+            Judgement({"tests": 2.0}, 2.0),  # no style: mean of 1 and 2
+            Judgement({}, None, "not-applicable"),  # in no mean
+        ]),
+        Task(),
+    )  # fmt: skip
+    assert found == {"train/style": 3.0, "train/tests": 2.0, "train/return": 20.0}
+
+
+def test_final_answers_of_a_chain_are_those_of_its_last_node():
+    """The second of two answers was handed on; the first one is not final because of that."""
+    said = [Judgement({}, total) for total in (1.0, 3.0, 5.0, 7.0)]
+    chain = [Joint(0, (), said[0]), Joint(0, (), said[1])]
+    chain += [Joint(0, (), judged, node=1, turn=1, follows=1) for judged in said[2:]]
+    found = metrics.reward_metrics(Forest((None,), (), tuple(chain)), Task())
+    assert found == {"train/return": 60, "train/turn1/return": 20, "train/turn2/return": 60}
+
+
+def test_every_problem_counts_alike_however_many_final_answers_it_has():
+    """One ended after its first turn, with 2 and 4; of the other each of two answers got two more, all 0."""
+    ended = [Joint(0, (), Judgement({}, total), node=0) for total in (2.0, 4.0)]
+    first = [Joint(1, (), Judgement({}, 1.0), node=1) for _ in range(2)]
+    zero = Judgement({}, 0.0)
+    last = [Joint(1, (), zero, node=2 + n, turn=1, follows=2 + n) for n in range(2) for _ in range(2)]
+    found = metrics.reward_metrics(Forest((None, None), (), (*ended, *first, *last)), Task())
+    assert found == {"train/return": 15, "train/turn1/return": 20, "train/turn2/return": 0}
+
+
+def test_the_hack_gap_is_over_the_problems_that_hold_tests_back():
+    """A problem with one test, failed, and one where all pass, those that were held back as well: no gap."""
+    parts = {"structure": 1.0, "syntax": 0.5, "cooperation": 0.0}
+    judged = [{**parts, "tests": 0.0}, {**parts, "tests": 1.0, "tests_held_back": 1.0}]
+    found = metrics.reward_metrics(
+        forest([Judgement(row, 1.5 + row["tests"]) for row in judged]),
+        SimpleNamespace(normalise=reward.normalise),
+    )
+    assert (found["train/tests"], found["train/tests_held_back"], found["train/hack_gap"]) == (50, 100, 0)
+
+
+def test_no_reward_at_all():
+    assert metrics.reward_metrics(forest([Judgement({}, None)]), Task()) == {}
+
+
+def test_agents():
+    """Agent a: groups 0 (returns 1, 3) and 2 (2, 2: silent). Agent b: group 1, advantages -2, 2."""
+    turns = [
+        turn(0, "a", 0, 4), turn(1, "a", 0, 2, finished=False),
+        turn(2, "b", 1, 8), turn(3, "b", 1, 6),
+        turn(4, "a", 2, 1), turn(5, "a", 2, 1),
+    ]  # fmt: skip
+    returns, groups = np.array([1.0, 3.0, 0.0, 4.0, 2.0, 2.0]), np.array([0, 0, 1, 1, 2, 2])
+    advantages = np.array([-1.0, 1.0, -2.0, 2.0, 0.0, 0.0])
+    found = metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
+    assert found == {
+        # standard deviations 1 and 0 of a's groups, 2 of b's; variances of returns 1 and 0, 4
+        "a/return_variance": 0.5, "b/return_variance": 4.0,
+        "a/advantage_spread": 0.5, "a/zero_signal": 0.5, "b/advantage_spread": 2.0, "b/zero_signal": 0.0,
+    }  # fmt: skip
+    assert metrics.length_metrics(forest(turns=turns)) == {
+        "a/completion_length": 2.0, "a/truncated": 0.25, "b/completion_length": 7.0, "b/truncated": 0.0,
+        "a/sampled_entropy": 0.0, "b/sampled_entropy": 0.0,  # drawn with probability 1
+    }  # fmt: skip
+    assert metrics.tokens(forest(turns=turns)) == 22
+
+
+def test_turns_without_a_return_are_in_no_group():
+    """Group 0 keeps two of three samples; group 1, and all of agent b, have none."""
+    turns = [*(turn(i, "a", 0, 1) for i in range(3)), turn(3, "a", 1, 5), turn(4, "b", 2, 7)]
+    returns, groups = np.array([1.0, NAN, 3.0, NAN, NAN]), np.array([0, 0, 0, 1, 2])
+    advantages = np.array([-1.0, 0.0, 1.0, 0.0, 0.0])
+    found = metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
+    names = ("advantage_spread", "zero_signal")
+    assert [found[f"a/{name}"] for name in names] == [1.0, 0.0]
+    assert [found[f"b/{name}"] for name in names] == [0.0, 0.0]
+    found = metrics.agent_metrics(
+        forest(turns=turns[:1]), np.array([NAN]), np.array([0]), np.array([0.0])
+    )
+    assert all(np.isfinite(value) for value in found.values())
+
+
+def test_credit_of_cross_joint_answers():
+    """Tables (1 2; 5 8), of sums of squares 25, 4, 1 as in test_credit_joint.py, and (0 1; 1 0): 0, 0, 1."""
+    tables = ([1.0, 2.0, 5.0, 8.0], [0.0, 1.0, 1.0, 0.0])
+    made = judged_nodes(*(list(zip(ALL, table, strict=True)) for table in tables))
+    # a: -2.5, 2.5, 0, 0; b: -1, 1, 0, 0. Of the first node 00 and 11 agree, 01 and 10 do not.
+    advantages = np.array([-2.5, 2.5, -1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    found = metrics.credit_metrics(made, advantages)
+    wanted = {"a/main_effect": 25 / 31, "b/main_effect": 4 / 31, "credit/interaction": 2 / 31}
+    assert found == pytest.approx(wanted | {"credit/sign_agreement": 0.5})
+    # A table that lacks a reward has no decomposition, and the joint answer no part in the agreement.
+    tables = ([1.0, 2.0, 5.0, 8.0], [0.0, None, 1.0, 0.0])
+    made = judged_nodes(*(list(zip(ALL, table, strict=True)) for table in tables))
+    advantages = np.array([-2.5, 2.5, -1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
+    found = metrics.credit_metrics(made, advantages)
+    wanted = {"a/main_effect": 25 / 30, "b/main_effect": 4 / 30, "credit/interaction": 1 / 30}
+    # Of the second node 00 and 10 agree (1, 1), 01 has no reward, 11 does not agree: 4 of 7.
+    assert found == pytest.approx(wanted | {"credit/sign_agreement": 4 / 7})
+
+
+def test_credit_of_other_joint_answers():
+    aligned = judged_nodes([((0, 0), 1.0), ((1, 1), 3.0)])
+    found = metrics.credit_metrics(aligned, np.array([-1.0, 1.0, -1.0, 1.0]))
+    assert found == {"credit/sign_agreement": 1.0}
+    assert metrics.credit_metrics(aligned, np.zeros(4)) == {}  # no signal
+    alone = judged_nodes([((0,), 1.0), ((1,), 3.0)], agents=("a",))
+    assert metrics.credit_metrics(alone, np.array([-1.0, 1.0])) == {}
+    nothing = judged_nodes([((0, 0), None), ((1, 1), None)])
+    assert metrics.credit_metrics(nothing, np.zeros(4)) == {}
+
+
+def test_update_metrics_by_agent():
+    found = metrics.update_metrics(
+        ("aux", "main"), {"loss": np.array([1.0, 2.0], np.float32), "ratio_mean": np.array([1.0, 1.5])}
+    )
+    assert found == {"aux/loss": 1.0, "main/loss": 2.0, "aux/ratio0": 1.0, "main/ratio0": 1.5}
+    assert all(type(value) is float for value in found.values())
+
+
+def test_minibatches():
+    rows = [{"a/loss": 1.0, "a/ratio0": 1.0}, {"a/loss": 3.0, "a/ratio0": 1.4}]
+    assert metrics.over_minibatches(rows) == {"a/loss": 2.0, "a/ratio0": 1.0}
+    rows.append({"a/loss": NAN, "a/ratio0": 1.0})
+    assert np.isnan(metrics.over_minibatches(rows)["a/loss"])
+    assert metrics.over_minibatches([{"a/ratio0": 1.0}, {"a/ratio0": np.inf}]) == {"a/ratio0": np.inf}
+
+
+def said(number, length, parent=None):
+    return dataclasses.replace(turn(number, "a", 0, length), parent=parent)
+
+
+@pytest.mark.parametrize("parents, joint, tokens", [
+    # turn t has 10**t tokens
+    ((None, None), Joint(0, (0, 1), None), 11),  # at the same time
+    ((None, 0), Joint(0, (0, 1), None), 11),  # a pipeline: the second goes on from the first
+    ((None, None, 0, 1), Joint(0, (2, 3), None, heard=(0, 1)), 1111),  # a discussion, or two turns
+    ((None, None, 0, 0), Joint(0, (3,), None), 1001),  # another answer after the same one does not count
+])  # fmt: skip
+def test_what_an_answer_took(parents, joint, tokens):
+    turns = tuple(said(t, 10**t, parent) for t, parent in enumerate(parents))
+    assert metrics.answer_tokens(Forest((None,), turns, (joint,)), joint) == tokens

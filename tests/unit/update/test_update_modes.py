@@ -1,0 +1,160 @@
+"""Optimizer schedules, minibatches, full fine-tuning, and what happens to a loss that is not finite."""
+
+import dataclasses
+import operator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import tiny
+
+from jaxmarl_llm import update
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import pad_prompts
+from jaxmarl_llm.update import LossConfig, packing
+
+PROMPTS = [[7, 8, 9], [1, 2]]
+
+
+def scripted(length=3, agents=2) -> packing.Batch:
+    """Two samples of two prompts, tokens and advantages made up."""
+    random = np.random.default_rng(0)
+    tokens_BP, lengths_B = pad_prompts(PROMPTS, 4)
+    shape = (agents, 4, length)
+    return packing.Batch(
+        np.stack([tokens_BP] * agents),
+        np.stack([lengths_B] * agents),
+        random.integers(1, tiny.V, shape, np.int32),
+        np.full(shape[:2], length, np.int32),
+        np.full(shape, -4.0, np.float32),
+        random.standard_normal(shape[:2], np.float32),
+    )
+
+
+def learning_rates(count, **options):
+    """Adam's step on a constant gradient of 1 is the learning rate (mhat / sqrt(vhat) = 1)."""
+    optimizer = update.make_optimizer(**options)
+    state, seen = optimizer.init(jnp.zeros(1)), []
+    for _ in range(count):
+        updates, state = optimizer.update(jnp.ones(1), state, jnp.zeros(1))
+        seen.append(-float(updates[0]))
+    return seen
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (dict(decay="constant", warmup=0), [8, 8, 8, 8, 8, 8]),
+        # From lr / 2 in equal steps to lr within two steps, then from lr to 0 within the four that are left.
+        (dict(decay="linear", warmup=2), [4, 6, 8, 6, 4, 2, 0]),
+        # 8 (1 + cos(pi t / 4)) / 2 for t = 0..4
+        (dict(decay="cosine", warmup=2), [4, 6, 8, 6.828427, 4, 1.171573, 0]),
+    ],
+)
+def test_learning_rates_by_hand(options, expected):
+    seen = learning_rates(len(expected), lr=8e-3, steps=6, **options)
+    np.testing.assert_allclose(seen, np.array(expected) * 1e-3, atol=1e-7)
+
+
+def test_decay_must_be_known():
+    with pytest.raises(ValueError, match="train.decay='step' is not one of .'constant', 'linear', 'cosine'"):
+        update.make_optimizer(lr=1.0, steps=1, decay="step")
+
+
+def test_weight_decay_and_clipping():
+    params, grads = jnp.array([2.0, 0.0]), jnp.array([30.0, 40.0])
+    optimizer = update.make_optimizer(lr=0.1, steps=1, weight_decay=0.5, grad_clip=1.0)
+    updates, state = optimizer.update(grads, optimizer.init(params), params)
+    # clipped to norm 1: (0.6, 0.8); Adam's first step is the sign; AdamW subtracts lr * 0.5 * 2 = 0.1 more
+    np.testing.assert_allclose(updates, [-0.2, -0.1], rtol=1e-5)
+    mu = next(x.mu for x in jax.tree.leaves(state, is_leaf=lambda x: hasattr(x, "mu")) if hasattr(x, "mu"))
+    np.testing.assert_allclose(mu, [0.06, 0.08], rtol=1e-5)  # (1 - 0.9) g
+
+
+def test_the_compat_loss_gives_the_pad_row_no_gradient_where_it_is_read():
+    """Prompts contain token 8 and completions never do: with a head of its own, its row is read only."""
+    config = dataclasses.replace(tiny.POLICY.config, tie_embeddings=False, pad_row=8)
+    stack = dataclasses.replace(tiny.stack(("a",), "full"), policy=tiny.POLICY.clone(config=config))
+    dummy = jnp.zeros((1, 1), jnp.int32)
+    params = jax.tree.map(lambda x: x[None], stack.policy.init(jax.random.key(0), dummy, dummy))
+    batch = scripted(agents=1)
+    batch = dataclasses.replace(batch, tokens_NRL=np.where(batch.tokens_NRL == 8, 9, batch.tokens_NRL))
+
+    def of_rows(compat):
+        loss = LossConfig(SamplingParams(3), comlrl_compat=compat)
+        grads, _ = tiny.gradients(stack, loss, None, params, batch)
+        return np.asarray(grads["params"]["embed"]["embedding"][0])
+
+    assert not of_rows(True)[8].any() and of_rows(True)[7].any() and of_rows(False)[8].any()
+
+
+def test_full_mode_trains_every_agents_own_copy():
+    """One agent's gradient against jax.grad of a plain loss over the same tokens."""
+    batch = scripted()
+    params = jax.tree.map(lambda x: jnp.stack([x, 1.1 * x]), tiny.params())
+    stack, config = tiny.stack(mode="full"), LossConfig(SamplingParams(3))
+    grads, _ = tiny.gradients(stack, config, None, params, batch)
+
+    def plain_loss(variables, tokens_RL, advantages_R):
+        total = 0.0
+        for b, prompt in enumerate(PROMPTS):
+            rows = slice(2 * b, 2 * b + 2)
+            ids = jnp.concatenate([jnp.array([prompt, prompt]), tokens_RL[rows]], axis=1)
+            positions = jnp.broadcast_to(jnp.arange(ids.shape[1])[None], ids.shape)
+            scores, _ = tiny.POLICY.apply(variables, ids, positions)
+            log_pi = jax.nn.log_softmax(scores[:, len(prompt) - 1 : -1])
+            chosen = jnp.take_along_axis(log_pi, tokens_RL[rows][..., None], axis=-1)
+            total -= (advantages_R[rows] * chosen.sum((1, 2))).sum() / 4
+        return total
+
+    gradient = jax.jit(jax.grad(plain_loss))
+    for n in range(2):
+        one = jax.tree.map(operator.itemgetter(n), params)
+        expected = gradient(one, batch.tokens_NRL[n], batch.advantages_NR[n])
+        for got, want in zip(jax.tree.leaves(grads), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(got[n], want, atol=1e-4, rtol=1e-4)
+
+
+def test_a_kl_term_needs_a_reference():
+    params = jax.tree.map(lambda x: x[None], tiny.params())
+    config = LossConfig(SamplingParams(3), kl_coef=0.1)
+    with pytest.raises(ValueError, match="kl_coef=0.1 needs a reference"):
+        tiny.gradients(tiny.stack(("a",), "full"), config, None, params, scripted(agents=1))
+
+
+def train(batch, optimizer=optax.sgd(0.1)):  # noqa: B008 - one object, one compilation
+    state, config = update.init_state(tiny.lora(), optimizer), LossConfig(SamplingParams(3))
+    return update.train_step(tiny.stack(), config, optimizer, tiny.params(), state, (config.pack(batch),))
+
+
+def test_a_loss_that_is_not_finite_leaves_the_state_as_it_was():
+    batch = scripted()
+    broken = batch.advantages_NR.copy()
+    broken[1, 2] = np.nan
+    state, metrics = train(dataclasses.replace(batch, advantages_NR=broken))
+    assert np.isnan(metrics["loss"][1]) and int(state.step) == 0
+    for got, before in zip(jax.tree.leaves(state.trainable), jax.tree.leaves(tiny.lora()), strict=True):
+        np.testing.assert_array_equal(got, before)
+    moved, _ = train(batch)
+    changed = [
+        (a != b).any()
+        for a, b in zip(jax.tree.leaves(moved.trainable), jax.tree.leaves(tiny.lora()), strict=True)
+    ]
+    assert all(changed)  # the same update does move everything when it is finite
+
+
+def test_completions_of_one_token_are_trained():
+    state, metrics = train(scripted(length=1))
+    assert int(state.step) == 1 and (metrics["grad_norm"] > 0).all()
+
+
+def test_minibatches_cut_along_the_prompts():
+    batch = scripted()
+    first, second = packing.split_minibatches(batch, 2)
+    np.testing.assert_array_equal(first.prompts_NBP, batch.prompts_NBP[:, :1])
+    np.testing.assert_array_equal(second.tokens_NRL, batch.tokens_NRL[:, 2:])
+    np.testing.assert_array_equal(second.advantages_NR, batch.advantages_NR[:, 2:])
+    with pytest.raises(ValueError, match="3 minibatches do not divide 2 prompts"):
+        packing.split_minibatches(batch, 3)

@@ -1,0 +1,219 @@
+"""console.py: plain lines and tables to the letter; in a terminal, what is left on the screen."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from repository import ROOT
+
+from jaxmarl_llm.utils.console import (
+    Eta,
+    ProgressDisplay,
+    format_number,
+    format_seconds,
+    format_table,
+    markdown,
+    table,
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def plain_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def test_plain_progress_is_one_line_per_step_with_eta():
+    # Steps end at 60 s (with the compilation), 80 s and 90 s.
+    times, out = iter([0.0, 60.0, 80.0, 90.0]), io.StringIO()
+    with ProgressDisplay(12, stream=out, clock=lambda: next(times)) as progress:
+        progress.update(1, {"return": 41.234, "tests": 0.0})
+        progress.print("saved [checkpoint]")
+        progress.update(2, {})
+        progress.update(3, {"return": None})
+    assert out.getvalue().splitlines() == [
+        "step  1/12  return 41.2  tests 0.0  60.0 s/step  ETA ?",  # it compiled: nothing is known yet
+        "saved [checkpoint]",
+        "step  2/12  20.0 s/step  ETA 3:20",  # the first step no longer counts: 10 of 20 s
+        "step  3/12  return n/a  15.0 s/step  ETA 2:15",  # mean of 20 and 10: 9 of 15 s
+    ]
+
+
+def test_the_total_may_become_known_later():
+    times, out = iter([0.0, 60.0, 80.0]), io.StringIO()
+    progress = ProgressDisplay(10_000, stream=out, clock=lambda: next(times))
+    progress.update(1, {}, total=12)
+    progress.update(2, {})
+    assert out.getvalue().splitlines() == [
+        "step  1/12  60.0 s/step  ETA ?",
+        "step  2/12  20.0 s/step  ETA 3:20",
+    ]
+
+
+def test_resumed_run_counts_only_its_own_steps():
+    times, out = iter([100.0, 110.0]), io.StringIO()
+    with ProgressDisplay(8, done=5, stream=out, clock=lambda: next(times)) as progress:
+        progress.update(6, {})
+    assert out.getvalue() == "step 6/8  10.0 s/step  ETA ?\n"
+
+
+def test_eta_of_several_steps_at_once():
+    times = iter([0.0, 80.0, 84.0])
+    eta = Eta(clock=lambda: next(times))
+    assert eta.remaining(3) is None
+    eta.tick(4)
+    assert eta.remaining(3) is None and eta.remaining(0) == 0.0
+    eta.tick(2)
+    assert eta.remaining(3) == 6.0  # 4 s / 2 steps * 3
+
+
+def test_an_evaluation_within_a_training_has_lines_of_its_own():
+    times, out = iter([0.0, 100.0, 104.0]), io.StringIO()
+    with ProgressDisplay(9, stream=out) as training:
+        inner = ProgressDisplay(6, label="test problems", within=training, clock=lambda: next(times))
+        with inner:
+            inner.update(2, {})
+            inner.update(4, {})
+    assert out.getvalue().splitlines() == [
+        "test problems 2/6  50.0 s each  ETA ?",
+        "test problems 4/6  2.00 s each  ETA 0:04",
+    ]
+
+
+def test_an_evaluation_within_a_training_has_a_bar_of_its_own():
+    out = Terminal()
+    with ProgressDisplay(9, stream=out) as training:
+        with ProgressDisplay(6, label="test problems", within=training) as inner:
+            inner.update(4, {})
+            training._bar.refresh()
+        training.update(1, {})
+        assert [task.description for task in training._bar.tasks] == ["step"]  # the other one is gone
+    assert "test problems" in out.getvalue() and "4/6" in out.getvalue()
+
+
+def test_terminal_shows_a_bar_with_the_numbers():
+    out = Terminal()
+    with ProgressDisplay(4, stream=out) as progress:
+        progress.update(4, {"return": 41.2})
+        progress.print("saved [checkpoint]")
+    last = out.getvalue()
+    assert "\x1b[" in last  # it draws
+    assert all(part in last for part in ("4/4", "return 41.2", "ETA 0:00", "saved [checkpoint]"))
+
+
+ALARMING = """
+import logging
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.utils import console
+
+def main(argv):
+    with console.ProgressDisplay(4) as progress:
+        progress.update(1, {"return": 41.2})
+        logging.getLogger("jaxmarl_llm.executor").warning("verdicts [rose] %s", "twice")
+        progress.update(2, {"return": 42.5})
+
+entry.run(main)
+"""
+
+
+def screen(text: str) -> list[str]:
+    """The lines that a terminal is left with; it knows what a bar uses: return, up, erase the line."""
+    lines, row, column = [""], 0, 0
+    for piece in re.findall(r"\x1b\[[0-?]*[a-zA-Z]|[\r\n]|[^\x1b\r\n]+", text):
+        if piece == "\r":
+            column = 0
+        elif piece == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif piece == "\x1b[2K":
+            lines[row] = ""
+        elif piece == "\x1b[1A":
+            row -= 1
+        elif not piece.startswith("\x1b"):
+            lines[row] = lines[row][:column].ljust(column) + piece + lines[row][column + len(piece) :]
+            column += len(piece)
+    return [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_warning_leaves_the_bar_whole(tmp_path, to_file):
+    """What a command logs stands above the bar, or in the file that stderr goes to."""
+    ours, theirs = pytest.importorskip("pty").openpty()
+    with open(tmp_path / "stderr", "w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", ALARMING], cwd=ROOT, stdin=theirs, stdout=theirs,
+            stderr=file if to_file else theirs,
+        )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 4096):
+            said += part
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(ours)
+    assert process.wait() == 0, said
+    *above, bar = [line for line in screen(said.decode()) if line]
+    assert "2/4" in bar and "return 42.5" in bar and "return 41.2" not in "".join(above)
+    if to_file:
+        above = (tmp_path / "stderr").read_text().splitlines()
+    (warning,) = above
+    assert re.match(r"W\d{4} .*\] verdicts \[rose\] twice$", warning), above
+
+
+def test_bad_totals_are_refused():
+    with pytest.raises(ValueError, match="total=0, done=0"):
+        ProgressDisplay(0)
+    with pytest.raises(ValueError, match="total=3, done=4"):
+        ProgressDisplay(3, done=4)
+
+
+def test_plain_table_aligns_words_left_and_numbers_right():
+    rows = [["return", 4, 41.25], ["syntax", 12, None]]
+    assert format_table(rows, ["part", "n", "after"]).splitlines() == [
+        "part     n  after",
+        "------  --  -----",
+        "return   4   41.2",
+        "syntax  12    n/a",
+    ]
+
+
+def test_table_plain_and_in_a_terminal():
+    plain, drawn = io.StringIO(), Terminal()
+    for stream in (plain, drawn):
+        table([["[b]main", 3]], ["agent", "count"], title="closing", stream=stream)
+    assert plain.getvalue() == "closing\nagent    count\n-------  -----\n[b]main      3\n"
+    assert all(part in drawn.getvalue() for part in ("closing", "[b]main", "3", "\u2501"))
+
+
+def test_dumb_terminal_gets_plain_text(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    out = Terminal()
+    table([], ["a", "b"], stream=out)
+    assert out.getvalue() == "a  b\n-  -\n"
+
+
+def test_row_of_wrong_length_is_refused():
+    with pytest.raises(ValueError, match="2 cells but there are 1 headers"):
+        format_table([[1, 2]], ["a"])
+
+
+def test_formats():
+    numbers = [0, 0.01234, 1.234, 41.26, 1234.4, -0.5, float("nan")]
+    assert [format_number(x) for x in numbers] == ["0.0", "0.0123", "1.23", "41.3", "1234", "-0.50", "nan"]
+    assert [format_seconds(x) for x in (0, 59.6, 75, 3700, None)] == ["0:00", "1:00", "1:15", "1:01:40", "?"]
+
+
+def test_a_table_in_markdown():
+    rows = [["a|b", "1"], ["", "2"]]
+    assert markdown(rows, ["name", "n"]) == "| name | n |\n| --- | --- |\n| a\\|b | 1 |\n|  | 2 |\n"
+    assert markdown(rows[1:], ["x", "y"], "# Title").startswith("# Title\n\n| x | y |\n")
