@@ -9,15 +9,14 @@ import pathlib
 
 from absl import flags
 
-from jaxmarl_llm import checkpoint, resume_checks, weights
+from jaxmarl_llm import checkpoint, resume_checks
 from jaxmarl_llm.analysis.report import model_card
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.factory import teams
-from jaxmarl_llm.runs import run_folder, summaries
-from jaxmarl_llm.team import REMOTE, Member
-from jaxmarl_llm.utils import agent_axis, files
+from jaxmarl_llm.runs import agent_export, run_folder, summaries
+from jaxmarl_llm.team import REMOTE
+from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
-from jaxmarl_llm.weights import peft
 
 from . import evaluate
 
@@ -62,23 +61,11 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
         raise UserError(f"--out={out} exists already")
     resume_checks.ensure_writable(out.parent)
     team, _ = checkpoint.restore_team(folder, which, teams.build_team(config), [agent])
-    write(team[agent], agent, out, form)
+    agent_export.write(team[agent], agent, out, form)
     summary = summaries.read_json(pathlib.Path(workdir) / "summary.json")
     text = model_card.card(config.to_dict(), summary, meta, agent, form)
     files.atomic_write_text(out / "README.md", text)
     return meta["step"]
-
-
-def write(member: Member, agent: str, out: pathlib.Path, form: str) -> None:
-    """Write an agent of a team's member to a folder; see `export`."""
-    stack = member.stack
-    if form == "merged":
-        params = member.agent_variables(agent)
-        weights.save(weights.LoadedModel(stack.policy, params, member.tokenizer), out)
-        return
-    adapters = agent_axis.take(member.trainable, stack.agents.index(agent))
-    rank = resume_checks.adapter_rank(adapters)
-    peft.save_adapter(out, member.model_name, stack.policy.config, adapters, rank, stack.adapter_scale * rank)
 
 
 def define_flags() -> None:

@@ -30,7 +30,7 @@ class Health:
         self._cpu = collections.deque(maxlen=SAMPLES)
         self._waits = collections.deque(maxlen=SAMPLES)
 
-    def ran(self, result: dict) -> None:
+    def count_program(self, result: dict) -> None:
         """Count what was done for one program: its result, see `supervisor`."""
         runs, error = result["runs"], result["error"]
         with self._lock:
@@ -43,17 +43,17 @@ class Health:
             if error and error[0] == "ExecutorError":
                 self._verdicts["infra"] += 1
 
-    def worked(self, seconds: float) -> None:
+    def add_seconds(self, seconds: float) -> None:
         """Count time during which programs were run or waited to be run (s)."""
         with self._lock:
             self._seconds += seconds
 
-    def restarted(self) -> None:
+    def count_restart(self) -> None:
         """Count a supervisor that was lost."""
         with self._lock:
             self._restarts += 1
 
-    def returned(self, reports: Iterable[Report]) -> list[str]:
+    def count_reports(self, reports: Iterable[Report]) -> list[str]:
         """Count the reports of a batch, repeated ones too; the alarms that they raise, as sentences."""
         alarms = []
         with self._lock:

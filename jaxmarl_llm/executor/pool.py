@@ -82,7 +82,7 @@ class Executor:
         known = dict(zip(jobs, self._client.submit(list(jobs.values())), strict=True))
         seen: set[str] = set()
         reports = [_copy(known[key], seen, key) for key in keys]
-        for sentence in self._health.returned(reports):
+        for sentence in self._health.count_reports(reports):
             _log.warning(sentence)
         return reports
 

@@ -6,7 +6,7 @@ import jax
 import pytest
 import smoke_runs
 
-from experiments import doctor
+from jaxmarl_llm.analysis.doctor import examination, first_rollout
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.factory import systems, tasks, teams
 from jaxmarl_llm.runs import plan_table
@@ -70,7 +70,7 @@ def test_a_config_that_cannot_be_used_is_an_error(compiled):
 
 def examined(tokens=4, **changes):
     config = smoke_runs.learning_config(**changes)
-    return {result.name: result for result in doctor.examine(config, tokens=tokens)}
+    return {result.name: result for result in examination.examine(config, tokens=tokens)}
 
 
 def test_a_reward_that_raises_stops_nothing_else(compiled):
@@ -125,7 +125,7 @@ def test_shapes_are_those_of_what_a_system_trains(system, mode):
     )
     assert bool(shapes) == (system != "madpo")
     learned, optimizer = plan_table.beside(models.states)
-    said = doctor.memory(config, team).sentence
+    said = examination.memory(config, team).sentence
     if mode == "full" and shapes:
         assert learned > 1 and f", critics {learned:.0f}, optimizer of critics {optimizer:.0f}" in said
     assert ("critics" in said) == bool(shapes)
@@ -144,7 +144,7 @@ def test_a_preference_without_pairs_fails(compiled):
 
 def test_the_rollout_is_small_and_otherwise_the_configs():
     config = smoke_runs.learning_config(train__prompts=4, train__prompts_per_microbatch=4)
-    small = doctor.shrunk(config, problems=2, tokens=5)
+    small = first_rollout.shrunk(config, problems=2, tokens=5)
     assert (small.train.prompts, small.train.minibatches, small.train.prompts_per_microbatch) == (2, 1, 2)
     assert small.sampling.max_new_tokens == 5 and config.sampling.max_new_tokens == 8
     assert small.train.group == config.train.group

@@ -12,8 +12,9 @@ import pytest
 import smoke_runs
 
 from configs import lessonl
-from experiments import crossplay, doctor, evaluate, export, replay, rescore, train
+from experiments import crossplay, evaluate, export, replay, rescore, train
 from jaxmarl_llm import transcripts
+from jaxmarl_llm.analysis.doctor import examination
 from jaxmarl_llm.analysis.planning import from_config, job
 from jaxmarl_llm.analysis.report import page
 from jaxmarl_llm.analysis.search import results as search_results
@@ -183,14 +184,14 @@ def test_a_sweep_takes_the_run_as_a_finished_member(run, tmp_path):
 
 
 def test_doctor():
-    results = {result.name: result for result in doctor.examine(config_of(), problems=2, tokens=8)}
+    results = {result.name: result for result in examination.examine(config_of(), problems=2, tokens=8)}
     assert {name for name, result in results.items() if result.status == "fail"} == set()
     skipped = {name for name, result in results.items() if result.status == "skipped"}
     assert {"reward purity", "reward order"} <= skipped
     assert "12 joint answers" in results["rollout"].sentence
 
 
-@pytest.mark.parametrize("command", [train.train, lambda config, folder: list(doctor.examine(config))])
+@pytest.mark.parametrize("command", [train.train, lambda config, folder: list(examination.examine(config))])
 def test_tests_of_ones_own_are_for_searches(command, tmp_path):
     config = lessonl.get_config("generation,train,smoke")
     config.task.tests = "generated"

@@ -12,8 +12,9 @@ import tiny
 from scripted_team import CountingTask, word_tokenizer
 
 from configs import game as game_config
-from experiments import crossplay, doctor, export, train
+from experiments import crossplay, export, train
 from jaxmarl_llm import checkpoint, records, rollout, team, transcripts
+from jaxmarl_llm.analysis.doctor import examination
 from jaxmarl_llm.analysis.planning import from_config
 from jaxmarl_llm.byte_tokenizer import END, ByteTokenizer
 from jaxmarl_llm.config import validate
@@ -184,7 +185,7 @@ def test_only_the_local_agent_learns_beside_an_endpoint(tmp_path, monkeypatch):
         assert rows[-1]["expert:wise/requests"] == 24
         results, about = evaluations.evaluate_run(config(server), tmp_path, "latest", 1)
         assert about["models"] == {"first": "game-tiny", "second": "expert:wise"}
-        checked = {result.name: result.status for result in doctor.examine(config(server))}
+        checked = {result.name: result.status for result in examination.examine(config(server))}
         assert "fail" not in checked.values() and checked["log-prob parity"] == "ok"
     with pytest.raises(ValueError, match="--agent='second': it speaks through 'expert:wise' and has no"):
         export.export(tmp_path, "second", tmp_path / "out", which="latest")
@@ -246,7 +247,7 @@ def test_what_needs_weights_names_the_agent(tmp_path):
         with pytest.raises(ValueError, match="train.system='magrpo' needs a model of ours; agent 'first'"):
             train.train(config(server, **nobody), tmp_path)
         with pytest.raises(ValueError, match="the doctor needs a model of ours; agent 'first'"):
-            list(doctor.examine(config(server, **nobody)))
+            list(examination.examine(config(server, **nobody)))
 
 
 def test_a_script_needs_problems_that_it_knows():

@@ -76,7 +76,7 @@ class Client:
         with self._changed:
             if self._in_flight:
                 now = time.monotonic()
-                self._health.worked(now - self._busy_since)
+                self._health.add_seconds(now - self._busy_since)
                 self._busy_since = now
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class Client:
         with self._changed:
             self._process = None
             if not self._closed:
-                self._health.restarted()
+                self._health.count_restart()
             self._take_back(error)
             self._changed.notify_all()
         with self._sending:
@@ -203,14 +203,14 @@ class Client:
         for number in numbers or tuple(self._in_flight):
             del self._in_flight[number]
         if not self._in_flight:
-            self._health.worked(time.monotonic() - self._busy_since)
+            self._health.add_seconds(time.monotonic() - self._busy_since)
 
     def _deliver(self, results: list[dict]) -> None:
         with self._changed:
             for result in results:
                 batch, job = self._in_flight[result["id"]]
                 self._land(result["id"])
-                self._health.ran(result)
+                self._health.count_program(result)
                 if batch.number in self._batches:
                     batch.settle(job, result)
             over = [number for number, batch in self._batches.items() if batch.over]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tiny_models import VARIANTS, random_params, tiny_tokenizer
 
-from experiments import export
 from jaxmarl_llm import team
 from jaxmarl_llm.analysis.doctor import exports, machine
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.runs import agent_export
 from jaxmarl_llm.weights import LoadedModel
 
 TOKENS = np.array([5, 90, 11, 11, 3, 42])
@@ -24,7 +24,7 @@ def built(mode, family="qwen2") -> team.Team:
     return team.build({"m": model}, dict.fromkeys(("aux", "main"), "m"), jax.random.key(0), mode=mode, rank=4)
 
 
-def round_trip(mode, write=export.write, agent="main", family="qwen2"):
+def round_trip(mode, write=agent_export.write, agent="main", family="qwen2"):
     (member,) = built(mode, family).members
     return exports.round_trip(member, member.trainable, agent, TOKENS, write)
 
@@ -43,7 +43,7 @@ def changed(**fields):
     """Writes a member with other fields."""
     def write(member, agent, out, form):
         new = {name: make(member) for name, make in fields.items()}
-        export.write(dataclasses.replace(member, **new), agent, out, form)
+        agent_export.write(dataclasses.replace(member, **new), agent, out, form)
 
     return write
 

@@ -15,21 +15,21 @@ def result(*runs, wait=0.0, restarts=0, error=None):
 
 def test_metrics_of_one_period_and_of_the_next():
     state = health.Health()
-    state.ran(result(("pass", 0.1), wait=1.0))
-    state.ran(result(("fail", 0.3), ("timeout-cpu", 0.5), wait=2.0, restarts=1))
-    state.ran(result())  # from the cache
-    state.ran(result(error=["ExecutorError", "infra"], restarts=2))
-    state.ran(result(error=["BadTests", "the caller's fault"]))
-    state.restarted()
-    state.worked(1.5)
-    state.worked(0.5)
+    state.count_program(result(("pass", 0.1), wait=1.0))
+    state.count_program(result(("fail", 0.3), ("timeout-cpu", 0.5), wait=2.0, restarts=1))
+    state.count_program(result())  # from the cache
+    state.count_program(result(error=["ExecutorError", "infra"], restarts=2))
+    state.count_program(result(error=["BadTests", "the caller's fault"]))
+    state.count_restart()
+    state.add_seconds(1.5)
+    state.add_seconds(0.5)
     reports = [
         report("pass"),
         report("timeout-cpu"),
         report("error", cached=True),
         report("error", cached=True),
     ]
-    assert state.returned(reports) == []
+    assert state.count_reports(reports) == []
     found = state.metrics()
     verdicts = {name: value for name, value in found.items() if name.startswith("verdict/") and value}
     assert verdicts == {"verdict/pass": 1, "verdict/timeout-cpu": 1, "verdict/error": 2, "verdict/infra": 1}
@@ -61,14 +61,14 @@ def test_percentile_by_nearest_rank(values, share, wanted):
 
 def sentences(state, verdicts):
     """(index, sentence) of the programs at which an alarm is raised."""
-    found = [(i, state.returned([report(verdict)])) for i, verdict in enumerate(verdicts)]
+    found = [(i, state.count_reports([report(verdict)])) for i, verdict in enumerate(verdicts)]
     return [(i, text) for i, (text,) in ((i, texts) for i, texts in found if texts)]
 
 
 def test_alarm_when_the_abnormal_share_rises_and_once_only():
     state = health.Health()
     # 400 normal programs, 20 of them cached, which do not count: 200 before the window at the 420th.
-    state.returned([report("pass")] * 100 + [report("fail")] * 300 + [report("killed", cached=True)] * 20)
+    state.count_reports([report("pass")] * 100 + [report("fail")] * 300 + [report("killed", cached=True)] * 20)
     # A rise by 0.1 is 20 of the last 200: the 20th abnormal one, where the share before is still 0 of 220.
     bad = ["killed"] * 3 + ["protocol"] * 97
     ((index, sentence),) = sentences(state, bad)
@@ -94,7 +94,7 @@ def test_no_alarm_for_what_was_always_so_or_too_soon():
 
 def test_window_of_a_large_batch():
     state = health.Health()
-    (sentence,) = state.returned(
+    (sentence,) = state.count_reports(
         [report("pass")] * 1000 + [report("unsupported")] * 30 + [report("pass")] * 500
     )
     assert "most frequent: unsupported" in sentence

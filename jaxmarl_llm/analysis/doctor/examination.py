@@ -1,0 +1,218 @@
+"""All checks of a config, one after the other, on a few problems that the team answers."""
+
+import contextlib
+import functools
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_llm import update
+from jaxmarl_llm.analysis.doctor import (
+    choices,
+    data,
+    exports,
+    first_rollout,
+    machine,
+    rewards,
+    texts,
+    updates,
+)
+from jaxmarl_llm.analysis.doctor.result import Result, failed
+from jaxmarl_llm.analysis.doctor.rewards import ErrorKeepingTask
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.config.programs import check_training
+from jaxmarl_llm.config.systems import FROM_PAIRS
+from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
+from jaxmarl_llm.factory import experts, systems, tasks, teams, training
+from jaxmarl_llm.factory import user_code as named
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.protocols import item_name
+from jaxmarl_llm.runs import agent_export, plan_table
+from jaxmarl_llm.tasks.split_overlap import Neighbour
+from jaxmarl_llm.team import Team
+
+READ = 64  # tokens that an exported agent reads
+SPLITS = ("train", "eval", "test")
+
+
+def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
+    """The checks of a config, one after the other, each as soon as it is known.
+
+    Args:
+      config: as for a training.
+      problems: most problems that the team answers.
+      tokens: most tokens of a completion.
+
+    Raises:
+      ValueError: for what a training would refuse before it starts: bad fields, data or models.
+    """
+    validate(config)
+    check_training(config)
+    small = first_rollout.shrunk(config, problems, tokens)
+    with contextlib.ExitStack() as stack:
+        executor, level = _executor(small, stack)
+        named.check(small)
+        yield level
+        expert = experts.build_expert(small)
+        splits = [tasks.build_task(small, executor, split, expert) for split in SPLITS]
+        task = splits[0]
+        yield from data.checks({s: each.items for s, each in zip(SPLITS, splits, strict=True)})[0]
+        speakers = experts.build(small, [item for each in splits for item in each.items])
+        team = teams.build_team(small, speakers=speakers)
+        local_team = team.local("the doctor")
+        yield from _of_prompts(config, local_team, splits)
+        caught, start = ErrorKeepingTask(task), time.perf_counter()
+        try:
+            forest = first_rollout.draw(small, team, caught)
+        except Exception as error:
+            yield failed("rollout", error)
+            return
+        yield first_rollout.check_of_rollout(config, small, forest, time.perf_counter() - start)
+        yield from _of_update(small, local_team, forest)
+        yield from _of_reward(small, caught, forest, stack, expert)
+        yield texts.round_trip(forest, _tokenizers(team), task.prompts(task.items[0]), _handed_on(config))
+        yield memory(config, team)  # before the export, which takes memory that a training does not
+        yield _export(local_team, forest)
+
+
+def examine_data(config) -> tuple[list[Result], dict[str, list[Neighbour]]]:
+    """The checks of the problems alone, and the nearest training problems of the other splits' problems."""
+    validate(config)
+    return data.checks({split: tasks.build_task(config, None, split).items for split in SPLITS})
+
+
+class _Refuses:
+    """Takes the place of an executor that did not start: every run raises its error."""
+
+    def __init__(self, error: ExecutorRefused):
+        self._error = error
+
+    def run(self, programs):
+        raise self._error
+
+
+def _executor(config, stack: contextlib.ExitStack) -> tuple[Any, Result]:
+    try:
+        executor = stack.enter_context(tasks.build_executor(config))
+    except ExecutorRefused as error:
+        return _Refuses(error), machine.executor_level(None, refusal=error)
+    if executor is None:
+        return None, machine.executor_level(None)
+    return executor, machine.executor_level(executor.level, available_level()[1])
+
+
+def _of_prompts(config, team: Team, of_tasks: Sequence[Any]) -> Iterator[Result]:
+    tokenizers, task = _tokenizers(team), of_tasks[0]
+    item = task.items[0]
+    first = {agent: messages for agent, messages in task.prompts(item).items() if agent in tokenizers}
+    yield texts.chat_template(tokenizers, first, config.model_options.chat, tuple(config.sampling.stop))
+    for agent, messages in first.items():
+        yield texts.rendered(agent, tokenizers[agent], messages, item_name(item))
+    try:
+        lengths = {agent: [] for agent in team.agents}
+        for item in (item for task in of_tasks for item in task.items):
+            for agent, messages in task.prompts(item).items():
+                if agent not in lengths:
+                    continue
+                lengths[agent].append(len(tokenizers[agent].encode_chat(messages)))
+    except Exception as error:
+        yield failed(texts.prompt_lengths.title, error)
+    else:
+        c = config.sampling
+        yield texts.prompt_lengths(lengths, c.max_prompt_tokens, c.long_prompts)
+
+
+def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:
+    loss, trainables = training.loss_config(config), _trainables(team)
+    yield choices.distribution(team, trainables, forest, training.sampling_params(config), loss.sampling)
+    try:
+        examined = updates.of_forest(team, trainables, loss, forest)
+    except Exception as error:
+        yield from (failed(check.title, error) for check in (updates.parity, updates.trained_tokens))
+        return
+    yield updates.parity(examined, choices.precision(team))
+    yield updates.trained_tokens(examined, _meant(config.train))
+
+
+def _meant(c) -> str:
+    """Why the loss may train other tokens than were drawn; empty if it must not."""
+    if c.comlrl_compat:
+        return "train.comlrl_compat trains so, set it to False for a result"
+    return f"train.loss={c.loss!r} trains so with all advantages 1; is it meant to?" if c.loss else ""
+
+
+def _of_reward(
+    config, task: ErrorKeepingTask, forest: Forest, stack: contextlib.ExitStack, expert
+) -> Iterator[Result]:
+    if task.error is not None:
+        refused = isinstance(task.error, ExecutorRefused)
+        title = rewards.scale.title
+        yield Result(title, "skipped", "no programs ran") if refused else failed(title, task.error)
+        others = (rewards.zero_signal, rewards.pairs, rewards.purity, rewards.order)
+        yield from (Result(check.title, "skipped", "there are no rewards") for check in others)
+        return
+    yield rewards.scale(forest, task)
+    yield from _of_signal(config, forest)
+    if config.task.kind == "optimisation":
+        for check in (rewards.purity, rewards.order):
+            yield Result(check.title, "skipped", "rewards are measured times, never twice the same")
+        return
+    # A new executor: that of the rollout would return the reports in its cache.
+    fresh, _ = _executor(config, stack)
+    judge = tasks.build_task(config, fresh, "train", expert).judge
+    answers = forest.joint_texts()
+    yield rewards.purity(forest, answers, judge)
+    yield rewards.order(forest, answers, judge)
+
+
+def _of_signal(config, forest: Forest) -> Iterator[Result]:
+    """Check whether there is something to learn from the rewards."""
+    system, credit_of = f"train.system={config.train.system!r}", systems.from_forest(config)
+    prefers = config.train.system in FROM_PAIRS
+    if credit_of is None:
+        what = "pairs of answers" if prefers else "what its critics did not expect"
+        yield Result(rewards.zero_signal.title, "skipped", f"{system} learns from {what}, not from groups")
+    else:
+        credit = credit_of(forest)
+        yield rewards.zero_signal(credit.metrics(), len(set(credit.groups.tolist())))
+    if prefers:
+        yield rewards.pairs(forest, config.preference.pairs)
+    else:
+        yield Result(rewards.pairs.title, "skipped", f"{system} learns from no pairs")
+
+
+def _export(team: Team, forest: Forest) -> Result:
+    learning = [member for member in team.members if member.trainable is not None]
+    member = (learning or team.members)[0]
+    agent = member.stack.agents[-1]
+    turn = next(turn for turn in forest.turns if turn.agent == agent)
+    tokens_L = np.concatenate([turn.prompt, turn.completion])[-READ:]
+    return exports.round_trip(member, member.trainable, agent, tokens_L, agent_export.write)
+
+
+def memory(config, team: Team) -> Result:
+    """The check of the memory that a training will hold, the system's own models included."""
+    start = functools.partial(update.init_state, optimizer=training.build_optimizer(config))
+    learning = {i: m.trainable for i, m in enumerate(team.members) if m.trainable is not None}
+    parts = plan_table.memory(config, team, {i: jax.eval_shape(start, tree) for i, tree in learning.items()})
+    models, optimizer = plan_table.beside(systems.own_states(config, team, _trainables(team)))
+    if models:
+        parts |= {"critics": models, "optimizer of critics": optimizer}
+    parts["gradients"] = max(parts["learned"], models)  # one after the other
+    return machine.memory(parts, machine.used_mb(), machine.available_mb())
+
+
+def _handed_on(config) -> bool:
+    """Whether completions become part of later prompts."""
+    return config.train.turns > 1 or config.train.protocol != "simultaneous"
+
+
+def _tokenizers(team: Team) -> dict[str, Any]:
+    return {agent: team[agent].tokenizer for agent in team.agents}
+
+
+def _trainables(team: Team) -> list:
+    return [member.trainable for member in team.members]
