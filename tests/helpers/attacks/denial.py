@@ -83,7 +83,7 @@ digits | timeout-cpu | digits of a large number
     import sys
     def f(x):
         sys.set_int_max_str_digits(0)
-        return len(str(1 << 39999999))
+        return len(str(1 << 99999999))
 
 regex | timeout-cpu | a regular expression that tries everything
     import re
