@@ -44,10 +44,14 @@ class CentralisedTask:
         return by_role and {self.agents[0]: tagged(by_role)}
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
-        """Judgements of the roles' joint answers, in order; see the task's own."""
+        """Judgements of the roles' joint answers, in order; see the task's own.
+
+        What roles earn by themselves (`Judgement.local`) is left out: there is one agent, and it earns the total.
+        """
         check_batch(items, completions, self.agents)
         replies = [split(text, self.roles) for text in completions[self.agents[0]]]
-        return self._task.judge(items, {role: [texts[role] for texts in replies] for role in self.roles})
+        by_role = {role: [texts[role] for texts in replies] for role in self.roles}
+        return [dataclasses.replace(judged, local={}) for judged in self._task.judge(items, by_role)]
 
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
         """The feedback to every role, under its tag."""

@@ -11,8 +11,8 @@ from jaxmarl_llm.utils.errors import UserError
 class Judgement:
     """One joint action's reward and the reasons for it.
 
-    parts: the reward's named parts. total: their sum on the reward's own scale, None where the reward does
-    not apply.
+    parts: the reward's named parts. total: on the reward's own scale, often the sum of the parts, None where
+    the reward does not apply.
     verdict: the executor's verdict, or the level at which the answer stopped before any test.
     failures: short texts, one per failed test. program_source: what ran ('' if nothing did).
     interactions: calls between the agents' programs, as the executor saw them (rows of `Interaction`).

@@ -24,6 +24,7 @@ LAYER = {
     "rollout": 55, "checkpoint": 55, "evaluation": 57, "systems": 60,
     "factory": 65, "runs": 70, "cli": 70,
     "analysis": 75,  # what no training needs
+    "testing": 76,  # nothing of the package imports it
     "experiments": 80,
 }
 # The same inside the executor, whose parts run in processes of their own.

@@ -64,6 +64,8 @@ class CodingTask:
         if not callable(feedback) and feedback not in code_feedback.MODES:
             raise UserError(f"feedback is {feedback!r}; allowed: {', '.join(code_feedback.MODES)}")
         self._feedback, self._revealed, self._held_back = feedback, revealed_tests, held_back
+        # A problem with a single test has nothing to hold back, and so not the part either.
+        self.part_names = () if held_back else reward.PART_NAMES
         self.reward_range = reward.reward_range(self.agents)
         if not 1 <= len(self.agents) <= MAX_AGENTS or len(set(self.agents)) != len(self.agents):
             raise UserError(f"agents is {self.agents!r}; allowed: 1 to {MAX_AGENTS} different names")

@@ -1,6 +1,7 @@
 """Every public function of the losses: compiled, mapped, differentiated, with masks and with one sample."""
 
 import functools
+import inspect
 import re
 
 import jax
@@ -28,26 +29,14 @@ GAIN = np.array([2.0, -1.0])
 
 
 def of_tokens(call, single, *, arrays=(NOW, THEN), smooth=1):
-    """The case of a loss ``call(x, y, mask, advantages, turns)`` -> SumCount; masked are the last tokens."""
-
-    def row(b):
-        n = int(MASK[b].sum())
-        turns = {"turns_BL": TURNS["turns_BL"][b : b + 1, :n], "num_turns": 2}
-        rows = (x[b : b + 1, :n] for x in arrays)
-        return call(*rows, np.ones((1, n), bool), GAIN[b : b + 1], turns)
-
-    def padded():
-        dirty = (np.where(MASK, x, NAN) for x in arrays)
-        whole = call(*dirty, MASK, GAIN, TURNS)
-        return (whole.sum, whole.count), ((both := row(0) + row(1)).sum, both.count)
+    """The case of a loss ``call(x, y, mask, advantages, turns)`` -> SumCount."""
 
     def alone():
         turns = {"turns_BL": np.zeros((1, 1), int), "num_turns": 1}
         found = call(np.log([[0.5]]), np.log([[0.25]]), np.ones((1, 1), bool), [2.0], turns)
         return (found.sum, found.count), single
 
-    pairs = {"padded": padded, "single": alone}
-    return Case(lambda x, y: call(x, y, MASK, GAIN, TURNS), arrays, smooth, pairs)
+    return Case(lambda x, y: call(x, y, MASK, GAIN, TURNS), arrays, smooth, {"single": alone})
 
 
 def policy(x, y, mask, gain, turns, **options):
@@ -209,15 +198,9 @@ PAIRS, FIRST = np.array([True, False]), {"mask_P": np.array([True, False])}
 
 
 def of_pairs(function, single, **options):
-    """The case of a loss over winners and losers; the second pair is none."""
+    """The case of a loss over winners and losers."""
     arrays = (NOW[:, 0], NOW[:, 1])
-    pairs = {
-        "padded": lambda: (
-            function(*(np.where(PAIRS, x, NAN) for x in arrays), **FIRST, **options),
-            function(*(x[:1] for x in arrays), **options),
-        ),
-        "single": lambda: (function([1.0], [1.0], **options), (single, 1)),
-    }
+    pairs = {"single": lambda: (function([1.0], [1.0], **options), (single, 1))}
     return Case(lambda w, l: function(w, l, **options), arrays, 2, pairs)
 
 
@@ -256,15 +239,20 @@ CASES |= {
 def test_every_public_function_has_a_case():
     assert set(CASES) == set(functions(losses))
     for name, case in CASES.items():
-        assert set(KINDS) - set(EXEMPT.get(name, ())) == set(case.pairs), name
+        wanted = set(KINDS) - set(EXEMPT.get(name, ())) - (set() if name in PARTS else {"padded"})
+        assert wanted <= set(case.pairs), name
 
 
-@pytest.mark.parametrize("name", CASES)
+# Losses are compiled, mapped, differentiated and masked by tests/unit/testing/test_loss_conformance.py.
+PARTS = [name for name in CASES if inspect.signature(getattr(losses, name)).return_annotation is not losses.SumCount]
+
+
+@pytest.mark.parametrize("name", PARTS)
 def test_compiled_and_mapped(name):
     check_transforms(CASES[name])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PARTS)
 def test_gradient(name):
     check_gradient(CASES[name])
 

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
 from jaxmarl_llm import losses
 
@@ -188,49 +187,6 @@ def test_one_agent_is_dpo():
     np.testing.assert_allclose(
         alone.sum[0], losses.dpo(winner[0], loser[0], **plain, label_smoothing=0.2).sum, rtol=1e-6
     )
-
-
-# --- all of them ------------------------------------------------------------------------------------------
-
-MASK_P = np.array([True, False, True, False])
-OF_PAIRS = {
-    "bradley_terry": lambda w, l, rw, rl, mask: losses.bradley_terry(w[0], l[0], mask_P=mask),
-    "dpo": lambda w, l, rw, rl, mask: losses.dpo(
-        w[0], l[0], ref_winner_P=rw[0], ref_loser_P=rl[0], label_smoothing=0.1, mask_P=mask
-    ),
-    "trajectory_dpo": lambda w, l, rw, rl, mask: losses.trajectory_dpo(
-        w.T, l.T, jnp.ones(w.T.shape, bool), jnp.ones(l.T.shape, bool),
-        ref_winner_PT=rw.T, ref_loser_PT=rl.T, beta=0.3, mask_P=mask,
-    ),
-    "madpo": lambda w, l, rw, rl, mask: losses.madpo(
-        w, l, ref_winner_NP=rw, ref_loser_NP=rl, beta=0.3, mask_P=mask
-    ),
-}  # fmt: skip
-every = pytest.mark.parametrize("loss", OF_PAIRS.values(), ids=OF_PAIRS)
-
-
-@every
-def test_masked_equals_physically_removed(loss):
-    arrays = _team(3)
-    dirty = [jnp.where(MASK_P[None], x, jnp.nan) for x in arrays]
-    whole, part = loss(*dirty, MASK_P), loss(*[x[:, MASK_P] for x in arrays], None)
-    np.testing.assert_allclose(whole.sum, part.sum, rtol=1e-6)
-    np.testing.assert_array_equal(whole.count, part.count)
-    grads = jax.grad(lambda w, l: loss(w, l, *dirty[2:], MASK_P).sum.sum(), argnums=(0, 1))(*dirty[:2])
-    for grad_NP in grads:
-        assert np.isfinite(grad_NP).all()
-        np.testing.assert_array_equal(np.asarray(grad_NP)[:, ~MASK_P], 0)
-    assert not np.any(loss(*dirty, np.zeros(4, bool)).mean())
-
-
-@pytest.mark.parametrize("loss", [f for name, f in OF_PAIRS.items() if name != "madpo"])
-def test_gradients_are_those_of_finite_differences(loss):
-    """Not MADPO's, whose gradient leaves out the others on purpose: see the joint loss."""
-    winner, loser, *refs = _team(4)
-    check_grads(
-        lambda w, l: loss(w, l, *refs, MASK_P).mean(), (winner, loser), order=1, modes=["rev"],
-        atol=1e-2, rtol=1e-2, eps=1e-2,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("call, message", [

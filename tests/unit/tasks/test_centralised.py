@@ -27,7 +27,8 @@ class Echo:
 
     def judge(self, items, completions):
         rows = zip(items, *completions.values(), strict=True)
-        return [Judgement({}, 1.0, "|".join((*completions, *row))) for row in rows]
+        local = dict(zip(self.agents, (1.0, 2.0), strict=True))
+        return [Judgement({}, 1.0, "|".join((*completions, *row)), local=local) for row in rows]
 
     def normalise(self, scores):
         return scores
@@ -52,7 +53,7 @@ def test_the_prompts_of_all_roles_in_one_chat():
 def test_every_role_is_judged_on_its_section():
     task = CentralisedTask(Echo(), "solo")
     (judged,) = task.judge(["x"], {"solo": ["[aux]\nA\n[main]\nM"]})
-    assert judged.verdict == "aux|main|x|A|M"
+    assert judged.verdict == "aux|main|x|A|M" and judged.local == {}
     with pytest.raises(ValueError, match="completions come from agents"):
         task.judge(["x"], {"aux": ["A"]})
 

@@ -1,0 +1,191 @@
+"""Every protocol of the package keeps the contract of protocols; `check_protocol` notices each way to break it."""
+
+import dataclasses
+import itertools
+
+import pytest
+import scripted_rounds
+
+from jaxmarl_llm.config import FIELDS, base_config
+from jaxmarl_llm.config.programs import METHODS
+from jaxmarl_llm.factory import protocols
+from jaxmarl_llm.forest import REMARK, Node
+from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
+from jaxmarl_llm.testing import check_protocol
+
+NAMES = FIELDS["train.protocol"].choices
+GAME = GameTask(load_items("games", "all"), ("a", "b"))
+PROGRAMS = scripted_rounds.ScriptedTask(scores={"a0": 2.0, "b1": 3.0})
+# Further settings of a protocol; a new one is checked in one turn and, unless it is a tree, in two.
+MORE = {
+    "simultaneous": [dict(turns=2, hand_on="best"), dict(partner_samples=2)],
+    "pipeline": [dict(turns=2, hand_on="best")],
+    "discussion": [dict(turns=2, hand_on="random")],
+    "lessonl": [{"turns": 3, "lessons.select": "dealt"}, {"turns": 2, "lessons.bank": "run"}],
+    "mapcoder": [{"turns": 4, "search.plans": 2}],
+}
+CASES = [
+    (name, options, samples)
+    for name in NAMES
+    for options in (dict(turns=1), *([] if name == "tree" else [dict(turns=2)]), *MORE.get(name, ()))
+    for samples in (None, 3)
+    if not (samples and "partner_samples" in options)
+]
+
+
+def build(name, options, samples):
+    """A protocol with its task, as a training (samples None) or an evaluation takes it."""
+    config = base_config()
+    config.train.update(protocol=name, group=2)
+    config.team.agents, config.lessons.encoder, config.search.plans = ("a", "b"), "ngrams", 1
+    for key, value in options.items():
+        section, _, field = key.rpartition(".")
+        config[section or "train"][field] = value
+    task = PROGRAMS if name in METHODS else GAME
+    return protocols.build(config, task, None, samples), task
+
+
+@pytest.mark.parametrize("name, options, samples", CASES)
+def test_every_protocol_keeps_the_contract(name, options, samples):
+    protocol, task = build(name, options, samples)
+    check_protocol(protocol, task, conversations=samples)
+
+
+def test_all_combinations_of_samples():
+    protocol, task = build("simultaneous", dict(turns=2, partner_samples=0), None)
+    check_protocol(protocol, task, joint_mode="cross", items=1)
+
+
+@dataclasses.dataclass
+class Broken:
+    """Agents answer at once, then once more; ``request`` and ``node`` are changed by functions of state and part."""
+
+    request: object = None
+    node: object = None
+    steps: int = 2
+    kept: list = dataclasses.field(default_factory=list)
+
+    def step(self, state):
+        if len(state.requests) == 4 * self.steps:
+            return []
+        asked = Simultaneous(GAME.prompts, 2).step(dataclasses.replace(state, turns=[]))
+        if state.turns:
+            follows = {item: 2 * item for item in range(2)}
+            asked = [dataclasses.replace(one, turn=1, follows=follows[one.item], samples=1) for one in asked]
+        return [self.request(state, one) for one in asked] if self.request else asked
+
+    def observe(self, state, turns):
+        nodes = Simultaneous(GAME.prompts, 2).observe(state, turns)
+        return [self.node(state, one) for one in nodes] if self.node else nodes
+
+
+def asks(change, **fields):
+    """Broken by what it asks for; ``fields`` may be functions of the state and the request."""
+    return Broken(request=lambda state, one: change(one, **{name: value(state, one) for name, value in fields.items()}))
+
+
+def requests(**fields):
+    return asks(dataclasses.replace, **fields)
+
+
+def second(value, first=None):
+    """A field of the second turn's requests; as it was, or ``first``, in the first turn."""
+    return lambda state, one: value if one.turn else first
+
+
+def nodes(change):
+    return Broken(node=lambda state, one: change(state, one))
+
+
+def steps(function):
+    """A protocol whose step is a function of the good one's state and requests."""
+    protocol = Broken()
+    good = protocol.step
+    protocol.step = lambda state: function(state, good(state))
+    return protocol
+
+
+def spoiled(state, asked):
+    state.turns = list(state.turns[:-1])
+    return asked
+
+
+def counting():
+    protocol, calls = Broken(), itertools.count()
+    protocol.request = lambda state, one: dataclasses.replace(
+        one, messages=({"role": "user", "content": str(next(calls))},)
+    )
+    return protocol
+
+
+BROKEN = {
+    "step: it does not raise: AttributeError": steps(lambda state, asked: asked.missing),
+    "step: a list of requests: None": steps(lambda state, asked: asked or None),
+    "step: a SpeakRequest": steps(lambda state, asked: ["me"]),
+    "step: requests, turns and joints of the episode stay as they are": steps(spoiled),
+    "a request is to one of .'a', 'b'.: c": requests(agent=lambda *_: "c"),
+    "a request is about an item of the episode": requests(item=lambda *_: 2),
+    "request to a: chat messages are one or more": requests(messages=lambda *_: ()),
+    "a request is for one sample or more": requests(samples=lambda *_: 1, extra=lambda *_: 1),
+    "turn and kind of a request": requests(kind=lambda *_: "joke"),
+    "a request continues an earlier turn that is there: 99": requests(parent=second(99)),
+    "a request continues an earlier turn about the same item": requests(
+        parent=lambda state, one: 7 - 7 * one.item if one.turn else None
+    ),
+    "a request follows a joint answer that is there: 99": requests(follows=second(99)),
+    "a request follows a joint answer about the same item": requests(
+        follows=lambda state, one: 2 - 2 * one.item if one.turn else None
+    ),
+    "the turns that a request shows are there already": requests(shown=second((99,), ())),
+    "a request shows the texts that it names: a0": requests(shown=second((0,), ())),
+    "all requests of a step are for equally many samples: .1, 2.": requests(
+        samples=lambda state, one: 1 if one.item else 2
+    ),
+    "requests to a in turn 0 are for equally many samples: .2, 1.": requests(turn=lambda *_: 0),
+    "it ends, with an empty list: 5 steps": Broken(steps=9),
+    "the same episode is the same again: what belongs to an episode is in its state": counting(),
+    "observe: it does not raise": nodes(lambda state, node: node.missing),
+    "observe: a Node": nodes(lambda state, node: node.turns),
+    "a node holds answers of the team": nodes(lambda state, node: dataclasses.replace(node, turns={})),
+    "a node is made of turns of the episode": nodes(lambda s, node: dataclasses.replace(node, turns={"a": (99,)})),
+    "a node's answers of a are its own": nodes(
+        lambda state, node: dataclasses.replace(node, turns={"a": node.turns["b"]})
+    ),
+    "a node holds answers, no remarks": requests(kind=lambda *_: REMARK),
+    "a node's answers are of its item and turn": nodes(lambda state, node: dataclasses.replace(node, turn=5)),
+    "a node is completed by the last answers": nodes(
+        lambda state, node: Node(node.item, {"a": tuple(t.id for t in state.turns if t.agent == "a" and not t.turn
+                                                        and t.item == node.item)})
+    ),
+    "a node holds equally many samples of each agent": nodes(
+        lambda state, node: dataclasses.replace(node, turns=node.turns | {"b": node.turns["b"] * 2})
+    ),
+    "what led to an answer is no part of it": nodes(
+        lambda state, node: dataclasses.replace(node, heard=(node.turns["a"],))
+    ),
+    "what led to an answer is an earlier turn that is there": nodes(
+        lambda state, node: dataclasses.replace(node, heard=((99,) * len(node.turns["a"]),))
+    ),
+    "every answer becomes part of a joint answer, other texts are remarks": nodes(
+        lambda state, node: dataclasses.replace(node, turns={"a": node.turns["a"]})
+    ),
+}  # fmt: skip
+
+
+def test_the_good_protocol_passes():
+    check_protocol(Broken(), GAME, most_steps=5)
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_broken_protocols_are_noticed(rule):
+    with pytest.raises(AssertionError, match=rule):
+        check_protocol(BROKEN[rule], GAME, most_steps=5)
+
+
+def test_items_that_nobody_asks_about_and_conversations_that_are_missing():
+    first = steps(lambda state, asked: [one for one in asked if one.item == 0][: 2 * (len(state.requests) < 4)])
+    with pytest.raises(AssertionError, match="every item gets a joint answer: "):
+        check_protocol(first, GAME, most_steps=5)
+    with pytest.raises(AssertionError, match="every item has 3 conversations: 2 about item 0"):
+        check_protocol(Simultaneous(GAME.prompts, 2), GAME, conversations=3)
