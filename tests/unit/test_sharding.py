@@ -22,7 +22,9 @@ from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.update import LossConfig, packing, policy_gradient
 from jaxmarl_llm.weights import LoadedModel, hf
 
-SHAPES = [(a, d, 8 // (a * d)) for a in (1, 2, 4, 8) for d in (1, 2, 4, 8) if 8 % (a * d) == 0]
+# Two axes and all three cut; more agents' devices than agents; the tensors alone. What cuts differ in between
+# compiles to the same kinds of collectives.
+SHAPES = [(2, 4, 1), (2, 2, 2), (8, 1, 1), (1, 1, 8)]
 # Everything divides by 8 but the key/value heads, and the agents, of whom there are two.
 POLICY = Policy(
     PolicyConfig(
@@ -33,7 +35,7 @@ POLICY = Policy(
 PLAIN = SamplingParams(5, temperature=0.8)
 # Compilation is most of these tests' time; how well one device computes its part is not their subject.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-FULL_SHAPES = [(2, 2, 2), (1, 8, 1), (2, 1, 4)]
+FULL_SHAPES = [(2, 2, 2), (1, 8, 1)]
 
 
 @functools.cache
@@ -207,7 +209,6 @@ def test_placing_never_asks_for_the_whole():
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_adapters_learn_alike_on_every_mesh(shape):
-    assert len(SHAPES) == 10
     assert_close(found(layout_of(shape), "adapters"), found(ONE_DEVICE, "adapters"))
 
 
@@ -253,7 +254,7 @@ def samples(layout: Layout) -> sampling.Samples:
     return jax.device_get(lowered.compile(QUICK)(*inputs, **options))
 
 
-@pytest.mark.parametrize("shape", [(2, 2, 2), (1, 4, 2), (8, 1, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 2, 2), (8, 1, 1)], ids=str)
 def test_samples_are_the_same_on_every_mesh(shape):
     drawn, plain = samples(layout_of(shape, fsdp=shape == (2, 2, 2))), samples(ONE_DEVICE)
     there_NRL = np.arange(8) < plain.lengths_NR[..., None]
