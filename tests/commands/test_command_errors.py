@@ -9,8 +9,7 @@ import smoke_runs
 def test_the_command_says_what_is_wrong_in_one_sentence(tmp_path, compiled):
     done = smoke_runs.run(smoke_runs.command("crossplay", f"--workdirs={tmp_path}"), compiled)
     assert done.returncode == 1
-    reason = f"--workdirs={tmp_path}: give two runs or more, with commas between them"
-    assert done.stderr == f"error: {reason}\n"
+    assert done.stderr == f"error: {tmp_path} holds no run: config.json is missing\n"
 
 
 def test_a_sweep_begins_no_member_then(tmp_path, compiled, monkeypatch):

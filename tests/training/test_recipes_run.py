@@ -11,12 +11,16 @@ from method_runs import watched
 from configs import systems as system_configs
 from experiments import train
 from jaxmarl_llm import transcripts, update
-from jaxmarl_llm.factory import teams
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.factory import systems, teams
 from jaxmarl_llm.runs import run_evaluations
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 Q_FORM = {"critic.form": "q"}
-VARIANTS = [(name, {}) for name in system_configs.SYSTEMS] + [("iac", Q_FORM), ("maac", Q_FORM)]
+# Of one rollout and one update with mareinforce: only the baseline differs.
+BASELINES = ("marloo", "maremax", "dr_mas")
+VARIANTS = [(name, {}) for name in system_configs.SYSTEMS if name not in BASELINES]
+VARIANTS += [("iac", Q_FORM), ("maac", Q_FORM)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +87,25 @@ def test_every_system_has_something_to_learn_from(trained, name, fields):
         assert {"aux/marginal", "main/free_rider"} <= set(last)
     for actions in found.actions:
         as_promised(name, actions)
+    if name == "mareinforce":
+        for forest, actions in zip(found.forests, found.actions, strict=True):
+            for other in BASELINES:
+                as_promised(other, with_advantages_of(other, forest, actions))
+
+
+def with_advantages_of(name, forest, actions):
+    """The transcripts of a forest, had a system that differs in its credit alone learned from it."""
+    config = system_configs.get_config(f"{name},smoke")
+    validate(config)
+    advantages = systems.from_forest(config)(forest).advantages
+    assert np.abs(advantages).max() > 0
+
+    def records_of(action, joint):
+        rows = zip(action.agents.items(), joint.turns, strict=True)
+        return {a: dataclasses.replace(record, advantage=float(advantages[t])) for (a, record), t in rows}
+
+    pairs = zip(actions, forest.joints, strict=True)
+    return [dataclasses.replace(action, agents=records_of(action, joint)) for action, joint in pairs]
 
 
 def as_promised(name, actions):
