@@ -67,6 +67,12 @@ class JointAction:
     interactions: tuple[tuple, ...] = ()
     problem: int | None = None
 
+    @property
+    def outcome(self) -> str:
+        """The reward for people, and the verdict where there is one: "reward 1.20, pass"."""
+        total = "none" if self.total is None else f"{self.total:.2f}"
+        return f"reward {total}, {self.verdict}" if self.verdict else f"reward {total}"
+
 
 class TranscriptWriter:
     """Write `folder/transcripts/step_*.jsonl`."""

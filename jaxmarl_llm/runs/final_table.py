@@ -77,8 +77,7 @@ def example_lines(folder) -> list[str]:
     item = next(iter(found.values())).item
     lines = ["", f"greedy answers to {item}, the first of the test problems:"]
     for title, action in found.items():
-        total = "none" if action.total is None else f"{action.total:.2f}"
-        lines += ["", f"--- {title}: reward {total}, {action.verdict}"]
+        lines += ["", f"--- {title}: {action.outcome}"]
         for agent, speech in action.agents.items():
             text = speech.completion.strip("\n").split("\n")
             more = [f"  ... {len(text) - LINES} more lines"] if len(text) > LINES else []

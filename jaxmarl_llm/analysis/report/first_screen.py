@@ -86,14 +86,8 @@ def _answers(evaluated: Sequence[EvaluationData]) -> tuple[tuple[Answer, ...], s
         action = next(a for a in reversed(actions) if a.item == actions[0].item)  # the last of several turns
         if item in ("", action.item):
             item = action.item
-            answers.append(Answer(title, _judgement(action), _texts(action)))
+            answers.append(Answer(title, action.outcome, _texts(action)))
     return tuple(answers), item
-
-
-def _judgement(action: JointAction) -> str:
-    total = "none" if action.total is None else f"{action.total:.2f}"
-    return f"reward {total}, {action.verdict}"
-
 
 def _texts(action: JointAction) -> tuple[tuple[str, str], ...]:
     return tuple((agent, speech.completion.strip("\n")) for agent, speech in action.agents.items())

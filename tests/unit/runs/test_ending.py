@@ -49,6 +49,13 @@ def test_the_first_problem_is_shown_before_and_after(folder):
     assert final_table.example_lines(folder / "nowhere") == []
 
 
+@pytest.mark.parametrize("total, verdict, text", [
+    (1.234, "pass", "reward 1.23, pass"), (0.5, "", "reward 0.50"), (None, "", "reward none"),
+])  # fmt: skip
+def test_an_answer_without_a_verdict_has_a_reward_alone(total, verdict, text):
+    assert report_runs.action(0, "ode", total, verdict, "x").outcome == text
+
+
 def test_the_closing_table(folder, capsys):
     final_table.show(SUMMARY, folder)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
