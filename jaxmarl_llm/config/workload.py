@@ -11,10 +11,10 @@ def nodes(config) -> list[int]:
         return [c.prompts * c.group ** (len(config.team.agents) - 1)]
     if c.protocol in METHODS:  # a chain goes on as it began: its later programs count as samples too
         return [c.prompts] * c.turns
-    found = [c.prompts]
+    by_turn = [c.prompts]
     for _ in range(c.turns - 1):
-        found.append(found[-1] * (answers_per_node(config) if c.hand_on == "all" else 1))
-    return found
+        by_turn.append(by_turn[-1] * (answers_per_node(config) if c.hand_on == "all" else 1))
+    return by_turn
 
 
 def collecting(config) -> int:

@@ -98,12 +98,12 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         lessons = protocols.saved_lessons(config, workdir, step) if workdir else ()
         key = randomness.stream(config, "report")
         with console.ProgressDisplay(len(items), label="problems") as display:
-            found = evaluate(
+            answers = evaluate(
                 config, team, learned, task, items, samples, key, step, lessons,
                 progress=lambda done, total: done < total and display.update(done, {}),
             )  # fmt: skip
         isolation = tasks.isolation(executor)
-    by_mode = {mode: getattr(found, mode) for mode in results.MODES}
+    by_mode = {mode: getattr(answers, mode) for mode in results.MODES}
     about = {
         "workdir": str(workdir) or None,
         "step": step,
@@ -116,9 +116,9 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         "sampling": config.sampling.to_dict(),
         "model_options": config.model_options.to_dict(),
         "executor": isolation,
-        "speed": found.speed(),
+        "speed": answers.speed(),
     }
-    return by_mode, about | {mode: results.describe(found, ks) for mode, found in by_mode.items()}
+    return by_mode, about | {mode: results.describe(each, ks) for mode, each in by_mode.items()}
 
 
 def build_split(config, executor, split: str, expert=None):

@@ -34,17 +34,19 @@ def build(
     Raises:
       ValueError: for what the user must change, ExpertError if an endpoint is not there.
     """
-    found, spent = {}, spent or {}
+    speakers, spent = {}, spent or {}
     for name in dict.fromkeys(remote.agents(config).values()):
         before = Spent(**spent.get(name, {}))
         if name in remote.SCRIPTS:
             follows = name == "scripted:follower"
-            found[name] = Scripted(Follower(config.seed) if follows else Mixture(items, config.seed), before)
+            speakers[name] = Scripted(
+                Follower(config.seed) if follows else Mixture(items, config.seed), before
+            )
             continue
         options = expert_options(config, workdir) | {"model": name.removeprefix(remote.EXPERT)}
-        found[name] = experts.build(**options, spent=before, seed=config.seed)
-        found[name].check()
-    return found
+        speakers[name] = experts.build(**options, spent=before, seed=config.seed)
+        speakers[name].check()
+    return speakers
 
 
 class Account:
@@ -70,8 +72,8 @@ class Account:
 
     def metrics(self) -> dict[str, float]:
         """The same, keyed ``<model's name>/<what>``."""
-        said = self.metadata()
-        return {f"{name}/{what}": float(n) for name, own in said.items() for what, n in own.items()}
+        spent = self.metadata()
+        return {f"{name}/{what}": float(n) for name, own in spent.items() for what, n in own.items()}
 
 
 def _sum(one: Spent, other: Spent) -> Spent:

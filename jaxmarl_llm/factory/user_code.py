@@ -35,10 +35,10 @@ FIELDS: dict[str, Callable[[str], Callable]] = {
 
 def given(config) -> dict[str, str]:
     """The dotted names in a config, by field."""
-    found = {path: field(config, path) for path in FIELDS}
+    names = {path: field(config, path) for path in FIELDS}
     return {
         path: name
-        for path, name in found.items()
+        for path, name in names.items()
         if any(mark in name for mark in ".:") and not name.endswith(FILE)
     }
 
@@ -60,8 +60,13 @@ def check_all(configs: Mapping[str, object]) -> None:
     """
     wanted = {who: given(config) for who, config in configs.items()}
     asked = list(dict.fromkeys(pair for names in wanted.values() for pair in names.items()))
-    told = dict(zip(asked, _ask(asked), strict=True)) if asked else {}
-    bad = [f"{who}: {told[pair]}" for who, names in wanted.items() for pair in names.items() if told[pair]]
+    complaints = dict(zip(asked, _ask(asked), strict=True)) if asked else {}
+    bad = [
+        f"{who}: {complaints[pair]}"
+        for who, names in wanted.items()
+        for pair in names.items()
+        if complaints[pair]
+    ]
     if bad:
         raise UserError("\n  ".join(["functions that are named cannot be used:", *bad]))
 

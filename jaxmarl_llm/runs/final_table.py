@@ -35,10 +35,10 @@ def _table(summary: dict) -> None:
     console.table(rows, headers, title=f"{after['step']} iterations")
 
 
-def kinds_of_items(found: dict) -> list[str]:
+def kinds_of_items(entry: dict) -> list[str]:
     """Names of the returns of single grades and statements in an entry of the summary, and their pass@1."""
     others = ("return_low", "return_high", "return_greedy", "return_turn")
-    names = [n for n in found if n.startswith(("return_", "pass@1_")) and not n.startswith(others)]
+    names = [n for n in entry if n.startswith(("return_", "pass@1_")) and not n.startswith(others)]
     return sorted(names, key=lambda name: (name.startswith("pass@1_"), name))
 
 
@@ -70,13 +70,13 @@ def example_lines(folder) -> list[str]:
 
     The first one is shown whatever came of it: nothing is chosen by how good it looks.
     """
-    found = {title: first_answer(folder, name) for name, title in TITLES.items()}
-    found = {title: action for title, action in found.items() if action is not None}
-    if not found:
+    actions = {title: first_answer(folder, name) for name, title in TITLES.items()}
+    actions = {title: action for title, action in actions.items() if action is not None}
+    if not actions:
         return []
-    item = next(iter(found.values())).item
+    item = next(iter(actions.values())).item
     lines = ["", f"greedy answers to {item}, the first of the test problems:"]
-    for title, action in found.items():
+    for title, action in actions.items():
         lines += ["", f"--- {title}: {action.outcome}"]
         for agent, speech in action.agents.items():
             text = speech.completion.strip("\n").split("\n")

@@ -29,11 +29,11 @@ def of_iteration(
         return None
     forget(folder)
 
-    def taken(name: str, found) -> None:
+    def taken(name: str, value) -> None:
         if name.endswith("_turns"):
-            count(found)
+            count(value)
         elif config.task.kind in programs.KINDS:  # other tasks remember no outcomes
-            known(task, ids, name, found)
+            known(task, ids, name, value)
 
     return Journal(folder / FOLDER / f"{step:06d}", taken=taken)
 
@@ -47,8 +47,8 @@ def forget(folder: pathlib.Path) -> None:
                 shutil.rmtree(each)
 
 
-def known(task, ids, name: str, found) -> None:
+def known(task, ids, name: str, value) -> None:
     """Tell the task what an earlier process had judged, so that equal programs count as known now as well."""
     if name.endswith("_joints"):
-        pairs = [(task.items[ids[j.item]], o) for j in found for o in j.judgement.outcomes.values()]
+        pairs = [(task.items[ids[j.item]], o) for j in value for o in j.judgement.outcomes.values()]
         task.know(*map(list, zip(*pairs, strict=True)))

@@ -59,16 +59,16 @@ class Learner:
 
     def update(self, credit: Credit) -> dict[str, float]:
         """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
-        found = {}
+        by_agent = {}
         for i in self._learning if credit.learn else ():
             member, sampling = self._team.members[i], self._loss.sampling
             how = dict(pad_id=member.tokenizer.pad_id, learners=self.learners)
             sizes = self._prompt_sizes[i]
             # Given texts are packed with their prompts: another width would only be compiled again.
             how["prompt_sizes"] = sizes.largest() if sizes and self._loss.given_texts else sizes
-            said = collate.of_learners(credit.forest, credit.advantages, member.stack, sampling, **how)
+            batches = collate.of_learners(credit.forest, credit.advantages, member.stack, sampling, **how)
             parts = self.config.train.minibatches
-            pieces = [packing.split_minibatches(batch, parts) for batch in said]
+            pieces = [packing.split_minibatches(batch, parts) for batch in batches]
             rows, layout = [], member.stack.layout
             for part in zip(*pieces, strict=True):
                 self.states[i], new = update.train_step(
@@ -85,9 +85,9 @@ class Learner:
                 new = jax.device_get(new)
                 rows.append(metrics.update_metrics(member.stack.agents, new, self.learners))
                 if not all(map(math.isfinite, rows[-1].values())):
-                    return found | metrics.over_minibatches(rows)
-            found |= metrics.over_minibatches(rows)
-        return found
+                    return by_agent | metrics.over_minibatches(rows)
+            by_agent |= metrics.over_minibatches(rows)
+        return by_agent
 
     def learn(self, credit: Credit) -> dict[str, float]:
         """Let the system's own models learn, after the agents have; metrics."""

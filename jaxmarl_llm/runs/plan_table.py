@@ -125,5 +125,5 @@ def _counterfactuals(config) -> list[tuple[str, str]]:
     if not config.train.counterfactual:
         return []
     drawn = workload.counterfactual_completions(config)
-    said = f"up to {workload.counterfactual_answers(config)} more, {drawn} completions drawn for them"
-    return [(f"without an agent's part ({config.train.counterfactual})", said)]
+    text = f"up to {workload.counterfactual_answers(config)} more, {drawn} completions drawn for them"
+    return [(f"without an agent's part ({config.train.counterfactual})", text)]

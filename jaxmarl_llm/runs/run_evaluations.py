@@ -93,10 +93,10 @@ def test(run, name: str, title: str, state: State, logged: bool = True) -> str:
     ``logged``: also as a row of the metrics.
     """
     items = range(len(run.test_task.items))
-    found, values = _measure(run, "test", state, items, logged)
+    answers, values = _measure(run, "test", state, items, logged)
     result = summaries.entry(values, state.step, "test")
     run.summary[name] = run.summary.get(name, {}) | result if name == "best" else result
-    _write(run, name, found, state.step)
+    _write(run, name, answers, state.step)
     summaries.write_summary(run)
     return summaries.eval_line(f"test {title}", result)
 
@@ -166,7 +166,7 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
     task = {"validation": run.validation_task, "test": run.test_task}[split]
     shown = console.ProgressDisplay(len(items), label=f"{split} problems", within=run.display)
     with run.timer("evaluate"), shown as display:
-        found = evaluations.evaluate(
+        answers = evaluations.evaluate(
             run.config,
             run.team,
             state.trainables,
@@ -181,33 +181,33 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
             progress=lambda done, total: done < total and display.update(done, {}),  # then come the results
         )
     prefix = PREFIXES[split]
-    values = summaries.eval_metrics(found.sampled.summary(), found.greedy.summary(), prefix)
-    values |= {f"{prefix}/speed/{name}": value for name, value in found.speed().items()}
+    values = summaries.eval_metrics(answers.sampled.summary(), answers.greedy.summary(), prefix)
+    values |= {f"{prefix}/speed/{name}": value for name, value in answers.speed().items()}
     used = run.services.executor_metrics("eval_executor") | run.timer.collect()
     if logged:
         run.log(state.step, values | used)
-    return found, values
+    return answers, values
 
 
-def _write(run, name: str, found: Evaluations, step: int) -> None:
+def _write(run, name: str, answers: Evaluations, step: int) -> None:
     """All answers of an evaluation on the test, and the mean return of every problem in held_out.json.
 
     The latter holds the state that was evaluated last; the best state's are in its own file only.
     """
-    by_mode = {mode: getattr(found, mode) for mode in results.MODES}
+    by_mode = {mode: getattr(answers, mode) for mode in results.MODES}
     about = {"workdir": str(run.folder), "step": step, "state": name, "split": "test"}
     about |= {"seed": run.config.seed, "problems": len(run.test_task.items)}
     report = about | {mode: results.describe(each, (1,)) for mode, each in by_mode.items()}
     results.write(run.output_folder / final_table.FOLDER / f"{name}.json", by_mode, report)
     if name != "best":
-        write_returns(run.output_folder, found, step)
+        write_returns(run.output_folder, answers, step)
 
 
-def write_returns(folder: pathlib.Path, found: Evaluations, step: int) -> None:
+def write_returns(folder: pathlib.Path, answers: Evaluations, step: int) -> None:
     """Write held_out.json: the mean return of every test problem, in order, after ``step`` iterations."""
-    returns = {"return": found.sampled, "return_greedy": found.greedy}
+    returns = {"return": answers.sampled, "return_greedy": answers.greedy}
     per_item = {name: each.scores()["return"].tolist() for name, each in returns.items()}
-    items = [samples[0].item for samples in found.sampled.actions_BG]
+    items = [samples[0].item for samples in answers.sampled.actions_BG]
     # JSON knows no NaN.
     known = {name: [x if math.isfinite(x) else None for x in values] for name, values in per_item.items()}
     text = json.dumps({"step": step, "items": items, **known})

@@ -34,14 +34,14 @@ def eval_metrics(sampled: dict, greedy: dict, prefix: str = "eval") -> dict[str,
 def entry(values: dict, step: int, prefix: str = "test") -> dict:
     """An evaluation as it stands in summary.json: sampled parts, their interval, and the greedy return."""
     start = f"{prefix}/"
-    found = {name.removeprefix(start): value for name, value in values.items() if name.startswith(start)}
-    return {"step": step, **found}
+    parts = {name.removeprefix(start): value for name, value in values.items() if name.startswith(start)}
+    return {"step": step, **parts}
 
 
-def eval_line(title: str, found: dict) -> str:
+def eval_line(title: str, entry: dict) -> str:
     """One line for an evaluation; in brackets the 95 % interval over the problems."""
-    sampled = f"{found['return']:.1f} [{found['return_low']:.1f}, {found['return_high']:.1f}] sampled"
-    return f"{title}: return {sampled}, {found['return_greedy']:.1f} greedy"
+    sampled = f"{entry['return']:.1f} [{entry['return_low']:.1f}, {entry['return_high']:.1f}] sampled"
+    return f"{title}: return {sampled}, {entry['return_greedy']:.1f} greedy"
 
 
 def read_json(path: pathlib.Path) -> dict:

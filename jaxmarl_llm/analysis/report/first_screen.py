@@ -89,5 +89,6 @@ def _answers(evaluated: Sequence[EvaluationData]) -> tuple[tuple[Answer, ...], s
             answers.append(Answer(title, action.outcome, _texts(action)))
     return tuple(answers), item
 
+
 def _texts(action: JointAction) -> tuple[tuple[str, str], ...]:
     return tuple((agent, speech.completion.strip("\n")) for agent, speech in action.agents.items())
