@@ -5,7 +5,7 @@
 In the environment of `peers.make_environment`, by default in the cache folder of this package,
 comlrl_reference.py lets CoMLRL's trainer compute the loss and the gradients of two tiny random Llamas on
 fixed tokens and rewards. Here the same weights go through this package's training path
-(`policy_gradient.gradients`), and every tensor is compared. Exit status 1 if a difference exceeds 1e-4.
+(`gradient.gradients`), and every tensor is compared. Exit status 1 if a difference exceeds 1e-4.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from jaxmarl_llm import weights
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.team import Stack
-from jaxmarl_llm.update import agent_loss, comlrl_compat, packing, policy_gradient
+from jaxmarl_llm.update import agent_loss, comlrl_compat, gradient, packing
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import hf
 
@@ -85,7 +85,7 @@ def our_losses_and_gradients(case: dict, folder: pathlib.Path) -> list[tuple[flo
     trainable = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[m.params for m in models])
     config = agent_loss.LossConfig(sampling=SamplingParams(max_new_tokens=16), comlrl_compat=True)
     packed = config.pack(make_batch(case))
-    grads, (pg, *_) = policy_gradient.gradients(stack, config, models[0].params, trainable, packed)
+    grads, (pg, *_) = gradient.gradients(stack, config, models[0].params, trainable, packed)
     policy_config = models[0].policy.config
     return [
         (float(pg.mean()[n]), hf.to_hf_tensors(policy_config, jax.tree.map(lambda x, n=n: x[n], grads)))

@@ -14,7 +14,7 @@ from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.factory import teams, training
 from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.tokenizer import Tokenizer
-from jaxmarl_llm.update import packing, policy_gradient
+from jaxmarl_llm.update import gradient, packing
 from jaxmarl_llm.utils.errors import UserError
 
 TEXT = (
@@ -23,7 +23,7 @@ TEXT = (
     "what it returns, and do not repeat what your colleague is asked for. "
 )
 
-gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
+gradients = jax.jit(gradient.gradients, static_argnums=(0, 1))
 
 
 def make_config(

@@ -10,6 +10,16 @@ Losses treat an advantage as a constant. Smooth functions here can still be diff
 groups without variance give no NaN.
 """
 
+from jaxmarl_llm.credit.advantages import (
+    BASELINES,
+    GROUPINGS,
+    STD_FLOOR,
+    group_advantage,
+    group_keys,
+    keys_by,
+    normalise_per_agent,
+    row_groups,
+)
 from jaxmarl_llm.credit.contrast import difference_in_means
 from jaxmarl_llm.credit.fidelity import (
     advantage_spread,
@@ -20,16 +30,6 @@ from jaxmarl_llm.credit.fidelity import (
     sign_agreement,
     within_group_variance,
     zero_signal_share,
-)
-from jaxmarl_llm.credit.groups import (
-    BASELINES,
-    GROUPINGS,
-    STD_FLOOR,
-    group_advantage,
-    group_keys,
-    keys_by,
-    normalise_per_agent,
-    row_groups,
 )
 from jaxmarl_llm.credit.host import on_host
 from jaxmarl_llm.credit.joint import (

@@ -16,7 +16,7 @@ def on_host(function: Callable, *arrays, length: int | None = None, **options) -
     each operation, would be compiled again and again. Every axis is filled up to a power of two, integers
     with -1, which as a key marks what is no sample, others with 0; sizes among the options likewise.
 
-    >>> from jaxmarl_llm.credit.groups import group_advantage
+    >>> from jaxmarl_llm.credit.advantages import group_advantage
     >>> on_host(group_advantage, [1.0, 3.0, 8.0], [0, 0, 0], num_groups=1, length=3).tolist()
     [-3.0, -1.0, 4.0]
 

@@ -24,7 +24,8 @@ machine offers is used unless one is named; levels 2 and 3 need Linux on x86_64 
 from .levels import ExecutorRefused, available_level
 from .measuring.timing import Timing, TimingPlan
 from .pool import Executor
-from .types import MAX_AGENTS, VERDICTS, ExecutorError, Interaction, Limits, Program, Report
+from .types import MAX_AGENTS, ExecutorError, Interaction, Limits, Program, Report
+from .verdicts import VERDICTS
 
 __all__ = [
     "MAX_AGENTS",

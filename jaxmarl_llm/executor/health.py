@@ -7,7 +7,8 @@ import math
 import threading
 from collections.abc import Iterable, Sequence
 
-from .types import VERDICTS, Report
+from .types import Report
+from .verdicts import VERDICTS
 
 NORMAL = ("pass", "fail", "error", "load-error")
 SAMPLES = 10_000  # latest values that percentiles are taken over

@@ -12,21 +12,6 @@ from collections.abc import Mapping
 from .cpp.signature import parse
 from .errors import InputError
 
-VERDICTS = (
-    "pass",  # every statement of check() ran without an exception
-    "fail",  # the first failure was a wrong answer
-    "error",  # the first failure was an exception raised by the candidate
-    "load-error",  # the sources do not compile, raise when run, or do not define the entry point
-    "unsupported",  # the first failure was a value that is not plain data (generator, object, too large)
-    "protocol",  # the candidate ended or garbled its channel, for example with os._exit
-    "timeout-cpu",  # CPU limit reached
-    "timeout-wall",  # asleep for longer than the wall limit
-    "memory",  # MemoryError under the memory limit
-    "killed",  # the candidate died from a signal
-    "infra",  # our own fault: retried, then raised as ExecutorError, never returned by run()
-)
-
-
 MAX_AGENTS = 8  # of one program
 LANGUAGES = ("python", "c++")
 
@@ -184,7 +169,7 @@ class Interaction(typing.NamedTuple):
 class Report:
     """Outcome of one program. Equality compares what the tests saw, not the times.
 
-    verdict: one of VERDICTS.
+    verdict: one of `verdicts.VERDICTS`.
     passed, total: counted units of check(): distinct top-level asserts on the candidate's results, and
         top-level blocks (loops) with such asserts, each block one unit. A check() without either is one unit.
     failures: short texts, one per failed statement, or the reason why the tests could not run to their end.

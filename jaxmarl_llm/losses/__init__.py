@@ -10,7 +10,6 @@ row without tokens counts as absent.
 """
 
 from jaxmarl_llm.losses.kl import KL_KINDS, kl_estimate, kl_loss, kl_penalty
-from jaxmarl_llm.losses.policy import policy_gradient
 from jaxmarl_llm.losses.preference import bradley_terry, bradley_terry_sums, dpo, madpo, trajectory_dpo
 from jaxmarl_llm.losses.ratio import MAX_LOG_RATIO, RATIO_LEVELS, Clip, Units, clipped, log_ratio, units
 from jaxmarl_llm.losses.sums import (
@@ -23,6 +22,7 @@ from jaxmarl_llm.losses.sums import (
     masked_sum,
 )
 from jaxmarl_llm.losses.supervised import cross_entropy, distillation
+from jaxmarl_llm.losses.surrogate import policy_gradient
 from jaxmarl_llm.losses.tokens import choice_logprobs, entropy, token_logprobs
 from jaxmarl_llm.losses.turns import from_turns, in_turns, turn_sums
 from jaxmarl_llm.losses.value import value_loss

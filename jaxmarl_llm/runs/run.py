@@ -25,8 +25,8 @@ from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import begin, journals, plan_table, summaries
 from jaxmarl_llm.runs.budgets import Spending
+from jaxmarl_llm.runs.iterations import Schedule
 from jaxmarl_llm.runs.learner import Learner
-from jaxmarl_llm.runs.schedule import Schedule
 from jaxmarl_llm.runs.services import Services
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.transcripts import TranscriptWriter

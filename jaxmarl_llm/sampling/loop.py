@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxmarl_llm.sampling import decode
+from jaxmarl_llm.sampling import decode, stop_sequences
 from jaxmarl_llm.sampling.choice import SamplingParams, draw
 from jaxmarl_llm.sampling.padding import Shared
 
@@ -52,7 +52,7 @@ class Samples:
             tokens_NRL,
             jnp.where(self.finished_NR, self.lengths_NR, t + 1),
             self.logprobs_NRL.at[:, :, t].set(logprobs_NR),
-            self.finished_NR | _ended(tokens_NRL, t, stops),
+            self.finished_NR | stop_sequences.ended(tokens_NRL, t, stops),
         )
 
 
@@ -124,17 +124,6 @@ def _last_rows(greedy_NB, samples: int):
     return jnp.repeat(greedy_NB, samples, axis=1) & last_R[None]
 
 
-def _ended(tokens_NRL, t, stops: tuple[tuple[int, ...], ...]):
-    """Rows (N, R) whose tokens up to and including column t end with one of the sequences."""
-    ended_NR = jnp.zeros(tokens_NRL.shape[:2], bool)
-    for length in sorted({len(stop) for stop in stops}):
-        stops_ML = jnp.array([stop for stop in stops if len(stop) == length], jnp.int32)
-        last_NRL = jax.lax.dynamic_slice_in_dim(tokens_NRL, jnp.maximum(t - length + 1, 0), length, axis=2)
-        hit_NRM = (last_NRL[:, :, None] == stops_ML[None, None]).all(-1)
-        ended_NR |= hit_NRM.any(-1) & (t >= length - 1)
-    return ended_NR
-
-
 @functools.partial(jax.jit, static_argnames=("stack", "samples", "params"))
 def generate(
     stack,
@@ -167,7 +156,7 @@ def generate(
     """
     n_agents, n_prompts, _ = prompts_NBP.shape
     rows, limit = n_prompts * samples, params.max_new_tokens
-    stops = (*((eos,) for eos in stack.eos_ids), *(s for s in stack.stops if len(s) <= limit))
+    stops = stop_sequences.of_stack(stack, limit)
     before_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
     rows_NR = _Rows(
         jnp.repeat(before_NB, samples, axis=1),

@@ -12,10 +12,10 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.testing.rules import require, require_same_arrays
-from jaxmarl_llm.update import LossConfig, collate, policy_gradient
+from jaxmarl_llm.update import LossConfig, collate, gradient
 
 NEAR = dict(rtol=2e-3, atol=2e-5)  # float32, in another order
-_gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
+_gradients = jax.jit(gradient.gradients, static_argnums=(0, 1))
 
 
 def check_update(credit: Credit, team: Team, temperature: float = 1.0) -> None:

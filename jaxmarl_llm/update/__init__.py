@@ -1,14 +1,15 @@
 """One optimizer step of every agent of a stack, from the turns of a forest.
 
 `collate` turns a forest into arrays, `packing` lays completions side by side without padding,
-`policy_gradient` walks over the micro-batches, `agent_loss` is the loss of one agent, `token_scores` its
-log-probabilities without all logits at once, `diagnostics` the ratios, clipping and entropy, `step` the
-optimizer. `custom_loss` reads a user's loss function, `comlrl_compat` has the reference implementation's.
+`gradient` walks over the micro-batches, `agent_loss` is the loss of one agent, `token_scores` its
+log-probabilities without all logits at once, `diagnostics` the ratios, clipping and entropy, `optimizer`
+AdamW, its schedule and its state, `step` one update. `custom_loss` reads a user's loss function, `comlrl_compat` has the reference implementation's.
 """
 
 from jaxmarl_llm.update.agent_loss import LossConfig
+from jaxmarl_llm.update.optimizer import Rates, TrainState, descend, init_state, make_optimizer
 from jaxmarl_llm.update.packing import Batch, Packed
-from jaxmarl_llm.update.step import Rates, TrainState, descend, init_state, make_optimizer, train_step
+from jaxmarl_llm.update.step import train_step
 
 __all__ = [
     "Batch",

@@ -1,4 +1,4 @@
-"""The loss of one agent on some rows of completions; `policy_gradient` takes its gradient.
+"""The loss of one agent on some rows of completions; `gradient` takes its gradient.
 
 The samples attend to the prompts exactly as they do in the sampler, so that log-probabilities agree.
 """

@@ -2,7 +2,7 @@
 
 import re
 
-from jaxmarl_llm.executor.types import VERDICTS
+from jaxmarl_llm.executor import VERDICTS
 
 # What the names in angle brackets of docs/metrics.md stand for in a run of configs/coding.py:smoke.
 STANDS_FOR = {

@@ -10,7 +10,7 @@ import numpy as np
 from jaxmarl_llm import adapters
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.team import Stack
-from jaxmarl_llm.update import policy_gradient
+from jaxmarl_llm.update import gradient
 from jaxmarl_llm.weights import LoadedModel
 
 V = 61
@@ -96,11 +96,11 @@ def completion_logits(variables, prompt, completion) -> np.ndarray:
     return logits(variables, [*prompt, *completion])[len(prompt) - 1 : -1]
 
 
-_gradients = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
+_gradients = jax.jit(gradient.gradients, static_argnums=(0, 1))
 
 
 def gradients(stack, config, base, trainable, batch):
-    """`policy_gradient.gradients` of a batch."""
+    """`gradient.gradients` of a batch."""
     return _gradients(stack, config, base, trainable, config.pack(batch))
 
 

@@ -131,7 +131,7 @@ def test_the_kl_term_is_towards_the_parameters_of_the_reference():
     batch, lora, begun = sampled(PLAIN), tiny.lora(), tiny.lora(noise=0.3)
     config = LossConfig(PLAIN, kl_coef=0.5, kl_kind="k2")
     packed = config.pack(batch)
-    grads = jax.jit(tiny.policy_gradient.gradients, static_argnums=(0, 1))
+    grads = jax.jit(tiny.gradient.gradients, static_argnums=(0, 1))
     _, (_, kl, _) = grads(tiny.stack(), config, tiny.params(), lora, packed, begun)
     _, (_, none, _) = grads(tiny.stack(), config, tiny.params(), lora, packed, lora)
     np.testing.assert_allclose(none.sum, 0, atol=1e-6)

@@ -29,8 +29,8 @@ LAYER = {
 }
 # The same inside the executor, whose parts run in processes of their own.
 EXECUTOR_LAYER = {
-    "errors": 0, "wire": 0, "scheduling": 0, "process": 1, "isolation": 2, "channel": 2, "cpp": 3, "types": 4,
-    "health": 5, "sandbox": 5, "judging": 5, "measuring": 5,
+    "errors": 0, "verdicts": 0, "wire": 0, "scheduling": 0, "process": 1, "isolation": 2, "channel": 2, "cpp": 3,
+    "types": 4, "health": 5, "sandbox": 5, "judging": 5, "measuring": 5,
     "serving": 6, "probing": 7, "levels": 8, "pool": 9, "__init__": 10, "__main__": 11,
 }
 USES_JAX = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
@@ -206,7 +206,7 @@ def test_numbers_do_not_bring_in_pictures(name):
     ("jaxmarl_llm/policy/a.py", "import os\nfrom jaxmarl_llm import types, team\n", "a.py:2: .* team"),
     ("jaxmarl_llm/policy/a.py", "from jaxmarl_llm.credit import x", "layer 20.* may not import credit"),
     ("jaxmarl_llm/policy/a.py", "def f():\n    import jaxmarl_llm.systems.magrpo", "a.py:2.*systems"),
-    ("jaxmarl_llm/losses/policy.py", "from ..rollout import x", "losses .* rollout"),
+    ("jaxmarl_llm/losses/surrogate.py", "from ..rollout import x", "losses .* rollout"),
     ("jaxmarl_llm/tasks/a.py", "from .. import rollout", "tasks .* rollout"),
     ("jaxmarl_llm/tasks/toys/a.py", "import jax.numpy as jnp", "tasks.toys.a must work without JAX"),
     ("jaxmarl_llm/executor/__init__.py", "from flax import struct", "executor.__init__ must work without JAX"),

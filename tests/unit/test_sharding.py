@@ -19,7 +19,7 @@ from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout, make_mesh
 from jaxmarl_llm.systems import critics
 from jaxmarl_llm.systems.critics.shared_heads import Heads
-from jaxmarl_llm.update import LossConfig, packing, policy_gradient
+from jaxmarl_llm.update import LossConfig, gradient, packing
 from jaxmarl_llm.weights import LoadedModel, hf
 
 # Two axes and all three cut; more agents' devices than agents; the tensors alone. What cuts differ in between
@@ -89,7 +89,7 @@ def compiled(layout: Layout, mode: str, agents=tiny.AGENTS, shards: int = 0):
     config = LossConfig(PLAIN, clip=0.2, kl_coef=0.1 if mode == "full" else 0.0)
     of_agents = jax.tree.map(lambda x: x[: len(agents)], batch())
     inputs = member.base, member.trainable, config.pack(of_agents, shards or member.stack.layout.shards)
-    program = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
+    program = jax.jit(gradient.gradients, static_argnums=(0, 1))
     return program.lower(member.stack, config, *inputs).compile(QUICK), inputs
 
 

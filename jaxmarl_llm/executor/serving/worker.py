@@ -16,6 +16,7 @@ from ..cpp.tools import NoCompiler
 from ..judging import units
 from ..process import Process, WorkerDied, wait
 from ..types import ExecutorError, Interaction, Limits, Program, Report
+from ..verdicts import FATES
 
 RECYCLE = 5000  # programs per pair of processes
 TESTER_GRACE = 3.0  # CPU seconds the tester gets after the candidate's end
@@ -23,14 +24,6 @@ TESTER_LOOK = 0.25  # seconds between two looks at what it has used
 MAX_DISK = 16 << 20  # bytes in a program's folder
 MAX_MESSAGES = 2000  # characters of a compiler's messages in a report
 ZYGOTE_GRACE = 60.0  # seconds beyond every limit after which the zygote counts as stuck
-# What the end of the candidate's process means where the tests were not through.
-_FATES = {
-    "exit": "protocol",
-    "signal": "killed",
-    "timeout-cpu": "timeout-cpu",
-    "timeout-wall": "timeout-wall",
-    "disk": "killed",
-}
 # Tests that do not end although the candidate has: they hang on a value that it returned.
 _STUCK = {
     "status": "gone",
@@ -194,7 +187,7 @@ class Worker:
         if status == "bad-tests":
             raise BadTests(f"tests of {program.entry_point!r} fail by themselves: {'; '.join(failures)}")
         if status == "gone":
-            status = _FATES[fate["fates"][outcome["gone"]]]
+            status = FATES[fate["fates"][outcome["gone"]]]
             failures = [*failures[:-1], f"{failures[-1]} ({status})"]
         return Report(
             verdict=status,

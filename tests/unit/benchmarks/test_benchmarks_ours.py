@@ -8,7 +8,7 @@ from benchmarks import contest, cost_curves, host_time, ours, products, scaling,
 from benchmarks.machine import Limits
 from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.sampling import loop
-from jaxmarl_llm.update import policy_gradient
+from jaxmarl_llm.update import gradient
 
 SIZES = dict(group=3, prompt_tokens=21, new_tokens=4)
 
@@ -100,7 +100,7 @@ def test_variants_change_what_they_name(monkeypatch):
 
 @pytest.mark.model
 def test_scaling_compares_with_one_device(monkeypatch):
-    real = policy_gradient.gradients
+    real = gradient.gradients
 
     def wrong(stack, *args):  # a mesh that forgets something
         grads, aux = real(stack, *args)

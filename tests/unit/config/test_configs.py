@@ -356,7 +356,7 @@ def test_what_a_run_with_critics_has_saved_can_be_read_again():
 
 
 @pytest.mark.parametrize("baseline, normalise, by", [
-    # Four methods; normalised by group they are one, by agent two (test_credit_groups.py).
+    # Four methods; normalised by group they are one, by agent two (test_credit_advantages.py).
     *((baseline, False, "group") for baseline in CHOICES["train.baseline"]),
     ("mean", True, "group"), ("mean", True, "agent"), ("max", True, "agent"),
 ])  # fmt: skip

@@ -10,7 +10,7 @@ from jaxmarl_llm import adapters
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.team import Stack
-from jaxmarl_llm.update import LossConfig, packing, policy_gradient
+from jaxmarl_llm.update import LossConfig, gradient, packing
 
 PROMPTS = 2
 
@@ -40,7 +40,7 @@ def planned_bytes(mode, vocabulary=4096, length=128, group=2, tokens=0) -> int:
         np.ones((2, rows), np.float32),
     )
     loss = LossConfig(SamplingParams(length), tokens_per_microbatch=tokens or 4 * length)
-    program = jax.jit(policy_gradient.gradients, static_argnums=(0, 1))
+    program = jax.jit(gradient.gradients, static_argnums=(0, 1))
     compiled = program.lower(stack, loss, base, trainable, loss.pack(batch)).compile()
     return compiled.memory_analysis().temp_size_in_bytes
 

@@ -1,0 +1,20 @@
+"""Token sequences that end a completion: those of EOS and of the stop texts (`Tokenizer.stop_sequences`)."""
+
+import jax
+import jax.numpy as jnp
+
+
+def of_stack(stack, limit: int) -> tuple[tuple[int, ...], ...]:
+    """The sequences of a `team.Stack` that fit into ``limit`` tokens."""
+    return (*((eos,) for eos in stack.eos_ids), *(stop for stop in stack.stops if len(stop) <= limit))
+
+
+def ended(tokens_NRL, t, stops: tuple[tuple[int, ...], ...]):
+    """Rows (N, R) whose tokens up to and including column t end with one of the sequences."""
+    ended_NR = jnp.zeros(tokens_NRL.shape[:2], bool)
+    for length in sorted({len(stop) for stop in stops}):
+        stops_ML = jnp.array([stop for stop in stops if len(stop) == length], jnp.int32)
+        last_NRL = jax.lax.dynamic_slice_in_dim(tokens_NRL, jnp.maximum(t - length + 1, 0), length, axis=2)
+        hit_NRM = (last_NRL[:, :, None] == stops_ML[None, None]).all(-1)
+        ended_NR |= hit_NRM.any(-1) & (t >= length - 1)
+    return ended_NR

@@ -1,0 +1,96 @@
+"""AdamW with a learning-rate schedule, its state for every agent of a stack, and one step of it."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from jaxmarl_llm.sharding import ONE_DEVICE, Layout
+from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils.errors import UserError
+
+
+@struct.dataclass
+class TrainState:
+    """The state of learning: parameters and optimizer state with agent axis N; ``step`` counts updates."""
+
+    step: jax.Array
+    trainable: Any
+    opt_state: Any
+
+
+class Rates(NamedTuple):
+    """Learning rates of the agents of a stack, where they differ.
+
+    Attributes:
+      learns_N: False: the agent's parameters and optimizer state stay, bit for bit.
+      scale_N: its learning rate as a multiple of the optimizer's. AdamW's step is proportional to the
+        learning rate, weight decay included, and its state does not depend on it: so this equals an
+        optimizer of its own.
+    """
+
+    learns_N: jax.Array
+    scale_N: jax.Array
+
+
+def make_optimizer(
+    *,
+    lr: float,
+    steps: int,
+    warmup: int = 0,
+    decay: str = "constant",
+    weight_decay: float = 0.0,
+    grad_clip: float = 1.0,
+) -> optax.GradientTransformation:
+    """AdamW with a warm-up, an optional linear or cosine decay over ``steps``, and clipping by global norm.
+
+    The transformation is for one agent; `train_step` maps it over the agent axis, so clipping is per agent.
+    """
+    shapes = {
+        "constant": lambda: optax.constant_schedule(lr),
+        "linear": lambda: optax.linear_schedule(lr, 0.0, max(steps - warmup, 1)),
+        "cosine": lambda: optax.cosine_decay_schedule(lr, max(steps - warmup, 1)),
+    }
+    if decay not in shapes:
+        raise UserError(f"train.decay={decay!r} is not one of {tuple(shapes)}")
+    schedule = optax.join_schedules(
+        [optax.linear_schedule(lr / max(warmup, 1), lr, warmup), shapes[decay]()], [warmup]
+    )
+    clip = optax.clip_by_global_norm(grad_clip) if grad_clip > 0 else optax.identity()
+    return optax.chain(clip, optax.adamw(schedule, weight_decay=weight_decay))
+
+
+def init_state(
+    trainable: Any, optimizer: optax.GradientTransformation, layout: Layout = ONE_DEVICE
+) -> TrainState:
+    """A fresh state, placed as ``layout`` says; ``trainable``, placed already, has a leading agent axis."""
+    opt_state = layout.init(jax.vmap(optimizer.init), trainable)
+    return TrainState(layout.init(lambda: jnp.int32(0)), trainable, opt_state)
+
+
+def descend(optimizer, state: TrainState, grads, losses_N, rates: Rates | None = None):
+    """The state after one optimizer step, the metrics ``loss`` and ``grad_norm`` (N,), and the updates.
+
+    If a loss or gradient norm is not finite, the state stays as it was, so that it can be saved. ``rates`` as
+    in `train_step`.
+    """
+    if rates is not None:  # another loss may reach parameters of an agent that does not learn
+        grads = _where_learning(rates, grads, jax.tree.map(jnp.zeros_like, grads))
+    updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
+    if rates is not None:
+        updates = jax.tree.map(lambda u: u * agent_axis.along(rates.scale_N, u).astype(u.dtype), updates)
+        updates = _where_learning(rates, updates, jax.tree.map(jnp.zeros_like, updates))
+        opt_state = _where_learning(rates, opt_state, state.opt_state)
+    trainable = optax.apply_updates(state.trainable, updates)
+    metrics = {"loss": losses_N, "grad_norm": jax.vmap(optax.tree.norm)(grads)}
+    finite = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
+    new = TrainState(state.step + 1, trainable, opt_state)
+    new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state)
+    return new, metrics, updates
+
+
+def _where_learning(rates: Rates, new, old):
+    """Leaves (N, ..) of ``new`` for the agents that learn, of ``old`` for the others."""
+    return jax.tree.map(lambda x, y: jnp.where(agent_axis.along(rates.learns_N, x), x, y), new, old)
