@@ -5,7 +5,8 @@
 Agents whose rewards have different variance then make steps of the same size; with one scale for all, the
 agent with the largest variance would dominate the others. Statistics per agent are the paper's idea; that
 they are over all its advantages in an iteration is inferred from the abstract. The released code keeps
-statistics per prompt and agent, which is MAGRPO with ``normalise``. The division is `credit.normalise_per_agent`.
+statistics per prompt and agent, which is MAGRPO with ``normalise``.
+The division is `credit.normalise_per_agent`.
 """
 
 import dataclasses
