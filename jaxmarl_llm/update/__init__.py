@@ -2,8 +2,9 @@
 
 `collate` turns a forest into arrays, `packing` lays completions side by side without padding,
 `gradient` walks over the micro-batches, `agent_loss` is the loss of one agent, `token_scores` its
-log-probabilities without all logits at once, `diagnostics` the ratios, clipping and entropy, `optimizer`
-AdamW, its schedule and its state, `step` one update. `custom_loss` reads a user's loss function, `comlrl_compat` has the reference implementation's.
+log-probabilities without all logits at once, `diagnostics` the ratios, clipping and entropy, `optimizer` has
+AdamW with its schedule and state, `step` is one update. `custom_loss` reads a user's loss function,
+`comlrl_compat` has the reference implementation's.
 """
 
 from jaxmarl_llm.update.agent_loss import LossConfig
