@@ -104,7 +104,8 @@ def test_each_has_prose_and_leads_where_it_says(path):
 def test_they_run(path, compiled, monkeypatch):
     """To the end, with the pictures that are kept, and the same words."""
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled))
-    monkeypatch.delenv("XLA_FLAGS", raising=False)  # one device, as for a reader
+    for name in ("XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS"):  # one device, as for a reader
+        monkeypatch.delenv(name, raising=False)
     again, kept = render.execute(path), read(path)
     found = [[[o.output_type for o in cell.outputs] for cell in code_cells(each)] for each in (again, kept)]
     assert found[0] == found[1]
