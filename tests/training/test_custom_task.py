@@ -23,7 +23,7 @@ from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import plan_table
 from jaxmarl_llm.tasks import Judgement, custom_task
 
-TASK, IN_A_JIT, PROTOCOL = re.findall(
+TASK, IN_A_JIT, PROTOCOL, _ = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs/tasks.md").read_text(), re.DOTALL
 )
 TEAM = {"team.agents": ("left", "right"), "task.reward": ""}
