@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from absl import flags
 
-from jaxmarl_llm import plots
-from jaxmarl_llm.analysis.report import page
 from jaxmarl_llm.cli import entry, process_flags
 from jaxmarl_llm.cli.signals import StopSignal
 from jaxmarl_llm.config import validate, workload
@@ -131,6 +129,10 @@ def finish(run: Run) -> dict:
     run_evaluations.after(run)
     final_table.show(run.summary, run.output_folder)
     rows = read_metrics(run.output_folder)
+    # These import matplotlib, for which nobody is to wait before the first iteration.
+    from jaxmarl_llm import plots
+    from jaxmarl_llm.analysis.report import page
+
     picture = plots.learning_curve(rows, run.output_folder / "plots" / "learning_curve.png")
     duration = summaries.minutes(run.summary)
     print(f"{duration}; summary.json, transcripts and {picture.name} in {run.output_folder}", flush=True)

@@ -7,15 +7,17 @@ import functools
 import json
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from jaxmarl_llm import chat_template
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
+
+if TYPE_CHECKING:  # half a second, which commands without a model do without
+    from transformers import PreTrainedTokenizerFast
 
 _FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 _PROBE = "qzxj"
@@ -32,7 +34,7 @@ class Tokenizer:
       date: the date that the chat template writes (YYYY-MM-DD), if it writes one and `with_chat` fixed it.
     """
 
-    hf: PreTrainedTokenizerFast
+    hf: "PreTrainedTokenizerFast"
     eos_ids: tuple[int, ...]
     date: str = ""
 
@@ -158,6 +160,8 @@ def load(folder) -> Tokenizer | None:
     folder = pathlib.Path(folder)
     if not any((folder / name).exists() for name in _FILES):
         return None
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
     kind = PreTrainedTokenizerFast if (folder / "tokenizer.json").exists() else AutoTokenizer
     try:
         hf = kind.from_pretrained(folder, clean_up_tokenization_spaces=False)

@@ -1,12 +1,15 @@
 """A Hugging Face tokenizer from the metadata of a GGUF file, built by hand so that torch is not needed."""
 
 import re
+from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights.gguf_file import GgufFile
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 _CONTROL, _USER_DEFINED = 3, 4
 _WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -25,7 +28,7 @@ _ENDS = (
 )  # fmt: skip
 
 
-def build(file: GgufFile) -> PreTrainedTokenizerFast | None:
+def build(file: GgufFile) -> "PreTrainedTokenizerFast | None":
     """The tokenizer a GGUF file describes; None if it carries no vocabulary.
 
     Supported are byte-level BPE with the splits of GPT-2, SmolLM, Qwen2 and Llama 3, and SentencePiece BPE
@@ -51,6 +54,8 @@ def build(file: GgufFile) -> PreTrainedTokenizerFast | None:
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"{tokens[bos]} $A", pair=f"{tokens[bos]} $A {tokens[bos]} $B", special_tokens=[begin]
         )
+    from transformers import PreTrainedTokenizerFast
+
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **_settings(file, tokens))
 
 

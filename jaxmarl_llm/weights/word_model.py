@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from tokenizers import Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Words
-from transformers import PreTrainedTokenizerFast
 
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.tokenizer import Tokenizer
@@ -46,6 +45,8 @@ def tokenizer(texts: Iterable[str]) -> Tokenizer:
     words.pre_tokenizer = pre_tokenizers.Split(Regex(pattern + r"|[\s\S]"), "isolated")
     words.decoder = decoders.Fuse()
     words.add_special_tokens(list(_SPECIAL))
+    from transformers import PreTrainedTokenizerFast
+
     hf = PreTrainedTokenizerFast(
         tokenizer_object=words,
         eos_token=END,

@@ -183,6 +183,13 @@ def test_imports_inside_the_executor_point_downward():
         assert len(executor_problems(source, path)) == 1
 
 
+def test_a_training_starts_without_what_it_needs_later():
+    """transformers is for reading a tokenizer, matplotlib for the end: together as long as all the rest."""
+    code = "import sys, experiments.train; print(*{'transformers', 'matplotlib'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
 def test_parts_without_jax_import_without_jax():
     """The same for what they import indirectly, in a fresh process."""
     dotted = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sources()]
