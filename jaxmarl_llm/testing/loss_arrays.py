@@ -15,6 +15,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def arguments(loss: Callable, optional: Sequence[str]) -> list[str]:
+    """Names of the arguments that a loss needs, then those of ``optional``."""
     parameters = inspect.signature(loss).parameters.values()
     needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
     return needed + [name for name in optional if name not in needed]
@@ -27,6 +28,7 @@ def _axes(name: str) -> str:
 
 
 def is_mask(name: str) -> bool:
+    """Whether an argument of this name is a mask."""
     return "mask" in name.split("_")
 
 
