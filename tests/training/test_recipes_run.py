@@ -17,9 +17,9 @@ from jaxmarl_llm.runs import run_evaluations
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 Q_FORM = {"critic.form": "q"}
-# Of one rollout and one update with mareinforce: only the baseline differs.
-BASELINES = ("marloo", "maremax", "dr_mas")
-VARIANTS = [(name, {}) for name in system_configs.SYSTEMS if name not in BASELINES]
+# Rollout and update are those of mareinforce, only the advantages differ: checked on the forests of its run.
+SAME_ROLLOUTS = ("marloo", "maremax", "dr_mas")
+VARIANTS = [(name, {}) for name in system_configs.SYSTEMS if name not in SAME_ROLLOUTS]
 VARIANTS += [("iac", Q_FORM), ("maac", Q_FORM)]
 
 
@@ -89,7 +89,7 @@ def test_every_system_has_something_to_learn_from(trained, name, fields):
         as_promised(name, actions)
     if name == "mareinforce":
         for forest, actions in zip(found.forests, found.actions, strict=True):
-            for other in BASELINES:
+            for other in SAME_ROLLOUTS:
                 as_promised(other, with_advantages_of(other, forest, actions))
 
 

@@ -22,8 +22,7 @@ from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.update import LossConfig, gradient, packing
 from jaxmarl_llm.weights import LoadedModel, hf
 
-# Two axes and all three cut; more agents' devices than agents; the tensors alone. What cuts differ in between
-# compiles to the same kinds of collectives.
+# Agents and rows; agents, rows and tensors; more devices for agents than there are agents; tensors alone.
 SHAPES = [(2, 4, 1), (2, 2, 2), (8, 1, 1), (1, 1, 8)]
 # Everything divides by 8 but the key/value heads, and the agents, of whom there are two.
 POLICY = Policy(
