@@ -34,9 +34,9 @@ def test_the_smoke_config(compiled):
     lines = [line for line in lines if not line.startswith("        |")]
     assert prompts.count("<|im_start|>assistant") >= 2 and prompts[0].startswith("<|im_start|>system")
     assert [line[8:33].strip() for line in lines] == list(NAMES)
-    found = {line[8:33].strip(): line[:8].strip() for line in lines}
+    actual = {line[8:33].strip(): line[:8].strip() for line in lines}
     # Random models write no Python: their reward is 0 whatever they say.
-    warned = {name for name, status in found.items() if status != "ok"}
+    warned = {name for name, status in actual.items() if status != "ok"}
     assert warned == {"reward scale", "zero-signal groups", "rollout", "pairs"}
     assert "fail" not in last and "3 warn" in last and "1 skipped" in last
 
@@ -56,11 +56,11 @@ def test_the_problems_alone(compiled):
 def test_what_is_wrong_is_said_and_the_rest_goes_on(compiled):
     done = run(compiled, "--json", "--config.sampling.max_prompt_tokens=100")
     assert done.returncode == 1
-    found = {name: (status, sentence) for name, status, sentence in map(dict.values, json.loads(done.stdout))}
-    assert tuple(found) == NAMES
-    status, sentence = found["prompt lengths"]
+    actual = {name: (status, sentence) for name, status, sentence in map(dict.values, json.loads(done.stdout))}
+    assert tuple(actual) == NAMES
+    status, sentence = actual["prompt lengths"]
     assert status == "fail" and "raise sampling.max_prompt_tokens to" in sentence
-    assert all(found[name][0] == "ok" for name in OF_POLICY)
+    assert all(actual[name][0] == "ok" for name in OF_POLICY)
 
 
 def test_a_config_that_cannot_be_used_is_an_error(compiled):
@@ -75,12 +75,12 @@ def examined(tokens=4, **changes):
 
 def test_a_reward_that_raises_stops_nothing_else(compiled):
     with smoke_runs.programs_kept(compiled):
-        found = examined(task__reward="smoke_runs:raises")
-    assert found["reward scale"].status == "fail"
-    assert found["reward scale"].sentence.startswith("RewardError: the reward raised on task_id")
+        actual = examined(task__reward="smoke_runs:raises")
+    assert actual["reward scale"].status == "fail"
+    assert actual["reward scale"].sentence.startswith("RewardError: the reward raised on task_id")
     for name in ("zero-signal groups", "pairs", "reward purity", "reward order"):
-        assert found[name] == (name, "skipped", "there are no rewards")
-    assert all(found[name].status == "ok" for name in OF_POLICY)
+        assert actual[name] == (name, "skipped", "there are no rewards")
+    assert all(actual[name].status == "ok" for name in OF_POLICY)
 
 
 def test_a_machine_that_refuses_programs_stops_nothing_else(compiled, monkeypatch):
@@ -89,27 +89,27 @@ def test_a_machine_that_refuses_programs_stops_nothing_else(compiled, monkeypatc
 
     monkeypatch.setattr(tasks, "build_executor", refuse)
     with smoke_runs.programs_kept(compiled):
-        found = examined(task__reward="")
+        actual = examined(task__reward="")
         # Random models write no Python: nothing had to run.
-        assert found["executor level"].status == "fail"
-        assert "min_level is 2" in found["executor level"].sentence
-        assert found["log-prob parity"].status == found["reward purity"].status == "ok"
+        assert actual["executor level"].status == "fail"
+        assert "min_level is 2" in actual["executor level"].sentence
+        assert actual["log-prob parity"].status == actual["reward purity"].status == "ok"
         monkeypatch.setattr(CodingTask, "judge", lambda task, items, said: task._executor.run([]))
         assert examined(task__reward="")["reward scale"].status == "skipped"
 
 
 def test_agents_that_speak_one_after_the_other(compiled):
     with smoke_runs.programs_kept(compiled):
-        found = examined(train__protocol="pipeline", train__joint_mode="aligned", tokens=16)
-    assert all(found[name].status == "ok" for name in OF_POLICY)
+        actual = examined(train__protocol="pipeline", train__joint_mode="aligned", tokens=16)
+    assert all(actual[name].status == "ok" for name in OF_POLICY)
 
 
 def test_a_single_sample_and_a_critic(compiled):
     with smoke_runs.programs_kept(compiled):
-        found = examined(train__system="iac", train__group=1, train__joint_mode="aligned")
-    assert tuple(found) == NAMES
-    assert all(found[name].status == "ok" for name in OF_POLICY)
-    assert found["zero-signal groups"].sentence.endswith("what its critics did not expect, not from groups")
+        actual = examined(train__system="iac", train__group=1, train__joint_mode="aligned")
+    assert tuple(actual) == NAMES
+    assert all(actual[name].status == "ok" for name in OF_POLICY)
+    assert actual["zero-signal groups"].sentence.endswith("what its critics did not expect, not from groups")
 
 
 @pytest.mark.parametrize("system", ["maac", "iac", "marlhf", "madpo"])
@@ -135,10 +135,10 @@ def test_a_preference_without_pairs_fails(compiled):
     """Random models write no Python: all rewards are 0, and a training would end with an error."""
     with smoke_runs.programs_kept(compiled):
         options = dict(train__system="marlhf", train__joint_mode="aligned", preference__collect=1)
-        found = examined(task__reward="", **options)
-        assert tuple(found) == NAMES
-        assert found["pairs"].status == "fail" and "nothing to prefer" in found["pairs"].sentence
-        assert found["zero-signal groups"].status == "skipped"
+        actual = examined(task__reward="", **options)
+        assert tuple(actual) == NAMES
+        assert actual["pairs"].status == "fail" and "nothing to prefer" in actual["pairs"].sentence
+        assert actual["zero-signal groups"].status == "skipped"
         assert examined(**options)["pairs"].status == "ok"
 
 

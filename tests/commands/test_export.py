@@ -77,9 +77,9 @@ def reloaded(folder):
 def test_merged_model_has_the_agents_logits(finished, tmp_path, agent, which, step):
     mode, run, team, states = finished
     assert export.export(run, agent, tmp_path / "out", which=which) == step
-    found, model = reloaded(tmp_path / "out")
+    actual, model = reloaded(tmp_path / "out")
     wanted = in_memory(mode, team, states["best" if which == "best" else "latest"], agent)
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-4)
     base, _ = reloaded(run.parent / "model")
     assert np.abs(base - wanted).max() > 0.1  # the agent is not the base
     assert model.tokenizer.eos_ids == (0,)
@@ -92,8 +92,8 @@ def test_transformers_agrees(finished, tmp_path):
     export.export(run, "main", tmp_path / "out")
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
     with torch.no_grad():
-        found = model(torch.tensor(np.asarray(TOKENS))).logits.numpy()
-    np.testing.assert_allclose(found, in_memory(mode, team, states["best"], "main"), rtol=1e-4, atol=1e-4)
+        actual = model(torch.tensor(np.asarray(TOKENS))).logits.numpy()
+    np.testing.assert_allclose(actual, in_memory(mode, team, states["best"], "main"), rtol=1e-4, atol=1e-4)
 
 
 def test_adapter_folder_from_the_command_line(tmp_path):
@@ -106,8 +106,8 @@ def test_adapter_folder_from_the_command_line(tmp_path):
     base = weights.load(run.parent / "model")
     adapter = peft.load_adapter(tmp_path / "out", base.policy.config)
     assert (adapter.rank, adapter.alpha, adapter.base_name) == (4, 32.0, str(run.parent / "model"))
-    found = logits(base.policy, adapter.alpha / adapter.rank)(base.params, adapter.lora)
-    np.testing.assert_array_equal(found, in_memory("adapters", team, states["latest"], "aux"))
+    actual = logits(base.policy, adapter.alpha / adapter.rank)(base.params, adapter.lora)
+    np.testing.assert_array_equal(actual, in_memory("adapters", team, states["latest"], "aux"))
     card = (tmp_path / "out" / "README.md").read_text()
     assert f"base_model: {run.parent / 'model'}" in card and "was not evaluated on the test" in card
 
@@ -117,13 +117,13 @@ def test_gemma_as_a_merged_model_and_as_adapters(tmp_path):
     wanted = in_memory("adapters", team, states["latest"], "main")
     for form in ("merged", "adapter"):
         export.export(run, "main", tmp_path / form, form, which=3)
-    found, model = reloaded(tmp_path / "merged")
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    actual, model = reloaded(tmp_path / "merged")
+    np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-4)
     assert model.policy.config == VARIANTS["gemma3"]
     base = weights.load(run.parent / "model")
     adapter = peft.load_adapter(tmp_path / "adapter", base.policy.config)
-    found = logits(base.policy, adapter.alpha / adapter.rank)(base.params, adapter.lora)
-    np.testing.assert_array_equal(found, wanted)
+    actual = logits(base.policy, adapter.alpha / adapter.rank)(base.params, adapter.lora)
+    np.testing.assert_array_equal(actual, wanted)
 
 
 @pytest.mark.parametrize("wrong, message", [

@@ -144,9 +144,9 @@ def test_judgements_of_all_processes_are_put_in_order(monkeypatch):
     Others(monkeypatch, lambda: ([(5.0, "B0"), (6.0, "B1")], None))
     tokens = {agent: np.arange(10, 18).reshape(4, 2, 1) for agent in tiny.AGENTS}
     lengths = {agent: np.ones((4, 2), int) for agent in tiny.AGENTS}
-    found = scorer.judge(tokens, lengths, np.array([0, -1, 1, 2]))
-    assert [reward for reward, _ in found] == [10, 11, 5, 6, 16, 17]
-    assert [getattr(j, "total", j) for _, j in found] == [10, 11, "B0", "B1", 16, 17]
+    actual = scorer.judge(tokens, lengths, np.array([0, -1, 1, 2]))
+    assert [reward for reward, _ in actual] == [10, 11, 5, 6, 16, 17]
+    assert [getattr(j, "total", j) for _, j in actual] == [10, 11, "B0", "B1", 16, 17]
     assert task.calls[0][0] == ["x", "x", "zzz", "zzz"]
 
 

@@ -119,18 +119,18 @@ def test_report(run):
 
 def test_replay_of_a_bank_that_lasts(run):
     said = []
-    found = replay.replay(run, 1, tell=said.append)
-    assert found.same, [part for part in found.parts if part.first]
-    assert found.start == 1  # the lessons of then are found again
+    actual = replay.replay(run, 1, tell=said.append)
+    assert actual.same, [part for part in actual.parts if part.first]
+    assert actual.start == 1  # the lessons of then are found again
     assert said[-1] == "programs are timed again: rewards differ as times do, and then anything"
-    (remarks,) = [part for part in found.parts if part.kind == "remarks"]
+    (remarks,) = [part for part in actual.parts if part.kind == "remarks"]
     assert (remarks.agree, remarks.of) == (24, 24)
 
 
 def test_replay_of_a_bank_for_each_problem(tmp_path):
     train.train(config_of(train__steps=1), tmp_path / "run")
-    found = replay.replay(tmp_path / "run", 0, tell=lambda line: None)
-    assert found.same
+    actual = replay.replay(tmp_path / "run", 0, tell=lambda line: None)
+    assert actual.same
     # No lessons are asked for after the last round.
     assert [r is None for r in _lessons(tmp_path / "run", 0)] == [False] * 12 + [True] * 12
 
@@ -144,9 +144,9 @@ def test_evaluate_searches_with_the_trained_team(run, tmp_path):
     config = run_folder.load_run(run)
     config.task.eval_source = config.task.test_source = "python[:2]"
     evaluate.search_run(config, run, "latest", tmp_path / "found.json")
-    (found,) = search_results.read(tmp_path / "found.json")
-    assert found.method == "lessonl" and len(found.problems) == 2
-    assert found.bank and all(problem.held_out.status == "ok" for problem in found.problems)
+    (actual,) = search_results.read(tmp_path / "found.json")
+    assert actual.method == "lessonl" and len(actual.problems) == 2
+    assert actual.bank and all(problem.held_out.status == "ok" for problem in actual.problems)
     # It begins with the lessons of the run: ids below 0.
     kept = json.loads((tmp_path / "found" / "journal" / "0000" / "0000_turns.json").read_text())
     first = [turn.shown for turn in journal.decode(kept["found"])]
@@ -155,10 +155,10 @@ def test_evaluate_searches_with_the_trained_team(run, tmp_path):
 
 def test_crossplay(run, tmp_path):
     runs = [rewritten(run, tmp_path / name) for name in "ab"]
-    found = crossplay.play(runs, "latest", tell=lambda line: None)
-    assert {mode: len(tables) for mode, tables in found.tables.items()} == {"sampled": 1, "greedy": 1}
+    actual = crossplay.play(runs, "latest", tell=lambda line: None)
+    assert {mode: len(tables) for mode, tables in actual.tables.items()} == {"sampled": 1, "greedy": 1}
     # Both runs are the same, and so are all teams that can be put together of them.
-    assert found.tables["greedy"][0].gap.mean == 0.0
+    assert actual.tables["greedy"][0].gap.mean == 0.0
     other = rewritten(run, tmp_path / "c", lessons__shown=2)
     with pytest.raises(ValueError, match=r"do not go together: lessons.shown"):
         crossplay.play([runs[0], other])
@@ -201,9 +201,9 @@ def test_tests_of_ones_own_are_for_searches(command, tmp_path):
 
 def test_plan():
     config = config_of(train__turns=3, train__minibatches=2)
-    (found,) = from_config.jobs(config, jax.devices()[:1])
+    (actual,) = from_config.jobs(config, jax.devices()[:1])
     both = ("first", "second")
     # 2 problems x 3 chains: 3 programs and the 2 lessons in between; in evaluations a greedy one besides.
-    assert found.calls == (job.Call(both, 2, 3), *[job.Call(both, 6, 1)] * 4)
-    assert found.batches == (job.Call(both, 1, 3), *[job.Call(both, 3, 1)] * 4)
-    assert [call.samples for call in found.eval_calls] == [2, 1, 1, 1, 1]
+    assert actual.calls == (job.Call(both, 2, 3), *[job.Call(both, 6, 1)] * 4)
+    assert actual.batches == (job.Call(both, 1, 3), *[job.Call(both, 3, 1)] * 4)
+    assert [call.samples for call in actual.eval_calls] == [2, 1, 1, 1, 1]

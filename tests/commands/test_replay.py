@@ -40,18 +40,18 @@ def action(samples=(0, 0), total=2.0, **changes):
     return dataclasses.replace(JointAction(3, "item", agents, {"tests": 1.0}, total, "pass"), **changes)
 
 
-def counts(found):
-    return {part.kind: (part.agree, part.of) for part in found if part.first is not None}
+def counts(actual):
+    return {part.kind: (part.agree, part.of) for part in actual if part.first is not None}
 
 
 def test_completions_that_joint_answers_share_are_compared_once():
     cross = [action((g, h)) for g in range(2) for h in range(2)] * 2  # two nodes
-    found = replaying.compare(cross, cross, per_node=4, cross=True)
-    assert {part.kind: part.of for part in found} == {  # of completions: 2 nodes, 2 agents, 2 samples
+    actual = replaying.compare(cross, cross, per_node=4, cross=True)
+    assert {part.kind: part.of for part in actual} == {  # of completions: 2 nodes, 2 agents, 2 samples
         "items": 8, "rewards": 8, "verdicts": 8,
         "prompts": 8, "texts": 8, "token lengths": 8, "advantages": 8,
     }  # fmt: skip
-    assert counts(found) == {}
+    assert counts(actual) == {}
     # The last answer has both agents' second samples, which other answers have too.
     other = [*cross[:7], action(agents={"aux": speech(sample=1), "main": speech(sample=1, completion="a")})]
     texts = replaying.compare(cross, other, 4, True)[4]
@@ -77,8 +77,8 @@ def test_every_kind_of_difference_is_told_apart():
     texts = replaying.compare(old, [action(), action(agents={"aux": speech(completion="a")})], 1, False)[4]
     assert texts.first == replaying.Difference("joint answer 1 (item item, turn 0), aux", "yes", "a")
     # An answer that only one side has: it and its completions differ in everything.
-    found = replaying.compare(old, old[:1], 1, False)
-    assert set(counts(found).values()) == {(1, 2), (2, 4)} and len(counts(found)) == 7
+    actual = replaying.compare(old, old[:1], 1, False)
+    assert set(counts(actual).values()) == {(1, 2), (2, 4)} and len(counts(actual)) == 7
 
 
 def test_numbers_may_differ_as_much_as_is_allowed():
@@ -93,9 +93,9 @@ def test_metrics_of_clocks_are_left_out():
     row = {"step": 3, "train/return": 1.0, "aux/loss": None, "seconds": 5.0, "seconds/update": 1.0}
     again = {"train/return": 1.0, "aux/loss": float("nan"), "seconds": 7.0, "tokens_per_s": 4.0}
     assert replaying.compare_metrics(row, again) == replaying.Agreement("metrics", 2, 2, None)
-    found = replaying.compare_metrics(row, again | {"main/loss": 0.0, "train/return": 1.5})
-    assert (found.agree, found.of) == (1, 3)
-    assert found.first == replaying.Difference("train/return", 1.0, 1.5)
+    actual = replaying.compare_metrics(row, again | {"main/loss": 0.0, "train/return": 1.5})
+    assert (actual.agree, actual.of) == (1, 3)
+    assert actual.first == replaying.Difference("train/return", 1.0, 1.5)
 
 
 @pytest.fixture(scope="module")
@@ -130,14 +130,14 @@ def told(folder, step=None):
 def test_an_iteration_comes_out_again(runs, name, step, start):
     folder = runs(name)
     before = smoke_runs.files(folder)
-    found, lines = told(folder, step)
+    actual, lines = told(folder, step)
     step = 3 if step is None else step
-    assert (found.step, found.start, found.same) == (step, start, True), counts(found.parts)
+    assert (actual.step, actual.start, actual.same) == (step, start, True), counts(actual.parts)
     source = f"the checkpoint after {start} iterations" if start else "the team as the run began"
     again = f"{step - start} before it are trained again"
     assert lines == [f"iteration {step} of {folder}: from {source}; {again}"]
     # 2 problems, 2 samples, 2 agents
-    sizes = {part.kind: part.of for part in found.parts}
+    sizes = {part.kind: part.of for part in actual.parts}
     assert sizes.pop("metrics") > 20 and sizes["items"] == 4 and sizes["texts"] == 8
     assert smoke_runs.files(folder) == before  # nothing was written
 

@@ -27,12 +27,12 @@ def recorded(forest, advantages, samples=True):
         place, advantage = turn.sample if samples else 0, float(advantages[turn.id])
         return AgentRecord("", f"said {turn.id}", 3, len(turn.completion), "stop", place, advantage)
 
-    found = []
+    actual = []
     for joint in forest.joints:
         said = {forest.turns[i].agent: speech(forest.turns[i]) for i in joint.turns}
         given = {"turn": joint.turn, "follows": joint.follows}
-        found.append(JointAction(4, "item", said, {}, joint.judgement.total, "", **given))
-    return found
+        actual.append(JointAction(4, "item", said, {}, joint.judgement.total, "", **given))
+    return actual
 
 
 ALIGNED = Tree("aligned").node([1.0, 2.0]).node([3.0, 5.0], 0).node([0.0, 4.0], 1).forest()
@@ -73,30 +73,30 @@ def test_transcripts_that_do_not_fit_are_refused():
 def test_shares_by_hand():
     before = [1.0, 1.0, -1.0, 1.0, 0.0, 0.0, -2.0, 0.0]
     after = [2.0, -1.0, 1.0, 0.0, -1.0, 1e-9, -3.0, 0.0]
-    found = [Change(0, "item", "aux", 0, g, *pair) for g, pair in enumerate(zip(before, after, strict=True))]
-    shares = rescoring.shares(found)
+    actual = [Change(0, "item", "aux", 0, g, *pair) for g, pair in enumerate(zip(before, after, strict=True))]
+    shares = rescoring.shares(actual)
     assert {kind: shares[kind] * 8 for kind in rescoring.KINDS} == {
         "kept": 4, "flipped": 2, "silenced": 1, "awakened": 1}  # fmt: skip
     # sums 0 and -2, of squares 8 and 16, of products 2 - 1 - 1 + 6 = 6: (6 - 0) / sqrt(8 (16 - 4 / 8))
     assert shares["correlation"] == pytest.approx(6 / (8 * 15.5) ** 0.5, rel=1e-6)
-    assert np.isnan(rescoring.shares(found[-1:])["correlation"])
+    assert np.isnan(rescoring.shares(actual[-1:])["correlation"])
 
 
 @pytest.mark.model
 def test_the_runs_own_reward_changes_nothing(learning_run):
-    found = rescore.rescore(learning_run.folder)
-    assert {change.step for change in found.changes} == set(range(14))
-    assert {change.kind for change in found.changes} == {"kept"} and found.error < 1e-5
-    np.testing.assert_array_equal(found.before, found.after)
-    assert all(change.before == pytest.approx(change.after, abs=1e-5) for change in found.changes)
+    actual = rescore.rescore(learning_run.folder)
+    assert {change.step for change in actual.changes} == set(range(14))
+    assert {change.kind for change in actual.changes} == {"kept"} and actual.error < 1e-5
+    np.testing.assert_array_equal(actual.before, actual.after)
+    assert all(change.before == pytest.approx(change.after, abs=1e-5) for change in actual.changes)
 
 
 @pytest.mark.model
 def test_the_opposite_flips_every_advantage(learning_run):
-    found = rescore.rescore(learning_run.folder, reward="smoke_runs:fewer_letters")
-    np.testing.assert_array_equal(found.before, -found.after)
-    assert all(change.before == pytest.approx(-change.after, abs=1e-5) for change in found.changes)
-    assert {change.kind for change in found.changes if change.before} == {"flipped"}
+    actual = rescore.rescore(learning_run.folder, reward="smoke_runs:fewer_letters")
+    np.testing.assert_array_equal(actual.before, -actual.after)
+    assert all(change.before == pytest.approx(-change.after, abs=1e-5) for change in actual.changes)
+    assert {change.kind for change in actual.changes if change.before} == {"flipped"}
 
 
 @pytest.mark.model
@@ -110,11 +110,11 @@ def test_credit_of_more_than_rewards_is_left_out(learning_run, capsys, monkeypat
     """The rewards are compared all the same."""
     monkeypatch.setattr(rescore, "validate", lambda *config: None)  # of settings that go with these
     config = smoke_runs.learning_config(task__reward="smoke_runs:fewer_letters", **fields)
-    found = rescore.rescore(learning_run.folder, config)
-    assert found.changes == [] and np.isnan(found.error) and found.missing.startswith(reason)
-    np.testing.assert_array_equal(found.before, -found.after)
-    assert found.order.reversed > 0 and found.order.reversed + found.order.kept == found.order.pairs
-    rescore.show(found)
+    actual = rescore.rescore(learning_run.folder, config)
+    assert actual.changes == [] and np.isnan(actual.error) and actual.missing.startswith(reason)
+    np.testing.assert_array_equal(actual.before, -actual.after)
+    assert actual.order.reversed > 0 and actual.order.reversed + actual.order.kept == actual.order.pairs
+    rescore.show(actual)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("mean reward ") and "reverse it" in lines[2]
     assert lines[3].startswith(f"advantages: not recomputed, because of {reason}") and len(lines) == 4

@@ -181,8 +181,8 @@ def test_number_that_is_not_finite_beside_a_good_update(tmp_path, programs, monk
     step = update.train_step
 
     def overflowing(*args, **more):
-        state, found = step(*args, **more)
-        return state, found | {"entropy": found["entropy"] * np.inf}
+        state, actual = step(*args, **more)
+        return state, actual | {"entropy": actual["entropy"] * np.inf}
 
     monkeypatch.setattr(update, "train_step", overflowing)
     with pytest.raises(FloatingPointError, match="^iteration 1: aux/entropy, main/entropy not finite; "):

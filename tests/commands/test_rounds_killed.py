@@ -45,22 +45,22 @@ runpy.run_module("experiments.train", run_name="__main__", alter_sys=True)
 
 @pytest.fixture
 def config():
-    found = config_file.get_config()
-    found.update_from_flattened_dict(FIELDS)
-    return found
+    actual = config_file.get_config()
+    actual.update_from_flattened_dict(FIELDS)
+    return actual
 
 
 @pytest.fixture
 def asked(monkeypatch):
     """The stages of the turns that were requested, step by step."""
-    found, real = [], episode.sample_turns
+    actual, real = [], episode.sample_turns
 
     def spoke(member, trainable, wanted, *rest):
-        found.append((wanted[0].request.turn, wanted[0].request.kind))
+        actual.append((wanted[0].request.turn, wanted[0].request.kind))
         return real(member, trainable, wanted, *rest)
 
     monkeypatch.setattr(episode, "sample_turns", spoke)
-    return found
+    return actual
 
 
 def test_a_killed_training_goes_on_within_its_round(config, asked, monkeypatch, tmp_path, compiled):

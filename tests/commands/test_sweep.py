@@ -58,19 +58,19 @@ def finish(workdir: pathlib.Path, member: sweeps.SweepRun, value: float) -> path
 
 
 def test_finished_members_are_not_run_again(tmp_path):
-    found = collected(*FOUR)
-    finish(tmp_path, found[0], 50.0)
-    begun = finish(tmp_path, found[3], 50.0)
+    actual = collected(*FOUR)
+    finish(tmp_path, actual[0], 50.0)
+    begun = finish(tmp_path, actual[3], 50.0)
     (begun / "summary.json").unlink()
-    wanted = sweep.jobs(tmp_path, found, "configs/coding.py:smoke", {"log.tensorboard": False})
-    assert [job.name for job in wanted] == [member.name for member in found[1:]]
+    wanted = sweep.jobs(tmp_path, actual, "configs/coding.py:smoke", {"log.tensorboard": False})
+    assert [job.name for job in wanted] == [member.name for member in actual[1:]]
     assert wanted[0].command == [
         sys.executable, "-m", "experiments.train", "--config=configs/coding.py:smoke",
         "--config.log.tensorboard=False", "--config.train.baseline=mean", "--config.seed=1",
         f"--workdir={tmp_path}/train.baseline=mean/seed1",
     ]  # fmt: skip
     assert not wanted[0].finished()
-    finish(tmp_path, found[1], 50.0)
+    finish(tmp_path, actual[1], 50.0)
     assert wanted[0].finished()
 
 
@@ -84,44 +84,44 @@ def test_a_run_that_is_to_be_longer_is_not_finished(tmp_path):
 
 
 def test_a_sweep_may_gain_members_but_not_lose_or_change_them(tmp_path):
-    found = collected(*FOUR)
-    for member in found[:2]:
+    actual = collected(*FOUR)
+    for member in actual[:2]:
         finish(tmp_path, member, 50.0)
-    sweep.check_workdir(tmp_path, found)
+    sweep.check_workdir(tmp_path, actual)
     with pytest.raises(ValueError, match=r"^\S*/train.baseline=mean/seed1: no member of this sweep, which "):
-        sweep.check_workdir(tmp_path, [found[0], *found[2:]])
+        sweep.check_workdir(tmp_path, [actual[0], *actual[2:]])
     other = collected(*({**fields, "train.group": 3} for fields in FOUR))
     with pytest.raises(ValueError, match="seed0, .*seed1: no member of this sweep"):
         sweep.check_workdir(tmp_path, other)
-    found[1].config.train.group = 3
+    actual[1].config.train.group = 3
     with pytest.raises(ValueError, match="^train.baseline=mean, seed 1: .*train.group: saved 2, now 3. Take"):
-        sweep.check_workdir(tmp_path, found)
+        sweep.check_workdir(tmp_path, actual)
 
 
 def test_states_of_members(tmp_path):
-    found = collected(*FOUR)
-    finish(tmp_path, found[0], 50.0)
-    failed, stopped = (tmp_path / member.folder for member in found[1:3])
+    actual = collected(*FOUR)
+    finish(tmp_path, actual[0], 50.0)
+    failed, stopped = (tmp_path / member.folder for member in actual[1:3])
     outcomes = {failed: Outcome(FAILED, "error: x"), stopped: Outcome(STOPPED)}
-    read = sweep.results(tmp_path, found, outcomes)
+    read = sweep.results(tmp_path, actual, outcomes)
     assert [each.state for each in read] == ["finished", "failed", "stopped", "not begun"]
     assert read[0].score("return") == 50 and read[1].reason == "error: x"
     sweep.show(tmp_path, read, "x.py", {})
     # Later, when nothing is run: a failure is remembered until its member is tried again.
-    finish(tmp_path, found[3], 50.0)
-    (tmp_path / found[3].folder / "summary.json").unlink()
-    states = [each.state for each in sweep.results(tmp_path, found, {})]
+    finish(tmp_path, actual[3], 50.0)
+    (tmp_path / actual[3].folder / "summary.json").unlink()
+    states = [each.state for each in sweep.results(tmp_path, actual, {})]
     assert states == ["finished", "failed", "not begun", "not finished"]
-    assert sweep.results(tmp_path, found, {failed: Outcome(STOPPED)})[1].state == "stopped"
-    finish(tmp_path, found[1], 60.0)
-    assert sweep.results(tmp_path, found, {})[1].state == "finished"
+    assert sweep.results(tmp_path, actual, {failed: Outcome(STOPPED)})[1].state == "stopped"
+    finish(tmp_path, actual[1], 60.0)
+    assert sweep.results(tmp_path, actual, {})[1].state == "finished"
 
 
 def test_a_run_of_a_file_that_was_edited_meanwhile_does_not_count(tmp_path):
-    found = collected(*FOUR)
-    finish(tmp_path, found[0], 50.0)
-    found[0].config.train.group = 3
-    first = sweep.results(tmp_path, found, {})[0]
+    actual = collected(*FOUR)
+    finish(tmp_path, actual[0], 50.0)
+    actual[0].config.train.group = 3
+    first = sweep.results(tmp_path, actual, {})[0]
     assert first.state == "failed" and "train.group: saved 2, now 3" in first.reason
     assert first.score("return") is None
 
@@ -147,10 +147,10 @@ def test_a_sweep_with_a_member_that_fails_goes_on(tmp_path, compiled, monkeypatc
     """Two settings, two seeds; those of seed 0 are there already, one of seed 1 fails at first."""
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # programs that are made quickly
     (tmp_path / "own.py").write_text(FILE)
-    workdir, found = tmp_path / "sweep", collected(*FOUR)
-    for member, value in zip(found[::2], (30.0, 50.0), strict=True):
+    workdir, actual = tmp_path / "sweep", collected(*FOUR)
+    for member, value in zip(actual[::2], (30.0, 50.0), strict=True):
         finish(workdir, member, value)
-    broken = workdir / found[1].folder
+    broken = workdir / actual[1].folder
     (broken / "checkpoints" / "1").mkdir(parents=True)  # and nothing in it
     command = smoke_runs.command("sweep", f"--config={tmp_path}/own.py", f"--workdir={workdir}")
 
@@ -169,19 +169,19 @@ def test_a_sweep_with_a_member_that_fails_goes_on(tmp_path, compiled, monkeypatc
     assert settings[1]["against_baseline"]["return"]["seeds"] == [0]
 
     (broken / "checkpoints" / "1").rmdir()
-    kept = smoke_runs.files(workdir / found[3].folder)
+    kept = smoke_runs.files(workdir / actual[3].folder)
     second = smoke_runs.run([*command, "--config.log.transcripts_every=0"], compiled)
     assert second.returncode == 0, second.stdout + second.stderr
     assert second.stdout.splitlines()[:3] == [
         "4 members, 3 of them finished", f"[1/1] train.baseline=mean, seed 1: log in {broken}/log.txt",
         "train.baseline=mean, seed 1: finished",
     ]  # fmt: skip
-    assert smoke_runs.files(workdir / found[3].folder) == kept
+    assert smoke_runs.files(workdir / actual[3].folder) == kept
     told = json.loads((workdir / "sweep.json").read_text())
     assert told["fixed"] == {"log.transcripts_every": 0}
     against = told["settings"][1]["against_baseline"]["return"]
     # Seeds of 50 and of what was trained, less those of 30 and of what was trained.
-    trained = [json.loads((workdir / found[i].folder / "summary.json").read_text())["after"] for i in (1, 3)]
+    trained = [json.loads((workdir / actual[i].folder / "summary.json").read_text())["after"] for i in (1, 3)]
     assert against["seeds"] == [0, 1]
     wanted = (20 + trained[1]["return"] - trained[0]["return"]) / 2
     assert against["over_seeds"]["mean"] == pytest.approx(wanted)
@@ -189,7 +189,7 @@ def test_a_sweep_with_a_member_that_fails_goes_on(tmp_path, compiled, monkeypatc
     assert "<img" in (workdir / "sweep.html").read_text()
     for i, after in zip((1, 3), trained, strict=True):
         # The mean of what each problem earned is what the summary says.
-        held_out = json.loads((workdir / found[i].folder / "held_out.json").read_text())
+        held_out = json.loads((workdir / actual[i].folder / "held_out.json").read_text())
         assert held_out["step"] == 1 and len(held_out["items"]) == 2
         for name in ("return", "return_greedy"):
             assert sum(held_out[name]) / 2 == pytest.approx(after[name])

@@ -19,9 +19,9 @@ TURNS = PLAIN | {"train.turns": 2, "train.joint_mode": "aligned"}
 
 
 def config(**changes):
-    found = smoke_runs.learning_config(train__steps=2, **changes)
-    found.update_from_flattened_dict(TURNS)
-    return found
+    actual = smoke_runs.learning_config(train__steps=2, **changes)
+    actual.update_from_flattened_dict(TURNS)
+    return actual
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def test_two_turns_are_three_programs_and_compile_once(tmp_path, compiled, count
 
     def watched(run, ahead, step):
         counted.clear()
-        found = iterate(run, ahead, step)
+        actual = iterate(run, ahead, step)
         called.append(tuple(counted))
         compilations.append([program._cache_size() for program in programs])
-        return found
+        return actual
 
     monkeypatch.setattr(train, "iterate", watched)
     with smoke_runs.programs_kept(compiled):

@@ -77,12 +77,12 @@ def true_gradient(rollouts, logits, value, context, step=1e-5) -> float:
 
 def expected_gradient(rollouts, logits, advantages: Callable) -> dict:
     """Of sum_turns A grad log pi by context, each agent's turns at a place of the conversation averaged."""
-    found = dict.fromkeys(logits, 0.0)
+    actual = dict.fromkeys(logits, 0.0)
     for rollout in rollouts:
         chance, advantages_R = rollout.probability(logits), advantages(rollout.forest)
         places = [(turn.agent, turn.stage) for turn in rollout.forest.turns]
         for turn, context, word in zip(rollout.forest.turns, rollout.contexts, rollout.words, strict=True):
             score = word - 1 / (1 + math.exp(-logits[context]))
             own = float(advantages_R[turn.id]) / places.count((turn.agent, turn.stage))
-            found[context] += chance * own * score
-    return found
+            actual[context] += chance * own * score
+    return actual

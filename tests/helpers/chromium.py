@@ -131,5 +131,5 @@ class Tab:
     def events(self, *methods: str) -> list[dict]:
         """What the page has reported by now, of these kinds."""
         self.run("new Promise(done => setTimeout(done, 50))")
-        found = [e for e in self.browser.events if e.get("sessionId") == self.session]
-        return [e["params"] for e in found if e["method"] in methods]
+        actual = [e for e in self.browser.events if e.get("sessionId") == self.session]
+        return [e["params"] for e in actual if e["method"] in methods]

@@ -69,7 +69,7 @@ def scripted(monkeypatch, tmp_path, task, texts):
 def watched(monkeypatch):
     """What runs do from here on: ``called``, programs in order; ``forests``; ``batches``, (agents, batch)
     to learn from."""
-    found = types.SimpleNamespace(called=[], forests=[], batches=[])
+    actual = types.SimpleNamespace(called=[], forests=[], batches=[])
 
     def watch(module, name, keep):
         real = getattr(module, name)
@@ -83,13 +83,13 @@ def watched(monkeypatch):
         monkeypatch.setattr(module, name, kept)
 
     def learned(args, _):
-        found.called.append("train_step")
-        found.batches += [(batch.agents or args[0].agents, jax.device_get(batch)) for batch in args[-1]]
+        actual.called.append("train_step")
+        actual.batches += [(batch.agents or args[0].agents, jax.device_get(batch)) for batch in args[-1]]
 
-    watch(sampling, "generate", lambda *_: found.called.append("generate"))
+    watch(sampling, "generate", lambda *_: actual.called.append("generate"))
     watch(update, "train_step", learned)
-    watch(rollout, "run", lambda _, forest: found.forests.append(forest))
-    return found
+    watch(rollout, "run", lambda _, forest: actual.forests.append(forest))
+    return actual
 
 
 def by_hand(forest, c):
@@ -111,7 +111,7 @@ def by_hand(forest, c):
         own = share(before) if before is not None else 1 / len({k.node for k in joints if k.follows is None})
         return c.discount * own / (sum(k.node == node for k in joints) if c.hand_on == "all" else 1)
 
-    gains, groups, found = [gain(j) for j in range(len(joints))], {}, {}
+    gains, groups, actual = [gain(j) for j in range(len(joints))], {}, {}
     for turn in forest.turns:
         mean = np.mean(
             [gains[j] for j, joint in enumerate(joints) if turn.id in (*joint.turns, *joint.heard)]
@@ -121,8 +121,8 @@ def by_hand(forest, c):
         weight = c.turn_weights[index] if c.turn_weights else 1.0
         if c.turn_loss == "return" and follows is not None:
             weight *= share(follows) * sum((a, t) == (agent, index) for a, _, t, _ in groups)
-        found |= {i: weight * (mean - np.mean([*means.values()])) for i, mean in means.items()}
-    return [found[turn.id] for turn in forest.turns]
+        actual |= {i: weight * (mean - np.mean([*means.values()])) for i, mean in means.items()}
+    return [actual[turn.id] for turn in forest.turns]
 
 
 def _slots(agents, batch):
@@ -144,7 +144,7 @@ def trained(seen, folder, fields, base=coding, by_hand=by_hand):
     expected = by_hand(forest, c.train)
     said = [(t.agent, *t.completion.tolist(), a) for t, a in zip(forest.turns, expected, strict=True)]
     learned = [slot for agents, batch in seen.batches for slot in _slots(agents, batch)]
-    said, learned = (sorted(x for x in found if abs(x[-1]) > 1e-3) for found in (said, learned))
+    said, learned = (sorted(x for x in actual if abs(x[-1]) > 1e-3) for actual in (said, learned))
     assert [x[:-1] for x in learned] == [x[:-1] for x in said]
     np.testing.assert_allclose([x[-1] for x in learned], [x[-1] for x in said], atol=1e-3)
     assert sum((batch.lengths_NR > 0).sum() for _, batch in seen.batches) == len(forest.turns)

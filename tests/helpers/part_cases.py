@@ -32,9 +32,9 @@ def functions(package) -> list[str]:
     return [name for name in package.__all__ if inspect.isfunction(getattr(package, name))]
 
 
-def same(found, wanted):
+def same(actual, wanted):
     """Equal numbers, NaN in the same places, array by array; lists are arrays."""
-    parts = (jax.tree.leaves(x, is_leaf=lambda part: isinstance(part, list)) for x in (found, wanted))
+    parts = (jax.tree.leaves(x, is_leaf=lambda part: isinstance(part, list)) for x in (actual, wanted))
     for one, other in zip(*parts, strict=True):
         assert np.shape(one) == np.shape(other)
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=2e-5, atol=2e-6)

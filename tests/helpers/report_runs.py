@@ -31,19 +31,19 @@ HOSTILE = (
 
 def config(**changes) -> dict:
     """`CONFIG` with other values: ``train__lr=1`` changes train.lr."""
-    found = copy.deepcopy(CONFIG)
+    actual = copy.deepcopy(CONFIG)
     for name, value in changes.items():
         *sections, field = name.split("__")
-        place = found
+        place = actual
         for section in sections:
             place = place[section]
         place[field] = value
-    return found
+    return actual
 
 
 def rows(shift: float = 0.0) -> list[dict]:
     """Three training iterations and evaluations before and after them; ``shift`` tells runs apart."""
-    found = [evaluated(0, 20.0 + shift, {"fail": 3, "pass": 1})]
+    actual = [evaluated(0, 20.0 + shift, {"fail": 3, "pass": 1})]
     for step in range(3):
         row = {"step": step, "train/rhyme": 10.0 + shift, "train/metre": 50.0}
         row |= {"train/return": 30.0 + step + shift}
@@ -53,8 +53,8 @@ def rows(shift: float = 0.0) -> list[dict]:
         row |= {"seconds": 4.0 + step, "seconds/sample": 1.0, "seconds/update": 2.0, "tokens_per_s": 100.0}
         row |= {"executor/programs": 8.0, "executor/runs": 6.0, "memory/peak_rss_mb": 500.0 + step}
         row |= {"executor/verdict/pass": 6.0, "executor/verdict/fail": 2.0, "executor/verdict/infra": 0.0}
-        found.append(row)
-    return [*found, evaluated(3, 60.0 + shift, {"pass": 4})]
+        actual.append(row)
+    return [*actual, evaluated(3, 60.0 + shift, {"pass": 4})]
 
 
 def evaluated(step: int, score: float, verdicts: dict[str, int]) -> dict:

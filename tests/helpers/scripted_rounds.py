@@ -61,11 +61,11 @@ class ScriptedTask:
 
     def remeasure(self, problems, programs):
         self.remeasured += [(item.task_id, program) for item, program in zip(problems, programs, strict=True)]
-        found = [self.outcome(program) for program in programs]
-        halves = [outcome.score / 2 for outcome in found]
+        actual = [self.outcome(program) for program in programs]
+        halves = [outcome.score / 2 for outcome in actual]
         return [
             dataclasses.replace(outcome, score=half, low=half, high=half)
-            for outcome, half in zip(found, halves, strict=True)
+            for outcome, half in zip(actual, halves, strict=True)
         ]
 
     def solved(self, outcome):

@@ -26,14 +26,14 @@ DEFAULT = "python -m experiments.train --config=configs/coding.py"
 def of_page(text: str, name: str) -> list[str]:
     """All commands of a page, with its overrides as commands."""
     blocks, inline = _split(text)
-    found = [command for block in blocks for command in _of_block(block)]
+    actual = [command for block in blocks for command in _of_block(block)]
     for code, after in inline:
         if match := COMMAND.fullmatch(code):
             mention = match[1].startswith("python -m experiments") and len(match[1].split()) == 3
-            found += [] if mention else [match[1], *_with(match[1], after)]
+            actual += [] if mention else [match[1], *_with(match[1], after)]
         elif re.search(r"--config(\.\S+)?=", code) and code.startswith("--"):
-            found += [_on_base(each, name) for each in [code, *_with(code, after)]]
-    return found
+            actual += [_on_base(each, name) for each in [code, *_with(code, after)]]
+    return actual
 
 
 def _split(text: str) -> tuple[list[str], list[tuple[str, str]]]:
@@ -41,8 +41,8 @@ def _split(text: str) -> tuple[list[str], list[tuple[str, str]]]:
     fence = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
     rest = fence.sub("", text)
     inline = re.finditer(r"`([^`]+)`", rest)
-    found = [(" ".join(match[1].split()), rest[match.end() : match.end() + 200]) for match in inline]
-    return fence.findall(text), found
+    actual = [(" ".join(match[1].split()), rest[match.end() : match.end() + 200]) for match in inline]
+    return fence.findall(text), actual
 
 
 def _of_block(block: str) -> list[str]:

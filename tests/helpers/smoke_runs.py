@@ -110,19 +110,19 @@ def run(arguments, cache) -> subprocess.CompletedProcess:
 
 def rows(folder, kind: str = "") -> list[dict]:
     """Rows of the metrics without what a clock measured; ``kind``: those that have such a name."""
-    found = metrics.read_metrics(folder)
-    found = [row for row in found if any(name.startswith(kind) for name in row)]
-    return [{name: value for name, value in row.items() if not name.startswith(CLOCKED)} for row in found]
+    actual = metrics.read_metrics(folder)
+    actual = [row for row in actual if any(name.startswith(kind) for name in row)]
+    return [{name: value for name, value in row.items() if not name.startswith(CLOCKED)} for row in actual]
 
 
 def summary(folder) -> dict:
     """summary.json without what the clock says."""
-    found = json.loads((folder / "summary.json").read_text())
-    del found["seconds"]
-    found.pop("warm_up_seconds", None)
-    for name in {"before", "warm", "best", "after"} & set(found):
-        found[name] = {key: value for key, value in found[name].items() if not key.startswith("speed/")}
-    return found
+    actual = json.loads((folder / "summary.json").read_text())
+    del actual["seconds"]
+    actual.pop("warm_up_seconds", None)
+    for name in {"before", "warm", "best", "after"} & set(actual):
+        actual[name] = {key: value for key, value in actual[name].items() if not key.startswith("speed/")}
+    return actual
 
 
 def files(folder) -> dict[str, bytes]:

@@ -54,8 +54,8 @@ def test_hidden_is_what_was_not_waited_for():
         first.set()
         threading.Timer(0.1, second.set).start()
         ahead.take(1, {}, timer)
-    found = timer.seconds()
-    assert found["hidden"] >= 0.29 and found["rollout"] >= 0.09
+    actual = timer.seconds()
+    assert actual["hidden"] >= 0.29 and actual["rollout"] >= 0.09
 
 
 def test_an_error_of_an_early_rollout_is_raised_where_it_is_taken():

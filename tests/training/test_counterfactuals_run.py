@@ -79,9 +79,9 @@ def test_ccpo_learns_from_it_and_is_rescored_without_its_credit(tmp_path, monkey
     assert {action.item == EASY for action in actions} == {False, True}
     rows = [row for row in smoke_runs.rows(tmp_path) if "aux/loss" in row]
     assert all(abs(row["aux/ratio0"] - 1) < 1e-4 for row in rows)
-    found = rescore.rescore(tmp_path)
-    assert found.missing.startswith("train.system='ccpo': what answers earn without a part")
-    np.testing.assert_array_equal(found.before, found.after)  # judged as before
+    actual = rescore.rescore(tmp_path)
+    assert actual.missing.startswith("train.system='ccpo': what answers earn without a part")
+    np.testing.assert_array_equal(actual.before, actual.after)  # judged as before
 
 
 def test_the_plan_counts_them():

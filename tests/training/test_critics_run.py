@@ -25,14 +25,14 @@ def no_evaluation(monkeypatch):
 @pytest.fixture
 def lessons(monkeypatch):
     """What critics were taught: (texts, values before, targets), call by call."""
-    found, real = [], critics.Critics.learn
+    actual, real = [], critics.Critics.learn
 
     def learn(self, texts, old, targets):
-        found.append((texts, old, targets))
+        actual.append((texts, old, targets))
         return real(self, texts, old, targets)
 
     monkeypatch.setattr(critics.Critics, "learn", learn)
-    return found
+    return actual
 
 
 def make_config(fields):
@@ -106,9 +106,9 @@ def test_only_the_critics_learn_at_first(tmp_path):
     real, states = Learner.update, []
 
     def watched_update(self, credit):
-        found = real(self, credit)
+        actual = real(self, credit)
         states.append([np.asarray(leaf) for leaf in jax.tree.leaves(self.trainables()[0])])
-        return found
+        return actual
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Learner, "update", watched_update)

@@ -87,7 +87,7 @@ def of(function, **options):
     return LossConfig(PLAIN, custom=function, **options)
 
 
-def found(config, batch, lora=None):
+def actual(config, batch, lora=None):
     return tiny.gradients(tiny.stack(), config, tiny.params(), lora or tiny.lora(), batch)
 
 
@@ -115,7 +115,7 @@ def test_another_formula_by_hand():
     batch, lora = sampled(PLAIN), tiny.lora()
     batch = dataclasses.replace(batch, advantages_NR=batch.advantages_NR * (np.arange(6) < 3))
     ones = dataclasses.replace(batch, advantages_NR=np.ones_like(batch.advantages_NR))
-    grads, (pg, _, _) = found(of(not_bad), batch)
+    grads, (pg, _, _) = actual(of(not_bad), batch)
     for n in range(2):
         good_R = np.flatnonzero(batch.advantages_NR[n] >= 0)
         assert 3 < len(good_R) < 6  # the silent group's, and some of the other
@@ -124,12 +124,12 @@ def test_another_formula_by_hand():
         np.testing.assert_allclose(pg.mean()[n], expected, rtol=1e-5)
     # REINFORCE's gradient with advantage 1 for those and 0 for the others, times 6 / their number.
     chosen = dataclasses.replace(batch, advantages_NR=(batch.advantages_NR >= 0).astype(np.float32))
-    plain, _ = found(LossConfig(PLAIN), chosen)
+    plain, _ = actual(LossConfig(PLAIN), chosen)
     share_N = (batch.advantages_NR >= 0).mean(1)
     for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(a, b / share_N.reshape(-1, *[1] * (b.ndim - 1)), rtol=1e-4, atol=1e-6)
     # Two prompts and a row at a time, instead of a prompt and all of its tokens: the same.
-    other, _ = found(of(not_bad, prompts_per_microbatch=2, tokens_per_microbatch=1), batch)
+    other, _ = actual(of(not_bad, prompts_per_microbatch=2, tokens_per_microbatch=1), batch)
     assert_close(grads, other, atol=2e-5, rtol=1e-5)
 
 
@@ -142,7 +142,7 @@ def shaped(logprobs_BL, advantages_B, mask_BL, *, ref_logprobs_BL, entropy_BL):
 
 def test_reference_and_entropy_are_given_to_those_who_ask():
     built_in = LossConfig(PLAIN, kl_coef=0.3, kl_kind="k2", entropy_coef=0.5)
-    (wanted, (pg, kl, seen)), (got, (own, _, _)) = (found(c, sampled(PLAIN)) for c in (built_in, of(shaped)))
+    (wanted, (pg, kl, seen)), (got, (own, _, _)) = (actual(c, sampled(PLAIN)) for c in (built_in, of(shaped)))
     assert_close(got, wanted, rtol=1e-4, atol=1e-6)
     assert (kl.mean() > 1e-3).all() and not np.allclose(own.mean(), pg.mean() + 0.3 * kl.mean(), atol=1e-2)
     assert of(shaped).reads_reference and of(shaped).entropy_learns
@@ -162,8 +162,8 @@ def test_a_forgotten_mask_lets_nothing_in():
     nan_BL = np.where(mask_BL, -1.0, np.nan)
 
     def loss(x_BL):
-        found = custom_loss.apply(no_mask, x_BL, np.array([2.0, np.nan]), mask_BL, {})
-        return found.sum, found.count
+        actual = custom_loss.apply(no_mask, x_BL, np.array([2.0, np.nan]), mask_BL, {})
+        return actual.sum, actual.count
 
     (value, count), grad_BL = jax.value_and_grad(loss, has_aux=True)(nan_BL)
     assert (value, count) == (2.0, 1.0) and grad_BL.tolist() == [[-2.0, 0.0], [0.0, 0.0]]

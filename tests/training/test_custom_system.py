@@ -58,8 +58,8 @@ def test_a_run_learns_from_it(tmp_path, written, monkeypatch):
     config = coding.get_config("smoke")
     config.update_from_flattened_dict(SMALL | {"train.system": written(example())})
     train.train(config, tmp_path / "run")
-    found = [(a.total, a.agents["aux"].advantage) for a in transcripts.read(tmp_path / "run", 0)]
-    for (first, one), (second, other) in zip(found[::2], found[1::2], strict=True):
+    actual = [(a.total, a.agents["aux"].advantage) for a in transcripts.read(tmp_path / "run", 0)]
+    for (first, one), (second, other) in zip(actual[::2], actual[1::2], strict=True):
         sign = np.sign(first - second) / 2  # beats one of one, or none: 0.5 more or less than the mean
         assert (one, other) == (sign, -sign)
     (row,) = [row for row in smoke_runs.rows(tmp_path / "run") if "aux/loss" in row]

@@ -61,10 +61,10 @@ def test_rewards_inside_a_jit_of_ones_own():
 def test_the_example_by_hand(modules):
     task = tasks.build_task(config(), None, "train")
     assert [item.task_id for item in task.items] == list("eist") and task.agents == ("left", "right")
-    found = task.judge(task.items[:2], {"left": ["tree", "tree"], "right": ["tree", "tree"]})
+    actual = task.judge(task.items[:2], {"left": ["tree", "tree"], "right": ["tree", "tree"]})
     # e: used by left, not avoided by right; i: not used, avoided
-    assert found == [Judgement({"used": 1, "avoided": 0}, 1), Judgement({"used": 0, "avoided": 1}, 1)]
-    assert task.normalise(found[0].scores) == {"used": 1, "avoided": 0, "return": 50}
+    assert actual == [Judgement({"used": 1, "avoided": 0}, 1), Judgement({"used": 0, "avoided": 1}, 1)]
+    assert task.normalise(actual[0].scores) == {"used": 1, "avoided": 0, "return": 50}
     assert [item.task_id for item in tasks.build_task(config(), None, "eval").items] == ["a", "n"]
     with tasks.build_executor(config()) as executor:
         assert executor is None

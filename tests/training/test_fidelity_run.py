@@ -26,13 +26,13 @@ def test_of_a_run(tmp_path, monkeypatch, capsys):
     for reward in ("dice", "apart"):
         train.train(config_of(reward), tmp_path / reward)
     before, lines = smoke_runs.files(tmp_path / "apart"), []
-    found = fidelity.measure(tmp_path / "apart", 1, partners=6, tell=lines.append)
+    actual = fidelity.measure(tmp_path / "apart", 1, partners=6, tell=lines.append)
     assert smoke_runs.files(tmp_path / "apart") == before
     assert lines == [f"iteration 1 of {tmp_path / 'apart'}: 0 before it are trained again"]
-    assert [row.agent for row in found.rows] == ["first", "second", "all"]
-    assert found.rows[-1].fidelity > 0.999 and found.step == 1
+    assert [row.agent for row in actual.rows] == ["first", "second", "all"]
+    assert actual.rows[-1].fidelity > 0.999 and actual.step == 1
     # 6 games, 2 agents, 4 samples beside 6 partners, less what was said twice
-    assert 6 * 2 < found.judged <= 6 * 2 * 4 * 6
+    assert 6 * 2 < actual.judged <= 6 * 2 * 4 * 6
     of_noise = fidelity.measure(tmp_path / "dice", 1, partners=6)
     # 12 groups of 4: 0.17 is the deviation by chance; the table of rewards itself would say 1.
     assert abs(of_noise.rows[-1].fidelity) < 0.5
@@ -43,5 +43,5 @@ def test_of_a_run(tmp_path, monkeypatch, capsys):
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows[0]["total"] = 7.0
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert fidelity.measure(tmp_path / "apart", 1, partners=6, tell=lines.append) == found
+    assert fidelity.measure(tmp_path / "apart", 1, partners=6, tell=lines.append) == actual
     assert lines[-1] == "rewards are not as they were recorded: experiments.replay shows where"

@@ -51,10 +51,10 @@ def test_other_ways_to_play(tmp_path, monkeypatch, fields, answers):
 
 
 def test_every_trainer_is_given_the_same_number_of_judged_answers():
-    found = sweeps.collect(sweep_game.sweep, game_config.get_config())
-    assert len(found) == 10 * len(sweep_game.TRAINERS)
-    assert found[0].setting == "MAGRPO"
-    for member in found:
+    actual = sweeps.collect(sweep_game.sweep, game_config.get_config())
+    assert len(actual) == 10 * len(sweep_game.TRAINERS)
+    assert actual[0].setting == "MAGRPO"
+    for member in actual:
         c = member.config
         judged = workload.joint_answers(c) + workload.counterfactual_answers(c)
         assert 90 <= judged <= 96, member.name
@@ -70,16 +70,16 @@ def test_two_trainers_in_one_table(tmp_path):
             for seed in (0, 1):
                 add(fields | {"seed": seed}, name=name)
 
-    found = sweeps.collect(adding, base)
-    for member in found:
+    actual = sweeps.collect(adding, base)
+    for member in actual:
         train.train(member.config, tmp_path / member.folder)
-    read = sweep.results(tmp_path, found, {})
+    read = sweep.results(tmp_path, actual, {})
     sweep.show(tmp_path, read, "configs/sweep_game.py", {})
     settings = json.loads((tmp_path / "sweep.json").read_text())["settings"]
     assert [s["setting"] for s in settings] == ["MAGRPO", "MAREINFORCE"]
     assert settings[1]["against_baseline"]["return"]["problems"] == 6
     # The seed makes the model too: the same seed begins alike, another one does not.
-    first = [smoke_runs.rows(tmp_path / member.folder)[0]["train/return"] for member in found]
+    first = [smoke_runs.rows(tmp_path / member.folder)[0]["train/return"] for member in actual]
     assert first[0] == first[2] != first[1] == first[3]
 
 

@@ -98,20 +98,20 @@ def test_a_run_that_was_killed_equals_one_that_was_not(scripted, monkeypatch, tm
 
 def by_lessons(forest, c):
     """Advantage of every turn, by the equations of systems/lessonl.py."""
-    found = np.zeros(len(forest.turns))
+    actual = np.zeros(len(forest.turns))
     for z, turn in enumerate(forest.turns):
         mates = [(j, i) for j in forest.joints if j.item == turn.item for i in j.turns]
         if turn.kind == "answer":
             own = [(j, i) for j, i in mates
                    if (forest.turns[i].agent, forest.turns[i].turn) == (turn.agent, turn.turn)]  # fmt: skip
             rewards = {i: j.judgement.local[turn.agent] for j, i in own}
-            found[z] = rewards[z] - np.mean(list(rewards.values()))
+            actual[z] = rewards[z] - np.mean(list(rewards.values()))
         else:
             later = [(z in forest.turns[i].shown, j.judgement.local[forest.turns[i].agent])
                      for j, i in mates if j.turn == 1]  # fmt: skip
             under, without = ([r for shown, r in later if shown is said] for said in (True, False))
-            found[z] = np.mean(under) - np.mean(without) if under and without else 0.0
-    return found
+            actual[z] = np.mean(under) - np.mean(without) if under and without else 0.0
+    return actual
 
 
 def test_an_iteration_of_programs_and_lessons(scripted, monkeypatch, tmp_path):

@@ -67,8 +67,8 @@ def test_coding_by_one(tmp_path, seen, monkeypatch):
     assert [a.agents["main"].advantage for a in actions] == pytest.approx([0.25, -0.25] * 2)
     assert row["train/tests"] == 75 and row["train/return"] == pytest.approx((100 + 160 / 2.1) / 2)
     # The sample is right, the greedy answer is the second.
-    found = smoke_runs.rows(tmp_path / "run")[-1]
-    assert (found["test/return"], found["test_greedy/tests"]) == pytest.approx((100, 50))
+    actual = smoke_runs.rows(tmp_path / "run")[-1]
+    assert (actual["test/return"], actual["test_greedy/tests"]) == pytest.approx((100, 50))
 
 
 def test_coding_centralised(tmp_path, seen, monkeypatch):
@@ -99,8 +99,8 @@ def test_the_gap_of_answers_made_for_the_tests(tmp_path, seen, monkeypatch):
     assert [a.parts["tests_held_back"] for a in actions] == [1, 0, 1, 0] * 2
     assert (row["train/tests"], row["train/hack_gap"]) == (100, (0 + 100) / 2)
     assert row["main/zero_signal"] == 1
-    found = smoke_runs.rows(tmp_path / "run")[-1]
-    assert (found["test/hack_gap"], found["test_greedy/hack_gap"]) == (0, 100)
+    actual = smoke_runs.rows(tmp_path / "run")[-1]
+    assert (actual["test/hack_gap"], actual["test_greedy/hack_gap"]) == (0, 100)
 
 
 def test_two_turns_of_all_pairs_where_one_problem_ends_early(tmp_path, seen, no_evaluation):

@@ -65,18 +65,18 @@ def test_a_run_that_fails_amid_an_iteration_goes_on_as_if_it_had_not(tmp_path, m
     chex.assert_trees_all_equal(left, right)
     told(name, once)
     before = smoke_runs.files(once / "system" / "pairs")
-    found = replay.replay(once, tell=lambda line: None)
-    assert found.same and (found.step, found.start) == ((0, 0) if name == "madpo" else (2, 2))
+    actual = replay.replay(once, tell=lambda line: None)
+    assert actual.same and (actual.step, actual.start) == ((0, 0) if name == "madpo" else (2, 2))
     assert smoke_runs.files(once / "system" / "pairs") == before
 
 
 def told(name, folder):
     """What a run of a system leaves behind."""
-    rows, found = smoke_runs.rows(folder), pairs(folder)
-    assert list(found) == {"madpo": [0], "marlhf": [0]}.get(name, [0, 1, 2])
+    rows, actual = smoke_runs.rows(folder), pairs(folder)
+    assert list(actual) == {"madpo": [0], "marlhf": [0]}.get(name, [0, 1, 2])
     # Two of at most three pairs of three answers to each of two problems; rewards are hardly ever equal.
-    assert [len(lines) for lines in found.values()] == [4] * len(found)
-    for line in (line for lines in found.values() for line in lines):
+    assert [len(lines) for lines in actual.values()] == [4] * len(actual)
+    for line in (line for lines in actual.values() for line in lines):
         assert line["rewards"][0] > line["rewards"][1] and set(line["prompts"]) == {"aux", "main"}
     drawn = transcripts.steps(folder)
     assert list(drawn) == ([0] if name == "madpo" else [0, 1, 2])
@@ -97,9 +97,9 @@ def told(name, folder):
     else:
         assert 0 <= last["reward_model/accuracy"] <= 1 and last["preference/pairs"] in (4, 12)
         assert ("reward_model/loss" in last) == (name == "marlhf_iter")
-    found = rescore.rescore(folder, reward="")
-    assert found.missing.startswith(f"train.system='{name}': its credit came of more than rewards")
-    assert found.changes == [] and len(found.before) == len(found.after) > 0
+    actual = rescore.rescore(folder, reward="")
+    assert actual.missing.startswith(f"train.system='{name}': its credit came of more than rewards")
+    assert actual.changes == [] and len(actual.before) == len(actual.after) > 0
 
 
 @pytest.mark.parametrize("fields, text", [
@@ -143,9 +143,9 @@ def test_what_the_config_allows():
 
 def test_every_one_is_built_of_the_config(monkeypatch):
     monkeypatch.setattr(systems, "build_reward_model", lambda config, team: "model")
-    found = {}
+    actual = {}
     for name in NAMES:
         config = system_configs.get_config(name)
-        found[name] = systems.build(config, None, lambda: [])
-    assert [found[name].collect for name in NAMES] == [10, 0, 10, 0]
-    assert found["madpo"].batch == 16 and found["marlhf"].models == "model"
+        actual[name] = systems.build(config, None, lambda: [])
+    assert [actual[name].collect for name in NAMES] == [10, 0, 10, 0]
+    assert actual["madpo"].batch == 16 and actual["marlhf"].models == "model"

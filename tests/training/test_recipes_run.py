@@ -69,26 +69,26 @@ def trained(tmp_path, monkeypatch, made):
 
 @pytest.mark.parametrize("name, fields", VARIANTS)
 def test_every_system_has_something_to_learn_from(trained, name, fields):
-    found = trained(name, fields)
-    for actions in found.actions:
+    actual = trained(name, fields)
+    for actions in actual.actions:
         assert len({action.total for action in actions}) > 1  # returns differ
     collects = name in ("madpo", "marlhf")  # in the first iteration
-    assert ["main/loss" in row or "team/loss" in row for row in found.rows] == [not collects, True]
-    assert found.advantages and all(np.abs(learned).max() > 0 for learned in found.advantages)
-    last = found.rows[-1]
+    assert ["main/loss" in row or "team/loss" in row for row in actual.rows] == [not collects, True]
+    assert actual.advantages and all(np.abs(learned).max() > 0 for learned in actual.advantages)
+    last = actual.rows[-1]
     if name.startswith(("madpo", "marlhf")):
         assert last["preference/pairs"] > 0
         assert last.get("madpo/loss", 0) > 0 or 0 <= last["reward_model/accuracy"] <= 1
     if name in ("iac", "maac"):
         critics = ("team",) if name == "maac" else ("aux", "main")
-        for row in found.rows:
+        for row in actual.rows:
             assert all(row[f"{critic}/critic_grad_norm"] > 0 for critic in critics)
     if name == "ccpo":
         assert {"aux/marginal", "main/free_rider"} <= set(last)
-    for actions in found.actions:
+    for actions in actual.actions:
         as_promised(name, actions)
     if name == "mareinforce":
-        for forest, actions in zip(found.forests, found.actions, strict=True):
+        for forest, actions in zip(actual.forests, actual.actions, strict=True):
             for other in SAME_ROLLOUTS:
                 as_promised(other, with_advantages_of(other, forest, actions))
 
@@ -112,8 +112,8 @@ def as_promised(name, actions):
     """The advantages of one iteration, of two samples each, from the totals alone."""
     if name in ("mareinforce", "marloo", "maremax", "dr_mas", "centralised"):
         for agent in actions[0].agents:
-            found = pairs(actions, agent) if name == "centralised" else over_partners(actions, agent)
-            total, advantage = np.moveaxis(found, -1, 0)
+            actual = pairs(actions, agent) if name == "centralised" else over_partners(actions, agent)
+            total, advantage = np.moveaxis(actual, -1, 0)
             wanted = {
                 "mareinforce": total,
                 "marloo": total - total[:, ::-1],  # of two, the mean of the others is the other
@@ -126,9 +126,9 @@ def as_promised(name, actions):
         assert [a.turn for a in actions] == [0] * 4 + [1] * 4
         best = [i + int(actions[i].total < actions[i + 1].total) for i in (0, 2)]
         assert [a.follows for a in actions[4:]] == [i for i in best for _ in range(2)]
-        found = pairs(actions, "main")
-        sign = np.sign(found[:, 0, 0] - found[:, 1, 0])
-        np.testing.assert_allclose(found[..., 1], np.stack([sign, -sign], 1), atol=1e-4)
+        actual = pairs(actions, "main")
+        sign = np.sign(actual[:, 0, 0] - actual[:, 1, 0])
+        np.testing.assert_allclose(actual[..., 1], np.stack([sign, -sign], 1), atol=1e-4)
     elif name == "c3":  # compares continuations of one answer
         assert len(actions) == 2 * 4
         mains, helpers = pairs(actions, "main"), pairs(actions, "aux")
@@ -149,5 +149,5 @@ def over_partners(actions, agent):
 
 def pairs(actions, agent):
     """(total, advantage) of the two samples of every node, [nodes, 2, 2]."""
-    found = [(action.total, action.agents[agent].advantage) for action in actions]
-    return np.array(found).reshape(-1, 2, 2)
+    actual = [(action.total, action.agents[agent].advantage) for action in actions]
+    return np.array(actual).reshape(-1, 2, 2)

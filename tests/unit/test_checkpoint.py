@@ -23,9 +23,9 @@ def test_everything_comes_back_bit_for_bit(tmp_path, mode, dtype):
         saver.save(3, states, ours, meta)
     with Checkpointer(tmp_path / "checkpoints") as saver:
         assert saver.latest() == 3
-        found, found_meta = saver.restore(3, ours, trained(ours, 9))
-    assert bits(found) == bits(states)
-    assert jax.tree.structure(found) == jax.tree.structure(states)
+        actual, found_meta = saver.restore(3, ours, trained(ours, 9))
+    assert bits(actual) == bits(states)
+    assert jax.tree.structure(actual) == jax.tree.structure(states)
     assert {k: found_meta[k] for k in meta} == meta
     assert found_meta["step"] == 3 and found_meta["agents"]["main"]["mode"] == mode
     assert found_meta["versions"]["jax"] == jax.__version__
@@ -40,8 +40,8 @@ def test_states_may_be_donated_right_after_saving(tmp_path):
         saver.save(1, states, ours, {})
         clear = jax.jit(lambda tree: jax.tree.map(lambda x: x * 0, tree), donate_argnums=0)
         jax.block_until_ready(clear(states[0]))
-        found, _ = saver.restore(1, ours, trained(ours, 9))
-    assert bits(found) == wanted
+        actual, _ = saver.restore(1, ours, trained(ours, 9))
+    assert bits(actual) == wanted
 
 
 def test_one_agent_alone_and_into_another_team(tmp_path):
@@ -49,14 +49,14 @@ def test_one_agent_alone_and_into_another_team(tmp_path):
     theirs = make_team(agents=("x", "main", "y"))
     with Checkpointer(tmp_path) as saver:
         saver.save(1, states, ours, {})
-        found, _ = saver.restore("latest", theirs, trained(theirs, 9), agents=["main"])
+        actual, _ = saver.restore("latest", theirs, trained(theirs, 9), agents=["main"])
     fresh = trained(theirs, 9)
 
     def part(state, n):
         return bits(jax.tree.map(lambda x: x[n], (state.trainable, state.opt_state)))
 
-    assert part(found[0], 1) == part(states[0], 1)
-    assert part(found[0], 0) == part(fresh[0], 0) and part(found[0], 2) == part(fresh[0], 2)
+    assert part(actual[0], 1) == part(states[0], 1)
+    assert part(actual[0], 0) == part(fresh[0], 0) and part(actual[0], 2) == part(fresh[0], 2)
 
 
 @pytest.mark.parametrize("abstract", [False, True])
@@ -77,11 +77,11 @@ def test_onto_a_mesh_and_back(tmp_path, abstract):
 
     with Checkpointer(tmp_path) as saver:
         saver.save(1, states, ours, {})
-        found, _ = saver.restore(1, ours, jax.tree.map(place, states))
-        assert bits(found) == bits(states)
-        same = jax.tree.map(lambda x: x.sharding.is_equivalent_to(sharding(x), x.ndim), found)
+        actual, _ = saver.restore(1, ours, jax.tree.map(place, states))
+        assert bits(actual) == bits(states)
+        same = jax.tree.map(lambda x: x.sharding.is_equivalent_to(sharding(x), x.ndim), actual)
         assert jax.tree.all(same)
-        saver.save(2, found, ours, {})
+        saver.save(2, actual, ours, {})
         back, _ = saver.restore(2, ours, trained(ours, 9))
     assert bits(back) == bits(states)
     assert all(len(x.sharding.device_set) == 1 for x in jax.tree.leaves(back))
@@ -96,9 +96,9 @@ def test_arrays_are_bound_to_a_device_only_where_they_were(tmp_path, bound):
     like = jax.tree.map(lambda x: jax.device_put(x, device), trained(ours, 1)) if bound else trained(ours, 1)
     with Checkpointer(tmp_path) as saver:
         saver.save(1, states, ours, {})
-        found, _ = saver.restore(1, ours, like)
+        actual, _ = saver.restore(1, ours, like)
         team, _ = checkpoint.restore_team(tmp_path, 1, ours)
-    assert {x.committed for x in jax.tree.leaves(found)} == {bound}
+    assert {x.committed for x in jax.tree.leaves(actual)} == {bound}
     assert not any(x.committed for x in jax.tree.leaves(team.members[0].trainable))
 
 
@@ -108,9 +108,9 @@ def test_dtype_follows_the_state(tmp_path):
         saver.save(1, states, ours, {})
         half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), states[0].trainable)
         half = {0: dataclasses.replace(trained(ours, 9)[0], trainable=half)}
-        found, _ = saver.restore(1, ours, half)
+        actual, _ = saver.restore(1, ours, half)
     wanted = jax.tree.map(lambda x: x.astype(jnp.bfloat16), states[0].trainable)
-    assert bits(found[0].trainable) == bits(wanted)
+    assert bits(actual[0].trainable) == bits(wanted)
 
 
 def test_two_stacks_and_a_frozen_one(tmp_path):
@@ -122,8 +122,8 @@ def test_two_stacks_and_a_frozen_one(tmp_path):
     assert sorted(states) == [0, 2]
     with Checkpointer(tmp_path) as saver:
         saver.save(1, states, ours, {})
-        found, meta = saver.restore(1, ours, blank)
-    assert bits(found) == bits(states)
+        actual, meta = saver.restore(1, ours, blank)
+    assert bits(actual) == bits(states)
     assert meta["agents"]["judge"]["mode"] == "frozen"
 
 
@@ -142,9 +142,9 @@ def test_keeps_the_last_and_the_best(tmp_path):
     assert len(checkpoint.saved_steps(tmp_path / "best")) == 1
     assert checkpoint.read_meta(tmp_path, "best")["step"] == 2
     for which, wanted in (("best", 2), (2, 2), ("latest", 3)):
-        found, meta = checkpoint.restore_team(tmp_path, which, ours)
+        actual, meta = checkpoint.restore_team(tmp_path, which, ours)
         assert meta["step"] == wanted
-        assert bits(found.members[0].trainable) == bits(states[wanted][0].trainable)
+        assert bits(actual.members[0].trainable) == bits(states[wanted][0].trainable)
     alone, _ = checkpoint.restore_team(tmp_path, "best", ours, agents=["aux"])
     assert bits(alone["aux"].agent_variables("aux")) == bits(
         dataclasses.replace(ours["aux"], trainable=states[2][0].trainable).agent_variables("aux"))

@@ -89,9 +89,9 @@ def test_failure_in_the_middle_of_a_save_loses_nothing(tmp_path):
     with Checkpointer(tmp_path) as saver:
         step = saver.latest()
         assert step in (2, 3)
-        found, _ = saver.restore("latest", ours, trained(ours, 9))
-        saver.save(4, found, ours, {})
-    assert bits(found) == bits(trained(ours, 8 if step == 2 else 0))
+        actual, _ = saver.restore("latest", ours, trained(ours, 9))
+        saver.save(4, actual, ours, {})
+    assert bits(actual) == bits(trained(ours, 8 if step == 2 else 0))
     assert not list(tmp_path.glob("*tmp*"))
 
 

@@ -126,15 +126,15 @@ def test_imports_point_downward():
 def executor_problems(source: str, path: str) -> list[str]:
     """Imports in a file of the executor (path relative to it) that do not point downward, one line each."""
     root, parts = "jaxmarl_llm.executor", Path(path).with_suffix("").parts
-    found = []
+    actual = []
     for node in ast.walk(ast.parse(source, path)):
         for name in imported(node, ".".join([root, *parts[:-1]])):
             names = [f"{name}.{alias.name}" for alias in node.names] if name == root else [name]
             for target in (name.removeprefix(f"{root}.").split(".")[0] for name in names):
                 inside = name.startswith(root) and target in EXECUTOR_LAYER and target != parts[0]
                 if inside and EXECUTOR_LAYER[target] >= EXECUTOR_LAYER[parts[0]]:
-                    found.append(f"{path}:{node.lineno}: {parts[0]} may not import {target}")
-    return found
+                    actual.append(f"{path}:{node.lineno}: {parts[0]} may not import {target}")
+    return actual
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str]:

@@ -38,9 +38,9 @@ def tokenizers():
 
 def test_records_by_hand():
     advantages = np.array([0.5, -0.5, 1.0, -1.0])
-    found = records.joint_actions(7, forest(), TASK, tokenizers(), advantages)
+    actual = records.joint_actions(7, forest(), TASK, tokenizers(), advantages)
     AgentRecord = transcripts.AgentRecord
-    assert found == [
+    assert actual == [
         transcripts.JointAction(
             step=7,
             item="a/1",
@@ -70,19 +70,19 @@ def test_records_by_hand():
 
 
 def test_without_advantages_and_through_a_file(tmp_path):
-    found = records.joint_actions(2, forest(), TASK, tokenizers())
-    speeches = [speech for action in found for speech in action.agents.values()]
+    actual = records.joint_actions(2, forest(), TASK, tokenizers())
+    speeches = [speech for action in actual for speech in action.agents.values()]
     assert {value for s in speeches for value in (s.advantage, s.id, s.parent)} == {None}
-    assert {action.problem for action in found} == {None}  # batches of an evaluation are put together
-    transcripts.TranscriptWriter(tmp_path).write(2, found)
-    assert transcripts.read(tmp_path, 2) == found
+    assert {action.problem for action in actual} == {None}  # batches of an evaluation are put together
+    transcripts.TranscriptWriter(tmp_path).write(2, actual)
+    assert transcripts.read(tmp_path, 2) == actual
 
 
 def test_what_each_part_was_worth():
     """The second joint answer has no reward, and of the first main's part is not known."""
     nan = float("nan")
-    found = records.joint_actions(0, forest(), TASK, tokenizers(), None, np.array([[0.25, nan], [nan, nan]]))
-    assert [[speech.marginal for speech in a.agents.values()] for a in found] == [[0.25, None], [None, None]]
+    actual = records.joint_actions(0, forest(), TASK, tokenizers(), None, np.array([[0.25, nan], [nan, nan]]))
+    assert [[speech.marginal for speech in a.agents.values()] for a in actual] == [[0.25, None], [None, None]]
     plain = records.joint_actions(0, forest(), TASK, tokenizers())
     assert {speech.marginal for action in plain for speech in action.agents.values()} == {None}
 
@@ -97,8 +97,8 @@ def test_a_lesson_stands_with_the_program_that_it_is_about():
     )
     joint = Joint(0, (5, 6), Judgement({}, 1.0), 1, 1, follows=1)
     whole = dataclasses.replace(first, turns=(*first.turns, said, *later), joints=(*first.joints, joint))
-    found = records.joint_actions(0, whole, TASK, tokenizers(), np.arange(7.0))
-    remarks = [{agent: speech.remark for agent, speech in action.agents.items()} for action in found]
+    actual = records.joint_actions(0, whole, TASK, tokenizers(), np.arange(7.0))
+    remarks = [{agent: speech.remark for agent, speech in action.agents.items()} for action in actual]
     credit = transcripts.AgentRecord("w3", "w4", 1, 2, "stop", 0, 4.0, id=4, parent=1)
     none = {"aux": None, "main": None}
     assert remarks == [none, {"aux": credit, "main": None}, none]

@@ -51,10 +51,10 @@ def random_params(seed: int = 0) -> dict:
 def build(layout: Layout, mode: str, agents=tiny.AGENTS, **options) -> team.Member:
     """A team of one stack whose agents differ from the base and from each other."""
     models = {"m": LoadedModel(POLICY, random_params(), tiny.Tokenizer())}
-    found = team.build(
+    actual = team.build(
         models, dict.fromkeys(agents, "m"), jax.random.key(0), mode=mode, rank=2, layout=layout, **options
     )
-    member = found.members[0]
+    member = actual.members[0]
     random = np.random.default_rng(1)
 
     def moved(x):
@@ -93,7 +93,7 @@ def compiled(layout: Layout, mode: str, agents=tiny.AGENTS, shards: int = 0):
 
 
 @functools.cache
-def found(layout: Layout, mode: str, agents=tiny.AGENTS):
+def actual(layout: Layout, mode: str, agents=tiny.AGENTS):
     program, inputs = compiled(layout, mode, agents)
     return jax.device_get(program(*inputs))
 
@@ -208,13 +208,13 @@ def test_placing_never_asks_for_the_whole():
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_adapters_learn_alike_on_every_mesh(shape):
-    assert_close(found(layout_of(shape), "adapters"), found(ONE_DEVICE, "adapters"))
+    assert_close(actual(layout_of(shape), "adapters"), actual(ONE_DEVICE, "adapters"))
 
 
 @pytest.mark.parametrize("shape", FULL_SHAPES, ids=str)
 def test_full_copies_learn_alike_where_everything_is_cut(shape):
     layout = layout_of(shape, fsdp=True)
-    assert_close(found(layout, "full"), found(ONE_DEVICE, "full"))
+    assert_close(actual(layout, "full"), actual(ONE_DEVICE, "full"))
 
 
 def test_devices_share_the_work():
@@ -236,8 +236,8 @@ def test_one_agent_on_a_mesh_for_two():
     """The devices for the second agent take half of the first one's prompts."""
     layout = layout_of((2, 4, 1))
     assert build(layout, "adapters", ("a",)).stack.layout.shards == 8
-    both = found(ONE_DEVICE, "adapters")
-    assert_close(found(layout, "adapters", ("a",)), jax.tree.map(lambda x: x[:1], both))
+    both = actual(ONE_DEVICE, "adapters")
+    assert_close(actual(layout, "adapters", ("a",)), jax.tree.map(lambda x: x[:1], both))
 
 
 @functools.cache
@@ -331,9 +331,9 @@ def read_and_learned(layout: Layout, mode: str, joint: bool):
 @pytest.mark.parametrize("shape, mode, joint", [((2, 2, 2), "full", False), ((2, 4, 1), "adapters", True)])
 def test_critics_read_and_learn_alike_on_a_mesh(programs_shared, shape, mode, joint):
     """A critic of each agent where everything is cut, and one of all, who leaves its devices to the rows."""
-    made, found = read_and_learned(layout_of(shape, fsdp=True), mode, joint)
+    made, actual = read_and_learned(layout_of(shape, fsdp=True), mode, joint)
     _, plain = read_and_learned(ONE_DEVICE, mode, joint)
-    assert_close(found, plain)
+    assert_close(actual, plain)
     assert any(abs(plain[0][k] - plain[2][k]) > 0.01 for k in plain[0])
     layout = made.team.members[0].stack.layout
     assert layout.shards == (8 if joint else 2)
@@ -354,8 +354,8 @@ def test_heads_on_the_agents_own_bodies_learn_alike_on_a_mesh(programs_shared):
         return member, of_bodies[0], (first, heads.learn(*of_heads), heads.values(texts))
 
     _, plain_grads, plain = learned(ONE_DEVICE)
-    member, grads, found = learned(layout_of((2, 2, 2), fsdp=True))
-    assert_close((found, jax.device_get(grads)), (plain, jax.device_get(plain_grads)))
+    member, grads, actual = learned(layout_of((2, 2, 2), fsdp=True))
+    assert_close((actual, jax.device_get(grads)), (plain, jax.device_get(plain_grads)))
     assert any(abs(plain[0][k] - plain[2][k]) > 1e-3 for k in plain[0])
     wanted = member.stack.layout.shardings(grads, agents=True)
     same = jax.tree.map(lambda x, sharding: x.sharding.is_equivalent_to(sharding, x.ndim), grads, wanted)

@@ -76,10 +76,10 @@ def test_chat_template_and_ending_ids(default):
 @pytest.mark.model
 def test_stop_sequences_of_a_blank_line(default):
     """A blank line is two tokens after a word, and part of one before an indented line."""
-    found = default.stop_sequences(("\n\n",))
+    actual = default.stop_sequences(("\n\n",))
     newline = default.encode("a\nb")[1]
-    assert (newline, newline) in found and default.encode("a\n\nb")[1:3] == [newline, newline]
-    singles = {ids[0] for ids in found if len(ids) == 1}
+    assert (newline, newline) in actual and default.encode("a\n\nb")[1:3] == [newline, newline]
+    singles = {ids[0] for ids in actual if len(ids) == 1}
     for i in range(default.vocab_size):
         piece = default.hf.decode([i], clean_up_tokenization_spaces=False)
         assert (i in singles) == ("\n\n" in piece)

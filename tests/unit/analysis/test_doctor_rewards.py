@@ -34,8 +34,8 @@ def made(judge=length, texts=("a", "bbb", "cc", "dddd")):
         for n, agent in enumerate(("aux", "main")):
             turns.append(Turn(2 * j + n, j, agent, 2 * j // len(texts), 0, j, NONE, NONE, NONE, text, True))
     items = [ITEMS[2 * j // len(texts)] for j in range(len(texts))]
-    found = judge(items, {agent: list(texts) for agent in ("aux", "main")})
-    joints = [Joint(2 * j // len(texts), (2 * j, 2 * j + 1), own) for j, own in enumerate(found)]
+    actual = judge(items, {agent: list(texts) for agent in ("aux", "main")})
+    joints = [Joint(2 * j // len(texts), (2 * j, 2 * j + 1), own) for j, own in enumerate(actual)]
     return Forest(ITEMS, tuple(turns), tuple(joints))
 
 

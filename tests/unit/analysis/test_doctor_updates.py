@@ -92,8 +92,8 @@ def test_what_was_drawn_is_trained_and_nothing_else():
     dict(kl_coef=0.1, entropy_coef=0.01, importance_cap=2.0, aggregation="token"),
 ], ids=lambda options: "-".join(options))  # fmt: skip
 def test_other_losses_pass_too(options):
-    found = examined(dataclasses.replace(LOSS, **options))
-    assert updates.parity(found).status == updates.trained_tokens(found).status == "ok"
+    actual = examined(dataclasses.replace(LOSS, **options))
+    assert updates.parity(actual).status == updates.trained_tokens(actual).status == "ok"
 
 
 def test_an_eos_is_put_in_where_none_was_drawn():
@@ -102,8 +102,8 @@ def test_an_eos_is_put_in_where_none_was_drawn():
         dataclasses.replace(turn, completion=turn.completion[:1], logprobs=turn.logprobs[:1])
         for turn in forest.turns))  # fmt: skip
     assert not any(turn.completion[-1] == 2 for turn in cut.turns)  # or the seed must be another
-    found = updates.of_forest(TEAM, TRAINABLES, LOSS, cut)
-    assert all(seen.trained.endings.tolist() == [1, 1] for seen in found.values())
+    actual = updates.of_forest(TEAM, TRAINABLES, LOSS, cut)
+    assert all(seen.trained.endings.tolist() == [1, 1] for seen in actual.values())
 
 
 def test_the_reference_implementations_loss_is_a_warning():
@@ -122,8 +122,8 @@ def test_masks_that_are_off_by_one_fail(broken, shift, message):
     def shifted(lengths, tokens):
         return real(jnp.where(lengths > 0, lengths + shift, 0), tokens)
 
-    found = broken(losses, "length_mask", shifted)
-    result = updates.trained_tokens(found)
+    actual = broken(losses, "length_mask", shifted)
+    result = updates.trained_tokens(actual)
     assert result.status == "fail" and message in result.sentence, result
 
 
@@ -135,10 +135,10 @@ def test_trained_prompts_fail(broken):
         every, _ = policy.apply(variables, tokens_BP, positions_BP, method="hidden")
         return every.mean(1), cache
 
-    found = broken(perturb, "prefill", read)
-    result = updates.trained_tokens(found)
+    actual = broken(perturb, "prefill", read)
+    result = updates.trained_tokens(actual)
     assert result.status == "fail" and "prompt or feedback tokens get gradient" in result.sentence
-    assert updates.parity(found).status == "fail"
+    assert updates.parity(actual).status == "fail"
 
 
 def test_other_log_probabilities_fail(broken):
@@ -202,11 +202,11 @@ def test_settings_of_config_and_loss_must_be_equal():
 def test_logits_are_those_of_the_agent_itself():
     """Of an agent whose adapters are merged into the base, read without a prompt's cache or packing."""
     turn = next(turn for turn in spoken().turns if turn.agent == "main" and len(turn.completion) > 3)
-    found = choices.completion_logits(TEAM.members[0], TRAINABLES[0], turn)
+    actual = choices.completion_logits(TEAM.members[0], TRAINABLES[0], turn)
     ids = jnp.asarray([*turn.prompt, *turn.completion])
     policy = TEAM.members[0].stack.policy
     wanted, _ = policy.apply(TEAM["main"].agent_variables("main"), ids[None], jnp.arange(len(ids))[None])
-    assert jnp.abs(found - wanted[0, len(turn.prompt) - 1 : -1]).max() < 1e-4
+    assert jnp.abs(actual - wanted[0, len(turn.prompt) - 1 : -1]).max() < 1e-4
 
 
 def test_the_least_precise_part_decides():

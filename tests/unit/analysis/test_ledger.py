@@ -11,7 +11,7 @@ from jaxmarl_llm.protocols.reflexion import Reflexion
 from jaxmarl_llm.tasks.outcomes import Outcome
 
 
-def found(agents=("a",)):
+def actual(agents=("a",)):
     """A program, a reflection of three words, a program; of each agent."""
     task = ScriptedTask(items=items("p"), agents=agents)
 
@@ -22,7 +22,7 @@ def found(agents=("a",)):
 
 
 def test_calls_and_tokens_by_hand():
-    forest = found()
+    forest = actual()
     # 'a solves p' 10; 'explain p: a0 is ok 1' 21; 'improve p: a0 is ok 1, because one two three' 44
     assert [len(turn.prompt) for turn in forest.turns] == [10, 21, 44]
     told = ledger.forest_costs(forest)
@@ -39,7 +39,7 @@ def test_a_sample_counts_the_prompt_that_it_shares():
 
 
 def test_what_was_measured_before_costs_no_time():
-    forest = found()
+    forest = actual()
     outcomes = [Outcome("ok", "x", 1.0, executions=1, seconds=4.0),
                 Outcome("ok", "x", 1.0, executions=1, reused=True, seconds=4.0)]  # fmt: skip
     judged = [
@@ -52,7 +52,7 @@ def test_what_was_measured_before_costs_no_time():
 
 
 def test_prompts_that_were_cut_are_counted():
-    forest = found()
+    forest = actual()
     turns = [dataclasses.replace(turn, cut=7 * (turn.id == 1)) for turn in forest.turns]
     told = ledger.forest_costs(dataclasses.replace(forest, turns=tuple(turns)))
     assert told.usage["a", "other"] == Usage(1, 21, 3, 1) and told.total() == Usage(3, 75, 5, 1)
@@ -60,7 +60,7 @@ def test_prompts_that_were_cut_are_counted():
 
 
 def test_ledgers_add_up():
-    one, two = ledger.forest_costs(found()), ledger.forest_costs(found(("a", "b")))
+    one, two = ledger.forest_costs(actual()), ledger.forest_costs(actual(("a", "b")))
     both = one + two
     assert both.total("a") == Usage(6, 150, 10) and both.total("b") == Usage(3, 75, 5)
     assert both.search == Measurements(6, 0, 3.0)
@@ -68,7 +68,7 @@ def test_ledgers_add_up():
 
 
 def test_as_data_with_prices():
-    told = ledger.forest_costs(found(("a", "b")))
+    told = ledger.forest_costs(actual(("a", "b")))
     data = told.as_dict({"a": "small", "b": "large"}, {"small": (1, 2), "large": (10, 20.0)})
     # a and b: 75 tokens in and 5 out each
     assert data["cost"]["agents"] == pytest.approx({"a": 85e-6, "b": 850e-6})
@@ -83,4 +83,4 @@ def test_as_data_with_prices():
 
 def test_a_model_without_a_price():
     with pytest.raises(ValueError, match="agent 'a' has the model 'x', which has no price; known: small"):
-        ledger.forest_costs(found()).cost({"a": "x"}, {"small": (1, 1)})
+        ledger.forest_costs(actual()).cost({"a": "x"}, {"small": (1, 1)})

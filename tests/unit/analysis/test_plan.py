@@ -17,57 +17,57 @@ from jaxmarl_llm.weights import hf_config
 def config(tmp_path):
     """A small config whose model is a folder with nothing but config.json."""
     (tmp_path / "config.json").write_text(json.dumps(hf_config.hf_config(WIDE)))
-    found = coding.get_config("smoke")
-    found.update_from_flattened_dict({
+    actual = coding.get_config("smoke")
+    actual.update_from_flattened_dict({
         "model": str(tmp_path), "sampling.max_prompt_tokens": 32, "sampling.max_new_tokens": 32,
         "train.group": 16, "train.tokens_per_microbatch": 512, "train.prompts": 2,
         "train.prompts_per_microbatch": 2, "eval.samples": 47, "policy.remat": "none",
     })  # fmt: skip
-    return found
+    return actual
 
 
 def _job(config, devices: int = 1, **fields) -> job.Job:
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
-    (found,) = from_config.jobs(config, jax.devices()[:devices])
-    return found
+    (actual,) = from_config.jobs(config, jax.devices()[:devices])
+    return actual
 
 
 def test_a_plan_reads_the_whole_iteration_off_the_config(config):
-    found = _job(config, train__turns=2, train__joint_mode="aligned", train__minibatches=2,
+    actual = _job(config, train__turns=2, train__joint_mode="aligned", train__minibatches=2,
                  train__prompts_per_microbatch=1)  # fmt: skip
     both = ("aux", "main")
-    assert found.calls == (job.Call(both, 2, 16), job.Call(both, 32, 16))
-    assert found.batches == (job.Call(both, 1, 16), job.Call(both, 16, 16)) and found.updates == 2
+    assert actual.calls == (job.Call(both, 2, 16), job.Call(both, 32, 16))
+    assert actual.batches == (job.Call(both, 1, 16), job.Call(both, 16, 16)) and actual.updates == 2
     # 96 rows at a time: 2 problems, each 47 times and greedily, and every answer goes on alone.
-    assert found.eval_calls == (job.Call(both, 2, 48), job.Call(both, 96, 1))
+    assert actual.eval_calls == (job.Call(both, 2, 48), job.Call(both, 96, 1))
 
 
 def test_agents_that_speak_one_after_the_other_are_sampled_apart_and_updated_together(config):
-    found = _job(config, train__protocol="pipeline", train__joint_mode="aligned")
-    assert found.calls == (job.Call(("aux",), 2, 16), job.Call(("main",), 32, 1))
-    assert found.batches == found.calls
-    assert memory.of_sampler(found, found.calls[1]).total > 0 and memory.of_update(found).total > 0
+    actual = _job(config, train__protocol="pipeline", train__joint_mode="aligned")
+    assert actual.calls == (job.Call(("aux",), 2, 16), job.Call(("main",), 32, 1))
+    assert actual.batches == actual.calls
+    assert memory.of_sampler(actual, actual.calls[1]).total > 0 and memory.of_update(actual).total > 0
     together = _job(config, train__protocol="discussion")
     assert together.calls == (job.Call(("aux", "main"), 2, 16), job.Call(("aux", "main"), 32, 1))
 
 
 @pytest.mark.parametrize("mode", ["adapters", "full"])
 def test_the_parts_of_the_memory_are_what_the_compiler_says_in_all(config, mode):
-    found = _job(config, team__mode=mode)
-    stats = update.train_step.lower(*job.update_arguments(found)).compile().memory_analysis()
-    measured = memory.of_update(found)
+    actual = _job(config, team__mode=mode)
+    stats = update.train_step.lower(*job.update_arguments(actual)).compile().memory_analysis()
+    measured = memory.of_update(actual)
     assert measured.total == (
         stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
         + stats.temp_size_in_bytes + stats.generated_code_size_in_bytes
     )  # fmt: skip
     assert min(measured.activations, measured.cache, measured.data) > 0
-    base = 4 * sum(x.size for x in jax.tree.leaves(job.parameters(found)[0]))
-    learned = 4 * sum(x.size for x in jax.tree.leaves(job.parameters(found)[1]))
+    base = 4 * sum(x.size for x in jax.tree.leaves(job.parameters(actual)[0]))
+    learned = 4 * sum(x.size for x in jax.tree.leaves(job.parameters(actual)[1]))
     assert measured.parameters == base + learned
     assert measured.optimizer == pytest.approx(2 * learned, abs=64)  # AdamW's two moments, and its counts
     assert (base == 0) == (mode == "full")
     # The optimizer stays where it is while the sampler runs, which reads the same parameters.
-    sampler = memory.of_sampler(found, found.calls[0], others=1000.0)
+    sampler = memory.of_sampler(actual, actual.calls[0], others=1000.0)
     assert (sampler.parameters, sampler.optimizer) == (measured.parameters, measured.optimizer)
     assert sampler.others == 1000
     # Two agents, 2 prompts of 32 tokens, 32 rows of 32: keys and values of 2 layers, 2 heads, 16 features.
@@ -78,21 +78,21 @@ def test_the_parts_of_the_memory_are_what_the_compiler_says_in_all(config, mode)
 def test_critics_are_part_of_the_plan(config, shared):
     """Two agents with a critic each, by the arrays of a critic and by its compiled program."""
     plain = _job(config)
-    found = _job(config, train__system="iac", critic__form="q", critic__shared=shared)
-    one = found.critics
+    actual = _job(config, train__system="iac", critic__form="q", critic__shared=shared)
+    one = actual.critics
     # 2 problems, 16 answers of 32 tokens to prompts of 32 each.
     assert (one.names, one.texts, one.width) == (("aux", "main"), 32, 64)
     adapters = 4 * sum(x.size for x in jax.tree.leaves(job.parameters(plain)[1]))
     head = 2 * 4 * (WIDE.d_model + 1)
     learned = head if shared else adapters + head
     # AdamW's two moments; counts of AdamW and of the schedule for each critic, and the step.
-    assert memory.state_bytes(found) - memory.state_bytes(plain) == 3 * learned + 2 * 2 * 4 + 4
-    measured, alone = memory.of_critics(found), memory.of_update(plain)
+    assert memory.state_bytes(actual) - memory.state_bytes(plain) == 3 * learned + 2 * 2 * 4 + 4
+    measured, alone = memory.of_critics(actual), memory.of_update(plain)
     assert measured.parameters - alone.parameters == learned
     assert measured.optimizer - alone.optimizer == 2 * learned + 2 * 2 * 4
-    sampler = memory.of_sampler(found, found.calls[0], others=1000.0)
+    sampler = memory.of_sampler(actual, actual.calls[0], others=1000.0)
     assert (sampler.parameters, sampler.optimizer) == (measured.parameters, measured.optimizer)
-    stats = critics.lowered(found).compile().memory_analysis()
+    stats = critics.lowered(actual).compile().memory_analysis()
     program = (
         stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
         + stats.temp_size_in_bytes + stats.generated_code_size_in_bytes
@@ -101,14 +101,14 @@ def test_critics_are_part_of_the_plan(config, shared):
     beside = alone.optimizer + (2 * head + 2 * 2 * 4 if shared else adapters)
     assert measured.total == program + beside
     if shared:  # their gradient waits for the agents' update
-        assert memory.of_update(found).data >= alone.data + adapters
+        assert memory.of_update(actual).data >= alone.data + adapters
 
 
 def test_one_critic_reads_for_all_and_more(config):
-    found = _job(config, train__system="maac", train__joint_mode="cross", train__group=3,
+    actual = _job(config, train__system="maac", train__joint_mode="cross", train__group=3,
                  critic__form="q").critics  # fmt: skip
     # 2 problems with 9 joint answers each, filled up to 32; prompts and answers of both are 128 tokens.
-    assert (found.names, found.texts, found.width) == (("team",), 32, 128)
+    assert (actual.names, actual.texts, actual.width) == (("team",), 32, 128)
     states = _job(config, critic__form="v").critics
     assert (states.texts, states.width) == (4, 64)  # a node for each problem, two prompts of 32 tokens
 
@@ -125,19 +125,19 @@ def test_a_mesh_cuts_what_every_device_holds(config):
 @pytest.mark.parametrize("mode, remat", [("adapters", "none"), ("full", "full")])
 def test_the_work_of_an_update_is_what_xla_counts_for_one_layer(config, tmp_path, mode, remat):
     # One layer, one micro-batch, one chunk of logits: every loop runs once, as often as it is counted.
-    found = _job(_one_layer(config, tmp_path), team__mode=mode, policy__remat=remat, train__prompts=1,
+    actual = _job(_one_layer(config, tmp_path), team__mode=mode, policy__remat=remat, train__prompts=1,
                  train__prompts_per_microbatch=1, train__group=4)  # fmt: skip
-    counted = update.train_step.lower(*job.update_arguments(found)).compile().cost_analysis()["flops"]
-    *_, learn = estimate.phases(found)
+    counted = update.train_step.lower(*job.update_arguments(actual)).compile().cost_analysis()["flops"]
+    *_, learn = estimate.phases(actual)
     assert counted == pytest.approx(learn.executed, rel=0.12)  # norms, softmax, AdamW are on top
 
 
 def test_the_work_of_the_sampler_is_what_xla_counts_for_one_layer_and_step(config, tmp_path):
-    found = _job(_one_layer(config, tmp_path), train__group=4)  # so few rows that all go on together
-    stack, inputs, options = job.sampler_arguments(found, found.calls[0])
+    actual = _job(_one_layer(config, tmp_path), train__group=4)  # so few rows that all go on together
+    stack, inputs, options = job.sampler_arguments(actual, actual.calls[0])
     compiled = sampling.generate.lower(stack, *inputs, **options).compile()
-    prefill, decode, _ = estimate.phases(found)
-    step = decode.executed / (found.tokens - 1)  # XLA counts the body of the loop once
+    prefill, decode, _ = estimate.phases(actual)
+    step = decode.executed / (actual.tokens - 1)  # XLA counts the body of the loop once
     assert compiled.cost_analysis()["flops"] == pytest.approx(prefill.executed + step, rel=0.12)
 
 
@@ -148,12 +148,12 @@ def _one_layer(config, folder):
 
 
 def test_time_is_the_slowest_of_arithmetic_memory_and_links(config):
-    found = _job(config, team__mode="full", policy__dtype="bfloat16")
+    actual = _job(config, team__mode="full", policy__dtype="bfloat16")
     chip = chips.Chip("slow", flops=1e9, hbm_bandwidth=1e9, hbm=1e9, link_bandwidth=1e9)
-    prefill, decode, learn = phases = estimate.phases(found)
-    m = estimate.model(found)
+    prefill, decode, learn = phases = estimate.phases(actual)
+    m = estimate.model(actual)
     # 31 steps, each reads two copies of the weights in bfloat16 and the caches of both agents.
-    cache = memory.sampler_cache(found, found.calls[0])
+    cache = memory.sampler_cache(actual, actual.calls[0])
     assert decode.memory == 31 * (2 * m.parameters * 2 + cache)
     assert decode.needed < decode.executed and decode.links == prefill.links == learn.links == 0
     assert decode.limits(chip)["memory"] == decode.memory / 1e9
@@ -208,14 +208,14 @@ def test_what_does_not_fit_leads_to_the_nearest_settings_that_do(config):
 @pytest.fixture
 def compiled(monkeypatch):
     """Nothing is compiled: the jobs that would have been, with what other stacks hold."""
-    found = []
+    actual = []
 
     def of_programs(job, others):
-        found.append((job, others))
+        actual.append((job, others))
         return {"update": memory.Memory(0, 0, others, 0, 0, 0, 0)}
 
     monkeypatch.setattr(memory, "of_programs", of_programs)
-    return found
+    return actual
 
 
 def test_no_more_is_compiled_than_asked_for(config, compiled):
@@ -230,7 +230,7 @@ def test_no_more_is_compiled_than_asked_for(config, compiled):
 
 def test_every_team_has_one_job_per_architecture_and_each_counts_what_the_other_holds(config, compiled):
     config.team.models = (config.model, "random-tiny")
-    held = [memory.state_bytes(found) for found in from_config.jobs(config, jax.devices()[:1])]
+    held = [memory.state_bytes(actual) for actual in from_config.jobs(config, jax.devices()[:1])]
     from_config.measuring(config, jax.devices()[:1], None, 0)[0](from_config.settings(config))
     assert [job.stack.agents for job, _ in compiled] == [("aux",), ("main",)]
     assert [others for _, others in compiled] == held[::-1]
@@ -240,7 +240,7 @@ def test_overlapping_takes_copies_of_what_learns_and_one_device(config, compiled
     config.train.overlap = True
     assert not from_config.chooses_mesh(config, 8)
     from_config.measuring(config, jax.devices()[:1], None, 0)[0](from_config.settings(config))
-    ((found, others),) = compiled
-    assert others == 4 * sum(x.size for x in jax.tree.leaves(job.parameters(found)[1]))
+    ((actual, others),) = compiled
+    assert others == 4 * sum(x.size for x in jax.tree.leaves(job.parameters(actual)[1]))
 
 

@@ -129,9 +129,9 @@ def test_without_libtpu_the_extra_is_named(monkeypatch):
     ("v5p:2x2x1", 4, "TPU v5p"), ("v6e:2x2", 4, "TPU v6e"),
 ])  # fmt: skip
 def test_topologies_are_described_chip_by_chip(name, count, chip):
-    found = topology.devices(name)
-    assert len(found) == count and chips.of_device(found[0]).name == chip
-    assert chips.memory_limit(found[0]) == chips.of_device(found[0]).usable
+    actual = topology.devices(name)
+    assert len(actual) == count and chips.of_device(actual[0]).name == chip
+    assert chips.memory_limit(actual[0]) == chips.of_device(actual[0]).usable
     with pytest.raises(ValueError, match="'v5e:3x5' cannot be described: .*not divisible"):
         topology.devices("v5e:3x5")
 
@@ -158,24 +158,24 @@ def _search(fits, tries=100):
 
 
 def test_the_nearest_settings_of_every_kind_are_found():
-    found, asked = _search(lambda s: s.tokens <= 128 or s.fsdp or s.mode == "adapters")
-    assert [f.settings for f in found] == [
+    actual, asked = _search(lambda s: s.tokens <= 128 or s.fsdp or s.mode == "adapters")
+    assert [f.settings for f in actual] == [
         START._replace(tokens=128), START._replace(fsdp=True), START._replace(mode="adapters"),
     ]  # fmt: skip
-    assert all(f.measured for f in found) and len(asked) < 20
+    assert all(f.measured for f in actual) and len(asked) < 20
 
 
 def test_a_mesh_and_smaller_micro_batches_are_changed_together_where_it_takes_both():
-    found, _ = _search(lambda s: s.model == 4 and s.remat == "full" and s.tokens == 64)
-    assert {(f.settings.mode, f.settings.model, f.settings.remat, f.settings.tokens) for f in found} == {
+    actual, _ = _search(lambda s: s.model == 4 and s.remat == "full" and s.tokens == 64)
+    assert {(f.settings.mode, f.settings.model, f.settings.remat, f.settings.tokens) for f in actual} == {
         ("full", 4, "full", 64), ("adapters", 4, "full", 64),
     }  # fmt: skip
 
 
 def test_a_search_ends_where_nothing_fits_and_where_nothing_is_promising():
     assert _search(lambda s: False)[0] == []
-    found, asked = _search(lambda s: True, tries=0)
-    assert found == [] and asked == []
+    actual, asked = _search(lambda s: True, tries=0)
+    assert actual == [] and asked == []
 
 
 def test_lighter_settings_end_with_the_lightest_and_change_little_first():

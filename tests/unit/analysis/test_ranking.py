@@ -57,18 +57,18 @@ def test_a_file_that_is_not_there():
 
 def test_the_picture_of_the_game_is_its_table():
     """Names are those of the sweep, numbers those of docs/game.md, from which the file was made."""
-    found = sweep_ranking.read(GAME)
-    assert {each["setting"] for each in found} == set(sweep_game.TRAINERS)
-    assert [each["setting"] for each in found if each["baseline"]] == [next(iter(sweep_game.TRAINERS))]
+    actual = sweep_ranking.read(GAME)
+    assert {each["setting"] for each in actual} == set(sweep_game.TRAINERS)
+    assert [each["setting"] for each in actual if each["baseline"]] == [next(iter(sweep_game.TRAINERS))]
     text = (ROOT / "docs/game.md").read_text()
     rows = re.findall(r"^\| (.*?) \| (\S+ \[.*?\]) \| (\S+ \[.*?\]) \|", text, re.M)
     assert [(name.strip("*"), sampled, greedy) for name, sampled, greedy in rows] == [
         (each["setting"], in_brackets(each["return"]), in_brackets(each["return_greedy"]))
-        for each in sweep_ranking.ranked(found)
+        for each in sweep_ranking.ranked(actual)
     ]
 
 
-def in_brackets(found):
-    return f"{found['mean']:.1f} [{found['low']:.1f}, {found['high']:.1f}]"
+def in_brackets(actual):
+    return f"{actual['mean']:.1f} [{actual['low']:.1f}, {actual['high']:.1f}]"
 
 

@@ -89,8 +89,8 @@ def test_steps_are_chosen_evenly_with_both_ends():
     assert transcript_data.choose([3, 5, 8], 0) == transcript_data.choose([], 2) == []
     assert transcript_data.choose([3, 5, 8], 9) == [3, 5, 8]
     for held, number in itertools.product(range(1, 30), range(1, 30)):
-        found = transcript_data.choose(range(held), number)
-        assert len(set(found)) == min(held, number) and found[-1] == held - 1
+        actual = transcript_data.choose(range(held), number)
+        assert len(set(actual)) == min(held, number) and actual[-1] == held - 1
 
 
 def test_fewer_steps_where_they_do_not_fit(tmp_path):
@@ -170,8 +170,8 @@ def test_the_policy_allows_this_script_and_style_only_and_nothing_is_loaded(page
         raw = pages[name][0].read_text()
         for kind in ("script", "style"):
             inside = re.findall(rf"<{kind}>(.*?)</{kind}>", raw, re.DOTALL)
-            (found,) = inside
-            digest = base64.b64encode(hashlib.sha256(found.encode()).digest()).decode()
+            (actual,) = inside
+            digest = base64.b64encode(hashlib.sha256(actual.encode()).digest()).decode()
             assert rules[f"{kind}-src"] == f"'sha256-{digest}'"
         names = ("src", "href", "srcset", "action", "data")
         links = [attributes[k] for _, attributes in elements.found for k in names if k in attributes]

@@ -50,8 +50,8 @@ def change(tab: Tab, name: str, value: str) -> None:
 
 def side_by_side(tab: Tab, selector: str) -> bool:
     """Whether the first two of the elements begin at one height."""
-    found = f"[...document.querySelectorAll({selector!r})].slice(0, 2)"
-    first, second = tab.run(f"{found}.map(element => element.getBoundingClientRect().top)")
+    actual = f"[...document.querySelectorAll({selector!r})].slice(0, 2)"
+    first, second = tab.run(f"{actual}.map(element => element.getBoundingClientRect().top)")
     return first == second
 
 
@@ -76,10 +76,10 @@ def test_hostile_texts_are_shown_and_run_nothing(browser, pages):
     shown = tab.run(f"{CARDS}.map(card => card.querySelector('.completion').textContent)")
     hidden = {"\u2028": "[U+2028]", "\u2029": "[U+2029]", "\x00": "[U+0000]", "\x1b": "[U+001B]",
               "\u202e": "[U+202E]", "\u202c": "[U+202C]", "\u200b": "[U+200B]"}  # fmt: skip
-    for text, found in zip(report_runs.HOSTILE, shown, strict=False):
+    for text, actual in zip(report_runs.HOSTILE, shown, strict=False):
         for sign, name in hidden.items():
             text = text.replace(sign, name)
-        assert found.replace("\ud800", "\ufffd") == text.replace("\ud800", "\ufffd")
+        assert actual.replace("\ud800", "\ufffd") == text.replace("\ud800", "\ufffd")
     assert len(shown) == len(report_runs.HOSTILE) + 1
     assert tab.run("typeof window.hacked") == "undefined"
     assert tab.run("document.querySelectorAll('script').length") == 2

@@ -15,10 +15,10 @@ def seeds(tmp_path_factory):
 
 
 def test_names_come_from_the_data(seeds):
-    found = report_runs.groups(*seeds)
-    names = metric_names.all_names(found)
+    actual = report_runs.groups(*seeds)
+    names = metric_names.all_names(actual)
     assert metric_names.parts(names) == ["rhyme", "metre"]
-    assert metric_names.agents(found) == ["poet", "critic"]
+    assert metric_names.agents(actual) == ["poet", "critic"]
     measured = ["completion_length", "entropy", "zero_signal", "ratio0"]
     assert metric_names.of_agents(names, ["poet"]) == measured
     assert [line.label for line in metric_names.phases(names)] == ["sample", "update"]
@@ -28,8 +28,8 @@ def test_there_is_a_picture_for_what_was_measured_only(seeds, tmp_path):
     shown = [picture.name for picture in panels.pictures(report_runs.groups(*seeds))]
     assert shown == ["return", "parts", "agents", "verdicts", "cost"]
     gap = [row | {"train/hack_gap": 3.0} for row in rows() if "train/return" in row]
-    found = {p.name: p for p in panels.pictures(report_runs.groups(write_run(tmp_path / "x", metrics=gap)))}
-    assert [line.metric for line in found["hack_gap"].panels[0].lines] == ["train/hack_gap"]
+    actual = {p.name: p for p in panels.pictures(report_runs.groups(write_run(tmp_path / "x", metrics=gap)))}
+    assert [line.metric for line in actual["hack_gap"].panels[0].lines] == ["train/hack_gap"]
     bare = write_run(tmp_path / "y", metrics=[{"step": 0, "train/return": 1.0}])
     assert [picture.name for picture in panels.pictures(report_runs.groups(bare))] == ["return"]
 
@@ -39,8 +39,8 @@ def test_credit_has_a_picture_of_its_own(tmp_path):
     seen |= {"poet/main_effect": 0.5, "critic/main_effect": 0.25}
     seen |= {f"poet/{name}": 0.5 for name in ("marginal", "free_rider", "dominance", "entropy")}
     groups = report_runs.groups(write_run(tmp_path / "z", metrics=[seen]))
-    found = {p.name: p for p in panels.pictures(groups)}
-    credit = found["credit"].panels
+    actual = {p.name: p for p in panels.pictures(groups)}
+    credit = actual["credit"].panels
     shown = {panel.title: {line.label: line.metric for line in panel.lines} for panel in credit}
     effects = {agent: f"{agent}/main_effect" for agent in ("poet", "critic")}
     effects |= {"combination": "credit/interaction"}
@@ -51,8 +51,8 @@ def test_credit_has_a_picture_of_its_own(tmp_path):
     }  # fmt: skip
     styles = {line.label: line.style for panel in credit for line in panel.lines}
     assert sorted(styles.values()) == [0, 1, 2, 3]  # a colour means the same in all panels
-    assert [panel.title for panel in found["agents"].panels] == ["entropy"]
-    figures.png(found["credit"], groups)
+    assert [panel.title for panel in actual["agents"].panels] == ["entropy"]
+    figures.png(actual["credit"], groups)
 
 
 def test_every_metric_is_in_one_panel_or_left_out(tmp_path):
@@ -71,10 +71,10 @@ def test_every_metric_is_in_one_panel_or_left_out(tmp_path):
     left_out += ["train/turn1/rhyme", "eval/verdict/fail"]
     row = {name: 1.0 for name in (*system, *drawn, *left_out)} | {"step": 0, "eval/verdict/fail": 0}
     groups = report_runs.groups(write_run(tmp_path / "x", metrics=[row]))
-    found = {p.name: panels.metrics(p) for p in panels.pictures(groups)}
-    shown = [name for names in found.values() for name in names]
+    actual = {p.name: panels.metrics(p) for p in panels.pictures(groups)}
+    shown = [name for names in actual.values() for name in names]
     assert {name: shown.count(name) for name in row} == {name: int(name not in left_out) for name in row}
-    assert found["system"] == system
+    assert actual["system"] == system
     assert [name for name in left_out if not metric_names.LEFT_OUT.fullmatch(name)] == []
 
 
@@ -167,13 +167,13 @@ def test_a_panel_that_never_changes_is_told_and_not_drawn(tmp_path):
 def test_axes_have_their_units_once(seeds):
     (group,) = report_runs.groups(*seeds)
     groups = [Group(f"setting {i}", group.runs) for i in range(5)]
-    found = {p.name: p for p in panels.pictures(groups)}
-    figure = figures.draw(panels.for_each(found["return"], groups), groups)
+    actual = {p.name: p for p in panels.pictures(groups)}
+    figure = figures.draw(panels.for_each(actual["return"], groups), groups)
     assert figure.get_supylabel() == "return (0..100)" and figure.get_supxlabel() == "iteration"
     shown = figure.axes[:5]
     assert not any(axes.get_ylabel() or axes.get_xlabel() for axes in shown)
     assert len({axes.get_ylim() for axes in shown}) == 1
-    agents = figures.draw(found["agents"], groups)
+    agents = figures.draw(actual["agents"], groups)
     assert agents.get_supylabel() == ""
     assert [axes.get_ylabel() for axes in agents.axes[:2]] == ["tokens", "nats per token"]
 

@@ -66,8 +66,8 @@ def test_verdict_counts_become_shares_of_their_row():
 
 def test_an_evaluation_is_read_with_its_answers(tmp_path):
     path = write_evaluation(tmp_path / "evaluation.json", 3, report_runs.actions(3))
-    (found,) = runs.read_evaluations([path])
-    assert found.report["step"] == 3 and found.actions["greedy"] == report_runs.actions(3)
+    (actual,) = runs.read_evaluations([path])
+    assert actual.report["step"] == 3 and actual.actions["greedy"] == report_runs.actions(3)
     transcript = tmp_path / "evaluation" / "greedy" / "transcripts" / "step_00003.jsonl"
     transcript.write_text('{"step": 3}\n')
     with pytest.raises(ValueError, match="greedy.*step_00003.jsonl, line 1: cannot be read .KeyError"):
@@ -84,9 +84,9 @@ def test_an_evaluation_is_read_with_its_answers(tmp_path):
 
 def test_runs_that_differ_in_the_seed_are_a_group(seeds, tmp_path):
     other = write_run(tmp_path / "c", config(seed=1, train__lr=0.5))
-    found = report_runs.groups(*seeds, other)
-    assert [[run.name for run in group.runs] for group in found] == [["a", "b"], ["c"]]
-    assert [group.label for group in found] == ["train.lr=0.1", "train.lr=0.5"]
+    actual = report_runs.groups(*seeds, other)
+    assert [[run.name for run in group.runs] for group in actual] == [["a", "b"], ["c"]]
+    assert [group.label for group in actual] == ["train.lr=0.1", "train.lr=0.5"]
     assert [group.label for group in report_runs.groups(*seeds)] == ["all runs"]
 
 
@@ -103,5 +103,5 @@ def test_the_same_seed_twice_is_refused(seeds, tmp_path):
 
 def test_groups_that_differ_in_much_are_called_by_their_runs(seeds, tmp_path):
     changes = {"model": "m", "train__lr": 1, "train__steps": 9, "task__source": "songs"}
-    found = report_runs.groups(*seeds, write_run(tmp_path / "c", config(**changes)))
-    assert [group.label for group in found] == ["a and 1 more", "c"]
+    actual = report_runs.groups(*seeds, write_run(tmp_path / "c", config(**changes)))
+    assert [group.label for group in actual] == ["a and 1 more", "c"]

@@ -27,31 +27,31 @@ def executor(monkeypatch):
 @pytest.fixture
 def seen(monkeypatch):
     """Forests, and the turn index of every batch of texts that somebody was asked for."""
-    found = {"forests": [], "asked": []}
+    actual = {"forests": [], "asked": []}
     talk, speak = rollout.run, episode.sample_turns
 
     def ran(*args, **options):
-        found["forests"].append(talk(*args, **options))
-        return found["forests"][-1]
+        actual["forests"].append(talk(*args, **options))
+        return actual["forests"][-1]
 
     def spoke(member, trainable, asked, *rest):
-        found["asked"].append(asked[0].request.turn)
+        actual["asked"].append(asked[0].request.turn)
         return speak(member, trainable, asked, *rest)
 
     monkeypatch.setattr(rollout, "run", ran)
     monkeypatch.setattr(episode, "sample_turns", spoke)
-    return found
+    return actual
 
 
 def test_results_are_what_the_rollouts_say(executor, seen, tmp_path):
     run(tmp_path)
-    (found,) = json.loads(text_of(tmp_path))
+    (actual,) = json.loads(text_of(tmp_path))
     items = optimisation_items.load_items(PROBLEMS, "all")
-    assert [row["item"] for row in found["problems"]] == [item.task_id for item in items]
-    assert (found["method"], found["task"], found["measure"]) == ("lessonl", "optimisation", "speed-up")
-    assert found["models"] == dict.fromkeys(lessonl.AGENTS, "scripted:mixture")
+    assert [row["item"] for row in actual["problems"]] == [item.task_id for item in items]
+    assert (actual["method"], actual["task"], actual["measure"]) == ("lessonl", "optimisation", "speed-up")
+    assert actual["models"] == dict.fromkeys(lessonl.AGENTS, "scripted:mixture")
     lessons, calls = [], 0
-    for row, forest in zip(found["problems"], seen["forests"], strict=True):
+    for row, forest in zip(actual["problems"], seen["forests"], strict=True):
         scores = [
             [(outcome.score, agent, outcome.program) for agent, outcome in joint.judgement.outcomes.items()]
             for joint in forest.joints
@@ -69,10 +69,10 @@ def test_results_are_what_the_rollouts_say(executor, seen, tmp_path):
         assert row["held_out"]["status"] == "ok"
         lessons += [turn.text for turn in forest.turns if turn.kind == "remark"]
         calls += len(forest.turns)
-    assert not all(row["unchanged"] for row in found["problems"])
-    assert [credit["text"] for credit in found["bank"]] == lessons and len(lessons) == BATCHES * 2 * AGENTS
-    assert found["ledger"]["calls"] == calls == BATCHES * STEPS * AGENTS
-    assert found["ledger"]["search"]["programs"] == sum(row["executed"][-1] for row in found["problems"])
+    assert not all(row["unchanged"] for row in actual["problems"])
+    assert [credit["text"] for credit in actual["bank"]] == lessons and len(lessons) == BATCHES * 2 * AGENTS
+    assert actual["ledger"]["calls"] == calls == BATCHES * STEPS * AGENTS
+    assert actual["ledger"]["search"]["programs"] == sum(row["executed"][-1] for row in actual["problems"])
     # Nothing was measured twice, neither in the search nor again.
     assert len(set(executor.measured)) == len(executor.measured)
 

@@ -42,16 +42,16 @@ def answer(request, draw):
 
 @pytest.fixture
 def config(tmp_path):
-    found = lessonl.get_config("generation,smoke")
+    actual = lessonl.get_config("generation,smoke")
     path = tmp_path / "problems.jsonl"
     path.write_text("".join(json.dumps(row(*each)) + "\n" for each in (("twice", 2), ("thrice", 3))))
     changes = {"source": str(path), "test_source": "", "tests": "generated"}
-    found.task.update(changes)
-    found.team.models = (MODEL,) * 3
-    found.lessons.encoder = "ngrams"
-    found.search.problems = 2
-    found.sampling.max_new_tokens = 64
-    return found
+    actual.task.update(changes)
+    actual.team.models = (MODEL,) * 3
+    actual.lessons.encoder = "ngrams"
+    actual.search.problems = 2
+    actual.sampling.max_new_tokens = 64
+    return actual
 
 
 def searched(config, folder, asked, like=(), agents=None, answer=answer):
@@ -71,8 +71,8 @@ def searched(config, folder, asked, like=(), agents=None, answer=answer):
 
 def test_the_first_agent_writes_tests_and_the_given_ones_judge_the_end(config, tmp_path, capsys):
     asked = []
-    found = searched(config, tmp_path / "search", asked)
-    twice, thrice = found.problems
+    actual = searched(config, tmp_path / "search", asked)
+    twice, thrice = actual.problems
     # Of its two tests the right program passes the first; held-out are all six given ones.
     assert (twice.tests, twice.searched, twice.found.total) == ("generated", 1.0, 2)
     assert (twice.held_out.status, twice.held_out.score, twice.held_out.total) == ("ok", 6.0, 6)
@@ -84,10 +84,10 @@ def test_the_first_agent_writes_tests_and_the_given_ones_judge_the_end(config, t
     assert not any("47" in m["content"] for r in asked for m in r.messages)  # given tests are shown to nobody
     # When the search is made again the journal answers. Tests are in the ledger, beside the lessons.
     again = []
-    assert searched(config, tmp_path / "search", again) == found and again == []
-    others = sum(kinds.get("other", {}).get("calls", 0) for kinds in found.ledger["agents"].values())
+    assert searched(config, tmp_path / "search", again) == actual and again == []
+    others = sum(kinds.get("other", {}).get("calls", 0) for kinds in actual.ledger["agents"].values())
     assert others == 2 + sum(r.messages[-1]["content"].count("Program B") for r in asked)
-    (data,) = search_results.to_json([found])
+    (data,) = search_results.to_json([actual])
     assert [each.tests for each in search_results.from_json([data])[0].problems] == ["generated", "fallback"]
     (said,) = [note for note in search_page.notes([data]) if "wrote" in note]
     assert said.startswith("lessonl: of 2 problems 1 were searched by tests that an agent wrote, and 1, for")

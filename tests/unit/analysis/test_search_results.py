@@ -26,8 +26,8 @@ def searched(**fields):
 
 def test_attempts_are_in_the_order_of_the_rounds():
     _, forest = searched()
-    found = search_results.attempts(forest)
-    assert [(a.item, a.agent, a.round, a.turn, a.outcome.program) for a in found] == [
+    actual = search_results.attempts(forest)
+    assert [(a.item, a.agent, a.round, a.turn, a.outcome.program) for a in actual] == [
         (0, "a", 0, 0, "a0"), (0, "b", 0, 1, "b0"), (1, "a", 0, 2, "a1"), (1, "b", 0, 3, "b1"),
         (0, "a", 1, 4, "a2"), (0, "b", 1, 5, "b2"), (1, "a", 1, 6, "a3"), (1, "b", 1, 7, "b3"),
     ]  # fmt: skip
@@ -35,9 +35,9 @@ def test_attempts_are_in_the_order_of_the_rounds():
 
 def test_the_best_attempt_is_the_first_of_equal_ones():
     _, forest = searched(scores={"b0": 2.0, "a2": 2.0, "b3": 1.5})
-    found = search_results.best(forest)
-    assert (found[0].outcome.program, found[0].round) == ("b0", 0)
-    assert (found[1].outcome.program, found[1].round) == ("b3", 1)
+    actual = search_results.best(forest)
+    assert (actual[0].outcome.program, actual[0].round) == ("b0", 0)
+    assert (actual[1].outcome.program, actual[1].round) == ("b3", 1)
 
 
 def test_of_programs_without_a_score_one_that_runs_is_better():
@@ -46,9 +46,9 @@ def test_of_programs_without_a_score_one_that_runs_is_better():
             return Outcome({"a0": "no-program", "a1": "wrong", "b1": "wrong"}.get(text, "build-error"), text)
 
     task = Bad(items=items("p"))
-    found = search_results.best(play(Repeated(task, samples=1, rounds=3), task).forest)
+    actual = search_results.best(play(Repeated(task, samples=1, rounds=3), task).forest)
     # a0 holds no program, b0 does not compile, a1 and b1 are wrong: the first of these.
-    assert (found[0].outcome.program, found[0].outcome.status) == ("a1", "wrong")
+    assert (actual[0].outcome.program, actual[0].outcome.status) == ("a1", "wrong")
 
 
 def test_the_best_program_is_measured_again():
@@ -70,14 +70,14 @@ def test_where_nobody_wrote_a_program_nothing_is_measured():
 
     task = Silent(items=items("p"), agents=("a",))
     forest = play(Reflexion(task, samples=1, rounds=2), task).forest
-    (found,) = search_results.item_results(forest, task.remeasure)
-    assert task.remeasured == [] and found.held_out.status == "no-program"
-    assert (found.searched, found.executed) == (0.0, (0, 0))
+    (actual,) = search_results.item_results(forest, task.remeasure)
+    assert task.remeasured == [] and actual.held_out.status == "no-program"
+    assert (actual.searched, actual.executed) == (0.0, (0, 0))
 
 
-def result(item, held_out, found=None, category="scan", status="ok", rounds=(1.0,), executed=(2,), total=0):
+def result(item, held_out, searched=None, category="scan", status="ok", rounds=(1.0,), executed=(2,), total=0):
     again = Outcome(status, "x", held_out, total=total)
-    first = Outcome("ok", "x", held_out if found is None else found, total=total)
+    first = Outcome("ok", "x", held_out if searched is None else searched, total=total)
     return ItemResult(item, category, "a", 0, 0, first, again, rounds, executed)
 
 
@@ -91,8 +91,8 @@ FOUR = (
 
 
 def test_means_by_hand():
-    found = search_metrics.means(FOUR, "speed-up")
-    total = {name: each.mean for name, each in found["total"].items()}
+    actual = search_metrics.means(FOUR, "speed-up")
+    total = {name: each.mean for name, each in actual["total"].items()}
     assert total == pytest.approx({
         "correct": 50, "compiled": 75, "above_2x": 25,
         "geomean": 4 ** (1 / 4),  # 4, 1, 1, 1
@@ -100,11 +100,11 @@ def test_means_by_hand():
         "searched_geomean": 16 ** (1 / 4),  # 8, 1, 2, 1
         "searched_mean": 10.5 / 4,
     })  # fmt: skip
-    assert list(found) == ["total", "scan", "sort"]
-    assert found["scan"]["geomean"].mean == pytest.approx(2) and found["sort"]["correct"].mean == 0
+    assert list(actual) == ["total", "scan", "sort"]
+    assert actual["scan"]["geomean"].mean == pytest.approx(2) and actual["sort"]["correct"].mean == 0
     # Of two problems all four resamples: both p, p and q twice, both q; the ends are the extreme ones.
-    assert found["scan"]["geomean"][1:] == pytest.approx((1, 4))
-    assert found["scan"]["mean"][1:] == pytest.approx((0.5, 4))
+    assert actual["scan"]["geomean"][1:] == pytest.approx((1, 4))
+    assert actual["scan"]["mean"][1:] == pytest.approx((0.5, 4))
 
 
 def test_exactly_twice_as_fast_counts():
@@ -133,20 +133,20 @@ def test_means_of_tests_by_hand():
 
 def test_differences_by_hand():
     baseline = [result(each.item, 1.0, category=each.category) for each in reversed(FOUR)]
-    found = search_metrics.differences(FOUR, baseline, "speed-up")
+    actual = search_metrics.differences(FOUR, baseline, "speed-up")
     # correct: 0, 0, -100, -100; flips of two equal numbers: 2 of 4 reach |sum| = 200
-    assert found["correct"].mean == -50 and found["correct"].p == 0.5
+    assert actual["correct"].mean == -50 and actual["correct"].p == 0.5
     # 3, -0.5, -1, -1: |sum| 0.5; flips: ±3 always outweighs 2.5, so all 16 reach it
-    assert found["mean"].mean == pytest.approx(0.125) and found["mean"].p == 1
+    assert actual["mean"].mean == pytest.approx(0.125) and actual["mean"].p == 1
     # log 4, 0, 0, 0: the ratio is the fourth root of 4; one difference that is not 0: p = 1
-    assert found["geomean"].mean == pytest.approx(math.sqrt(2)) and found["geomean"].p == 1
-    assert found["geomean"].low == 1 and found["geomean"].high == pytest.approx(4 ** (3 / 4))
+    assert actual["geomean"].mean == pytest.approx(math.sqrt(2)) and actual["geomean"].p == 1
+    assert actual["geomean"].low == 1 and actual["geomean"].high == pytest.approx(4 ** (3 / 4))
 
 
 def test_the_same_search_does_not_differ():
-    found = search_metrics.differences(FOUR, FOUR, "speed-up")
-    assert all(each.p == 1 for each in found.values())
-    assert found["geomean"][:3] == (1, 1, 1) and found["correct"][:3] == (0, 0, 0)
+    actual = search_metrics.differences(FOUR, FOUR, "speed-up")
+    assert all(each.p == 1 for each in actual.values())
+    assert actual["geomean"][:3] == (1, 1, 1) and actual["correct"][:3] == (0, 0, 0)
 
 
 def test_only_the_same_problems_are_compared():
@@ -177,9 +177,9 @@ def test_seeds_are_no_further_problems():
     (_, first), (executed, last) = search_metrics.progress(pooled, "speed-up")
     assert executed == 2 and first == (1, 1, 1) and last[1:] == pytest.approx((1, 2))
     ones = [result("p", 1.0), result("q", 1.0)]
-    found = search_metrics.differences(pooled, ones, "speed-up")
-    assert found["geomean"].mean == pytest.approx(math.sqrt(2)) and found["geomean"].p == 1
-    assert found["mean"].mean == pytest.approx(0.75)  # p 2.5 and q 1 against 1 and 1
+    actual = search_metrics.differences(pooled, ones, "speed-up")
+    assert actual["geomean"].mean == pytest.approx(math.sqrt(2)) and actual["geomean"].p == 1
+    assert actual["mean"].mean == pytest.approx(0.75)  # p 2.5 and q 1 against 1 and 1
 
 
 def test_searches_over_their_seeds():

@@ -27,7 +27,7 @@ def member(place, setting, seed, returns, greedy=None, state="finished", problem
 
 
 @pytest.fixture
-def found(tmp_path):
+def actual(tmp_path):
     return [
         member(tmp_path, "lr=1", 0, [10.0, 20.0, 30.0, 40.0]),  # mean 25
         member(tmp_path, "lr=1", 1, [20.0, 20.0, 30.0, 50.0]),  # 30
@@ -40,8 +40,8 @@ def found(tmp_path):
     ]
 
 
-def test_means_by_hand(found):
-    table = sweep_page.tables(found)[0]
+def test_means_by_hand(actual):
+    table = sweep_page.tables(actual)[0]
     assert table.headers == ("setting", "seeds", "return, sampled", "return, greedy", "minutes")
     # 25, 30, 35: s = 5, 4.30265 * 5 / sqrt(3) = 12.42; one, two and three minutes
     assert table.rows[0] == ("lr=1 (baseline)", "3", "30.0 [17.6, 42.4]", "31.0 [18.6, 43.4]", "2.00")
@@ -50,8 +50,8 @@ def test_means_by_hand(found):
     assert table.rows[2] == ("lr=3", "1 of 2", "40.0", "41.0", "2.00")
 
 
-def test_differences_by_hand(found):
-    baseline, second, third = sweep_results.by_setting(found).values()
+def test_differences_by_hand(actual):
+    baseline, second, third = sweep_results.by_setting(actual).values()
     found_differences = sweep_results.compare(second, baseline, "return")
     assert found_differences.seeds == (0, 1, 2)
     # differences 1, 2, 3: see tests/unit/utils/test_significance.py
@@ -75,8 +75,8 @@ def _share(values):
     return sum(abs(total) >= abs(sum(values)) for total in sums) / len(sums)
 
 
-def test_the_table_of_differences(found):
-    table = sweep_page.tables(found)[1]
+def test_the_table_of_differences(actual):
+    table = sweep_page.tables(actual)[1]
     rows = [dict(zip(table.headers, row, strict=True)) for row in table.rows]
     assert [(row["setting"], row["answers"], row["shared seeds"]) for row in rows] == [
         ("lr=2", "sampled", "3"), ("lr=2", "greedy", "3"), ("lr=3", "sampled", "1"), ("lr=3", "greedy", "1"),
@@ -96,8 +96,8 @@ def test_p_values_in_words():
 def test_other_problems_are_not_compared(tmp_path):
     baseline = [member(tmp_path, "a", 0, [1.0, 2.0], problems=("p", "q"))]
     other = [member(tmp_path, "b", 0, [3.0, 3.0], problems=("p", "r"))]
-    found = sweep_results.compare(other, baseline, "return")
-    assert found.difference.mean == 1.5 and found.problems == 0 and math.isnan(found.p_problems)
+    actual = sweep_results.compare(other, baseline, "return")
+    assert actual.difference.mean == 1.5 and actual.problems == 0 and math.isnan(actual.p_problems)
     # an earlier version of the run left no results by problem
     (other[0].folder / "held_out.json").unlink()
     older = [sweep_results.read_member("b", 0, other[0].folder, "finished")]
@@ -106,14 +106,14 @@ def test_other_problems_are_not_compared(tmp_path):
 
 def test_settings_with_another_judge_are_not_compared(tmp_path):
     """The problems are the same, and the seeds; the reward, or the limit of time, is not."""
-    found = [member(tmp_path, name, seed, [1.0, 2.0]) for name in ("a", "b", "c") for seed in (0, 1)]
+    actual = [member(tmp_path, name, seed, [1.0, 2.0]) for name in ("a", "b", "c") for seed in (0, 1)]
 
     def with_config(each, **changes):
         (each.folder / "config.json").write_text(json.dumps(report_runs.config(seed=each.seed, **changes)))
         return sweep_results.read_member(each.setting, each.seed, each.folder, "finished")
 
-    told = [*found[:2], *(with_config(each, task__reward="mine.x") for each in found[2:4])]
-    told += [with_config(each, task__feedback="passed", train__lr=1.0) for each in found[4:]]
+    told = [*actual[:2], *(with_config(each, task__reward="mine.x") for each in actual[2:4])]
+    told += [with_config(each, task__feedback="passed", train__lr=1.0) for each in actual[4:]]
     baseline, other, fine = sweep_results.by_setting(told).values()
     compared = sweep_results.compare(other, baseline, "return")
     assert (compared.judged, compared.seeds) == (("task.reward",), ())
@@ -142,8 +142,8 @@ def test_a_problem_without_a_score_is_left_out(tmp_path):
     baseline = [member(tmp_path, "a", 0, [1.0, 2.0, 4.0, 0.0])]
     other = [member(tmp_path, "b", 0, [2.0, 4.0, 8.0, 0.0])]
     other[0].held_out["return"][2] = None
-    found = sweep_results.compare(other, baseline, "return")
-    assert found.problems == 3 and found.over_problems.mean == pytest.approx((1 + 2 + 0) / 3)
+    actual = sweep_results.compare(other, baseline, "return")
+    assert actual.problems == 3 and actual.over_problems.mean == pytest.approx((1 + 2 + 0) / 3)
 
 
 def test_without_a_result_nothing_is_compared(tmp_path):
@@ -163,8 +163,8 @@ def test_a_damaged_summary_is_named(tmp_path):
         sweep_results.read_member("lr=1", 0, kept.folder, "finished")
 
 
-def test_json(found):
-    told = json.loads(json.dumps(sweep_results.as_json(found), allow_nan=False))
+def test_json(actual):
+    told = json.loads(json.dumps(sweep_results.as_json(actual), allow_nan=False))
     assert [(each["setting"], each["baseline"]) for each in told] == [
         ("lr=1", True), ("lr=2", False), ("lr=3", False),
     ]  # fmt: skip
@@ -178,8 +178,8 @@ def test_json(found):
     assert failed["return"] is None and failed["minutes"] is None
 
 
-def test_the_page(found, tmp_path):
-    text = sweep_page.write(found, tmp_path / "sweep.html", "Sweep of <x>").read_text()
+def test_the_page(actual, tmp_path):
+    text = sweep_page.write(actual, tmp_path / "sweep.html", "Sweep of <x>").read_text()
     assert text.startswith("<!DOCTYPE html>") and "<title>Sweep of &lt;x&gt;</title>" in text
     assert "<script" not in text and "script-src" not in text and "http" not in re.sub("http-equiv", "", text)
     for cell in ("lr=1 (baseline)", "30.0 [17.6, 42.4]", "+2.00 [-0.48, 4.48]", "0.074", "fewer than 2 "):
@@ -195,17 +195,17 @@ def test_the_page(found, tmp_path):
     assert "Members that are not finished are in it as far as they are" in text
 
 
-def test_a_run_that_cannot_be_read_is_left_out_of_the_curves(found, tmp_path):
-    (found[3].folder / "metrics.jsonl").write_text("nonsense\n")
-    groups, unreadable = sweep_page.curves(found)
+def test_a_run_that_cannot_be_read_is_left_out_of_the_curves(actual, tmp_path):
+    (actual[3].folder / "metrics.jsonl").write_text("nonsense\n")
+    groups, unreadable = sweep_page.curves(actual)
     assert [len(group.runs) for group in groups] == [3, 2, 1] and len(unreadable) == 1
-    text = sweep_page.write(found, tmp_path / "sweep.html", "x").read_text()
-    assert f"Left out: {found[3].folder}/metrics.jsonl, line 1: not JSON" in text
+    text = sweep_page.write(actual, tmp_path / "sweep.html", "x").read_text()
+    assert f"Left out: {actual[3].folder}/metrics.jsonl, line 1: not JSON" in text
     assert "26.0" in text  # its results count all the same
 
 
-def test_one_setting_has_nothing_to_compare(found, tmp_path):
-    members = [each for each in found if each.setting == "lr=1"]
+def test_one_setting_has_nothing_to_compare(actual, tmp_path):
+    members = [each for each in actual if each.setting == "lr=1"]
     assert [table.title for table in sweep_page.tables(members)] == ["Settings"]
     assert len(sweep_page.notes(members)) == 1
     assert "Against" not in sweep_page.write(members, tmp_path / "x.html", "x").read_text()
@@ -214,14 +214,14 @@ def test_one_setting_has_nothing_to_compare(found, tmp_path):
 def test_many_settings_have_a_panel_each(tmp_path, monkeypatch):
     names = [f"train.lr={i}, {'x' * 60}" for i in range(figures.FEW + 1)]
     pairs = [(i, seed) for i in range(len(names)) for seed in (0, 1)]
-    found = [member(tmp_path, names[i], seed, [10.0, 20.0 + i]) for i, seed in pairs]
+    actual = [member(tmp_path, names[i], seed, [10.0, 20.0 + i]) for i, seed in pairs]
     drawn = []
     monkeypatch.setattr(figures, "png", lambda picture, *args, **rest: drawn.append(picture) or b"")
-    text = sweep_page.write(found, tmp_path / "many.html", "many").read_text()
+    text = sweep_page.write(actual, tmp_path / "many.html", "many").read_text()
     assert "thin lines single seeds" not in text and "Where problems were evaluated before" in text
     assert "<p>A panel per setting: " in text
     assert [panel.group.label for panel in drawn[0].panels] == names
     title = drawn[0].panels[1].title  # lines of 30
     assert title == "train.lr=1, " + "x" * 18 + "\n" + "x" * 30 + "\n" + "x" * 12
-    few = sweep_page.write(found[:4], tmp_path / "few.html", "few").read_text()
+    few = sweep_page.write(actual[:4], tmp_path / "few.html", "few").read_text()
     assert "<p>A colour per setting: " in few and len(drawn[-1].panels) == 1

@@ -25,11 +25,11 @@ def test_turns_are_taken_in_alternating_order_after_a_round_that_does_not_count(
     def unit(name):
         return lambda: order.append(name) or {"generate": float(len(order))}
 
-    found = rounds.alternate({name: unit(name) for name in "abc"}, rounds=3)
+    actual = rounds.alternate({name: unit(name) for name in "abc"}, rounds=3)
     assert "".join(order) == "abc" + "abc" + "cba" + "abc"
     # calls are numbered from 1; the first three do not count
-    assert [one["generate"] for one in found["a"]] == [4, 9, 10]
-    assert [one["generate"] for one in found["c"]] == [6, 7, 12]
+    assert [one["generate"] for one in actual["a"]] == [4, 9, 10]
+    assert [one["generate"] for one in actual["c"]] == [6, 7, 12]
     with pytest.raises(ValueError, match="rounds=0"):
         rounds.alternate({}, 0)
 
@@ -37,19 +37,19 @@ def test_turns_are_taken_in_alternating_order_after_a_round_that_does_not_count(
 def test_ratios_are_within_rounds():
     theirs = [{"a": 2.0, "b": 6.0}, {"a": 30.0, "b": 30.0}, {"a": 4.0, "b": 4.0}]
     ours = [{"a": 1.0, "b": 1.0}, {"a": 10.0, "b": 5.0}, {"a": 4.0, "b": 1.0}]
-    found = rounds.ratios(theirs, ours)
+    actual = rounds.ratios(theirs, ours)
     # a: 2, 3, 1; b: 6, 6, 4; whole: 8/2, 60/15, 8/5
-    assert found["a"] == rounds.Ratio(median=2, least=1, most=3)
-    assert found["b"] == rounds.Ratio(median=6, least=4, most=6)
-    assert found["whole"] == rounds.Ratio(median=4, least=1.6, most=4)
-    assert str(found["whole"]) == "4.00 (1.60..4.00)"
+    assert actual["a"] == rounds.Ratio(median=2, least=1, most=3)
+    assert actual["b"] == rounds.Ratio(median=6, least=4, most=6)
+    assert actual["whole"] == rounds.Ratio(median=4, least=1.6, most=4)
+    assert str(actual["whole"]) == "4.00 (1.60..4.00)"
     # the whole's median is of whole rounds, 8, 60, 8, and not the sum of the phases' medians, 4 + 6
     assert rounds.medians(theirs) == {"a": 4, "b": 6, "whole": 8}
 
 
 def test_a_phase_of_one_side_counts_in_the_whole_only():
-    found = rounds.ratios([{"a": 2.0, "other": 2.0}], [{"a": 1.0}])
-    assert {phase: ratio.median for phase, ratio in found.items()} == {"a": 2, "whole": 4}
+    actual = rounds.ratios([{"a": 2.0, "other": 2.0}], [{"a": 1.0}])
+    assert {phase: ratio.median for phase, ratio in actual.items()} == {"a": 2, "whole": 4}
 
 
 def test_the_table_has_seconds_floors_ratios_and_the_share_reached():
@@ -129,9 +129,9 @@ def test_what_was_measured_is_written_whole(tmp_path):
     limits = contest.machine.Limits({"float32": 1e11}, 1e10)
     result = contest.Result({"mode": "full"}, {"ours": "CPU"}, limits, {"a": 1.0}, seconds)
     result.write(tmp_path / "found.json")
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found["seconds"] == seconds and found["limits"]["flops"] == {"float32": 1e11}
-    assert found["ratios"]["torch"]["whole"] == {"median": 2.5, "least": 2.5, "most": 2.5}
+    actual = json.loads((tmp_path / "found.json").read_text())
+    assert actual["seconds"] == seconds and actual["limits"]["flops"] == {"float32": 1e11}
+    assert actual["ratios"]["torch"]["whole"] == {"median": 2.5, "least": 2.5, "most": 2.5}
     assert "ours: CPU" in str(result) and "mode full" in str(result)
 
 
@@ -142,11 +142,11 @@ def test_the_larger_of_two_measurements_is_the_limit():
 
 
 def test_the_bridges_share_of_a_call():
-    found = bridge_overhead.measure(prompts=2, samples=2, width=4, joint_mode="cross", repeats=5)
-    assert {name: len(ms) for name, ms in found.items()} == {
+    actual = bridge_overhead.measure(prompts=2, samples=2, width=4, joint_mode="cross", repeats=5)
+    assert {name: len(ms) for name, ms in actual.items()} == {
         "first call (compiles)": 1, "through the bridge": 5, "plain call": 5, "the bridge's overhead": 5,
     }  # fmt: skip
-    through, plain = found["through the bridge"], found["plain call"]
+    through, plain = actual["through the bridge"], actual["plain call"]
     pairs = zip(through, plain, strict=True)
-    assert found["the bridge's overhead"] == [one - other for one, other in pairs] and min(plain) > 0
+    assert actual["the bridge's overhead"] == [one - other for one, other in pairs] and min(plain) > 0
     assert bridge._program.cache_info().misses == 1  # batches of three sizes

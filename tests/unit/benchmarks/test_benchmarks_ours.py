@@ -116,7 +116,7 @@ def test_scaling_compares_with_one_device(monkeypatch):
 def test_the_products_are_those_of_the_weights():
     # SmolLM2-135M: 9 heads of 64, 3 of keys; 106,168,320 weights in the linear maps of its 30 layers.
     c = PolicyConfig(49_152, 576, 1_536, n_layers=30, n_heads=9, n_kv_heads=3, head_dim=64, max_positions=8)
-    found = products.shapes(c)
-    assert found.pop("vocabulary") == (1, 576, 49_152)
+    actual = products.shapes(c)
+    assert actual.pop("vocabulary") == (1, 576, 49_152)
     # A layer: 2 * 576 * 576 + 2 * 576 * 192 + 3 * 576 * 1536 = 3,538,944.
-    assert sum(count * inputs * results for count, inputs, results in found.values()) == 30 * 3_538_944
+    assert sum(count * inputs * results for count, inputs, results in actual.values()) == 30 * 3_538_944

@@ -34,12 +34,12 @@ def cells(table):
 
 def test_means_over_the_runs_with_both_intervals(tmp_path):
     folders = [run(tmp_path / "a", (0, 20), (30, 50)), run(tmp_path / "b", (10, 30), (50, 70))]
-    found = cells(seeds.table(folders))
-    assert found["test, 0..100"] == ["untrained", "trained"]
+    actual = cells(seeds.table(folders))
+    assert actual["test, 0..100"] == ["untrained", "trained"]
     # Means 10 and 20: 15, and t(1 degree of freedom) = 12.706 times 7.07 / sqrt(2) = 5 on both sides.
-    assert found["return"][0].startswith("15.0 (-48.5, 78.5) [")
-    assert found["return"][0].endswith("[5.0, 25.0]")  # of two problems, with means of 5 and 25
-    assert found["return_grade2"] == ["7.0 (7.0, 7.0)"] * 2  # the kept answers have no such number
+    assert actual["return"][0].startswith("15.0 (-48.5, 78.5) [")
+    assert actual["return"][0].endswith("[5.0, 25.0]")  # of two problems, with means of 5 and 25
+    assert actual["return_grade2"] == ["7.0 (7.0, 7.0)"] * 2  # the kept answers have no such number
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -59,11 +59,11 @@ def test_optimizer():
 
 def test_floors():
     limits = Limits({"float32": 1000.0, "bfloat16": 4000.0}, bandwidth=1e6)
-    found = FULL.floors(limits)
-    assert found["prefill"] == pytest.approx(6.88)  # 6880 / 1000
-    assert found["decode"] == pytest.approx(16.992)  # 6 * (1584 + 1008 + 240) / 1000, more than bytes / 1e6
-    assert found["generate"] == pytest.approx(6.88 + 16.992)
-    assert found["update"] == pytest.approx(FULL.gradient_flops() / 1e3 + FULL.optimizer_bytes() / 1e6)
+    actual = FULL.floors(limits)
+    assert actual["prefill"] == pytest.approx(6.88)  # 6880 / 1000
+    assert actual["decode"] == pytest.approx(16.992)  # 6 * (1584 + 1008 + 240) / 1000, more than bytes / 1e6
+    assert actual["generate"] == pytest.approx(6.88 + 16.992)
+    assert actual["update"] == pytest.approx(FULL.gradient_flops() / 1e3 + FULL.optimizer_bytes() / 1e6)
     slow = Limits(limits.flops, bandwidth=10.0)
     assert FULL.floors(slow)["decode"] == pytest.approx(960)  # 4 * (1824 + 576) / 10
     half = FULL.floors(slow, "bfloat16")

@@ -31,8 +31,8 @@ def test_a_failure_is_told_and_the_rest_is_run(tmp_path):
         job(tmp_path / "stopped", "print('stopped after iteration 3')"),
         job(tmp_path / "good", f"print('working')\n{DONE}"),
     ]
-    found = launch.run_all(jobs, [{}], said.append)
-    assert found == {
+    actual = launch.run_all(jobs, [{}], said.append)
+    assert actual == {
         tmp_path / "stated": Outcome(FAILED, "error: the disk is full"),
         tmp_path / "bug": Outcome(FAILED, "KeyError: 'x'"),
         tmp_path / "killed": Outcome(FAILED, "killed by signal 9"),
@@ -51,8 +51,8 @@ def test_the_last_error_is_that_of_the_last_attempt(tmp_path):
     """Which is added to the same log, under its command."""
     again = job(tmp_path / "a", "import sys; sys.exit(3)")
     launch.run_all([job(tmp_path / "a", "import sys; print('error: first'); sys.exit(1)")], [{}], len)
-    found = launch.run_all([again], [{}], len)
-    assert found[tmp_path / "a"] == Outcome(FAILED, "exit code 3")
+    actual = launch.run_all([again], [{}], len)
+    assert actual[tmp_path / "a"] == Outcome(FAILED, "exit code 3")
     log = (tmp_path / "a" / "log.txt").read_text()
     assert "error: first\n$ " in log and log.endswith(f" -c 'import sys; sys.exit(3)' {tmp_path}/a\n")
 
@@ -70,8 +70,8 @@ def test_one_run_per_place_at_a_time(tmp_path):
         (folder / "done").write_text(json.dumps(begun))
     """
     jobs = [job(tmp_path / name, script) for name in "abc"]
-    found = launch.run_all(jobs, [{"PLACE": "0"}, {"PLACE": "1"}], len)
-    assert set(found.values()) == {Outcome(FINISHED)}
+    actual = launch.run_all(jobs, [{"PLACE": "0"}, {"PLACE": "1"}], len)
+    assert set(actual.values()) == {Outcome(FINISHED)}
     assert {(tmp_path / name / "place").read_text() for name in "ab"} == {"0", "1"}
     assert "c" not in json.loads((tmp_path / "a" / "done").read_text())
     assert json.loads((tmp_path / "c" / "done").read_text()) == ["a", "b", "c"]
@@ -92,8 +92,8 @@ def test_a_signal_stops_what_runs_and_begins_nothing_else(tmp_path, number):
         alone = os.getsid(0) == os.getpid()  # out of reach of the terminal's own Ctrl-C
         pathlib.Path(sys.argv[1], "got").write_text(" ".join([*got, str(alone)]))
     """
-    found = launch.run_all([job(tmp_path / "a", script), job(tmp_path / "b", DONE)], [{}], len)
-    assert found == {tmp_path / "a": Outcome(STOPPED)}
+    actual = launch.run_all([job(tmp_path / "a", script), job(tmp_path / "b", DONE)], [{}], len)
+    assert actual == {tmp_path / "a": Outcome(STOPPED)}
     assert (tmp_path / "a" / "got").read_text() == "term True"
     assert not (tmp_path / "b").exists()
 
@@ -121,7 +121,7 @@ def test_what_another_process_runs_is_left_to_it(tmp_path):
     with open(tmp_path / "a" / "log.txt", "ab") as log:
         fcntl.flock(log, fcntl.LOCK_EX)
         said = []
-        found = launch.run_all([job(tmp_path / "a", DONE), job(tmp_path / "b", DONE)], [{}], said.append)
-    assert found == {tmp_path / "a": Outcome(ELSEWHERE), tmp_path / "b": Outcome(FINISHED)}
+        actual = launch.run_all([job(tmp_path / "a", DONE), job(tmp_path / "b", DONE)], [{}], said.append)
+    assert actual == {tmp_path / "a": Outcome(ELSEWHERE), tmp_path / "b": Outcome(FINISHED)}
     assert said[0] == "[1/2] a: running in another process"
     assert launch.run_all([job(tmp_path / "a", DONE)], [{}], len) == {tmp_path / "a": Outcome(FINISHED)}

@@ -41,10 +41,10 @@ COMBINED = (
     ("lr=1,", dict(flag=False, rank=4, lr=1.0, name="a")),
 ])  # fmt: skip
 def test_options_are_typed(text, wanted):
-    found = parse_arg(text, flag=False, rank=4, lr=0.1, name="a").to_dict()
-    assert found == wanted
+    actual = parse_arg(text, flag=False, rank=4, lr=0.1, name="a").to_dict()
+    assert actual == wanted
     types = dict(flag=bool, rank=int, lr=float, name=str)
-    assert {name: type(value) for name, value in found.items()} == types
+    assert {name: type(value) for name, value in actual.items()} == types
 
 
 @pytest.mark.parametrize("text, message", [

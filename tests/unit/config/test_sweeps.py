@@ -21,33 +21,33 @@ def members(*added, base=BASE, fixed=None):
 
 
 def test_members_names_and_folders():
-    found = members(
+    actual = members(
         {"train.lr": 1e-4, "seed": 1},
         {"train.lr": 1, "seed": 0},  # held as a float
         {},
         {"train.turns": 2, "train.protocol": "simultaneous", "seed": 3},
     )
-    assert [member.setting for member in found] == [
+    assert [member.setting for member in actual] == [
         "train.lr=0.0001", "train.lr=1.0", "as configured", "train.protocol=simultaneous, train.turns=2",
     ]  # fmt: skip
-    assert [member.folder for member in found] == [
+    assert [member.folder for member in actual] == [
         "train.lr=0.0001/seed1", "train.lr=1.0/seed0", "as_configured/seed0",
         "train.protocol=simultaneous_train.turns=2/seed3",
     ]  # fmt: skip
-    assert [member.seed for member in found] == [1, 0, 0, 3]
-    assert found[0].name == "train.lr=0.0001, seed 1"
-    assert found[0].config.train.lr == 1e-4 and found[0].config.seed == 1
-    assert found[3].config.train.lr == BASE.train.lr == found[2].config.train.lr
-    assert found[0].overrides == {"train.lr": 1e-4, "seed": 1}
+    assert [member.seed for member in actual] == [1, 0, 0, 3]
+    assert actual[0].name == "train.lr=0.0001, seed 1"
+    assert actual[0].config.train.lr == 1e-4 and actual[0].config.seed == 1
+    assert actual[3].config.train.lr == BASE.train.lr == actual[2].config.train.lr
+    assert actual[0].overrides == {"train.lr": 1e-4, "seed": 1}
 
 
 def test_a_folders_name_is_for_its_fields_only():
     assert sweeps.folder_name({"task.source": "starter"}) == "task.source=starter"
-    found = {
+    actual = {
         sweeps.folder_name({"task.source": source})
         for source in ("starter[:4]", "starter[4:]", "starter-4-", "starter/4/", "starter 4 ", "../starter")
     }
-    assert len(found) == 6 and not any(set(name) & set("/[]: ") for name in found)
+    assert len(actual) == 6 and not any(set(name) & set("/[]: ") for name in actual)
     long = [sweeps.folder_name({"model": "m" * 300 + end}) for end in "ab"]
     assert long[0] != long[1] and all(len(name) < 140 for name in long)
 
@@ -69,10 +69,10 @@ def test_a_members_flags_give_its_config(fields, monkeypatch):
 
 
 def test_the_example():
-    found = sweeps.collect(sweep_coding.sweep, sweep_coding.get_config().lock())
-    assert len(found) == 9 and [member.seed for member in found[:3]] == [0, 1, 2]
-    assert found[0].setting == f"train.lr={coding.get_config().train.lr}"  # the baseline is the default
-    assert len({member.folder for member in found}) == 9
+    actual = sweeps.collect(sweep_coding.sweep, sweep_coding.get_config().lock())
+    assert len(actual) == 9 and [member.seed for member in actual[:3]] == [0, 1, 2]
+    assert actual[0].setting == f"train.lr={coding.get_config().train.lr}"  # the baseline is the default
+    assert len({member.folder for member in actual}) == 9
     assert sweeps.load("configs/sweep_coding.py").__doc__ == sweep_coding.sweep.__doc__
 
 
@@ -109,10 +109,10 @@ def named(*added):
 
 def test_short_names_change_what_a_setting_is_called_and_nothing_else():
     fields = [{"train.lr": 0.5, "seed": seed} for seed in (0, 1)]
-    found = named((fields[0], {"name": "fast"}), (fields[1], {"name": "fast"}), ({}, {}))
-    assert [member.setting for member in found] == ["fast", "fast", "as configured"]
-    assert found[1].name == "fast, seed 1"
-    assert [member.folder for member in found] == [member.folder for member in members(*fields, {})]
+    actual = named((fields[0], {"name": "fast"}), (fields[1], {"name": "fast"}), ({}, {}))
+    assert [member.setting for member in actual] == ["fast", "fast", "as configured"]
+    assert actual[1].name == "fast, seed 1"
+    assert [member.folder for member in actual] == [member.folder for member in members(*fields, {})]
 
 
 @pytest.mark.parametrize("added, message", [

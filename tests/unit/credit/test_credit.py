@@ -14,7 +14,7 @@ from jax.test_util import check_grads
 
 from jaxmarl_llm import credit
 
-NAMES = [f"{credit.__name__}.{found.name}" for found in pkgutil.iter_modules(credit.__path__)]
+NAMES = [f"{credit.__name__}.{module.name}" for module in pkgutil.iter_modules(credit.__path__)]
 
 
 def per_agent(values_R, group_R, *, num_groups, centre):
@@ -52,8 +52,8 @@ J = 4
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_examples_run(name):
-    found = doctest.testmod(importlib.import_module(name))
-    assert found.attempted > 0 and found.failed == 0
+    actual = doctest.testmod(importlib.import_module(name))
+    assert actual.attempted > 0 and actual.failed == 0
 
 
 def test_every_public_function_has_an_example():
@@ -66,7 +66,7 @@ def test_every_public_function_has_an_example():
 
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_padding_equals_removal_whatever_it_holds(name):
-    found = OF_ROWS[name](VALUES, KEYS, num_groups=J)
+    actual = OF_ROWS[name](VALUES, KEYS, num_groups=J)
     values = np.insert(VALUES, [0, 3, 8], [np.nan, np.inf, np.nan])
     keys = np.insert(KEYS, [0, 3, 8], [-1, J, 99])
     padded = OF_ROWS[name](values, keys, num_groups=J)
@@ -74,7 +74,7 @@ def test_padding_equals_removal_whatever_it_holds(name):
         padding = (keys < 0) | (keys >= J)
         np.testing.assert_array_equal(padded[padding], 0.0)
         padded = padded[~padding]
-    np.testing.assert_array_equal(padded, found)
+    np.testing.assert_array_equal(padded, actual)
 
 
 @pytest.mark.parametrize("name", OF_ROWS)
@@ -82,9 +82,9 @@ def test_under_jit_and_vmap(name):
     function = functools.partial(OF_ROWS[name], num_groups=J)
     many = np.stack([VALUES, VALUES[::-1], np.zeros_like(VALUES)])
     keys = np.stack([KEYS, KEYS, np.roll(KEYS, 1)])
-    found = jax.jit(jax.vmap(function))(many, keys)
+    actual = jax.jit(jax.vmap(function))(many, keys)
     for row, values in enumerate(many):
-        np.testing.assert_allclose(found[row], function(values, keys[row]), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(actual[row], function(values, keys[row]), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -122,8 +122,8 @@ def test_padding_gets_no_gradient_and_equal_values_no_nan(name):
     weights = jnp.arange(1.0, 10.0)
 
     def total(values):
-        found = SMOOTH[name](values, keys, num_groups=3)  # without the empty group, whose maximum is infinite
-        return jnp.sum(found * weights[: found.size]) if found.ndim else found
+        actual = SMOOTH[name](values, keys, num_groups=3)  # without the empty group, whose maximum is infinite
+        return jnp.sum(actual * weights[: actual.size]) if actual.ndim else actual
 
     gradient = jax.jit(jax.grad(total))(values)
     assert np.isfinite(gradient).all() and gradient[-1] == 0

@@ -100,8 +100,8 @@ def test_without_normalisation_baselines_differ_by_a_factor_or_by_a_number_per_g
 @pytest.mark.parametrize("baseline", credit.BASELINES)
 def test_with_normalisation_they_coincide(baseline):
     """As in CoMLRL 1.4.3, which takes the baseline off first, then centres and scales what is left."""
-    found, normalised = of_baseline(baseline), of_baseline(baseline, True)
-    again = (found - found.mean(1, keepdims=True)) / np.maximum(found.std(1, keepdims=True), 1e-6)
+    actual, normalised = of_baseline(baseline), of_baseline(baseline, True)
+    again = (actual - actual.mean(1, keepdims=True)) / np.maximum(actual.std(1, keepdims=True), 1e-6)
     np.testing.assert_allclose(normalised, again, atol=1e-5)
     np.testing.assert_allclose(normalised, (RETURNS_JG - MEAN_J1) / STD_J1, atol=1e-6)
     np.testing.assert_array_equal(normalised, of_baseline("mean", True))
@@ -137,16 +137,16 @@ def test_per_agent_keeps_that_one_prompt_teaches_more_than_another():
     by_group = credit.group_advantage(returns_R, keys_R, num_groups=2, normalise=True)
     np.testing.assert_allclose(by_group, [-1, 1, -1, 1], rtol=1e-6)
     advantages_R = credit.group_advantage(returns_R, keys_R, num_groups=2)
-    found = credit.normalise_per_agent(advantages_R, [0] * 4, num_agents=1)
-    np.testing.assert_allclose(found, np.array([-1, 1, -10, 10]) / np.sqrt(50.5), rtol=1e-6)
+    actual = credit.normalise_per_agent(advantages_R, [0] * 4, num_agents=1)
+    np.testing.assert_allclose(actual, np.array([-1, 1, -10, 10]) / np.sqrt(50.5), rtol=1e-6)
 
 
 def test_centred_returns_per_agent_are_the_normalised_advantage_of_a_group_that_is_the_agent():
     rng = np.random.default_rng(3)
     returns_R, agent_R = rng.normal(size=30), rng.integers(0, 3, size=30)
-    found = credit.normalise_per_agent(returns_R, agent_R, num_agents=3, centre=True)
+    actual = credit.normalise_per_agent(returns_R, agent_R, num_agents=3, centre=True)
     wanted = credit.group_advantage(returns_R, agent_R, num_groups=3, normalise=True)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-6)
 
 
 # Keys.
@@ -180,8 +180,8 @@ COLUMNS = {
     ("joint", [0, 1, 0, 1, 2, 2, 3, 3]),
 ])  # fmt: skip
 def test_named_groupings(grouping, keys):
-    found, num_groups = credit.keys_by(grouping, **COLUMNS)
-    assert found.tolist() == keys and num_groups == max(keys) + 1
+    actual, num_groups = credit.keys_by(grouping, **COLUMNS)
+    assert actual.tolist() == keys and num_groups == max(keys) + 1
 
 
 def test_every_grouping_is_tested_above():
@@ -194,8 +194,8 @@ def test_siblings_are_compared_with_each_other_only():
     # Parent 0: 1, 3; parent 1: 0, 3, 6. Less the mean of the others: 1 - 3, 3 - 1; -4.5, 3 - 3, 6 - 1.5.
     values_R = [1.0, 0.0, 3.0, 3.0, 6.0]
     keys_R, num_groups = credit.keys_by("parent", item=[0] * 5, agent=["a"] * 5, parent=[0, 1, 0, 1, 1])
-    found = credit.group_advantage(values_R, keys_R, num_groups=num_groups, baseline="leave_one_out")
-    np.testing.assert_allclose(found, [-2, -4.5, 2, 0, 4.5], rtol=1e-6)
+    actual = credit.group_advantage(values_R, keys_R, num_groups=num_groups, baseline="leave_one_out")
+    np.testing.assert_allclose(actual, [-2, -4.5, 2, 0, 4.5], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,11 @@ def of_rows(function, single, equal, *, size="num_groups", smooth=1, width=1):
 
     def padded():
         columns = [np.insert(VALUES[::step], AT, [NAN, np.inf, NAN]) for step in (1, -1)[:width]]
-        found = run(np.insert(KEYS, AT, [-1, 2, 99]), 2, *columns)
-        by_row = found.ndim and len(found) == len(PADDING)
+        actual = run(np.insert(KEYS, AT, [-1, 2, 99]), 2, *columns)
+        by_row = actual.ndim and len(actual) == len(PADDING)
         if by_row:
-            same(found[PADDING], np.zeros(3))
-        return found[~PADDING] if by_row else found, run(KEYS, 2, *(VALUES[::s] for s in (1, -1)[:width]))
+            same(actual[PADDING], np.zeros(3))
+        return actual[~PADDING] if by_row else actual, run(KEYS, 2, *(VALUES[::s] for s in (1, -1)[:width]))
 
     pairs = {
         "padded": padded,
@@ -95,8 +95,8 @@ def of_tables(function, axes, single, equal):
     """The case of a function of full tables; ``axes``: where items are in each of its results, or None."""
 
     def padded():
-        found = jax.tree.leaves(function(np.insert(TABLES, 1, [[NAN, 1.0], [2.0, 3.0]], axis=0)))
-        kept = [x if axis is None else np.delete(x, 1, axis) for x, axis in zip(found, axes, strict=True)]
+        actual = jax.tree.leaves(function(np.insert(TABLES, 1, [[NAN, 1.0], [2.0, 3.0]], axis=0)))
+        kept = [x if axis is None else np.delete(x, 1, axis) for x, axis in zip(actual, axes, strict=True)]
         return tuple(kept), tuple(jax.tree.leaves(function(TABLES)))
 
     pairs = {
@@ -204,8 +204,8 @@ def flat_chain():
     """What agents say, one after the other, as one row: the last token of each is rewarded."""
     chain = credit.gae([[1.0 * 0, 1.0, 2.0, 0.0, -1.0]], [[0.5, 1.0, 2.0, 0.75, 3.0]], [5], **GAMMAS)[0]
     dirty = np.where(np.arange(2) < SAID[..., None], TOKENS, NAN)
-    found = chained_tokens(np.where(SAID > 0, TEAM, NAN), dirty)
-    return found, np.array([[[chain[:2], [chain[2], 0]], [[0, 0], chain[3:]]]])
+    actual = chained_tokens(np.where(SAID > 0, TEAM, NAN), dirty)
+    return actual, np.array([[[chain[:2], [chain[2], 0]], [[0, 0], chain[3:]]]])
 
 
 CASES |= {

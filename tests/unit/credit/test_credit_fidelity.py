@@ -34,14 +34,14 @@ WITHOUT_NJ = REWARDS_J - np.array([[2, 0, 1, NAN, -1], [0, -1, 1, 1, 0], [0, 0, 
 
 def test_free_riders_by_hand():
     # Agent 0 of four: second, last; agent 1 of five: first, second, last; agent 2: all but the fourth.
-    found = credit.free_rider_rate(REWARDS_J, WITHOUT_NJ)
-    np.testing.assert_allclose(found, [2 / 4, 3 / 5, 4 / 5], rtol=1e-6)
+    actual = credit.free_rider_rate(REWARDS_J, WITHOUT_NJ)
+    np.testing.assert_allclose(actual, [2 / 4, 3 / 5, 4 / 5], rtol=1e-6)
     # A fall by 1 is none: only the first is left for agent 0.
-    found = credit.free_rider_rate(REWARDS_J, WITHOUT_NJ, tolerance=1.0)
-    np.testing.assert_allclose(found, [3 / 4, 1, 1], rtol=1e-6)
+    actual = credit.free_rider_rate(REWARDS_J, WITHOUT_NJ, tolerance=1.0)
+    np.testing.assert_allclose(actual, [3 / 4, 1, 1], rtol=1e-6)
     # Joint answers that are none count nowhere.
-    found = credit.free_rider_rate([2.0, NAN], [[1.0, 5.0], [2.0, 5.0]])
-    np.testing.assert_array_equal(found, [0, 1])
+    actual = credit.free_rider_rate([2.0, NAN], [[1.0, 5.0], [2.0, 5.0]])
+    np.testing.assert_array_equal(actual, [0, 1])
     assert np.isnan(credit.free_rider_rate([2.0], [[NAN]])).all()
 
 
@@ -93,13 +93,13 @@ def spearman(x, y):
     """Pearson's correlation of ranks, those that tie by a loop over sorted runs."""
 
     def ranks(values):
-        order, found = np.argsort(values, kind="stable"), np.empty(len(values))
+        order, actual = np.argsort(values, kind="stable"), np.empty(len(values))
         start = 0
         for stop in range(1, len(values) + 1):
             if stop == len(values) or values[order[stop]] != values[order[start]]:
-                found[order[start:stop]] = (start + 1 + stop) / 2
+                actual[order[start:stop]] = (start + 1 + stop) / 2
                 start = stop
-        return found
+        return actual
 
     return np.corrcoef(ranks(x), ranks(y))[0, 1]
 
@@ -108,28 +108,28 @@ def spearman(x, y):
 def test_rank_correlation_equals_pearsons_of_ranks(decimals):
     x = RANDOM.normal(size=30).round(decimals)
     y = (0.5 * x + RANDOM.normal(size=30)).round(decimals)
-    (found,) = credit.rank_correlation(x, y)
-    np.testing.assert_allclose(found, spearman(x, y), rtol=1e-5)
+    (actual,) = credit.rank_correlation(x, y)
+    np.testing.assert_allclose(actual, spearman(x, y), rtol=1e-5)
 
 
 def test_rank_correlation_equals_scipys():
     stats = pytest.importorskip("scipy.stats")
     x = RANDOM.integers(0, 5, size=25)
     y = RANDOM.integers(0, 5, size=25) - x
-    (found,) = credit.rank_correlation(x, y)
-    np.testing.assert_allclose(found, stats.spearmanr(x, y).statistic, rtol=1e-5)
+    (actual,) = credit.rank_correlation(x, y)
+    np.testing.assert_allclose(actual, stats.spearmanr(x, y).statistic, rtol=1e-5)
 
 
 def test_rank_correlation_within_groups():
     keys = np.array([0, 1, 0, 1, 0, 1, 2, 2, -1, 0, 1])
     x, y = RANDOM.normal(size=(2, 11)).round(1)
     x[6:8], x[8] = 1.0, NAN  # group 2 has no order; a row that is none
-    found = credit.rank_correlation(x, y, keys, num_groups=4)
+    actual = credit.rank_correlation(x, y, keys, num_groups=4)
     for j in (0, 1):
-        np.testing.assert_allclose(found[j], spearman(x[keys == j], y[keys == j]), rtol=1e-5)
-    assert np.isnan(found[2:]).all()
+        np.testing.assert_allclose(actual[j], spearman(x[keys == j], y[keys == j]), rtol=1e-5)
+    assert np.isnan(actual[2:]).all()
     np.testing.assert_allclose(
-        credit.credit_fidelity(x, y, keys, num_groups=4), (found[0] + found[1]) / 2, rtol=1e-6
+        credit.credit_fidelity(x, y, keys, num_groups=4), (actual[0] + actual[1]) / 2, rtol=1e-6
     )
 
 
@@ -156,8 +156,8 @@ def test_jit_and_vmap():
     def fidelity(x, y):
         return credit.credit_fidelity(x, y, keys, num_groups=2)
 
-    found = jax.jit(jax.vmap(fidelity))(x, y)
-    np.testing.assert_allclose(found, [fidelity(*row) for row in zip(x, y, strict=True)], rtol=1e-5)
+    actual = jax.jit(jax.vmap(fidelity))(x, y)
+    np.testing.assert_allclose(actual, [fidelity(*row) for row in zip(x, y, strict=True)], rtol=1e-5)
     for function in (credit.free_rider_rate, credit.dominance_rate):
         np.testing.assert_allclose(
             jax.jit(function)(REWARDS_J, WITHOUT_NJ), function(REWARDS_J, WITHOUT_NJ), rtol=1e-6

@@ -17,8 +17,8 @@ def test_padding_changes_nothing(rows):
     values_R, group_R = drawn(rows, 3)
     for function, length in ((credit.group_advantage, rows), (credit.segment_mean, 3)):
         expected = np.asarray(function(values_R, group_R, num_groups=3))
-        found = credit.on_host(function, values_R, group_R, num_groups=3, length=length)
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        actual = credit.on_host(function, values_R, group_R, num_groups=3, length=length)
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
     for function in (credit.zero_signal_share, credit.advantage_spread):
         expected = float(function(values_R, group_R, num_groups=3))
         assert float(credit.on_host(function, values_R, group_R, num_groups=3)) == pytest.approx(expected)
@@ -28,8 +28,8 @@ def test_a_tree_by_hand():
     # 0 is followed by 2 and 3: 1 + 0.5 (3 + 5) / 2; the others are followed by nothing.
     rewards, before = np.float32([1.0, 2.0, 3.0, 5.0, np.nan]), np.int32([-1, -1, 0, 0, 1])
     options = {"turns": 2, "num_keys": 5, "discount": 0.5, "length": 5}
-    found = credit.on_host(credit.backed_up_returns, rewards, np.arange(5), before, **options)
-    np.testing.assert_array_equal(found, [3.0, 2.0, 3.0, 5.0, np.nan])
+    actual = credit.on_host(credit.backed_up_returns, rewards, np.arange(5), before, **options)
+    np.testing.assert_array_equal(actual, [3.0, 2.0, 3.0, 5.0, np.nan])
 
 
 def test_columns_of_things_are_padded_too():
@@ -37,8 +37,8 @@ def test_columns_of_things_are_padded_too():
     shown_RZ = np.array([[1, 0, 1], [0, 0, 1], [1, 0, 1]], bool)
     values_R, group_R = np.float32([3.0, 1.0, 5.0]), np.zeros(3, np.int32)
     options = {"num_groups": 1, "length": 3}
-    found = credit.on_host(credit.difference_in_means, values_R, shown_RZ, group_R, **options)
-    np.testing.assert_array_equal(found, [3.0, np.nan, np.nan])
+    actual = credit.on_host(credit.difference_in_means, values_R, shown_RZ, group_R, **options)
+    np.testing.assert_array_equal(actual, [3.0, np.nan, np.nan])
 
 
 def test_sizes_up_to_a_power_of_two_share_a_program():

@@ -18,11 +18,11 @@ def test_hand_computed():
         [0, 1, 0, 0],
         [1, 1, 1, 0],
     ]
-    found = difference_in_means(values, shown, groups, num_groups=2)
+    actual = difference_in_means(values, shown, groups, num_groups=2)
     # Thing 0: group 0: (4+2)/2 - (0+6)/2 = 0; group 1: 20 - 10 = 10; mean 5.
     # Thing 1: group 0: (2+0)/2 - (4+6)/2 = -4; in group 1 all have it: left out.
     # Thing 2: all of group 0 have it; group 1: 20 - 10 = 10. Thing 3: nobody has it.
-    np.testing.assert_allclose(found, [5.0, -4.0, 10.0, np.nan], rtol=1e-6)
+    np.testing.assert_allclose(actual, [5.0, -4.0, 10.0, np.nan], rtol=1e-6)
 
 
 def test_rows_out_of_range_and_jit():
@@ -37,14 +37,14 @@ def test_against_a_loop_and_without_bias():
     shown = rng.random((4000, 3)) < 0.5
     groups = rng.integers(0, 7, 4000)
     values = rng.normal(size=4000) + shown @ [2.0, 0.0, -1.0] + groups
-    found = np.asarray(difference_in_means(values, shown, groups, num_groups=7))
+    actual = np.asarray(difference_in_means(values, shown, groups, num_groups=7))
     for z in range(3):
         parts = [
             (values[(groups == j) & shown[:, z]].mean(), values[(groups == j) & ~shown[:, z]].mean())
             for j in range(7)
         ]
-        assert found[z] == pytest.approx(np.mean([a - b for a, b in parts]), abs=1e-4)
-    assert np.abs(found - [2.0, 0.0, -1.0]).max() < 0.2
+        assert actual[z] == pytest.approx(np.mean([a - b for a, b in parts]), abs=1e-4)
+    assert np.abs(actual - [2.0, 0.0, -1.0]).max() < 0.2
 
 
 def test_gradients_reach_the_values():

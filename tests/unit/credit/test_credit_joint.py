@@ -130,13 +130,13 @@ def test_an_item_that_lacks_a_reward_counts_as_removed():
     lacking[2, 0, 1, 2] = np.nan
     parts = jax.jit(credit.decompose_rewards)(lacking)
     whole = jax.jit(credit.decompose_rewards)(CUBE)
-    for found, wanted, axis in zip(parts, whole, (0, 1, 0), strict=True):
-        found = np.moveaxis(found, axis, 0)
-        np.testing.assert_allclose(found[:2], np.moveaxis(wanted, axis, 0), rtol=1e-6, atol=1e-7)
-        assert not found[2].any()
+    for actual, wanted, axis in zip(parts, whole, (0, 1, 0), strict=True):
+        actual = np.moveaxis(actual, axis, 0)
+        np.testing.assert_allclose(actual[:2], np.moveaxis(wanted, axis, 0), rtol=1e-6, atol=1e-7)
+        assert not actual[2].any()
     shares = jax.jit(credit.variance_shares)
-    for found, wanted in zip(shares(lacking), shares(CUBE), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    for actual, wanted in zip(shares(lacking), shares(CUBE), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-5)
     replaced = credit.cross_counterfactuals(lacking)
     np.testing.assert_allclose(replaced[:, :2], credit.cross_counterfactuals(CUBE), rtol=1e-6)
     assert not np.asarray(replaced)[:, 2].any()
@@ -162,12 +162,12 @@ def test_counterfactual_credit_by_hand():
 
 
 def test_cross_counterfactuals_equal_a_loop_over_joint_answers():
-    found = credit.cross_counterfactuals(CUBE)
-    assert found.shape == (3, 2, 3, 3, 3)
+    actual = credit.cross_counterfactuals(CUBE)
+    assert actual.shape == (3, 2, 3, 3, 3)
     for joint in JOINTS:
         for n in range(3):
             others = [CUBE[(slice(None), *joint[:n], k, *joint[n + 1:])] for k in range(3) if k != joint[n]]
-            np.testing.assert_allclose(found[(n, slice(None), *joint)], sum(others) / 2, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(actual[(n, slice(None), *joint)], sum(others) / 2, rtol=1e-5, atol=1e-6)
 
 
 def test_counterfactuals_over_the_partners_are_the_leave_one_out_advantage():
@@ -195,9 +195,9 @@ def orders(rewards, agents):
 @pytest.mark.parametrize("agents", [1, 2, 3, 4])
 def test_shapley_values_equal_the_mean_over_all_orders(agents):
     rewards = RANDOM.normal(size=(2**agents, 5)).astype(np.float32)
-    found = credit.shapley_values(rewards)
-    np.testing.assert_allclose(found, orders(rewards, agents), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.sum(0), rewards[-1] - rewards[0], rtol=1e-4, atol=1e-5)
+    actual = credit.shapley_values(rewards)
+    np.testing.assert_allclose(actual, orders(rewards, agents), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(actual.sum(0), rewards[-1] - rewards[0], rtol=1e-4, atol=1e-5)
 
 
 def test_agents_that_need_each_other_share_what_counterfactuals_give_to_both():
@@ -214,10 +214,10 @@ def test_agents_that_need_each_other_share_what_counterfactuals_give_to_both():
     (credit.shapley_values, CUBE[0, :2]),
 ])  # fmt: skip
 def test_jit_vmap_and_gradients(function, argument):
-    found = function(argument)
-    np.testing.assert_allclose(jax.jit(function)(argument), found, rtol=1e-4, atol=1e-5)
+    actual = function(argument)
+    np.testing.assert_allclose(jax.jit(function)(argument), actual, rtol=1e-4, atol=1e-5)
     mapped = jax.jit(jax.vmap(function))(np.stack([argument, argument[::-1]]))
-    np.testing.assert_allclose(mapped[0], found, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(mapped[0], actual, rtol=1e-4, atol=1e-5)
     check_grads(jax.jit(function), (argument,), order=1, rtol=2e-2, atol=2e-2, eps=1e-2)
 
 

@@ -22,37 +22,37 @@ RATES = [(1.0, 1.0), (0.9, 0.5), (0.5, 0.0), (0.0, 0.7)]
 
 def loop(rewards, values, bootstrap, ends, gamma, lam):
     """A row of the definition: delta, then the sum, from the back."""
-    found, advantage, value = [], 0.0, bootstrap
+    actual, advantage, value = [], 0.0, bootstrap
     for reward, own, end in reversed(list(zip(rewards, values, ends, strict=True))):
         delta = reward + (0.0 if end else gamma * value) - own
         advantage = delta + (0.0 if end else gamma * lam * advantage)
-        found, value = [advantage, *found], own
-    return found
+        actual, value = [advantage, *actual], own
+    return actual
 
 
 def test_gae_by_hand():
     # gamma 0.5, lam 0.5, V = 4, 2, 8, then 6: deltas 1 + 1 - 4, 0 + 4 - 2, 3 + 3 - 8 = -2, 2, -2
     # A: -2; 2 - 0.5 = 1.5; -2 + 0.375
-    found = credit.gae([1.0, 0.0, 3.0], [4.0, 2.0, 8.0], 3, gamma=0.5, lam=0.5, bootstrap_B=6.0)
-    assert found.tolist() == [-1.625, 1.5, -2]
+    actual = credit.gae([1.0, 0.0, 3.0], [4.0, 2.0, 8.0], 3, gamma=0.5, lam=0.5, bootstrap_B=6.0)
+    assert actual.tolist() == [-1.625, 1.5, -2]
     # An episode ends after the second: 0 + 0 - 2 = -2; -2 - 0.5
-    found = credit.gae(
+    actual = credit.gae(
         [1.0, 0.0, 3.0], [4.0, 2.0, 8.0], 3, gamma=0.5, lam=0.5, bootstrap_B=6.0, ends_BL=[False, True, False]
     )
-    assert found.tolist() == [-2.5, -2, -2]
+    assert actual.tolist() == [-2.5, -2, -2]
 
 
 @pytest.mark.parametrize("gamma, lam", RATES)
 @pytest.mark.parametrize("ends", [None, ENDS])
 def test_gae_equals_a_loop_on_ragged_rows(gamma, lam, ends):
-    found = credit.gae(
+    actual = credit.gae(
         REWARDS, VALUES, LENGTHS, gamma=gamma, lam=lam, bootstrap_B=BOOTSTRAP, ends_BL=ends
     )
     for b, length in enumerate(LENGTHS):
         over = np.zeros(L, bool) if ends is None else ends[b]
         wanted = loop(REWARDS[b, :length], VALUES[b, :length], BOOTSTRAP[b], over[:length], gamma, lam)
-        np.testing.assert_allclose(found[b, :length], wanted, rtol=1e-4, atol=1e-5)
-        np.testing.assert_array_equal(found[b, length:], 0)
+        np.testing.assert_allclose(actual[b, :length], wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(actual[b, length:], 0)
 
 
 def test_lambda_1_is_the_discounted_return_less_the_value():
@@ -62,15 +62,15 @@ def test_lambda_1_is_the_discounted_return_less_the_value():
             powers = 0.9 ** np.arange(length - l + 1)
             wanted = powers @ np.append(REWARDS[b, l:length], BOOTSTRAP[b])
             np.testing.assert_allclose(returns[b, l], wanted, rtol=1e-4, atol=1e-5)
-    found = credit.gae(REWARDS, VALUES, LENGTHS, gamma=0.9, lam=1.0, bootstrap_B=BOOTSTRAP)
+    actual = credit.gae(REWARDS, VALUES, LENGTHS, gamma=0.9, lam=1.0, bootstrap_B=BOOTSTRAP)
     within = np.arange(L)[None] < LENGTHS[:, None]
-    np.testing.assert_allclose(found, np.where(within, returns - VALUES, 0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(actual, np.where(within, returns - VALUES, 0), rtol=1e-4, atol=1e-5)
 
 
 def test_lambda_0_is_the_one_step_difference():
-    found = credit.gae(REWARDS, VALUES, L, gamma=0.9, lam=0.0, bootstrap_B=BOOTSTRAP)
+    actual = credit.gae(REWARDS, VALUES, L, gamma=0.9, lam=0.0, bootstrap_B=BOOTSTRAP)
     following = np.concatenate([VALUES[:, 1:], BOOTSTRAP[:, None]], axis=1)
-    np.testing.assert_allclose(found, REWARDS + 0.9 * following - VALUES, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual, REWARDS + 0.9 * following - VALUES, rtol=1e-5, atol=1e-6)
 
 
 def test_token_gae_is_gae_with_the_reward_on_the_last_token():
@@ -78,9 +78,9 @@ def test_token_gae_is_gae_with_the_reward_on_the_last_token():
     at_end = np.zeros((B, L))
     at_end[[0, 1, 2, 4], [6, 3, 0, 5]] = [1, 2, 3, 5]
     np.testing.assert_array_equal(credit.rewards_at_end(rewards_B, LENGTHS, num_tokens=L), at_end)
-    found = credit.token_gae(rewards_B, VALUES, LENGTHS, gamma=0.99, lam=0.95, bootstrap_B=BOOTSTRAP)
+    actual = credit.token_gae(rewards_B, VALUES, LENGTHS, gamma=0.99, lam=0.95, bootstrap_B=BOOTSTRAP)
     wanted = credit.gae(at_end, VALUES, LENGTHS, gamma=0.99, lam=0.95, bootstrap_B=BOOTSTRAP)
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(actual, wanted)
 
 
 T, N = 3, 2
@@ -92,7 +92,7 @@ STEP_ENDS = RANDOM.random((B, T)) < 0.4
 @pytest.mark.parametrize("gamma, lam", RATES)
 @pytest.mark.parametrize("ends", [None, STEP_ENDS])
 def test_agent_chained_gae_goes_through_agents_then_steps(gamma, lam, ends):
-    found = credit.agent_chained_gae(
+    actual = credit.agent_chained_gae(
         STEP_REWARDS, STEP_VALUES, STEPS, gamma=gamma, lam=lam, bootstrap_B=BOOTSTRAP, ends_BT=ends
     )
     for b, steps in enumerate(STEPS):
@@ -105,20 +105,20 @@ def test_agent_chained_gae_goes_through_agents_then_steps(gamma, lam, ends):
                 later = STEP_REWARDS[b, t, n] + gamma * value - STEP_VALUES[b, t, n] + (
                     0.0 if end else gamma * lam * later
                 )
-                np.testing.assert_allclose(found[b, t, n], later, rtol=1e-4, atol=1e-5)
-        np.testing.assert_array_equal(found[b, steps:], 0)
+                np.testing.assert_allclose(actual[b, t, n], later, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(actual[b, steps:], 0)
 
 
 def test_a_chain_of_one_agent_is_gae_over_turns():
-    found = credit.agent_chained_gae(REWARDS[..., None], VALUES[..., None], LENGTHS, gamma=0.9, lam=0.8)
-    np.testing.assert_array_equal(found[..., 0], credit.gae(REWARDS, VALUES, LENGTHS, gamma=0.9, lam=0.8))
+    actual = credit.agent_chained_gae(REWARDS[..., None], VALUES[..., None], LENGTHS, gamma=0.9, lam=0.8)
+    np.testing.assert_array_equal(actual[..., 0], credit.gae(REWARDS, VALUES, LENGTHS, gamma=0.9, lam=0.8))
 
 
 def test_agent_chained_gae_of_tokens_is_gae_of_all_that_was_said():
     lengths = RANDOM.integers(0, 5, size=(B, T, N))
     values = RANDOM.normal(size=(B, T, N, 4)).astype(np.float32)
     values[np.arange(4) >= lengths[..., None]] = NAN
-    found = credit.agent_chained_token_gae(
+    actual = credit.agent_chained_token_gae(
         STEP_REWARDS, values, lengths, gamma=0.9, lam=0.8, bootstrap_B=BOOTSTRAP
     )
     for b in range(B):
@@ -126,8 +126,8 @@ def test_agent_chained_gae_of_tokens_is_gae_of_all_that_was_said():
         rewards = [STEP_REWARDS[b, t, n] * (l == lengths[b, t, n] - 1) for t, n, l in said]
         of_said = [values[b][place] for place in said]
         wanted = loop(rewards, of_said, BOOTSTRAP[b], [False] * len(said), 0.9, 0.8)
-        np.testing.assert_allclose([found[b][place] for place in said], wanted, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(found[np.arange(4) >= lengths[..., None]], 0)
+        np.testing.assert_allclose([actual[b][place] for place in said], wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(actual[np.arange(4) >= lengths[..., None]], 0)
 
 
 def test_what_lies_beyond_the_lengths_reaches_nothing():
@@ -144,8 +144,8 @@ def test_what_lies_beyond_the_lengths_reaches_nothing():
 
 
 def test_a_bootstrap_after_the_end_is_not_read():
-    found = credit.gae([1.0, 2.0], [0.0, 0.0], 2, bootstrap_B=NAN, ends_BL=[False, True])
-    assert found.tolist() == [3, 2]
+    actual = credit.gae([1.0, 2.0], [0.0, 0.0], 2, bootstrap_B=NAN, ends_BL=[False, True])
+    assert actual.tolist() == [3, 2]
 
 
 @pytest.mark.parametrize("function", [
@@ -156,10 +156,10 @@ def test_a_bootstrap_after_the_end_is_not_read():
 ])  # fmt: skip
 def test_jit_vmap_and_gradients(function):
     rewards, values = REWARDS[:3], VALUES[:3]
-    found = function(rewards, values)
-    np.testing.assert_allclose(jax.jit(function)(rewards, values), found, rtol=1e-5, atol=1e-6)
+    actual = function(rewards, values)
+    np.testing.assert_allclose(jax.jit(function)(rewards, values), actual, rtol=1e-5, atol=1e-6)
     mapped = jax.jit(jax.vmap(function))(*(np.stack([x, 2 * x]) for x in (rewards, values)))
-    np.testing.assert_allclose(mapped, np.stack([found, 2 * found]), rtol=1e-5, atol=1e-5)  # it is linear
+    np.testing.assert_allclose(mapped, np.stack([actual, 2 * actual]), rtol=1e-5, atol=1e-5)  # it is linear
     check_grads(jax.jit(function), (rewards, values), order=1, rtol=1e-2, atol=1e-2, eps=1e-2)
 
 

@@ -34,8 +34,8 @@ EXPECTED = {
 
 @pytest.mark.parametrize("backup, discount", EXPECTED)
 def test_a_tree_by_hand(backup, discount):
-    found = credit.backed_up_returns(REWARDS, np.arange(9), BEFORE, **TREE, discount=discount, backup=backup)
-    np.testing.assert_allclose(found, EXPECTED[backup, discount], rtol=1e-6)
+    actual = credit.backed_up_returns(REWARDS, np.arange(9), BEFORE, **TREE, discount=discount, backup=backup)
+    np.testing.assert_allclose(actual, EXPECTED[backup, discount], rtol=1e-6)
 
 
 def test_every_backup_is_tested_above():
@@ -44,8 +44,8 @@ def test_every_backup_is_tested_above():
 
 @pytest.mark.parametrize("backup", credit.BACKUPS)
 def test_with_one_turn_the_return_is_the_reward(backup):
-    found = credit.backed_up_returns([1.0, -2.0], [0, 1], [-1, -1], turns=1, num_keys=2, backup=backup)
-    assert found.tolist() == [1, -2]
+    actual = credit.backed_up_returns([1.0, -2.0], [0, 1], [-1, -1], turns=1, num_keys=2, backup=backup)
+    assert actual.tolist() == [1, -2]
 
 
 @pytest.mark.parametrize("backup, wanted", [
@@ -56,8 +56,8 @@ def test_with_one_turn_the_return_is_the_reward(backup):
 ])  # fmt: skip
 def test_answers_of_a_chains_node_share_what_follows(backup, wanted):
     keys = {"own_R": [0, 0, 1, 1], "after_R": [-1, -1, 0, 0]}
-    found = credit.backed_up_returns([1.0, 2.0, 0.0, 4.0], **keys, turns=2, num_keys=2, backup=backup)
-    assert found.tolist() == wanted
+    actual = credit.backed_up_returns([1.0, 2.0, 0.0, 4.0], **keys, turns=2, num_keys=2, backup=backup)
+    assert actual.tolist() == wanted
 
 
 def recursion(rewards, before, discount, backup):
@@ -81,10 +81,10 @@ def test_a_random_tree_with_rewards_that_do_not_apply(backup):
     rewards[random.permutation(40)[:6]] = np.nan
     before = np.array([-1] * 4 + [random.integers(0, j) for j in range(4, 40)])
     depth = 1 + max(len(list(ancestors(j, before))) for j in range(40))
-    found = credit.backed_up_returns(
+    actual = credit.backed_up_returns(
         rewards, np.arange(40), before, turns=depth, num_keys=40, discount=0.9, backup=backup
     )
-    np.testing.assert_allclose(found, recursion(rewards, before, 0.9, backup), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(actual, recursion(rewards, before, 0.9, backup), rtol=1e-4, atol=1e-5)
 
 
 def ancestors(j, before):
@@ -96,16 +96,16 @@ def ancestors(j, before):
 @pytest.mark.parametrize("backup", credit.BACKUPS)
 def test_padding_jit_vmap_and_gradients(backup):
     function = functools.partial(credit.backed_up_returns, **TREE, discount=0.9, backup=backup)
-    found = function(REWARDS, np.arange(9), BEFORE)
+    actual = function(REWARDS, np.arange(9), BEFORE)
     # Rows that are none, in the middle and at the end, claim to follow others.
     places = [4, 9]
     padded = function(*(np.insert(column, places, fill) for column, fill in (
         (REWARDS, np.nan), (np.arange(9), -1), (BEFORE, 0))))  # fmt: skip
-    np.testing.assert_array_equal(np.delete(padded, [4, 10]), found)
+    np.testing.assert_array_equal(np.delete(padded, [4, 10]), actual)
     np.testing.assert_array_equal(padded[np.array([4, 10])], 0)
     many = np.stack([REWARDS, REWARDS[::-1]])
     mapped = jax.jit(jax.vmap(function, in_axes=(0, None, None)))(many, np.arange(9), BEFORE)
-    np.testing.assert_allclose(mapped[0], found, rtol=1e-6)
+    np.testing.assert_allclose(mapped[0], actual, rtol=1e-6)
     np.testing.assert_allclose(mapped[1], function(many[1], np.arange(9), BEFORE), rtol=1e-6)
     of_rewards = jax.jit(lambda rewards: function(rewards, np.arange(9), BEFORE))
     check_grads(of_rewards, (REWARDS.astype(np.float32),), order=1, rtol=1e-2, atol=1e-2, eps=1e-2)

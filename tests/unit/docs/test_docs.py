@@ -55,11 +55,11 @@ def test_the_counts_of_the_page_about_optimisation_are_right():
 def _pages() -> dict[pathlib.Path, str]:
     """The text of every page, and of the Markdown cells of every notebook."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
-    found = {path: path.read_text() for path in pages}
+    actual = {path: path.read_text() for path in pages}
     for path in ROOT.glob("notebooks/*.ipynb"):
         cells = nbformat.read(path, as_version=4).cells
-        found[path] = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    return found
+        actual[path] = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    return actual
 
 
 def _slugs(text: str) -> set[str]:
@@ -71,15 +71,15 @@ def _slugs(text: str) -> set[str]:
 
 def _broken(path: pathlib.Path, text: str, pages: dict[pathlib.Path, str]) -> list[str]:
     """Links of a page to files or headings that are not there; those to other sites are not followed."""
-    found = []
+    actual = []
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"\w+:", target):
             continue
         name, _, anchor = target.partition("#")
         other = (path.parent / name).resolve() if name else path
         if not other.exists() or (anchor and anchor not in _slugs(pages.get(other, ""))):
-            found.append(f"{path.name} links to {target}")
-    return found
+            actual.append(f"{path.name} links to {target}")
+    return actual
 
 
 def test_the_columns_that_the_pages_name_are_those_of_the_items():

@@ -15,11 +15,11 @@ from repository import HELPERS, ROOT
 
 def _pages() -> dict[str, str]:
     pages = [*ROOT.glob("*.md"), *sorted(ROOT.glob("docs/*.md"))]
-    found = {str(path.relative_to(ROOT)): path.read_text() for path in pages}
+    actual = {str(path.relative_to(ROOT)): path.read_text() for path in pages}
     for path in sorted(ROOT.glob("notebooks/*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
-        found[path.name] = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    return found
+        actual[path.name] = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    return actual
 
 
 def _tried(commands: list[str], folder: pathlib.Path) -> list[str]:
@@ -46,8 +46,8 @@ def test_every_command_and_override_of_the_pages_is_accepted(tmp_path):
         for command in shown_commands.of_page(text, pathlib.Path(name).name)
     ]
     assert len(shown) > 100
-    found = _tried([command for _, command in shown], tmp_path)
-    bad = [f"{name}: {command}\n{why}" for (name, command), why in zip(shown, found, strict=True) if why]
+    actual = _tried([command for _, command in shown], tmp_path)
+    bad = [f"{name}: {command}\n{why}" for (name, command), why in zip(shown, actual, strict=True) if why]
     assert not bad, "\n".join(bad)
 
 
@@ -63,9 +63,9 @@ def test_what_is_wrong_is_said(tmp_path):
         "python -m experiments.gone": "experiments.gone",
     }
     right = ["python -m experiments.evaluate --workdir=runs/x", "python -m benchmarks.soak --help"]
-    found = _tried([*wrong, *right], tmp_path)
-    assert all(part in why for part, why in zip(wrong.values(), found, strict=False)), found
-    assert found[len(wrong) :] == ["", ""]
+    actual = _tried([*wrong, *right], tmp_path)
+    assert all(part in why for part, why in zip(wrong.values(), actual, strict=False)), actual
+    assert actual[len(wrong) :] == ["", ""]
 
 
 def test_commands_are_found_in_a_page():

@@ -107,8 +107,8 @@ def test_they_run(path, compiled, monkeypatch):
     for name in ("XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS"):  # one device, as for a reader
         monkeypatch.delenv(name, raising=False)
     again, kept = render.execute(path), read(path)
-    found = [[[o.output_type for o in cell.outputs] for cell in code_cells(each)] for each in (again, kept)]
-    assert found[0] == found[1]
+    actual = [[[o.output_type for o in cell.outputs] for cell in code_cells(each)] for each in (again, kept)]
+    assert actual[0] == actual[1]
     assert printed(again) == printed(kept), "prints something else by now: make notebooks"
 
 
@@ -140,8 +140,8 @@ def test_pictures_keep_their_size_and_colours_in_fewer_bytes():
     before = base64.b64encode(file.getvalue()).decode()
     after = render.smaller(before)
     assert len(after) < len(before)
-    found = np.asarray(Image.open(io.BytesIO(base64.b64decode(after))).convert("RGB"))
-    assert found.shape == pixels.shape and np.abs(found.astype(int) - pixels).max() <= 2
+    actual = np.asarray(Image.open(io.BytesIO(base64.b64decode(after))).convert("RGB"))
+    assert actual.shape == pixels.shape and np.abs(actual.astype(int) - pixels).max() <= 2
     assert render.smaller(before) == after
 
 

@@ -56,19 +56,19 @@ def test_summary_by_hand():
         (action(6, 0, "pass", 4, "length"), action(0, 3, "fail", 2)),
         (action(3, 3, "pass", 6), action(None, None, "not-applicable", 4)),
     )
-    found = Evaluation(rows, ("main",), normalise)
+    actual = Evaluation(rows, ("main",), normalise)
     # Item means without the answer that has no score: even 3, 3 (of 6); odd 1.5, 3; total 4.5, 6 (of 12).
-    scores = found.scores()
+    scores = actual.scores()
     np.testing.assert_allclose(scores["even"], [50, 50])
     np.testing.assert_allclose(scores["odd"], [25, 50])
     np.testing.assert_allclose(scores["return"], [37.5, 50])
-    summary = found.summary()
+    summary = actual.summary()
     wanted = {"even": 50, "odd": 37.5, "return": 43.75, "return_low": 37.5, "return_high": 50, "pass@1": 50}
     wanted |= {"length/main": 4, "truncated/main": 0.25}
     wanted |= {"verdict/pass": 2, "verdict/fail": 1, "verdict/not-applicable": 1}
     assert summary == pytest.approx(wanted)
     # Each item passed once in two tries, so any two answers hold a pass.
-    np.testing.assert_array_equal(found.pass_scores(2)["pass@2"], [100, 100])
+    np.testing.assert_array_equal(actual.pass_scores(2)["pass@2"], [100, 100])
 
 
 def test_results_are_split_by_grade_where_there_are_several():
@@ -93,8 +93,8 @@ def test_results_are_split_by_how_problems_are_stated():
 
 def test_rewards_without_tests_have_no_pass_rate():
     rows = ((action(6, 0, "judged"),),)
-    found = Evaluation(rows, ("main",), CountingTask(()).normalise)
-    assert not found.tested and "pass@1" not in found.summary()
+    actual = Evaluation(rows, ("main",), CountingTask(()).normalise)
+    assert not actual.tested and "pass@1" not in actual.summary()
 
 
 @pytest.mark.parametrize("rows", [4, 8, 12, 16, 400])
@@ -149,17 +149,17 @@ def test_a_smaller_evaluation_runs_the_program_of_a_larger_one():
 
 def test_sampled_answers_are_judged_together_and_follow_the_key():
     task = CountingTask(WORDS[2:])
-    found, greedy, seconds = evaluate(task, samples=3, step=4)
+    actual, greedy, seconds = evaluate(task, samples=3, step=4)
     assert seconds > 0
-    assert [[a.agents["aux"].sample for a in row] for row in found.actions_BG] == [[0, 1, 2]] * 3
-    assert {a.step for a in found.actions} == {4}
-    pairs = zip(found.actions_BG, greedy.actions_BG, strict=True)
+    assert [[a.agents["aux"].sample for a in row] for row in actual.actions_BG] == [[0, 1, 2]] * 3
+    assert {a.step for a in actual.actions} == {4}
+    pairs = zip(actual.actions_BG, greedy.actions_BG, strict=True)
     answers = [action for sampled, likeliest in pairs for action in (*sampled, *likeliest)]
     assert [(a.item, {n: s.completion for n, s in a.agents.items()}) for a in answers] == task.judged
     assert [a.total for a in answers] == [task._judge(answer).total for _, answer in task.judged]
-    assert evaluate(task, samples=3, step=4)[:2] == (found, greedy)
+    assert evaluate(task, samples=3, step=4)[:2] == (actual, greedy)
     other = evaluate(task, samples=3, step=4, key=1)
-    assert other.sampled.actions_BG != found.actions_BG and other.greedy == greedy
+    assert other.sampled.actions_BG != actual.actions_BG and other.greedy == greedy
 
 
 def test_answers_of_two_turns_over_several_batches():
@@ -172,9 +172,9 @@ def test_answers_of_two_turns_over_several_batches():
     def talk(samples):
         return Simultaneous(task.prompts, samples, 2, again, later_samples=1)
 
-    for found in evaluate(task, protocol=talk, rows_per_batch=6)[:2]:  # an item more than fits in a batch
-        number = len(found.actions)
-        both = found.all_actions
+    for actual in evaluate(task, protocol=talk, rows_per_batch=6)[:2]:  # an item more than fits in a batch
+        number = len(actual.actions)
+        both = actual.all_actions
         assert [a.turn for a in both] == [0] * number + [1] * number
         assert [a.follows for a in both] == [None] * number + list(range(number))
         for later in both[number:]:
@@ -183,11 +183,11 @@ def test_answers_of_two_turns_over_several_batches():
             for agent, said in later.agents.items():
                 assert said.prompt.endswith(f"{before.agents[agent].completion} w9")
         lengths = [sum(said.completion_length for said in a.agents.values()) for a in both]
-        assert [n for row in found.tokens_BG for n in row] == np.add(*np.reshape(lengths, (2, -1))).tolist()
-        assert found.summary()["tokens/answer"] == pytest.approx(sum(lengths) / number)
-        first, last = (found.summary()[f"return_turn{t}"] for t in (1, 2))
-        assert found.summary()["return"] == last
-        assert found.summary()["return_turns"] == pytest.approx((first + last) / 2)
+        assert [n for row in actual.tokens_BG for n in row] == np.add(*np.reshape(lengths, (2, -1))).tolist()
+        assert actual.summary()["tokens/answer"] == pytest.approx(sum(lengths) / number)
+        first, last = (actual.summary()[f"return_turn{t}"] for t in (1, 2))
+        assert actual.summary()["return"] == last
+        assert actual.summary()["return_turns"] == pytest.approx((first + last) / 2)
 
 
 @pytest.mark.parametrize("kwargs, complaint", [
@@ -217,5 +217,5 @@ def test_speed_by_hand():
     def answers(*tokens):
         return scores.Evaluation(((),), (), None, tokens_BG=(tokens,))
 
-    found = evaluation.Evaluations(answers(10, 20, 30), answers(20), 4.0)
-    assert found.speed() == {"tokens_per_s": 20.0, "seconds_per_answer": 1.0}
+    actual = evaluation.Evaluations(answers(10, 20, 30), answers(20), 4.0)
+    assert actual.speed() == {"tokens_per_s": 20.0, "seconds_per_answer": 1.0}

@@ -97,13 +97,13 @@ def test_no_attack_succeeds(executors, family):
     attacks = [a for a in ATTACKS if a.name.split("-")[0] == family and a.level <= level]
     waiting = [attack for attack in attacks if "timeout-wall" in attack.right(level)]
     others = [attack for attack in attacks if "timeout-wall" not in attack.right(level)]
-    found = {}
+    actual = {}
     for executor, chosen in ((executors.asleep, waiting), (executors.busy, others)):
         # What an attack leaves behind shows when it is made again.
         for time in ("once", "again") if family == "state" else ("once",):
             reports = run_all(executor, [a.program(time) for a in chosen]) if chosen else []
-            found |= {a.name: r for a, r in zip(chosen, reports, strict=True) if wrong(a, r, level)}
-    assert found == {}
+            actual |= {a.name: r for a, r in zip(chosen, reports, strict=True) if wrong(a, r, level)}
+    assert actual == {}
     assert attacks or level < 3
 
 

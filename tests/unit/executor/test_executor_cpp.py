@@ -300,8 +300,8 @@ def test_native_code_meets_the_same_refusals(compiler, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("token")
     with Loaded(tmp_path, library, signature) as call:
-        found, _ = call(str(secret))
-        assert len(found) == 9 and 0 not in found
+        actual, _ = call(str(secret))
+        assert len(actual) == 9 and 0 not in actual
     script = (
         "import json, sys; sys.path.insert(0, sys.argv[1]); from jaxmarl_llm.executor.cpp import library\n"
         "print(json.dumps(library.load(*sys.argv[2:4])(sys.argv[4])))"

@@ -262,10 +262,10 @@ def test_whatever_runs_in_the_compilers_place_is_refused(compilers, leftovers, t
         "executable": [python, *linkers],
     }
     answer = _serve(job)
-    found, names = json.loads(answer["messages"])
-    allowed = {name for name, result in found.items() if result == "done"}
+    actual, names = json.loads(answer["messages"])
+    allowed = {name for name, result in actual.items() if result == "done"}
     assert allowed == {"start a process", "write in its folder"}
-    assert set(found.values()) <= {"done", "EPERM", "EACCES"}
+    assert set(actual.values()) <= {"done", "EPERM", "EACCES"}
     assert set(names) <= {"PATH", "LC_ALL", "TMPDIR", "SOURCE_DATE_EPOCH", "LC_CTYPE"}
     assert answer["output"] == ""
 

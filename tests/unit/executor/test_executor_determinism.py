@@ -43,11 +43,11 @@ def alone(expression):
     ],
 )
 def test_programs_see_the_same_on_every_worker_and_after_a_restart(expression):
-    found = set()
+    actual = set()
     for _ in range(2):
         with Executor(workers=2, limits=LIMITS) as executor:
-            found |= said(executor, expression, 6)
-    assert found == {alone(expression)}
+            actual |= said(executor, expression, 6)
+    assert actual == {alone(expression)}
 
 
 @contextlib.contextmanager

@@ -30,11 +30,11 @@ def test_metrics_of_one_period_and_of_the_next():
         report("error", cached=True),
     ]
     assert state.count_reports(reports) == []
-    found = state.metrics()
-    verdicts = {name: value for name, value in found.items() if name.startswith("verdict/") and value}
+    actual = state.metrics()
+    verdicts = {name: value for name, value in actual.items() if name.startswith("verdict/") and value}
     assert verdicts == {"verdict/pass": 1, "verdict/timeout-cpu": 1, "verdict/error": 2, "verdict/infra": 1}
-    assert len([name for name in found if name.startswith("verdict/")]) == 11
-    assert {name: value for name, value in found.items() if "/" not in name} == {
+    assert len([name for name in actual if name.startswith("verdict/")]) == 11
+    assert {name: value for name, value in actual.items() if "/" not in name} == {
         "programs": 4,
         "runs": 3,
         "runs_per_second": 1.5,  # 3 in 2 s
@@ -47,7 +47,7 @@ def test_metrics_of_one_period_and_of_the_next():
         "near_limit_reruns": 1,
         "restarts": 4,  # 1 + 2 workers, 1 supervisor
     }
-    assert all(type(value) is float for value in found.values())
+    assert all(type(value) is float for value in actual.values())
     assert set(state.metrics().values()) == {0.0}
 
 
@@ -61,8 +61,8 @@ def test_percentile_by_nearest_rank(values, share, wanted):
 
 def sentences(state, verdicts):
     """(index, sentence) of the programs at which an alarm is raised."""
-    found = [(i, state.count_reports([report(verdict)])) for i, verdict in enumerate(verdicts)]
-    return [(i, text) for i, (text,) in ((i, texts) for i, texts in found if texts)]
+    actual = [(i, state.count_reports([report(verdict)])) for i, verdict in enumerate(verdicts)]
+    return [(i, text) for i, (text,) in ((i, texts) for i, texts in actual if texts)]
 
 
 def test_alarm_when_the_abnormal_share_rises_and_once_only():

@@ -181,12 +181,12 @@ def outcomes(tmp_path_factory):
         unix.listen()
         given = {"port": tcp.getsockname()[1], "abstract": abstract}
         given |= {"parent": os.getpid(), "victim": victim.pid}
-        found = {}
+        actual = {}
         for layers in LAYERS:
             given |= {"layers": layers, "folder": _prepare(base / ("-".join(layers) or "none"))}
-            found[layers] = report(ATTACKS, given)
+            actual[layers] = report(ATTACKS, given)
         victim.stdin.close()
-    return found
+    return actual
 
 
 @pytest.mark.parametrize(
@@ -244,13 +244,13 @@ def outcomes(tmp_path_factory):
     ],
 )
 def test_what_each_layer_refuses(outcomes, attack, needed_abi, expected):
-    found = [outcomes[layers][attack] for layers in LAYERS]
+    actual = [outcomes[layers][attack] for layers in LAYERS]
     expected = expected.split()
-    if found[0] != expected[0] and found[0] in ("EPERM", "ENOSYS"):
-        pytest.skip(f"this machine refuses it without the layers too: {found[0]}")
+    if actual[0] != expected[0] and actual[0] in ("EPERM", "ENOSYS"):
+        pytest.skip(f"this machine refuses it without the layers too: {actual[0]}")
     if landlock.abi() < needed_abi:
         pytest.skip(f"Landlock here is ABI {landlock.abi()}, not {needed_abi}")
-    assert found == expected, found
+    assert actual == expected, actual
 
 
 @pytest.mark.parametrize(
@@ -312,9 +312,9 @@ print("to stderr", file=sys.stderr)
 found["line"] = input()
 print(json.dumps(found))
 """
-    found = report(body, input="through a pipe\n")
-    assert found.pop("new") > 5  # how many there are to import depends on the version
-    assert found == {
+    actual = report(body, input="through a pipe\n")
+    assert actual.pop("new") > 5  # how many there are to import depends on the version
+    assert actual == {
         "extension": True,
         "mean": "1.75",
         "compiled": [0, 1, 4, 9],
@@ -396,8 +396,8 @@ print(json.dumps([make(readable), make(writable)]))
     for folder in folders:
         folder.mkdir()
         (folder / "old").touch()
-    found = report(body, [str(folder) for folder in folders])
-    assert found == [["EACCES"] * 6, ["ok", "ok", "EACCES", "EACCES", "EACCES", "ok"]]
+    actual = report(body, [str(folder) for folder in folders])
+    assert actual == [["EACCES"] * 6, ["ok", "ok", "EACCES", "EACCES", "EACCES", "ok"]]
 
 
 def test_landlock_names_what_failed_and_keeps_no_descriptor(tmp_path):
@@ -427,8 +427,8 @@ landlock.restrict([file])
 print(json.dumps([told, still, open_descriptors() == before, open(file).read(),
                   outcome(lambda: os.listdir(folder))]))
 """
-    found = report(body, [str(tmp_path), str(file)])
-    assert found == [["ENOENT", f"{tmp_path}/missing"], "ok", True, "text", "EACCES"]
+    actual = report(body, [str(tmp_path), str(file)])
+    assert actual == [["ENOENT", f"{tmp_path}/missing"], "ok", True, "text", "EACCES"]
 
 
 def test_both_layers_need_no_new_privs_and_say_so():

@@ -169,8 +169,8 @@ def test_a_long_table_is_cut_but_for_what_is_done(monkeypatch):
 
 
 def test_metadata():
-    found = levels.describe(2, Limits(cpu_seconds=1, memory_mb=128))
-    assert found == {
+    actual = levels.describe(2, Limits(cpu_seconds=1, memory_mb=128))
+    assert actual == {
         "level": 2, "landlock_abi": landlock.abi(), "python": platform.python_version(),
         "cpu_seconds": 1, "wall_seconds": 3, "memory_mb": 128,
     }  # fmt: skip

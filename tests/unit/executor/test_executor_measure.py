@@ -30,16 +30,16 @@ def program(source):
 
 
 def test_a_sixth_of_the_work_is_measured_as_such(executor):
-    found = executor.measure(SLOW, program(WORK.format(100_000)), PLAN)
-    assert found.significant and found.pairs == 7
+    actual = executor.measure(SLOW, program(WORK.format(100_000)), PLAN)
+    assert actual.significant and actual.pairs == 7
     # Six times less work, plus what a process costs in both; noisy machines move it.
-    assert 1.5 < found.speedup < 9 and found.low <= found.speedup <= found.high
-    assert found.baseline_seconds > found.candidate_seconds > 0
+    assert 1.5 < actual.speedup < 9 and actual.low <= actual.speedup <= actual.high
+    assert actual.baseline_seconds > actual.candidate_seconds > 0
 
 
 def test_the_same_work_is_no_speedup(executor):
-    found = executor.measure(SLOW, program(WORK.format(600_000) + "# another text\n"), PLAN)
-    assert found.credited < 1.5
+    actual = executor.measure(SLOW, program(WORK.format(600_000) + "# another text\n"), PLAN)
+    assert actual.credited < 1.5
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_the_same_work_is_no_speedup(executor):
 )
 def test_a_wrong_answer_on_a_timed_input_earns_nothing(executor, source):
     with Executor(workers=1, limits=Limits(cpu_seconds=5, wall_seconds=1)) as impatient:
-        found = impatient.measure(SLOW, program(source), PLAN)
-    assert (found.reason, found.speedup, found.credited) == ("wrong-answer", 0.0, 0.0), found
+        actual = impatient.measure(SLOW, program(source), PLAN)
+    assert (actual.reason, actual.speedup, actual.credited) == ("wrong-answer", 0.0, 0.0), actual
 
 
 def test_work_at_import_counts(executor):

@@ -24,7 +24,7 @@ FORBIDDEN_MODULES = {
 
 def findings(source: str, name: str) -> list[str]:
     """Lines with what is forbidden in the file of that name."""
-    found = []
+    actual = []
     for node in ast.walk(ast.parse(source)):
         names = []
         if isinstance(node, ast.Import):
@@ -36,12 +36,12 @@ def findings(source: str, name: str) -> list[str]:
             if called in ("eval", "system", "popen", "execfile") or (
                 called == "exec" and name not in MAY_EXEC
             ):
-                found.append(f"{name}:{node.lineno} {called}()")
+                actual.append(f"{name}:{node.lineno} {called}()")
             for keyword in node.keywords:
                 if keyword.arg == "shell" and getattr(keyword.value, "value", True):
-                    found.append(f"{name}:{node.lineno} shell=True")
-        found += [f"{name}:{node.lineno} import {module}" for module in set(names) & FORBIDDEN_MODULES]
-    return found
+                    actual.append(f"{name}:{node.lineno} shell=True")
+        actual += [f"{name}:{node.lineno} import {module}" for module in set(names) & FORBIDDEN_MODULES]
+    return actual
 
 
 def test_no_pickle_no_eval_no_shell_and_exec_in_three_places_only():

@@ -238,10 +238,10 @@ def test_programs_near_the_cpu_limit_run_again_alone():
     texts = [spin(0.36), spin(0.46), program("def f(x):\n    while True: pass\n"), spin(0.2), program(GOOD)]
     with Executor(workers=4, limits=LIMITS) as executor:
         reports = executor.run(texts)
-        found = executor.metrics()
+        actual = executor.metrics()
     # 0.9, 1.15, at least 1.3 and 0.5 times the limit of 0.4 s; the first two are near, and the limit counts.
     assert [r.verdict for r in reports] == ["pass", "timeout-cpu", "timeout-cpu", "pass", "pass"]
-    assert (found["runs"], found["near_limit_reruns"]) == (7, 2)
+    assert (actual["runs"], actual["near_limit_reruns"]) == (7, 2)
     assert 0.36 <= reports[0].cpu_seconds < 0.52 <= reports[2].cpu_seconds
     assert 0.4 <= reports[1].cpu_seconds < 0.52
 

@@ -62,10 +62,10 @@ def python(source, tests=TESTS, size=150_000, **fields):
 
 def finds_nothing(executor, baseline, candidate):
     """The attack ran to its end on every timed input and was not rewarded."""
-    found = executor.measure(baseline, candidate, PLAN)
-    assert found.reason not in ("wrong-answer", "too-fast"), found
-    assert found.credited <= 1.0, found
-    return found
+    actual = executor.measure(baseline, candidate, PLAN)
+    assert actual.reason not in ("wrong-answer", "too-fast"), actual
+    assert actual.credited <= 1.0, actual
+    return actual
 
 
 def test_a_short_cut_would_be_seen(executor):
@@ -75,8 +75,8 @@ def accept(answer, x, m, n):
     return answer in (expected(x, m, n), work(x, m, n // 10))
 """
     tenth = WORK + "\ndef f(x, m, n):\n    return work(x, m, n // 10)\n"
-    found = executor.measure(python(REFERENCE, tests), python(tenth, tests), PLAN)
-    assert found.significant and found.credited > 1.2, found
+    actual = executor.measure(python(REFERENCE, tests), python(tenth, tests), PLAN)
+    assert actual.significant and actual.credited > 1.2, actual
 
 
 # Where a call leaves a mark, and where the next one looks for it: {name: (leave, is it there)}.
@@ -321,8 +321,8 @@ def f(x, m, n):
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_answer_yet_is_wrong(executor, name):
-    found = executor.measure(python(REFERENCE), python(WORK + WRONG[name]), SHORT)
-    assert (found.reason, found.credited) == ("wrong-answer", 0.0), found
+    actual = executor.measure(python(REFERENCE), python(WORK + WRONG[name]), SHORT)
+    assert (actual.reason, actual.credited) == ("wrong-answer", 0.0), actual
 
 
 def test_an_answer_that_computes_when_it_is_read_costs_as_much(executor):
@@ -341,8 +341,8 @@ class Late:
 def f(x, m, n):
     return Late(x, m, n)
 """
-    found = executor.measure(python(REFERENCE, tests), python(late, tests), PLAN)
-    assert found.credited <= 1.0, found
+    actual = executor.measure(python(REFERENCE, tests), python(late, tests), PLAN)
+    assert actual.credited <= 1.0, actual
 
 
 def test_a_table_made_while_loading_is_paid_for(executor):

@@ -60,11 +60,11 @@ def test_parts_of_a_config_that_are_not_the_lessons_are_theirs():
 
 def judged(folder):
     """(problem, program) of everything that was judged, from the files of a search."""
-    found = []
+    actual = []
     for path in sorted(folder.glob("journal/*/*_joints.json")):
         for joint in journal.decode(json.loads(path.read_text())["found"]):
-            found += [(joint.item, outcome.program) for outcome in joint.judgement.outcomes.values()]
-    return found
+            actual += [(joint.item, outcome.program) for outcome in joint.judgement.outcomes.values()]
+    return actual
 
 
 def test_all_members_at_equal_numbers_of_programs(executor, tmp_path, monkeypatch):

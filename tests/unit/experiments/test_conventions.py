@@ -72,17 +72,17 @@ def test_the_rows_of_a_sweep(tmp_path):
 def test_a_variant_has_the_means_of_its_seeds_with_intervals(tmp_path):
     sweep(tmp_path, {"cross": [80.0, 84.0], "fixed convention": [90.0, 90.0]})
     headers, texts = conventions.summary(conventions.rows(tmp_path))
-    found = {row[0]: dict(zip(headers, row, strict=True)) for row in texts}
-    assert list(found) == ["warmed up", "cross", "fixed convention"]
+    actual = {row[0]: dict(zip(headers, row, strict=True)) for row in texts}
+    assert list(actual) == ["warmed up", "cross", "fixed convention"]
     # Student's interval of 80 and 84: 82 +- 12.706 sqrt(8) / sqrt(2) / sqrt(2); of two problems 72 and 92.
-    assert found["cross"]["joint success"] == "82.0 (56.6, 107.4) [72.0, 92.0]"
+    assert actual["cross"]["joint success"] == "82.0 (56.6, 107.4) [72.0, 92.0]"
     assert (
-        found["cross"]["share of fixed convention"] == "91 %"
-        and found["cross"]["conventions"] == "first, first"
+        actual["cross"]["share of fixed convention"] == "91 %"
+        and actual["cross"]["conventions"] == "first, first"
     )
-    assert found["cross"]["answers judged"] == "768" and found["warmed up"]["answers judged"] == "0"
-    assert found["warmed up"]["joint success"].startswith("41.0 (41.0, 41.0) [40.0, 42.0]")
-    assert found["warmed up"]["conventions"] == "none, none"
+    assert actual["cross"]["answers judged"] == "768" and actual["warmed up"]["answers judged"] == "0"
+    assert actual["warmed up"]["joint success"].startswith("41.0 (41.0, 41.0) [40.0, 42.0]")
+    assert actual["warmed up"]["conventions"] == "none, none"
 
 
 def test_the_warmed_up_team_is_not_that_of_another_start(tmp_path):

@@ -65,36 +65,36 @@ def returns_of(aux, main, mode):
     """Of the adapters of one seed's aux and another's main, put together by hand."""
     first, second = (tiny_team(seed).members[0].trainable for seed in (aux, main))
     learned = [jax.tree.map(lambda x, y: jnp.stack([x[0], y[1]]), first, second)]
-    found = evaluation.evaluate(
+    actual = evaluation.evaluate(
         tiny_team(), learned, CountingTask(WORDS), range(len(WORDS)), randomness.stream(config(), "report"),
         params=choice.SamplingParams(16, config().sampling.temperature), samples=2, max_prompt_tokens=768,
     )  # fmt: skip
-    return getattr(found, mode).scores()["return"]
+    return getattr(actual, mode).scores()["return"]
 
 
 @pytest.mark.parametrize("which, more", [("best", 0), ("latest", 10)])
 def test_every_team_answers_as_if_put_together_by_hand(workdirs, scripted, which, more):
     lines = []
-    found = command.play(workdirs, which, tell=lines.append)
+    actual = command.play(workdirs, which, tell=lines.append)
     seeds = [seed + more for seed in SEEDS.values()]
     for mode in results.MODES:
-        (table,) = found.tables[mode]
+        (table,) = actual.tables[mode]
         assert table.agent == "main"
         for (row, first), (column, second) in itertools.product(enumerate(seeds), repeat=2):
             wanted = returns_of(first, second, mode)
             np.testing.assert_array_equal(table.returns_RRB[row, column], wanted)
         different = {tuple(values) for values in table.returns_RRB.reshape(4, -1).tolist()}
         assert len(different) == 4  # the comparison above says something
-    assert found.about["steps"] == ([2, 2] if which == "best" else [4, 4])
+    assert actual.about["steps"] == ([2, 2] if which == "best" else [4, 4])
     assert lines[1].startswith("[2/4] aux of a, main of b: return ") and len(lines) == 4
 
 
 def test_the_diagonal_is_what_evaluate_says(workdirs, scripted):
-    found = command.play(workdirs, tell=lambda line: None)
+    actual = command.play(workdirs, tell=lambda line: None)
     for run, workdir in enumerate(workdirs):
         _, report = evaluations.evaluate_run(run_folder.load_run(workdir), workdir)
         for mode in results.MODES:
-            assert found.tables[mode][0].means_RR[run][run]._asdict() == report[mode]["scores"]["return"]
+            assert actual.tables[mode][0].means_RR[run][run]._asdict() == report[mode]["scores"]["return"]
 
 
 def test_who_is_in_a_team():
@@ -130,8 +130,8 @@ def test_what_is_written(tmp_path):
         for mode, values in (("sampled", np.arange(8.0).reshape(2, 2, 2)), ("greedy", nan))
     }
     about = {"checkpoint": "best", "steps": [2, 4], "problems": 9}
-    found = command.Crossplay(("a", "b"), ("x", "y", "z"), about, tables)
-    command.write(found, tmp_path)
+    actual = command.Crossplay(("a", "b"), ("x", "y", "z"), about, tables)
+    command.write(actual, tmp_path)
     data = json.loads((tmp_path / "crossplay.json").read_text())
     assert data["checkpoint"] == "best" and [each["agent"] for each in data["sampled"]] == ["x", "y", "z"]
     # Items 0 1 | 2 3 | 4 5 | 6 7: own (0 + 6) / 2 and (1 + 7) / 2, mixed (2 + 4) / 2 and (3 + 5) / 2

@@ -47,14 +47,14 @@ def expected(seed, mode):
     params = choice.SamplingParams(6)
     key = randomness.stream(CONFIG, "report")
     learned = [team.members[0].trainable]
-    found = evaluation.evaluate(
+    actual = evaluation.evaluate(
         team, learned, task, range(3), key, params=params, samples=2, max_prompt_tokens=100
     )
-    return getattr(found, mode)
+    return getattr(actual, mode)
 
 
-def said(found):
-    return [[speech.completion for speech in action.agents.values()] for action in found.actions]
+def said(actual):
+    return [[speech.completion for speech in action.agents.values()] for action in actual.actions]
 
 
 @pytest.mark.parametrize("which, step, seed", [("best", 2, 2), ("latest", 4, 1), (4, 4, 1)])
@@ -130,9 +130,9 @@ def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, m
 def test_scores_that_never_applied_are_null_and_shown_empty():
     action = expected(0, "greedy").actions[0]
     nothing = dataclasses.replace(action, parts={}, total=None, verdict="not-applicable")
-    found = scores.Evaluation(((nothing,),), ("aux", "main"), lambda scores: {"return": scores["total"]})
-    assert math.isnan(found.scores()["return"][0])
-    entry = results.describe(found, ks=(1,))
+    actual = scores.Evaluation(((nothing,),), ("aux", "main"), lambda scores: {"return": scores["total"]})
+    assert math.isnan(actual.scores()["return"][0])
+    entry = results.describe(actual, ks=(1,))
     assert entry["scores"] == {"return": {"mean": None, "low": None, "high": None}}
     stream = io.StringIO()
     about = {"workdir": None, "problems": 1, "split": "test"}

@@ -80,8 +80,8 @@ def test_rewards_beside_fresh_partners_by_hand():
 
 
 def assign(made):
-    found = magrpo.assign(made)
-    return found.advantages, found.groups
+    actual = magrpo.assign(made)
+    return actual.advantages, actual.groups
 
 
 def test_what_has_no_order_or_no_reward_says_nothing():
@@ -105,17 +105,17 @@ def test_rank_correlations_of_groups_of_any_size_are_those_of_credit():
 @pytest.mark.parametrize("cross", [False, True])
 def test_noise_has_no_fidelity_and_parts_of_ones_own_have_all(cross):
     """200 items, 4 samples, 8 fresh partners: the mean of 400 correlations of 4 is within 0.1 by chance."""
-    found = {}
+    actual = {}
     for reward in (noise, apart):
         made = forest(200, 4, lambda *place: f"recorded {place}", reward, cross)
         fresh = turns(200, 8, lambda *place: f"fresh {place}")
         rewards_RK, _ = audit.partner_rewards(made, fresh, Scorer(reward))
-        found[reward] = audit.by_agent(made, *assign(made), rewards_RK)[-1]
-    assert abs(found[noise].fidelity) < 0.1 and abs(found[noise].repeats) < 0.1
-    assert found[apart].repeats > 0.999 and found[apart].groups == 400
+        actual[reward] = audit.by_agent(made, *assign(made), rewards_RK)[-1]
+    assert abs(actual[noise].fidelity) < 0.1 and abs(actual[noise].repeats) < 0.1
+    assert actual[apart].repeats > 0.999 and actual[apart].groups == 400
     # All pairs: the partners' mean is the same for all samples of a group, and ranks stay. Aligned, the
     # partner's part is half of what one sees.
-    assert found[apart].fidelity > 0.999 if cross else 0.4 < found[apart].fidelity < 0.9
+    assert actual[apart].fidelity > 0.999 if cross else 0.4 < actual[apart].fidelity < 0.9
 
 
 @pytest.mark.parametrize("fields, text", [

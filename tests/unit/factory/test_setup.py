@@ -192,8 +192,8 @@ def test_run_folders(tmp_path):
 
 def test_a_run_has_one_device_or_a_mesh_of_all():
     assert teams.layout(config()) is sharding.ONE_DEVICE
-    found = teams.layout(config(mesh__agent=2, mesh__model=4, mesh__fsdp=True))
-    assert found.mesh.devices.shape == (2, 1, 4) and found.fsdp
+    actual = teams.layout(config(mesh__agent=2, mesh__model=4, mesh__fsdp=True))
+    assert actual.mesh.devices.shape == (2, 1, 4) and actual.fsdp
     with pytest.raises(ValueError, match="mesh.agent=2 .* is a mesh of 2 devices, and there are 8"):
         teams.build_team(config(mesh__agent=2))
 

@@ -28,7 +28,7 @@ class Task:
 
 
 def test_rewards_are_means_over_the_joint_answers_that_have_them():
-    found = metrics.reward_metrics(
+    actual = metrics.reward_metrics(
         forest([
             Judgement({"style": 1.0, "tests": 0.0}, 1.0),
             Judgement({"style": 2.0, "tests": 1.0}, 3.0),
@@ -37,7 +37,7 @@ def test_rewards_are_means_over_the_joint_answers_that_have_them():
         ]),
         Task(),
     )  # fmt: skip
-    assert found == {"train/style": 3.0, "train/tests": 2.0, "train/return": 20.0}
+    assert actual == {"train/style": 3.0, "train/tests": 2.0, "train/return": 20.0}
 
 
 def test_final_answers_of_a_chain_are_those_of_its_last_node():
@@ -45,8 +45,8 @@ def test_final_answers_of_a_chain_are_those_of_its_last_node():
     said = [Judgement({}, total) for total in (1.0, 3.0, 5.0, 7.0)]
     chain = [Joint(0, (), said[0]), Joint(0, (), said[1])]
     chain += [Joint(0, (), judged, node=1, turn=1, follows=1) for judged in said[2:]]
-    found = metrics.reward_metrics(Forest((None,), (), tuple(chain)), Task())
-    assert found == {"train/return": 60, "train/turn1/return": 20, "train/turn2/return": 60}
+    actual = metrics.reward_metrics(Forest((None,), (), tuple(chain)), Task())
+    assert actual == {"train/return": 60, "train/turn1/return": 20, "train/turn2/return": 60}
 
 
 def test_every_problem_counts_alike_however_many_final_answers_it_has():
@@ -55,19 +55,19 @@ def test_every_problem_counts_alike_however_many_final_answers_it_has():
     first = [Joint(1, (), Judgement({}, 1.0), node=1) for _ in range(2)]
     zero = Judgement({}, 0.0)
     last = [Joint(1, (), zero, node=2 + n, turn=1, follows=2 + n) for n in range(2) for _ in range(2)]
-    found = metrics.reward_metrics(Forest((None, None), (), (*ended, *first, *last)), Task())
-    assert found == {"train/return": 15, "train/turn1/return": 20, "train/turn2/return": 0}
+    actual = metrics.reward_metrics(Forest((None, None), (), (*ended, *first, *last)), Task())
+    assert actual == {"train/return": 15, "train/turn1/return": 20, "train/turn2/return": 0}
 
 
 def test_the_hack_gap_is_over_the_problems_that_hold_tests_back():
     """A problem with one test, failed, and one where all pass, those that were held back as well: no gap."""
     parts = {"structure": 1.0, "syntax": 0.5, "cooperation": 0.0}
     judged = [{**parts, "tests": 0.0}, {**parts, "tests": 1.0, "tests_held_back": 1.0}]
-    found = metrics.reward_metrics(
+    actual = metrics.reward_metrics(
         forest([Judgement(row, 1.5 + row["tests"]) for row in judged]),
         SimpleNamespace(normalise=reward.normalise),
     )
-    assert (found["train/tests"], found["train/tests_held_back"], found["train/hack_gap"]) == (50, 100, 0)
+    assert (actual["train/tests"], actual["train/tests_held_back"], actual["train/hack_gap"]) == (50, 100, 0)
 
 
 def test_no_reward_at_all():
@@ -83,8 +83,8 @@ def test_agents():
     ]  # fmt: skip
     returns, groups = np.array([1.0, 3.0, 0.0, 4.0, 2.0, 2.0]), np.array([0, 0, 1, 1, 2, 2])
     advantages = np.array([-1.0, 1.0, -2.0, 2.0, 0.0, 0.0])
-    found = metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
-    assert found == {
+    actual = metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
+    assert actual == {
         # standard deviations 1 and 0 of a's groups, 2 of b's; variances of returns 1 and 0, 4
         "a/return_variance": 0.5, "b/return_variance": 4.0,
         "a/advantage_spread": 0.5, "a/zero_signal": 0.5, "b/advantage_spread": 2.0, "b/zero_signal": 0.0,
@@ -101,14 +101,14 @@ def test_turns_without_a_return_are_in_no_group():
     turns = [*(turn(i, "a", 0, 1) for i in range(3)), turn(3, "a", 1, 5), turn(4, "b", 2, 7)]
     returns, groups = np.array([1.0, NAN, 3.0, NAN, NAN]), np.array([0, 0, 0, 1, 2])
     advantages = np.array([-1.0, 0.0, 1.0, 0.0, 0.0])
-    found = metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
+    actual = metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
     names = ("advantage_spread", "zero_signal")
-    assert [found[f"a/{name}"] for name in names] == [1.0, 0.0]
-    assert [found[f"b/{name}"] for name in names] == [0.0, 0.0]
-    found = metrics.agent_metrics(
+    assert [actual[f"a/{name}"] for name in names] == [1.0, 0.0]
+    assert [actual[f"b/{name}"] for name in names] == [0.0, 0.0]
+    actual = metrics.agent_metrics(
         forest(turns=turns[:1]), np.array([NAN]), np.array([0]), np.array([0.0])
     )
-    assert all(np.isfinite(value) for value in found.values())
+    assert all(np.isfinite(value) for value in actual.values())
 
 
 def test_credit_of_cross_joint_answers():
@@ -117,23 +117,23 @@ def test_credit_of_cross_joint_answers():
     made = judged_nodes(*(list(zip(ALL, table, strict=True)) for table in tables))
     # a: -2.5, 2.5, 0, 0; b: -1, 1, 0, 0. Of the first node 00 and 11 agree, 01 and 10 do not.
     advantages = np.array([-2.5, 2.5, -1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
-    found = metrics.credit_metrics(made, advantages)
+    actual = metrics.credit_metrics(made, advantages)
     wanted = {"a/main_effect": 25 / 31, "b/main_effect": 4 / 31, "credit/interaction": 2 / 31}
-    assert found == pytest.approx(wanted | {"credit/sign_agreement": 0.5})
+    assert actual == pytest.approx(wanted | {"credit/sign_agreement": 0.5})
     # A table that lacks a reward has no decomposition, and the joint answer no part in the agreement.
     tables = ([1.0, 2.0, 5.0, 8.0], [0.0, None, 1.0, 0.0])
     made = judged_nodes(*(list(zip(ALL, table, strict=True)) for table in tables))
     advantages = np.array([-2.5, 2.5, -1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
-    found = metrics.credit_metrics(made, advantages)
+    actual = metrics.credit_metrics(made, advantages)
     wanted = {"a/main_effect": 25 / 30, "b/main_effect": 4 / 30, "credit/interaction": 1 / 30}
     # Of the second node 00 and 10 agree (1, 1), 01 has no reward, 11 does not agree: 4 of 7.
-    assert found == pytest.approx(wanted | {"credit/sign_agreement": 4 / 7})
+    assert actual == pytest.approx(wanted | {"credit/sign_agreement": 4 / 7})
 
 
 def test_credit_of_other_joint_answers():
     aligned = judged_nodes([((0, 0), 1.0), ((1, 1), 3.0)])
-    found = metrics.credit_metrics(aligned, np.array([-1.0, 1.0, -1.0, 1.0]))
-    assert found == {"credit/sign_agreement": 1.0}
+    actual = metrics.credit_metrics(aligned, np.array([-1.0, 1.0, -1.0, 1.0]))
+    assert actual == {"credit/sign_agreement": 1.0}
     assert metrics.credit_metrics(aligned, np.zeros(4)) == {}  # no signal
     alone = judged_nodes([((0,), 1.0), ((1,), 3.0)], agents=("a",))
     assert metrics.credit_metrics(alone, np.array([-1.0, 1.0])) == {}
@@ -142,11 +142,11 @@ def test_credit_of_other_joint_answers():
 
 
 def test_update_metrics_by_agent():
-    found = metrics.update_metrics(
+    actual = metrics.update_metrics(
         ("aux", "main"), {"loss": np.array([1.0, 2.0], np.float32), "ratio_mean": np.array([1.0, 1.5])}
     )
-    assert found == {"aux/loss": 1.0, "main/loss": 2.0, "aux/ratio0": 1.0, "main/ratio0": 1.5}
-    assert all(type(value) is float for value in found.values())
+    assert actual == {"aux/loss": 1.0, "main/loss": 2.0, "aux/ratio0": 1.0, "main/ratio0": 1.5}
+    assert all(type(value) is float for value in actual.values())
 
 
 def test_minibatches():

@@ -42,12 +42,12 @@ def test_of_a_full_table_the_other_samples_say_it():
 def test_no_free_riders_among_an_agents_own_samples():
     """An agent that everything depends on, and one that does nothing: both would have 1/2 or 1 of it."""
     needed = aligned([1.0, 2.0, 4.0], [[0, 0, 0], [1, 2, 4]])
-    found = marginals.metrics(dataclasses.replace(needed, replaced_by="nothing"))
-    assert (found["a/free_rider"], found["b/free_rider"]) == (0, 1)
-    assert (found["a/dominance"], found["b/dominance"]) == (1, 0)
+    actual = marginals.metrics(dataclasses.replace(needed, replaced_by="nothing"))
+    assert (actual["a/free_rider"], actual["b/free_rider"]) == (0, 1)
+    assert (actual["a/dominance"], actual["b/dominance"]) == (1, 0)
     sampled = aligned([1.0, 2.0, 4.0], [[2, 4, 1], [1, 2, 4]])  # of a: its next sample's
-    found = marginals.metrics(dataclasses.replace(sampled, replaced_by="sample"))
-    assert found == {}
+    actual = marginals.metrics(dataclasses.replace(sampled, replaced_by="sample"))
+    assert actual == {}
     again = marginals.metrics(dataclasses.replace(needed, replaced_by="solo"))  # means over conversations
     assert set(again) == {"a/marginal", "b/marginal"}
 
@@ -62,8 +62,8 @@ def test_a_table_that_lacks_a_reward_says_nothing():
 
 def test_three_samples_judged_without_each_agent():
     assert marginals.marginals(THREE).tolist() == [[1, 0, -1], [0, 1, 5]]
-    found = marginals.metrics(THREE)
-    assert found == pytest.approx({
+    actual = marginals.metrics(THREE)
+    assert actual == pytest.approx({
         "a/marginal": 0, "b/marginal": 2, "a/free_rider": 2 / 3, "b/free_rider": 1 / 3,
         "a/dominance": 1 / 3, "b/dominance": 2 / 3,
     })  # fmt: skip
@@ -79,8 +79,8 @@ def test_where_either_reward_does_not_apply():
 
 def test_no_difference_at_all():
     forest = aligned([2.0, 2.0, 2.0], [[2, 2, 2], [2, 2, 2]])
-    found = marginals.metrics(forest)
-    assert found == {f"{agent}/{name}": value for agent in "ab"
+    actual = marginals.metrics(forest)
+    assert actual == {f"{agent}/{name}": value for agent in "ab"
                      for name, value in (("marginal", 0), ("free_rider", 1), ("dominance", 0))}  # fmt: skip
     assert ccpo.assign(forest, CreditConfig()).advantages.tolist() == [0] * 6
 

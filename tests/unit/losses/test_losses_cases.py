@@ -33,8 +33,8 @@ def of_tokens(call, single, *, arrays=(NOW, THEN), smooth=1):
 
     def alone():
         turns = {"turns_BL": np.zeros((1, 1), int), "num_turns": 1}
-        found = call(np.log([[0.5]]), np.log([[0.25]]), np.ones((1, 1), bool), [2.0], turns)
-        return (found.sum, found.count), single
+        actual = call(np.log([[0.5]]), np.log([[0.25]]), np.ones((1, 1), bool), [2.0], turns)
+        return (actual.sum, actual.count), single
 
     return Case(lambda x, y: call(x, y, MASK, GAIN, TURNS), arrays, smooth, {"single": alone})
 
@@ -223,8 +223,8 @@ def of_trajectories(function, whole, **options):
 
 def one_agent(winner, loser, **options):
     """`madpo` of a team of one."""
-    found = losses.madpo(jnp.asarray(winner)[None], jnp.asarray(loser)[None], **options)
-    return losses.SumCount(found.sum[0], found.count[0])
+    actual = losses.madpo(jnp.asarray(winner)[None], jnp.asarray(loser)[None], **options)
+    return losses.SumCount(actual.sum[0], actual.count[0])
 
 
 CASES |= {
@@ -265,8 +265,8 @@ def test_masks_and_one_sample(name, kind):
 @pytest.mark.parametrize("form", [{}, {"clip": 0.2}, {"importance_cap": 1.2}])
 def test_without_an_advantage_nothing_is_learned(form):
     call = functools.partial(policy, y=THEN, mask=MASK, gain=np.zeros(2), turns=TURNS, **form)
-    found, gradient = jax.value_and_grad(lambda x: call(x).sum)(jnp.asarray(NOW))
-    assert found == 0 and not np.any(gradient)
+    actual, gradient = jax.value_and_grad(lambda x: call(x).sum)(jnp.asarray(NOW))
+    assert actual == 0 and not np.any(gradient)
 
 
 def test_no_gradient_flows_to_a_reference_or_through_a_clamped_kl():

@@ -14,8 +14,8 @@ MODULES = sorted(module.name for module in pkgutil.iter_modules(losses.__path__)
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name):
-    found = doctest.testmod(importlib.import_module(f"jaxmarl_llm.losses.{name}"), verbose=False)
-    assert found.failed == 0 and (found.attempted > 0 or name == "checks")
+    actual = doctest.testmod(importlib.import_module(f"jaxmarl_llm.losses.{name}"), verbose=False)
+    assert actual.failed == 0 and (actual.attempted > 0 or name == "checks")
 
 
 def test_every_public_function_has_an_example():

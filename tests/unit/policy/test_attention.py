@@ -35,14 +35,14 @@ def test_it_equals_one_softmax_over_everything(sizes):
     q, own, blocks, masks = inputs(sizes)
     if len(masks) > 2:
         masks[1][:, 0] = False  # the first query of each row sees nothing of that block
-    found = attend(*jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (q, own, blocks)), masks)
-    assert found.shape == (R, L, Q * H)
+    actual = attend(*jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (q, own, blocks)), masks)
+    assert actual.shape == (R, L, Q * H)
     for r in range(R):
         mine = [(k[r * len(k) // R], v[r * len(k) // R]) for k, v in blocks]
         keys = np.concatenate([*(np.moveaxis(k, -1, 0) for k, _ in mine), own[0][r]])
         values = np.concatenate([*(v.swapaxes(0, 1) for _, v in mine), own[1][r]])
         seen = [m.reshape(R, L, -1)[r] for m in masks]
-        np.testing.assert_allclose(found[r], oracle(q[r], keys, values, np.concatenate(seen, 1)), atol=2e-5)
+        np.testing.assert_allclose(actual[r], oracle(q[r], keys, values, np.concatenate(seen, 1)), atol=2e-5)
 
 
 def test_gradients_equal_finite_differences():

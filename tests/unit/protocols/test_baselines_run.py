@@ -35,21 +35,21 @@ def test_a_run(name):
     scorer = TaskScorer.of_team(task, members, "aligned")
     limits = {"params": SamplingParams(3), "max_prompt_tokens": 200}
     key = jax.random.key(3)
-    found = rollout.run(build(task), members, trainables, scorer, [0, 1], key, last_greedy=True, **limits)
+    actual = rollout.run(build(task), members, trainables, scorer, [0, 1], key, last_greedy=True, **limits)
     # Every chain of every item reaches the last round, in order; its last sample is greedy all the way.
-    assert [(j.item, j.turn) for j in found.joints] == [(i, t) for t in (0, 1) for i in (0, 0, 0, 1, 1, 1)]
-    last = found.joints[6:]
-    assert [found.turns[j.turns[0]].greedy for j in last] == [False, False, True] * 2
+    assert [(j.item, j.turn) for j in actual.joints] == [(i, t) for t in (0, 1) for i in (0, 0, 0, 1, 1, 1)]
+    last = actual.joints[6:]
+    assert [actual.turns[j.turns[0]].greedy for j in last] == [False, False, True] * 2
     # Every turn led to one of them, and to one alone.
-    assert sum(metrics.answer_tokens(found, joint) for joint in last) == metrics.tokens(found)
+    assert sum(metrics.answer_tokens(actual, joint) for joint in last) == metrics.tokens(actual)
     # What an agent's outcome is about is what it said.
-    for attempt in search_results.attempts(found):
-        assert attempt.outcome.program == found.turns[attempt.turn].text
-    costs = ledger.forest_costs(found)
+    for attempt in search_results.attempts(actual):
+        assert attempt.outcome.program == actual.turns[attempt.turn].text
+    costs = ledger.forest_costs(actual)
     assert costs.total().calls == 2 * 6 * steps and costs.search.programs == 24
     # Every turn is in a batch, and no batch has turns of two numbers.
-    advantages_R = np.arange(len(found.turns), dtype=np.float32)
-    made = collate.collate(found, advantages_R, members.members[0].stack, max_new_tokens=3)
+    advantages_R = np.arange(len(actual.turns), dtype=np.float32)
+    made = collate.collate(actual, advantages_R, members.members[0].stack, max_new_tokens=3)
     spoken = [np.asarray(batch.lengths_NR) > 0 for batch in made]
-    assert sum(int(own.sum()) for own in spoken) == len(found.turns)
-    assert np.isfinite(magrpo.returns(found)).all()
+    assert sum(int(own.sum()) for own in spoken) == len(actual.turns)
+    assert np.isfinite(magrpo.returns(actual)).all()

@@ -100,7 +100,7 @@ def test_what_is_remembered_goes_by_relevance():
     assert ids(select(old, 2)) == [-2, -3] and select(old, 2, "speed_only") == []
     random = np.random.default_rng(0)
     drawn = [ids(select([*old, *own[:2]], 3, "random", random=random)) for _ in range(60)]
-    assert {tuple(found) for found in drawn} == {(0, 1, -1), (0, 1, -2), (0, 1, -3)}
+    assert {tuple(actual) for actual in drawn} == {(0, 1, -1), (0, 1, -2), (0, 1, -3)}
 
 
 def test_random_lessons_are_all_equally_likely():
@@ -113,9 +113,9 @@ def test_random_lessons_are_all_equally_likely():
 def test_dealing_is_even_and_nobody_sees_all():
     random = np.random.default_rng(0)
     for count, hands, number in ((8, 4, 4), (6, 3, 2), (4, 4, 4), (2, 2, 4), (5, 4, 2), (3, 2, 2), (1, 3, 2)):
-        found = deal(count, hands, number, random)
-        shown = np.bincount([i for own in found for i in own], minlength=count)
-        assert len(found) == hands and all(len(set(own)) == len(own) for own in found)
+        actual = deal(count, hands, number, random)
+        shown = np.bincount([i for own in actual for i in own], minlength=count)
+        assert len(actual) == hands and all(len(set(own)) == len(own) for own in actual)
         assert shown.max() - shown.min() <= 1
         if count > 1:
             assert shown.max() < hands, (count, hands, number)

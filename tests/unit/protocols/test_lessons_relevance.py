@@ -34,8 +34,8 @@ def test_the_policy_reads_a_text_alone():
     """The mean of hidden states that are computed without padding and without company."""
     member = scripted_team.tiny_team().members[0]
     texts = ["w3 w4 w5", "w7", "w3 " * 40]
-    found = PolicyEncoder(member)(texts)
-    for text, vector in zip(texts, found, strict=True):
+    actual = PolicyEncoder(member)(texts)
+    for text, vector in zip(texts, actual, strict=True):
         tokens = jnp.array([member.tokenizer.encode(text)])
         positions = jnp.arange(tokens.shape[1])[None]
         hidden, _ = tiny.POLICY.apply(member.base, tokens, positions, method="hidden")

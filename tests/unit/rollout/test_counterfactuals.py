@@ -56,12 +56,12 @@ def test_nothing(mode, asked):
     task = tiny.Task(total)
     forest, judged, said = talked(Simultaneous(task.prompts, samples=2), task, mode)
     of_a, of_b = sums(forest)
-    found = judged("nothing")
-    assert found.counterfactuals.tolist() == [(100 * of_b).tolist(), of_a.tolist()]
-    assert found.counterfactuals.dtype == np.float32 and found.turns == forest.turns and len(said) == 1
+    actual = judged("nothing")
+    assert actual.counterfactuals.tolist() == [(100 * of_b).tolist(), of_a.tolist()]
+    assert actual.counterfactuals.dtype == np.float32 and actual.turns == forest.turns and len(said) == 1
     # One call: two items, two samples of each agent alone, although four pairs contain each with "cross".
     _, (items, texts) = task.calls
-    assert (found.extra_answers, found.extra_tokens) == (asked, 0)
+    assert (actual.extra_answers, actual.extra_tokens) == (asked, 0)
     assert len(items) == asked and {"zzz", "x"} == set(items)
     assert all(("" in pair) for pair in zip(texts["a"], texts["b"], strict=True))
 
@@ -71,9 +71,9 @@ def test_the_next_sample():
     forest = judged_nodes(*nodes, samples=3)
     turns = tuple(dataclasses.replace(turn, text=str(turn.id)) for turn in forest.turns)
     forest = dataclasses.replace(forest, turns=turns)
-    found = counterfactuals.next_samples(forest, "ab")
+    actual = counterfactuals.next_samples(forest, "ab")
     # Turns 0 1 2 are a's of the first node, 3 4 5 b's; then 6 7 8 and 9 10 11.
-    assert found == {"a": ["1", "2", "0", "7", "8", "6"], "b": ["4", "5", "3", "10", "11", "9"]}
+    assert actual == {"a": ["1", "2", "0", "7", "8", "6"], "b": ["4", "5", "3", "10", "11", "9"]}
     with pytest.raises(ValueError, match="agent 'a' has one sample at a node"):
         counterfactuals.next_samples(judged_nodes([((0, 0), 1.0)], samples=1), "ab")
     task = tiny.Task(total)
@@ -113,30 +113,30 @@ def test_the_reference_is_the_untrained_agents_greedy_answer():
     prompts = {(turn.agent, turn.item): turn.prompt.tolist() for turn in forest.turns}
     items = [joint.item for joint in forest.joints]
     ref_a, ref_b = ([greedy(prompts[agent, item]) for item in items] for agent in "ab")
-    found = judged("reference")
-    assert found.counterfactuals.tolist() == [
+    actual = judged("reference")
+    assert actual.counterfactuals.tolist() == [
         [a + 100 * b for a, b in zip(ref_a, of_b, strict=True)],
         [a + 100 * b for a, b in zip(of_a, ref_b, strict=True)],
     ]
     # One completion per agent and item, never judged by themselves: the rollout, and what replaces.
     assert len(said[1].turns) == 4 and not said[1].joints and len(task.calls) == 2
-    assert found.extra_tokens == sum(len(turn.completion) for turn in said[1].turns) > 0
-    assert found.extra_answers == len(task.calls[1][0])
+    assert actual.extra_tokens == sum(len(turn.completion) for turn in said[1].turns) > 0
+    assert actual.extra_answers == len(task.calls[1][0])
     assert set(items) == {0, 1} and all(turn.greedy for turn in said[1].turns)
 
 
 def test_in_a_pipeline_alone_is_who_heard_the_agent():
     task = tiny.Task(total)
     forest, judged, said = talked(Pipeline(task.prompts, samples=3), task)
-    found = judged("solo")
+    actual = judged("solo")
     _, alone, silent = task.calls
     assert set(alone[1]["a"]) == {""} and alone[0] == ["zzz"] * 3 + ["x"] * 3
     worth = [100 * summed(text) for text in alone[1]["b"]]
     means = np.repeat([np.mean(worth[:3]), np.mean(worth[3:])], 3)
-    np.testing.assert_allclose(found.counterfactuals[0], means, rtol=1e-6)
+    np.testing.assert_allclose(actual.counterfactuals[0], means, rtol=1e-6)
     # Nobody heard b: without it a's text stands as it is.
-    assert set(silent[1]["b"]) == {""} and found.counterfactuals[1].tolist() == sums(forest)[0].tolist()
-    assert found.turns == forest.turns and len(forest.turns) == 12
+    assert set(silent[1]["b"]) == {""} and actual.counterfactuals[1].tolist() == sums(forest)[0].tolist()
+    assert actual.turns == forest.turns and len(forest.turns) == 12
     (_, solo) = said  # b, who has heard nobody
     assert {turn.agent for turn in solo.turns} == {"b"}
     asked = [tiny.Tokenizer().encode_chat([{"content": f"b:{item}"}]) for item in ("zzz", "x")]
@@ -166,16 +166,16 @@ def test_in_a_discussion_everybody_was_heard():
     judged = counterfactuals.with_counterfactuals(forest, "solo", scorer, again)
     assert judged.extra_answers == 8
     assert judged.extra_tokens == 2 * sum(len(turn.completion) for turn in made.turns)
-    found = judged.counterfactuals
+    actual = judged.counterfactuals
     assert asked == ["b", "a"] and keys[0] != keys[1] and task.calls == []
-    np.testing.assert_array_equal(found, [[4, 4, np.nan, np.nan], [2, 2, 0.5, 0.5]])
+    np.testing.assert_array_equal(actual, [[4, 4, np.nan, np.nan], [2, 2, 0.5, 0.5]])
 
 
 def test_a_reward_that_does_not_apply_without_the_agent():
     task = tiny.Task(lambda item, a, b: None if b == "" else total(item, a, b))
     forest, judged, _ = talked(Simultaneous(task.prompts, samples=2), task)
-    found = judged("nothing").counterfactuals
-    assert found[0].tolist() == (100 * sums(forest)[1]).tolist() and np.isnan(found[1]).all()
+    actual = judged("nothing").counterfactuals
+    assert actual[0].tolist() == (100 * sums(forest)[1]).tolist() and np.isnan(actual[1]).all()
 
 
 def test_each_process_judges_its_share_of_the_texts(monkeypatch):
@@ -186,6 +186,6 @@ def test_each_process_judges_its_share_of_the_texts(monkeypatch):
     monkeypatch.setattr(jax, "process_index", lambda: 1)
     first = task.judge(["x", "z"], {"a": ["1", "3"], "b": ["4", "6"]})
     monkeypatch.setattr(scoring.distributed, "run_together", lambda own: [first, own()])
-    found = scorer.judge_texts(["x", "y", "z"], texts)
-    assert [judgement.total for judgement in found] == ["x14", "y25", "z36"]
+    actual = scorer.judge_texts(["x", "y", "z"], texts)
+    assert [judgement.total for judgement in actual] == ["x14", "y25", "z36"]
     assert task.calls[1] == (["y"], {"a": ["2"], "b": ["5"]})

@@ -87,10 +87,10 @@ def test_what_follows_a_lost_file_is_done_again_where_that_turned_out_differentl
 
     class Other(Journal):
         def once(self, name, asked, bring):
-            found = super().once(name, asked, bring)
+            actual = super().once(name, asked, bring)
             if name == "0000_turns":
-                return [dataclasses.replace(turn, text=turn.text + " w4") for turn in found]
-            return found
+                return [dataclasses.replace(turn, text=turn.text + " w4") for turn in actual]
+            return actual
 
     spoken.clear()
     task, team = Programs((1, 2)), tiny_team()

@@ -70,9 +70,9 @@ def test_rows_without_an_item_only_fill_up_the_batch():
 
 def test_judging_through_the_bridge():
     _, score = scorer("aligned")
-    found = score.judge(TOKENS, LENGTHS, ITEMS_B)
-    assert [j.total for _, j in found] == pytest.approx([3.10, 3.11, 1.12, 1.13])
-    assert [reward for reward, _ in found] == np.float32([3.10, 3.11, 1.12, 1.13]).tolist()
+    actual = score.judge(TOKENS, LENGTHS, ITEMS_B)
+    assert [j.total for _, j in actual] == pytest.approx([3.10, 3.11, 1.12, 1.13])
+    assert [reward for reward, _ in actual] == np.float32([3.10, 3.11, 1.12, 1.13]).tolist()
 
 
 def test_judging_inside_a_users_program():

@@ -27,8 +27,8 @@ def test_long_prompts_are_an_error():
 def test_long_prompts_are_cut_on_the_left_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING):
         assert requests.encode_prompt(tiny.Tokenizer(), REQUEST, limit=4, on_long="truncate") == IDS[2:]
-        found = requests.encode_cut(tiny.Tokenizer(), REQUEST, limit=4, on_long="truncate")
-        assert found == (IDS[2:], 2)
+        actual = requests.encode_cut(tiny.Tokenizer(), REQUEST, limit=4, on_long="truncate")
+        assert actual == (IDS[2:], 2)
     assert "prompt of agent 'aux' for item 4 has 6 tokens: cut on the left to 4" in caplog.text
 
 

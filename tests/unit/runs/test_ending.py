@@ -71,8 +71,8 @@ def test_the_time_of_the_warm_up_is_named_apart():
 
 def test_a_page_begins_with_what_a_newcomer_asks(folder):
     evaluations = [folder / "test" / f"{name}.json" for name in ("before", "after")]
-    found = first_screen.first_screen([runs.read_run(folder)], runs.read_evaluations(evaluations))
-    assert found.sentences == (
+    actual = first_screen.first_screen([runs.read_run(folder)], runs.read_evaluations(evaluations))
+    assert actual.sentences == (
         "poet and critic (tiny-model) learned to answer together on problems of 'poems': 3 iterations, "
         "in 1.50 minutes.",
         "Return on the test problems, which were not trained on (0..100, sampled answers): untrained 20.0 "
@@ -80,11 +80,11 @@ def test_a_page_begins_with_what_a_newcomer_asks(folder):
         "the latest state.",
         "The best state on validation is that of iteration 2: 58.0 on the test.",
     )
-    assert found.item == "ode"
-    assert [(a.title, a.judgement) for a in found.answers] == [
+    assert actual.item == "ode"
+    assert [(a.title, a.judgement) for a in actual.answers] == [
         ("untrained", "reward 2.00, pass"), ("trained", "reward 2.00, pass"),
     ]  # fmt: skip
-    assert found.answers[0].texts[0] == ("poet", "x = 1")
+    assert actual.answers[0].texts[0] == ("poet", "x = 1")
     path, *_ = page.write([folder], evaluations=evaluations)
     text = path.read_text()
     places = [text.index(part) for part in ('id="summary"', "tiny-model", 'id="runs"', 'id="curves"')]

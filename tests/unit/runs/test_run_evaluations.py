@@ -50,22 +50,22 @@ def run(tmp_path):
     )  # fmt: skip
 
 
-def completions(found):
-    return [[speech.completion for speech in action.agents.values()] for action in found.actions]
+def completions(actual):
+    return [[speech.completion for speech in action.agents.values()] for action in actual.actions]
 
 
 def test_every_evaluation_draws_afresh(run):
     """One state, one task, the same problems: only chance differs."""
     state, items = run_evaluations.current(run, 0), [0, 1, 2]
     later = run_evaluations.State(7, state.trainables, ())
-    found = [
+    actual = [
         run_evaluations._measure(run, split, each, items)[0]
         for split, each in (("validation", state), ("validation", later), ("test", state), ("test", state))
     ]
-    first, second, test, again = (completions(each.sampled) for each in found)
+    first, second, test, again = (completions(each.sampled) for each in actual)
     assert first != second and first != test and second != test
     assert test == again  # the same evaluation once more is the same
-    greedy = [completions(each.greedy) for each in found]
+    greedy = [completions(each.greedy) for each in actual]
     assert greedy[0] == greedy[1] == greedy[2]
 
 

@@ -86,8 +86,8 @@ def test_batches_of_a_run_have_its_sizes():
         assert lengths_NB.tolist() == [[len(prompt) - STEP for prompt in prompts]]
     # Those of later turns may begin in another way: then a batch is padded to what it needs.
     other = [[1, 2, 3], [1, 2, 4, 5]]
-    for found, wanted in zip(pad_team([other], sizes, ["a"]), pad_team([other]), strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for actual, wanted in zip(pad_team([other], sizes, ["a"]), pad_team([other]), strict=True):
+        np.testing.assert_array_equal(actual, wanted)
 
 
 def test_the_sizes_change_no_sample():

@@ -196,8 +196,8 @@ def test_a_sampler_of_less_precision_reports_its_own_probabilities(apart):
                 for weights in (variables, halves)
             )
             drawn_L = rough.tokens_NRL[n, row]
-            for found in (exact, near):
-                chosen_L = np.take_along_axis(np.asarray(found), drawn_L[:, None], 1)[:, 0]
+            for actual in (exact, near):
+                chosen_L = np.take_along_axis(np.asarray(actual), drawn_L[:, None], 1)[:, 0]
                 differences.append(np.abs(chosen_L - rough.logprobs_NRL[n, row]).max())
     assert 1e-4 < max(differences) < 0.1  # of bfloat16's three digits, and no more
 

@@ -34,16 +34,16 @@ FOREST = Forest(("item",), TURNS, JOINTS)
 
 def test_independent_critics_by_hand():
     values = {0: 2.0, 1: 1.0, 2: 4.0, 3: 6.0}
-    found, targets = actor_critic.independent(FOREST, values, later=ReturnOptions(0.5))
+    actual, targets = actor_critic.independent(FOREST, values, later=ReturnOptions(0.5))
     # y of a's turns: 1 + 0.5 * 4 = 3, 3, 5; of b's: 1 + 0.5 * 6 = 4, 3, 5. Less V of their requests:
-    np.testing.assert_allclose(found, [3 - 2, 3 - 2, 4 - 1, 3 - 1, 5 - 4, 5 - 6])
+    np.testing.assert_allclose(actual, [3 - 2, 3 - 2, 4 - 1, 3 - 1, 5 - 4, 5 - 6])
     assert targets == pytest.approx({0: 3.0, 1: 3.5, 2: 5.0, 3: 5.0})
 
 
 def test_a_centralised_critic_by_hand():
-    found, targets = actor_critic.centralised(FOREST, {0: 2.0, 1: 4.0}, later=ReturnOptions(0.5))
+    actual, targets = actor_critic.centralised(FOREST, {0: 2.0, 1: 4.0}, later=ReturnOptions(0.5))
     # y of the joint answers: 1 + 0.5 * 4 = 3, 3, 5; less V of their nodes: 1, 1, 1, for both agents alike.
-    np.testing.assert_allclose(found, [1, 1, 1, 1, 1, 1])
+    np.testing.assert_allclose(actual, [1, 1, 1, 1, 1, 1])
     assert targets == pytest.approx({0: 3.0, 1: 5.0})
 
 
@@ -51,18 +51,18 @@ def test_a_sample_in_several_joint_answers_has_the_mean_of_them():
     joints = (joint((0, 2), 1.0), joint((0, 3), 2.0), joint((1, 2), 6.0), joint((1, 3), None))
     crossed = Forest(("item",), TURNS[:4], joints)
     for critic in (actor_critic.independent, actor_critic.centralised):
-        found, _ = critic(crossed, {0: 1.0, 1: 1.0})
+        actual, _ = critic(crossed, {0: 1.0, 1: 1.0})
         # a0: (1 + 2) / 2, a1: 6, the other has no reward; b0: (1 + 6) / 2, b1: 2; less 1
-        np.testing.assert_allclose(found, [0.5, 5, 2.5, 1])
+        np.testing.assert_allclose(actual, [0.5, 5, 2.5, 1])
 
 
 def test_what_has_no_reward_teaches_nothing():
     forest = Forest(("item",), TURNS, (joint((0, 2), None), *JOINTS[1:]))
-    found, targets = actor_critic.independent(forest, dict.fromkeys(range(4), 1.0))
-    assert found.tolist() == [0, 2, 0, 2, 4, 4] and targets == {0: 3.0, 1: 3.0, 2: 5.0, 3: 5.0}
+    actual, targets = actor_critic.independent(forest, dict.fromkeys(range(4), 1.0))
+    assert actual.tolist() == [0, 2, 0, 2, 4, 4] and targets == {0: 3.0, 1: 3.0, 2: 5.0, 3: 5.0}
     nothing = Forest(("item",), TURNS[:4], (joint((0, 2), None), joint((1, 3), None)))
-    found, targets = actor_critic.centralised(nothing, {0: 1.0})
-    assert found.tolist() == [0, 0, 0, 0] and targets == {}
+    actual, targets = actor_critic.centralised(nothing, {0: 1.0})
+    assert actual.tolist() == [0, 0, 0, 0] and targets == {}
 
 
 def test_what_earned_nothing_learns_nothing_from_normalisation_either():
@@ -74,8 +74,8 @@ def test_what_earned_nothing_learns_nothing_from_normalisation_either():
 
     config = CreditConfig(normalise=True, normalise_by="agent")
     recipe = actor_critic.RECIPES["iac", "v"]
-    found = actor_critic.ActorCritic(recipe, Known(), config).assign(forest)
-    assert found.advantages.tolist() == [0, 0, 0, 0]  # a single number has no spread
+    actual = actor_critic.ActorCritic(recipe, Known(), config).assign(forest)
+    assert actual.advantages.tolist() == [0, 0, 0, 0]  # a single number has no spread
 
 
 # A chain: one answer of a node is handed on, and all answers of the node share what follows.
@@ -88,25 +88,25 @@ def test_equal_answers_have_equal_advantages_whichever_was_handed_on():
     joints = (joint((0,), 1.0), joint((1,), 1.0), joint((2,), 2.0, 1, 0), joint((3,), 0.0, 1, 0))
     forest = Forest(("item",), turns, joints)
     for critic in (actor_critic.independent, actor_critic.centralised):
-        found, targets = critic(forest, {0: 1.5, 1: 1.0}, CHAIN)
+        actual, targets = critic(forest, {0: 1.5, 1: 1.0}, CHAIN)
         # y: 1 + 0.5 * 1 of both, 2 and 0 of what follows
-        np.testing.assert_allclose(found, [0, 0, 1, -1])
+        np.testing.assert_allclose(actual, [0, 0, 1, -1])
         assert targets == pytest.approx({0: 1.5, 1: 1.0})
     for critic in (actor_critic.independent_q, actor_critic.centralised_q):
-        found, targets = critic(forest, {0: 1.0, 1: 1.0, 2: 5.0, 3: 1.0}, CHAIN)
+        actual, targets = critic(forest, {0: 1.0, 1: 1.0, 2: 5.0, 3: 1.0}, CHAIN)
         # y: 1 + 0.5 * 3 of both
-        np.testing.assert_allclose(found, [0, 0, 2, -2])
+        np.testing.assert_allclose(actual, [0, 0, 2, -2])
         assert targets == pytest.approx({0: 2.5, 1: 2.5, 2: 2.0, 3: 0.0})
 
 
 def test_a_chain_by_hand():
-    found, targets = actor_critic.independent(FOREST, {0: 2.0, 1: 1.0, 2: 4.0, 3: 6.0}, CHAIN)
+    actual, targets = actor_critic.independent(FOREST, {0: 2.0, 1: 1.0, 2: 4.0, 3: 6.0}, CHAIN)
     # y of a's turns: 1 + 0.5 * 4 = 3, 3 + 0.5 * 4 = 5, 5; of b's: 1 + 0.5 * 6 = 4, 3 + 0.5 * 6 = 6, 5.
-    np.testing.assert_allclose(found, [3 - 2, 5 - 2, 4 - 1, 6 - 1, 5 - 4, 5 - 6])
+    np.testing.assert_allclose(actual, [3 - 2, 5 - 2, 4 - 1, 6 - 1, 5 - 4, 5 - 6])
     assert targets == pytest.approx({0: 4.0, 1: 5.0, 2: 5.0, 3: 5.0})
-    found, targets = actor_critic.centralised(FOREST, {0: 2.0, 1: 4.0}, CHAIN)
+    actual, targets = actor_critic.centralised(FOREST, {0: 2.0, 1: 4.0}, CHAIN)
     # y: 1 + 0.5 * 4 = 3, 3 + 0.5 * 4 = 5, 5
-    np.testing.assert_allclose(found, [1, 3, 1, 3, 1, 1])
+    np.testing.assert_allclose(actual, [1, 3, 1, 3, 1, 1])
     assert targets == pytest.approx({0: 4.0, 1: 5.0})
     _, targets = actor_critic.independent_q(FOREST, dict(enumerate([2.0, 5.0, 1.0, 4.0, 4.0, 6.0])), CHAIN)
     assert targets == pytest.approx({0: 3.0, 1: 5.0, 2: 4.0, 3: 6.0, 4: 5.0, 5: 5.0})
@@ -125,8 +125,8 @@ def test_turns_that_a_node_left_out_count_as_its_mean_reward():
     # Two turns are left out: (0.5 + 0.25) * 2 = 1.5 more. The second turn leaves out one: 6 + 0.5 * 6 = 9.
     y = [2.5, 4.5, 0 + 0.5 * 8, 2 + 0.5 * 8, 9.0]
     for critic in (actor_critic.independent, actor_critic.centralised):
-        found, targets = critic(forest, {0: 1.0, 1: 2.0, 2: 8.0}, later)
-        np.testing.assert_allclose(found, [y[0] - 1, y[1] - 1, y[2] - 2, y[3] - 2, y[4] - 8])
+        actual, targets = critic(forest, {0: 1.0, 1: 2.0, 2: 8.0}, later)
+        np.testing.assert_allclose(actual, [y[0] - 1, y[1] - 1, y[2] - 2, y[3] - 2, y[4] - 8])
         assert targets == pytest.approx({0: 3.5, 1: 5.0, 2: 9.0})
     for critic in (actor_critic.independent_q, actor_critic.centralised_q):
         _, targets = critic(forest, {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.0, 4: 8.0}, later)
@@ -160,16 +160,16 @@ def test_the_settings_reach_the_targets():
 
 def test_independent_critics_of_answers_by_hand():
     values = {0: 2.0, 1: 5.0, 2: 1.0, 3: 4.0, 4: 4.0, 5: 6.0}
-    found, targets = actor_critic.independent_q(FOREST, values, later=ReturnOptions(0.5))
+    actual, targets = actor_critic.independent_q(FOREST, values, later=ReturnOptions(0.5))
     # Less the mean of the answers to the same prompt: 3.5 for a, 2.5 for b, in turn 2 each is alone.
-    np.testing.assert_allclose(found, [-1.5, 1.5, -1.5, 1.5, 0, 0])
+    np.testing.assert_allclose(actual, [-1.5, 1.5, -1.5, 1.5, 0, 0])
     # y: 1 + 0.5 * 4 = 3 and 3 of a, 1 + 0.5 * 6 = 4 and 3 of b, 5 in turn 2, each of its own answer.
     assert targets == pytest.approx({0: 3.0, 1: 3.0, 2: 4.0, 3: 3.0, 4: 5.0, 5: 5.0})
 
 
 def test_a_centralised_critic_of_joint_answers_by_hand():
-    found, targets = actor_critic.centralised_q(FOREST, {0: 2.0, 1: 5.0, 2: 4.0}, later=ReturnOptions(0.5))
-    np.testing.assert_allclose(found, [-1.5, 1.5, -1.5, 1.5, 0, 0])
+    actual, targets = actor_critic.centralised_q(FOREST, {0: 2.0, 1: 5.0, 2: 4.0}, later=ReturnOptions(0.5))
+    np.testing.assert_allclose(actual, [-1.5, 1.5, -1.5, 1.5, 0, 0])
     assert targets == pytest.approx({0: 1 + 0.5 * 4, 1: 3.0, 2: 5.0})
 
 
@@ -189,41 +189,41 @@ def test_a_perfect_critic_of_answers_teaches_and_the_reference_form_does_not():
         (actor_critic.independent_q, {0: 1.0, 1: 3.0, 2: 1.0, 3: 3.0}),
         (actor_critic.centralised_q, {0: 1.0, 1: 3.0}),
     ):
-        found, targets = critic(forest, values)
+        actual, targets = critic(forest, values)
         assert [targets[number] - values[number] for number in values] == [0] * len(values)
         # 1 and 3 less their mean 2, for both agents.
-        assert found.tolist() == [-1, 1, -1, 1]
+        assert actual.tolist() == [-1, 1, -1, 1]
 
 
 def test_with_all_combinations_it_is_the_counterfactual_advantage():
     """COMA: the agent's sample against its own samples beside the same partner; the mean over partners."""
     joints = tuple(joint((a, b), 0.0) for a in (0, 1) for b in (2, 3))
     values_GG = np.array([[1.0, 2.0], [5.0, 8.0]])
-    found, _ = actor_critic.centralised_q(
+    actual, _ = actor_critic.centralised_q(
         Forest(("item",), TURNS[:4], joints), dict(enumerate(values_GG.ravel().tolist()))
     )
     # a with b0: 1 and 5 less 3, with b1: 2 and 8 less 5: (-2 - 3) / 2.
     # b with a0: 1 and 2 less 1.5, with a1: 5 and 8 less 6.5: (-0.5 - 1.5) / 2.
-    np.testing.assert_allclose(found, [-2.5, 2.5, -1, 1])
+    np.testing.assert_allclose(actual, [-2.5, 2.5, -1, 1])
     coma = [values_GG - values_GG.mean(n, keepdims=True) for n in range(2)]
     expected = [*coma[0].mean(1), *coma[1].mean(0)]
-    np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(actual, expected)
 
 
 def test_answers_to_prompts_of_their_own_are_compared_at_their_place():
     """b heard a's answers, so that each of its own has another prompt."""
     turns = (turn(0, 0, "a"), turn(1, 0, "a"), turn(2, 1, "b"), turn(3, 2, "b"))
-    found, _ = actor_critic.independent_q(
+    actual, _ = actor_critic.independent_q(
         Forest(("item",), turns, JOINTS[:2]), {0: 0.0, 1: 4.0, 2: 1.0, 3: 2.0}
     )
-    np.testing.assert_allclose(found, [-2, 2, -0.5, 0.5])
+    np.testing.assert_allclose(actual, [-2, 2, -0.5, 0.5])
 
 
 def test_answers_without_a_reward_are_in_no_mean():
     forest = Forest(("item",), TURNS[:4], (joint((0, 2), None), joint((1, 3), 3.0)))
     for critic, values in ((actor_critic.independent_q, range(4)), (actor_critic.centralised_q, range(2))):
-        found, targets = critic(forest, {number: float(number) for number in values})
-        assert found.tolist() == [0, 0, 0, 0] and set(targets.values()) == {3.0}
+        actual, targets = critic(forest, {number: float(number) for number in values})
+        assert actual.tolist() == [0, 0, 0, 0] and set(targets.values()) == {3.0}
 
 
 def test_what_the_critics_of_answers_read():

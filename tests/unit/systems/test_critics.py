@@ -33,21 +33,21 @@ def made(mode="adapters", joint=False, **options):
 
 @pytest.mark.parametrize("mode", ["adapters", "full"])
 def test_each_critic_learns_the_targets_of_its_own_texts(mode):
-    found, targets = made(mode), {0: 1.0, 3: -1.0, 1: 0.5, 5: 2.0}  # 2 has none
-    first = found.values(TEXTS)
+    actual, targets = made(mode), {0: 1.0, 3: -1.0, 1: 0.5, 5: 2.0}  # 2 has none
+    first = actual.values(TEXTS)
     assert sorted(first) == [0, 1, 2, 3, 5]
     for _ in range(40):
-        metrics = found.learn(TEXTS, found.values(TEXTS), targets)
-    last = found.values(TEXTS)
+        metrics = actual.learn(TEXTS, actual.values(TEXTS), targets)
+    last = actual.values(TEXTS)
     for number, target in targets.items():
         assert abs(last[number] - target) < 0.2 < abs(first[number] - target)
     assert metrics["a/critic_explained"] > 0.9 and metrics["b/critic_loss"] < 0.05
 
 
 def test_the_first_loss_and_the_explained_share_by_hand():
-    found = made()
-    old = found.values(TEXTS)
-    metrics = found.learn(TEXTS, old, {0: 1.0, 3: 3.0})
+    actual = made()
+    old = actual.values(TEXTS)
+    metrics = actual.learn(TEXTS, old, {0: 1.0, 3: 3.0})
     errors = np.array([1.0 - old[0], 3.0 - old[3]])
     assert metrics["a/critic_loss"] == pytest.approx((errors**2).mean(), rel=1e-4)
     assert metrics["a/critic_explained"] == pytest.approx(1 - errors.var() / 1.0, rel=1e-4)
@@ -57,26 +57,26 @@ def test_the_first_loss_and_the_explained_share_by_hand():
 def test_more_updates_lower_the_loss_more():
     targets, errors = {0: 1.0, 3: -1.0, 1: 0.5, 5: 2.0}, {}
     for updates in (1, 4):
-        found = made(updates=updates)
+        actual = made(updates=updates)
         for done in (1, 2):
-            metrics = found.learn(TEXTS, found.values(TEXTS), targets)
-            assert found.done == done and int(found.states[0].step) == updates * done
-        said = found.values(TEXTS)
+            metrics = actual.learn(TEXTS, actual.values(TEXTS), targets)
+            assert actual.done == done and int(actual.states[0].step) == updates * done
+        said = actual.values(TEXTS)
         errors[updates] = np.mean([(said[k] - target) ** 2 for k, target in targets.items()])
         assert metrics["a/critic_grad_norm"] > 0
     assert errors[4] < 0.7 * errors[1]
     four, once = made(updates=4), made()
     old = four.values(TEXTS)
-    found = four.learn(TEXTS, old, targets)
+    actual = four.learn(TEXTS, old, targets)
     one_by_one = [once.learn(TEXTS, old, targets)["b/critic_loss"] for _ in range(4)]
-    assert found["b/critic_loss"] == pytest.approx(np.mean(one_by_one), rel=1e-5)
+    assert actual["b/critic_loss"] == pytest.approx(np.mean(one_by_one), rel=1e-5)
 
 
 def test_one_critic_reads_for_all():
-    found = made(joint=True)
-    assert found.team.agents == ("team",)
+    actual = made(joint=True)
+    assert actual.team.agents == ("team",)
     texts = {"team": {0: np.array([7, 8, 9]), 1: np.array([10])}}
-    assert sorted(found.values(texts)) == [0, 1]
+    assert sorted(actual.values(texts)) == [0, 1]
 
 
 def test_the_agents_are_left_as_they_are():
@@ -89,9 +89,9 @@ def test_the_agents_are_left_as_they_are():
 
 def test_the_clipped_loss_holds_on_to_the_old_values():
     values, old, targets = jnp.array([[1.0], [2.0]]), jnp.array([0.0, 2.0]), jnp.array([1.0, jnp.nan])
-    found = critics.ValueLoss(0.25)(values, (targets, old), jnp.array([True, True]))
+    actual = critics.ValueLoss(0.25)(values, (targets, old), jnp.array([True, True]))
     # max((1 - 1)^2, (0.25 - 1)^2); the second has no target
-    assert (float(found.sum), float(found.count)) == (0.5625, 1.0)
+    assert (float(actual.sum), float(actual.count)) == (0.5625, 1.0)
     plain = critics.ValueLoss()(values, (targets, old), jnp.array([True, True]))
     assert isinstance(plain, losses.SumCount) and float(plain.sum) == 0
 

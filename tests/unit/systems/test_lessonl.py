@@ -71,31 +71,31 @@ def test_turns_say_what_they_saw_and_continue(played):
 def test_the_bank_at_the_end(played):
     task = team_of_three()
     ((place, bank),) = banking(task).banks(played.forest).items()
-    found = {entry.text: entry for entry in bank}
-    assert place == (0, 0) and list(found) == ["a1", "b1", "c1", "a3", "b3", "c3", "a5", "b5", "c5"]
+    actual = {entry.text: entry for entry in bank}
+    assert place == (0, 0) and list(actual) == ["a1", "b1", "c1", "a3", "b3", "c3", "a5", "b5", "c5"]
     # The last round's programs (a6, b6, c6) all have 1.0: they beat c1 (0) only.
     factors = dict(a1=1.033333, b1=1.033333, c1=1.1, a3=0.9, b3=1, c3=0.9, a5=0.9, b5=1, c5=1)
-    assert {text: entry.factor for text, entry in found.items()} == pytest.approx(factors, abs=1e-6)
-    c1 = found["c1"]
+    assert {text: entry.factor for text, entry in actual.items()} == pytest.approx(factors, abs=1e-6)
+    c1 = actual["c1"]
     assert (c1.item, c1.round, c1.agent, c1.status, c1.score, c1.program) == ("p", 0, "c", "wrong", 0.0, "c0")
-    assert (c1.uses, c1.relevance, found["c5"].shown) == (9, 0.9, (9, 4, 5, 11))
+    assert (c1.uses, c1.relevance, actual["c5"].shown) == (9, 0.9, (9, 4, 5, 11))
 
 
 def test_the_cumulative_factor():
     task = team_of_three()
     told = banking(task, factor="cumulative")
     bank = told.banks(play(LessonL(task, 1, 3, told), task).forest)[0, 0]
-    found = {entry.text: entry.factor for entry in bank}
+    actual = {entry.text: entry.factor for entry in bank}
     # b1: round 1 beat once of three, round 2 twice (2.6, 2.1): (3 * 1.1 + 3 * 0.9) / 6 = 1.
     # c1 (0): 3 of 3, then 2 of 3: (5 * 1.1 + 0.9) / 6 = 1.0667.
-    assert (found["b1"], found["c1"]) == pytest.approx((1.0, 1.066667), abs=1e-6)
+    assert (actual["b1"], actual["c1"]) == pytest.approx((1.0, 1.066667), abs=1e-6)
 
 
 def test_without_lessons_it_is_repeated_sampling():
     task = team_of_three()
-    found = play(LessonL(task, 1, 4, banking(task), LessonSelection(mode="none")), task)
-    assert len(found.steps) == 4 and all(step == found.prompts(0) for step in map(found.prompts, range(4)))
-    assert all(turn.shown == () for turn in found.forest.turns)
+    actual = play(LessonL(task, 1, 4, banking(task), LessonSelection(mode="none")), task)
+    assert len(actual.steps) == 4 and all(step == actual.prompts(0) for step in map(actual.prompts, range(4)))
+    assert all(turn.shown == () for turn in actual.forest.turns)
 
 
 def test_every_chain_has_its_own_bank_unless_they_are_pooled():
@@ -109,25 +109,25 @@ def test_every_chain_has_its_own_bank_unless_they_are_pooled():
 def test_lessons_are_dealt_and_the_control_sees_none():
     task = ScriptedTask(("a", "b"), items=items("p", "q"))
     protocol = LessonL(task, 4, 3, banking(task, pooled=True), LessonSelection(2, "dealt", control=1))
-    found = play(protocol, task)
+    actual = play(protocol, task)
     for step in (2, 4):
         for item in (0, 1):
-            shown = [r.shown for r in found.steps[step] if r.item == item]
+            shown = [r.shown for r in actual.steps[step] if r.item == item]
             hands = shown[::2]
             assert shown[1::2] == hands  # both agents of a chain see the same
             assert [len(hand) for hand in hands] == [2, 2, 2, 0]
-            assert all(found.forest.turns[z].item == item for hand in hands for z in hand)
+            assert all(actual.forest.turns[z].item == item for hand in hands for z in hand)
     # Eight lessons about the first round, six places: none twice.
-    first = [z for r in found.steps[2][:8:2] for z in r.shown]
+    first = [z for r in actual.steps[2][:8:2] for z in r.shown]
     assert len(set(first)) == 6
-    assert len(found.steps[1]) == 2 * 2 * 4
+    assert len(actual.steps[1]) == 2 * 2 * 4
 
 
 def test_nothing_is_asked_about_what_is_solved():
     task = ScriptedTask(("a", "b"), {"a0": 5.0}, enough=5.0, items=items("p"))
-    found = play(LessonL(task, 1, 2, banking(task)), task)
-    assert found.prompts(1) == ["b: explain p: b0 is ok 1"]  # a is asked no lesson
-    assert [r.parent for r in found.steps[2]] == [0, 2]
+    actual = play(LessonL(task, 1, 2, banking(task)), task)
+    assert actual.prompts(1) == ["b: explain p: b0 is ok 1"]  # a is asked no lesson
+    assert [r.parent for r in actual.steps[2]] == [0, 2]
     ended = play(LessonL(task, 1, 3, banking(task), stop_when_solved=True), task)
     assert len(ended.steps) == 1
 
@@ -137,15 +137,15 @@ def test_lasting_lessons_and_a_memory():
     assert len(play(LessonL(task, 1, 4, banking(task), lasting=True), task).steps) == 8
     old = Entry(-1, "o", 2, "b", "a5", "ok", 3.0, factor=1.1, relevance=-1.0)
     told = banking(task, memory=(old,))
-    found = play(LessonL(task, 1, 2, told), task)
+    actual = play(LessonL(task, 1, 2, told), task)
     # Round 0 has the remembered one alone; round 1 also the problem's own three, k = 4.
-    assert [r.shown for r in found.steps[0]] == [(-1,)] * 3
-    assert found.prompts(0) == [f"{agent}: write p with [] and of others [a5 (ok 3)]" for agent in "abc"]
-    assert found.steps[2][0].shown == (3, 4, 5, -1)
+    assert [r.shown for r in actual.steps[0]] == [(-1,)] * 3
+    assert actual.prompts(0) == [f"{agent}: write p with [] and of others [a5 (ok 3)]" for agent in "abc"]
+    assert actual.steps[2][0].shown == (3, 4, 5, -1)
     said = "[a1 (ok 1.05); b1 (ok 2); c1 (wrong 0)] and of others [a5 (ok 3)]"
-    assert found.prompts(2)[0] == f"a: write p with {said}"
+    assert actual.prompts(2)[0] == f"a: write p with {said}"
     # Its factor is of its own problem, its relevance to this one.
-    kept = told.banks(found.forest)[0, 0][0]
+    kept = told.banks(actual.forest)[0, 0][0]
     assert (kept.id, kept.factor, kept.relevance) == (-1, 1.1, 0.4)
 
 
@@ -153,33 +153,33 @@ def test_lessons_of_other_problems_never_go_by_their_speed_up():
     """One of another problem with a large s f would keep its place for ever."""
     task = team_of_three()
     old = tuple(Entry(-n, "o", 0, "b", text, "ok", 9.0) for n, text in ((1, "o1"), (2, "a5"), (3, "b5")))
-    found = play(LessonL(task, 1, 3, banking(task, memory=old)), task)
+    actual = play(LessonL(task, 1, 3, banking(task, memory=old)), task)
     # By relevance alone: a5 0.4, b5 0.3, o1 0.0. Then three own lessons and the most relevant other.
-    assert found.steps[0][0].shown == (-2, -3, -1) and found.steps[2][0].shown == (3, 4, 5, -2)
+    assert actual.steps[0][0].shown == (-2, -3, -1) and actual.steps[2][0].shown == (3, 4, 5, -2)
     # Six own: a3 (2.5) and b1 (1.9333) by benefit; c1 (0.9), c3 (0.5) by relevance, before a5 (0.4).
-    assert found.steps[4][0].shown == (9, 4, 5, 11)
+    assert actual.steps[4][0].shown == (9, 4, 5, 11)
     # A lesson about the same problem from before is told as such.
     again = dataclasses.replace(old[1], item="p")
-    found = play(LessonL(task, 1, 1, banking(task, memory=(again,))), task)
-    assert found.prompts(0)[0] == "a: write p with [a5 (ok 9)]"
+    actual = play(LessonL(task, 1, 1, banking(task, memory=(again,))), task)
+    assert actual.prompts(0)[0] == "a: write p with [a5 (ok 9)]"
 
 
 def test_speed_alone_and_no_lessons_remember_nothing():
     task, old = team_of_three(), (Entry(-1, "o", 0, "b", "a5", "ok", 9.0),)
     for mode in ("speed_only", "none"):
-        found = play(LessonL(task, 1, 2, banking(task, memory=old), LessonSelection(mode=mode)), task)
-        assert found.prompts(0) == ["a: a solves p", "b: b solves p", "c: c solves p"]
-        assert not any(-1 in turn.shown for turn in found.forest.turns)
+        actual = play(LessonL(task, 1, 2, banking(task, memory=old), LessonSelection(mode=mode)), task)
+        assert actual.prompts(0) == ["a: a solves p", "b: b solves p", "c: c solves p"]
+        assert not any(-1 in turn.shown for turn in actual.forest.turns)
 
 
 def test_of_what_is_remembered_the_most_relevant_are_dealt():
     task = ScriptedTask(("a",), items=items("p"))
     old = tuple(Entry(-n, "o", 0, "b", text, "ok", 9.0) for n, text in ((1, "o1"), (2, "a5"), (3, "b5")))
     told = banking(task, memory=old, pooled=True)
-    found = play(LessonL(task, 4, 2, told, LessonSelection(2, "dealt", control=1)), task)
+    actual = play(LessonL(task, 4, 2, told, LessonSelection(2, "dealt", control=1)), task)
     # Before there is a lesson of its own to be told from none, all chains see the same two.
-    assert [(r.shown, r.samples) for r in found.steps[0]] == [((-2, -3), 4)]
-    *hands, control = [r.shown for r in found.steps[2]]
+    assert [(r.shown, r.samples) for r in actual.steps[0]] == [((-2, -3), 4)]
+    *hands, control = [r.shown for r in actual.steps[2]]
     # Six lessons (four own), six places: each once.
     assert sorted(z for hand in hands for z in hand) == [-3, -2, 4, 5, 6, 7] and control == ()
 
@@ -208,34 +208,34 @@ def seen(forest, *shown):
 
 def test_programs_learn_from_their_group_and_lessons_from_their_readers():
     forest = seen(forest_of_two_chains(), (2,), (3,))
-    found = lessonl.assign(forest)
+    actual = lessonl.assign(forest)
     # Programs: 1 and 3 about their mean 2, 5 and 2 about 3.5. Lesson 2 led to 5 and without it to 2: +3.
-    assert found.advantages.tolist() == [-1, 1, 3, -3, 1.5, -1.5]
-    assert found.returns.tolist() == [1, 3, 3, -3, 5, 2]
-    assert found.groups.tolist() == [0, 0, 1, 1, 2, 2]
-    assert found.extra_metrics == {"lessons/told": 1.0}
-    assert found.metrics()["lessons/told"] == 1.0
+    assert actual.advantages.tolist() == [-1, 1, 3, -3, 1.5, -1.5]
+    assert actual.returns.tolist() == [1, 3, 3, -3, 5, 2]
+    assert actual.groups.tolist() == [0, 0, 1, 1, 2, 2]
+    assert actual.extra_metrics == {"lessons/told": 1.0}
+    assert actual.metrics()["lessons/told"] == 1.0
 
 
 def test_a_lesson_that_all_or_none_saw_teaches_nothing():
-    found = lessonl.assign(seen(forest_of_two_chains(), (2,), (2,)))
-    assert found.advantages[[2, 3]].tolist() == [0, 0] and np.isnan(found.returns[[2, 3]]).all()
-    assert found.extra_metrics == {"lessons/told": 0.0}
+    actual = lessonl.assign(seen(forest_of_two_chains(), (2,), (2,)))
+    assert actual.advantages[[2, 3]].tolist() == [0, 0] and np.isnan(actual.returns[[2, 3]]).all()
+    assert actual.extra_metrics == {"lessons/told": 0.0}
 
 
 def test_the_effect_of_lessons_against_a_control():
-    found = lessonl.assign(seen(forest_of_two_chains(), (2, 3), ()))
+    actual = lessonl.assign(seen(forest_of_two_chains(), (2, 3), ()))
     # Lessons 2 and 3 both stood in the first prompt only: 5 - 2 for both.
-    assert found.advantages[[2, 3]].tolist() == [3, 3]
-    assert found.extra_metrics == {"lessons/told": 1.0, "lessons/effect": 3.0}
+    assert actual.advantages[[2, 3]].tolist() == [3, 3]
+    assert actual.extra_metrics == {"lessons/told": 1.0, "lessons/effect": 3.0}
 
 
 def test_normalised_programs_leave_lessons_as_they_are():
-    found = lessonl.assign(seen(forest_of_two_chains(), (2,), (3,)), CreditConfig(normalise=True))
-    assert found.advantages == pytest.approx([-1, 1, 3, -3, 1, -1], abs=1e-4)
+    actual = lessonl.assign(seen(forest_of_two_chains(), (2,), (3,)), CreditConfig(normalise=True))
+    assert actual.advantages == pytest.approx([-1, 1, 3, -3, 1, -1], abs=1e-4)
 
 
 def test_one_round_has_no_lessons():
     task = ScriptedTask(("a",), {"a0": 1.0, "a1": 3.0}, items=items("p"))
-    found = lessonl.assign(play(LessonL(task, 2, 1, banking(task)), task).forest)
-    assert found.advantages.tolist() == [-1, 1] and found.extra_metrics == {}
+    actual = lessonl.assign(play(LessonL(task, 2, 1, banking(task)), task).forest)
+    assert actual.advantages.tolist() == [-1, 1] and actual.extra_metrics == {}

@@ -50,17 +50,17 @@ def sigmoid(x):
 def test_weights_by_hand():
     winner, loser = [[-1.0, -2.0], [-3.0, -1.0]], [[-2.0, -2.0], [-5.0, -4.0]]
     # Delta: 1 and 0 of one agent, 2 and 3 of the other: margins 0.5 * 3 and 0.5 * 3, P = 2
-    found, loss, margins = madpo.advantages(winner, loser, beta=0.5, mask_P=[True, True])
+    actual, loss, margins = madpo.advantages(winner, loser, beta=0.5, mask_P=[True, True])
     weight = 0.5 * sigmoid(-1.5)
-    np.testing.assert_allclose(found, np.broadcast_to([2 * weight, -2 * weight], (2, 2, 2)), rtol=1e-5)
+    np.testing.assert_allclose(actual, np.broadcast_to([2 * weight, -2 * weight], (2, 2, 2)), rtol=1e-5)
     np.testing.assert_allclose(margins, [1.5, 1.5], rtol=1e-6)
     assert loss == pytest.approx(-np.log(sigmoid(1.5)), rel=1e-5)
     # Less the reference's Delta, 1 of the first agent and pair: margins 0.5 * 2 and 1.5; a tie has no weight,
     # and the mean is over the other pair.
     reference = {"ref_winner_NP": np.array([[0.0, 0], [0, 0]]), "ref_loser_NP": np.array([[-1.0, 0], [0, 0]])}
-    found, loss, margins = madpo.advantages(winner, loser, beta=0.5, mask_P=[True, False], **reference)
-    np.testing.assert_allclose(found[:, 0], [[4 * 0.5 * sigmoid(-1), -4 * 0.5 * sigmoid(-1)]] * 2, rtol=1e-5)
-    assert (found[:, 1] == 0).all() and loss == pytest.approx(-np.log(sigmoid(1.0)), rel=1e-5)
+    actual, loss, margins = madpo.advantages(winner, loser, beta=0.5, mask_P=[True, False], **reference)
+    np.testing.assert_allclose(actual[:, 0], [[4 * 0.5 * sigmoid(-1), -4 * 0.5 * sigmoid(-1)]] * 2, rtol=1e-5)
+    assert (actual[:, 1] == 0).all() and loss == pytest.approx(-np.log(sigmoid(1.0)), rel=1e-5)
     np.testing.assert_allclose(margins, [1.0, 1.5], rtol=1e-6)
 
 
@@ -86,8 +86,8 @@ def log_probabilities(variables, texts):
         ids[row, :end], said[row, len(prompt) : end] = [*prompt, *completion], True
     positions = jnp.broadcast_to(jnp.arange(width)[None], ids.shape)  # what follows cannot be seen
     logits, _ = tiny.POLICY.apply(variables, jnp.array(ids), positions)
-    found = jnp.take_along_axis(jax.nn.log_softmax(logits[:, :-1]), ids[:, 1:, None], -1)[..., 0]
-    return jnp.where(said[:, 1:], found, 0.0).sum(1)
+    actual = jnp.take_along_axis(jax.nn.log_softmax(logits[:, :-1]), ids[:, 1:, None], -1)[..., 0]
+    return jnp.where(said[:, 1:], actual, 0.0).sum(1)
 
 
 def preferred():
@@ -101,19 +101,19 @@ def test_the_update_is_the_gradient_of_the_loss_through_the_model():
     config = LossConfig(SAMPLING, prompts_per_microbatch=2)
     (batch,) = collate.collate(credit.forest, credit.advantages, member.stack, 4)
     assert batch.prompts_NBP.shape[1] == 8  # room for a batch; 3 + 2 pairs
-    found, (surrogate, *_) = tiny.gradients(member.stack, config, member.base, member.trainable, batch)
+    actual, (surrogate, *_) = tiny.gradients(member.stack, config, member.base, member.trainable, batch)
     assert surrogate.count.tolist() == [10, 10]
 
     def plain(trainable, n):
         return adapters.merge(tiny.params(), jax.tree.map(lambda x: x[n], trainable), tiny.SCALE)
 
     def sides(variables_of):
-        found = []
+        actual = []
         for n, agent in enumerate(tiny.AGENTS):
             texts = [(PROMPTS[agent, i], SAID[agent][i][g]) for i, *pair in preferred() for g in pair]
-            found.append(log_probabilities(variables_of(n), texts).reshape(-1, 2))
-        found = jnp.stack(found)
-        return found[..., 0], found[..., 1]
+            actual.append(log_probabilities(variables_of(n), texts).reshape(-1, 2))
+        actual = jnp.stack(actual)
+        return actual[..., 0], actual[..., 1]
 
     @jax.jit
     @functools.partial(jax.value_and_grad, has_aux=True)
@@ -126,7 +126,7 @@ def test_the_update_is_the_gradient_of_the_loss_through_the_model():
     (_, each), expected = of_loss(member.trainable)
     scale = max(float(jnp.abs(x).max()) for x in jax.tree.leaves(expected))
     assert scale > 1e-2
-    chex.assert_trees_all_close(found, expected, rtol=2e-3, atol=2e-4 * scale)
+    chex.assert_trees_all_close(actual, expected, rtol=2e-3, atol=2e-4 * scale)
     assert credit.for_models["madpo/loss"] == pytest.approx(float(each[0]), rel=1e-4)
     assert credit.for_models["preference/gap"] == pytest.approx((3 + 2 + 1 + 3 + 3) / 5)
     # What is replayed carries the policy's own log-probabilities: the ratio is 1.

@@ -36,8 +36,8 @@ def test_answers_that_each_follow_one_of_their_own_compete_by_round():
         joints.append(Joint(0, tuple(ids), SimpleNamespace(total=reward), node=9 + j, turn=1, follows=j))
     chains = Forest(ALIGNED.items, tuple(turns), tuple(joints))
     assert magrpo.groups(chains).tolist()[8:] == [4, 5, 4, 5]
-    found = magrpo.advantages(chains, CreditConfig(turns=2, turn_loss="mean"))
-    assert found.tolist()[8:] == [2, 2, -2, -2]
+    actual = magrpo.advantages(chains, CreditConfig(turns=2, turn_loss="mean"))
+    assert actual.tolist()[8:] == [2, 2, -2, -2]
 
 
 def test_cross_returns_and_advantages_by_hand():
@@ -61,11 +61,11 @@ def test_other_baselines_by_hand():
 
 def test_normalised_per_agent_by_hand():
     # Advantages of a: -1.5, 1.5, 0, 0, of variance 4.5 / 4; of b: -0.5, 0.5, 1, -1, of variance 2.5 / 4
-    found = magrpo.advantages(CROSS, CreditConfig(normalise=True, normalise_by="agent"))
+    actual = magrpo.advantages(CROSS, CreditConfig(normalise=True, normalise_by="agent"))
     a, b = np.sqrt(4.5 / 4), np.sqrt(2.5 / 4)
-    np.testing.assert_allclose(found, [-1.5 / a, 1.5 / a, -0.5 / b, 0.5 / b, 0, 0, 1 / b, -1 / b], rtol=1e-6)
+    np.testing.assert_allclose(actual, [-1.5 / a, 1.5 / a, -0.5 / b, 0.5 / b, 0, 0, 1 / b, -1 / b], rtol=1e-6)
     others = magrpo.advantages(CROSS, CreditConfig("leave_one_out", normalise=True, normalise_by="agent"))
-    np.testing.assert_allclose(others, found, rtol=1e-6)
+    np.testing.assert_allclose(others, actual, rtol=1e-6)
     # Without normalise it says nothing.
     plain = magrpo.advantages(CROSS, CreditConfig(normalise_by="agent"))
     assert plain.tolist() == magrpo.advantages(CROSS, CreditConfig()).tolist()
@@ -76,10 +76,10 @@ def test_normalised_per_agent_by_hand():
 def test_samples_without_a_reward_have_no_part_in_an_agents_scale():
     # Of a there are -1.25, 1.25, 0 (a1 of item 1 has no return), of b 0.25, -0.25, 1, -1.
     made = forest("cross", [None, 1.0, 3.0, 4.0], [2.0, 0.0, None, None])
-    found = magrpo.advantages(made, CreditConfig(normalise=True, normalise_by="agent"))
+    actual = magrpo.advantages(made, CreditConfig(normalise=True, normalise_by="agent"))
     a, b = np.sqrt(2 * 1.25**2 / 3), np.sqrt((2 * 0.25**2 + 2) / 4)
     wanted = [-1.25 / a, 1.25 / a, 0.25 / b, -0.25 / b, 0, 0, 1 / b, -1 / b]
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    np.testing.assert_allclose(actual, wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("agents, samples", [(("a", "b"), 4), (("a", "b", "c"), 3)])

@@ -33,20 +33,20 @@ def test_other_backups():
     # joint 0: 1 + max(3, 5), joint 1: 2 + max(0, 4): the same; last answers: (3 + 5) / 2, (0 + 4) / 2
     assert magrpo.joint_returns(TREE, CreditConfig(backup="max")).tolist() == [6, 6, 3, 5, 0, 4]
     assert magrpo.joint_returns(TREE, CreditConfig(backup="last")).tolist() == [4, 2, 3, 5, 0, 4]
-    found = magrpo.joint_returns(TREE, CreditConfig(backup="last", discount=0.5))
-    assert found.tolist() == [2, 1, 3, 5, 0, 4]
+    actual = magrpo.joint_returns(TREE, CreditConfig(backup="last", discount=0.5))
+    assert actual.tolist() == [2, 1, 3, 5, 0, 4]
     assert magrpo.advantages(TREE, CreditConfig(backup="max"))[:4].tolist() == [0, 0, 0, 0]
 
 
 def test_where_a_node_ended_early_its_answers_are_last_ones():
     # After joint 0 come 3 and 5, which end; after joint 1 comes 2, 2, and after the first of those 8 and 6.
     tree = Tree("aligned").node([1.0, 1.0]).node([3.0, 5.0], 0).node([2.0, 2.0], 1).node([8.0, 6.0], 4)
-    found = magrpo.joint_returns(tree.forest(), CreditConfig(backup="last"))
+    actual = magrpo.joint_returns(tree.forest(), CreditConfig(backup="last"))
     # joint 0: (3 + 5) / 2; joint 4: (8 + 6) / 2; joint 1: (7 + 2) / 2
-    assert found.tolist() == [4, 4.5, 3, 5, 7, 2, 8, 6]
+    assert actual.tolist() == [4, 4.5, 3, 5, 7, 2, 8, 6]
     # As the best of the ways: 1 + 5 and, for the turn that was left out, the mean 4; 1 + 2 + 8
-    found = magrpo.joint_returns(tree.forest(), CreditConfig(backup="max", turns=3))
-    assert found[:2].tolist() == [10, 11]
+    actual = magrpo.joint_returns(tree.forest(), CreditConfig(backup="max", turns=3))
+    assert actual[:2].tolist() == [10, 11]
 
 
 def test_returns_of_a_cross_tree_by_hand():
@@ -73,8 +73,8 @@ def test_in_a_chain_what_follows_is_shared():
     # The best of what followed is shared as well: other returns, the same advantages. The last: none at all.
     assert magrpo.joint_returns(chain, CreditConfig(chain=True, backup="max")).tolist() == [5, 6, 0, 4]
     for backup, wanted in (("max", [-0.5, 0.5]), ("last", [0, 0])):
-        found = magrpo.advantages(chain, CreditConfig(chain=True, backup=backup))
-        assert found[:2].tolist() == wanted
+        actual = magrpo.advantages(chain, CreditConfig(chain=True, backup=backup))
+        assert actual[:2].tolist() == wanted
     # As a tree, joint 0 would be blamed for having no successor.
     assert magrpo.joint_returns(chain).tolist() == [1, 4, 0, 4]
 
@@ -116,9 +116,9 @@ def test_a_node_that_ended_early_counts_as_if_it_went_on_as_good(discount, first
     tree = Tree("aligned").node([1.0, 1.0]).node([3.0, 5.0], 0).node([2.0, 2.0], 1)
     tree.node([2.0, 2.0], 4).node([2.0, 2.0], 5)
     config = CreditConfig(discount=discount, turns=3, turn_loss="mean")
-    found = magrpo.joint_returns(tree.forest(), config)
-    assert found[:2].tolist() == first
-    assert found[2:4].tolist() == [3 + 4 * discount, 5 + 4 * discount]  # alike: it decides nothing here
+    actual = magrpo.joint_returns(tree.forest(), config)
+    assert actual[:2].tolist() == first
+    assert actual[2:4].tolist() == [3 + 4 * discount, 5 + 4 * discount]  # alike: it decides nothing here
     assert magrpo.advantages(tree.forest(), config)[4:8].tolist() == [-1, 1, -1, 1]
 
 

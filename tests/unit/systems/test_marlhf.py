@@ -69,19 +69,19 @@ def test_what_it_reads():
 
 def test_the_loss_by_hand():
     values = np.array([[1.0, 0.0], [0.0, 2.0], [5.0, 5.0]], np.float32)
-    found = reward_model.pair_loss(values, (), np.array([True, True, False]))
+    actual = reward_model.pair_loss(values, (), np.array([True, True, False]))
     # -log sigmoid(1) - log sigmoid(-2)
-    assert float(found.sum) == pytest.approx(np.log(1 + np.exp(-1)) + np.log(1 + np.exp(2)), rel=1e-6)
-    assert float(found.count) == 2
+    assert float(actual.sum) == pytest.approx(np.log(1 + np.exp(-1)) + np.log(1 + np.exp(2)), rel=1e-6)
+    assert float(actual.count) == 2
 
 
 def test_agreement_by_hand():
     made = named([1.0, 4.0, 2.0], [3.0, None, 5.0])
-    found = reward_model.agreement(made, np.array([0.1, 0.3, 0.4, 0.2, 9.0, 0.1], np.float32))
+    actual = reward_model.agreement(made, np.array([0.1, 0.3, 0.4, 0.2, 9.0, 0.1], np.float32))
     # right: 4 > 1, 2 > 1; wrong: 4 > 2, and 5 > 3 of the second item
-    assert found["reward_model/accuracy"] == 2 / 4
+    assert actual["reward_model/accuracy"] == 2 / 4
     # ranks 1 3 2 and 1 2 3: rho 1/2; the second item's -1
-    assert found["reward_model/correlation"] == pytest.approx((0.5 - 1) / 2)
+    assert actual["reward_model/correlation"] == pytest.approx((0.5 - 1) / 2)
     assert reward_model.agreement(named([1.0] * 3), np.arange(3.0)) == {}
 
 
@@ -107,32 +107,32 @@ class Scripted:
 
 def test_advantages_are_those_of_the_scores():
     made, config = judged([1.0, 4.0, 2.0], [3.0, 1.0, None]), CreditConfig()
-    found = Marlhf(Scripted([0.0, 3.0, 6.0, 2.0, 4.0, 9.0]), config)
-    credit = found.assign(made)
+    actual = Marlhf(Scripted([0.0, 3.0, 6.0, 2.0, 4.0, 9.0]), config)
+    credit = actual.assign(made)
     # means 3, and 3 of the two that have a reward
     assert credit.advantages.tolist() == [-3, 0, 3] * 2 + [-1, 1, 0] * 2
     assert credit.forest is made and credit.forest.totals()[1] == 4  # the task's
-    told = found.learn(credit)
+    told = actual.learn(credit)
     assert told["reward_model/loss"] == 0.5 and told["preference/pairs"] == 3 + 1
     # right: 4 > 1, 2 > 1; wrong: 4 > 2, 3 > 1
-    assert told["reward_model/accuracy"] == 0.5 and found.models.fits == [4]
+    assert told["reward_model/accuracy"] == 0.5 and actual.models.fits == [4]
 
 
 def test_offline_fits_once_after_collecting():
     made, scripted = judged([1.0, 4.0, 2.0]), Scripted([0.0, 1.0, 2.0])
-    found = Marlhf(scripted, CreditConfig(), collect=2)
+    actual = Marlhf(scripted, CreditConfig(), collect=2)
     taught = []
     for _ in range(4):
-        credit = found.assign(made)
+        credit = actual.assign(made)
         taught.append(credit.learn)
-        found.learn(credit)
+        actual.learn(credit)
     assert taught == [False, False, True, True] and scripted.fits == [6] and scripted.pool.size == 6
 
 
 def test_before_there_is_a_pair_nobody_is_told_from_another():
-    found = Marlhf(Scripted([0.0, 1.0, 2.0]), CreditConfig())
-    credit = found.assign(judged([1.0, 1.0, 1.0]))
-    assert credit.learn and not credit.advantages.any() and found.models.fits == []
+    actual = Marlhf(Scripted([0.0, 1.0, 2.0]), CreditConfig())
+    credit = actual.assign(judged([1.0, 1.0, 1.0]))
+    assert credit.learn and not credit.advantages.any() and actual.models.fits == []
     empty = model()
     with pytest.raises(ValueError, match="no two answers to a problem earned different rewards"):
         empty.fit()

@@ -38,9 +38,9 @@ def test_pairs_of_an_item_by_hand():
 
 def test_pairs_of_all_combinations():
     made = named([0.0, 1.0, 3.0, 4.0], samples=2, mode="cross")
-    found = find(made)
-    assert len(found) == 6
-    shared = next(pair for pair in found if pair.rewards == (1.0, 0.0))  # (a0, b1) over (a0, b0)
+    actual = find(made)
+    assert len(actual) == 6
+    shared = next(pair for pair in actual if pair.rewards == (1.0, 0.0))  # (a0, b1) over (a0, b0)
     assert shared.winner[0] is shared.loser[0] and shared.winner[1] is not shared.loser[1]
 
 
@@ -70,8 +70,8 @@ def test_a_tie_says_nothing():
     ("decay", [3 / 8, 3 / 64, 0]),
 ])  # fmt: skip
 def test_masses_by_hand(replay, expected):
-    found = preferences.masses(replay, [0, 1, 2], [2, 4, 0], last=2, decay=0.25)
-    assert found.tolist() == expected
+    actual = preferences.masses(replay, [0, 1, 2], [2, 4, 0], last=2, decay=0.25)
+    assert actual.tolist() == expected
 
 
 def test_masses_of_other_settings():

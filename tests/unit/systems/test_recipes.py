@@ -140,8 +140,8 @@ def test_the_family_differs_and_normalised_coincides():
     )
     for one, other in itertools.combinations(plain, 2):
         assert np.abs(one - other).max() > 0.1
-    for found in normalised:
-        np.testing.assert_array_equal(found, normalised[0])
+    for actual in normalised:
+        np.testing.assert_array_equal(actual, normalised[0])
     assert np.abs(normalised[0]).max() > 1
 
 
@@ -149,9 +149,9 @@ def test_with_normalisation_per_agent_the_family_differs_by_scale_or_is_refused(
     """MARLOO divided by each agent's deviation is MAGRPO, exactly; `validate` says so (above)."""
     made = forest("aligned", REWARDS, [4.0, 4.0, 1.0], samples=3)
     own = CreditConfig(normalise=True, normalise_by="agent")
-    found = [systems.FROM_FOREST[name](made, own).advantages for name in ("magrpo", "marloo", "maremax")]
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
-    assert np.abs(found[2] - found[0]).max() > 0.1
+    actual = [systems.FROM_FOREST[name](made, own).advantages for name in ("magrpo", "marloo", "maremax")]
+    np.testing.assert_allclose(actual[1], actual[0], rtol=1e-6)
+    assert np.abs(actual[2] - actual[0]).max() > 0.1
 
 
 def test_the_default_is_magrpo():

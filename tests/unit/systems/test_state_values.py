@@ -92,11 +92,11 @@ def test_the_expected_gradient_is_the_true_one(name, system):
     logits, turns = logits_of(rollouts), getattr(PROTOCOLS[name][0], "turns", 1)
     exact = Exact(recipe, rollouts, logits, ReturnOptions(turns=turns))
     learner = actor_critic.ActorCritic(recipe, exact, CreditConfig(turns=turns))
-    found = expected_gradient(rollouts, logits, lambda forest: learner.assign(forest).advantages)
+    actual = expected_gradient(rollouts, logits, lambda forest: learner.assign(forest).advantages)
     for context in logits:
         true = true_gradient(rollouts, logits, lambda r: earned(r.forest), context)
-        assert found[context] == pytest.approx(true, abs=2e-6), context
-    assert max(abs(value) for value in found.values()) > 0.01
+        assert actual[context] == pytest.approx(true, abs=2e-6), context
+    assert max(abs(value) for value in actual.values()) > 0.01
 
 
 def test_what_the_critic_of_all_reads_before_each_answer():

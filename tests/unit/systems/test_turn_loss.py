@@ -53,20 +53,20 @@ def gradients(hand_on, discount, baseline, **options):
         first = [j for j, joint in enumerate(rollout.forest.joints) if joint.follows is None]
         return returns[first].mean()
 
-    found = expected_gradient(rollouts, logits, lambda forest: magrpo.advantages(forest, config))
-    return {c: (found[c], true_gradient(rollouts, logits, value, c)) for c in logits}
+    actual = expected_gradient(rollouts, logits, lambda forest: magrpo.advantages(forest, config))
+    return {c: (actual[c], true_gradient(rollouts, logits, value, c)) for c in logits}
 
 
 @pytest.mark.parametrize("hand_on", ["all", "best", "random"])
 @pytest.mark.parametrize("discount, baseline", [(1.0, "leave_one_out"), (0.7, "none")])
 def test_the_expected_gradient_is_that_of_the_return(hand_on, discount, baseline):
-    found = gradients(hand_on, discount, baseline)
-    last = [context for context in found if "earned" in context[1]]
+    actual = gradients(hand_on, discount, baseline)
+    last = [context for context in actual if "earned" in context[1]]
     assert len(last) == 2  # after either answer
-    for context, (ours, true) in found.items():
+    for context, (ours, true) in actual.items():
         if hand_on == "all" or context in last:
             assert ours == pytest.approx(true, abs=1e-5), context
-    assert all(abs(found[context][1]) > 0.01 for context in last)
+    assert all(abs(actual[context][1]) > 0.01 for context in last)
 
 
 def test_means_of_turns_weigh_those_that_go_on_as_all():

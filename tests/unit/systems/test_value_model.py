@@ -33,32 +33,32 @@ def squares(values_BK, targets_BK, used_B):
 
 def one_by_one(params) -> np.ndarray:
     """Numbers (N, B, K), each from a text alone, with adapters merged in."""
-    found = np.zeros((2, 3, 2))
-    for (n, b, k), _ in np.ndenumerate(found):
+    actual = np.zeros((2, 3, 2))
+    for (n, b, k), _ in np.ndenumerate(actual):
         ids = jnp.array([TEXTS_NBK[n][b][k]])
         variables = tiny.own(params["body"], n)
         hidden, _ = tiny.POLICY.apply(variables, ids, jnp.arange(ids.shape[1])[None], method="hidden")
         weights = np.asarray(params["head"]["kernel"][n], np.float64)
-        found[n, b, k] = hidden[0, -1] @ weights + params["head"]["bias"][n]
-    return found
+        actual[n, b, k] = hidden[0, -1] @ weights + params["head"]["bias"][n]
+    return actual
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_values_are_those_of_each_text_alone(rows):
     params, texts = fresh(), value_model.pad_texts(TEXTS_NBK, rows)
-    found = value_model.values(tiny.stack(), tiny.params(), params, texts, rows=rows)
-    assert found.shape == (2, {1: 4, 2: 4, 3: 3}[rows], 2)
-    np.testing.assert_allclose(found[:, :3], one_by_one(params), rtol=1e-4, atol=1e-5)
+    actual = value_model.values(tiny.stack(), tiny.params(), params, texts, rows=rows)
+    assert actual.shape == (2, {1: 4, 2: 4, 3: 3}[rows], 2)
+    np.testing.assert_allclose(actual[:, :3], one_by_one(params), rtol=1e-4, atol=1e-5)
     assert np.asarray(texts.used_NB).sum() == 6
 
 
 def test_models_may_have_different_numbers_of_items():
     texts = value_model.pad_texts([TEXTS_NBK[0], TEXTS_NBK[1][:1]], 2)
     assert texts.used_NB.tolist() == [[True, True, True, False], [True, False, False, False]]
-    found = value_model.values(tiny.stack(), tiny.params(), fresh(), texts, rows=2)
+    actual = value_model.values(tiny.stack(), tiny.params(), fresh(), texts, rows=2)
     expected = one_by_one(fresh())
-    np.testing.assert_allclose(found[0, :3], expected[0], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found[1, :1], expected[1, :1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(actual[0, :3], expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(actual[1, :1], expected[1, :1], rtol=1e-4, atol=1e-5)
 
 
 def step(rows: int, targets_NBK, loss=squares):
@@ -92,8 +92,8 @@ def test_the_gradient_reaches_the_body():
     stack, base, texts = tiny.stack(), tiny.params(), value_model.pad_texts(TEXTS_NBK, 1)
 
     def loss(params):
-        found = value_model.values(stack, base, params, texts)[:, :3]
-        return ((found - TARGETS_NBK) ** 2).mean((1, 2)).sum()
+        actual = value_model.values(stack, base, params, texts)[:, :3]
+        return ((actual - TARGETS_NBK) ** 2).mean((1, 2)).sum()
 
     before = fresh()
     after, _ = step(1, TARGETS_NBK)

@@ -59,18 +59,18 @@ def test_every_completion_has_one_slot_with_its_own_numbers():
         for tokens in (1, 6, 13, 100):
             sizes = {"prompts_per_microbatch": prompts, "tokens_per_microbatch": tokens}
             rows = pack(whole, **sizes, keep_zero_advantage=False).rows
-            found = {}
+            actual = {}
             for at in np.argwhere(rows.lengths_MS > 0):
                 row, start, length = tuple(at[:-1]), rows.starts_MS[tuple(at)], rows.lengths_MS[tuple(at)]
                 answer = rows.tokens_MW[row][start : start + length].tolist()
                 assert rows.offsets_MW[row][start : start + length].tolist() == list(range(length))
                 key = rows.advantages_MS[tuple(at)]
-                assert key not in found
-                found[key] = answer, rows.logprobs_MSL[tuple(at)][:length].tolist()
+                assert key not in actual
+                actual[key] = answer, rows.logprobs_MSL[tuple(at)][:length].tolist()
             for r, answer in enumerate(answers):
                 logprobs = whole.logprobs_NRL[0, r, : len(answer)].tolist()
-                assert found.pop(whole.advantages_NR[0, r]) == (answer, logprobs)
-            assert not found
+                assert actual.pop(whole.advantages_NR[0, r]) == (answer, logprobs)
+            assert not actual
 
 
 def test_rows_belong_to_their_prompts():

@@ -65,11 +65,11 @@ def test_truncation_against_float64(head_learns):
     log_pi_TV = tiny.np_log_probs(logits_TV, TRUNCATED)
     tokens_T = log_pi_TV.argmax(-1).astype(np.int32)
     inputs_T = (tiny.POLICY, tiny.params(), features_TD, tokens_T)
-    found = token_scores(*inputs_T, TRUNCATED, head_learns=head_learns)
-    np.testing.assert_allclose(found[0], log_pi_TV.max(-1), rtol=1e-4)
+    actual = token_scores(*inputs_T, TRUNCATED, head_learns=head_learns)
+    np.testing.assert_allclose(actual[0], log_pi_TV.max(-1), rtol=1e-4)
     kept = np.isfinite(log_pi_TV)
     entropy_T = -np.where(kept, np.exp(log_pi_TV) * np.where(kept, log_pi_TV, 0), 0).sum(-1)
-    np.testing.assert_allclose(found[1], entropy_T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(actual[1], entropy_T, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("head_learns", [False, True])

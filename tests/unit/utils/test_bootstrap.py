@@ -58,10 +58,10 @@ def test_an_interval_needs_two_values():
 
 def test_interval_is_the_normal_one_for_many_items():
     values = np.random.default_rng(1).normal(50, 20, 400)
-    found = interval(values)
+    actual = interval(values)
     half = 1.96 * values.std() / 20
-    assert found.mean == pytest.approx(values.mean())
+    assert actual.mean == pytest.approx(values.mean())
     # The ends are order statistics of 2000 means of standard error 1: their own error is about 0.06.
-    assert found.low == pytest.approx(values.mean() - half, abs=0.25)
-    assert found.high == pytest.approx(values.mean() + half, abs=0.25)
-    assert found == interval(values)
+    assert actual.low == pytest.approx(values.mean() - half, abs=0.25)
+    assert actual.high == pytest.approx(values.mean() + half, abs=0.25)
+    assert actual == interval(values)

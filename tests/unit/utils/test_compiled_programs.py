@@ -69,13 +69,13 @@ def test_a_second_process_loads_what_the_first_one_compiled(tmp_path):
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    found = []
+    actual = []
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM], cwd=ROOT, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
         place, value, hits = done.stdout.split("\n")[:3]
-        found.append((value, int(hits)))
+        actual.append((value, int(hits)))
     assert pathlib.Path(place).is_relative_to(tmp_path) and any(pathlib.Path(place).iterdir())
-    assert found[0][1] == 0 and found[1][1] >= 1 and found[0][0] == found[1][0]
+    assert actual[0][1] == 0 and actual[1][1] >= 1 and actual[0][0] == actual[1][0]

@@ -11,8 +11,8 @@ from jaxmarl_llm.utils.statistics.significance import DRAWN, EXACT, paired_t, si
 
 def test_the_t_interval_by_hand():
     # mean 2, s = 1, standard error 1 / sqrt(3) = 0.57735; t(0.975, 2) = 4.30265; half 2.48414
-    found = t_interval([1.0, 2.0, 3.0])
-    np.testing.assert_allclose(found, (2, -0.48414, 4.48414), atol=1e-5)
+    actual = t_interval([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(actual, (2, -0.48414, 4.48414), atol=1e-5)
     assert t_interval([5.0, 5.0]) == (5, 5, 5)
 
 
@@ -42,9 +42,9 @@ def test_interval_and_test_agree_with_scipy():
         ours, theirs = generator.normal(size=(2, number)) + np.array([[0.8], [0.0]])
         wanted = stats.ttest_rel(ours, theirs)
         assert paired_t(ours - theirs) == pytest.approx(wanted.pvalue)
-        found, ends = t_interval(ours - theirs), wanted.confidence_interval()
-        np.testing.assert_allclose(found[1:], (ends.low, ends.high))
-        assert (paired_t(ours - theirs) < 0.05) == (not found.low <= 0 <= found.high)
+        actual, ends = t_interval(ours - theirs), wanted.confidence_interval()
+        np.testing.assert_allclose(actual[1:], (ends.low, ends.high))
+        assert (paired_t(ours - theirs) < 0.05) == (not actual.low <= 0 <= actual.high)
 
 
 def test_sign_flips_by_hand():

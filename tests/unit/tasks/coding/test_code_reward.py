@@ -68,8 +68,8 @@ def cooperates(rule, main, *rows, passed=2):
     """Cooperation part by a rule that asks the report; a row is (calls, returned, raised, used)."""
     draft = compose(ITEM, {"aux": AUX, "main": main})
     seen = tuple(Interaction("main", "aux", "aux", *row) for row in rows)
-    found = Report("fail", passed, 4, (), {}, 2, 0.0, 0.0, interactions=seen)
-    return finish(draft, found, rule=rule)["cooperation"]
+    actual = Report("fail", passed, 4, (), {}, 2, 0.0, 0.0, interactions=seen)
+    return finish(draft, actual, rule=rule)["cooperation"]
 
 
 # influence: 1.5 times the 2 of 4 tests that pass, or nothing
@@ -95,9 +95,9 @@ def test_calls_in_the_other_direction_are_no_cooperation_of_main():
     draft = compose(ITEM, {"aux": AUX, "main": USES})
     rows = ("aux", "main", "f", 1, 1, 0, None), ("main", "aux", "other", 1, 1, 0, True)
     seen = tuple(Interaction(*row) for row in rows)
-    found = Report("fail", 2, 4, (), {}, 2, 0.0, 0.0, interactions=seen)
+    actual = Report("fail", 2, 4, (), {}, 2, 0.0, 0.0, interactions=seen)
     for rule in ("observed", "influence"):
-        assert finish(draft, found, rule=rule)["cooperation"] == 0.0
+        assert finish(draft, actual, rule=rule)["cooperation"] == 0.0
 
 
 THREE = ("left", "right", "main")

@@ -315,8 +315,8 @@ def test_the_executor_counts_the_same():
         reports = executor.run([canonical(item, text) for item, text in parts])
     for (item, text), report in zip(parts, reports, strict=True):
         total = count_units(text)
-        found = (report.verdict, report.passed, report.total)
-        assert found == ("pass", total, total), (item.task_id, text, report)
+        actual = (report.verdict, report.passed, report.total)
+        assert actual == ("pass", total, total), (item.task_id, text, report)
 
 
 def test_the_executor_shows_of_hidden_parts_their_first_line_only():

@@ -85,7 +85,7 @@ def test_every_pair_of_operations_is_in_one_split(steps):
         pair = operation_pair(item)
         assert pair, item.task_id
         splits[pair].add(item.split)
-    assert [pair for pair, found in splits.items() if len(found) > 1] == []
+    assert [pair for pair, actual in splits.items() if len(actual) > 1] == []
 
 
 def test_splits_are_disjoint():

@@ -24,8 +24,8 @@ class Scripted:
 
     def run(self, programs):
         self.batches.append(list(programs))
-        found = [self.reports[program.sources["program"]] for program in programs]
-        return [Report(v, n, of, ("said",) * (v != "pass"), {}, 2, 0.25, 0.5) for v, n, of in found]
+        actual = [self.reports[program.sources["program"]] for program in programs]
+        return [Report(v, n, of, ("said",) * (v != "pass"), {}, 2, 0.25, 0.5) for v, n, of in actual]
 
 
 def test_a_joint_answer():

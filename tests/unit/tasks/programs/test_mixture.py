@@ -44,15 +44,15 @@ def drawn(prompt, number=4000, **options):
 
 
 def test_programs_come_as_often_as_the_weights_say():
-    found = drawn(PROGRAM)
+    actual = drawn(PROGRAM)
     # the first of the faster ones is strong; the broken one is the program up to its last bracket
     broken = "def f(n):\n    return sum([i for i in range("
     expected = {SLOW: 0.4, broken: 0.1}
     expected |= dict(zip((r.source for r in REWRITES), (0.01, 0.14, 0.25, 0.1), strict=True))
-    assert set(found) == {fenced(source) for source in expected}
+    assert set(actual) == {fenced(source) for source in expected}
     for source, share in expected.items():
         # within four standard deviations of a binomial
-        assert abs(found[fenced(source)] / 4000 - share) < 4 * (share * (1 - share) / 4000) ** 0.5
+        assert abs(actual[fenced(source)] / 4000 - share) < 4 * (share * (1 - share) / 4000) ** 0.5
 
 
 def test_weak_ones_share_and_what_is_missing_is_left_out():
@@ -65,8 +65,8 @@ def test_weak_ones_share_and_what_is_missing_is_left_out():
 
 @pytest.mark.parametrize("rewrite", REWRITES)
 def test_a_lesson_names_the_technique_of_the_second_program(rewrite):
-    found = drawn(lesson_prompt(rewrite.source), 1000)
-    assert 750 < found[rewrite.technique] < 850 and set(found) == {rewrite.technique, *scripted_author.VAGUE}
+    actual = drawn(lesson_prompt(rewrite.source), 1000)
+    assert 750 < actual[rewrite.technique] < 850 and set(actual) == {rewrite.technique, *scripted_author.VAGUE}
     reflowed = lesson_prompt("    " + rewrite.source.replace("\n", "\n    ") + "\n")
     assert set(drawn(reflowed, 20, vague=0)) == {rewrite.technique}
 
@@ -86,11 +86,11 @@ def test_shown_lessons_are_built_on_unless_they_are_told_to_harm():
     assert len(drawn(LESSONS.format("Try hard.", scripted_author.VAGUE[0]), 1000, adopt=1)) == 6  # as without
     lesson = optimisation_prompts.lesson
     told = lesson(weak.technique, "ok", 1.05), lesson(bad.technique, "wrong", 0.0)
-    found = drawn(LESSONS.format(*told))
+    actual = drawn(LESSONS.format(*told))
     # Half of the time a step beyond the helpful one, never the harmful one: the rest is 0.75 of all.
-    assert abs(found[fenced(fast.source)] / 4000 - (0.5 + 0.5 * 0.01 / 0.75)) < 0.03
-    assert abs(found[fenced(weak.source)] / 4000 - 0.5 * 0.14 / 0.75) < 0.03
-    assert fenced(bad.source) not in found and len(found) == 5
+    assert abs(actual[fenced(fast.source)] / 4000 - (0.5 + 0.5 * 0.01 / 0.75)) < 0.03
+    assert abs(actual[fenced(weak.source)] / 4000 - 0.5 * 0.14 / 0.75) < 0.03
+    assert fenced(bad.source) not in actual and len(actual) == 5
     for came in (("ok", 1.0), ("ok", 0.5), ("build-error", 0.0)):
         told = lesson(weak.technique, *came)
         assert fenced(weak.source) not in drawn(LESSONS.format(told, "Try hard."), 500)

@@ -115,10 +115,10 @@ def reports(executor):
                 for item in ITEMS[source]
                 for kind, text in [("reference", item.source), *((r.kind, r.source) for r in item.rewrites)]
             ]
-            found = known[source] = {item.task_id: [] for item in ITEMS[source]}
+            actual = known[source] = {item.task_id: [] for item in ITEMS[source]}
             done = executor.run([program(*row) for row in rows])
             for (item, kind, text), report in zip(rows, done, strict=True):
-                found[item.task_id].append((kind, text, report))
+                actual[item.task_id].append((kind, text, report))
         return known[source]
 
     return of

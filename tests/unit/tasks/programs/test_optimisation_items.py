@@ -58,12 +58,12 @@ def test_a_problem_becomes_an_item():
 
 def test_the_tests_know_the_size():
     (item,) = parse(HEAD + PROBLEM, "here")
-    found = {}
+    actual = {}
     for size in (None, 4):
         space = {}
         exec(item.tests_of(size), space)
-        found[size] = space["inputs"](0)
-    assert found == {None: (9,), 4: (4,)}
+        actual[size] = space["inputs"](0)
+    assert actual == {None: (9,), 4: (4,)}
 
 
 def test_cpp_needs_a_signature():

@@ -164,11 +164,11 @@ def test_nothing_raises_on_garbled_text():
             for _ in range(rng.randint(1, 12)):
                 text.insert(rng.randrange(len(text)), rng.choice(pieces))
             for language in ("python", "c++"):
-                found = program("".join(text), "f", language)
-                assert found == "" or found.endswith("\n")
-                digest(found, language)
-                if language == "python" and parse(found) and "`" not in found and "~" not in found:
-                    assert program(found, "f", language) in (found, "")  # nothing more is cut from it
+                actual = program("".join(text), "f", language)
+                assert actual == "" or actual.endswith("\n")
+                digest(actual, language)
+                if language == "python" and parse(actual) and "`" not in actual and "~" not in actual:
+                    assert program(actual, "f", language) in (actual, "")  # nothing more is cut from it
     for _ in range(200):
         text = "".join(rng.choice(pieces) for _ in range(rng.randrange(80)))
         program(text, "f", "python"), program(text, "f", "c++")
@@ -178,8 +178,8 @@ def test_every_prefix_is_parsed_and_a_finished_function_stays():
     text = f"Sure:\n```python\n{WITH_HELPER}```\nThat is it.\n```python\nprint(f([1]))\n```"
     finished = text.index("return sum(xs)") + len("return sum(xs)")
     for end in range(len(text) + 1):
-        found = program(text[:end], "f", "python")
-        assert found == WITH_HELPER if end >= finished else isinstance(found, str)
+        actual = program(text[:end], "f", "python")
+        assert actual == WITH_HELPER if end >= finished else isinstance(actual, str)
 
 
 def test_hopeless_texts_are_quick_and_raise_nothing():

@@ -73,8 +73,8 @@ def test_what_becomes_of_programs():
                "slow": timing(speedup=0.5, low=0.4, high=0.6)}  # fmt: skip
     executor = Scripted(verdicts, timings)
     programs = ["", "broken", "raises", "sleeps", "unlucky", "same", "slow", "good", SLOW + "# as it was"]
-    found = TimedJudge(executor, PLAN).judge([ITEM] * len(programs), programs)
-    assert found == [
+    actual = TimedJudge(executor, PLAN).judge([ITEM] * len(programs), programs)
+    assert actual == [
         Outcome("no-program"),
         Outcome("build-error", "broken", log=SEVEN, executions=1, seconds=1.0),
         Outcome("wrong", "raises", log="KeyError: 'a -> b'", executions=1, seconds=1.0),
@@ -105,8 +105,8 @@ def test_memory_of_equal_programs():
 
     executor = Scripted()
     judge = TimedJudge(executor, PLAN, remember=False)
-    found = judge.judge([ITEM, ITEM], ["x = 1", "x = 1"]) + judge.judge([ITEM], ["x = 1"])
-    assert not any(outcome.reused for outcome in found) and len(executor.measured) == 3
+    actual = judge.judge([ITEM, ITEM], ["x = 1", "x = 1"]) + judge.judge([ITEM], ["x = 1"])
+    assert not any(outcome.reused for outcome in actual) and len(executor.measured) == 3
 
 
 def test_failures_are_remembered_too():
@@ -155,8 +155,8 @@ def test_remeasuring_remembers_what_was_remeasured():
 
     executor = Scripted()
     judge = TimedJudge(executor, PLAN, remember=False)
-    found = judge.remeasure([ITEM, ITEM], ["x = 1", "x = 1"]) + judge.remeasure([ITEM], ["x = 1"])
-    assert not any(outcome.reused for outcome in found) and len(executor.measured) == 3
+    actual = judge.remeasure([ITEM, ITEM], ["x = 1", "x = 1"]) + judge.remeasure([ITEM], ["x = 1"])
+    assert not any(outcome.reused for outcome in actual) and len(executor.measured) == 3
 
 
 def test_what_an_earlier_process_measured_is_known():
@@ -284,6 +284,6 @@ def test_cpp_programs(executor):
     except ValueError as error:
         pytest.skip(str(error))
     broken, wrong = source.replace("return n", "return k"), source.replace("n += x", "n -= x")
-    found = judge.judge([item] * 3, [source + "// as it was\n", broken, wrong])
-    assert [outcome.status for outcome in found] == ["ok", "build-error", "wrong"]
-    assert "'k' was not declared" in found[1].log and 1 < len(found[1].log.splitlines()) <= 7
+    actual = judge.judge([item] * 3, [source + "// as it was\n", broken, wrong])
+    assert [outcome.status for outcome in actual] == ["ok", "build-error", "wrong"]
+    assert "'k' was not declared" in actual[1].log and 1 < len(actual[1].log.splitlines()) <= 7

@@ -64,8 +64,8 @@ def test_scores_of_single_answers():
     task = GameTask(ITEMS)
 
     def judged(first, second):
-        (found,) = task.judge([item], {"first": [first], "second": [second]})
-        return found
+        (actual,) = task.judge([item], {"first": [first], "second": [second]})
+        return actual
 
     zero, one, two = ((saying(item, 0, a), saying(item, 1, a)) for a in range(3))
     assert judged(*two).scores == {"optimal": 0, "safe": 1, "valid": 1, "total": 35 / 41}  # 5 of -30..11
@@ -73,9 +73,9 @@ def test_scores_of_single_answers():
     assert judged(zero[0], one[1]).total == 0
     assert judged(*zero).scores == {"optimal": 1, "safe": 0, "valid": 1, "total": 1}
     for wrong in ("", "up", f"{zero[0]} {zero[0]}", zero[0].upper()):
-        found = judged(zero[0], wrong)
-        assert found.scores == {"optimal": 0, "safe": 0, "valid": 0.5, "total": 0}
-        assert found.local == {"first": 1, "second": 0} and found.verdict == "judged"
+        actual = judged(zero[0], wrong)
+        assert actual.scores == {"optimal": 0, "safe": 0, "valid": 0.5, "total": 0}
+        assert actual.local == {"first": 1, "second": 0} and actual.verdict == "judged"
     with pytest.raises(ValueError, match="come from agents"):
         task.judge([item], {"first": ["left"]})
 

@@ -86,11 +86,11 @@ RATIOS = {
 def test_ratio(name, chars, earned):
     # Of 130 words each 65 and 130 are different: u = 2 is full in 'tldr'; the others need u = 1.
     first = text(130, 65 if name == "tldr" else 130, 1000)
-    found = parts(first, text(130, 130, chars, letter="v"), name)
+    actual = parts(first, text(130, 130, chars, letter="v"), name)
     if earned is None:
-        assert found == (0.5, 0.0, 0.0, 0.0, 0.0)
+        assert actual == (0.5, 0.0, 0.0, 0.0, 0.0)
     else:
-        assert found == same((0.5, earned, 0.5, 0.0, 0.0))  # at an end, too, the count goes on
+        assert actual == same((0.5, earned, 0.5, 0.0, 0.0))  # at an end, too, the count goes on
 
 
 # Different words of the second text per 100 of the first -> uniqueness part; None: the count stops there.
@@ -114,11 +114,11 @@ def test_uniqueness(name, different, earned):
     # Ratio 2.5 or 1.3, on the plateau of both arXiv bands. The second text's "hence" is among its words.
     chars = 2500 if name == "tldr" else 1300
     second = "hence " + text(max(different, 140) - 1, different - 1, chars - 6, letter="v")
-    found = parts(text(140, 100, 1000), second, name)
+    actual = parts(text(140, 100, 1000), second, name)
     if earned is None:
-        assert found == (0.5, 1.0, 0.0, 0.0, 0.0)
+        assert actual == (0.5, 1.0, 0.0, 0.0, 0.0)
     else:
-        assert found == same((0.5, 1.0, earned, 0.16, 0.0))  # .4 * .4 for one category
+        assert actual == same((0.5, 1.0, earned, 0.16, 0.0))  # .4 * .4 for one category
 
 
 def test_uniqueness_counts_stop_words_and_case_does_not():
@@ -134,8 +134,8 @@ def test_a_text_of_punctuation_has_no_words_to_compare():
     dots = " ".join(["..."] * 130)  # 519 characters
     for name in ("tldr", "arxiv", "arxiv_later"):
         chars = 1038 if name == "tldr" else 675  # ratios 2 and 1.3006
-        found = parts(dots, text(130, chars=chars), name)
-        assert found[0] == 0.5 and found[1] > 0.9 and found[2:] == (0.0, 0.0, 0.0)
+        actual = parts(dots, text(130, chars=chars), name)
+        assert actual[0] == 0.5 and actual[1] > 0.9 and actual[2:] == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("name, first, second, start, earned", [
@@ -194,7 +194,7 @@ def test_every_entry_is_found_in_its_category(matching):
     assert categories("", matching) == set()
 
 
-@pytest.mark.parametrize("sentence, found", [
+@pytest.mark.parametrize("sentence, actual", [
     ("last", {"time"}),  # as
     ("wife", {"condition"}),  # if
     ("person", {"cause_effect"}),  # so
@@ -204,8 +204,8 @@ def test_every_entry_is_found_in_its_category(matching):
     ("to clarify", {"explanation", "condition"}),
     ("strengthen", {"cause_effect", "sequence"}),  # then
 ])
-def test_parts_of_words_count_in_the_papers_matching_only(sentence, found):
-    assert categories(sentence) == found
+def test_parts_of_words_count_in_the_papers_matching_only(sentence, actual):
+    assert categories(sentence) == actual
     assert categories(sentence, "corrected") == ({"explanation"} if sentence == "to clarify" else set())
 
 
@@ -216,8 +216,8 @@ def test_parts_of_words_count_in_the_papers_matching_only(sentence, found):
 def test_transitions(count, earned, matching):
     phrases = " ".join(list(ONE_OF_EACH.values())[:count])
     padding = text(60, letter="v")
-    found = parts(text(20, chars=300), f"{phrases} {padding}".ljust(600, "."), "tldr", matching=matching)
-    assert found == same((0.5, 1.0, 0.5, earned, 0.0))
+    actual = parts(text(20, chars=300), f"{phrases} {padding}".ljust(600, "."), "tldr", matching=matching)
+    assert actual == same((0.5, 1.0, 0.5, earned, 0.0))
 
 
 def test_where_transition_words_are_looked_for():
@@ -264,9 +264,9 @@ def test_normalise():
         {"structure": 100.0, "style": 100.0, "coherence": 95.0, "return": 298 / 3})
     # TLDR as published: structure 98.7, coherence 78.5, return 94.5, which implies style 91.2.
     published = {"length": 0.49, "ratio": 0.99, "uniqueness": 0.494, "transitions": 0.314, "overlap": 0.5472}
-    found = normalise({**published, "total": sum(published.values())})
-    assert found["structure"] == same(98.7) and found["coherence"] == same(78.5)
-    assert found["style"] == same(91.2) and found["return"] == pytest.approx(94.5, abs=0.05)
+    actual = normalise({**published, "total": sum(published.values())})
+    assert actual["structure"] == same(98.7) and actual["coherence"] == same(78.5)
+    assert actual["style"] == same(91.2) and actual["return"] == pytest.approx(94.5, abs=0.05)
 
 
 def test_return_is_the_weighted_mean_of_the_three():
