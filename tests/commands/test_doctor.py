@@ -94,7 +94,7 @@ def test_a_machine_that_refuses_programs_stops_nothing_else(compiled, monkeypatc
         assert actual["executor level"].status == "fail"
         assert "min_level is 2" in actual["executor level"].sentence
         assert actual["log-prob parity"].status == actual["reward purity"].status == "ok"
-        monkeypatch.setattr(CodingTask, "judge", lambda task, items, said: task._executor.run([]))
+        monkeypatch.setattr(CodingTask, "judge", lambda task, items, completions: task._executor.run([]))
         assert examined(task__reward="")["reward scale"].status == "skipped"
 
 
@@ -125,10 +125,10 @@ def test_shapes_are_those_of_what_a_system_trains(system, mode):
     )
     assert bool(shapes) == (system != "madpo")
     learned, optimizer = plan_table.beside(models.states)
-    said = examination.memory(config, team).sentence
+    sentence = examination.memory(config, team).sentence
     if mode == "full" and shapes:
-        assert learned > 1 and f", critics {learned:.0f}, optimizer of critics {optimizer:.0f}" in said
-    assert ("critics" in said) == bool(shapes)
+        assert learned > 1 and f", critics {learned:.0f}, optimizer of critics {optimizer:.0f}" in sentence
+    assert ("critics" in sentence) == bool(shapes)
 
 
 def test_a_preference_without_pairs_fails(compiled):

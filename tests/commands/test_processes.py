@@ -156,10 +156,10 @@ def test_an_error_in_another_process_is_one_here(monkeypatch):
         distributed.run_together(len, "abc")
 
 
-@pytest.mark.parametrize("flags, said", [
+@pytest.mark.parametrize("flags, message", [
     (["--processes=2"], "--processes=2 needs --coordinator"),
     (["--coordinator=127.0.0.1:1", "--processes=2", "--process=2"], "--process=2 of --processes=2: allowed"),
 ])  # fmt: skip
-def test_flags_that_cannot_be(tmp_path, compiled, flags, said):
+def test_flags_that_cannot_be(tmp_path, compiled, flags, message):
     ((code, output),) = ends([start(tmp_path / "run", compiled, 1, *flags)])
-    assert code == 1 and said in output and "Traceback" not in output
+    assert code == 1 and message in output and "Traceback" not in output

@@ -97,12 +97,12 @@ def test_transcripts_hold_lessons_with_what_they_taught(run):
     lessons = [speech.remark for action in actions for speech in action.agents.values()]
     assert len(lessons) == 24 and all(credit.completion_length for credit in lessons)
     assert all("Program B" in credit.prompt or "Code B" in credit.prompt for credit in lessons)
-    told = [speech.remark.advantage for a in actions[:6] for speech in a.agents.values()]
-    assert any(told) and not any(credit.advantage for credit in lessons[12:])  # nobody read the last ones
+    advantages = [speech.remark.advantage for a in actions[:6] for speech in a.agents.values()]
+    assert any(advantages) and not any(credit.advantage for credit in lessons[12:])  # nobody read the last ones
     # The lessons of a program's prompt are those that somebody said: their texts, on lines of their own.
-    said = {" ".join(credit.completion.split()) for step in (0, 1) for credit in _lessons(run, step)}
+    texts = {" ".join(credit.completion.split()) for step in (0, 1) for credit in _lessons(run, step)}
     shown = [s.prompt for a in actions[6:] for s in a.agents.values() if "Lessons from earlier" in s.prompt]
-    assert shown and all(any(text and text in prompt for text in said) for prompt in shown)
+    assert shown and all(any(text and text in prompt for text in texts) for prompt in shown)
 
 
 def _lessons(run, step):
@@ -118,11 +118,11 @@ def test_report(run):
 
 
 def test_replay_of_a_bank_that_lasts(run):
-    said = []
-    actual = replay.replay(run, 1, tell=said.append)
+    lines = []
+    actual = replay.replay(run, 1, tell=lines.append)
     assert actual.same, [part for part in actual.parts if part.first]
     assert actual.start == 1  # the lessons of then are found again
-    assert said[-1] == "programs are timed again: rewards differ as times do, and then anything"
+    assert lines[-1] == "programs are timed again: rewards differ as times do, and then anything"
     (remarks,) = [part for part in actual.parts if part.kind == "remarks"]
     assert (remarks.agree, remarks.of) == (24, 24)
 

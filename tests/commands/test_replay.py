@@ -31,8 +31,8 @@ RUNS = {
 
 
 def speech(**changes):
-    said = dict(prompt="ask", completion="yes", prompt_length=3, completion_length=2, finish_reason="stop")
-    return AgentRecord(**said | {"sample": 0, "advantage": 0.5} | changes)
+    fields = dict(prompt="ask", completion="yes", prompt_length=3, completion_length=2, finish_reason="stop")
+    return AgentRecord(**fields | {"sample": 0, "advantage": 0.5} | changes)
 
 
 def action(samples=(0, 0), total=2.0, **changes):
@@ -117,7 +117,7 @@ def runs(tmp_path_factory, programs_shared):
         yield run
 
 
-def told(folder, step=None):
+def replayed(folder, step=None):
     lines = []
     return replay.replay(folder, step, tell=lines.append), lines
 
@@ -130,7 +130,7 @@ def told(folder, step=None):
 def test_an_iteration_comes_out_again(runs, name, step, start):
     folder = runs(name)
     before = smoke_runs.files(folder)
-    actual, lines = told(folder, step)
+    actual, lines = replayed(folder, step)
     step = 3 if step is None else step
     assert (actual.step, actual.start, actual.same) == (step, start, True), counts(actual.parts)
     source = f"the checkpoint after {start} iterations" if start else "the team as the run began"
@@ -183,7 +183,7 @@ def _defined(define):
 
 @pytest.mark.model
 def test_the_command_finds_what_was_changed(runs, changed, monkeypatch, capsys):
-    said = transcripts.read(runs("plain"), 0)[2].agents["main"].completion
+    completion = transcripts.read(runs("plain"), 0)[2].agents["main"].completion
     assert command(monkeypatch, f"--workdir={changed}", "--step=0") == 1
     output = capsys.readouterr().out
     lines = [line.split() for line in output.splitlines()]
@@ -192,7 +192,7 @@ def test_the_command_finds_what_was_changed(runs, changed, monkeypatch, capsys):
     item = transcripts.read(changed, 0)[2].item
     assert f"texts, first difference: joint answer 2 (item {item}, turn 0), main\n" in output
     sides = [f"  {side}:\n{textwrap.indent(text, '    | ', lambda line: True)}\n" for side, text in
-             (("recorded", "better\ntext"), ("again", said))]
+             (("recorded", "better\ntext"), ("again", completion))]
     assert "".join(sides) in output
     assert "metrics, first difference: aux/grad_norm" in output
     assert output.endswith("\niteration 0 differs\n")

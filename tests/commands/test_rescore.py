@@ -29,9 +29,9 @@ def recorded(forest, advantages, samples=True):
 
     actual = []
     for joint in forest.joints:
-        said = {forest.turns[i].agent: speech(forest.turns[i]) for i in joint.turns}
+        agents = {forest.turns[i].agent: speech(forest.turns[i]) for i in joint.turns}
         given = {"turn": joint.turn, "follows": joint.follows}
-        actual.append(JointAction(4, "item", said, {}, joint.judgement.total, "", **given))
+        actual.append(JointAction(4, "item", agents, {}, joint.judgement.total, "", **given))
     return actual
 
 

@@ -31,8 +31,8 @@ def test_a_process_that_is_killed_goes_on(monkeypatch, tmp_path, compiled):
     running = process.poll() is None
     if running:
         os.killpg(process.pid, signal.SIGKILL)
-    said, _ = process.communicate()
-    assert running and process.returncode == -signal.SIGKILL, said
+    output, _ = process.communicate()
+    assert running and process.returncode == -signal.SIGKILL, output
     before = smoke_runs.files(kept)
     assert not out.exists() and len(before) < BATCHES * (STEPS + ROUNDS + 1)
     done = smoke_runs.run(command, compiled)

@@ -159,8 +159,8 @@ def test_a_sweep_with_a_member_that_fails_goes_on(tmp_path, compiled, monkeypatc
     lines = first.stdout.splitlines()
     assert lines[0] == "4 members, 2 of them finished"
     assert lines[1] == f"[1/2] train.baseline=mean, seed 1: log in {broken}/log.txt"
-    said = f"train.baseline=mean, seed 1: failed: error: the checkpoint {broken}/checkpoints/1 cannot be read"
-    assert lines[2].startswith(said) and lines[2].endswith(f"({broken}/log.txt)")
+    message = f"train.baseline=mean, seed 1: failed: error: the checkpoint {broken}/checkpoints/1 cannot be read"
+    assert lines[2].startswith(message) and lines[2].endswith(f"({broken}/log.txt)")
     assert lines[4] == "train.baseline=max, seed 1: finished"
     assert first.stderr == "1 of 4 members are not finished; the same command goes on\n"
     settings = json.loads((workdir / "sweep.json").read_text())["settings"]
@@ -177,9 +177,9 @@ def test_a_sweep_with_a_member_that_fails_goes_on(tmp_path, compiled, monkeypatc
         "train.baseline=mean, seed 1: finished",
     ]  # fmt: skip
     assert smoke_runs.files(workdir / actual[3].folder) == kept
-    told = json.loads((workdir / "sweep.json").read_text())
-    assert told["fixed"] == {"log.transcripts_every": 0}
-    against = told["settings"][1]["against_baseline"]["return"]
+    results = json.loads((workdir / "sweep.json").read_text())
+    assert results["fixed"] == {"log.transcripts_every": 0}
+    against = results["settings"][1]["against_baseline"]["return"]
     # Seeds of 50 and of what was trained, less those of 30 and of what was trained.
     trained = [json.loads((workdir / actual[i].folder / "summary.json").read_text())["after"] for i in (1, 3)]
     assert against["seeds"] == [0, 1]

@@ -99,8 +99,8 @@ def test_an_expert_is_asked_between_turns_and_its_failure_is_resumed(tmp_path, c
             with pytest.raises(ExpertError, match="starter/"):
                 train.train(c, str(tmp_path / "run"))
             assert checkpoint.read_meta(tmp_path / "run" / "checkpoints")["step"] == 1  # not lost
-            said = transcripts.read(tmp_path / "run", 0)[4].agents
-            assert "def aux(x):" in said["aux"].prompt and "leave it as it is" in said["main"].prompt
+            agents = transcripts.read(tmp_path / "run", 0)[4].agents
+            assert "def aux(x):" in agents["aux"].prompt and "leave it as it is" in agents["main"].prompt
             server.rule = lambda request: expert_server.Say(edits)
             assert train.train(c, str(tmp_path / "run"))["after"]["step"] == 2
     spent = smoke_runs.rows(tmp_path / "run", "expert/")[-1]

@@ -56,18 +56,18 @@ def test_two_turns_of_a_single_sample_with_a_critic_each(tmp_path, monkeypatch, 
     assert "memory: critics + optimizer" in capsys.readouterr().out
     (forest,), ((texts, values, targets),) = seen.forests, lessons
     assert {agent: len(read) for agent, read in texts.items()} == {"aux": 4, "main": 4}  # 2 problems, 2 turns
-    said = {}  # reward, and half of what the critic says of the agent's next prompt
+    expected_targets = {}  # reward, and half of what the critic says of the agent's next prompt
     for j, (joint, reward) in enumerate(zip(forest.joints, forest.totals(), strict=True)):
         for turn in (forest.turns[i] for i in joint.turns):
             next_turns = [t for t in forest.turns if (t.agent, t.follows) == (turn.agent, j)]
             assert len(next_turns) == (joint.turn == 0)
-            said[turn.request] = reward + 0.5 * sum(values[t.request] for t in next_turns)
+            expected_targets[turn.request] = reward + 0.5 * sum(values[t.request] for t in next_turns)
             np.testing.assert_array_equal(texts[turn.agent][turn.request], turn.prompt)
-    assert targets == pytest.approx(said, rel=1e-5)
+    assert targets == pytest.approx(expected_targets, rel=1e-5)
     all_rows = [batch.rows for _, batch in seen.batches]
     learned = [float(a) for rows in all_rows for a in rows.advantages_MS[rows.lengths_MS > 0]]
     # The gradient of the return: what the second turn earns counts half.
-    expected = [0.5**turn.turn * (said[turn.request] - values[turn.request]) for turn in forest.turns]
+    expected = [0.5**turn.turn * (expected_targets[turn.request] - values[turn.request]) for turn in forest.turns]
     np.testing.assert_allclose(sorted(learned), sorted(expected), rtol=1e-4, atol=1e-3)
     row = smoke_runs.rows(tmp_path)[0]
     assert {"aux/critic_loss", "main/critic_explained", "main/critic_grad_norm"} <= set(row)

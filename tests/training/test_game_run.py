@@ -30,9 +30,9 @@ def test_a_run_learns_without_an_executor(tmp_path, monkeypatch):
     assert after["return_low"] > before["return_high"]
     assert 80 < before["valid"] < after["valid"] <= 100
     assert summary["executor"] == {}
-    told = json.loads((tmp_path / "held_out.json").read_text())
+    held_out = json.loads((tmp_path / "held_out.json").read_text())
     names = [f"{kind}/{name}" for kind, names in matrix_game.NAMES.items() for name in names]
-    assert told["items"] == names and sum(told["return"]) / 6 == pytest.approx(after["return"])
+    assert held_out["items"] == names and sum(held_out["return"]) / 6 == pytest.approx(after["return"])
 
 
 @pytest.mark.parametrize("fields, answers", [

@@ -109,7 +109,7 @@ def by_lessons(forest, c):
         else:
             later = [(z in forest.turns[i].shown, j.judgement.local[forest.turns[i].agent])
                      for j, i in mates if j.turn == 1]  # fmt: skip
-            under, without = ([r for shown, r in later if shown is said] for said in (True, False))
+            under, without = ([r for shown, r in later if shown is was_shown] for was_shown in (True, False))
             actual[z] = np.mean(under) - np.mean(without) if under and without else 0.0
     return actual
 
@@ -118,7 +118,7 @@ def test_an_iteration_of_programs_and_lessons(scripted, monkeypatch, tmp_path):
     seen = watched(monkeypatch)
     variant = types.SimpleNamespace(get_config=lambda arg: config_file.get_config(f"train,{arg}"))
     fields = PROBLEMS | {"train.group": 4, "train.prompts": 2, "task.source": "python[:2]"}
-    row, said = trained(seen, tmp_path, SMALL | SHORT | fields, variant, by_lessons)
+    row, actions = trained(seen, tmp_path, SMALL | SHORT | fields, variant, by_lessons)
     (forest, *_) = seen.forests
     advantages = by_lessons(forest, None)
     lessons = [turn.id for turn in forest.turns if turn.kind == "remark"]
@@ -127,6 +127,6 @@ def test_an_iteration_of_programs_and_lessons(scripted, monkeypatch, tmp_path):
     assert any(abs(advantages[z]) > 1e-3 for z in lessons)
     shown = [turn.shown for turn in forest.turns if turn.stage == (1, "answer")]
     assert sum(not each for each in shown) == 4 and len(set(shown)) > 2  # one chain of each sees none
-    told = np.mean([np.isin(z, [i for each in shown for i in each]) for z in lessons])
-    assert row["lessons/told"] == pytest.approx(told) and row["lessons/effect"] != 0
-    assert len(said) == 16 and {a.item for a in said} == {item.task_id for item in forest.items}
+    shown_share = np.mean([np.isin(z, [i for each in shown for i in each]) for z in lessons])
+    assert row["lessons/told"] == pytest.approx(shown_share) and row["lessons/effect"] != 0
+    assert len(actions) == 16 and {a.item for a in actions} == {item.task_id for item in forest.items}

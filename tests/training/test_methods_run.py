@@ -47,10 +47,10 @@ def test_agents_that_hear_each_other(tmp_path, seen, protocol, rounds):
     assert seen.called[:3] == ["generate", "generate", "train_step"]
     assert len(seen.forests[0].turns) == rounds * 2 * 2 * 2
     assert [(a.turn, a.follows) for a in actions] == [(0, None)] * 4  # 2 problems, 2 samples
-    said = {t.id: t for t in seen.forests[0].turns}
+    turns_by_id = {t.id: t for t in seen.forests[0].turns}
     for action, joint in zip(actions, seen.forests[0].joints, strict=True):
         heard = joint.heard or joint.turns
-        assert f"aux wrote:\n{said[heard[0]].text.strip()}" in action.agents["main"].prompt
+        assert f"aux wrote:\n{turns_by_id[heard[0]].text.strip()}" in action.agents["main"].prompt
         assert ("main wrote:" in action.agents["aux"].prompt) == (protocol == "discussion")
     assert row["train/return"] == pytest.approx(np.mean([action.total for action in actions]))
     answer = smoke_runs.rows(tmp_path)[-1]
@@ -160,11 +160,11 @@ def test_a_chain_with_an_expert_keeps_its_key_and_is_replayed_without(tmp_path, 
     offline = {"expert.cache": str(tmp_path / "run" / "expert"), "expert.offline": True}
     trained(seen, tmp_path / "again", fields | offline)
 
-    def told(folder):
+    def rows_without_expert(folder):
         rows = smoke_runs.rows(folder)
         return [{k: v for k, v in row.items() if not k.startswith("expert/")} for row in rows]
 
-    assert told(tmp_path / "again") == told(tmp_path / "run")
+    assert rows_without_expert(tmp_path / "again") == rows_without_expert(tmp_path / "run")
     spent = smoke_runs.rows(tmp_path / "again", "expert/")[0]
     assert spent["expert/requests"] == 0 and spent["expert/cached"] == 2
 

@@ -63,14 +63,14 @@ def test_a_run_that_fails_amid_an_iteration_goes_on_as_if_it_had_not(tmp_path, m
     left, right = (smoke_runs.saved_state(folder, config) for folder in (parts, once))
     assert int(left.step) == sum(calls[:1]) + 2
     chex.assert_trees_all_equal(left, right)
-    told(name, once)
+    check_run(name, once)
     before = smoke_runs.files(once / "system" / "pairs")
     actual = replay.replay(once, tell=lambda line: None)
     assert actual.same and (actual.step, actual.start) == ((0, 0) if name == "madpo" else (2, 2))
     assert smoke_runs.files(once / "system" / "pairs") == before
 
 
-def told(name, folder):
+def check_run(name, folder):
     """What a run of a system leaves behind."""
     rows, actual = smoke_runs.rows(folder), pairs(folder)
     assert list(actual) == {"madpo": [0], "marlhf": [0]}.get(name, [0, 1, 2])
@@ -84,8 +84,8 @@ def told(name, folder):
     # Lengths are those of what was drawn, whatever pairs are learned from.
     assert ["aux/completion_length" in row for row in rows] == [step in drawn for step in range(3)]
     for step in drawn:
-        said = [action.agents["aux"] for action in transcripts.read(folder, step)]
-        assert rows[step]["aux/completion_length"] == np.mean([one.completion_length for one in said])
+        records = [action.agents["aux"] for action in transcripts.read(folder, step)]
+        assert rows[step]["aux/completion_length"] == np.mean([one.completion_length for one in records])
     first = "preference/pairs" in rows[0] and "aux/loss" not in rows[0]
     assert first == (name in ("madpo", "marlhf"))
     assert all(abs(row["main/ratio0"] - 1) < 1e-4 for row in rows if "main/ratio0" in row)
@@ -93,7 +93,7 @@ def told(name, folder):
     if "madpo" in name:
         assert last["madpo/loss"] > 0 and last["preference/gap"] > 0
         actions = transcripts.read(folder, 0)
-        assert {said.advantage for action in actions for said in action.agents.values()} <= {None, 0.0}
+        assert {record.advantage for action in actions for record in action.agents.values()} <= {None, 0.0}
     else:
         assert 0 <= last["reward_model/accuracy"] <= 1 and last["preference/pairs"] in (4, 12)
         assert ("reward_model/loss" in last) == (name == "marlhf_iter")

@@ -142,8 +142,8 @@ def as_promised(name, actions):
 
 def over_partners(actions, agent):
     """(mean total, advantage) of the two samples of every node whose four combinations were judged."""
-    said = [(action.agents[agent], action.total) for action in actions]
-    rows = np.array([(s.sample, total, s.advantage) for s, total in said]).reshape(-1, 4, 3)
+    records_with_totals = [(action.agents[agent], action.total) for action in actions]
+    rows = np.array([(s.sample, total, s.advantage) for s, total in records_with_totals]).reshape(-1, 4, 3)
     return np.stack([rows[rows[..., 0] == g].reshape(-1, 2, 3).mean(1) for g in (0, 1)], 1)[..., 1:]
 
 

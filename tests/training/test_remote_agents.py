@@ -69,15 +69,15 @@ def test_a_rollout_with_an_expert_in_the_team():
         run(expert, task)
     task = CountingTask((4, 2))
     forest = run(expert, task)
-    said = [turn for turn in forest.turns if turn.agent == "main"]
-    assert [(turn.item, turn.sample, turn.text) for turn in said] == [
+    expert_turns = [turn for turn in forest.turns if turn.agent == "main"]
+    assert [(turn.item, turn.sample, turn.text) for turn in expert_turns] == [
         (i, g, f"{LONG}w{g + 6}") for i in (0, 1) for g in (0, 1)
     ]
-    for turn in said:
+    for turn in expert_turns:
         assert turn.completion.tolist() == [*turn.text.encode(), END] and turn.finished
         assert not turn.logprobs.any() and turn.logprobs.shape == turn.completion.shape
     # The prompt has 16 bytes: 6 tokens of three bytes, and 8 of a message; 65 bytes are 22 tokens.
-    assert said[0].cost == said[0].tokens == (14, 22)
+    assert expert_turns[0].cost == expert_turns[0].tokens == (14, 22)
     assert [len(completions["main"]) for _, completions in task.judged] == [len(LONG) + 2] * 8
     own = [turn for turn in forest.turns if turn.agent == "aux"]
     assert all(turn.cost is None and turn.tokens == (len(turn.prompt), len(turn.completion)) for turn in own)
