@@ -43,8 +43,8 @@ def spoken(protocol, words, reward: Callable, items=("item",), random=None, chan
             for g in range(request.samples):
                 word = words[len(state.turns)]
                 place = len(state.turns), number, request.agent, request.item, request.turn, g, prompt
-                said = np.array([word]), np.zeros(1), WORDS[word], True
-                state.turns.append(Turn(*place, *said, request.parent, request.follows, step=step, kind=request.kind))
+                reply = np.array([word]), np.zeros(1), WORDS[word], True
+                state.turns.append(Turn(*place, *reply, request.parent, request.follows, step=step, kind=request.kind))
                 contexts.append((request.agent, text))
         state.requests += requests
         for node in protocol.observe(state, state.turns[first:]):

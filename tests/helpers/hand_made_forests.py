@@ -52,8 +52,8 @@ def named(*rewards, samples=3, mode="aligned"):
 
 
 def turn(number, agent, request, length, finished=True):
-    said = np.zeros(length)
-    return Turn(number, request, agent, 0, 0, 0, np.zeros(3), said, said, "", finished)
+    zeros = np.zeros(length)
+    return Turn(number, request, agent, 0, 0, 0, np.zeros(3), zeros, zeros, "", finished)
 
 
 def judged_nodes(*nodes, agents=("a", "b"), samples=2):
@@ -85,9 +85,9 @@ class Tree:
         for agent in tiny.AGENTS:
             first[agent] = len(self.turns)
             for g in range(2):
-                said = np.arange(1 + g + index)
+                tokens = np.arange(1 + g + index)
                 place = (len(self.turns), self.requests, agent, 0, index, g)
-                self.turns.append(Turn(*place, np.arange(3 + index), said, -said, "", True, follows=follows))
+                self.turns.append(Turn(*place, np.arange(3 + index), tokens, -tokens, "", True, follows=follows))
             self.requests += 1
         for combination, reward in zip(joint_samples(self.mode, 2, 2), rewards, strict=True):
             ids = tuple(first[agent] + g for agent, g in zip(tiny.AGENTS, combination, strict=True))

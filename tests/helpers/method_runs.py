@@ -49,8 +49,8 @@ def scripted(monkeypatch, tmp_path, task, texts):
     real = task.judge
 
     def judge(self, items, completions):
-        said = {agent: [texts[agent][j % 2] for j in range(len(items))] for agent in completions}
-        return real(self, items, said)
+        scripted_texts = {agent: [texts[agent][j % 2] for j in range(len(items))] for agent in completions}
+        return real(self, items, scripted_texts)
 
     monkeypatch.setattr(task, "judge", judge)
     test = f"def check(candidate):\n{_ASSERTS}"
@@ -130,8 +130,8 @@ def _slots(agents, batch):
     rows = batch.rows
     for slot in map(tuple, np.argwhere(rows.lengths_MS > 0)):  # prompt, micro-batch, agent, row, slot
         start = rows.starts_MS[slot]
-        said = rows.tokens_MW[slot[:-1]][start : start + rows.lengths_MS[slot]]
-        yield agents[slot[2]], *said.tolist(), float(rows.advantages_MS[slot])
+        tokens = rows.tokens_MW[slot[:-1]][start : start + rows.lengths_MS[slot]]
+        yield agents[slot[2]], *tokens.tolist(), float(rows.advantages_MS[slot])
 
 
 def trained(seen, folder, fields, base=coding, by_hand=by_hand):
@@ -142,16 +142,16 @@ def trained(seen, folder, fields, base=coding, by_hand=by_hand):
     train.train(c, folder)
     forest, (row, *_) = seen.forests[0], smoke_runs.rows(folder)
     expected = by_hand(forest, c.train)
-    said = [(t.agent, *t.completion.tolist(), a) for t, a in zip(forest.turns, expected, strict=True)]
+    completions = [(t.agent, *t.completion.tolist(), a) for t, a in zip(forest.turns, expected, strict=True)]
     learned = [slot for agents, batch in seen.batches for slot in _slots(agents, batch)]
-    said, learned = (sorted(x for x in actual if abs(x[-1]) > 1e-3) for actual in (said, learned))
-    assert [x[:-1] for x in learned] == [x[:-1] for x in said]
-    np.testing.assert_allclose([x[-1] for x in learned], [x[-1] for x in said], atol=1e-3)
+    completions, learned = (sorted(x for x in actual if abs(x[-1]) > 1e-3) for actual in (completions, learned))
+    assert [x[:-1] for x in learned] == [x[:-1] for x in completions]
+    np.testing.assert_allclose([x[-1] for x in learned], [x[-1] for x in completions], atol=1e-3)
     assert sum((batch.lengths_NR > 0).sum() for _, batch in seen.batches) == len(forest.turns)
     after, before = smoke_runs.saved_state(folder, c).trainable, teams.build_team(c).members[0].trainable
     for n, agent in enumerate(c.team.agents):
         leaves = zip(jax.tree.leaves(after), jax.tree.leaves(before), strict=True)
-        assert any((new[n] != old[n]).any() for new, old in leaves) == bool(said)
-        assert (row[f"{agent}/update_norm"] > 0) == (row[f"{agent}/grad_norm"] > 0) == bool(said)
+        assert any((new[n] != old[n]).any() for new, old in leaves) == bool(completions)
+        assert (row[f"{agent}/update_norm"] > 0) == (row[f"{agent}/grad_norm"] > 0) == bool(completions)
         assert abs(row[f"{agent}/ratio0"] - 1) < 1e-4
     return row, transcripts.read(folder, 0)

@@ -98,19 +98,19 @@ def write_run(folder, settings=None, metrics=None, finished: bool = True, spoken
         summary |= {"after": after, "best": after}
     (folder / "summary.json").write_text(json.dumps(summary))
     writer = TranscriptWriter(folder)
-    for step, said in ({step: actions(step) for step in range(3)} if spoken is None else spoken).items():
-        writer.write(step, said)
+    for step, joint_actions in ({step: actions(step) for step in range(3)} if spoken is None else spoken).items():
+        writer.write(step, joint_actions)
     return folder
 
 
-def write_evaluation(path, step: int, said, mean: float = 50.0):
+def write_evaluation(path, step: int, joint_actions, mean: float = 50.0):
     """A file of `experiments.evaluate`, with the same answers for both modes."""
     scores = {"return": {"mean": mean, "low": mean - 5, "high": mean + 5}, "rhyme": {"mean": None}}
     about = {"workdir": f"runs/{step}" if step else None, "step": step}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(about | {mode: {"scores": scores} for mode in ("sampled", "greedy")}))
     for mode in ("sampled", "greedy"):
-        TranscriptWriter(path.with_suffix("") / mode).write(step, said)
+        TranscriptWriter(path.with_suffix("") / mode).write(step, joint_actions)
     return path
 
 
@@ -124,14 +124,14 @@ def hostile_run(folder):
         | {part: 3.0, f"eval/verdict/{bad}": 1}
         for row in rows()
     ]
-    said = [
+    joint_actions = [
         JointAction(
             0, f"{text}{n}", {f"poet{text}": hostile_speech(text)}, {text: 1.0}, 1.0, text,
             (text, bad), 0, ((text, text, text, 3, 2, 1, True), (text, bad)),
         )
         for n, text in enumerate((*HOSTILE, bad))
     ]  # fmt: skip
-    return write_run(folder, settings, metrics, spoken={0: said})
+    return write_run(folder, settings, metrics, spoken={0: joint_actions})
 
 
 def hostile_speech(text):

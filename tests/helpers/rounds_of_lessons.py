@@ -51,10 +51,10 @@ class Rounds:
             raise Stop
         lessons = tuple(turn.id for turn in state.turns if turn.turn % 2)
         word = {"role": "user", "content": f"w{3 + state.random.integers(50)}"}
-        said = tuple({"role": "user", "content": state.turns[i].text or "w3"} for i in lessons[-2:])
+        lesson_messages = tuple({"role": "user", "content": state.turns[i].text or "w3"} for i in lessons[-2:])
         own = {a: m for a, m in self.task.prompts(state.items[0]).items()}
         return [
-            SpeakRequest(agent, i, (*own[agent], word, *said), 2, self.count, shown=lessons[-2:])
+            SpeakRequest(agent, i, (*own[agent], word, *lesson_messages), 2, self.count, shown=lessons[-2:])
             for i in range(len(state.items))
             for agent in own
         ]

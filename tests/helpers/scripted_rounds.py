@@ -21,7 +21,7 @@ def items(*names: str, category: str = "reduce") -> tuple[SimpleNamespace, ...]:
     return tuple(SimpleNamespace(**each) for each in fields)
 
 
-def told(outcome: Outcome) -> str:
+def outcome_text(outcome: Outcome) -> str:
     return f"{outcome.program} is {outcome.status} {outcome.score:g}"
 
 
@@ -53,9 +53,9 @@ class ScriptedTask:
         rows = zip(*(completions[agent] for agent in self.agents), strict=True)
         return [self._judge(dict(zip(self.agents, row, strict=True))) for row in rows]
 
-    def _judge(self, said):
-        self.judged.append(tuple(said.values()))
-        outcomes = {agent: self.outcome(text) for agent, text in said.items()}
+    def _judge(self, texts):
+        self.judged.append(tuple(texts.values()))
+        outcomes = {agent: self.outcome(text) for agent, text in texts.items()}
         local = {agent: outcome.score for agent, outcome in outcomes.items()}
         return ProgramJudgement({}, float(np.mean(list(local.values()))), local=local, outcomes=outcomes)
 
@@ -85,10 +85,10 @@ class ScriptedTask:
         return asked(f"write {item.task_id} with [{own}]" + (f" and of others [{rest}]" if rest else ""))
 
     def explain(self, item, outcome):
-        return None if self.solved(outcome) else asked(f"explain {item.task_id}: {told(outcome)}")
+        return None if self.solved(outcome) else asked(f"explain {item.task_id}: {outcome_text(outcome)}")
 
     def improve(self, item, outcome, reflection):
-        return asked(f"improve {item.task_id}: {told(outcome)}, because {reflection or 'nothing'}")
+        return asked(f"improve {item.task_id}: {outcome_text(outcome)}, because {reflection or 'nothing'}")
 
     def recall(self, item):
         return asked(f"recall {item.task_id}")
@@ -97,7 +97,7 @@ class ScriptedTask:
         return asked(f"follow {item.task_id}: {plan}")
 
     def repair(self, item, plan, outcome):
-        return asked(f"repair {item.task_id}: {plan}, {told(outcome)}")
+        return asked(f"repair {item.task_id}: {plan}, {outcome_text(outcome)}")
 
     def aggregate(self, item, outcomes):
         return asked(f"aggregate {item.task_id}: {', '.join(outcome.program for outcome in outcomes)}")
@@ -158,8 +158,8 @@ def _turn(id: int, number: int, request: SpeakRequest, g: int, text: str) -> Tur
 def _judge(state: Episode, task, node, number: int) -> list[Joint]:
     """Sample g of all agents together, as aligned joint answers are."""
     rows = list(zip(*(node.turns[agent] for agent in task.agents), strict=True))
-    said = {agent: [state.turns[row[n]].text for row in rows] for n, agent in enumerate(task.agents)}
-    judgements = task.judge([state.items[node.item]] * len(rows), said)
+    texts = {agent: [state.turns[row[n]].text for row in rows] for n, agent in enumerate(task.agents)}
+    judgements = task.judge([state.items[node.item]] * len(rows), texts)
     return [
         Joint(node.item, row, judgement, number, node.turn, node.follows, tuple(ids[g] for ids in node.heard))
         for g, (row, judgement) in enumerate(zip(rows, judgements, strict=True))

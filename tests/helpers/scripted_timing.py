@@ -47,7 +47,7 @@ class ScriptedExecutor:
     def run(self, programs):
         time.sleep(self._pause)
         rows = [VERDICTS.get(self._kind(program), ("pass",)) for program in programs]
-        return [Report(verdict, 0, 1, tuple(said), {}, 2, 0.5, 0.5) for verdict, *said in rows]
+        return [Report(verdict, 0, 1, tuple(failures), {}, 2, 0.5, 0.5) for verdict, *failures in rows]
 
     def measure(self, baseline, candidate, plan):
         name = digest(candidate.sources["program"])
@@ -89,8 +89,8 @@ def programs(monkeypatch) -> None:
         return f"```python\n{known[zlib.crc32(text.encode()) % len(known)]}```"
 
     def judge(self, items, completions):
-        said = {agent: list(map(program, items, texts)) for agent, texts in completions.items()}
-        return real(self, items, said)
+        program_texts = {agent: list(map(program, items, texts)) for agent, texts in completions.items()}
+        return real(self, items, program_texts)
 
     monkeypatch.setattr(OptimisationTask, "judge", judge)
 

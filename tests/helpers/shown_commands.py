@@ -74,15 +74,15 @@ class Parsed(Exception):
 def problem(command: str) -> str:
     """Why the command would end before it did anything, in its own words; "" if it would not."""
     module, *arguments = shlex.split(command.partition(" > ")[0])[2:]
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said), warnings.catch_warnings():
+    output = io.StringIO()
+    with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # runpy's, of modules that others have imported
         try:
             _begin(module, arguments)
         except Parsed:
             return ""
         except SystemExit as end:
-            return said.getvalue() or f"exit code {end.code}" if end.code else ""  # 0: --help
+            return output.getvalue() or f"exit code {end.code}" if end.code else ""  # 0: --help
         except Exception as error:
             return f"{type(error).__name__}: {error}"
     return f"{module} has no command line"

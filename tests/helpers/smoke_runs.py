@@ -40,7 +40,7 @@ LEARNING = {
 
 def distinct_letters(completions, task_id, **columns):
     """A part per agent: how many different letters it used."""
-    counts = [[len(set(filter(str.isalpha, text))) for text in said] for said in completions.values()]
+    counts = [[len(set(filter(str.isalpha, text))) for text in texts] for texts in completions.values()]
     return [dict(zip(completions, row, strict=True)) for row in zip(*counts, strict=True)]
 
 

@@ -27,8 +27,8 @@ def sampled(params) -> packing.Batch:
     drawn = jax.device_get(sampling.generate(*inputs, jax.random.key(5), samples=3, params=params))
     assert drawn.finished_NR.any() and not drawn.finished_NR.all()
     advantages_NR = np.random.default_rng(9).standard_normal((2, 6), np.float32)
-    said = drawn.tokens_NRL, drawn.lengths_NR, drawn.logprobs_NRL, advantages_NR
-    return packing.Batch(prompts_NBP, lengths_NB, *said, finished_NR=drawn.finished_NR)
+    completions = drawn.tokens_NRL, drawn.lengths_NR, drawn.logprobs_NRL, advantages_NR
+    return packing.Batch(prompts_NBP, lengths_NB, *completions, finished_NR=drawn.finished_NR)
 
 
 def step(lora, batch, *, config=None, optimizer=CLIPPED, stack=None):
