@@ -22,7 +22,7 @@ GOOD = build()
 BOTH = {"aux": GOOD, "main": GOOD}
 
 
-def said(*completions, tokenizer=GOOD) -> Forest:
+def forest_of(*completions, tokenizer=GOOD) -> Forest:
     """What aux said, as ids."""
     none = np.zeros(1, np.int32)
     rows = [(i, np.array(ids), tokenizer.decode(ids)) for i, ids in enumerate(completions)]
@@ -107,12 +107,12 @@ def test_longer_prompts(long_prompts, status):
 
 
 def test_texts_that_survive():
-    result = texts.round_trip(said(DRAWN, DRAWN), BOTH, PROMPTS, handed_on=True)
+    result = texts.round_trip(forest_of(DRAWN, DRAWN), BOTH, PROMPTS, handed_on=True)
     assert result[1:] == ("ok", "3 messages and 2 completions keep their text, 2 of these their ids")
 
 
 def test_other_ids_of_the_same_text_matter_where_they_are_read():
-    forest = said(DRAWN, ODD)
+    forest = forest_of(DRAWN, ODD)
     assert texts.round_trip(forest, BOTH, PROMPTS, handed_on=False).status == "ok"
     result = texts.round_trip(forest, BOTH, PROMPTS, handed_on=True)
     assert result.status == "warn" and "1 of these their ids" in result.sentence
@@ -124,13 +124,13 @@ def test_other_ids_of_the_same_text_matter_where_they_are_read():
 ])  # fmt: skip
 def test_a_tokenizer_that_loses_something_fails(normalizer, message):
     tokenizer = build(normalizer=normalizer)
-    result = texts.round_trip(said(DRAWN), {"aux": tokenizer, "main": GOOD}, PROMPTS, handed_on=False)
+    result = texts.round_trip(forest_of(DRAWN), {"aux": tokenizer, "main": GOOD}, PROMPTS, handed_on=False)
     assert result.status == "fail" and message in result.sentence
 
 
 def test_a_completion_that_changes_fails():
     tokenizer = build(normalizer=normalizers.Replace("  ", " "))  # two spaces become one
-    forest = said(GOOD.encode("x  y"))
+    forest = forest_of(GOOD.encode("x  y"))
     plain = {"aux": [{"role": "user", "content": "x"}]}
     result = texts.round_trip(forest, {"aux": tokenizer}, plain, handed_on=False)
     assert result.status == "fail" and "a completion of aux changes at character 2: ' y'" in result.sentence

@@ -25,11 +25,11 @@ def test_calls_and_tokens_by_hand():
     forest = actual()
     # 'a solves p' 10; 'explain p: a0 is ok 1' 21; 'improve p: a0 is ok 1, because one two three' 44
     assert [len(turn.prompt) for turn in forest.turns] == [10, 21, 44]
-    told = ledger.forest_costs(forest)
-    assert told.usage == {("a", "program"): Usage(2, 54, 2), ("a", "other"): Usage(1, 21, 3)}
-    assert told.total() == told.total("a") == Usage(3, 75, 5) and told.total("b") == Usage()
-    assert told.search == Measurements(2, 0, 1.0)  # half a second each
-    assert told.held_out == Measurements()
+    costs = ledger.forest_costs(forest)
+    assert costs.usage == {("a", "program"): Usage(2, 54, 2), ("a", "other"): Usage(1, 21, 3)}
+    assert costs.total() == costs.total("a") == Usage(3, 75, 5) and costs.total("b") == Usage()
+    assert costs.search == Measurements(2, 0, 1.0)  # half a second each
+    assert costs.held_out == Measurements()
 
 
 def test_a_sample_counts_the_prompt_that_it_shares():
@@ -47,16 +47,16 @@ def test_what_was_measured_before_costs_no_time():
         for j, o in zip(forest.joints, outcomes, strict=True)
     ]
     forest = dataclasses.replace(forest, joints=tuple(judged))
-    told = ledger.forest_costs(forest, [Outcome("ok", "x", 1.0, executions=1, seconds=9.0), Outcome("no-program")])
-    assert told.search == Measurements(2, 1, 4.0) and told.held_out == Measurements(1, 0, 9.0)
+    costs = ledger.forest_costs(forest, [Outcome("ok", "x", 1.0, executions=1, seconds=9.0), Outcome("no-program")])
+    assert costs.search == Measurements(2, 1, 4.0) and costs.held_out == Measurements(1, 0, 9.0)
 
 
 def test_prompts_that_were_cut_are_counted():
     forest = actual()
     turns = [dataclasses.replace(turn, cut=7 * (turn.id == 1)) for turn in forest.turns]
-    told = ledger.forest_costs(dataclasses.replace(forest, turns=tuple(turns)))
-    assert told.usage["a", "other"] == Usage(1, 21, 3, 1) and told.total() == Usage(3, 75, 5, 1)
-    assert (told + told).as_dict()["cut_prompts"] == 2
+    costs = ledger.forest_costs(dataclasses.replace(forest, turns=tuple(turns)))
+    assert costs.usage["a", "other"] == Usage(1, 21, 3, 1) and costs.total() == Usage(3, 75, 5, 1)
+    assert (costs + costs).as_dict()["cut_prompts"] == 2
 
 
 def test_ledgers_add_up():
@@ -68,8 +68,8 @@ def test_ledgers_add_up():
 
 
 def test_as_data_with_prices():
-    told = ledger.forest_costs(actual(("a", "b")))
-    data = told.as_dict({"a": "small", "b": "large"}, {"small": (1, 2), "large": (10, 20.0)})
+    costs = ledger.forest_costs(actual(("a", "b")))
+    data = costs.as_dict({"a": "small", "b": "large"}, {"small": (1, 2), "large": (10, 20.0)})
     # a and b: 75 tokens in and 5 out each
     assert data["cost"]["agents"] == pytest.approx({"a": 85e-6, "b": 850e-6})
     assert data["cost"]["total"] == pytest.approx(935e-6)
@@ -78,7 +78,7 @@ def test_as_data_with_prices():
         "calls": 1, "prompt_tokens": 21, "completion_tokens": 3, "cut_prompts": 0
     }  # fmt: skip
     assert data["search"] == {"programs": 4, "reused": 0, "seconds": 2.0}
-    assert "cost" not in told.as_dict()
+    assert "cost" not in costs.as_dict()
 
 
 def test_a_model_without_a_price():

@@ -32,8 +32,8 @@ def test_rows_are_the_settings_best_first():
     assert bars == [[5, 15], [6, 16], [18, 22], [19, 23]]  # sampled and greedy; one seed has none
     (dashed,) = (line for line in axes.lines if line.get_linestyle() == "--")
     assert set(dashed.get_xdata()) == {20.0}
-    said = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert said == [
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == [
         "sampled, mean and 95 % interval", "greedy, mean and 95 % interval", "baseline, sampled",
     ]  # fmt: skip
 

@@ -96,20 +96,20 @@ def test_steps_are_chosen_evenly_with_both_ends():
 def test_fewer_steps_where_they_do_not_fit(tmp_path):
     spoken = {step: [action(step, "ode", 1.0, text="x" * 1000 + str(step))] for step in range(8)}
     (run,) = runs.read_runs([write_run(tmp_path / "x", spoken=spoken)])
-    text, said = transcript_data.collect([run], [], 8)
-    assert said == ["x: all 8 iterations that have a transcript."] and len(text) > 16000
-    text, said = transcript_data.collect([run], [], 8, limit=12000)  # two texts of 1000 a step
-    assert said == ["x: 4 of the 8 iterations (0, 2, 4, 7)."] and len(text) <= 12000
-    text, said = transcript_data.collect([run], [], 8, limit=100)
-    assert said == ["x: 0 of the 8 iterations (none)."] and json.loads(text)["sources"] == []
+    text, notes = transcript_data.collect([run], [], 8)
+    assert notes == ["x: all 8 iterations that have a transcript."] and len(text) > 16000
+    text, notes = transcript_data.collect([run], [], 8, limit=12000)  # two texts of 1000 a step
+    assert notes == ["x: 4 of the 8 iterations (0, 2, 4, 7)."] and len(text) <= 12000
+    text, notes = transcript_data.collect([run], [], 8, limit=100)
+    assert notes == ["x: 0 of the 8 iterations (none)."] and json.loads(text)["sources"] == []
 
 
 def test_embedded_actions_can_be_put_together_again():
     credit = AgentRecord("why?", "it rhymes", 2, 3, "stop", 0, 0.75)
     given = [action(2, "ode", 1 / 3, interactions=(("critic", "poet", "aux", 3, 2, 1, None),)),
              action(2, "ode", float("nan"), "fail", failures=("it does not rhyme",))]  # fmt: skip
-    told = dataclasses.replace(given[1].agents["critic"], remark=credit)
-    given.append(dataclasses.replace(given[1], agents=given[1].agents | {"critic": told}))
+    record = dataclasses.replace(given[1].agents["critic"], remark=credit)
+    given.append(dataclasses.replace(given[1], agents=given[1].agents | {"critic": record}))
     source = transcript_data.Source("a", "step 2", given)
     data = json.loads(transcript_data.to_json(transcript_data.embed([source])))
     texts, speeches = data["texts"], data["speeches"]

@@ -31,7 +31,7 @@ def pages(tmp_path_factory):
     after = [action(5, "ode", 2.0, "pass", "strong"), action(5, "ode", 1.5, "pass", "good"),
              action(5, "epic", 3.0, "pass", "long")]  # fmt: skip
     answers = (("before.json", 0, before), ("after.json", 5, after))
-    evaluations = [write_evaluation(place / name, step, said) for name, step, said in answers]
+    evaluations = [write_evaluation(place / name, step, actions) for name, step, actions in answers]
     many = {0: [action(0, f"item{n:02}", float(n)) for n in range(45)], 2: report_runs.actions(2)}
     folders = [write_run(place / "a", spoken=many), write_run(place / "b", config(seed=1), rows(6.0))]
     written = page.write(folders, place / "out" / "page.html", evaluations)[0]
@@ -171,8 +171,8 @@ def test_turns_can_be_told_apart_and_means_are_of_final_answers(browser, tmp_pat
         first = [action(0, "ode", 0.0, "fail"), action(0, "ode", 1.0, "fail")]
         return [*first, *(action(0, "ode", total, turn=1, follows=n) for n, total in enumerate(later))]
 
-    said = [spoken(2, 3), spoken(4)]
-    names = [write_evaluation(tmp_path / f"{n}.json", 0, actions) for n, actions in enumerate(said)]
+    action_lists = [spoken(2, 3), spoken(4)]
+    names = [write_evaluation(tmp_path / f"{n}.json", 0, actions) for n, actions in enumerate(action_lists)]
     written = page.write([write_run(tmp_path / "run")], evaluations=names)[0].as_uri()
     one, two = (f"{tmp_path.name}/{n}:sampled" for n in (0, 1))
     tab = Tab(browser, f"{written}#source={one}&other={two}")
@@ -193,10 +193,10 @@ def test_turns_can_be_told_apart_and_means_are_of_final_answers(browser, tmp_pat
 
 
 def test_a_remark_is_shown_below_its_answer_and_found_by_its_text(browser, tmp_path):
-    said = action(0, "ode", 1.0)
+    joint_action = action(0, "ode", 1.0)
     remark = report_runs.hostile_speech("<b>shorter</b> lines")
-    agents = said.agents | {"poet": dataclasses.replace(said.agents["poet"], remark=remark)}
-    spoken = {0: [action(0, "ode", 0.0), dataclasses.replace(said, agents=agents)]}
+    agents = joint_action.agents | {"poet": dataclasses.replace(joint_action.agents["poet"], remark=remark)}
+    spoken = {0: [action(0, "ode", 0.0), dataclasses.replace(joint_action, agents=agents)]}
     tab = Tab(browser, page.write([write_run(tmp_path / "run", spoken=spoken)])[0].as_uri())
     assert tab.run(f"{CARDS}.map(card => card.querySelectorAll('h5').length)") == [0, 1]
     change(tab, "text", "Shorter")

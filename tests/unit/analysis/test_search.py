@@ -116,10 +116,10 @@ def test_finished_nothing_is_done_again(executor, seen, monkeypatch, tmp_path):
 
 def test_tokens_are_priced(executor, tmp_path):
     run(tmp_path, train__turns=1, search__prices=(("scripted:mixture", 2.0, 3),))
-    told = json.loads(text_of(tmp_path))[0]["ledger"]
-    cost = (2 * told["prompt_tokens"] + 3 * told["completion_tokens"]) / 1e6
-    assert told["cost"]["total"] == pytest.approx(cost) and cost > 0
-    assert set(told["cost"]["agents"]) == set(lessonl.AGENTS)
+    ledger = json.loads(text_of(tmp_path))[0]["ledger"]
+    cost = (2 * ledger["prompt_tokens"] + 3 * ledger["completion_tokens"]) / 1e6
+    assert ledger["cost"]["total"] == pytest.approx(cost) and cost > 0
+    assert set(ledger["cost"]["agents"]) == set(lessonl.AGENTS)
     run(tmp_path, train__turns=1, search__prices=())  # other prices are no other search
     assert "cost" not in json.loads(text_of(tmp_path))[0]["ledger"]
 
@@ -158,9 +158,9 @@ def test_a_search_says_first_how_it_is_gone_on_with(executor, monkeypatch, tmp_p
         evaluate.search_run(config_of(), "", "best", "")
     (path,) = (tmp_path / "runs").glob("*/search")
     place = path.relative_to(tmp_path)
-    said = capsys.readouterr().out.splitlines()[0]
-    assert said.startswith(f"searching in {place}/results; ")
-    assert f"the same command with --out={place / search.RESULTS} goes on" in said
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith(f"searching in {place}/results; ")
+    assert f"the same command with --out={place / search.RESULTS} goes on" in line
 
 
 def test_another_search_in_the_folder_is_refused(executor, tmp_path):
@@ -191,9 +191,9 @@ def test_lessons_of_a_problem_are_offered_to_the_next(executor, seen, tmp_path):
     stages = {(t, kind) for t in range(ROUNDS) for kind in ("answer", "remark")}
     assert {turn.stage for turn in first.turns} == stages  # lessons after the last round, too
     # Of the nine lessons the newest five, from -1 on, stand in the first prompts, then behind own ones.
-    said = [turn.text for turn in first.turns if turn.kind == "remark"]
+    lesson_texts = [turn.text for turn in first.turns if turn.kind == "remark"]
     bank = json.loads(text_of(tmp_path / "together"))[0]["bank"]
-    assert len(said) == 9 and len(bank) == 18
+    assert len(lesson_texts) == 9 and len(bank) == 18
     own = [turn.id for turn in second.turns if turn.stage == (0, "remark")]
     shown = {t: [turn.shown for turn in second.turns if turn.stage == (t, "answer")] for t in (0, 1)}
     (order,) = set(shown[0])
@@ -222,5 +222,5 @@ def test_a_problem_that_is_timed(tmp_path, capsys):
     assert kinds[problem.found.program.strip()] == "ok"
     for row in result.bank:
         assert row["status"] == kinds.get(row["program"].strip(), "build-error")
-    said = capsys.readouterr().out
-    assert "batch 1: 1 of 1 programs right" in said and f"written: {tmp_path / 'search.html'}" in said
+    output = capsys.readouterr().out
+    assert "batch 1: 1 of 1 programs right" in output and f"written: {tmp_path / 'search.html'}" in output

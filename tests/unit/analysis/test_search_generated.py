@@ -31,11 +31,11 @@ def row(name: str, times: int) -> dict:
 
 def answer(request, draw):
     """Tests of `twice`, of which the second is wrong, and none of `thrice`; a right and a wrong program."""
-    said = request.messages[-1]["content"]
-    name, times = ("twice", 2) if "twice" in said else ("thrice", 3)
-    if ASKS_TESTS in said:
+    prompt = request.messages[-1]["content"]
+    name, times = ("twice", 2) if "twice" in prompt else ("thrice", 3)
+    if ASKS_TESTS in prompt:
         return "assert twice(1) == 2\nassert twice(2) == 5" if name == "twice" else "I would rather not."
-    if "Program B" in said:
+    if "Program B" in prompt:
         return "It forgets n."
     return (WRONG if draw else RIGHT).format(name, times)
 
@@ -89,8 +89,8 @@ def test_the_first_agent_writes_tests_and_the_given_ones_judge_the_end(config, t
     assert others == 2 + sum(r.messages[-1]["content"].count("Program B") for r in asked)
     (data,) = search_results.to_json([actual])
     assert [each.tests for each in search_results.from_json([data])[0].problems] == ["generated", "fallback"]
-    (said,) = [note for note in search_page.notes([data]) if "wrote" in note]
-    assert said.startswith("lessonl: of 2 problems 1 were searched by tests that an agent wrote, and 1, for")
+    (sentence,) = [note for note in search_page.notes([data]) if "wrote" in note]
+    assert sentence.startswith("lessonl: of 2 problems 1 were searched by tests that an agent wrote, and 1, for")
 
 
 def test_other_tests_are_another_search(config, tmp_path):
@@ -117,10 +117,10 @@ def test_a_team_and_an_agent_alone_have_the_same_tests(config, tmp_path):
     """However many problems they search at a time: other random keys would make other tests here."""
 
     def by_stream(request, draw):
-        said = request.messages[-1]["content"]
-        if ASKS_TESTS not in said:
+        prompt = request.messages[-1]["content"]
+        if ASKS_TESTS not in prompt:
             return answer(request, draw)
-        name, n = ("twice" if "twice" in said else "thrice"), int(request.stream[:12], 16)
+        name, n = ("twice" if "twice" in prompt else "thrice"), int(request.stream[:12], 16)
         return f"assert {name}({n}) == {n}"
 
     config.search.problems = 1

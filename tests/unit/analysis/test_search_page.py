@@ -27,8 +27,8 @@ def search(protocol, method, scores, seed=0, bank=(), price=None):
     task = ScriptedTask(scores=scores, items=items("p", "q") + items("r<b>", category="sort"))
     forest = play(protocol(task, 1, 3), task).forest
     actual = search_results.item_results(forest, task.remeasure)
-    told = ledger.forest_costs(forest, [each.held_out for each in actual]).as_dict(MODELS, price)
-    return SearchResult(method, "optimisation", seed, MODELS, "speed-up", actual, told, tuple(bank))
+    costs = ledger.forest_costs(forest, [each.held_out for each in actual]).as_dict(MODELS, price)
+    return SearchResult(method, "optimisation", seed, MODELS, "speed-up", actual, costs, tuple(bank))
 
 
 LESSON = {

@@ -232,17 +232,17 @@ def test_the_results_file(tmp_path):
 
 def test_searches_on_other_problems_are_not_compared():
     baseline, ours = two_searches()
-    told = search_results.to_json([baseline, dataclasses.replace(ours, problems=ours.problems[:2])])
-    assert told[1]["against"] == {}
+    data = search_results.to_json([baseline, dataclasses.replace(ours, problems=ours.problems[:2])])
+    assert data[1]["against"] == {}
 
 
 def test_a_search_is_compared_with_the_baseline_of_its_seed():
     baseline, ours = two_searches()
     other = dataclasses.replace(baseline, seed=1, problems=ours.problems)
     every = [baseline, other, dataclasses.replace(ours, seed=1), dataclasses.replace(ours, seed=2)]
-    told = search_results.to_json([*every, dataclasses.replace(ours, task="another")])
-    assert [each["against"].get("seed") for each in told] == [None, None, 1, 0, None]
-    assert [each["against"]["metrics"]["mean"]["mean"] for each in told[2:4]] == pytest.approx([0, 6.875])
+    data = search_results.to_json([*every, dataclasses.replace(ours, task="another")])
+    assert [each["against"].get("seed") for each in data] == [None, None, 1, 0, None]
+    assert [each["against"]["metrics"]["mean"]["mean"] for each in data[2:4]] == pytest.approx([0, 6.875])
 
 
 def without(*place):

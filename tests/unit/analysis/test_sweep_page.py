@@ -112,18 +112,18 @@ def test_settings_with_another_judge_are_not_compared(tmp_path):
         (each.folder / "config.json").write_text(json.dumps(report_runs.config(seed=each.seed, **changes)))
         return sweep_results.read_member(each.setting, each.seed, each.folder, "finished")
 
-    told = [*actual[:2], *(with_config(each, task__reward="mine.x") for each in actual[2:4])]
-    told += [with_config(each, task__feedback="passed", train__lr=1.0) for each in actual[4:]]
-    baseline, other, fine = sweep_results.by_setting(told).values()
+    members = [*actual[:2], *(with_config(each, task__reward="mine.x") for each in actual[2:4])]
+    members += [with_config(each, task__feedback="passed", train__lr=1.0) for each in actual[4:]]
+    baseline, other, fine = sweep_results.by_setting(members).values()
     compared = sweep_results.compare(other, baseline, "return")
     assert (compared.judged, compared.seeds) == (("task.reward",), ())
     assert math.isnan(compared.difference.mean)
     assert sweep_results.compare(fine, baseline, "return").seeds == (0, 1)  # feedback is a part of the method
-    rows = {row[0]: row for row in sweep_page.tables(told)[1].rows}
+    rows = {row[0]: row for row in sweep_page.tables(members)[1].rows}
     assert rows["b"][2:6] == ("0", "–", "judged differently: task.reward", "0")
-    assert any("are not compared" in note for note in sweep_page.notes(told))
+    assert any("are not compared" in note for note in sweep_page.notes(members))
     assert not any("are not compared" in note for note in sweep_page.notes([*baseline, *fine]))
-    against = sweep_results.as_json(told)[1]["against_baseline"]["return"]
+    against = sweep_results.as_json(members)[1]["against_baseline"]["return"]
     assert against["judged_differently"] == ["task.reward"] and against["over_seeds"]["mean"] is None
 
 
@@ -164,16 +164,16 @@ def test_a_damaged_summary_is_named(tmp_path):
 
 
 def test_json(actual):
-    told = json.loads(json.dumps(sweep_results.as_json(actual), allow_nan=False))
-    assert [(each["setting"], each["baseline"]) for each in told] == [
+    settings = json.loads(json.dumps(sweep_results.as_json(actual), allow_nan=False))
+    assert [(each["setting"], each["baseline"]) for each in settings] == [
         ("lr=1", True), ("lr=2", False), ("lr=3", False),
     ]  # fmt: skip
-    assert told[0]["against_baseline"] == {} and told[0]["return"]["mean"] == 30
-    against = told[1]["against_baseline"]["return"]
+    assert settings[0]["against_baseline"] == {} and settings[0]["return"]["mean"] == 30
+    against = settings[1]["against_baseline"]["return"]
     assert against["seeds"] == [0, 1, 2]
     assert against["over_seeds"]["p_paired_t"] == pytest.approx(0.07418, abs=1e-5)
-    assert told[2]["against_baseline"]["return"]["over_seeds"]["p_paired_t"] is None
-    failed = told[2]["members"][1]
+    assert settings[2]["against_baseline"]["return"]["over_seeds"]["p_paired_t"] is None
+    failed = settings[2]["members"][1]
     assert (failed["state"], failed["reason"]) == ("failed", "error: <b>disk</b> | full")
     assert failed["return"] is None and failed["minutes"] is None
 

@@ -23,7 +23,7 @@ DONE = "import pathlib, sys; pathlib.Path(sys.argv[1], 'done').touch()"
 
 
 def test_a_failure_is_told_and_the_rest_is_run(tmp_path):
-    said = []
+    lines = []
     jobs = [
         job(tmp_path / "stated", "import sys; print('error: the disk is full'); print('bye'); sys.exit(1)"),
         job(tmp_path / "bug", "raise KeyError('x')"),
@@ -31,7 +31,7 @@ def test_a_failure_is_told_and_the_rest_is_run(tmp_path):
         job(tmp_path / "stopped", "print('stopped after iteration 3')"),
         job(tmp_path / "good", f"print('working')\n{DONE}"),
     ]
-    actual = launch.run_all(jobs, [{}], said.append)
+    actual = launch.run_all(jobs, [{}], lines.append)
     assert actual == {
         tmp_path / "stated": Outcome(FAILED, "error: the disk is full"),
         tmp_path / "bug": Outcome(FAILED, "KeyError: 'x'"),
@@ -39,11 +39,11 @@ def test_a_failure_is_told_and_the_rest_is_run(tmp_path):
         tmp_path / "stopped": Outcome(STOPPED),
         tmp_path / "good": Outcome(FINISHED),
     }
-    assert said[:2] == [
+    assert lines[:2] == [
         f"[1/5] stated: log in {tmp_path}/stated/log.txt",
         f"stated: failed: error: the disk is full ({tmp_path}/stated/log.txt)",
     ]
-    assert said[-1] == "good: finished"
+    assert lines[-1] == "good: finished"
     assert "working\n" in (tmp_path / "good" / "log.txt").read_text()
 
 
@@ -120,8 +120,8 @@ def test_what_another_process_runs_is_left_to_it(tmp_path):
     (tmp_path / "a").mkdir()
     with open(tmp_path / "a" / "log.txt", "ab") as log:
         fcntl.flock(log, fcntl.LOCK_EX)
-        said = []
-        actual = launch.run_all([job(tmp_path / "a", DONE), job(tmp_path / "b", DONE)], [{}], said.append)
+        lines = []
+        actual = launch.run_all([job(tmp_path / "a", DONE), job(tmp_path / "b", DONE)], [{}], lines.append)
     assert actual == {tmp_path / "a": Outcome(ELSEWHERE), tmp_path / "b": Outcome(FINISHED)}
-    assert said[0] == "[1/2] a: running in another process"
+    assert lines[0] == "[1/2] a: running in another process"
     assert launch.run_all([job(tmp_path / "a", DONE)], [{}], len) == {tmp_path / "a": Outcome(FINISHED)}

@@ -47,8 +47,8 @@ def test_the_counts_of_the_page_about_optimisation_are_right():
     assert f"{sum(map(len, items.values()))} problems" in text
     assert f"{sum(map(len, rewrites.values()))} known rewrites" in text
     python, cpp = ([len(own), *map(own.count, KINDS)] for own in rewrites.values())
-    told = "has {} ({} rewrites: {} faster, {} slower, {} wrong, {} that"
-    assert told.format(len(items["python"]), *python) in " ".join(text.split())
+    template = "has {} ({} rewrites: {} faster, {} slower, {} wrong, {} that"
+    assert template.format(len(items["python"]), *python) in " ".join(text.split())
     assert "{} ({}: {}, {}, {}, {})".format(len(items["cpp"]), *cpp) in " ".join(text.split())
 
 
@@ -86,9 +86,9 @@ def test_the_columns_that_the_pages_name_are_those_of_the_items():
     for page, item in (("coding", CodingItem), ("writing", WritingItem)):
         section = (ROOT / f"docs/{page}.md").read_text().split("eward of your own")[-1].split("any other")[0]
         rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-        told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+        names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
         fields = {field.name for field in dataclasses.fields(item)} - {"columns"}
-        assert len(told) == len(fields) and set(told) == fields
+        assert len(names) == len(fields) and set(names) == fields
 
 
 def test_the_reward_of_the_page_about_coding_judges():

@@ -132,10 +132,10 @@ def test_greedy_results_do_not_depend_on_the_batches():
 def test_a_smaller_evaluation_runs_the_program_of_a_larger_one():
     """As evaluations during a training do: fewer items, all of them short."""
     sizes = evaluation.prompt_sizes(tiny_team(), [(CountingTask(WORDS), range(5))], 3, 768)
-    told = []
+    progress_calls = []
     sampling.generate.clear_cache()  # other tests of this process may have compiled the same
-    evaluate(CountingTask(WORDS), rows_per_batch=6, sizes=sizes, progress=lambda *done: told.append(done))
-    assert told == [(2, 5), (4, 5), (5, 5)]
+    evaluate(CountingTask(WORDS), rows_per_batch=6, sizes=sizes, progress=lambda *done: progress_calls.append(done))
+    assert progress_calls == [(2, 5), (4, 5), (5, 5)]
     short = min(range(5), key=WORDS.__getitem__)
     before = sampling.generate._cache_size()
     own = evaluate(CountingTask(WORDS), ids=[short], rows_per_batch=6).greedy
@@ -180,9 +180,9 @@ def test_answers_of_two_turns_over_several_batches():
         for later in both[number:]:
             before = both[later.follows]
             assert before.item == later.item
-            for agent, said in later.agents.items():
-                assert said.prompt.endswith(f"{before.agents[agent].completion} w9")
-        lengths = [sum(said.completion_length for said in a.agents.values()) for a in both]
+            for agent, record in later.agents.items():
+                assert record.prompt.endswith(f"{before.agents[agent].completion} w9")
+        lengths = [sum(record.completion_length for record in a.agents.values()) for a in both]
         assert [n for row in actual.tokens_BG for n in row] == np.add(*np.reshape(lengths, (2, -1))).tolist()
         assert actual.summary()["tokens/answer"] == pytest.approx(sum(lengths) / number)
         first, last = (actual.summary()[f"return_turn{t}"] for t in (1, 2))

@@ -79,8 +79,8 @@ def test_files_do_not_leak(compilers, tmp_path, attack):
     secret.write_text(f"{TOKEN} {TOKEN};\n")
     text = attack.replace("{path}", str(secret)) + GOOD
     assert TOKEN in outcome(compilers[1], text)
-    assert TOKEN not in (said := outcome(compilers[2], text))
-    assert "rror: " in said and str(secret) in said
+    assert TOKEN not in (output := outcome(compilers[2], text))
+    assert "rror: " in output and str(secret) in output
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/proc/self/environ", "/dev/zero"])

@@ -14,7 +14,7 @@ LIMITS = Limits(cpu_seconds=2, wall_seconds=60, memory_mb=256)
 SPIN = "import time\ndef f(x):\n    while time.process_time() < {}: pass\n    return x + 1\n"
 
 
-def said(executor, expression, times):
+def values_of(executor, expression, times):
     """What an expression gives in each of so many programs, as the tests report it."""
     tests = "def check(candidate):\n    value = candidate(0)\n    assert value is check, value\n"
     source = f"import locale, os, random, sys, time\ndef f(x):\n    return str({expression})\n"
@@ -46,7 +46,7 @@ def test_programs_see_the_same_on_every_worker_and_after_a_restart(expression):
     actual = set()
     for _ in range(2):
         with Executor(workers=2, limits=LIMITS) as executor:
-            actual |= said(executor, expression, 6)
+            actual |= values_of(executor, expression, 6)
     assert actual == {alone(expression)}
 
 

@@ -56,7 +56,7 @@ NEW, OLD = "6.8.0-45-generic", "5.4.0-100-generic"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="about Linux")
 @pytest.mark.parametrize(
-    "kernel, reasons, wanted, said",
+    "kernel, reasons, wanted, advice",
     [
         (OLD, {"landlock": error(errno.ENOSYS)}, 2, "Landlock came with Linux 5.13, this is 5.4"),
         (NEW, {"landlock": error(errno.ENOSYS)}, 2, "CONFIG_SECURITY_LANDLOCK"),
@@ -97,7 +97,7 @@ NEW, OLD = "6.8.0-45-generic", "5.4.0-100-generic"
         (NEW, {"holes": {3: ("fork",), 2: ("read the project's files",)}}, 2, "python -m venv"),
     ],
 )  # fmt: skip
-def test_each_situation_has_its_remedy(monkeypatch, few_attacks, layers, kernel, reasons, wanted, said):
+def test_each_situation_has_its_remedy(monkeypatch, few_attacks, layers, kernel, reasons, wanted, advice):
     monkeypatch.setattr(platform, "release", lambda: kernel)
     layers(**reasons)
     available = 2 if wanted == 3 else 1
@@ -107,7 +107,7 @@ def test_each_situation_has_its_remedy(monkeypatch, few_attacks, layers, kernel,
     assert first.startswith(f"min_level is {wanted}, {levels.NAMES[wanted]}, but {have}")
     for reason in reasons.values():
         assert (reason if isinstance(reason, str) else " ".join(reason[2])) in first
-    assert remedy.startswith(f"To get level {wanted}: ") and said in remedy
+    assert remedy.startswith(f"To get level {wanted}: ") and advice in remedy
     for way in ACCEPT:
         assert way.replace("1", str(available)) in accepted
     assert ("without secrets" in accepted) == (available == 1)
@@ -117,18 +117,18 @@ def test_each_situation_has_its_remedy(monkeypatch, few_attacks, layers, kernel,
 
 
 @pytest.mark.parametrize(
-    "name, said",
+    "name, pattern",
     [
         ("darwin", "this is macOS: run it in .* Docker Desktop"),
         ("win32", "Subsystem"),
         ("plan9", "plan9: .*Linux v"),
     ],
 )
-def test_other_platforms(monkeypatch, few_attacks, name, said):
+def test_other_platforms(monkeypatch, few_attacks, name, pattern):
     monkeypatch.setattr(sys, "platform", name)
     text = levels._refusal(2, None, 1, "there is no Landlock: [Errno 78] it exists on Linux only")
     assert re.search(
-        f"To get level 2: Landlock, seccomp and namespaces exist on Linux only, and .*{said}", text
+        f"To get level 2: Landlock, seccomp and namespaces exist on Linux only, and .*{pattern}", text
     )
 
 
@@ -219,12 +219,12 @@ PROGRAM = (
 )
 
 
-@pytest.mark.parametrize("call, said", DENIED)
-def test_a_machine_without_a_layer_is_refused_for_real(can_deny, call, said):
+@pytest.mark.parametrize("call, reason", DENIED)
+def test_a_machine_without_a_layer_is_refused_for_real(can_deny, call, reason):
     done = denied(call, "-m", "jaxmarl_llm.executor", text=PROGRAM)
     assert done.returncode == 2 and done.stdout == ""
     first, remedy, accepted, *table = done.stderr.splitlines()
-    assert first.startswith("min_level is 2, ") and "available here is 1, " in first and said in first
+    assert first.startswith("min_level is 2, ") and "available here is 1, " in first and reason in first
     assert remedy.startswith("To get level 2: ") and "seccomp=unconfined" in remedy
     assert all(way in accepted for way in ACCEPT)
     assert table[0].startswith("Probe at level 1, ") and "read /etc/passwd" in table[1]

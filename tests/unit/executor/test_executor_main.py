@@ -60,7 +60,7 @@ def test_table_of_attacks():
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, message",
     [
         ("{", "line 1: "),
         (row("return x") + "\n[1]", "line 2: not an object"),
@@ -70,14 +70,14 @@ def test_table_of_attacks():
         (row("return x", tests="def check(candidate)"), "tests"),
     ],
 )
-def test_bad_input_is_named(text, said):
+def test_bad_input_is_named(text, message):
     done = command(text=text)
     assert done.returncode == 2 and done.stdout == ""
-    assert said in done.stderr and "Traceback" not in done.stderr
+    assert message in done.stderr and "Traceback" not in done.stderr
 
 
 def test_bad_arguments_are_named(tmp_path):
-    for arguments, said in (
+    for arguments, message in (
         (("--level=9",), "level is 9"),
         (("--level=1",), "level is 1, below min_level 2; to accept it, set min_level=1"),
         (("--min-level=0",), "min_level is 0; allowed: 1, 2, 3"),
@@ -85,4 +85,4 @@ def test_bad_arguments_are_named(tmp_path):
         ((tmp_path / "none",), "No such file"),
     ):
         done = command(*arguments, text=row("return x"))
-        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+        assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr

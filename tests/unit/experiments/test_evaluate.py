@@ -53,7 +53,7 @@ def expected(seed, mode):
     return getattr(actual, mode)
 
 
-def said(actual):
+def completions(actual):
     return [[speech.completion for speech in action.agents.values()] for action in actual.actions]
 
 
@@ -64,8 +64,8 @@ def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
     assert (report["executor"]["level"], report["executor"]["cpu_seconds"]) == (2, 2.0)
     for mode in ("sampled", "greedy"):
         wanted = expected(seed, mode)
-        assert said(results[mode]) == said(wanted)
-        assert said(wanted) != said(expected(0, mode))
+        assert completions(results[mode]) == completions(wanted)
+        assert completions(wanted) != completions(expected(0, mode))
         summary = wanted.summary()
         score = report[mode]["scores"]["return"]
         assert (score["mean"], score["low"], score["high"]) == (
@@ -78,7 +78,7 @@ def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
 
 def test_the_untrained_team_shown_and_written(tmp_path):
     by_mode, report = evaluations.evaluate_run(CONFIG)
-    assert said(by_mode["greedy"]) == said(expected(0, "greedy"))
+    assert completions(by_mode["greedy"]) == completions(expected(0, "greedy"))
     answers = sum(len(by_mode[mode].actions) for mode in ("sampled", "greedy"))
     actions = by_mode["sampled"].actions + by_mode["greedy"].actions
     drawn = sum(speech.completion_length for action in actions for speech in action.agents.values())

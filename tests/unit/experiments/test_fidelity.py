@@ -31,20 +31,20 @@ class Scorer:
         return [Judgement({}, total) for total in self.reward(completions)]
 
 
-def turns(items, samples, said):
-    """``samples`` turns of a and b for each item, with texts ``said(agent, item, sample)``."""
+def turns(items, samples, text_of):
+    """``samples`` turns of a and b for each item, with texts ``text_of(agent, item, sample)``."""
     places = [(item, agent) for item in range(items) for agent in "ab"]
     spoken = NOTHING, NOTHING, NOTHING * 0.0
     return [
-        Turn(samples * n + g, n, agent, item, 0, g, *spoken, said(agent, item, g), True)
+        Turn(samples * n + g, n, agent, item, 0, g, *spoken, text_of(agent, item, g), True)
         for n, (item, agent) in enumerate(places)
         for g in range(samples)
     ]
 
 
-def forest(items, samples, said, reward, cross=False):
+def forest(items, samples, text_of, reward, cross=False):
     """All of them judged, aligned or all pairs."""
-    made, joints = turns(items, samples, said), []
+    made, joints = turns(items, samples, text_of), []
     pairs = [(g, h) for g in range(samples) for h in range(samples) if cross or g == h]
     for item in range(items):
         first = 2 * samples * item

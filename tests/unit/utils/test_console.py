@@ -153,16 +153,16 @@ def test_warning_leaves_the_bar_whole(tmp_path, to_file):
             stderr=file if to_file else theirs,
         )  # fmt: skip
     os.close(theirs)
-    said = b""
+    output = b""
     try:
         while part := os.read(ours, 4096):
-            said += part
+            output += part
     except OSError:  # the other end is closed
         pass
     finally:
         os.close(ours)
-    assert process.wait() == 0, said
-    *above, bar = [line for line in screen(said.decode()) if line]
+    assert process.wait() == 0, output
+    *above, bar = [line for line in screen(output.decode()) if line]
     assert "2/4" in bar and "return 42.5" in bar and "return 41.2" not in "".join(above)
     if to_file:
         above = (tmp_path / "stderr").read_text().splitlines()
