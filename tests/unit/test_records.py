@@ -90,13 +90,13 @@ def test_what_each_part_was_worth():
 def test_a_lesson_stands_with_the_program_that_it_is_about():
     """aux says something after its second answer, and a next answer after that, which is no remark."""
     first = forest()
-    said = dataclasses.replace(turn(4, 2, "aux", 0, [3], [4, 2], "w4"), parent=1, turn=1)
+    remark = dataclasses.replace(turn(4, 2, "aux", 0, [3], [4, 2], "w4"), parent=1, turn=1)
     later = (
         dataclasses.replace(turn(5, 3, "aux", 0, [3], [5], "w5"), parent=4, turn=2),
         dataclasses.replace(turn(6, 4, "main", 0, [3], [6], "w6"), parent=3, turn=2),
     )
     joint = Joint(0, (5, 6), Judgement({}, 1.0), 1, 1, follows=1)
-    whole = dataclasses.replace(first, turns=(*first.turns, said, *later), joints=(*first.joints, joint))
+    whole = dataclasses.replace(first, turns=(*first.turns, remark, *later), joints=(*first.joints, joint))
     actual = records.joint_actions(0, whole, TASK, tokenizers(), np.arange(7.0))
     remarks = [{agent: speech.remark for agent, speech in action.agents.items()} for action in actual]
     credit = transcripts.AgentRecord("w3", "w4", 1, 2, "stop", 0, 4.0, id=4, parent=1)

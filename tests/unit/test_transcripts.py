@@ -32,9 +32,9 @@ def test_older_records_say_nothing_of_marginals(tmp_path):
 
 def test_remarks_are_kept_and_older_records_have_none(tmp_path):
     remark = dataclasses.replace(AUX, prompt="why?", completion="it adds twice", advantage=0.25)
-    said = dataclasses.replace(ACTION, agents={"aux": dataclasses.replace(AUX, remark=remark), "main": MAIN})
-    path = TranscriptWriter(tmp_path).write(12, [said])
-    assert read(tmp_path, 12) == [said]
+    action = dataclasses.replace(ACTION, agents={"aux": dataclasses.replace(AUX, remark=remark), "main": MAIN})
+    path = TranscriptWriter(tmp_path).write(12, [action])
+    assert read(tmp_path, 12) == [action]
     TranscriptWriter(tmp_path).write(12, [ACTION])
     assert path.read_text().count(', "remark": null') == 2
     path.write_text(path.read_text().replace(', "remark": null', ""))

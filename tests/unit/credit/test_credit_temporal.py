@@ -122,11 +122,11 @@ def test_agent_chained_gae_of_tokens_is_gae_of_all_that_was_said():
         STEP_REWARDS, values, lengths, gamma=0.9, lam=0.8, bootstrap_B=BOOTSTRAP
     )
     for b in range(B):
-        said = [(t, n, l) for t in range(T) for n in range(N) for l in range(lengths[b, t, n])]
-        rewards = [STEP_REWARDS[b, t, n] * (l == lengths[b, t, n] - 1) for t, n, l in said]
-        of_said = [values[b][place] for place in said]
-        wanted = loop(rewards, of_said, BOOTSTRAP[b], [False] * len(said), 0.9, 0.8)
-        np.testing.assert_allclose([actual[b][place] for place in said], wanted, rtol=1e-4, atol=1e-5)
+        places = [(t, n, l) for t in range(T) for n in range(N) for l in range(lengths[b, t, n])]
+        rewards = [STEP_REWARDS[b, t, n] * (l == lengths[b, t, n] - 1) for t, n, l in places]
+        chained_values = [values[b][place] for place in places]
+        wanted = loop(rewards, chained_values, BOOTSTRAP[b], [False] * len(places), 0.9, 0.8)
+        np.testing.assert_allclose([actual[b][place] for place in places], wanted, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(actual[np.arange(4) >= lengths[..., None]], 0)
 
 

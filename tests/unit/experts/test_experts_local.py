@@ -21,11 +21,11 @@ def build(**options):
 def greedy(text: str) -> Reply:
     """Token by token from logits without a cache; an end-of-text id, 3 or 5, ends it."""
     prompt = tiny.Tokenizer().encode_chat([{"content": text}])
-    said = []
-    while len(said) < LIMIT and not (said and said[-1] in tiny.Tokenizer.eos_ids):
-        said.append(int(np.argmax(tiny.logits(tiny.params(), [*prompt, *said])[-1])))
-    ended = said[-1] in tiny.Tokenizer.eos_ids
-    return Reply(" ".join(map(str, said)), len(prompt), len(said), finished=ended)
+    tokens = []
+    while len(tokens) < LIMIT and not (tokens and tokens[-1] in tiny.Tokenizer.eos_ids):
+        tokens.append(int(np.argmax(tiny.logits(tiny.params(), [*prompt, *tokens])[-1])))
+    ended = tokens[-1] in tiny.Tokenizer.eos_ids
+    return Reply(" ".join(map(str, tokens)), len(prompt), len(tokens), finished=ended)
 
 
 def test_greedy_answers_are_the_likeliest_tokens():

@@ -42,9 +42,9 @@ def test_rewards_are_means_over_the_joint_answers_that_have_them():
 
 def test_final_answers_of_a_chain_are_those_of_its_last_node():
     """The second of two answers was handed on; the first one is not final because of that."""
-    said = [Judgement({}, total) for total in (1.0, 3.0, 5.0, 7.0)]
-    chain = [Joint(0, (), said[0]), Joint(0, (), said[1])]
-    chain += [Joint(0, (), judged, node=1, turn=1, follows=1) for judged in said[2:]]
+    judgements = [Judgement({}, total) for total in (1.0, 3.0, 5.0, 7.0)]
+    chain = [Joint(0, (), judgements[0]), Joint(0, (), judgements[1])]
+    chain += [Joint(0, (), judged, node=1, turn=1, follows=1) for judged in judgements[2:]]
     actual = metrics.reward_metrics(Forest((None,), (), tuple(chain)), Task())
     assert actual == {"train/return": 60, "train/turn1/return": 20, "train/turn2/return": 60}
 
@@ -157,7 +157,7 @@ def test_minibatches():
     assert metrics.over_minibatches([{"a/ratio0": 1.0}, {"a/ratio0": np.inf}]) == {"a/ratio0": np.inf}
 
 
-def said(number, length, parent=None):
+def turn_after(number, length, parent=None):
     return dataclasses.replace(turn(number, "a", 0, length), parent=parent)
 
 
@@ -169,5 +169,5 @@ def said(number, length, parent=None):
     ((None, None, 0, 0), Joint(0, (3,), None), 1001),  # another answer after the same one does not count
 ])  # fmt: skip
 def test_what_an_answer_took(parents, joint, tokens):
-    turns = tuple(said(t, 10**t, parent) for t, parent in enumerate(parents))
+    turns = tuple(turn_after(t, 10**t, parent) for t, parent in enumerate(parents))
     assert metrics.answer_tokens(Forest((None,), turns, (joint,)), joint) == tokens

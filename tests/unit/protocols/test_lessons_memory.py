@@ -11,7 +11,7 @@ from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
 SCORES = {"a0": 2.0, "b0": 1.5, "a2": 3.0, "b2": 1.0, "a4": 2.5, "b4": 1.0}
 
 
-def told(memory=(), chains=1, names=("p",), rounds=2, scores=SCORES):
+def played_forest(memory=(), chains=1, names=("p",), rounds=2, scores=SCORES):
     """The forest of some rounds of two agents, lessons after each. Programs a0, b0, lessons a1, b1, .."""
     task = ScriptedTask(scores=scores, items=items(*names))
     banking = BankBuilder(task.source, lambda lessons, sources: [0.5] * len(lessons), memory=tuple(memory))
@@ -25,7 +25,7 @@ def rows(memory):
 def test_lessons_are_numbered_and_weighed():
     memory = LessonMemory()
     assert not memory and memory.states == {}
-    memory.add(told())
+    memory.add(played_forest())
     # a1 (2.0) and b1 (1.5) stood in the prompts of a2 (3.0) and b2 (1.0): one of two is better.
     assert rows(memory) == [
         (-1, "a1", 2.0, 1.0, 2), (-2, "b1", 1.5, 1.0, 2), (-3, "a3", 3.0, 1.0, 0), (-4, "b3", 1.0, 1.0, 0)
@@ -34,7 +34,7 @@ def test_lessons_are_numbered_and_weighed():
     assert all(entry.shown == () and entry.item == "p" for entry in memory)
     assert [entry.text for entry in memory[1:3]] == ["b1", "a3"]
 
-    memory.add(told(memory, scores={"a0": 2.0, "b0": 1.0, "a2": 2.2, "b2": 1.8}, names=("q",)))
+    memory.add(played_forest(memory, scores={"a0": 2.0, "b0": 1.0, "a2": 2.2, "b2": 1.8}, names=("q",)))
     # The four old ones were shown to all programs for q, whose scores say nothing of p: their factors stay.
     # The new a1 (2.0) and b1 (1.0) were shown to a2 (2.2) and b2 (1.8): 1 of 2, and both.
     assert rows(memory) == [
@@ -46,12 +46,12 @@ def test_lessons_are_numbered_and_weighed():
 
 def test_a_lesson_is_offered_in_every_round_of_every_later_problem():
     memory = LessonMemory(step=0.2, factor="cumulative")
-    memory.add(told(rounds=1))
+    memory.add(played_forest(rounds=1))
     assert rows(memory) == [(-1, "a1", 2.0, 1.0, 0), (-2, "b1", 1.5, 1.0, 0)]
     # Two problems of two chains: programs of the second round are a8 .. a11 and b8 .. b11.
     scores = {f"{agent}{n}": 1.0 for agent in "ab" for n in range(8)}
     scores |= {"a8": 2.5, "a9": 1.75, "a10": 1.0, "a11": 1.6, "b8": 1.0, "b9": 1.0, "b10": 1.0, "b11": 9.0}
-    forest = told(memory, chains=2, names=("q", "r"), scores=scores)
+    forest = played_forest(memory, chains=2, names=("q", "r"), scores=scores)
     # Two problems, two chains, two agents, two rounds.
     assert sum(-1 in turn.shown for turn in forest.turns) == 16
     memory.add(forest)
@@ -66,8 +66,8 @@ def test_a_lesson_is_offered_in_every_round_of_every_later_problem():
 
 def test_factors_that_are_off_stay():
     off = LessonMemory(factor="off")
-    off.add(told(rounds=1))
-    off.add(told(off))
+    off.add(played_forest(rounds=1))
+    off.add(played_forest(off))
     assert {entry.factor for entry in off} == {1.0} and off[2].uses == 2
 
 
@@ -83,9 +83,9 @@ def test_chains_that_share_a_bank():
 
 def test_the_newest_are_kept():
     memory = LessonMemory(3)
-    memory.add(told())
+    memory.add(played_forest())
     assert [(entry.id, entry.text) for entry in memory] == [(-1, "b1"), (-2, "a3"), (-3, "b3")]
-    memory.add(told(memory, names=("q",), rounds=1))
+    memory.add(played_forest(memory, names=("q",), rounds=1))
     assert [(entry.id, entry.text, entry.item) for entry in memory] == [
         (-1, "b3", "p"), (-2, "a1", "q"), (-3, "b1", "q")
     ]  # fmt: skip
@@ -95,13 +95,13 @@ def test_saved_and_restored(tmp_path):
     memory, other = LessonMemory(), LessonMemory()
     with memory.kept_in(tmp_path, 2), other.kept_in(tmp_path, 2):
         memory.save(0)
-        memory.add(told())
+        memory.add(played_forest())
         memory.save(3)
         other.restore(3)
         assert list(other) == list(memory) and len(other) == 4
         other.restore(0)
         assert len(other) == 0
-        memory.add(told(memory))
+        memory.add(played_forest(memory))
         memory.save(12)
         # The last two are kept.
         assert sorted(path.name for path in (tmp_path / "lessons").iterdir()) == [
@@ -111,7 +111,7 @@ def test_saved_and_restored(tmp_path):
             other.restore(0)
         other.restore(12)
         assert list(other) == list(memory) and len(other) == 8
-        both = [each.add(told(each, names=("r",))) or rows(each) for each in (memory, other)]
+        both = [each.add(played_forest(each, names=("r",))) or rows(each) for each in (memory, other)]
         assert both[0] == both[1]
         for step in (12, 14, 15):
             other.save_best(step)

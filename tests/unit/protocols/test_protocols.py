@@ -23,8 +23,8 @@ def turn(id, request, agent, item, index=0, text="", parent=None):
 
 def feedback(answers):
     """Tells everybody the item, the reward, and both texts in brackets."""
-    said = [f"{a.item} {a.judgement.total} [{a.completions['aux']}|{a.completions['main']}]" for a in answers]
-    return [{"aux": f"to aux: {text}", "main": f"to main: {text}"} for text in said]
+    texts = [f"{a.item} {a.judgement.total} [{a.completions['aux']}|{a.completions['main']}]" for a in answers]
+    return [{"aux": f"to aux: {text}", "main": f"to main: {text}"} for text in texts]
 
 
 def after_one_turn(*rewards, **fields):
@@ -88,10 +88,10 @@ def dies_in_passing(answers):
     raise KeyError("index")  # which has an x, but not as a word
 
 
-@pytest.mark.parametrize("name, told", [("7", False), ("'7'", True), ("17", False), ("mbpp/7", True)])
-def test_a_number_names_an_item_in_quotes_only(name, told):
+@pytest.mark.parametrize("name, expected", [("7", False), ("'7'", True), ("17", False), ("mbpp/7", True)])
+def test_a_number_names_an_item_in_quotes_only(name, expected):
     item = "mbpp/7" if "/" in name else "7"
-    assert names_item(f"column {name} of 12", item) == told
+    assert names_item(f"column {name} of 12", item) == expected
 
 
 @pytest.mark.parametrize("bad, kind, message", [

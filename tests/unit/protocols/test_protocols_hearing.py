@@ -94,10 +94,10 @@ def test_in_a_discussion_everybody_hears_the_others_once():
     forest = run(Discussion(task.prompts, samples=2), task)
     first, final = ([turn for turn in forest.turns if turn.kind == kind] for kind in ("remark", "answer"))
     assert len(first) == len(final) == 8 and len(task.calls) == 1
-    said = {(t.item, t.agent, t.sample): t for t in first}
+    remarks = {(t.item, t.agent, t.sample): t for t in first}
     for turn in final:
         own = next(t for t in first if t.id == turn.parent)
-        other = said[own.item, "b" if own.agent == "a" else "a", own.sample]
+        other = remarks[own.item, "b" if own.agent == "a" else "a", own.sample]
         assert turn.agent == own.agent and turn.item == own.item
         content = ids(f"{other.agent} wrote:\n{other.text.strip()}\n\n")
         asked = turn.prompt.tolist()

@@ -34,16 +34,16 @@ def talked(protocol, task, mode="aligned", trainables=None):
     """A rollout, the same without each agent, and the forests of all that was said for that."""
     members = built()
     trainables = trainables or [member.trainable for member in members.members]
-    scorer, said = TaskScorer.of_team(task, members, mode), []
+    scorer, forests = TaskScorer.of_team(task, members, mode), []
 
     def talk(*args, **fields):
         limits = {"params": SamplingParams(4), "max_prompt_tokens": 200}
-        said.append(rollout.run(*args, team=members, scorer=scorer, item_ids=ITEM_IDS, **limits, **fields))
-        return said[-1]
+        forests.append(rollout.run(*args, team=members, scorer=scorer, item_ids=ITEM_IDS, **limits, **fields))
+        return forests[-1]
 
     forest = talk(protocol, trainables=trainables, key=jax.random.key(3))
     again = Redraw(talk, protocol, trainables, jax.random.key(4))
-    return forest, functools.partial(counterfactuals.with_counterfactuals, forest, scorer=scorer, again=again), said
+    return forest, functools.partial(counterfactuals.with_counterfactuals, forest, scorer=scorer, again=again), forests
 
 
 def sums(forest):
@@ -54,11 +54,11 @@ def sums(forest):
 @pytest.mark.parametrize("mode, asked", [("aligned", 2 * 2 * 2), ("cross", 2 * 2 * 2)])
 def test_nothing(mode, asked):
     task = tiny.Task(total)
-    forest, judged, said = talked(Simultaneous(task.prompts, samples=2), task, mode)
+    forest, judged, forests = talked(Simultaneous(task.prompts, samples=2), task, mode)
     of_a, of_b = sums(forest)
     actual = judged("nothing")
     assert actual.counterfactuals.tolist() == [(100 * of_b).tolist(), of_a.tolist()]
-    assert actual.counterfactuals.dtype == np.float32 and actual.turns == forest.turns and len(said) == 1
+    assert actual.counterfactuals.dtype == np.float32 and actual.turns == forest.turns and len(forests) == 1
     # One call: two items, two samples of each agent alone, although four pairs contain each with "cross".
     _, (items, texts) = task.calls
     assert (actual.extra_answers, actual.extra_tokens) == (asked, 0)
@@ -96,10 +96,10 @@ def test_what_was_judged_is_not_judged_again():
 
 def greedy(prompt):
     """The untrained model's most likely answer, token by token from the beginning."""
-    said = []
-    while len(said) < 4 and not (said and said[-1] in tiny.Tokenizer.eos_ids):
-        said.append(int(tiny.logits(tiny.params(0), [*prompt, *said])[-1].argmax()))
-    return sum(said)
+    tokens = []
+    while len(tokens) < 4 and not (tokens and tokens[-1] in tiny.Tokenizer.eos_ids):
+        tokens.append(int(tiny.logits(tiny.params(0), [*prompt, *tokens])[-1].argmax()))
+    return sum(tokens)
 
 
 def test_the_reference_is_the_untrained_agents_greedy_answer():
@@ -108,7 +108,7 @@ def test_the_reference_is_the_untrained_agents_greedy_answer():
     trained = jax.tree.map(
         lambda x: x + random.normal(size=x.shape).astype(x.dtype), built().members[0].trainable
     )
-    forest, judged, said = talked(Simultaneous(task.prompts, samples=2), task, trainables=[trained])
+    forest, judged, forests = talked(Simultaneous(task.prompts, samples=2), task, trainables=[trained])
     of_a, of_b = sums(forest)
     prompts = {(turn.agent, turn.item): turn.prompt.tolist() for turn in forest.turns}
     items = [joint.item for joint in forest.joints]
@@ -119,15 +119,15 @@ def test_the_reference_is_the_untrained_agents_greedy_answer():
         [a + 100 * b for a, b in zip(of_a, ref_b, strict=True)],
     ]
     # One completion per agent and item, never judged by themselves: the rollout, and what replaces.
-    assert len(said[1].turns) == 4 and not said[1].joints and len(task.calls) == 2
-    assert actual.extra_tokens == sum(len(turn.completion) for turn in said[1].turns) > 0
+    assert len(forests[1].turns) == 4 and not forests[1].joints and len(task.calls) == 2
+    assert actual.extra_tokens == sum(len(turn.completion) for turn in forests[1].turns) > 0
     assert actual.extra_answers == len(task.calls[1][0])
-    assert set(items) == {0, 1} and all(turn.greedy for turn in said[1].turns)
+    assert set(items) == {0, 1} and all(turn.greedy for turn in forests[1].turns)
 
 
 def test_in_a_pipeline_alone_is_who_heard_the_agent():
     task = tiny.Task(total)
-    forest, judged, said = talked(Pipeline(task.prompts, samples=3), task)
+    forest, judged, forests = talked(Pipeline(task.prompts, samples=3), task)
     actual = judged("solo")
     _, alone, silent = task.calls
     assert set(alone[1]["a"]) == {""} and alone[0] == ["zzz"] * 3 + ["x"] * 3
@@ -137,7 +137,7 @@ def test_in_a_pipeline_alone_is_who_heard_the_agent():
     # Nobody heard b: without it a's text stands as it is.
     assert set(silent[1]["b"]) == {""} and actual.counterfactuals[1].tolist() == sums(forest)[0].tolist()
     assert actual.turns == forest.turns and len(forest.turns) == 12
-    (_, solo) = said  # b, who has heard nobody
+    (_, solo) = forests  # b, who has heard nobody
     assert {turn.agent for turn in solo.turns} == {"b"}
     asked = [tiny.Tokenizer().encode_chat([{"content": f"b:{item}"}]) for item in ("zzz", "x")]
     assert [turn.prompt.tolist() for turn in solo.turns] == [asked[0]] * 3 + [asked[1]] * 3

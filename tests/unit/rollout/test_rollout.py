@@ -23,7 +23,7 @@ from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.update import collate
 
 
-def said(forest, joint):
+def turns_of(forest, joint):
     return {forest.turns[i].agent: forest.turns[i] for i in joint.turns}
 
 
@@ -63,7 +63,7 @@ def test_every_joint_answer_is_judged_on_its_own_texts(mode, answers):
     assert len(task.calls) == 1  # one call for everything
     assert [joint.item for joint in forest.joints] == [0] * answers + [1] * answers
     for j, joint in enumerate(forest.joints):
-        turns = said(forest, joint)
+        turns = turns_of(forest, joint)
         assert list(turns) == ["a", "b"] and {t.item for t in turns.values()} == {joint.item}
         texts = [turn.text for turn in turns.values()]
         assert joint.judgement.total == total(forest.items[joint.item], *texts)
@@ -75,7 +75,7 @@ def test_the_tasks_order_of_agents_is_the_joint_answers_order():
     task = tiny.Task(total)
     task.agents = ("b", "a")
     forest = run(task, "cross")
-    assert [list(said(forest, joint)) for joint in forest.joints] == [["b", "a"]] * 8
+    assert [list(turns_of(forest, joint)) for joint in forest.joints] == [["b", "a"]] * 8
     # The task asks b first as well, so its turns come first; b's sample moves slower in the product.
     assert [joint.turns for joint in forest.joints[:4]] == [(0, 2), (0, 3), (1, 2), (1, 3)]
 
@@ -86,7 +86,7 @@ def test_two_architectures_in_one_rollout():
     assert [turn.id for turn in forest.turns] == list(range(8))
     assert [turn.agent for turn in forest.turns] == ["a", "a", "b", "b"] * 2
     for joint in forest.joints:
-        texts = [turn.text for turn in said(forest, joint).values()]
+        texts = [turn.text for turn in turns_of(forest, joint).values()]
         assert joint.judgement.total == total(forest.items[joint.item], *texts)
 
 

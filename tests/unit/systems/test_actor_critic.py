@@ -228,10 +228,10 @@ def test_answers_without_a_reward_are_in_no_mean():
 
 def test_what_the_critics_of_answers_read():
     read = actor_critic.replies(FOREST)
-    assert {agent: sorted(said) for agent, said in read.items()} == {"a": [0, 1, 4], "b": [2, 3, 5]}
+    assert {agent: sorted(replies) for agent, replies in read.items()} == {"a": [0, 1, 4], "b": [2, 3, 5]}
     assert read["a"][4].tolist() == [2, 9, 1]
-    joint_said = actor_critic.joint_replies(FOREST)["team"]
-    assert {j: ids.tolist() for j, ids in joint_said.items()} == {
+    joint_replies = actor_critic.joint_replies(FOREST)["team"]
+    assert {j: ids.tolist() for j, ids in joint_replies.items()} == {
         0: [0, 9, 1, 1, 9, 1], 1: [0, 9, 1, 1, 9, 1], 2: [2, 9, 1, 3, 9, 1],
     }  # fmt: skip
 

@@ -61,8 +61,8 @@ def test_more_updates_lower_the_loss_more():
         for done in (1, 2):
             metrics = actual.learn(TEXTS, actual.values(TEXTS), targets)
             assert actual.done == done and int(actual.states[0].step) == updates * done
-        said = actual.values(TEXTS)
-        errors[updates] = np.mean([(said[k] - target) ** 2 for k, target in targets.items()])
+        values = actual.values(TEXTS)
+        errors[updates] = np.mean([(values[k] - target) ** 2 for k, target in targets.items()])
         assert metrics["a/critic_grad_norm"] > 0
     assert errors[4] < 0.7 * errors[1]
     four, once = made(updates=4), made()

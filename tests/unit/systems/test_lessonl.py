@@ -83,8 +83,8 @@ def test_the_bank_at_the_end(played):
 
 def test_the_cumulative_factor():
     task = team_of_three()
-    told = banking(task, factor="cumulative")
-    bank = told.banks(play(LessonL(task, 1, 3, told), task).forest)[0, 0]
+    builder = banking(task, factor="cumulative")
+    bank = builder.banks(play(LessonL(task, 1, 3, builder), task).forest)[0, 0]
     actual = {entry.text: entry.factor for entry in bank}
     # b1: round 1 beat once of three, round 2 twice (2.6, 2.1): (3 * 1.1 + 3 * 0.9) / 6 = 1.
     # c1 (0): 3 of 3, then 2 of 3: (5 * 1.1 + 0.9) / 6 = 1.0667.
@@ -136,16 +136,16 @@ def test_lasting_lessons_and_a_memory():
     task = team_of_three()
     assert len(play(LessonL(task, 1, 4, banking(task), lasting=True), task).steps) == 8
     old = Entry(-1, "o", 2, "b", "a5", "ok", 3.0, factor=1.1, relevance=-1.0)
-    told = banking(task, memory=(old,))
-    actual = play(LessonL(task, 1, 2, told), task)
+    builder = banking(task, memory=(old,))
+    actual = play(LessonL(task, 1, 2, builder), task)
     # Round 0 has the remembered one alone; round 1 also the problem's own three, k = 4.
     assert [r.shown for r in actual.steps[0]] == [(-1,)] * 3
     assert actual.prompts(0) == [f"{agent}: write p with [] and of others [a5 (ok 3)]" for agent in "abc"]
     assert actual.steps[2][0].shown == (3, 4, 5, -1)
-    said = "[a1 (ok 1.05); b1 (ok 2); c1 (wrong 0)] and of others [a5 (ok 3)]"
-    assert actual.prompts(2)[0] == f"a: write p with {said}"
+    shown_lessons = "[a1 (ok 1.05); b1 (ok 2); c1 (wrong 0)] and of others [a5 (ok 3)]"
+    assert actual.prompts(2)[0] == f"a: write p with {shown_lessons}"
     # Its factor is of its own problem, its relevance to this one.
-    kept = told.banks(actual.forest)[0, 0][0]
+    kept = builder.banks(actual.forest)[0, 0][0]
     assert (kept.id, kept.factor, kept.relevance) == (-1, 1.1, 0.4)
 
 
@@ -175,8 +175,8 @@ def test_speed_alone_and_no_lessons_remember_nothing():
 def test_of_what_is_remembered_the_most_relevant_are_dealt():
     task = ScriptedTask(("a",), items=items("p"))
     old = tuple(Entry(-n, "o", 0, "b", text, "ok", 9.0) for n, text in ((1, "o1"), (2, "a5"), (3, "b5")))
-    told = banking(task, memory=old, pooled=True)
-    actual = play(LessonL(task, 4, 2, told, LessonSelection(2, "dealt", control=1)), task)
+    builder = banking(task, memory=old, pooled=True)
+    actual = play(LessonL(task, 4, 2, builder, LessonSelection(2, "dealt", control=1)), task)
     # Before there is a lesson of its own to be told from none, all chains see the same two.
     assert [(r.shown, r.samples) for r in actual.steps[0]] == [((-2, -3), 4)]
     *hands, control = [r.shown for r in actual.steps[2]]

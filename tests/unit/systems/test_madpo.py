@@ -80,14 +80,14 @@ def system(of_team, **options):
 def log_probabilities(variables, texts):
     """Of the completions of (prompt, completion) pairs, each read from its beginning without a cache."""
     width = max(len(prompt) + len(completion) for prompt, completion in texts)
-    ids, said = np.zeros((len(texts), width), np.int32), np.zeros((len(texts), width), bool)
+    ids, completion_mask = np.zeros((len(texts), width), np.int32), np.zeros((len(texts), width), bool)
     for row, (prompt, completion) in enumerate(texts):
         end = len(prompt) + len(completion)
-        ids[row, :end], said[row, len(prompt) : end] = [*prompt, *completion], True
+        ids[row, :end], completion_mask[row, len(prompt) : end] = [*prompt, *completion], True
     positions = jnp.broadcast_to(jnp.arange(width)[None], ids.shape)  # what follows cannot be seen
     logits, _ = tiny.POLICY.apply(variables, jnp.array(ids), positions)
     actual = jnp.take_along_axis(jax.nn.log_softmax(logits[:, :-1]), ids[:, 1:, None], -1)[..., 0]
-    return jnp.where(said[:, 1:], actual, 0.0).sum(1)
+    return jnp.where(completion_mask[:, 1:], actual, 0.0).sum(1)
 
 
 def preferred():

@@ -27,11 +27,11 @@ def planted(seed, items=4, samples=4):
     """Random answers; the reward counts a token that both agents may say."""
     random = np.random.default_rng(seed)
     made = named(*[[0.0] * samples] * items, samples=samples)
-    said = [random.integers(48, 52, 3).astype(np.int32) for _ in made.turns]
-    turns = [dataclasses.replace(turn, completion=ids) for turn, ids in zip(made.turns, said, strict=True)]
+    completions = [random.integers(48, 52, 3).astype(np.int32) for _ in made.turns]
+    turns = [dataclasses.replace(turn, completion=ids) for turn, ids in zip(made.turns, completions, strict=True)]
     joints = []
     for joint in made.joints:
-        total = float(sum((said[i] == LIKED).sum() for i in joint.turns))
+        total = float(sum((completions[i] == LIKED).sum() for i in joint.turns))
         joints.append(dataclasses.replace(joint, judgement=Judgement({}, total)))
     return dataclasses.replace(made, turns=tuple(turns), joints=tuple(joints))
 
@@ -112,10 +112,10 @@ def test_advantages_are_those_of_the_scores():
     # means 3, and 3 of the two that have a reward
     assert credit.advantages.tolist() == [-3, 0, 3] * 2 + [-1, 1, 0] * 2
     assert credit.forest is made and credit.forest.totals()[1] == 4  # the task's
-    told = actual.learn(credit)
-    assert told["reward_model/loss"] == 0.5 and told["preference/pairs"] == 3 + 1
+    metrics = actual.learn(credit)
+    assert metrics["reward_model/loss"] == 0.5 and metrics["preference/pairs"] == 3 + 1
     # right: 4 > 1, 2 > 1; wrong: 4 > 2, 3 > 1
-    assert told["reward_model/accuracy"] == 0.5 and actual.models.fits == [4]
+    assert metrics["reward_model/accuracy"] == 0.5 and actual.models.fits == [4]
 
 
 def test_offline_fits_once_after_collecting():

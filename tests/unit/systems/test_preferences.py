@@ -108,9 +108,9 @@ def test_what_is_drawn():
 
 def test_how_often_each_is_drawn():
     pool = filled(3, replay="decay", decay=0.5)
-    said = [pool.draw(1, times)[0].rewards[0] for times in range(1, 2001)]
+    rewards = [pool.draw(1, times)[0].rewards[0] for times in range(1, 2001)]
     # ages 2, 1, 0: 1/4 : 1/2 : 1, of 7/4; a standard deviation is 0.011
-    np.testing.assert_allclose([said.count(k) / 2000 for k in (1, 2, 3)], [1 / 7, 2 / 7, 4 / 7], atol=0.045)
+    np.testing.assert_allclose([rewards.count(k) / 2000 for k in (1, 2, 3)], [1 / 7, 2 / 7, 4 / 7], atol=0.045)
 
 
 def test_an_iteration_of_ties_has_nothing_of_its_own():

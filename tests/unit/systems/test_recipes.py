@@ -33,8 +33,8 @@ BY_HAND = {
 
 def plain(made):
     """With judgements that have no local rewards."""
-    told = [SimpleNamespace(total=joint.judgement.total, local={}) for joint in made.joints]
-    joints = [dataclasses.replace(j, judgement=t) for j, t in zip(made.joints, told, strict=True)]
+    judgements = [SimpleNamespace(total=joint.judgement.total, local={}) for joint in made.joints]
+    joints = [dataclasses.replace(j, judgement=t) for j, t in zip(made.joints, judgements, strict=True)]
     return dataclasses.replace(made, joints=tuple(joints))
 
 
@@ -56,8 +56,8 @@ def test_centralised_is_magrpo_of_one_agent():
 
 def turn(number, agent, *, parent=None, follows=None, index=0):
     nothing = np.zeros(1, np.int32)
-    said = (nothing, nothing, nothing * 0.0)
-    return Turn(number, number, agent, 0, index, 0, *said, "", True, parent, follows)
+    arrays = (nothing, nothing, nothing * 0.0)
+    return Turn(number, number, agent, 0, index, 0, *arrays, "", True, parent, follows)
 
 
 def test_at_grpo_takes_the_reward_of_the_turn_and_what_an_agent_earned_itself():

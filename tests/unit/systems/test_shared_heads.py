@@ -39,8 +39,8 @@ def made(bodies, lr=0.1):
 
 def losses(heads) -> dict[str, float]:
     """Mean squared errors, from what the heads say."""
-    said = heads.values(TEXTS)
-    return {agent: np.mean([(said[k] - TARGETS[k]) ** 2 for k in own]) for agent, own in NUMBERS.items()}
+    values = heads.values(TEXTS)
+    return {agent: np.mean([(values[k] - TARGETS[k]) ** 2 for k in own]) for agent, own in NUMBERS.items()}
 
 
 def test_the_agents_gradient_is_that_of_the_value_loss():

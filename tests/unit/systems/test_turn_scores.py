@@ -22,7 +22,7 @@ SAID = {
 }
 
 
-def said(items=2):
+def made_forest(items=2):
     turns = []
     for (agent, item), (prompt, completions) in SAID.items():
         for g, completion in enumerate(completions if item < items else ()):
@@ -47,8 +47,8 @@ def oracle(turn, variables, sampling):
 @pytest.mark.parametrize("reference", [False, True])
 def test_each_completion_has_the_log_probabilities_of_its_tokens(reference):
     one = member()
-    actual = turn_scores.of_forest(said(), Team((one,)), [one.trainable], SAMPLING, reference=reference)
-    for turn in said().turns:
+    actual = turn_scores.of_forest(made_forest(), Team((one,)), [one.trainable], SAMPLING, reference=reference)
+    for turn in made_forest().turns:
         own = tiny.params() if reference else tiny.own(one.trainable, tiny.AGENTS.index(turn.agent))
         np.testing.assert_allclose(actual[turn.id], oracle(turn, own, SAMPLING), rtol=2e-4, atol=2e-4)
 
@@ -59,8 +59,8 @@ def test_copies_of_the_model_and_several_stacks():
     other = dataclasses.replace(whole, stack=tiny.stack(agents=("b",), mode="full"))
     other.trainable = jax.tree.map(lambda x: x[1:], whole.trainable)
     plain = SamplingParams(4)
-    actual = turn_scores.of_forest(said(1), Team((alone, other)), [alone.trainable, other.trainable], plain)
-    for turn in said(1).turns:
+    actual = turn_scores.of_forest(made_forest(1), Team((alone, other)), [alone.trainable, other.trainable], plain)
+    for turn in made_forest(1).turns:
         doubled = jax.tree.map(lambda x: 2 * x, tiny.params())
         own = tiny.own(alone.trainable, 0) if turn.agent == "a" else doubled
         np.testing.assert_allclose(actual[turn.id], oracle(turn, own, plain), rtol=2e-4, atol=2e-4)
@@ -69,4 +69,4 @@ def test_copies_of_the_model_and_several_stacks():
 def test_a_reference_that_was_not_kept_is_named():
     one = member("full", base=False)
     with pytest.raises(ValueError, match=r"agents \('a', 'b'\) have no reference"):
-        turn_scores.of_forest(said(), Team((one,)), [one.trainable], SAMPLING, reference=True)
+        turn_scores.of_forest(made_forest(), Team((one,)), [one.trainable], SAMPLING, reference=True)

@@ -75,8 +75,8 @@ def test_sections(text, aux, main):
 
 def test_feedback_comes_under_the_tags():
     answer = Answer("x", {"solo": "[aux]\nA\n[main]\nM"}, None)
-    told = CentralisedTask(Echo(), "solo").feedback([answer])
-    assert told == [{"solo": "[aux]\naux said A\n[main]\nmain said M"}]
+    feedback = CentralisedTask(Echo(), "solo").feedback([answer])
+    assert feedback == [{"solo": "[aux]\naux said A\n[main]\nmain said M"}]
 
 
 def test_chats_that_cannot_be_merged():

@@ -39,12 +39,12 @@ def test_known_texts_come_back():
 
 def test_chats_end_where_the_answer_begins():
     words = word_model.tokenizer(TEXTS)
-    said = [{"role": "user", "content": "Say left"}, {"role": "assistant", "content": "right"}]
-    pieces = words.hf.convert_ids_to_tokens(words.encode_chat(said))
+    messages = [{"role": "user", "content": "Say left"}, {"role": "assistant", "content": "right"}]
+    pieces = words.hf.convert_ids_to_tokens(words.encode_chat(messages))
     assert pieces == [
         "<|user|>", "Say", " ", "left", "<|end|>", "<|assistant|>", "right", "<|end|>", "<|assistant|>",
     ]  # fmt: skip
-    assert words.decode(words.encode_chat(said)) == "Say leftright"
+    assert words.decode(words.encode_chat(messages)) == "Say leftright"
 
 
 def test_a_saved_tokenizer_is_the_same(tmp_path):
@@ -52,8 +52,8 @@ def test_a_saved_tokenizer_is_the_same(tmp_path):
     words.save(tmp_path)
     read = tokenizer.load(tmp_path)
     assert read.eos_ids == words.eos_ids and read.hf.get_vocab() == words.hf.get_vocab()
-    said = [{"role": "user", "content": "[a]\nSay left, or right."}]
-    assert read.encode_chat(said) == words.encode_chat(said)
+    messages = [{"role": "user", "content": "[a]\nSay left, or right."}]
+    assert read.encode_chat(messages) == words.encode_chat(messages)
     assert read.decode(read.encode(TEXTS[1])) == TEXTS[1]
 
 
@@ -115,14 +115,14 @@ def test_the_game_is_played_in_known_words(fields):
     texts = []
     for item in task.items:
         prompts = task.prompts(item)
-        for said in prompts.values():
-            heard = said if c.task.centralised else with_quotes(said, dict.fromkeys(prompts, "left"))
+        for messages in prompts.values():
+            heard = messages if c.task.centralised else with_quotes(messages, dict.fromkeys(prompts, "left"))
             texts += [message["content"] for message in heard]
     roles = getattr(task, "roles", task.agents)
     for word in (*matrix_game.WORDS, ""):
         text = "\n".join(f"[{role}]\n{word}" for role in roles) if c.task.centralised else word
         answers = [Answer(item, dict.fromkeys(task.agents, text), None) for item in task.items]
-        texts += [said for told in task.feedback(answers) for said in told.values()]
+        texts += [text for feedback in task.feedback(answers) for text in feedback.values()]
     for text in texts:
         assert words.decode(words.encode(text)) == text
         assert words.hf.unk_token_id not in words.encode(text)

@@ -35,7 +35,7 @@ FULL = report(4)
 PART = report(1, 4, *[f"assert candidate({i}) == {i + 2} -> AssertionError" for i in (2, 3, 4)])
 
 
-def told(mode, aux, main, seen=None):
+def feedback_texts(mode, aux, main, seen=None):
     """(to the helper, to main)"""
     return tuple(feedback(mode, ITEM, TEAM, {"aux": aux, "main": main}, seen, "paper").values())
 
@@ -85,7 +85,7 @@ FAILED = "Tests passed: 1 of 4.\nFailed: assert f(2) == 4 -> AssertionError"
 ])
 def test_level_feedback_at_every_level(aux, main, seen, to_aux, to_main):
     expected = (f"{to_aux}\n{REVISE_AUX}", f"{to_main}\n{REVISE_F}")
-    assert told("level_feedback", aux, main, seen) == expected
+    assert feedback_texts("level_feedback", aux, main, seen) == expected
 
 
 OK, NO = "ok", "failed"
@@ -112,11 +112,11 @@ OK, NO = "ok", "failed"
      "Function: ok. Syntax: ok. Tests: ok. Use of aux: ok.", True),
 ])
 def test_level_passed_passed_and_plain(aux, main, seen, to_aux, to_main, everything):
-    assert told("level_passed", aux, main, seen) == (f"{to_aux}\n{REVISE_AUX}", f"{to_main}\n{REVISE_F}")
+    assert feedback_texts("level_passed", aux, main, seen) == (f"{to_aux}\n{REVISE_AUX}", f"{to_main}\n{REVISE_F}")
     bit = "All checks passed." if everything else "Not all checks passed."
-    assert told("passed", aux, main, seen) == (f"{bit}\n{REVISE_AUX}", f"{bit}\n{REVISE_F}")
-    assert told("plain", aux, main, seen) == (REVISE_AUX, REVISE_F)
-    assert told("plain", aux, main, None) == (REVISE_AUX, REVISE_F)
+    assert feedback_texts("passed", aux, main, seen) == (f"{bit}\n{REVISE_AUX}", f"{bit}\n{REVISE_F}")
+    assert feedback_texts("plain", aux, main, seen) == (REVISE_AUX, REVISE_F)
+    assert feedback_texts("plain", aux, main, None) == (REVISE_AUX, REVISE_F)
 
 
 @pytest.mark.parametrize("main, seen, details, levels, everything", [
@@ -162,13 +162,13 @@ def test_two_helpers_read_nothing_of_each_other_and_main_reads_of_both():
     assert "aux2: syntax error." in broken["main"] and "aux1: found." in broken["main"]
     for error in ("right: NameError: name 'k'", "ValueError: return n * 7"):
         seen = report(0, 1, f"assert candidate(1) == 3 -> {error}")
-        told_left = feedback("level_feedback", ITEM, THREE, answer, seen)["left"]
-        assert "aux2" not in told_left and "n * 7" not in told_left
+        left_feedback = feedback("level_feedback", ITEM, THREE, answer, seen)["left"]
+        assert "aux2" not in left_feedback and "n * 7" not in left_feedback
 
 
 def test_agents_are_helper_and_main_by_order_not_by_name():
     given = feedback("level_feedback", ITEM, ("main", "aux"), {"aux": USES, "main": AUX}, FULL)
-    assert given == dict(zip(("main", "aux"), told("level_feedback", AUX, USES, FULL), strict=True))
+    assert given == dict(zip(("main", "aux"), feedback_texts("level_feedback", AUX, USES, FULL), strict=True))
     assert list(given) == ["main", "aux"]
 
 
@@ -261,8 +261,8 @@ def test_no_agent_reads_its_partners_code(mode):
             assert not [line for line in own_lines(answers[partner], answers[agent]) if line in text]
             names = ("alpha", "beta") if lines in FAILURES[:2] else ()  # messages have them by themselves
             for word in ("alpha words", "beta key", "βeta", "31", "17", *names):
-                told = word in answers[partner] and word not in answers[agent] and word in text
-                assert not told, (agent, answers, lines)
+                leaked = word in answers[partner] and word not in answers[agent] and word in text
+                assert not leaked, (agent, answers, lines)
             assert text.split("\n")[-1] == (REVISE_AUX if agent == "aux" else REVISE_F)
 
 
@@ -282,7 +282,7 @@ def test_long_lines_are_cut():
 
 
 def test_texts_are_short():
-    shown = told("level_feedback", AUX_SILENT, WRAPS, PART)
+    shown = feedback_texts("level_feedback", AUX_SILENT, WRAPS, PART)
     assert max(len(text.split()) for text in shown) <= 45
 
 

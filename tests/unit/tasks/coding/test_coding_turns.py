@@ -24,17 +24,17 @@ def test_feedback_runs_the_revealed_tests_alone_and_in_one_call():
     executor = Scripted(report("fail", 0, 1, "assert add_two(1, 2) == 5: got 4"))
     task = CodingTask([ITEM], executor)
     good, none = {"aux": AUX, "main": MAIN}, {"aux": AUX, "main": "I will not."}
-    told, refused = task.feedback([Answer(ITEM, good, None), Answer(ITEM, none, None)])
+    feedback, refused = task.feedback([Answer(ITEM, good, None), Answer(ITEM, none, None)])
     ((program,),) = executor.calls
     assert asserts(program) == ["assert candidate(1, 2) == 5"]  # the first of two
-    assert "Tests passed: 0 of 1." in told["main"] and "got 4" in told["main"]
-    assert set(told) == set(refused) == {"aux", "main"} and "Not tested." in refused["main"]
+    assert "Tests passed: 0 of 1." in feedback["main"] and "got 4" in feedback["main"]
+    assert set(feedback) == set(refused) == {"aux", "main"} and "Not tested." in refused["main"]
 
 
 def test_plain_feedback_runs_nothing():
     task = CodingTask([ITEM], executor := Scripted(), feedback="plain")
-    (told,) = task.feedback([Answer(ITEM, {"aux": AUX, "main": MAIN}, None)])
-    assert executor.calls == [] and set(told) == {"aux", "main"} and "Revise" in told["main"]
+    (feedback,) = task.feedback([Answer(ITEM, {"aux": AUX, "main": MAIN}, None)])
+    assert executor.calls == [] and set(feedback) == {"aux", "main"} and "Revise" in feedback["main"]
 
 
 @pytest.mark.parametrize("number, shown", [(0, [0, 1, 2, 3]), (2, [0, 1]), (-1, [3])])
@@ -52,15 +52,15 @@ def test_tests_that_are_held_back_earn_nothing_and_are_never_shown():
         report("pass", 3, 3, interactions=USED), report("fail", 0, 1), report("pass", 3, 3)
     )
     task = CodingTask([FOUR], executor, held_back=0.25, revealed_tests=0)
-    said = {"aux": AUX, "main": MAIN}
-    (judged,) = task.judge([FOUR], {agent: [text] for agent, text in said.items()})
+    completions = {"aux": AUX, "main": MAIN}
+    (judged,) = task.judge([FOUR], {agent: [text] for agent, text in completions.items()})
     used, held = executor.calls[0]
     assert len(asserts(used)) == 3 and asserts(held) == ["assert candidate(3, 0) == 5"]
     assert judged.total == pytest.approx(4.0) and judged.parts["tests_held_back"] == 0.0
     percent = task.normalise(judged.scores)
     assert (percent["tests"], percent["tests_held_back"], percent["hack_gap"]) == (100, 0, 100)
     assert percent["return"] == pytest.approx(100)
-    task.feedback([Answer(FOUR, said, judged)])
+    task.feedback([Answer(FOUR, completions, judged)])
     assert asserts(executor.calls[1][0]) == asserts(used)
 
 

@@ -85,15 +85,15 @@ def test_shown_lessons_are_built_on_unless_they_are_told_to_harm():
     assert set(drawn(LESSONS.format(bad.technique, "Try hard."), 50, adopt=1)) == {fenced(bad.source)}
     assert len(drawn(LESSONS.format("Try hard.", scripted_author.VAGUE[0]), 1000, adopt=1)) == 6  # as without
     lesson = optimisation_prompts.lesson
-    told = lesson(weak.technique, "ok", 1.05), lesson(bad.technique, "wrong", 0.0)
-    actual = drawn(LESSONS.format(*told))
+    lessons = lesson(weak.technique, "ok", 1.05), lesson(bad.technique, "wrong", 0.0)
+    actual = drawn(LESSONS.format(*lessons))
     # Half of the time a step beyond the helpful one, never the harmful one: the rest is 0.75 of all.
     assert abs(actual[fenced(fast.source)] / 4000 - (0.5 + 0.5 * 0.01 / 0.75)) < 0.03
     assert abs(actual[fenced(weak.source)] / 4000 - 0.5 * 0.14 / 0.75) < 0.03
     assert fenced(bad.source) not in actual and len(actual) == 5
     for came in (("ok", 1.0), ("ok", 0.5), ("build-error", 0.0)):
-        told = lesson(weak.technique, *came)
-        assert fenced(weak.source) not in drawn(LESSONS.format(told, "Try hard."), 500)
+        useless = lesson(weak.technique, *came)
+        assert fenced(weak.source) not in drawn(LESSONS.format(useless, "Try hard."), 500)
 
 
 def test_the_prompts_of_the_task_are_understood():
@@ -102,17 +102,17 @@ def test_the_prompts_of_the_task_are_understood():
     task = OptimisationTask(load_items("python"), judge, ("a",))
     author, rng = Mixture(task.items, vague=0, adopt=1), random.Random(0)
 
-    def said(messages):
+    def joined(messages):
         return "\n\n".join(message["content"] for message in messages)
 
     for item in task.items:
-        assert scripted_author.find(task.items, said(task.prompts(item)["a"])) is item
+        assert scripted_author.find(task.items, joined(task.prompts(item)["a"])) is item
         for rewrite in item.rewrites:
             outcome = Outcome("ok", rewrite.source, 2.0)
-            asked = said(task.explain(item, outcome))
+            asked = joined(task.explain(item, outcome))
             assert scripted_author.find(task.items, asked) is item
             assert author.write(item, asked, rng) == rewrite.technique
-            shown = said(task.write_with_lessons(item, [(rewrite.technique, "ok", 2.0)]))
+            shown = joined(task.write_with_lessons(item, [(rewrite.technique, "ok", 2.0)]))
             assert author.write(item, shown, rng) == fenced(scripted_author.further(item, rewrite).source)
 
 

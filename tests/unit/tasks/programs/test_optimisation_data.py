@@ -124,19 +124,19 @@ def reports(executor):
     return of
 
 
-def told(item, reports):
+def reports_of(item, reports):
     return reports("cpp" if item.language == "c++" else "python")[item.task_id]
 
 
 @pytest.mark.parametrize("item", EVERY)
 def test_the_checker_takes_the_reference_and_nothing_else(item, reports):
-    ((_, _, report),) = [row for row in told(item, reports) if row[0] == "reference"]
+    ((_, _, report),) = [row for row in reports_of(item, reports) if row[0] == "reference"]
     assert report.verdict == "pass", report.failures
 
 
 @pytest.mark.parametrize("item", EVERY)
 def test_rewrites_are_what_they_are_called(item, reports):
-    for kind, text, report in told(item, reports):
+    for kind, text, report in reports_of(item, reports):
         if kind != "reference":
             assert report.verdict in VERDICTS[kind], (kind, text, report.verdict, report.failures)
 

@@ -18,7 +18,7 @@ PROGRAM = "def f(x):\n    return B(x)\n"
 PYTHON, C = optimisation_prompts.asked(ITEM), optimisation_prompts.asked(CPP)
 
 
-def said(messages):
+def last_text(messages):
     """The last message, which holds what differs between phases; all are chats that end with the user."""
     roles = [message["role"] for message in messages if message["role"] != "system"]
     assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
@@ -37,10 +37,10 @@ BROKEN = Outcome("build-error", PROGRAM, log="l\n" * 6 + "7th\n8th")
 def test_the_first_prompt_and_its_example_have_one_form(asked, tag, code):
     messages = prompts.write(asked)
     question, answer = messages[0]["content"], messages[1]["content"]
-    assert f"```{tag}\n{code}```" in said(messages) and "of f," in said(messages)
+    assert f"```{tag}\n{code}```" in last_text(messages) and "of f," in last_text(messages)
     assert answer.startswith(f"```{tag}\n") and answer.endswith("\n```")
     # Question and example differ in the name and the code only.
-    assert question.replace("largest_rise", "f").split("```")[::2] == said(messages).split("```")[::2]
+    assert question.replace("largest_rise", "f").split("```")[::2] == last_text(messages).split("```")[::2]
 
 
 def test_no_example_is_a_problem():
@@ -87,7 +87,7 @@ def executor():
 def test_thresholds_hold_for_lessons_and_their_prompts(score, word):
     words = {"significantly faster", "slightly faster", "no faster", "slower"}
     lesson = optimisation_prompts.lesson("Use sets.", "ok", score)
-    asked = said(optimisation_prompts.explain(ITEM, ok(score)))
+    asked = last_text(optimisation_prompts.explain(ITEM, ok(score)))
     for text in (lesson, asked):
         assert {w for w in words if w in text} == {word}
     assert ("marginal" in lesson) == (word == "slightly faster")
@@ -103,51 +103,51 @@ def test_prefixes_of_lessons_from_failures():
 
 def test_prompts_for_lessons_show_what_they_may():
     for outcome in (ok(2.0), WRONG, BROKEN):
-        text = said(optimisation_prompts.explain(ITEM, outcome))
+        text = last_text(optimisation_prompts.explain(ITEM, outcome))
         assert "A(x)" in text and "B(x)" in text and "one or two sentences" in text
         assert "SECRET" not in text  # no failing test
-    broken = said(optimisation_prompts.explain(ITEM, BROKEN))
+    broken = last_text(optimisation_prompts.explain(ITEM, BROKEN))
     assert "7th" in broken and "8th" not in broken
-    assert "C++" in said(optimisation_prompts.explain(CPP, ok(2.0)))
+    assert "C++" in last_text(optimisation_prompts.explain(CPP, ok(2.0)))
     assert optimisation_prompts.explain(ITEM, Outcome("no-program")) is None
 
 
 def test_lessons_are_numbered_one_line_each():
-    text = said(prompts.write_with_lessons(PYTHON, ["(good) one\ntwo", "(bad) three"]))
+    text = last_text(prompts.write_with_lessons(PYTHON, ["(good) one\ntwo", "(bad) three"]))
     assert "\n1. (good) one two\n2. (bad) three\n" in text and "A(x)" in text
     assert "other programs" not in text
     assert prompts.write_with_lessons(PYTHON, []) == prompts.write(PYTHON)
 
 
 def test_lessons_about_other_programs_are_told_as_such():
-    text = said(prompts.write_with_lessons(PYTHON, ["one"], ["two", "three"]))
+    text = last_text(prompts.write_with_lessons(PYTHON, ["one"], ["two", "three"]))
     own, others = text.split("A is the code below"), text.split("A is not the code below")
     assert len(own) == len(others) == 2
     assert "\n1. one\n" in own[1] and "1. one" not in others[1] and "\n2. two\n3. three\n" in others[1]
-    alone = said(prompts.write_with_lessons(PYTHON, [], ["two"]))
+    alone = last_text(prompts.write_with_lessons(PYTHON, [], ["two"]))
     assert "A is the code below" not in alone and "\n1. two\n" in alone and "A(x)" in alone
 
 
 def test_reflexion_shows_program_result_and_reflection():
     result = optimisation_prompts.result(ITEM, ok(1.53))
-    text = said(prompts.improve(PYTHON, PROGRAM, result, "Loops cost."))
+    text = last_text(prompts.improve(PYTHON, PROGRAM, result, "Loops cost."))
     assert "A(x)" in text and "B(x)" in text and "1.53" in text and "Loops cost." in text
-    nothing = said(prompts.improve(PYTHON, "", "", " "))
+    nothing = last_text(prompts.improve(PYTHON, "", "", " "))
     assert "held no code" in nothing and "thoughts" not in nothing
 
 
 def test_mapcoder_repairs_its_own_program_by_its_plan():
     result = optimisation_prompts.result(ITEM, BROKEN)
-    text = said(prompts.repair(PYTHON, "PLAN", PROGRAM, result))
+    text = last_text(prompts.repair(PYTHON, "PLAN", PROGRAM, result))
     assert "PLAN" in text and "B(x)" in text and "7th" in text and "8th" not in text
-    assert "PLAN" in said(prompts.follow(PYTHON, "PLAN\n"))
+    assert "PLAN" in last_text(prompts.follow(PYTHON, "PLAN\n"))
     recall = prompts.recall(PYTHON)
-    assert len(recall) == 1 and "A(x)" in said(recall)
+    assert len(recall) == 1 and "A(x)" in last_text(recall)
     assert "SECRET" not in optimisation_prompts.result(ITEM, WRONG)
 
 
 def test_a_mixture_sees_programs_and_no_results():
-    text = said(prompts.aggregate(PYTHON, [PROGRAM, "", "def f(x):\n    return C(x)"]))
+    text = last_text(prompts.aggregate(PYTHON, [PROGRAM, "", "def f(x):\n    return C(x)"]))
     assert "Answer 1:" in text and "Answer 2:" in text and "Answer 3" not in text
     assert "B(x)" in text and "C(x)" in text
     assert prompts.aggregate(PYTHON, ["", " "]) == prompts.write(PYTHON)
@@ -155,13 +155,13 @@ def test_a_mixture_sees_programs_and_no_results():
 
 def test_generation_counts_tests_and_shows_none():
     asked = generation_prompts.asked(CODE)
-    assert CODE.prompt.strip() in said(prompts.write(asked))
+    assert CODE.prompt.strip() in last_text(prompts.write(asked))
     wrong = Outcome("wrong", PROGRAM, 3.0, total=7, log="assert f(1) == 'SECRET'")
-    text = said(generation_prompts.explain(CODE, wrong))
+    text = last_text(generation_prompts.explain(CODE, wrong))
     assert "3 of 7 tests" in text and "SECRET" not in text and "B(x)" in text
     assert generation_prompts.result(CODE, wrong) == "It passes 3 of 7 tests."
-    assert "7th" in said(generation_prompts.explain(CODE, BROKEN))
+    assert "7th" in last_text(generation_prompts.explain(CODE, BROKEN))
     assert generation_prompts.explain(CODE, ok(7.0)) is None
     assert generation_prompts.explain(CODE, Outcome("no-program")) is None
-    tests = said(generation_prompts.test_prompt(CODE))
+    tests = last_text(generation_prompts.test_prompt(CODE))
     assert "6 " in tests and f"assert {CODE.entry_point}(" in tests and CODE.prompt.strip() in tests

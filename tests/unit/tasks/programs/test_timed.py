@@ -52,7 +52,7 @@ class Scripted:
     def run(self, programs):
         self.batches.append(list(programs))
         rows = [self.verdicts.get(program.sources["program"], ("pass", ())) for program in programs]
-        return [Report(verdict, 0, 1, tuple(said), {}, 2, 0.5, 0.5) for verdict, said in rows]
+        return [Report(verdict, 0, 1, tuple(failures), {}, 2, 0.5, 0.5) for verdict, failures in rows]
 
     def measure(self, baseline, candidate, plan):
         self.measured.append((baseline, candidate, plan))

@@ -45,13 +45,13 @@ def test_one_and_three_agents(name, actions, wanted):
 def test_the_optimum_is_100_and_the_worst_0(agents):
     """All joint answers to all items; what they pay is from the tables above, scaled by hand."""
     task = GameTask(ITEMS, agents)
-    said = list(itertools.product((*matrix_game.WORDS, "other"), repeat=len(agents)))
+    joint_answers = list(itertools.product((*matrix_game.WORDS, "other"), repeat=len(agents)))
     for item in ITEMS:
-        columns = {agent: [row[n] for row in said] for n, agent in enumerate(agents)}
-        judged = task.judge([item] * len(said), columns)
+        columns = {agent: [row[n] for row in joint_answers] for n, agent in enumerate(agents)}
+        judged = task.judge([item] * len(joint_answers), columns)
         returns = [task.normalise(judgement.scores)["return"] for judgement in judged]
         assert (max(returns), min(returns)) == (100, 0)
-        best = [row for row, value in zip(said, returns, strict=True) if value == 100]
+        best = [row for row, value in zip(joint_answers, returns, strict=True) if value == 100]
         actions = {tuple(item.action(n, word) for n, word in enumerate(row)) for row in best}
         assert actions == {(a,) * len(agents) for a in ((0,) if item.game == "climbing" else (0, 2))}
         for judgement, value in zip(judged, returns, strict=True):
@@ -115,13 +115,13 @@ def answer(item, **completions):
 def test_feedback_tells_what_was_played_and_what_it_paid():
     task, item = GameTask(ITEMS), ITEMS[3]
     first, second = saying(item, 0, 0), saying(item, 1, 2)
-    told = task.feedback([
+    feedback = task.feedback([
         answer(item, first=first, second=f"{second} "), answer(item, first=first, second="Who knows?"),
     ])  # fmt: skip
-    assert told[0]["first"] == told[0]["second"]
+    assert feedback[0]["first"] == feedback[0]["second"]
     again = "Say left, middle or right."
-    assert told[0]["first"] == f"first said {first}, second said {second}: -10 of 10. {again}"
-    assert told[1]["second"] == f"first said {first}, second said nothing: -10 of 10. {again}"
+    assert feedback[0]["first"] == f"first said {first}, second said {second}: -10 of 10. {again}"
+    assert feedback[1]["second"] == f"first said {first}, second said nothing: -10 of 10. {again}"
 
 
 def test_one_who_writes_for_both():
@@ -131,8 +131,8 @@ def test_one_who_writes_for_both():
     wrong = f"[first]\n{first}\n{second}"
     totals = [j.total for j in task.judge([item] * 2, {"team": [text, wrong]})]
     assert totals == [1, 0]
-    (told,) = task.feedback([answer(item, team=text)])
-    assert told["team"].startswith(f"[first]\nfirst said {first}, second said {second}: 11 of 11.")
+    (feedback,) = task.feedback([answer(item, team=text)])
+    assert feedback["team"].startswith(f"[first]\nfirst said {first}, second said {second}: 11 of 11.")
 
 
 def test_in_a_pipeline_the_second_reads_what_the_first_said():

@@ -7,9 +7,9 @@ from jaxmarl_llm.tasks.toys import letters
 
 
 def test_parts_by_hand():
-    said = {"aux": ["abBa", "é1 _"], "main": ["xyz", string.ascii_letters]}
+    completions = {"aux": ["abBa", "é1 _"], "main": ["xyz", string.ascii_letters]}
     # Of 26 letters 2 and 3, then none and all; two agents share the whole.
-    actual = letters.distinct(said, task_id=["p", "q"])
+    actual = letters.distinct(completions, task_id=["p", "q"])
     assert actual == [{"aux": 2 / 52, "main": 3 / 52}, {"aux": 0, "main": 26 / 52}]
     assert letters.distinct({"team": ["a" * 9]}) == [{"team": 1 / 26}]
 

@@ -35,24 +35,24 @@ def test_the_key_is_told_to_who_has_tried_and_to_nobody_else():
     (tried,) = task.judge([LEFT], {"first": ["right"], "second": [" left "]})
     assert tried.local == {"first": 0, "second": 1} and tried.total == 0.5
     assert [tried.outcomes[a].status for a in task.agents] == ["wrong", "ok"]
-    told = task.explain(LEFT, tried.outcomes["first"])
-    assert told == task.explain(LEFT, tried.outcomes["second"]) and "left" in told[0]["content"]
+    messages = task.explain(LEFT, tried.outcomes["first"])
+    assert messages == task.explain(LEFT, tried.outcomes["second"]) and "left" in messages[0]["content"]
     lessons = [("middle", "wrong", 0.0), ("left", "ok", 1.0)]
     assert task.write_with_lessons(RIGHT, lessons) == task.write_with_lessons(LEFT, lessons)
     assert "Lessons: middle, left." in task.write_with_lessons(LEFT, lessons)[0]["content"]
 
 
 def test_what_is_no_word_opens_nothing():
-    (said,) = LockTask([LEFT]).judge([LEFT], {"first": ["left left"], "second": ["up"]})
-    assert said.total == 0 and said.parts == {"valid": 0.0}
+    (judgement,) = LockTask([LEFT]).judge([LEFT], {"first": ["left left"], "second": ["up"]})
+    assert judgement.total == 0 and judgement.parts == {"valid": 0.0}
 
 
 def test_the_rounds_of_lessonl():
     """A writer that names the key, and a reader that does as it is told, by hand."""
     task = LockTask([RIGHT])
-    said = {"first": ("left", "right", "middle"), "second": ("middle", "left", "right")}
+    words = {"first": ("left", "right", "middle"), "second": ("middle", "left", "right")}
     played = play(
-        lessonl.LessonL(task, 1, 2, BankBuilder(task.source, None)), task, texts=lambda r, n: said[r.agent][n]
+        lessonl.LessonL(task, 1, 2, BankBuilder(task.source, None)), task, texts=lambda r, n: words[r.agent][n]
     )
     assert played.prompts(1) == ["first: It is right. Lesson", "second: It is right. Lesson"]
     assert played.prompts(2)[0] == "first: Lessons: right, left. Say left, middle or right."
@@ -61,8 +61,8 @@ def test_the_rounds_of_lessonl():
 
 def test_a_follower():
     follow = lock.Follower(0)
-    told = asked("Lessons: up, right. Say left, middle or right.")
-    assert {follow(told, n) for n in range(20)} == {"right"}
+    request = asked("Lessons: up, right. Say left, middle or right.")
+    assert {follow(request, n) for n in range(20)} == {"right"}
     free = [follow(asked("Say left, middle or right."), n) for n in range(300)]
     assert all(80 < free.count(word) < 120 for word in lock.WORDS)  # 100 each, and 2.4 standard errors
     assert {follow(asked("It is left. Lesson"), n) for n in range(20)} == set(lock.WORDS)
