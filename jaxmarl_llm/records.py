@@ -1,6 +1,7 @@
 """Convert a forest to transcript records: one per joint answer, all agents together."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ def joint_actions(
     tokenizers: Mapping[str, Any],
     advantages: Sequence[float] | None = None,
     marginals_NJ: np.ndarray | None = None,
+    with_tokens: bool = False,
 ) -> list[JointAction]:
     """Records of every joint answer of a forest, in its order.
 
@@ -29,15 +31,20 @@ def joint_actions(
       advantages: by turn id, as the update uses them; None in evaluation, whose batches are no step: then
         completions and problems are not numbered either.
       marginals_NJ: marginal of each agent's part in each joint answer (`marginals.marginals`), if known.
+      with_tokens: keep token ids and log-probabilities too.
     """
     turn_of_request = {turn.request: turn for turn in forest.turns}
     prompts = {r: tokenizers[turn.agent].show(turn.prompt) for r, turn in turn_of_request.items()}
     used = {turn.id: None if advantages is None else float(advantages[turn.id]) for turn in forest.turns}
-    records = {turn.id: _agent_record(turn, prompts[turn.request], used[turn.id]) for turn in forest.turns}
-
+    records = {
+        turn.id: _agent_record(turn, prompts[turn.request], used[turn.id], with_tokens)
+        for turn in forest.turns
+    }
     judged = {i for joint in forest.joints for i in joint.turns}
-    for turn in forest.turns:
-        if turn.parent in judged and turn.id not in judged:
+    remarks = [turn for turn in forest.turns if turn.parent in judged and turn.id not in judged]
+    number = Counter(turn.parent for turn in remarks)
+    for turn in remarks:
+        if number[turn.parent] == 1:
             records[turn.parent] = dataclasses.replace(records[turn.parent], remark=records[turn.id])
 
     def records_of(j: int) -> dict[str, AgentRecord]:
@@ -61,12 +68,13 @@ def joint_actions(
             turn=joint.turn,
             follows=joint.follows,
             problem=None if advantages is None else joint.item,
+            heard=tuple((forest.turns[i].agent, records[i]) for i in joint.heard),
         )
         for j, joint in enumerate(forest.joints)
     ]
 
 
-def _agent_record(turn: Turn, prompt: str, advantage: float | None) -> AgentRecord:
+def _agent_record(turn: Turn, prompt: str, advantage: float | None, with_tokens: bool) -> AgentRecord:
     prompt_length, completion_length = turn.tokens
     return AgentRecord(
         prompt=prompt,
@@ -78,4 +86,15 @@ def _agent_record(turn: Turn, prompt: str, advantage: float | None) -> AgentReco
         advantage=advantage,
         id=None if advantage is None else turn.id,
         parent=None if advantage is None else turn.parent,
+        **_tokens(turn) if with_tokens else {},
     )
+
+
+def _tokens(turn: Turn) -> dict[str, tuple]:
+    """Token ids and log-probabilities; of these the shortest decimal that gives the float32 again."""
+    logprobs = tuple(float(str(x)) for x in np.asarray(turn.logprobs, np.float32))
+    return {
+        "prompt_ids": tuple(turn.prompt.tolist()),
+        "completion_ids": tuple(turn.completion.tolist()),
+        "logprobs": logprobs,
+    }

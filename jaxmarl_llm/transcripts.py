@@ -26,8 +26,12 @@ class AgentRecord:
     where that is not known). id numbers the completions of the step, and parent is the id of the one that
     this one continues, None for none (both are None in evaluation and in transcripts of earlier versions).
 
-    remark is the agent's next completion that is no answer itself, None for none: in rounds of programs its
-    lesson (LessonL) or reflection (Reflexion) about this program, or the plan of its next one (MapCoder).
+    remark is the agent's only completion that continues this one and is no answer itself, None for none: in
+    rounds of programs its lesson (LessonL) or reflection (Reflexion) about this program, or the plan of its
+    next one (MapCoder).
+
+    prompt_ids and completion_ids are the token ids, and logprobs the log-probabilities in nats of the
+    completion's tokens when they were sampled; None without `log.transcript_tokens`.
     """
 
     prompt: str
@@ -41,6 +45,9 @@ class AgentRecord:
     remark: "AgentRecord | None" = None
     id: int | None = None
     parent: int | None = None
+    prompt_ids: tuple[int, ...] | None = None
+    completion_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +58,10 @@ class JointAction:
     verdict and failures come from the executor or the task. interactions: [caller, callee, function, calls,
     returned, raised, used] per function of one agent that another one called. turn counts the answers in a
     row from 0, follows is the index (from 0) in its step's file of the answer before this one, problem the
-    item's index among those of the step (None as for ``id``). Numbers that are not finite are stored as
-    null.
+    item's index among those of the step (None as for ``id``). heard are the completions, each with its
+    agent's name, that led to this answer without being part of it: the first answers of a discussion, and in
+    rounds of programs the plan (MapCoder), lessons (LessonL) or reflections (Reflexion) that came before it,
+    which are remarks of earlier answers too. Numbers that are not finite are stored as null.
     """
 
     step: int
@@ -66,6 +75,7 @@ class JointAction:
     follows: int | None = None
     interactions: tuple[tuple, ...] = ()
     problem: int | None = None
+    heard: tuple[tuple[str, AgentRecord], ...] = ()
 
     @property
     def outcome(self) -> str:
@@ -118,13 +128,21 @@ def _path(folder: Path, step: int) -> Path:
 def _action(record: dict) -> JointAction:
     agents = {name: _agent_record(fields) for name, fields in record["agents"].items()}
     interactions = tuple(map(tuple, record.get("interactions", ())))
-    converted = {"agents": agents, "failures": tuple(record["failures"]), "interactions": interactions}
+    heard = tuple((name, _agent_record(fields)) for name, fields in record.get("heard", ()))
+    converted = {
+        "agents": agents,
+        "failures": tuple(record["failures"]),
+        "interactions": interactions,
+        "heard": heard,
+    }
     return JointAction(**{**record, **converted})
 
 
 def _agent_record(record: dict) -> AgentRecord:
     remark = record.get("remark")
-    return AgentRecord(**record | {"remark": None if remark is None else _agent_record(remark)})
+    arrays = ("prompt_ids", "completion_ids", "logprobs")
+    tuples = {name: tuple(record[name]) for name in arrays if record.get(name) is not None}
+    return AgentRecord(**record | tuples | {"remark": None if remark is None else _agent_record(remark)})
 
 
 def _plain(value):

@@ -44,5 +44,7 @@ FIELDS = (
     value("log.tensorboard", True, "Write event files to <workdir>/tensorboard."),
     value("log.wandb_project", "", "W&B project to log to (wandb extra); empty: none."),
     number("log.transcripts_every", 1, "Iterations between transcript files; 0: none.", low=0),
+    value("log.transcript_tokens", False,
+          "Keep token ids and the sampler's log-probabilities in transcripts too."),
     value("log.report", True, "Write report.html at the end."),
 )  # fmt: skip

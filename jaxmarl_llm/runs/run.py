@@ -189,7 +189,9 @@ class Run:
             tokenizers = {agent: self.team[agent].tokenizer for agent in self.team.agents}
             advantages = credit.advantages if credit.forest is forest else None
             worth_NJ = marginals.marginals(forest)
-            actions = records.joint_actions(step, forest, self.task, tokenizers, advantages, worth_NJ)
+            actions = records.joint_actions(
+                step, forest, self.task, tokenizers, advantages, worth_NJ, self.config.log.transcript_tokens
+            )
             self._transcripts.write(step, actions)
 
     @contextlib.contextmanager

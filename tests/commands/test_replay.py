@@ -79,6 +79,10 @@ def test_every_kind_of_difference_is_told_apart():
     # An answer that only one side has: it and its completions differ in everything.
     actual = replaying.compare(old, old[:1], 1, False)
     assert set(counts(actual).values()) == {(1, 2), (2, 4)} and len(counts(actual)) == 7
+    heard = action(heard=(("aux", speech(completion="first")),))
+    assert counts(replaying.compare([heard], [action()], 1, False)) == {"heard": (0, 1)}
+    # Transcripts of earlier versions do not hold it: nothing is compared.
+    assert counts(replaying.compare([action()], [heard], 1, False)) == {}
 
 
 def test_numbers_may_differ_as_much_as_is_allowed():

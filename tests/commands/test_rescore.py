@@ -1,10 +1,13 @@
 """experiments/rescore.py, rescoring.py: a run's own reward changes nothing, its negative flips everything."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
+import built_protocols
 import numpy as np
 import pytest
+import scripted_rounds
 import smoke_runs
 from hand_made_forests import Tree
 
@@ -16,7 +19,7 @@ from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import c3, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.tasks.judgement import Judgement
-from jaxmarl_llm.transcripts import AgentRecord, JointAction
+from jaxmarl_llm.transcripts import AgentRecord, JointAction, TranscriptWriter, read
 
 ITEMS = {"item": SimpleNamespace(task_id="item"), "other": SimpleNamespace(task_id="other")}
 
@@ -164,6 +167,37 @@ def test_a_tree_is_put_together_from_its_transcript():
     assert [turn.text for turn in again.turns] == [f"said {i}" for i in order] and len(again.items) == 2
     np.testing.assert_array_equal(before, advantages[order])
     np.testing.assert_array_equal(c3.assign(again, CreditConfig()).advantages, advantages[order])
+
+
+@pytest.mark.parametrize("name, options", [("discussion", {}), ("discussion", {"turns": 2}), ("mapcoder", {})])
+def test_what_led_to_an_answer_is_put_back(name, options, tmp_path):
+    """Through a file with tokens: the same completions, log-probabilities and advantages, of all turns."""
+    protocol, task = built_protocols.build(name, options)
+    played = scripted_rounds.play(protocol, task, task.items[:2]).forest
+    rng = np.random.default_rng(0)
+    turns = [dataclasses.replace(turn, completion=rng.integers(0, 9, len(turn.completion)).astype(np.int32),
+                                 logprobs=rng.normal(size=len(turn.completion)).astype(np.float32))
+             for turn in played.turns]  # fmt: skip
+    rewards = rng.normal(size=len(played.joints))
+    joints = [dataclasses.replace(joint, judgement=Judgement({}, float(reward)), reward=None)
+              for joint, reward in zip(played.joints, rewards, strict=True)]  # fmt: skip
+    forest = dataclasses.replace(played, turns=tuple(turns), joints=tuple(joints))
+    advantages = magrpo.advantages(forest)
+    assert np.abs(advantages).min() > 0
+    shown = dict.fromkeys(task.agents, SimpleNamespace(show=lambda ids: ""))
+    written = records.joint_actions(0, forest, task, shown, advantages, with_tokens=True)
+    TranscriptWriter(tmp_path).write(0, written)
+    items = {str(item.task_id): item for item in task.items}
+    again, before_R = rescoring.forest_of(read(tmp_path, 0), items, 2, False)
+    order = [next(turn.id for turn in turns if turn.text == other.text and turn.agent == other.agent and
+                  turn.item == other.item) for other in again.turns]  # fmt: skip
+    assert sorted(order) == list(range(len(turns)))
+    for place, other in zip(order, again.turns, strict=True):
+        for field in ("completion", "logprobs", "prompt"):
+            np.testing.assert_array_equal(getattr(other, field), getattr(turns[place], field))
+        assert (other.kind, other.turn, other.sample) == (turns[place].kind, turns[place].turn, turns[place].sample)
+    np.testing.assert_array_equal(before_R, advantages[order])
+    np.testing.assert_allclose(magrpo.advantages(again), advantages[order], atol=1e-6)
 
 
 def test_trees_of_earlier_transcripts_are_told():

@@ -3,8 +3,10 @@
 import dataclasses
 import types
 
+import built_protocols
 import numpy as np
 import pytest
+import scripted_rounds
 from scripted_team import word_tokenizer
 
 from jaxmarl_llm import records, transcripts
@@ -108,3 +110,67 @@ def test_a_joint_answer_of_another_number_of_agents_is_refused():
     solo = types.SimpleNamespace(agents=("main",))
     with pytest.raises(ValueError):
         records.joint_actions(0, forest(), solo, tokenizers())
+
+
+def everything(actions):
+    """All records of some joint answers, by id of their turn."""
+    waiting = [(name, record) for action in actions for name, record in (*action.agents.items(), *action.heard)]
+    by_id = {}
+    while waiting:
+        agent, record = waiting.pop()
+        by_id[record.id] = agent, record
+        waiting += [(agent, record.remark)] if record.remark else []
+    return by_id
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+@pytest.mark.parametrize("name", sorted(built_protocols.NAMES))
+def test_every_completion_is_in_the_transcript(name, turns, tmp_path):
+    """Of every protocol, whatever of it is judged: what is trained can be read."""
+    if name == "tree" and turns > 1:
+        pytest.skip("a tree has one turn")
+    more = {"search.plans": turns} if name == "mapcoder" else {}
+    protocol, task = built_protocols.build(name, dict(turns=turns) | more)
+    forest = scripted_rounds.play(protocol, task, task.items[:2]).forest
+    shown = dict.fromkeys(task.agents, types.SimpleNamespace(show=lambda prompt: f"{len(prompt)} characters"))
+    worth = np.linspace(0, 1, len(forest.turns)).astype(np.float32)
+    actions = records.joint_actions(0, forest, task, shown, worth)
+    by_id = everything(actions)
+    assert sorted(by_id) == [turn.id for turn in forest.turns]
+    for turn in forest.turns:
+        agent, record = by_id[turn.id]
+        assert (agent, record.completion, record.advantage) == (turn.agent, turn.text, worth[turn.id])
+    transcripts.TranscriptWriter(tmp_path).write(0, actions)
+    assert transcripts.read(tmp_path, 0) == actions
+
+
+def test_the_first_answers_of_a_discussion_and_the_first_plan():
+    protocol, task = built_protocols.build("discussion", {})
+    forest = scripted_rounds.play(protocol, task, task.items[:1]).forest
+    shown = dict.fromkeys(task.agents, types.SimpleNamespace(show=str))
+    actions = records.joint_actions(0, forest, task, shown)
+    heard = [[(agent, record.completion) for agent, record in action.heard] for action in actions]
+    assert heard == [[("a", "a0"), ("b", "b0")], [("a", "a1"), ("b", "b1")]]
+    assert [action.agents["a"].completion for action in actions] == ["a2", "a3"]
+
+    protocol, task = built_protocols.build("mapcoder", {"turns": 2, "search.plans": 2, "group": 1})
+    forest = scripted_rounds.play(protocol, task, task.items[:1]).forest
+    first, second = records.joint_actions(0, forest, task, shown)
+    for action, plan, program in ((first, 0, 1), (second, 2, 3)):
+        assert [record.completion for _, record in action.heard] == [f"a{plan}", f"b{plan}"]
+        assert [record.completion for record in action.agents.values()] == [f"a{program}", f"b{program}"]
+
+
+def test_tokens_are_kept_where_they_are_wanted(tmp_path):
+    """Log-probabilities are the same float32 after a file."""
+    logprobs = np.float32([-0.1, -1 / 3])
+    first, *others = forest().turns
+    whole = dataclasses.replace(forest(), turns=(dataclasses.replace(first, logprobs=logprobs), *others))
+    actions = records.joint_actions(2, whole, TASK, tokenizers(), with_tokens=True)
+    transcripts.TranscriptWriter(tmp_path).write(2, actions)
+    record = transcripts.read(tmp_path, 2)[0].agents["aux"]
+    assert (record.prompt_ids, record.completion_ids) == ((2, 5), (7, 2))
+    np.testing.assert_array_equal(np.array(record.logprobs, np.float32), logprobs)
+    assert (tmp_path / "transcripts/step_00002.jsonl").read_text().count("-0.33333334") == 1
+    plain = records.joint_actions(2, whole, TASK, tokenizers())[0].agents["aux"]
+    assert (plain.prompt_ids, plain.completion_ids, plain.logprobs) == (None, None, None)

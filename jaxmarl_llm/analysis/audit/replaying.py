@@ -13,6 +13,7 @@ ANSWER: dict[str, Callable[[JointAction], Any]] = {
     "items": lambda action: (action.item, action.turn, action.follows, tuple(action.agents)),
     "rewards": lambda action: (action.total, action.parts),
     "verdicts": lambda action: (action.verdict, action.failures, action.interactions),
+    "heard": lambda action: [(agent, dataclasses.asdict(speech)) for agent, speech in action.heard],
 }
 COMPLETION: dict[str, Callable[[AgentRecord], Any]] = {
     "prompts": lambda speech: speech.prompt,
@@ -53,7 +54,8 @@ def compare(
     cross: bool,
     tolerance: float = 0.0,
 ) -> list[Agreement]:
-    """Compare joint answers: an `Agreement` per kind of `ANSWER` and `COMPLETION`, remarks if there are any.
+    """Compare joint answers: an `Agreement` per kind of `ANSWER` and `COMPLETION`, of remarks and of what was
+    heard if there are any in the record.
 
     Args:
       recorded, again: all joint answers of an iteration, in order. One that only one side has is different,
@@ -77,8 +79,11 @@ def compare(
         for kind, read in kinds.items():
             values = [[(at, _read(read, old), _read(read, new)) for at, old, new in rows] for rows in places]
             table.append(agreement(kind, [_most_different(rows, tolerance) for rows in values], tolerance))
-    speeches = [speech for action in (*recorded, *again) for speech in action.agents.values()]
-    return table if any(speech.remark for speech in speeches) else [p for p in table if p.kind != "remarks"]
+    present = {
+        "remarks": any(speech.remark for action in (*recorded, *again) for speech in action.agents.values()),
+        "heard": any(action.heard for action in recorded),  # not in transcripts of earlier versions
+    }
+    return [part for part in table if present.get(part.kind, True)]
 
 
 def _most_different(rows: list[tuple[str, Any, Any]], tolerance: float) -> tuple[str, Any, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_llm.forest import Forest, Joint, Turn
+from jaxmarl_llm.forest import ANSWER, REMARK, Forest, Joint, Turn
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
@@ -59,8 +59,8 @@ def forest_of(
     Which completions and problems are the same is read from ``id`` and ``problem``; in transcripts without
     them it follows from the places of the answers, which works for all protocols but trees.
 
-    Token ids, and turns that others read but that are part of no answer, are not in a transcript: prompts are
-    empty, completions are zeros of the right length.
+    Without `log.transcript_tokens` there are no token ids: prompts are empty, completions and log-probabilities
+    zeros of the right length. Remarks and plans in rounds of programs are left out.
 
     Raises:
       ValueError: for an item that the task does not have, and for answers that do not form such nodes.
@@ -83,24 +83,29 @@ def forest_of(
         else:
             item = places.setdefault(node if action.problem is None else action.problem, len(places))
             forest_items += [items[action.item]][: len(places) - len(forest_items)]
-        turn_ids = []
-        for agent, speech in action.agents.items():
-            key = (node, agent, speech.sample if cross else j) if speech.id is None else (speech.id,)
+        turn_ids: dict[str, list[int]] = {REMARK: [], ANSWER: []}
+        parts = [(REMARK, *part) for part in action.heard] + [
+            (ANSWER, *part) for part in action.agents.items()
+        ]
+        for kind, agent, speech in parts:
+            key = (node, kind, agent, speech.sample if cross else j) if speech.id is None else (speech.id,)
             if key not in ids:
                 ids[key] = len(turns)
                 turn = _turn(len(turns), agent, item, action, speech, ids.get((speech.parent,)))
                 extra = group is not None and speech.sample >= group
-                turns.append(dataclasses.replace(turn, extra=extra))
+                turns.append(dataclasses.replace(turn, extra=extra, kind=kind))
                 advantages.append(np.nan if speech.advantage is None else speech.advantage)
-            turn_ids.append(ids[key])
+            turn_ids[kind].append(ids[key])
         judgement = Judgement(action.parts, action.total, action.verdict, action.failures)
-        joints.append(Joint(item, tuple(turn_ids), judgement, node, action.turn, action.follows))
+        heard, answer = tuple(turn_ids[REMARK]), tuple(turn_ids[ANSWER])
+        joints.append(Joint(item, answer, judgement, node, action.turn, action.follows, heard))
     return Forest(tuple(forest_items), tuple(turns), tuple(joints)), np.array(advantages, np.float32)
 
 
 def _turn(
     number: int, agent: str, item: int, action: JointAction, speech: AgentRecord, parent: int | None
 ) -> Turn:
+    blank = (0,) * speech.completion_length
     return Turn(
         id=number,
         request=number,
@@ -108,9 +113,9 @@ def _turn(
         item=item,
         turn=action.turn,
         sample=speech.sample,
-        prompt=np.zeros(0, np.int32),
-        completion=np.zeros(speech.completion_length, np.int32),
-        logprobs=np.zeros(speech.completion_length, np.float32),
+        prompt=np.array(speech.prompt_ids or (), np.int32),
+        completion=np.array(blank if speech.completion_ids is None else speech.completion_ids, np.int32),
+        logprobs=np.array(blank if speech.logprobs is None else speech.logprobs, np.float32),
         text=speech.completion,
         finished=speech.finish_reason == "stop",
         parent=parent,

@@ -111,6 +111,7 @@ def _action(action: JointAction, text: Callable, speech: Callable) -> dict[str, 
         "failures": [text(failure) for failure in action.failures],
         "interactions": [[text(value) for value in interaction] for interaction in action.interactions],
         "speeches": [speech(agent, record) for agent, record in action.agents.items()],
+        "heard": [speech(agent, record) for agent, record in action.heard],
     }
 
 

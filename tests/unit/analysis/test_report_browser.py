@@ -280,3 +280,17 @@ def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_completions_before_an_answer_are_shown_on_demand(browser, tmp_path):
+    """The first answers of a discussion are beside the final ones, and the search sees them."""
+    first = action(0, "ode", 1.0, "pass", "an opening").agents["poet"]
+    discussed = dataclasses.replace(action(0, "ode", 1.0, "pass", "final"), heard=(("poet", first),))
+    run = write_run(tmp_path / "run", spoken={0: [discussed, action(0, "epic", 0.5, "fail", "weak")]})
+    tab = Tab(browser, page.write([run], tmp_path / "page.html")[0].as_uri())
+    assert sorted(tab.run(f"{CARDS}.map(card => card.querySelectorAll(':scope > details').length)")) == [0, 1]
+    details = "document.querySelector('#list .action > details')"
+    assert tab.run(f"{details}.querySelector('summary').textContent") == "1 completion before the answer"
+    assert tab.run(f"{details}.open") is False and "an opening" in tab.run(f"{details}.textContent")
+    change(tab, "text", "opening")
+    assert tab.run(f"{CARDS}.length") == 1

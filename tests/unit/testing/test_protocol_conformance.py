@@ -4,19 +4,12 @@ import dataclasses
 import itertools
 
 import pytest
-import scripted_rounds
+from built_protocols import GAME, NAMES, build
 
-from jaxmarl_llm.config import FIELDS, base_config
-from jaxmarl_llm.config.programs import METHODS
-from jaxmarl_llm.factory import protocols
 from jaxmarl_llm.forest import REMARK, Node
 from jaxmarl_llm.protocols import Simultaneous
-from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
 from jaxmarl_llm.testing import check_protocol
 
-NAMES = FIELDS["train.protocol"].choices
-GAME = GameTask(load_items("games", "all"), ("a", "b"))
-PROGRAMS = scripted_rounds.ScriptedTask(scores={"a0": 2.0, "b1": 3.0})
 # Further settings of a protocol; a new one is checked in one turn and, unless it is a tree, in two.
 MORE = {
     "simultaneous": [dict(turns=2, hand_on="best"), dict(partner_samples=2)],
@@ -32,18 +25,6 @@ CASES = [
     for samples in (None, 3)
     if not (samples and "partner_samples" in options)
 ]
-
-
-def build(name, options, samples):
-    """A protocol with its task, as a training (samples None) or an evaluation takes it."""
-    config = base_config()
-    config.train.update(protocol=name, group=2)
-    config.team.agents, config.lessons.encoder, config.search.plans = ("a", "b"), "ngrams", 1
-    for key, value in options.items():
-        section, _, field = key.rpartition(".")
-        config[section or "train"][field] = value
-    task = PROGRAMS if name in METHODS else GAME
-    return protocols.build(config, task, None, samples), task
 
 
 @pytest.mark.parametrize("name, options, samples", CASES)

@@ -32,10 +32,10 @@ function speechOf(index) {
 }
 
 function haystack(action) {
-  const speeches = action.speeches.map(speechOf);
+  const speeches = [...action.heard, ...action.speeches].map(speechOf);
   const remarks = speeches.filter((speech) => speech.remark !== null).map((speech) => speechOf(speech.remark));
-  const said = [...speeches, ...remarks].map((speech) => speech.completion);
-  return [...said, ...action.failures.map(text)].join("\n").toLowerCase();
+  const completions = [...speeches, ...remarks].map((speech) => speech.completion);
+  return [...completions, ...action.failures.map(text)].join("\n").toLowerCase();
 }
 
 function ofTurn(action) {
@@ -147,7 +147,12 @@ function showAction(action) {
     make("strong", "", `reward ${number(action.total)}`),
     ...action.parts.map(([name, value]) => make("span", "", `${visible(text(name))} ${number(value)}`)),
     make("span", "facts", `turn ${action.turn + 1}${before}`));
-  const card = make("article", "action", judged, make("div", "agents", ...action.speeches.map(showSpeech)));
+  const card = make("article", "action", judged);
+  if (action.heard.length) {
+    card.append(make("details", "", make("summary", "", `${plural(action.heard.length, "completion")} before the answer`),
+      make("div", "agents", ...action.heard.map(showSpeech))));
+  }
+  card.append(make("div", "agents", ...action.speeches.map(showSpeech)));
   if (action.failures.length) card.append(list("failed", action.failures.map(text)));
   if (action.interactions.length) card.append(list("calls between agents", action.interactions.map(interaction)));
   return card;

@@ -1,0 +1,24 @@
+"""Every protocol of the package by its name, with a task that it can be played on."""
+
+import scripted_rounds
+
+from jaxmarl_llm.config import FIELDS, base_config
+from jaxmarl_llm.config.programs import METHODS
+from jaxmarl_llm.factory import protocols
+from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
+
+NAMES = FIELDS["train.protocol"].choices
+GAME = GameTask(load_items("games", "all"), ("a", "b"))
+PROGRAMS = scripted_rounds.ScriptedTask(scores={"a0": 2.0, "b1": 3.0})
+
+
+def build(name, options, samples=None):
+    """A protocol with its task, as a training (samples None) or an evaluation takes it."""
+    config = base_config()
+    config.train.update(protocol=name, group=2)
+    config.team.agents, config.lessons.encoder, config.search.plans = ("a", "b"), "ngrams", 1
+    for key, value in options.items():
+        section, _, field = key.rpartition(".")
+        config[section or "train"][field] = value
+    task = PROGRAMS if name in METHODS else GAME
+    return protocols.build(config, task, None, samples), task
