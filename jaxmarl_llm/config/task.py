@@ -61,6 +61,7 @@ def graded(config: ConfigDict) -> bool:
 
 
 _TEXTS = Read(_of(*WRITING), f"only task.kind={' and '.join(map(repr, WRITING))} read it")
+_OWN_REWARD = Read(lambda config: bool(config.task.reward), "only task.reward reads it")
 _EXPERT = Read(
     _asks, "only task.feedback='expert_edits' with train.turns above 1, and agents behind endpoints, ask it"
 )
@@ -119,6 +120,12 @@ FIELDS = (
     choice("task.matching", "paper", "How transition words are matched.",
            {"paper": "also as parts of words", "corrected": "as words"}, read=_TEXTS),
     value("task.reward", "", "Dotted name of a reward function of your own; empty: the task's own reward."),
+    number("task.reward_workers", 1, "Parts of a batch that task.reward judges at the same time.", low=1,
+           read=_OWN_REWARD),
+    choice("task.reward_place", "threads", "Where task.reward judges several parts of a batch.",
+           {"threads": "for rewards that wait, for an endpoint say", "processes": "for rewards that compute"},
+           read=Read(lambda config: bool(config.task.reward) and config.task.reward_workers > 1,
+                     "only task.reward with task.reward_workers above 1 reads it")),
     # Whom task.feedback=expert_edits asks, and how agents named expert:.. are reached: these have the name of
     # their own model, and tokens and temperature from config.sampling.
     choice("expert.kind", "openai", "How the expert is reached.",

@@ -87,7 +87,8 @@ def evaluate(
       progress: is called with the numbers of items done and of all items, after every batch.
 
     Raises:
-      ValueError: for bad arguments or prompts that are too long, before anything is compiled.
+      ValueError: for bad arguments or prompts that are too long, before anything is compiled; at the end, if no
+        answer has a reward.
     """
     _check(task, item_ids, samples, rows_per_batch)
     started = time.perf_counter()
@@ -113,6 +114,9 @@ def evaluate(
             turns_TB[t] += _by_item(of_turn, per_item, n_real)
         tokens_B += _by_item(metrics.last_answer_tokens(forest), per_item, n_real)
         progress(len(tokens_B), number)
+    if all(action.total is None for row in turns_TB[-1] for action in row):
+        answers = f"{number * per_item} joint answers to {number} problems"
+        raise UserError(f"the reward applies to none of the {answers}: it returned None for all of them")
     build = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
     return Evaluations(build(slice(samples)), build(slice(samples, None)), time.perf_counter() - started)
 

@@ -15,12 +15,13 @@ from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.tasks.coding import feedback as code_feedback
 from jaxmarl_llm.tasks.coding import roles as code_roles
 from jaxmarl_llm.tasks.coding.task import CodingTask
-from jaxmarl_llm.tasks.custom_reward import CustomRewardTask, resolve_reward
+from jaxmarl_llm.tasks.custom_reward import CustomRewardTask
 from jaxmarl_llm.tasks.programs import optimisation_items
 from jaxmarl_llm.tasks.programs.generation import GenerationTask
 from jaxmarl_llm.tasks.programs.optimisation import OptimisationTask
 from jaxmarl_llm.tasks.programs.task import ProgramTask
 from jaxmarl_llm.tasks.programs.timed_judge import TimedJudge
+from jaxmarl_llm.tasks.reward_calls import RewardCalls
 from jaxmarl_llm.tasks.toys import lock, matrix_game
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.tasks.writing import items as writing_items
@@ -63,7 +64,8 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
     with _naming(config, split):
         task = _own_task(config, executor, split, expert)
     task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
-    return CustomRewardTask(task, resolve_reward(c.reward)) if c.reward else task
+    calls = RewardCalls(c.reward, c.reward_workers, c.reward_place) if c.reward else None
+    return CustomRewardTask(task, calls) if calls else task
 
 
 PROBLEMS_OF = {"train": "training", "eval": "validation"}  # what messages call a split

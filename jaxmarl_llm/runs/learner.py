@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Sequence
 
 import jax
+import numpy as np
 
 from jaxmarl_llm import checkpoint, resume_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer
@@ -17,6 +18,9 @@ from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
+from jaxmarl_llm.utils.errors import UserError
+
+WITHOUT_REWARD = 3  # iterations: problems to which a reward does not apply may come together by chance
 
 
 class Learner:
@@ -42,6 +46,7 @@ class Learner:
         # A member none of whose agents is to learn keeps its state as it is, and is saved with the others.
         self._learning = [i for i in self.states if {*team.members[i].stack.agents} & {*self.learners}]
         self.system = systems.build(config, team, self.trainables, demonstrations)
+        self._without_reward: int | None = 0  # iterations without any reward; None once there was one
 
     @property
     def own_states(self) -> dict[int, update.TrainState]:
@@ -54,7 +59,18 @@ class Learner:
         return [self.states[i].trainable if i in self.states else None for i in places]
 
     def assign(self, forest: Forest | None) -> Credit:
-        """What the agents are to learn from an iteration."""
+        """What the agents are to learn from an iteration.
+
+        UserError if the reward has applied to no answer of the first `WITHOUT_REWARD` iterations.
+        """
+        if forest is not None and self._without_reward is not None:
+            self._without_reward = self._without_reward + 1 if np.isnan(forest.totals()).all() else None
+            if self._without_reward == WITHOUT_REWARD:
+                names = ", ".join(dict.fromkeys(str(item.task_id) for item in forest.items))
+                raise UserError(
+                    f"the reward returned None for every joint answer of {WITHOUT_REWARD} iterations, of the last on "
+                    f"{names}: there is nothing to learn from"
+                )
         return self.system.assign(forest)
 
     def update(self, credit: Credit) -> dict[str, float]:

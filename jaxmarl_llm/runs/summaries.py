@@ -18,6 +18,8 @@ def headline(values: dict, agents) -> dict[str, float]:
     names |= {f"{agent}/completion_length": f"{agent} tokens" for agent in agents}
     if "sft/tokens" in values:
         names |= {f"{agent}/loss": f"{agent} loss" for agent in agents}
+    # A reward that takes long shows it: most take next to nothing.
+    names |= {"seconds/score": "reward s"} if values.get("seconds/score", 0) > values["seconds"] / 10 else {}
     return {short: values[name] for name, short in names.items() if name in values} | {"s": values["seconds"]}
 
 

@@ -2,9 +2,10 @@
 
     def reward(completions: dict[str, list[str]], **columns) -> list[float | None] | list[dict[str, float]]
 
-completions[agent][j] is agent's text in joint action j. The columns of the data arrive as keyword arguments,
-each a list with one entry per joint action: the items' fields, and the other fields of a file's rows (None
-in rows that lack one). None means that the reward does not apply to that action; a dict names the parts.
+or ``async def``. completions[agent][j] is agent's text in joint action j. The columns of the data arrive as
+keyword arguments, each a list with one entry per joint action: the items' fields, and the other fields of a
+file's rows (None in rows that lack one). None means that the reward does not apply to that action; a dict
+names the parts.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 
+import numpy as np
+
+from jaxmarl_llm.tasks import reward_calls
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
-FIELD = "task.reward"
+FIELD = reward_calls.FIELD
+LARGEST = float(np.finfo(np.float32).max)  # rewards reach credit as float32
 
 
 class RewardError(dotted.UserCodeError):
@@ -41,9 +46,12 @@ class CustomRewardTask:
 
     part_names: tuple[str, ...] = ()
 
-    def __init__(self, task, reward: Callable):
+    def __init__(self, task, reward: Callable | reward_calls.RewardCalls):
         self.items, self.agents, self.prompts = task.items, task.agents, task.prompts
-        self._reward = reward
+        self._calls = (
+            reward if isinstance(reward, reward_calls.RewardCalls) else reward_calls.RewardCalls(reward)
+        )
+        reward = self._calls.function
         self.feedback = getattr(task, "feedback", None)
         self.references = getattr(task, "references", None)
         self.reward_range = stated_range(reward)
@@ -60,11 +68,6 @@ class CustomRewardTask:
         if not items:
             return []
         rewards = self._call(items, completions)
-        where = f"{len(items)} joint actions on {_names(items)}"
-        if not hasattr(rewards, "__len__"):
-            raise UserError(f"the reward returned a {type(rewards).__name__} for {where}, expected a list")
-        if len(rewards) != len(items):
-            raise UserError(f"the reward returned {len(rewards)} values for {where}")
         return [_judgement(value, item) for value, item in zip(rewards, items, strict=True)]
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:
@@ -77,23 +80,30 @@ class CustomRewardTask:
 
     def _call(self, items, completions):
         try:
-            return self._reward(completions, **self._values(items))
+            return self._calls(completions, self._values(items))
+        except UserError as error:
+            raise UserError(f"{error}; for {len(items)} joint actions on {_names(items)}") from error
         except Exception as error:
-            culprits = (item.task_id for j, item in enumerate(items) if self._raises(item, completions, j))
-            where = next(culprits, f"one of {_names(items)}")
+            alone = ((item, self._error(item, completions, j)) for j, item in enumerate(items))
+            where, cause = next(
+                ((item.task_id, raised) for item, raised in alone if raised),
+                (f"one of {_names(items)}", error),
+            )
             hint = ""
-            if isinstance(error, KeyError) and error.args and error.args[0] not in self._columns:
+            if isinstance(cause, KeyError) and cause.args and cause.args[0] not in self._columns:
                 hint = f"; the columns are {', '.join(self._columns)}"
-            message = f"the reward raised on task_id {where} ({dotted.reason(error)}){hint}"
-            raise RewardError(message) from error
+            raise RewardError(
+                f"the reward raised on task_id {where} ({dotted.reason(cause)}){hint}"
+            ) from cause
 
-    def _raises(self, item, completions, j: int) -> bool:
-        """Whether the reward raises on joint action j alone; it finds the failing item of a batch."""
+    def _error(self, item, completions, j: int) -> Exception | None:
+        """What the reward raises on joint action j alone: it tells the failing item of a batch."""
         try:
-            self._reward({agent: [texts[j]] for agent, texts in completions.items()}, **self._values([item]))
-        except Exception:
-            return True
-        return False
+            alone = {agent: [texts[j]] for agent, texts in completions.items()}
+            reward_calls.call(self._calls.function, alone, self._values([item]))
+        except Exception as error:
+            return error
+        return None
 
     def _values(self, items: Sequence) -> dict[str, list]:
         """The columns of these items, a list each."""
@@ -156,8 +166,23 @@ def _judgement(value, item) -> Judgement:
     if value is None:
         return Judgement({}, None, "not-applicable")
     scores = value if isinstance(value, Mapping) else {"total": value}
-    for name, number in scores.items():
-        if not isinstance(number, Real) or not math.isfinite(number):
-            raise UserError(f"reward of {item.task_id!r}: {name} is {number!r}, expected a finite number")
-    parts = {name: float(number) for name, number in scores.items() if name != "total"}
-    return Judgement(parts, float(scores.get("total", sum(parts.values()))), "judged")
+    if not scores:
+        raise UserError(f"reward of {item.task_id!r}: an empty dict, expected parts or None")
+    if names := [name for name in scores if not isinstance(name, str)]:
+        raise UserError(f"reward of {item.task_id!r}: the part {names[0]!r} has no text as its name")
+    numbers = {name: _number(given, f"reward of {item.task_id!r}: {name}") for name, given in scores.items()}
+    total = numbers.pop("total", None)
+    return Judgement(numbers, sum(numbers.values()) if total is None else total, "judged")
+
+
+def _number(given, what: str) -> float:
+    """A number of Python or NumPy, or an array of one number of any library; UserError for anything else."""
+    try:
+        number = given.item() if hasattr(given, "item") else given
+        # Texts and complex numbers are refused: float() would read the first and drop a part of the second.
+        number = math.nan if isinstance(number, str | bytes | complex) else float(number)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        number = math.nan
+    if not abs(number) <= LARGEST:
+        raise UserError(f"{what} is {given!r}, expected a finite number")
+    return number

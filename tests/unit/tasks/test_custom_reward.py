@@ -1,14 +1,23 @@
 """User rewards by dotted name, and the task that uses them."""
 
+import asyncio
+import collections
+import dataclasses
+import decimal
+import fractions
 import json
 import math
+import os
+import threading
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxmarl_llm.tasks import CodingTask, CustomRewardTask, resolve_reward
 from jaxmarl_llm.tasks.coding.items import CodingItem, load_jsonl
 from jaxmarl_llm.tasks.custom_reward import RewardError
+from jaxmarl_llm.tasks.reward_calls import RewardCalls
 
 ITEMS = [CodingItem(f"t/{k}", f"def f{k}(x):\n", f"f{k}", "def check(candidate):\n    assert 1", ("x",))
          for k in range(3)]
@@ -117,9 +126,24 @@ def test_a_reward_that_raises_on_the_batch_only_names_all_items():
 
 
 @pytest.mark.parametrize("value, message", [
-    ([1.0, 2.0], "2 values for 3 joint actions on t/0, t/1, t/2$"),
-    (None, "returned a NoneType for 3 joint actions on t/0, t/1, t/2, expected a list"),
-    (1.0, "returned a float for 3 joint actions on t/0, .*, expected a list"),
+    ([1.0, 2.0], "returned 2 values; for 3 joint actions on t/0, t/1, t/2$"),
+    (None, "returned a NoneType, expected a list; for 3 joint actions on t/0, t/1, t/2$"),
+    (1.0, "returned a float, expected a list; for 3 joint actions"),
+    ("123", "returned a str, expected a list"),
+    ({"aux": 1.0, "main": 2.0, "both": 3.0}, "returned a dict, expected a list"),
+    ({1.0, 2.0, 3.0}, "returned a set, expected a list"),
+    ((x for x in (1.0, 2.0, 3.0)), "returned a generator, expected a list"),
+    (np.float32(1.0), "returned a float32, expected a list"),
+    (np.ones((3, 2)), r"reward of 't/0': total is array\(\[1., 1.\]\), expected a finite number"),
+    ([1j, 0.0, 0.0], "reward of 't/0': total is 1j"),
+    ([0.0, np.datetime64("2026-01-01"), 0.0], "reward of 't/1': total is .*2026-01-01"),
+    ([0.0, [1.0], 0.0], r"reward of 't/1': total is \[1.0\]"),
+    ([0.0, 0.0, 1e39], "reward of 't/2': total is 1e[+]39"),  # not a float32
+    ([0.0, 0.0, 10**400], "reward of 't/2': total is 1000"),
+    ([decimal.Decimal("NaN"), 0.0, 0.0], "reward of 't/0': total is Decimal"),
+    ([{}, 0.0, 0.0], "reward of 't/0': an empty dict"),
+    ([{"a": None}, 0.0, 0.0], "reward of 't/0': a is None"),
+    ([{1: 2.0}, 0.0, 0.0], "reward of 't/0': the part 1 has no text as its name"),
     ([0.0, math.nan, 0.0], "reward of 't/1': total is nan, expected a finite number"),
     ([0.0, 0.0, math.inf], "reward of 't/2': total is inf"),
     ([{"a": 1.0, "b": -math.inf}, 0.0, 0.0], "reward of 't/0': b is -inf"),
@@ -128,6 +152,96 @@ def test_a_reward_that_raises_on_the_batch_only_names_all_items():
 def test_bad_values(value, message):
     with pytest.raises(ValueError, match=message):
         task(lambda completions, **columns: value).judge(ITEMS, ANSWERS)
+
+
+@pytest.mark.parametrize("one", [
+    True, 1, np.bool_(True), np.int8(1), np.float16(1), np.array(1), np.array([1.0]), jnp.ones(()), jnp.ones(1),
+    decimal.Decimal("1.0"), fractions.Fraction(2, 2),
+], ids=lambda one: f"{type(one).__name__}{getattr(one, 'shape', '')}")  # fmt: skip
+def test_whatever_is_one_number_is_one(one):
+    for given in ([one] * 3, (one,) * 3, [{"total": one}] * 3):
+        judgements = task(lambda completions, given=given, **columns: given).judge(ITEMS, ANSWERS)
+        assert [(type(j.total), j.total, j.parts) for j in judgements] == [(float, 1.0, {})] * 3
+
+
+@pytest.mark.parametrize("given", [np.arange(3), jnp.arange(3.0), np.arange(3.0)[:, None], collections.deque(range(3))],
+                         ids=["numpy", "jax", "column", "deque"])  # fmt: skip
+def test_arrays_in_place_of_lists(given):
+    judgements = task(lambda completions, **columns: given).judge(ITEMS, ANSWERS)
+    assert [j.total for j in judgements] == [0.0, 1.0, 2.0]
+
+
+async def slowly(completions, **columns):
+    """All answers wait for each other: they are judged together or never."""
+    arrived = asyncio.Barrier(len(completions["aux"]))
+
+    async def one(aux, main):
+        await arrived.wait()
+        return float(len(aux) + len(main))
+
+    return await asyncio.gather(*map(one, completions["aux"], completions["main"]))
+
+
+def test_async_rewards_are_awaited():
+    assert [j.total for j in task(slowly).judge(ITEMS, ANSWERS)] == [1.0, 3.0, 5.0]
+
+    async def in_a_notebook():  # whose cells run in a loop
+        return task(slowly).judge(ITEMS, ANSWERS)
+
+    assert [j.total for j in asyncio.run(in_a_notebook())] == [1.0, 3.0, 5.0]
+
+    async def broken(completions, **columns):
+        if "bb" in completions["aux"]:
+            raise RuntimeError("boom")
+        return [0.0]
+
+    with pytest.raises(RewardError, match="on task_id t/1 .RuntimeError: boom"):
+        task(broken).judge(ITEMS, ANSWERS)
+
+
+def test_parts_of_a_batch_are_judged_at_the_same_time():
+    """Three parts wait for each other, so they are in three threads; rewards stay in order."""
+    together = threading.Barrier(3)
+
+    def reward(completions, *, task_id, **columns):
+        assert len(task_id) == 1
+        together.wait()
+        return lengths(completions)
+
+    own = task(RewardCalls(reward, workers=3))
+    assert [j.total for j in own.judge(ITEMS, ANSWERS)] == [1.0, 3.0, 5.0]
+    seen = []
+    own = task(RewardCalls(lambda completions, **columns: seen.append(completions) or [2.0], workers=8))
+    assert [j.total for j in own.judge(ITEMS[:2], {"aux": ["a", "b"], "main": ["", ""]})] == [2.0, 2.0]
+    assert sorted(part["aux"] for part in seen) == [["a"], ["b"]]  # more workers than answers
+    short = task(RewardCalls(lambda completions, **columns: [], workers=2))
+    with pytest.raises(ValueError, match="returned 0 values; for 3 joint actions"):
+        short.judge(ITEMS, ANSWERS)
+
+
+PROCESS_REWARD = """
+import os
+
+def reward(completions, *, task_id, **columns):
+    if "t/9" in task_id:
+        raise RuntimeError("boom")
+    return [{"length": len(text), "pid": os.getpid()} for text in completions["main"]]
+"""
+
+
+def test_parts_of_a_batch_in_processes(tmp_path, monkeypatch):
+    (tmp_path / "my_process_rewards.py").write_text(PROCESS_REWARD)
+    monkeypatch.syspath_prepend(tmp_path)
+    calls = RewardCalls("my_process_rewards.reward", workers=2, place="processes")
+    judgements = task(calls).judge(ITEMS, ANSWERS)
+    assert [j.parts["length"] for j in judgements] == [0.0, 1.0, 2.0]
+    assert os.getpid() not in {int(j.parts["pid"]) for j in judgements}
+    nine = dataclasses.replace(ITEMS[0], task_id="t/9")
+    with pytest.raises(RewardError, match="on task_id t/9 .RuntimeError: boom") as error:
+        task(calls).judge([*ITEMS[1:], nine], ANSWERS)
+    assert any("my_process_rewards.py" in line for line in error.value.user_frames())
+    with pytest.raises(ValueError, match="by its dotted name"):
+        RewardCalls(lengths, workers=2, place="processes")
 
 
 def test_range_and_normalise():

@@ -1,0 +1,114 @@
+"""Call a user's reward: on the whole batch or on parts of it at a time, in threads or processes, async or not."""
+
+import asyncio
+import atexit
+import concurrent.futures
+import functools
+import inspect
+import multiprocessing
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import Any
+
+from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
+
+THREADS, PROCESSES = PLACES = ("threads", "processes")
+FIELD = "task.reward"
+
+Completions = dict[str, list[str]]
+Columns = dict[str, list]
+
+
+class RewardCalls:
+    """A reward function with the way in which it is called.
+
+    Args:
+      reward: ``reward(completions, **columns)``, a function or an ``async def``; a text is its dotted name.
+      workers: the batch is cut into as many parts, which are judged at the same time.
+      place: where they are judged: ``threads``, for rewards that wait for something (an endpoint), or
+        ``processes``, for rewards that compute. These import the function by its name, so it must be a text.
+    """
+
+    def __init__(self, reward: Callable | str, workers: int = 1, place: str = THREADS):
+        if place == PROCESSES and not isinstance(reward, str):
+            raise UserError("a reward in processes is given by its dotted name, which they import")
+        self.function = dotted.resolve(reward, FIELD) if isinstance(reward, str) else reward
+        self._name, self._workers, self._place = reward, workers, place
+
+    def __call__(self, completions: Completions, columns: Columns) -> list:
+        """The reward's values of all joint answers, in order.
+
+        Raises what the reward raises; UserError if what it returns is no list of a value for each.
+        """
+        number = len(next(iter(completions.values())))
+        parts = [
+            slice(number * i // self._workers, number * (i + 1) // self._workers)
+            for i in range(self._workers)
+        ]
+        parts = [part for part in parts if part.start < part.stop]
+        if self._workers == 1:
+            return values_of(call(self.function, completions, columns), number)
+        in_process = self._place == PROCESSES
+        pool, work = _pool(self._place, self._workers), _named if in_process else call
+        reward = self._name if in_process else self.function
+        futures = [pool.submit(work, reward, _cut(completions, part), _cut(columns, part)) for part in parts]
+        try:
+            values = [values_of(f.result(), p.stop - p.start) for f, p in zip(futures, parts, strict=True)]
+        finally:
+            for future in futures:
+                future.cancel()
+        return [value for part in values for value in part]
+
+
+def call(reward: Callable, completions: Completions, columns: Columns) -> Any:
+    """What the reward returns; an ``async def`` is awaited in an event loop of its own."""
+    result = reward(completions, **columns)
+    return _awaited(result) if inspect.isawaitable(result) else result
+
+
+def values_of(result: Any, number: int) -> list:
+    """The values of a returned list, tuple, array or series; UserError for anything else."""
+    unordered = isinstance(result, str | bytes | Mapping | Set)
+    if unordered or not isinstance(result, Iterable) or not hasattr(result, "__len__"):
+        raise UserError(f"the reward returned a {type(result).__name__}, expected a list")
+    if len(result) != number:
+        raise UserError(f"the reward returned {len(result)} values")
+    return list(result)
+
+
+def _awaited(awaitable) -> Any:
+    async def wait():
+        return await awaitable
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(wait())
+    with concurrent.futures.ThreadPoolExecutor(1) as other:  # a notebook has a loop in this thread
+        return other.submit(asyncio.run, wait()).result()
+
+
+def _cut(by_name: Mapping[str, list], part: slice) -> dict[str, list]:
+    return {name: values[part] for name, values in by_name.items()}
+
+
+def _named(reward: str, completions: Completions, columns: Columns) -> list:
+    """`call` in a process: only a list goes back, since arrays may live on its devices."""
+    number = len(next(iter(completions.values())))
+    return values_of(call(_imported(reward), completions, columns), number)
+
+
+@functools.cache
+def _imported(reward: str) -> Callable:
+    return dotted.resolve(reward, FIELD)
+
+
+@functools.cache
+def _pool(place: str, workers: int) -> concurrent.futures.Executor:
+    """The workers of this process, which all tasks share."""
+    if place == THREADS:
+        return concurrent.futures.ThreadPoolExecutor(workers, "reward")
+    # Not fork: this process has threads of JAX, which a copy of it would lack.
+    pool = concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+    atexit.register(pool.shutdown, cancel_futures=True)
+    return pool
