@@ -1,7 +1,7 @@
 """Train a team: rollout, credit, update, again. `python -m experiments.train --config=configs/coding.py`
 
 A run folder with a run inside is resumed, and a finished one shown; a config that contradicts it is refused.
-Ctrl-C and SIGTERM save and stop.
+Ctrl-C and SIGTERM save and stop, within seconds; a second one stops at once.
 """
 
 import functools
@@ -26,6 +26,7 @@ from jaxmarl_llm.runs import final_table, run_evaluations, run_folder, summaries
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console, distributed
+from jaxmarl_llm.utils.stopping import StopRequested
 
 
 def rollout_of(run: Run, step: int, timer) -> Callable[..., Forest]:
@@ -92,34 +93,47 @@ def train(config, workdir: str) -> dict:
         return finished
     if not warm_up.made(config, workdir, train):
         return {}
-    with (
-        StopSignal() as stop,
-        Run(config, workdir) as run,
-        RolloutPrefetch(functools.partial(draw, run)) as prefetch,
-    ):
-        console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
-        run_evaluations.before(run)
-        with console.ProgressDisplay(config.train.steps, done=run.schedule.start) as display:
-            run.display = display
-            for step in run.steps_left():
-                with run.saved_on_error(step):
-                    if run.schedule.due(config.eval.every, step):
-                        display.print(run_evaluations.validate(run, step))
-                    metrics = iterate(run, prefetch, step)
-                run.log(step, metrics)
-                total = run.spending.expected_steps(step + 1, config.train.steps)
-                display.update(step + 1, summaries.headline(metrics, run.team.agents), total)
-                run.check_finite(step, metrics)
-                for line in run_evaluations.test_at_budgets(run, step + 1):
-                    display.print(line)
-                stopping = distributed.any_process(stop.requested)
-                if run.schedule.due(config.save.every, step + 1) or stopping:
-                    run.save(step + 1)
-                if stopping:
-                    display.print(f"stopped after iteration {step + 1}; the same command resumes")
-                    return {}
-        run.display = None
-        return finish(run)
+    first = "flag" if distributed.is_distributed() else "request"
+    with StopSignal(first) as stop, Run(config, workdir) as run:
+        stop.rescue = run.save_completed
+        try:
+            with RolloutPrefetch(functools.partial(draw, run)) as prefetch:
+                return iterations(run, prefetch, stop)
+        except StopRequested:
+            stop.take()
+            print(run.save_completed()[0], flush=True)
+            return {}
+
+
+def iterations(run: Run, prefetch: RolloutPrefetch, stop: StopSignal) -> dict:
+    """The training loop, with evaluations and checkpoints; the summary, {} if it was stopped."""
+    config = run.config
+    console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
+    run_evaluations.before(run)
+    with console.ProgressDisplay(config.train.steps, done=run.schedule.start) as display:
+        run.display = display
+        for step in run.steps_left():
+            with run.saved_on_error(step):
+                if run.schedule.due(config.eval.every, step):
+                    display.print(run_evaluations.validate(run, step))
+                metrics = iterate(run, prefetch, step)
+            run.log(step, metrics)
+            total = run.spending.expected_steps(step + 1, config.train.steps)
+            display.update(step + 1, summaries.headline(metrics, run.team.agents), total)
+            run.check_finite(step, metrics)
+            for line in run_evaluations.test_at_budgets(run, step + 1):
+                display.print(line)
+            run.complete(step + 1)
+            stopping = distributed.any_process(stop.requested)
+            if stopping:
+                stop.take()
+            if run.schedule.due(config.save.every, step + 1) or stopping:
+                run.save(step + 1)
+            if stopping:
+                display.print(f"stopped after iteration {step + 1}; the same command resumes")
+                return {}
+    run.display = None
+    return finish(run)
 
 
 def finish(run: Run) -> dict:

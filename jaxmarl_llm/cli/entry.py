@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from jaxmarl_llm.cli.signals import INTERRUPTED, StopSignal
 from jaxmarl_llm.config import agent_settings, base_config
 from jaxmarl_llm.config.files import find
 from jaxmarl_llm.config.options import leaves, no_such_field
@@ -90,11 +91,18 @@ def run(main: Callable) -> None:
 
 
 def plainly(main: Callable) -> Callable:
-    """``main`` with its `EXPECTED` errors printed as ``error: <sentence>`` on stderr, and exit code 1."""
+    """``main`` with its `EXPECTED` errors printed as ``error: <sentence>`` on stderr, and exit code 1.
+
+    SIGTERM and Ctrl-C end it within seconds, where it does not handle them itself.
+    """
 
     def wrapped(argv):
         try:
-            return main(argv)
+            with StopSignal(first="interrupt"):
+                return main(argv)
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+            return INTERRUPTED
         except app.UsageError as error:
             return complain(f"{error}; see --help")
         except EXPECTED as error:

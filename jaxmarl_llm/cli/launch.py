@@ -84,7 +84,7 @@ def run_all(
     waiting, free = collections.deque(enumerate(jobs, 1)), list(reversed(places))
     running: list[_Attempt] = []
     outcomes: dict[pathlib.Path, Outcome] = {}
-    with StopSignal() as stop:
+    with StopSignal(second="interrupt") as stop:
         handed_on = False
         try:
             while running or (waiting and not stop.requested):

@@ -1,30 +1,105 @@
-"""How a run is stopped from outside: after its iteration, with everything saved."""
+"""How a command is stopped from outside: within seconds, with everything saved, and a second time at once."""
 
 import os
+import select
 import signal
+import threading
+from collections.abc import Callable
+
+from jaxmarl_llm.utils import stopping
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+GRACE = 6.0  # seconds until the main thread is no longer waited for
+INTERRUPTED = 130  # exit code of what was interrupted
 
 
 class StopSignal:
-    """Makes the first SIGTERM or Ctrl-C a request to stop after the iteration; a second one interrupts."""
+    """Makes the first SIGTERM or Ctrl-C a request to stop; a second one ends the process at once.
 
-    def __init__(self):
+    The main thread may be deep in a program that compiles or runs, where no Python code gets a turn. So a
+    thread receives the signals too. If the main thread has not come to a point where it stops by itself
+    within `GRACE` seconds (`take`), the thread calls ``rescue`` and ends the process.
+
+    Args:
+      first: what the first signal does. ``request``: `stopping.check` raises from then on. ``flag``: only
+        `requested` tells, and whoever reads it stops when he can; several processes of one training need that,
+        since all must stop after the same iteration. ``interrupt``: KeyboardInterrupt in the main thread.
+      second: ``exit``, or ``interrupt`` for a main thread that waits for other processes.
+
+    Attributes:
+      requested: whether a signal has come.
+      rescue: saves what there is; returns the last line and the exit code. Called in another thread.
+    """
+
+    def __init__(self, first: str = "flag", second: str = "exit"):
         self.requested = False
-        self._before = {}
+        self.rescue: Callable[[], tuple[str, int]] = lambda: ("stopped", INTERRUPTED)
+        self._first, self._second = first, second
+        self._taken = threading.Lock()
+        self._handled = 0
+        self._before: dict = {}
 
-    def _handle(self, number, frame):
-        del frame
-        if self.requested:
-            signal.signal(number, signal.SIG_DFL)
-            raise KeyboardInterrupt
-        self.requested = True
-        # Not print: the signal may have come in the middle of one.
-        os.write(2, b"stopping after this iteration (once more to stop at once)\n")
+    def take(self) -> None:
+        """Say that the main thread saves and ends by itself; if the other thread is at it already, wait for its end."""
+        if not self._taken.acquire(blocking=False):
+            threading.Event().wait()
 
     def __enter__(self) -> "StopSignal":
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._handle)
+        if threading.current_thread() is not threading.main_thread():
+            return self  # only the main one may handle signals
+        stopping.withdraw()
+        self._received, self._sent = os.pipe()
+        os.set_blocking(self._sent, False)
+        self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        self._fd_before = signal.set_wakeup_fd(self._sent, warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, args=(self._received,), daemon=True, name="signals").start()
         return self
 
     def __exit__(self, *exception) -> None:
+        if not self._before:
+            return
+        signal.set_wakeup_fd(self._fd_before)
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        os.close(self._sent)  # ends the thread
+        stopping.withdraw()
+
+    def _handle(self, number, frame) -> None:
+        """In the main thread, as soon as it runs Python code."""
+        del number, frame
+        self.requested = True
+        self._handled += 1
+        if self._handled <= 2 and "interrupt" == (self._first, self._second)[self._handled - 1]:
+            raise KeyboardInterrupt
+
+    def _watch(self, received: int) -> None:
+        try:
+            while not (came := self._next(received)):
+                if came is None:
+                    return
+            self.requested = True
+            # Not print: the main thread may be in the middle of one.
+            os.write(2, b"stopping (once more to stop at once)\n")
+            if self._first == "request":
+                stopping.request()
+            while select.select([received], [], [], None if self._first == "flag" else GRACE)[0]:
+                again = self._next(received)
+                if again is None:
+                    return
+                if again and self._second == "exit":
+                    os.write(2, b"stopped at once\n")
+                    os._exit(INTERRUPTED)
+            if self._taken.acquire(blocking=False):
+                text, code = self.rescue()
+                os.write(1, f"{text}\n".encode())
+                os._exit(code)
+            if self._next(received):
+                os._exit(INTERRUPTED)
+        finally:
+            os.close(received)
+
+    @staticmethod
+    def _next(received: int) -> bool | None:
+        """Wait for a signal: whether it is one of `SIGNALS`; None if no more will come."""
+        number = os.read(received, 1)  # not more: two may have come at once
+        return number[0] in SIGNALS if number else None

@@ -16,6 +16,7 @@ from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, padded_size
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import stopping
 from jaxmarl_llm.utils.errors import UserError
 
 Timer = Callable[[str], Any]
@@ -79,12 +80,14 @@ def run(
         state.requests += requests
         state.turns += new_turns
         nodes = protocol.observe(state, new_turns)
+        stopping.check()
         if nodes:
             texts = [[state.turns[i].text for ids in node.turns.values() for i in ids] for node in nodes]
             judge = functools.partial(_judge, state, nodes, n_nodes, scorer, item_ids, params, sizes, timer)
             joints = journal.once(f"{level:04d}_joints", (nodes, texts), judge)
             state.joints += joints
             answered = len(joints)
+            stopping.check()
         level, n_nodes = level + 1, n_nodes + len(nodes)
     return Forest(items, tuple(state.turns), tuple(state.joints))
 

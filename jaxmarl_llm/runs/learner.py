@@ -20,6 +20,7 @@ from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
 from jaxmarl_llm.utils.errors import UserError
 
+COPIED_BYTES = 1 << 29  # of states of which a copy is kept on the host during an update
 WITHOUT_REWARD = 3  # iterations: problems to which a reward does not apply may come together by chance
 
 
@@ -47,6 +48,9 @@ class Learner:
         self._learning = [i for i in self.states if {*team.members[i].stack.agents} & {*self.learners}]
         self.system = systems.build(config, team, self.trainables, demonstrations)
         self._without_reward: int | None = 0  # iterations without any reward; None once there was one
+        self._changing = False  # whether an iteration has begun to change something
+        # While an update changes the states: these on the host, and their shardings.
+        self._states_before: tuple[dict, dict] | None = None
 
     @property
     def own_states(self) -> dict[int, update.TrainState]:
@@ -63,6 +67,7 @@ class Learner:
 
         UserError if the reward has applied to no answer of the first `WITHOUT_REWARD` iterations.
         """
+        self._changing = True
         if forest is not None and self._without_reward is not None:
             self._without_reward = self._without_reward + 1 if np.isnan(forest.totals()).all() else None
             if self._without_reward == WITHOUT_REWARD:
@@ -76,6 +81,7 @@ class Learner:
     def update(self, credit: Credit) -> dict[str, float]:
         """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
         by_agent = {}
+        self._keep_states()
         for i in self._learning if credit.learn else ():
             member, sampling = self._team.members[i], self._loss.sampling
             how = dict(pad_id=member.tokenizer.pad_id, learners=self.learners)
@@ -135,6 +141,26 @@ class Learner:
     def latest(self) -> int | None:
         """Iterations behind the latest checkpoint, None without one."""
         return self._checkpoints.latest()
+
+    def _keep_states(self) -> None:
+        """Copy the states to the host, for `as_before`: an update donates them."""
+        small = sum(x.nbytes for x in jax.tree.leaves(self.states)) <= COPIED_BYTES
+        self._states_before = None
+        if small and self.system.models is None:
+            placed = jax.tree.map(lambda x: x.sharding, self.states)
+            self._states_before = jax.device_get(self.states), placed
+
+    def iteration_done(self) -> None:
+        """Everything that an iteration changes is changed and logged."""
+        self._changing, self._states_before = False, None
+
+    def as_before(self) -> bool:
+        """Take back what an iteration has changed so far; False if that cannot be done."""
+        if self._changing and self._states_before is None:
+            return False
+        if self._states_before is not None:
+            self.states = jax.device_put(*self._states_before)
+        return True
 
     def save(self, step: int, meta: dict) -> None:
         """Checkpoint after ``step`` iterations."""

@@ -48,6 +48,7 @@ class Run:
       schedule, spending, summary: iterations, budgets, what summary.json holds.
       output_folder: where metrics, transcripts and summary go: the folder, or of several processes a part of it.
       display: the progress bar of the training, while it goes on.
+      completed: iterations that are done, logged and evaluated.
     """
 
     def __init__(self, config, workdir):
@@ -57,6 +58,7 @@ class Run:
         self.timer = metrics.PhaseTimer()
         self.schedule = Schedule(config)
         self.display: console.ProgressDisplay | None = None
+        self.completed = 0
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Run":
@@ -115,6 +117,7 @@ class Run:
         demonstrations = imitation.load(config, self.task, self.team)
         self.learner = Learner(config, self.team, self.prompt_sizes, demonstrations)
         self.schedule = Schedule(config, self.learner.open(self.folder, stack))
+        self.completed = self.schedule.start
         self.protocol = protocols.build(config, self.task, self.team, memory=self.lesson_bank())
         if self.schedule.start > config.train.steps:
             raise UserError(
@@ -205,6 +208,24 @@ class Run:
             if alone and self.learner.latest() != step and self.learner.untouched(step):
                 self.save(step)
             raise
+
+    def complete(self, step: int) -> None:
+        """``step`` iterations are done, logged and evaluated."""
+        self.completed = step
+        self.learner.iteration_done()
+
+    def save_completed(self) -> tuple[str, int]:
+        """Save the state after the iterations that are complete, from any thread and at any moment.
+
+        Returns a sentence about where the same command goes on, and an exit code.
+        """
+        latest = self.learner.latest() or 0
+        if latest < self.completed and self.learner.as_before():
+            self.save(self.completed)
+            latest = self.learner.latest() or 0
+        if not latest:
+            return "stopped before the first checkpoint; the same command begins again", 0
+        return f"stopped after iteration {latest}; the same command resumes", 0
 
     def save(self, step: int) -> None:
         """Checkpoint after ``step`` iterations."""

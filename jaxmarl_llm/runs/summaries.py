@@ -100,8 +100,9 @@ def finished(config, folder) -> dict:
 
 def complete(config, summary: dict) -> bool:
     """Whether a run with this summary has done all iterations, spent its budgets or lasted long enough."""
-    if "after" not in summary:
-        return False
+    best = summary.get("best", {})
+    if "after" not in summary or "validation_return" in best and "return" not in best:
+        return False  # it was stopped before the best state was tested
     budgets = [mark for mark, (field, _) in MARKS.items() if config.train[field]]
     spent = bool(budgets) and all(mark in summary for mark in budgets)
     limit = 60 * config.train.max_minutes or math.inf
