@@ -14,7 +14,7 @@ GRADED = ("coding", "generation", "game")  # kinds whose problems may be of seve
 SPLITS = ("train", "validation", "test", "all")
 MOST_ROLES = 8  # of a coding team: the executor runs each agent's function in a process of its own
 # What the task's own reward reads, and a reward of the user's does not.
-OF_THE_TASKS_REWARD = ("task.held_back", "task.cooperation", "task.bands", "task.matching")
+OF_THE_TASKS_REWARD = ("task.held_back", "task.cooperation", "task.parsing", "task.bands", "task.matching")
 
 
 def asks_expert(config: ConfigDict) -> bool:
@@ -93,6 +93,10 @@ FIELDS = (
            {"influence": "its result changed main's, and tests pass",
             "observed": "as published, by what main did", "paper": "as published, by main's text"},
            read=Read(_cooperation, "only task.kind='coding' with helpers reads it")),
+    choice("task.parsing", "python", "What of an answer coding judges.",
+           {"python": "all that Python would run: imports, helpers, any function that is defined",
+            "paper": "as published, the text of the function, which must return a value"},
+           read=Read(_of("coding"), "only task.kind='coding' reads it")),
     value("task.centralised", False, "One agent, named in team.agents, writes all roles."),
     value("task.roles", (),
           'Names of the roles of coding with task.centralised, helpers first; empty: ("aux", "main").'),

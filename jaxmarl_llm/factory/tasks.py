@@ -135,7 +135,7 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
     roles = tuple(c.roles or code_roles.TEAM) if c.centralised else tuple(config.team.agents)
     feedback = c.feedback if c.feedback in code_feedback.MODES else "plain"  # in one turn nobody is asked
     if expert:
-        feedback = ExpertEdits(expert, roles, config.expert.max_tokens)
+        feedback = ExpertEdits(expert, roles, config.expert.max_tokens, c.parsing)
     return CodingTask(
         data_files.load_items(source, part),
         executor,
@@ -146,6 +146,7 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
         revealed_tests=c.revealed_tests,
         held_back=c.held_back,
         prompts=c.prompts,
+        parsing=c.parsing,
     )
 
 

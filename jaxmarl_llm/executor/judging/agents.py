@@ -41,20 +41,23 @@ class Agents:
         self._trace: Trace | None = None
         self._last: tuple = (None, "")
 
-    def load(self, sources: dict[str, str], prelude: str, stdio: bool) -> None:
+    def load(self, sources: dict[str, str], prelude: str, stdio: bool, shared=None) -> None:
         """Load every agent's source, each knowing what those before it define; Gone("load-error") if not.
 
         The entry point is the last definition of that name, or with `stdio` the last source as a script.
-        Names that only later agents define are made known to the earlier ones at the end.
+        Names that only later agents define are made known to the earlier ones at the end. Of all names only
+        those in ``shared`` are made known, None: all.
         """
         *_, last = sources
         defined: dict[str, dict] = {}
         for agent, text in sources.items():
             message = {"do": "load", "agent": agent, "text": text, "prelude": prelude}
             message |= {"entry_point": self.entry_point, "script": stdio and agent == last}
+            message["called"] = [self.entry_point, *(shared or ())]
             message["known"] = self._introduce(agent, defined)
-            defined[agent] = _checked(self.links[agent], self.links[agent].load(message))
-            if message["script"] or defined[agent].get(self.entry_point) == ["call"]:
+            exports = _checked(self.links[agent], self.links[agent].load(message))
+            defined[agent] = {n: export for n, export in exports.items() if shared is None or n in shared}
+            if message["script"] or exports.get(self.entry_point) == ["call"]:
                 self.entry = self.links[agent]
         for agent in sources:
             link = self.links[agent]

@@ -114,7 +114,7 @@ def _run_tests(job, suite, agents, score):
     """Prelude, then load the agents' sources, then the tests' text, then check()."""
     space = {"__name__": TESTS, "__builtins__": builtins}
     exec(compile(job["prelude"], "<prelude>", "exec", dont_inherit=True), space)
-    agents.load(job["sources"], job["prelude"], job["stdio"])
+    agents.load(job["sources"], job["prelude"], job["stdio"], job["shared"])
     candidate = space[job["entry_point"]] = _Candidate(agents)
     space[units.PASSED] = lambda index: (agents.check_alive(), score.ok(index))
     space[units.FAILED] = lambda index, error: score.fail(index, error, agents.kind_of(error))

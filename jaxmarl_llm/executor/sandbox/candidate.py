@@ -85,7 +85,7 @@ class _Candidate(Peer):
                 self.run = script.runner(code, before)
                 return {"ready": {}}
             exec(code, self.space)
-            return {"ready": self._definitions(before)}
+            return {"ready": self._definitions(before, message["called"])}
         except BaseException as error:  # SystemExit too: leaving at import is a failure to load
             return {"raise": [*describe(error), where]}
 
@@ -98,12 +98,17 @@ class _Candidate(Peer):
         except BaseException as error:
             return {"raise": [*describe(error), message["agent"]]}
 
-    def _definitions(self, before) -> dict:
-        """{name: export} of what the source made: other agents' modules get the same names."""
+    def _definitions(self, before, called) -> dict:
+        """{name: export} of what the source made: other agents' modules get the same names.
+
+        called: names of functions that count as the source's own wherever they come from, as in
+        `from math import gcd`.
+        """
         exports = {}
         for name, value in self.space.items():
             if type(name) is str and not name.startswith("__") and before.get(name, self) is not value:
-                export = self._definition(name, value)
+                own = name in called and callable(value)
+                export = ["call"] if own else self._definition(name, value)
                 if export:
                     exports[name] = export
         return exports

@@ -101,7 +101,7 @@ class Worker:
                 return self._not_run(program, "unsupported", f"no C++ compiler: {error}", begin)
         self.tester_waited = scheduling.waited(self.tester.popen.pid) or 0.0
         job = {"run": self.count, "sources": dict(program.sources), "stdio": program.stdio}
-        job |= {name: getattr(program, name) for name in ("entry_point", "prelude", "tests")}
+        job |= {name: getattr(program, name) for name in ("entry_point", "prelude", "tests", "shared")}
         with contextlib.ExitStack() as stack:
             pairs = [socket.socketpair() for _ in program.sources]
             for end in itertools.chain(*pairs):

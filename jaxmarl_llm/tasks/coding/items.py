@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 
 from jaxmarl_llm.tasks import sources
-from jaxmarl_llm.tasks.coding.text import function_node, parse
+from jaxmarl_llm.tasks.coding.text import function_node
+from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
 
 _FIELDS = ("task_id", "prompt", "test", "entry_point")

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 
 from jaxmarl_llm.executor.judging import units
-from jaxmarl_llm.tasks.coding.text import parse
+from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
 
 HIDDEN = "if 'hidden':"  # the first line of what is left of a unit that was not selected

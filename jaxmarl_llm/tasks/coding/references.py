@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from jaxmarl_llm.tasks.coding.items import CodingItem
-from jaxmarl_llm.tasks.coding.text import parse
+from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
 
 HELPER = "aux"

@@ -10,6 +10,7 @@ from jaxmarl_llm.tasks.coding import feedback as code_feedback
 from jaxmarl_llm.tasks.coding import problem_tests, published, reward
 from jaxmarl_llm.tasks.coding import prompts as code_prompts
 from jaxmarl_llm.tasks.coding import references as code_references
+from jaxmarl_llm.tasks.coding import sources as code_sources
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.reward import Draft
 from jaxmarl_llm.tasks.coding.roles import helper_functions
@@ -34,6 +35,8 @@ class CodingTask:
       revealed_tests: the tests that feedback may reveal: the first n, 0 for all, the last n if negative.
       held_back: share of each problem's tests that earn nothing. The share of them that passes is the part
         "tests_held_back"; if it is below that of the others, answers may be made for the tests.
+      parsing: what of an answer is judged, one of `coding.sources.PARSINGS`: the program that Python would
+        run, or the text of the function as in the paper.
       prompts: one of PROMPTS: worked examples before the problem, or the structure of the published
         experiments, without examples.
     """
@@ -51,6 +54,7 @@ class CodingTask:
         revealed_tests: int = 1,
         held_back: float = 0.0,
         prompts: str = "examples",
+        parsing: str = "python",
     ):
         self.items = tuple(items)
         self.agents = tuple(agents)
@@ -58,6 +62,9 @@ class CodingTask:
         self._rule, self._compat = cooperation, compat
         if cooperation not in reward.RULES:
             raise UserError(f"cooperation is {cooperation!r}; allowed: {', '.join(reward.RULES)}")
+        if parsing not in code_sources.PARSINGS:
+            raise UserError(f"parsing is {parsing!r}; allowed: {', '.join(code_sources.PARSINGS)}")
+        self._parsing = parsing
         if prompts not in PROMPTS:
             raise UserError(f"prompts is {prompts!r}; allowed: {', '.join(PROMPTS)}")
         self._render = PROMPTS[prompts]
@@ -120,7 +127,13 @@ class CodingTask:
             programs = [_testing(draft, tests) for draft, tests in zip(drafts, shown, strict=True)]
         return [
             code_feedback.feedback(
-                self._feedback, answer.item, self.agents, answer.completions, report, self._rule
+                self._feedback,
+                answer.item,
+                self.agents,
+                answer.completions,
+                report,
+                self._rule,
+                self._parsing,
             )
             for answer, report in zip(answers, self._run(programs), strict=True)
         ]
@@ -142,7 +155,7 @@ class CodingTask:
 
     def _draft(self, item: CodingItem, completions: dict[str, str]) -> Draft:
         used = dataclasses.replace(item, test=self._tests(item)[0])
-        return reward.compose(used, completions, self.agents)
+        return reward.compose(used, completions, self.agents, self._parsing)
 
     def score(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[dict[str, float]]:
         """Parts and "total" per joint action; see `judge`."""

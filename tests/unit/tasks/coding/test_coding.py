@@ -107,9 +107,11 @@ def executor():
 def test_every_starter_solution_earns_everything(level):
     """The references define aux and the entry point: both agents answer with them and earn 4 of 4."""
     items = load_starter("all", "steps")
-    texts = [item.canonical_solution for item in items]
     with Executor(workers=2, min_level=1, level=level) as executor:
-        judgements = CodingTask(items, executor).judge(items, {"aux": texts, "main": texts})
+        task = CodingTask(items, executor)
+        answers = [task.references(item) for item in items]
+        texts = {agent: [answer[agent] for answer in answers] for agent in task.agents}
+        judgements = task.judge(items, texts)
     short = {i.task_id: j for i, j in zip(items, judgements, strict=True) if j.total != 4.0}
     assert short == {}
 
@@ -208,5 +210,5 @@ def test_the_real_executor_on_good_and_bad_answers(executor):
     ]
     judgements = CodingTask([item], executor).judge([item] * 4, {"aux": [helper] * 4, "main": mains})
     assert [j.total for j in judgements] == [4.0, 1.5, 1.5, 1.5]
-    assert [j.verdict for j in judgements] == ["pass", "fail", "error", "timeout-cpu"]
+    assert [j.verdict for j in judgements] == ["pass", "fail", "error", "load-error"]
     assert judgements[1].failures and judgements[0].failures == ()
