@@ -85,6 +85,11 @@ FIELDS = (
     value("task.test_source", "",
           "Test problems, of every reported number, read at both ends of a run only; empty: as task.source."),
     choice("task.test_split", "test", "Split of the test problems.", SPLITS),
+    choice("task.bad_rows", "refuse",
+           "What is done about problems whose tests judge nobody: they fail by themselves, or refuse their own "
+           "canonical solution. Every row is tried in the sandbox before the first iteration.",
+           {"refuse": "all are named and nothing starts", "drop": "all are named and left out"},
+           read=Read(_of("coding", "generation"), "only task.kind='coding' and 'generation' have such rows")),
     choice("task.prompts", "examples", "Prompts of coding and writing.",
            {"examples": "the same worked examples for all agents and methods",
             "published": "the structure of the published experiments"},

@@ -1,4 +1,4 @@
-"""Plain data over sockets: a closed set of builtin types as tagged JSON, with a length. No pickle, no code.
+"""Data over sockets: a closed set of types (see `values`) as tagged JSON, with a length. No pickle, no code.
 
 Both ends of the candidate's channel use this module; the tester's end trusts nothing that arrives.
 """
@@ -10,6 +10,8 @@ import os
 import socket
 import struct
 
+from . import values
+
 MAX_FRAME = 8 << 20  # bytes per message of the candidate's channel
 MAX_CONTROL = 256 << 20  # bytes per message between our own processes
 MAX_FDS = 16  # that travel with one control message
@@ -17,6 +19,16 @@ MAX_DEPTH = 60
 MAX_ITEMS = 1_000_000
 _HEADER = struct.Struct(">I")
 HANDLES = ("mine", "yours")  # objects of the sender, of the receiver
+MADE = "made"  # the tag of a value that is made of parts
+_MALFORMED = (
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    ImportError,
+    RecursionError,
+)
 _SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset}
 # A closed channel raises EOFError here and OSError (EPIPE, ECONNRESET) from the calls themselves.
 
@@ -29,17 +41,18 @@ class WireError(Exception):
     """The other side sent data that `encode` does not make."""
 
 
-def encode(value, export=None):
-    """JSON-able form of a plain value; subclasses become their builtin base.
+def encode(value, export=None, classes=None):
+    """JSON-able form of a value that is plain or travels (`values`); other subclasses become their builtin base.
 
     For all else `export(value)` gives [tag, number], a tag of HANDLES; without it: Unsupported.
+    classes: the prelude's, `values.Classes`.
     """
-    return _Encoder(export).walk(value, 0)
+    return _Encoder(export, classes).walk(value, 0)
 
 
 class _Encoder:
-    def __init__(self, export):
-        self.items, self.export = 0, export
+    def __init__(self, export, classes):
+        self.items, self.export, self.classes = 0, export, classes
 
     def walk(self, value, depth):
         self.items += 1
@@ -48,6 +61,8 @@ class _Encoder:
         if value is None or value is True or value is False:
             return value
         kind = type(value)
+        if kind not in values.PLAIN and (made := self.made(value, kind, depth)) is not None:
+            return made
         # Base-class methods only: a subclass may lie in every method of its own.
         if issubclass(kind, str):
             return _encode_text(str.__str__(value))
@@ -62,6 +77,22 @@ class _Encoder:
             if issubclass(kind, base):
                 return [tag, [self.walk(item, depth + 1) for item in base.__iter__(value)]]
         return self.rare(value, kind)
+
+    def made(self, value, kind, depth):
+        """The form of a value that is made of parts; None where it is none."""
+        packed = values.pack(value, kind, self.classes)
+        if packed is None:
+            return None
+        name, parts = packed
+        export, self.export = self.export, self.export if name in values.HOLDING else None
+        try:
+            return [MADE, name, [self.walk(part, depth + 1) for part in parts]]
+        except Unsupported:
+            if export is None:
+                raise
+            return export(value)
+        finally:
+            self.export = export
 
     def rare(self, value, kind):
         if issubclass(kind, bytes):
@@ -91,20 +122,20 @@ def type_name(value) -> str:
     return type.__dict__["__name__"].__get__(type(value))
 
 
-def decode(data, resolve=None):
-    """The exact builtin value behind `encode`'s form; WireError for anything that `encode` does not make.
+def decode(data, resolve=None, classes=None):
+    """The exact value behind `encode`'s form; WireError for anything that `encode` does not make.
 
-    `resolve(tag, number)` gives the value of a handle.
+    `resolve(tag, number)` gives the value of a handle. classes: the prelude's, `values.Classes`.
     """
     try:
-        return _Decoder(resolve).walk(data, 0)
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        return _Decoder(resolve, classes).walk(data, 0)
+    except _MALFORMED as error:
         raise WireError(f"malformed value: {type(error).__name__}") from None
 
 
 class _Decoder:
-    def __init__(self, resolve):
-        self.items, self.resolve = 0, resolve
+    def __init__(self, resolve, classes):
+        self.items, self.resolve, self.classes = 0, resolve, classes
 
     def walk(self, data, depth):
         self.items += 1
@@ -124,6 +155,10 @@ class _Decoder:
                 [self.walk(part, depth + 1) for part in _exact_list(pair)] for pair in _exact_list(pairs)
             )
             return dict(walked)  # a pair of the wrong length raises
+        if tag == MADE:
+            name, parts = rest
+            parts = [self.walk(part, depth + 1) for part in _exact_list(parts)]
+            return values.unpack(name, parts, self.classes)
         if tag in HANDLES and self.resolve is not None:
             (number,) = rest
             return self.resolve(tag, number)

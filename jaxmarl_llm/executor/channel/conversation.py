@@ -12,12 +12,14 @@ use of it is a question. What may be asked of an object is its owner's decision 
 from __future__ import annotations
 
 import builtins
+import json
 
 from .. import wire
 from .handles import Handle
-from .merging import MUTABLE, merge
+from .merging import is_mutable, merge
 
 MAX_MESSAGE = 500  # characters of an exception's message
+MAX_ERROR = 1 << 14  # characters of an exception with its arguments
 MAX_OBJECTS = 100_000  # that one side holds for the other
 MAX_NESTING = 30  # questions within questions of one channel: each is some ten Python frames on either side
 
@@ -25,6 +27,7 @@ MAX_NESTING = 30  # questions within questions of one channel: each is some ten 
 class Peer:
     """One end. Subclasses decide which questions are allowed and how failures show."""
 
+    classes = None  # the prelude's, `values.Classes`
     caught = Exception  # what an object of ours may raise as an answer; anything else ends this side
 
     def __init__(self, fd: int):
@@ -44,8 +47,8 @@ class Peer:
         """Whether the other side may hold this object."""
         raise NotImplementedError
 
-    def raised(self, description):
-        """The exception to raise here for one that was described over there."""
+    def raised(self, description, error):
+        """The exception to raise here for one of over there: `error` with its arguments, or as described."""
         raise NotImplementedError
 
     def refuse(self, what: str):
@@ -68,11 +71,11 @@ class Peer:
 
     def encode(self, value):
         """`wire.encode` with handles."""
-        return wire.encode(value, self._export)
+        return wire.encode(value, self._export, self.classes)
 
     def decode(self, data):
         """`wire.decode` with handles."""
-        return wire.decode(data, self._resolve)
+        return wire.decode(data, self._resolve, self.classes)
 
     def _export(self, value):
         if isinstance(value, Handle) and value._peer is self:
@@ -122,7 +125,10 @@ class Peer:
             return ()
         if "unsupported" in reply:
             self.refuse(*wire.texts([reply["unsupported"]], 1))
-        raise self.raised(wire.texts(reply.get("raise"), 3))
+        error = wire.decode(reply["error"], None, self.classes) if "error" in reply else None
+        if error is not None and not isinstance(error, Exception):
+            raise wire.WireError("raised what is no exception")
+        raise self.raised(wire.texts(reply.get("raise"), 3), error)
 
     def ask(self, request):
         """Send a question and return the reply, answering the other side's questions in between."""
@@ -186,11 +192,22 @@ class Peer:
         except wire.Unsupported as error:
             reply["unsupported"] = str(error)
         except StopIteration as error:
-            reply.update({"end": True} if operation == "next" else {"raise": describe(error)})
+            reply.update({"end": True} if operation == "next" else self._failure(error))
         except self.caught as error:
-            reply["raise"] = describe(error)
+            reply.update(self._failure(error))
         if changed := self._changed(args, kwargs, request):
             reply["changed"] = changed
+        return reply
+
+    def _failure(self, error: BaseException) -> dict:
+        """A reply's part for an exception; with its arguments where these travel."""
+        reply: dict = {"raise": describe(error)}
+        try:
+            encoded = wire.encode(error, None, self.classes)
+            if len(json.dumps(encoded)) <= MAX_ERROR:
+                reply["error"] = encoded
+        except BaseException:  # it may be hostile, or hold what does not travel
+            pass
         return reply
 
     def do(self, target, operation, args, kwargs):
@@ -203,7 +220,7 @@ class Peer:
         sent = request.get("kwargs", {})
         pairs = [(str(i), value, request["args"][i]) for i, value in enumerate(args)]
         for key, value, before in [*pairs, *((name, kwargs[name], sent[name]) for name in kwargs)]:
-            if type(value) in MUTABLE or type(value) is tuple:
+            if is_mutable(value):
                 try:
                     after = self.encode(value)
                 except wire.Unsupported:

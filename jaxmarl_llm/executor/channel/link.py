@@ -114,9 +114,11 @@ class Link(Peer):
         def function(*args, **kwargs):
             return callee.use(name, "call", args, kwargs)
 
-        return self.agents.between(
+        reply = self.agents.between(
             self, callee, name, request, lambda: self.perform(function, "call", args, kwargs, request)
         )
+        self.agents.unhandled = None  # it is the caller's now
+        return reply
 
     def exportable(self, value) -> bool:
         """Whether an agent may hold an object of the tests, or of another agent."""
@@ -146,11 +148,23 @@ class Link(Peer):
 
     # Failures.
 
-    def raised(self, description) -> Exception:
-        """The builtin Exception of that name with that message, else CandidateError."""
+    @property
+    def classes(self):
+        """The prelude's."""
+        return self.agents.classes
+
+    def raised(self, description, error) -> Exception:
+        """The exception itself, else the builtin one of that name with that message, else CandidateError.
+
+        A StopIteration ends a map() or a loop of the tests quietly, so that all(map(candidate, xs)) would
+        pass: `Agents.handled` sees whether the tests caught it.
+        """
         base, name, text = description
         kind = "memory" if base == "MemoryError" else "error"
-        return self.agents.remember(_exception(base, name, text), kind)
+        error = self.agents.remember(error or _exception(base, name, text), kind)
+        if isinstance(error, (StopIteration, StopAsyncIteration)):
+            self.agents.unhandled = error
+        return error
 
     def refuse(self, what: str):
         """Raise UnsupportedValue."""
@@ -167,7 +181,6 @@ def _is_own(value) -> bool:
 
 def _exception(base, name, text) -> Exception:
     kind = getattr(builtins, base, None)
-    # StopIteration would end a map() or a loop of the tests quietly: all(map(candidate, xs)) would pass.
     hidden = (Exception, StopIteration, StopAsyncIteration)
     if isinstance(kind, type) and issubclass(kind, Exception) and kind not in hidden:
         try:

@@ -38,6 +38,8 @@ class Agents:
         self.traces: list[Trace] = []
         self.script = None  # see `influence`: answers in place of the partners'
         self.gone: Gone | None = None
+        self.classes = None  # the prelude's, `values.Classes`
+        self.unhandled: Exception | None = None  # a StopIteration of a candidate's that no `except` has seen
         self._trace: Trace | None = None
         self._last: tuple = (None, "")
 
@@ -111,6 +113,13 @@ class Agents:
         """Raise the Gone of an earlier call again, which a bare `except` in the tests may have caught."""
         if self.gone:
             raise self.gone
+
+    def handled(self, error: BaseException | None) -> None:
+        """An `except` of the tests runs, for this exception."""
+        while error is not None and error is not self.unhandled:
+            error = error.__cause__ or error.__context__
+        if error is not None:
+            self.unhandled = None
 
     def remember(self, error: Exception, kind: str) -> Exception:
         """Note the verdict that an exception of a candidate's would give, and hand it back."""

@@ -13,7 +13,7 @@ import random
 import sys
 import types
 
-from .. import wire
+from .. import values, wire
 from ..channel.conversation import Peer, describe
 from ..cpp.library import load
 from . import script
@@ -76,6 +76,7 @@ class _Candidate(Peer):
         where = "prelude"
         try:
             exec(compile(message["prelude"], "<prelude>", "exec", dont_inherit=True), self.space)
+            self.classes = values.Classes(self.space)
             self.space.pop(message["entry_point"], None)
             self._meet(message["known"])
             before = dict(self.space)
@@ -169,8 +170,10 @@ class _Candidate(Peer):
         """A hash by identity."""
         return object.__hash__(handle)
 
-    def raised(self, description):
-        """The builtin exception of that name; Exception for what cannot be made so."""
+    def raised(self, description, error):
+        """The exception itself, else the builtin one of that name; Exception for what cannot be made so."""
+        if error is not None:
+            return error
         base, name, text = description
         kind = getattr(builtins, base, None)
         try:

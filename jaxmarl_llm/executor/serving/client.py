@@ -47,8 +47,8 @@ class Client:
         if error:
             raise ExecutorError(f"the executor did not start: {error}")
 
-    def submit(self, jobs: list[Job]) -> list[Report]:
-        """Their reports, in order. ValueError for bad tests, ExecutorError, RuntimeError after close()."""
+    def submit(self, jobs: list[Job]) -> list[Report | ValueError]:
+        """Their reports, in order, or errors of their tests. ExecutorError, RuntimeError after close()."""
         if not jobs:
             return []
         batch = Batch(next(self._numbers), jobs)

@@ -9,7 +9,15 @@ import pathlib
 from collections.abc import Iterator
 
 from jaxmarl_llm.tasks import sources
-from jaxmarl_llm.tasks.coding.items import CodingItem, item_from_row, load_jsonl, parse_lines
+from jaxmarl_llm.tasks.coding.items import (
+    RULES,
+    CodingItem,
+    RowRules,
+    checked,
+    item_from_row,
+    load_jsonl,
+    parse_lines,
+)
 from jaxmarl_llm.utils.errors import UserError
 
 STATEMENTS = ("steps", "goal", "written")
@@ -17,7 +25,7 @@ STARTER = {f"starter:{statement}": statement for statement in STATEMENTS}
 HUMANEVAL = {"all": (0, None), "train": (33, 133), "validation": (0, 32), "test": (133, 164)}
 
 
-def load_items(source: str, split: str = "all") -> list[CodingItem]:
+def load_items(source: str, split: str = "all", rules: RowRules = RULES) -> list[CodingItem]:
     """Items of a named split of a source.
 
     source: 'starter' (all of the package's own problems), 'starter:steps', 'starter:goal', 'starter:written'
@@ -27,6 +35,8 @@ def load_items(source: str, split: str = "all") -> list[CodingItem]:
         says. JSONL without: of each grade, in file order, the 4th, 12th, 20th, … problem is for validation,
         the 8th, 16th, … for the test. HumanEval: train [33:133] as published, validation [0:32], test
         [133:164].
+    rules: for rows of files, and the problems of HumanEval that are taken; the starter set is checked by its
+        own tests.
     Errors: ValueError for an unknown source or split, bad rows, or a selection without problems.
     """
     sources.check_split(split)
@@ -34,9 +44,10 @@ def load_items(source: str, split: str = "all") -> list[CodingItem]:
     if name == "starter" or name in STARTER:
         items = load_starter(split, STARTER.get(name, ""))
     elif name == "humaneval":
-        items = load_humaneval(*HUMANEVAL[split])
+        items = checked(load_humaneval(*HUMANEVAL[split])[chosen], name, rules)
+        chosen = slice(None)
     elif name.endswith(".jsonl") or pathlib.Path(name).is_file():
-        items = select_split(load_jsonl(name), split)
+        items = select_split(load_jsonl(name, rules), split)
     else:
         raise UserError(
             f"source is {source!r}; allowed: 'starter', 'humaneval' or the path of a .jsonl file, parts of "

@@ -103,7 +103,7 @@ class CodingTask:
         ]
         held_back = [self._tests(item)[1] for item in items]
         more = [_testing(draft, tests) for draft, tests in zip(drafts, held_back, strict=True)]
-        reports = self._run([draft.program for draft in drafts] + more)
+        reports = self._run([draft.program for draft in drafts] + more, [*items, *items])
         scored_reports, held_back_reports = reports[: len(items)], reports[len(items) :]
         judgements = [
             self._judgement(draft, report) for draft, report in zip(drafts, scored_reports, strict=True)
@@ -135,12 +135,26 @@ class CodingTask:
                 self._rule,
                 self._parsing,
             )
-            for answer, report in zip(answers, self._run(programs), strict=True)
+            for answer, report in zip(
+                answers, self._run(programs, [answer.item for answer in answers]), strict=True
+            )
         ]
 
-    def _run(self, programs: Sequence[Program | None]) -> list[Report | None]:
-        """Reports in order, None where there is no program; all in one call of the executor."""
-        reports = iter(self._executor.run([p for p in programs if p is not None]) if any(programs) else [])
+    def _run(self, programs: Sequence[Program | None], items: Sequence[CodingItem]) -> list[Report | None]:
+        """Reports in order, None where there is no program; all in one call of the executor.
+
+        UserError, which names the problem, for tests that fail by themselves.
+        """
+        wanted = [(program, item) for program, item in zip(programs, items, strict=True) if program]
+        try:
+            reports = iter(self._executor.run([program for program, _ in wanted]) if wanted else [])
+        except ValueError:
+            for (_, item), outcome in zip(
+                wanted, self._executor.try_tests([p for p, _ in wanted]), strict=True
+            ):
+                if isinstance(outcome, ValueError):
+                    raise UserError(f"item {item.task_id!r}: {outcome}") from outcome
+            raise
         return [None if program is None else next(reports) for program in programs]
 
     def _tests(self, item: CodingItem) -> tuple[str, str | None]:

@@ -413,6 +413,7 @@ UNREAD = {
     "task.cooperation": ("observed", {"task.kind": "coding"}),
     "task.prompts": ("published", {"task.kind": "coding"}),
     "task.parsing": ("paper", {"task.kind": "coding"}),
+    "task.bad_rows": ("drop", {"task.kind": "generation"}),
     "task.held_back": (0.5, {"task.kind": "generation"}),
     "task.bands": ("arxiv_later", {"task.kind": "arxiv"}),
     "task.matching": ("corrected", {"task.kind": "tldr"}),
@@ -453,6 +454,11 @@ UNREAD = {
 }
 
 
+READ_BY_CODING = (
+    "task.cooperation", "task.parsing", "task.bad_rows", "task.held", "task.prompts", "train.grade_every",
+)
+
+
 @pytest.mark.parametrize("path", READ)
 def test_what_nothing_reads_is_refused(path):
     value, read = UNREAD[path]
@@ -461,7 +467,7 @@ def test_what_nothing_reads_is_refused(path):
         "team.targets": {"team.mode": "full"}, "model_options.date": {"model_options.chat": False},
     }  # fmt: skip
     config.update_from_flattened_dict(unlike.get(path, {}))
-    if path.startswith(("task.cooperation", "task.parsing", "task.held", "task.prompts", "train.grade_every")):
+    if path.startswith(READ_BY_CODING):
         config.task.kind = "tldr"
     if path == "task.prompts":
         config.task.kind = "game"
