@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 import sys
+import typing
 from collections.abc import Sequence
 
 from . import libraries
@@ -78,23 +79,24 @@ class Executor:
         retry. A program that used between 0.7 and 1.3 times the CPU limit is run again while no other program
         of this executor runs, and the second report counts.
         """
-        outcomes = self.try_tests(programs)
-        for outcome in outcomes:
-            if isinstance(outcome, ValueError):
-                raise outcome
-        return outcomes
+        for program in programs:
+            if fault := _fault(program.tests, program.entry_point):
+                raise InputError(str(fault))
+        return typing.cast(list[Report], self._judge(programs))
 
     def try_tests(self, programs: Sequence[Program]) -> list[Report | ValueError]:
         """As `run`, but where tests or prelude are themselves broken the error stands in the report's place."""
-        if self._closed:
-            raise RuntimeError("the executor is closed")
         outcomes: list[Report | ValueError | None] = [_fault(p.tests, p.entry_point) for p in programs]
         sound = [i for i, outcome in enumerate(outcomes) if outcome is None]
-        for i, outcome in zip(sound, self._judge([programs[i] for i in sound]), strict=True):
+        for i, outcome in zip(
+            sound, self._judge([programs[i] for i in sound], keep_faults=True), strict=True
+        ):
             outcomes[i] = outcome
         return outcomes
 
-    def _judge(self, programs: Sequence[Program]) -> list[Report | ValueError]:
+    def _judge(self, programs: Sequence[Program], keep_faults: bool = False) -> list[Report | ValueError]:
+        if self._closed:
+            raise RuntimeError("the executor is closed")
         context = (dataclasses.astuple(self.limits), self.level, sys.version, *self.modules)
         keys = [program.digest(*context) for program in programs]
         jobs: dict[str, Job] = {}
@@ -102,7 +104,7 @@ class Executor:
             if key not in jobs:
                 size = len(program.tests) + len(program.prelude) + sum(map(len, program.sources.values()))
                 jobs[key] = Job(len(jobs), key, to_plain(program), size)
-        known = dict(zip(jobs, self._client.submit(list(jobs.values())), strict=True))
+        known = dict(zip(jobs, self._client.submit(list(jobs.values()), keep_faults), strict=True))
         seen: set[str] = set()
         outcomes = [_copy(known[key], seen, key) for key in keys]
         reports = [outcome for outcome in outcomes if isinstance(outcome, Report)]
@@ -130,9 +132,7 @@ class Executor:
             raise RuntimeError("the executor is closed")
         units.build(program.tests, program.entry_point)  # uncached: the tests of every timed run differ
         (report,) = self._client.submit([Job(0, "", to_plain(program), 0)])
-        if isinstance(report, ValueError):
-            raise report
-        return report
+        return typing.cast(Report, report)
 
     def metrics(self) -> dict[str, float]:
         """Numbers since the last call (or the start), times in seconds.

@@ -6,7 +6,7 @@ import itertools
 import logging
 import pathlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from jaxmarl_llm.config import programs
 from jaxmarl_llm.config.options import is_dotted
@@ -18,7 +18,7 @@ from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import data_files, row_checks
 from jaxmarl_llm.tasks.coding import feedback as code_feedback
 from jaxmarl_llm.tasks.coding import roles as code_roles
-from jaxmarl_llm.tasks.coding.items import RowRules
+from jaxmarl_llm.tasks.coding.items import CodingItem, RowRules
 from jaxmarl_llm.tasks.coding.task import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask
 from jaxmarl_llm.tasks.programs import optimisation_items
@@ -70,10 +70,15 @@ def _row_rules(config, executor: Executor | None) -> RowRules:
     """What is done about rows whose tests judge nobody; without an executor their tests are only read."""
     check = None
     if isinstance(executor, Executor):
-        check = functools.partial(
-            row_checks.faults, executor=executor, folder=_memory_folder(), progress=_RowProgress()
-        )
+        check = functools.partial(_faults_of_rows, executor)
     return RowRules(tuple(config.executor.allow_modules), check, config.task.bad_rows == "drop")
+
+
+def _faults_of_rows(executor: Executor, items: Sequence[CodingItem]) -> dict[str, str]:
+    """{task_id: what is wrong}, see `row_checks.faults`."""
+    found = row_checks.faults(items, executor, _memory_folder(), _RowProgress())
+    executor.metrics()  # what was run here belongs to no iteration
+    return found
 
 
 def _memory_folder() -> pathlib.Path | None:

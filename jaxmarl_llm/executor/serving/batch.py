@@ -24,10 +24,13 @@ class Job:
 
 
 class Batch:
-    """Jobs, and their reports or what is wrong with their tests; or the error that ended them."""
+    """Jobs, and their reports or the error that ended them.
 
-    def __init__(self, number: int, jobs: list[Job]):
-        self.number, self.since = number, time.monotonic()
+    keep_faults: what is wrong with the tests of a job stands in its report's place, and ends nothing.
+    """
+
+    def __init__(self, number: int, jobs: list[Job], keep_faults: bool = False):
+        self.number, self.since, self._keep_faults = number, time.monotonic(), keep_faults
         self.unsent = collections.deque(jobs)
         self.reports: list[Report | ValueError | None] = [None] * len(jobs)
         self.missing, self.error = len(jobs), None
@@ -41,7 +44,9 @@ class Batch:
         """Note the result of a job: see `supervisor`."""
         if result["error"]:
             kind, text = result["error"]
-            if kind in _FAULTS:
+            if kind in _FAULTS and not self._keep_faults:
+                self.error = _FAULTS[kind](text)
+            elif kind in _FAULTS:
                 self.reports[job.position] = _FAULTS[kind](text)
                 self.missing -= 1
             else:

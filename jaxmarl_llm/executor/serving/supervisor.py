@@ -51,7 +51,9 @@ def main(control_fd: int, parent: int) -> None:
     control = socket.socket(fileno=control_fd)
     settings = wire.receive_control(control)[0]
     limits = from_plain(Limits, settings["limits"])
-    supervisor = Supervisor(control, settings["workers"], settings["level"], limits, settings["packages"])
+    supervisor = Supervisor(
+        control, settings["workers"], settings["level"], limits, settings.get("packages", ())
+    )
     threading.excepthook = lambda problem: _crash(problem.exc_value)
     try:
         supervisor.serve()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -110,8 +111,14 @@ def accepted(good: list[CodingItem], bad: Sequence[str], name: str, rules: RowRu
         listed = f"{name}: {len(bad)} bad row(s)\n" + "\n".join(f"  {line}" for line in bad)
         if not rules.drop or not good:
             raise UserError(listed)
-        _log.warning("left out, as task.bad_rows='drop' says: %s", listed)
+        _warn_of(listed)
     return good
+
+
+@functools.lru_cache(maxsize=64)
+def _warn_of(listed: str) -> None:
+    """Once, though the rows of all splits may lie in one file."""
+    _log.warning("left out, as task.bad_rows='drop' says: %s", listed)
 
 
 def item_from_row(row: dict) -> CodingItem:
