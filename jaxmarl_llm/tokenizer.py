@@ -13,7 +13,7 @@ import jinja2
 import numpy as np
 
 from jaxmarl_llm import chat_template
-from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils import files, json_fields
 from jaxmarl_llm.utils.errors import UserError
 
 if TYPE_CHECKING:  # half a second, which commands without a model do without
@@ -140,7 +140,11 @@ class Tokenizer:
     def check_vocab(self, vocab_size: int) -> None:
         """Raise ValueError if the tokenizer has ids that a policy with ``vocab_size`` tokens lacks."""
         if self.vocab_size > vocab_size:
-            raise UserError(f"the tokenizer has {self.vocab_size} tokens, the policy only {vocab_size}")
+            above = sorted((i, token) for token, i in self.hf.get_vocab().items() if i >= vocab_size)
+            shown = ", ".join(f"{token!r} has id {i}" for i, token in above[:3])
+            raise UserError(
+                f"the tokenizer has {self.vocab_size} tokens, the policy only {vocab_size} ({shown})"
+            )
 
     def save(self, folder) -> None:
         """Write tokenizer files and the ending ids (``generation_config.json``) into an existing folder."""
@@ -160,6 +164,8 @@ def load(folder) -> Tokenizer | None:
     folder = pathlib.Path(folder)
     if not any((folder / name).exists() for name in _FILES):
         return None
+    for name in _FILES:
+        files.refuse_pointer(folder / name)
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     kind = PreTrainedTokenizerFast if (folder / "tokenizer.json").exists() else AutoTokenizer
@@ -198,16 +204,15 @@ def write_eos(folder, eos_ids: Sequence[int], bos_id: int | None, pad_id: int | 
     path.write_text(json.dumps({k: v for k, v in fields.items() if v is not None}, indent=2) + "\n")
 
 
-def _stated_eos(folder: pathlib.Path) -> list[int | None]:
-    """Ending ids of the generation and model configs; None where one names none."""
+def _stated_eos(folder: pathlib.Path) -> list[int]:
+    """Ending ids of the generation and model configs."""
     ids = []
     for name in ("generation_config.json", "config.json"):
         path = folder / name
-        value = files.read_json(path).get("eos_token_id") if path.exists() else None
-        values = value if isinstance(value, list) else [value]
-        if not all(id_ is None or type(id_) is int for id_ in values):
-            raise UserError(f"{path}: eos_token_id is {value!r}, expected an id or a list of ids")
-        ids += values
+        try:
+            ids += json_fields.ids(files.read_json(path), "eos_token_id") if path.exists() else []
+        except ValueError as error:
+            raise UserError(f"{path}: {error}") from error
     return ids
 
 

