@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import numpy as np
 
-from jaxmarl_llm import chat_template
+from jaxmarl_llm import chat_roles, chat_template
 from jaxmarl_llm.utils import files, json_fields
 from jaxmarl_llm.utils.errors import UserError
 
@@ -83,14 +83,14 @@ class Tokenizer:
 
         ``template_options`` go to the chat template and win over what `with_chat` gave it. Without a template
         the ids are those of `plain_text`; options are dropped, and a beginning-of-text token is put in front
-        if the tokenizer adds one.
+        if the tokenizer adds one. ValueError for a chat that the template refuses, with its reason.
         """
         if not messages:
             raise UserError("a chat needs at least one message")
         if self.hf.chat_template is None:
             return self.hf.encode(plain_text(messages))
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
-        return self.hf.apply_chat_template(list(messages), **options)
+        return _applied(self.hf, messages, **options)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; special tokens are left out."""
@@ -158,7 +158,8 @@ def load(folder) -> Tokenizer | None:
     """The tokenizer of a Hugging Face folder, or None if there are no tokenizer files.
 
     ``tokenizer.json`` is taken literally, whatever class the folder names. A chat template that can turn
-    thinking on (``enable_thinking``, as Qwen3's) has it off, unless `with_chat` gives it another value.
+    thinking on (``enable_thinking``, as Qwen3's) has it off, unless `with_chat` gives it another value, and one
+    that does not accept a system message, or messages of one role in a row, does (`chat_roles`).
     ValueError if no ending id is known, or naming a file that is damaged.
     """
     folder = pathlib.Path(folder)
@@ -179,10 +180,28 @@ def load(folder) -> Tokenizer | None:
         raise UserError(f"{folder} names no end-of-text token in its generation, model or tokenizer config")
     if hf.chat_template:
         try:
-            hf.chat_template = chat_template.without_thinking(hf.get_chat_template())
+            template = chat_template.without_thinking(hf.get_chat_template())
+            hf.chat_template = chat_roles.accepting(template, functools.partial(_rendered, hf))
         except ValueError as error:
             raise UserError(f"{folder}: {error}") from error
     return Tokenizer(hf, ids)
+
+
+def _applied(hf, messages: Sequence[Mapping[str, str]], **options):
+    """What the chat template makes of a chat; ValueError with its reason if it refuses the chat."""
+    try:
+        return hf.apply_chat_template(list(messages), **options)
+    except (jinja2.TemplateError, TypeError) as error:
+        roles = ", ".join(message["role"] for message in messages)
+        raise UserError(
+            f"the chat template refuses a chat of the roles {roles}: {error}; model_options.chat=False writes "
+            "chats without it"
+        ) from error
+
+
+def _rendered(hf, template: str, messages: Sequence[Mapping[str, str]]) -> str:
+    """The prompt that a template makes of a chat, as text."""
+    return _applied(hf, messages, chat_template=template, tokenize=False, add_generation_prompt=True)
 
 
 def plain_text(messages: Sequence[Mapping[str, str]]) -> str:
@@ -222,8 +241,8 @@ def _chat_end(hf) -> int | None:
         return None
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": _PROBE}]
     try:
-        text = hf.apply_chat_template(chat, tokenize=False)
-    except (jinja2.TemplateError, TypeError, KeyError):  # the template refuses this chat
+        text = _applied(hf, chat, tokenize=False)
+    except UserError:
         return None
     after = text.rsplit(_PROBE, 1)[-1].lstrip()
     ends = [t for t in hf.all_special_tokens + list(hf.get_added_vocab()) if after.startswith(t)]
