@@ -157,6 +157,7 @@ def main(argv):
     if searches(config):
         refuse_samples()
         return search_run(config, workdir, which, args.out, args.split)
+    print(f"reading problems and models{f' of {workdir}' if workdir else ''}", flush=True)
     by_mode, report = evaluations.evaluate_run(config, workdir, which, args.samples, ks, args.split)
     show(report)
     out = args.out or (workdir and pathlib.Path(workdir) / "evaluation.json")

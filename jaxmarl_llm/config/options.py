@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ml_collections import config_dict
 
-from jaxmarl_llm.config import synonyms
+from jaxmarl_llm.config.synonyms import SEVERAL, described, of_other_libraries
 from jaxmarl_llm.utils.errors import UserError
 
 ConfigDict = config_dict.ConfigDict
@@ -40,13 +40,13 @@ def no_such_field(path: str, known: Iterable[str], about: Mapping[str, str] | No
     for name in known:
         lasts.setdefault(name.rpartition(".")[2], []).append(name)
     same = lasts.get(last, [])
-    meant = same if same and last not in synonyms.SEVERAL else synonyms.meant(path, known)
+    meant = same if same and last not in SEVERAL else of_other_libraries(path, known)
     meant = meant or difflib.get_close_matches(path, known, 1, 0.8)
     cutoff = 0.7 if len(last) > 5 else 0.8  # rate is not gate
     meant = meant or [
         name for like in difflib.get_close_matches(last, lasts, 1, cutoff) for name in lasts[like]
     ]
-    meant = meant or synonyms.described(path, about or {}) or difflib.get_close_matches(path, known, 1, 0.75)
+    meant = meant or described(path, about or {}) or difflib.get_close_matches(path, known, 1, 0.75)
     return f"there is no config field {path!r}" + (f"; did you mean {' or '.join(meant)}?" if meant else "")
 
 

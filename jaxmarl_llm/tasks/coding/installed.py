@@ -27,7 +27,8 @@ def load(source: str, split: str = "all") -> list[CodingItem]:
 
     The package's test rows are for the test; of its other rows the 4th, 12th, 20th, .. are for validation, as in
     files without splits, and the rest for training; rows without tests are left out.
-    ValueError names the package if it is not installed, and a file of it that has another form than that of the version in PACKAGE.
+    ValueError names the package if it is not installed, and a file of it that has another form than that of the
+    version in PACKAGE.
     """
     held, make = _read(source), {"mbpp": _function, "gsm8k": _number}[source]
     items = []
