@@ -144,7 +144,7 @@ def main(argv):
     args = flags.FLAGS
     workdir = _agents_folder(args)
     if args.config is None and not workdir:
-        raise app.UsageError("give --workdir=<run folder>, --config=<config file>, or both")
+        raise app.UsageError("give --workdir=<run folder> or --team, --config=<config file>, or both")
     config = run_folder.load_run(workdir) if args.config is None else args.config
     if args.base:
         if config.team.models:
