@@ -90,7 +90,18 @@ class Tokenizer:
         if self.hf.chat_template is None:
             return self.hf.encode(plain_text(messages))
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
-        return _applied(self.hf, messages, **options)
+        return _applied(self._renderer, messages, **options)
+
+    @functools.cached_property
+    def _renderer(self) -> "PreTrainedTokenizerFast":
+        """What applies the template: one that writes the date writes that of the first prompt from then on."""
+        hf = copy.copy(self.hf)
+        try:
+            if self.template is not None and chat_template.writes_date(self.template):
+                hf.chat_template = chat_template.with_date(self.template, datetime.date.today())
+        except UserError:  # the date cannot be fixed; a run refuses the template, see `with_chat`
+            pass
+        return hf
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; special tokens are left out."""
