@@ -92,6 +92,7 @@ def _refuse_unsupported(raw: dict, family: Family) -> None:
         ),
         "mlp_bias": flag(raw, "mlp_bias"),
         "partial rotary embeddings": partial,
+        "rope_interleaved (neighbouring pairs are rotated)": raw.get("rope_interleaved"),
         "yarn with truncate=false": not all(flag(part, "truncate", True) for part in rope),
         f"{family.activation_key} {activation!r}": activation not in family.activations,
         "mixture of experts": raw.get("num_experts") or raw.get("num_local_experts"),
