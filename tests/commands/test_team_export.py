@@ -9,7 +9,7 @@ import pytest
 import smoke_runs
 from test_export import make_run
 
-from experiments import export
+from experiments import crossplay, export
 from jaxmarl_llm import saved_agents
 from jaxmarl_llm.factory import evaluations, teams
 from jaxmarl_llm.runs import agent_export, run_folder
@@ -67,6 +67,12 @@ def test_evaluate_plays_it(learning_run, exported, tmp_path):
     in_run, _ = scores(learning_run.folder)
     written = json.loads((tmp_path / "evaluation.json").read_text())
     assert {mode: written[mode]["scores"] for mode in in_run} == in_run
+
+
+def test_crossplay_exchanges_its_agents_for_those_of_a_run(learning_run, exported):
+    result = crossplay.play([str(learning_run.folder), str(exported)], tell=lambda line: None)
+    for mode, (table, *_) in result.tables.items():
+        assert len({cell.mean for row in table.means_RR for cell in row}) == 1, f"{mode}: all four are one team"
 
 
 @pytest.mark.parametrize("mode", ["adapters", "full"])
