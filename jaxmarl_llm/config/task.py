@@ -74,7 +74,8 @@ FIELDS = (
             "lock": "a word to find"}, dotted=True),
     value("task.source", "starter",
           "Problems; a slice may follow, such as humaneval[33:133]. Coding and generation: starter, "
-          "starter:steps, starter:goal, starter:written, humaneval, or the path of a JSONL file. Writing: "
+          "starter:steps, starter:goal, starter:written, humaneval, mbpp or gsm8k (of a package that you install), "
+          "or the path of a JSONL file. Writing: "
           "sample_posts, sample_abstracts, the path of a JSONL file, trl-lib/tldr or OpenMLRL/arXiv_abstract "
           "(data extra). Game: games (both kinds), climbing, penalty. Optimisation: python, cpp, or the path of "
           "a TOML file. Lock: locks."),
