@@ -9,10 +9,10 @@ import pathlib
 
 from absl import flags
 
-from jaxmarl_llm import checkpoint, resume_checks
+from jaxmarl_llm import checkpoint
 from jaxmarl_llm.analysis.report import model_card
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.factory import teams
+from jaxmarl_llm.factory import inputs, teams
 from jaxmarl_llm.runs import agent_export, run_folder, summaries
 from jaxmarl_llm.team import REMOTE
 from jaxmarl_llm.utils import files
@@ -59,8 +59,10 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
     out = pathlib.Path(out)
     if out.exists():
         raise UserError(f"--out={out} exists already")
-    resume_checks.ensure_writable(out.parent)
-    team, _ = checkpoint.restore_team(folder, which, teams.build_team(config), [agent])
+    files.ensure_writable(out, "give another --out")
+    built = teams.build_team(config)
+    inputs.warn(workdir, inputs.of_models(config, built))
+    team, _ = checkpoint.restore_team(folder, which, built, [agent])
     agent_export.write(team[agent], agent, out, form)
     summary = summaries.read_json(pathlib.Path(workdir) / "summary.json")
     text = model_card.card(config.to_dict(), summary, meta, agent, form)

@@ -11,6 +11,7 @@ from absl import app, flags
 
 from jaxmarl_llm.analysis.report import figures, sweep_ranking
 from jaxmarl_llm.cli import entry
+from jaxmarl_llm.utils import files
 
 
 def define_flags() -> None:
@@ -24,8 +25,10 @@ def main(argv):
     if len(argv) != 2:
         raise app.UsageError("give the sweep.json of one sweep")
     source = pathlib.Path(argv[1])
+    out = files.ensure_writable(
+        flags.FLAGS.out or source.with_name("ranking.png"), "give --out=<picture> where you may write"
+    )
     settings = sweep_ranking.read(source)
-    out = pathlib.Path(flags.FLAGS.out or source.with_name("ranking.png"))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(figures.as_png(lambda: sweep_ranking.draw(settings), dark=False))
     print(f"written: {out}")

@@ -11,6 +11,7 @@ from jaxmarl_llm.evaluation import results, scores
 from jaxmarl_llm.factory import (
     chat_options,
     experts,
+    inputs,
     protocols,
     randomness,
     rollouts,
@@ -91,6 +92,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         speakers = experts.build(config, task.items, workdir)
         team = teams.build_team(config, speakers=speakers)
         if workdir:
+            inputs.warn(workdir, inputs.of_run(config, {SPLITS[split]: task}, team))
             team, _ = checkpoint.restore_team(folder, which, team)
         teams.check_prompts(config, team, task)
         learned = [member.trainable for member in team.members]
