@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from jaxmarl_llm.utils.errors import StorageError, UserError
 
-FILE = "in_use.json"  # host, pid and start of the process that works in the folder; empty when none does
+FILE = "in_use.json"  # host, pid and start of the process that works in the folder, while it does
 
 
 @contextlib.contextmanager
@@ -26,18 +26,22 @@ def held(folder, way_out: str = "wait for it, stop it, or take another --workdir
       UserError: naming the holder and ``way_out``, if another process, or this one, holds the folder.
     """
     path = pathlib.Path(folder) / FILE
-    with _opened(path) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{folder} is in use by {_holder(path)}; {way_out}") from None
-        except OSError as error:
-            logging.warning("%s cannot be locked (%s): see to it that one process works there", folder, error)
+    with contextlib.ExitStack() as stack:
+        while True:
+            file = stack.enter_context(_opened(path))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"{folder} is in use by {_holder(path)}; {way_out}") from None
+            except OSError as error:
+                logging.warning("%s cannot be locked (%s): let one process at a time work there", folder, error)
+            if _is_at(file, path):  # else the last holder has removed it since it was opened
+                break
         _write(file, _about_this_process())
         try:
             yield
         finally:
-            _write(file, "")
+            path.unlink(missing_ok=True)  # before the lock ends with the file
 
 
 def _opened(path: pathlib.Path):
@@ -48,6 +52,14 @@ def _opened(path: pathlib.Path):
     except OSError as error:
         reason = error.strerror or error
         raise StorageError(f"the folder {path.parent} cannot be written to: {reason}") from error
+
+
+def _is_at(file, path: pathlib.Path) -> bool:
+    """Whether an open file is the one that has this path now."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _about_this_process() -> str:

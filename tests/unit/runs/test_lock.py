@@ -48,7 +48,7 @@ def test_the_holder_is_named_and_a_killed_one_holds_nothing(tmp_path):
     with lock.held(tmp_path):  # at once, while what it had started still lives
         os.kill(child, signal.SIGKILL)
         assert json.loads((tmp_path / lock.FILE).read_text())["pid"] == os.getpid()
-    assert (tmp_path / lock.FILE).read_text() == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_runs_in_one_folder(tmp_path):
@@ -87,7 +87,7 @@ def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, caplog)
     monkeypatch.setattr(fcntl, "flock", unsupported)
     with lock.held(tmp_path):
         pass
-    assert "cannot be locked" in caplog.text and "see to it that one process works there" in caplog.text
+    assert "cannot be locked" in caplog.text and "let one process at a time work there" in caplog.text
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
@@ -95,3 +95,21 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     with pytest.raises(StorageError, match="file/run cannot be written to: Not a directory"):
         with lock.held(tmp_path / "file" / "run"):
             pass
+
+
+def test_a_file_that_was_removed_meanwhile_is_no_lock(tmp_path, monkeypatch):
+    """Who opened the file of a holder that ended before the lock was taken takes the new one."""
+    opened, made = lock._opened, []
+
+    def opened_and_removed(path):
+        file = opened(path)
+        if not made:
+            path.unlink()
+        made.append(file)
+        return file
+
+    monkeypatch.setattr(lock, "_opened", opened_and_removed)
+    with lock.held(tmp_path):
+        assert len(made) == 2
+        monkeypatch.undo()
+        assert "is in use by process" in refused(tmp_path)
