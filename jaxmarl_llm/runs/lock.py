@@ -34,7 +34,9 @@ def held(folder, way_out: str = "wait for it, stop it, or take another --workdir
             except BlockingIOError:
                 raise UserError(f"{folder} is in use by {_holder(path)}; {way_out}") from None
             except OSError as error:
-                logging.warning("%s cannot be locked (%s): let one process at a time work there", folder, error)
+                logging.warning(
+                    "%s cannot be locked (%s): let one process at a time work there", folder, error
+                )
             if _is_at(file, path):  # else the last holder has removed it since it was opened
                 break
         _write(file, _about_this_process())
