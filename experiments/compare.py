@@ -6,6 +6,7 @@ numbers as compare.json, and a picture as compare.png. If it is stopped, the sam
 ``--have=<compare.json>`` takes from such a file the results of members that were finished elsewhere.
 """
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from jaxmarl_llm.analysis.report.methods import UNTRAINED
 from jaxmarl_llm.cli import entry as cli
 from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.runs import budgets, final_table, summaries
-from jaxmarl_llm.utils import console, files, formats
+from jaxmarl_llm.utils import console, files
 
 compare = experiment("compare")
 
@@ -108,7 +109,7 @@ def compare_all(
                 points = result(folder)
             if points:  # nothing where the run was stopped
                 results.setdefault(name, {})[str(seed)] = points
-                formats.write(workdir / "compare.json", results, indent=1)
+                files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=1) + "\n")
     return {name: results[name] for name in compare.MEMBERS[task] if name in results}
 
 
@@ -128,7 +129,7 @@ def main(argv):
     task = flags.FLAGS.task
     workdir = pathlib.Path(flags.FLAGS.workdir) / task
     files.ensure_writable(workdir / "compare.json", "give another --workdir")
-    have = formats.read(flags.FLAGS.have) if flags.FLAGS.have else {}
+    have = files.read_json(flags.FLAGS.have) if flags.FLAGS.have else {}
     results = compare_all(task, workdir, have)
     pages = []
     for title, headers, rows in tables(task, results):

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxmarl_llm import metrics, transcripts
-from jaxmarl_llm.config import saved
 from jaxmarl_llm.transcripts import JointAction
 from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.errors import UserError
@@ -77,10 +76,9 @@ def read_run(folder, name: str = "") -> RunData:
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"run folder {folder} does not exist; give the --workdir of a training run")
-    config = _existing(folder / "config.json")
+    config = formats.upgraded(_existing(folder / "config.json"), folder / "config.json")
     if "seed" not in config:
         raise UserError(f"run folder {folder}: its config.json has no 'seed'")
-    config = saved.upgraded(config, folder / "config.json")
     if not (folder / metrics.FILE_NAME).is_file():
         raise UserError(f"run folder {folder} has no {metrics.FILE_NAME}; it is written as a run goes on")
     rows = metrics.read_metrics(folder)

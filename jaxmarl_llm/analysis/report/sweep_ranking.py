@@ -1,5 +1,6 @@
 """Figure of a sweep's settings, best first: mean final returns with their 95 % intervals."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,8 +20,10 @@ STYLES = {"return": (plots.SAMPLED, "o", 0.14), "return_greedy": (plots.GREEDY, 
 def read(path: Path) -> list[dict]:
     """Read the settings of a sweep.json; ValueError, naming the file, if it is none or has no return yet."""
     try:
-        settings = formats.read(path)["settings"]
+        settings = formats.upgraded(json.loads(path.read_text(encoding="utf-8")), path)["settings"]
         with_return = ranked(settings)
+    except formats.NewerFormatError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is no sweep.json ({type(error).__name__}: {error})") from error
     if not with_return:

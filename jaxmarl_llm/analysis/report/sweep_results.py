@@ -10,7 +10,6 @@ import numpy as np
 
 from jaxmarl_llm.analysis.report import comparable
 from jaxmarl_llm.cli.launch import FINISHED
-from jaxmarl_llm.config import saved
 from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.statistics.bootstrap import Interval, interval
 from jaxmarl_llm.utils.statistics.significance import paired_t, sign_flips, t_interval
@@ -73,7 +72,7 @@ def read_member(setting: str, seed: int, folder: Path, state: str, reason: str =
         return MemberResult(setting, seed, folder, state, reason)
     held_out_file = folder / "held_out.json"
     held_out_data = formats.read(held_out_file) if held_out_file.is_file() else {}
-    summary, config = formats.read(folder / "summary.json"), saved.read(folder / "config.json")
+    summary, config = (formats.read(folder / f"{name}.json") for name in ("summary", "config"))
     return MemberResult(
         setting, seed, folder, state, reason, summary, held_out_data, comparable.judging_fields(config)
     )
