@@ -84,7 +84,7 @@ def play(
         speakers = experts.build(config, task.items, workdirs[0])
         team = teams.build_team(config, speakers=speakers)
         teams.check_prompts(config, team, task)
-        now = inputs.of_run(config, {"test": task}, team)
+        now = functools.cache(functools.partial(inputs.of_run, config, {"test": task}, team))
         for workdir in workdirs:
             inputs.warn(workdir, now)
         key = randomness.stream(config, "report")

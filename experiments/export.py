@@ -61,7 +61,7 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
         raise UserError(f"--out={out} exists already")
     files.ensure_writable(out, "give another --out")
     built = teams.build_team(config)
-    inputs.warn(workdir, inputs.of_models(config, built))
+    inputs.warn(workdir, lambda: inputs.of_models(config, built))
     team, _ = checkpoint.restore_team(folder, which, built, [agent])
     agent_export.write(team[agent], agent, out, form)
     summary = summaries.read_json(pathlib.Path(workdir) / "summary.json")

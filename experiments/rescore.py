@@ -87,7 +87,7 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
     changes, rewards, groups, errors = [], [], [], [math.nan if missing else 0.0]
     with tasks.build_executor(config) as executor:
         task = tasks.build_task(config, executor, "train", None)
-        inputs.warn(workdir, inputs.of_data(config, {"train": task}))
+        inputs.warn(workdir, lambda: inputs.of_data(config, {"train": task}))
         items = {str(item.task_id): item for item in task.items}
         for step in steps:
             actions = transcripts.read(workdir, step)

@@ -90,9 +90,9 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     with tasks.build_executor(config) as executor:
         task = build_split(config, executor, split, experts.build_expert(config, workdir))
         speakers = experts.build(config, task.items, workdir)
-        team = teams.build_team(config, speakers=speakers)
+        team = built = teams.build_team(config, speakers=speakers)
         if workdir:
-            inputs.warn(workdir, inputs.of_run(config, {SPLITS[split]: task}, team))
+            inputs.warn(workdir, lambda: inputs.of_run(config, {SPLITS[split]: task}, built))
             team, _ = checkpoint.restore_team(folder, which, team)
         teams.check_prompts(config, team, task)
         learned = [member.trainable for member in team.members]

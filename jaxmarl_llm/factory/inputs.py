@@ -7,7 +7,7 @@ accepts others, which is recorded there. Runs of versions that kept none are not
 import logging
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jaxmarl_llm.config import remote
 from jaxmarl_llm.config.imitation import FILE as DEMONSTRATIONS
@@ -107,12 +107,17 @@ def keep(folder, now: Mapping[str, str], step: int = 0, accepted: Sequence[str] 
     formats.write(pathlib.Path(folder) / FILE, {"inputs": dict(now), "accepted": [*earlier, *new]})
 
 
-def warn(folder, now: Mapping[str, str]) -> None:
-    """Warn where a run's agents are used with other inputs than the run had, and where it had several."""
+def warn(folder, now: Callable[[], Mapping[str, str]]) -> None:
+    """Warn where a run's agents are used with other inputs than the run had, and where it had several.
+
+    ``now`` returns the fingerprints of those in use; it is not called where the run kept none.
+    """
+    if not (pathlib.Path(folder) / FILE).is_file():
+        return
     for entry in read(folder).get("accepted", []):
         accepted = "; ".join(map(_short, entry["changes"]))
         logging.warning("%s: after iteration %d it went on with %s", folder, entry["step"], accepted)
-    check(folder, now, accept=True)
+    check(folder, now(), accept=True)
 
 
 def _short(text: str) -> str:

@@ -5,6 +5,7 @@ read whenever the run goes on, also as the reference policy, so that the other r
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 import shutil
@@ -140,7 +141,7 @@ def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
     which = int(step) if step.isdigit() else step
     names = dict(text.split("=") for text in config.team.begin_map)
     names = {agent: names.get(agent, agent) for agent in learners(team)}
-    inputs.warn(place, inputs.of_models(config, team))
+    inputs.warn(place, functools.partial(inputs.of_models, config, team))
     try:
         team, meta = checkpoint.restore_team(place / "checkpoints", which, team, learners(team), names)
     except ValueError as error:

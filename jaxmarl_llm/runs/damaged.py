@@ -4,6 +4,7 @@ import logging
 import pathlib
 
 from jaxmarl_llm import checkpoint
+from jaxmarl_llm.utils import distributed
 from jaxmarl_llm.utils.errors import UserError
 
 FOLDER = "damaged"  # in the run folder; nothing in it is read again
@@ -13,10 +14,11 @@ KINDS = ("checkpoints", "system")  # where the agents' states are, and those of 
 def latest_meta(workdir) -> dict:
     """Metadata of a run's last checkpoint whose metadata can be read; {} for a run without any checkpoint.
 
-    Later ones are put aside. UserError if there are checkpoints and none can be read.
+    Later ones are put aside. UserError if there are checkpoints and none can be read. All processes of a run
+    must call it: they read a checkpoint together.
     """
     place = pathlib.Path(workdir) / "checkpoints"
-    while steps := checkpoint.saved_steps(place):
+    while steps := distributed.on_main(checkpoint.saved_steps)(place):
         try:
             return checkpoint.read_meta(place, steps[-1])
         except checkpoint.DamagedError as error:
@@ -24,6 +26,7 @@ def latest_meta(workdir) -> dict:
     return {}
 
 
+@distributed.on_main
 def put_aside(workdir, step: int, error: Exception) -> None:
     """Move the states of a step to ``damaged/``, with a warning.
 
@@ -41,6 +44,7 @@ def put_aside(workdir, step: int, error: Exception) -> None:
     logging.warning("%s: it is now %s, and the run goes on from step %d", error, places, others[-1])
 
 
+@distributed.on_main
 def put_best_aside(workdir, error: Exception) -> None:
     """Move the best state to ``damaged/``, with a warning: the run has none until the next evaluation."""
     workdir = pathlib.Path(workdir)

@@ -19,7 +19,6 @@ from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
-from jaxmarl_llm.utils import distributed
 from jaxmarl_llm.utils.errors import UserError
 
 COPIED_BYTES = 1 << 29  # of states of which a copy is kept on the host during an update
@@ -151,7 +150,7 @@ class Learner:
                     models.restore(step)
                 return step
             except DamagedError as error:
-                distributed.on_main(damaged.put_aside)(folder, step, error)
+                damaged.put_aside(folder, step, error)
             # The arrays may have been donated before the damage showed.
             self.states = of_agents
             if of_models:

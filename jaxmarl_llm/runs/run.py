@@ -90,7 +90,7 @@ class Run:
 
     def _open_tasks(self, stack: contextlib.ExitStack) -> None:
         """Executor, expert, and the problems of all splits."""
-        config, saved = self.config, distributed.on_main(damaged.latest_meta)(self.folder)
+        config, saved = self.config, damaged.latest_meta(self.folder)
         self.services = Services(config, self.folder, saved, stack)
         user_code.check(config)
         self.services.open_expert()

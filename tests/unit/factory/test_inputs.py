@@ -185,7 +185,7 @@ def test_a_training_is_refused_and_goes_on_if_that_is_accepted(place, caplog):
     assert kept["accepted"][0]["changes"][0].startswith("module scale_of_mine")
     assert inputs.changes(folder, inputs.of_code(config)) == []
     with caplog.at_level(logging.WARNING):
-        inputs.warn(folder, {})
+        inputs.warn(folder, dict)
     assert "after iteration 1 it went on with module scale_of_mine" in caplog.text
 
 
