@@ -88,8 +88,15 @@ class CodingTask:
         return self._render(item, self.agents)
 
     def references(self, item: CodingItem) -> dict[str, str] | None:
-        """Reference answers per agent, None where the data has none; see `coding.references.answers`."""
-        return code_references.answers(item, self.agents)
+        """Reference answers per agent, None where the data has none; see `coding.references.answers`.
+
+        Nor is there one of several functions for a lone agent of whose answer only the entry point is judged.
+        """
+        by_agent = code_references.answers(item, self.agents)
+        alone = len(self.agents) == 1 and self._parsing == "paper"
+        if by_agent and alone and len(code_references.functions(item)) > 1:
+            return None
+        return by_agent
 
     def judge(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].

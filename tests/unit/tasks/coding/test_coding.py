@@ -116,6 +116,32 @@ def test_every_starter_solution_earns_everything(level):
     assert short == {}
 
 
+@pytest.mark.parametrize("agents, wrapped, number", [
+    (("main",), False, 1), (("aux", "main"), True, 1), (("aux", "main"), False, 1),
+])  # fmt: skip
+def test_demonstrations_pass_whoever_gives_them(executor, agents, wrapped, number):
+    """A method that is warmed up on answers which the judge calls wrong is none to compare with."""
+    items = load_starter("train")[::5]
+    task = CodingTask(items, executor, agents)
+    task = CentralisedTask(task, "team") if wrapped else task
+    answers = [task.references(item) for item in items]
+    kept = [item for item, answer in zip(items, answers, strict=True) if answer]
+    texts = {agent: [answer[agent] for answer in answers if answer] for agent in task.agents}
+    judgements = task.judge(kept, texts)
+    assert len(kept) > 0.9 * len(items)
+    assert [i.task_id for i, j in zip(kept, judgements, strict=True) if j.parts["tests"] < number] == []
+
+
+def test_a_lone_agent_has_no_demonstration_that_the_papers_parsing_cuts(executor):
+    items = load_starter("train", "goal")
+    task = CodingTask(items, executor, ("main",), parsing="paper")
+    answers = [task.references(item) for item in items]
+    kept = [item for item, answer in zip(items, answers, strict=True) if answer]
+    assert {item.task_id.split("/")[1] for item in kept} == {"single"}  # of one function each
+    judgements = task.judge(kept, {"main": [task.references(item)["main"] for item in kept]})
+    assert {judgement.parts["tests"] for judgement in judgements} == {1.0}
+
+
 def test_starter_tests_refuse_an_answer_that_returns_nothing(executor):
     items = load_starter()
     mains = [f"def {i.entry_point}(*args):\n    return None" for i in items]
