@@ -85,8 +85,8 @@ def test_fields(unfinished, fields, message):
 
 
 @pytest.mark.parametrize("lines, message", [
-    ([ROW, {**ROW, "task_id": "t/2", "test": ""}], r"line 2: field 'test' is empty"),
-    ([ROW, {k: v for k, v in ROW.items() if k != "test"}], r"line 2: no field 'test'"),
+    ([ROW, {**ROW, "task_id": "t/2", "test": ""}], r"line 2 \(t/2\): field 'test' is empty"),
+    ([ROW, {k: v for k, v in ROW.items() if k != "test"}], r"line 2 \(t/1\): no field 'test'"),
     ([], r"data.jsonl: no rows"),
 ])  # fmt: skip
 def test_data(unfinished, tmp_path, lines, message):
