@@ -52,7 +52,9 @@ class StopSignal:
         os.set_blocking(self._sent, False)
         self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         self._fd_before = signal.set_wakeup_fd(self._sent, warn_on_full_buffer=False)
-        self._thread = threading.Thread(target=self._watch, args=(self._received,), daemon=True, name="signals")
+        self._thread = threading.Thread(
+            target=self._watch, args=(self._received,), daemon=True, name="signals"
+        )
         self._thread.start()
         return self
 

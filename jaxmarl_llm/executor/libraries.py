@@ -20,7 +20,7 @@ def find(names: Sequence[str]) -> list[list[str]]:
 
     InputError for a name that is no package of this Python's, or is the standard library's.
     """
-    found = []
+    packages = []
     for name in names:
         if not isinstance(name, str) or not name.isidentifier() or name in sys.stdlib_module_names:
             raise InputError(
@@ -33,8 +33,8 @@ def find(names: Sequence[str]) -> list[list[str]]:
             raise InputError(f"modules names {name!r}, which is not installed: pip install {name}")
         folder = os.path.dirname(path)
         beside = os.path.join(folder, f"{name}.libs")  # shared libraries that a wheel brings along
-        found.append([name, folder, path, *([beside] if os.path.isdir(beside) else [])])
-    return found
+        packages.append([name, folder, path, *([beside] if os.path.isdir(beside) else [])])
+    return packages
 
 
 class _Finder:
@@ -50,10 +50,10 @@ class _Finder:
         return importlib.machinery.PathFinder.find_spec(name, [self._folders[name]], target)
 
 
-def install(found: Sequence[list[str]]) -> None:
+def install(packages: Sequence[list[str]]) -> None:
     """Make packages importable in this process."""
-    installed.extend(found)
-    sys.meta_path.append(_Finder({name: folder for name, folder, *_ in found}))
+    installed.extend(packages)
+    sys.meta_path.append(_Finder({name: folder for name, folder, *_ in packages}))
 
 
 def load() -> list[str]:
@@ -69,4 +69,4 @@ def load() -> list[str]:
 def problem(text: str) -> str:
     """The sentence of `load` in what a process wrote before it ended; '' where there is none."""
     lines = [line.partition(_FAILED) for line in text.splitlines() if line.startswith("ImportError: ")]
-    return next((found + rest for _, found, rest in lines if found), "")
+    return next((marker + rest for _, marker, rest in lines if marker), "")

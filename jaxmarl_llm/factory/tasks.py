@@ -76,9 +76,9 @@ def _row_rules(config, executor: Executor | None) -> RowRules:
 
 def _faults_of_rows(executor: Executor, items: Sequence[CodingItem]) -> dict[str, str]:
     """{task_id: what is wrong}, see `row_checks.faults`."""
-    found = row_checks.faults(items, executor, _memory_folder(), _RowProgress())
+    faults = row_checks.faults(items, executor, _memory_folder(), _RowProgress())
     executor.metrics()  # what was run here belongs to no iteration
-    return found
+    return faults
 
 
 def _memory_folder() -> pathlib.Path | None:

@@ -41,12 +41,12 @@ def faults(
       folder: where problems that passed are remembered, by their content, and are not run again; None: not.
       progress: called with the numbers of problems that are done and that are run.
     """
-    found, programs = {}, {}
+    fault_by_id, programs = {}, {}
     remembered = _Remembered(folder, executor)
     for item in items:
         source = reference(item)
         if source is None:
-            found[item.task_id] = (
+            fault_by_id[item.task_id] = (
                 "canonical_solution is no program that defines the function, and no body of it"
             )
             continue
@@ -59,12 +59,12 @@ def faults(
         chosen = ids[start : start + AT_A_TIME]
         for name, outcome in zip(chosen, executor.try_tests([programs[i] for i in chosen]), strict=True):
             if fault := _fault(outcome, name in solved):
-                found[name] = fault
+                fault_by_id[name] = fault
             else:
                 good.append(programs[name])
         progress(start + len(chosen), len(ids))
     remembered.add(good)
-    return found
+    return fault_by_id
 
 
 def reference(item: CodingItem) -> str | None:

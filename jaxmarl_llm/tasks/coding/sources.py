@@ -31,5 +31,5 @@ def counts(source_text: str, parsing: str = "python") -> bool:
 
 def read(completions: Mapping[str, str], functions: Mapping[str, str], parsing: str) -> dict[str, str]:
     """{agent: source} of the agents whose answers hold their functions ({agent: name}), in order."""
-    found = {agent: source(completions[agent], name, parsing) for agent, name in functions.items()}
-    return {agent: text for agent, text in found.items() if counts(text, parsing)}
+    texts = {agent: source(completions[agent], name, parsing) for agent, name in functions.items()}
+    return {agent: text for agent, text in texts.items() if counts(text, parsing)}

@@ -65,15 +65,15 @@ def defines(program: str, name: str) -> bool:
 
 def bound(statements: Sequence[ast.stmt]) -> set[str]:
     """Names that statements bind in their own scope: definitions, imports, assignments, also within `if`."""
-    found: set[str] = set()
+    bindings: set[str] = set()
     for node in _of_scope(statements):
         if isinstance(node, _DEFINITIONS):
-            found.add(node.name)
+            bindings.add(node.name)
         elif isinstance(node, ast.alias):
-            found.add(node.asname or node.name.partition(".")[0])
+            bindings.add(node.asname or node.name.partition(".")[0])
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-    return found
+            bindings.add(node.id)
+    return bindings
 
 
 def _of_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
@@ -130,15 +130,15 @@ def _parts(lines: list[str], fence: bool) -> Iterator[tuple[int, int]]:
 
 def _program(lines: list[str], parts: list[tuple[int, int]], entry_point: str) -> str:
     """The last part that defines the entry point, with the helping parts before it; '' without one."""
-    helpers, found = [], ""
+    helpers, program = [], ""
     for start, end in parts:
         code = "\n".join(lines[start:end])
         tree = parse(code)
         if tree and entry_point in bound(tree.body):
-            found = joined([*helpers, "\n".join(lines[start : start + _last_line(tree, entry_point)])])
+            program = joined([*helpers, "\n".join(lines[start : start + _last_line(tree, entry_point)])])
         elif helps(code, "\n".join(helpers)):
             helpers.append(code)
-    return found
+    return program
 
 
 def joined(programs: Sequence[str]) -> str:
