@@ -9,6 +9,7 @@ import types
 import pytest
 
 from experiments import compare, conventions, crossplay, evaluate, export, ranking, report, rescore, sweep
+from jaxmarl_llm.analysis.report import page, sweep_ranking
 from jaxmarl_llm.factory import evaluations, experts, teams
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import StorageError
@@ -57,11 +58,11 @@ def begun(*arguments, **options):
 
 
 def test_report_says_it_first(read_only, tmp_path, monkeypatch):
-    monkeypatch.setattr(report.page, "read_runs", begun)
+    monkeypatch.setattr(page, "read_runs", begun)
     with pytest.raises(StorageError, match="archive/report.html cannot be written: .*; give --out=<page> in a folder"):
-        report.page.write([read_only])
+        page.write([read_only])
     with pytest.raises(AssertionError, match=WORK):
-        report.page.write([read_only], out=tmp_path / "page.html")
+        page.write([read_only], out=tmp_path / "page.html")
     monkeypatch.setattr(report.search_results, "read", begun)
     with pytest.raises(StorageError, match="archive/search.html cannot be written: .*; give --out=<page>"):
         report.report_searches([str(read_only / "search.json")], "")
@@ -107,9 +108,9 @@ def test_commands_say_it_first(read_only, monkeypatch, name, argv, flag_values, 
     monkeypatch.setattr(evaluations, "evaluate_run", begun)
     for place, function in ((crossplay, "play"), (rescore, "rescore"), (conventions, "rows"), (compare, "compare_all")):
         monkeypatch.setattr(place, function, begun)
-    monkeypatch.setattr(ranking.sweep_ranking, "read", begun)
+    monkeypatch.setattr(sweep_ranking, "read", begun)
     monkeypatch.chdir(read_only.parent)
-    values = {"config": None, "out": "", "step": "best", "samples": 0, "k": ["1"], "split": "test", "have": ""}
+    values = {"config": None, "out": "", "step": "best", "samples": 0, "k": ["1"], "split": "test", "have": ""} | {"team": "", "base": ""}
     monkeypatch.setattr(command.flags, "FLAGS", types.SimpleNamespace(**values | flag_values))
     with pytest.raises(StorageError, match=message):
         command.main(["command", *argv])
