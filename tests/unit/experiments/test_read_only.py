@@ -110,7 +110,8 @@ def test_commands_say_it_first(read_only, monkeypatch, name, argv, flag_values, 
         monkeypatch.setattr(place, function, begun)
     monkeypatch.setattr(sweep_ranking, "read", begun)
     monkeypatch.chdir(read_only.parent)
-    values = {"config": None, "out": "", "step": "best", "samples": 0, "k": ["1"], "split": "test", "have": ""} | {"team": "", "base": ""}
+    of_agents = {"config": None, "step": "best", "team": "", "base": "", "have": ""}
+    values = of_agents | {"out": "", "samples": 0, "k": ["1"], "split": "test"}
     monkeypatch.setattr(command.flags, "FLAGS", types.SimpleNamespace(**values | flag_values))
     with pytest.raises(StorageError, match=message):
         command.main(["command", *argv])
