@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from jaxmarl_llm.utils.errors import MissingPackageError, UserError
+from jaxmarl_llm.utils.event_files import EventFile
 from jaxmarl_llm.utils.files import atomic_write_text
 
 FILE_NAME = "metrics.jsonl"
@@ -47,7 +48,7 @@ class MetricsWriter:
         _drop_rows(path, resume_step)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._file = open(path, "a", encoding="utf-8", newline="\n")
-        self._board = _open_board(self._folder, resume_step) if tensorboard else None
+        self._board = EventFile(self._folder / "tensorboard", resume_step) if tensorboard else None
         self._run = None if wandb is None else _open_wandb(wandb_module, self._folder, wandb)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
@@ -60,8 +61,7 @@ class MetricsWriter:
         self._file.flush()
         finite = {name: value for name, value in row.items() if value is not None}
         if self._board is not None:
-            for name, value in finite.items():
-                self._board.add_scalar(name, value, int(step))
+            self._board.write(int(step), finite)
         if self._run is not None:
             self._run.log(finite, step=int(step))
 
@@ -127,13 +127,6 @@ def _number(name: str, value) -> float | int | None:
     except (TypeError, ValueError) as error:
         raise UserError(f"metric {name!r} must be one number, got {value!r}") from error
     return number if math.isfinite(number) else None
-
-
-def _open_board(folder: Path, resume_step: int | None):
-    """A TensorBoard writer; viewers hide what an earlier, killed run wrote from `resume_step` on."""
-    from tensorboardX import SummaryWriter
-
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=resume_step)
 
 
 def _import_wandb(settings):

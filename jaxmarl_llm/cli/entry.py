@@ -18,7 +18,7 @@ from jaxmarl_llm.config.options import leaves, no_such_field
 from jaxmarl_llm.executor.errors import InputError
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.experts import ExpertError
-from jaxmarl_llm.utils import compiled_programs, host_memory
+from jaxmarl_llm.utils import compiled_programs, files, host_memory
 from jaxmarl_llm.utils.dotted import UserCodeError
 from jaxmarl_llm.utils.errors import UserError
 
@@ -115,6 +115,10 @@ def plainly(main: Callable) -> Callable:
             return complain(f"{error}; see --help")
         except EXPECTED as error:
             return complain(error)
+        except OSError as error:
+            if sentence := files.of_the_disk(error):
+                return complain(sentence)
+            raise
 
     return wrapped
 

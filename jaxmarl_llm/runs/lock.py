@@ -43,7 +43,8 @@ def held(folder, way_out: str = "wait for it, stop it, or take another --workdir
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)  # before the lock ends with the file
+            with contextlib.suppress(OSError):  # a disk that has become read-only
+                path.unlink()  # before the lock ends with the file
 
 
 def _opened(path: pathlib.Path):

@@ -1,5 +1,6 @@
 """Write files whole or not at all, and read JSON files with errors that name the file."""
 
+import contextlib
 import errno
 import json
 import os
@@ -11,6 +12,8 @@ from typing import Any
 from jaxmarl_llm.utils.errors import StorageError, UserError
 
 _POINTER = b"version https://git-lfs"
+# Of a disk that takes no (more) files, whatever the file.
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE}
 
 
 def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
@@ -30,7 +33,8 @@ def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the first error counts
+            temporary.unlink()
         raise
     return path
 
@@ -52,6 +56,14 @@ def ensure_writable(path: str | os.PathLike, advice: str) -> Path:
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}; {advice}") from error
     return path
+
+
+def of_the_disk(error: OSError) -> str:
+    """A sentence about a disk that is full, read-only, broken or gone; empty for another error."""
+    if error.errno not in _DISK:
+        return ""
+    reason = f"cannot be written: {os.strerror(error.errno)}"
+    return f"{error.filename or 'a file'} {reason}; once it can, the same command goes on from what is saved"
 
 
 def safe_text(text: str) -> str:

@@ -1,5 +1,6 @@
 """metrics.py: what is in the file after writes, kills and resumes; TensorBoard, W&B, the phase timer."""
 
+import errno
 import json
 import resource
 import subprocess
@@ -84,18 +85,42 @@ def test_tensorboard_has_the_same_numbers(tmp_path):
     assert board_scalars(tmp_path / "tensorboard") == {("train/return", 2): 41.5}
 
 
+def test_viewers_hide_what_a_resumed_run_does_again(tmp_path):
+    with MetricsWriter(tmp_path, resume_step=5) as writer:
+        writer.write(5, {"x": 1.0})
+    version, *_, last = board_events(tmp_path / "tensorboard")
+    assert version.file_version == "brain.Event:2"
+    marks = [event.step for event in board_events(tmp_path / "tensorboard") if event.session_log.status]
+    assert marks == [5] and last.summary.value[0].tag == "x"
+
+
+def test_a_full_disk_is_an_error_of_the_row(tmp_path, monkeypatch):
+    """And not of a thread that nobody waits for."""
+    def flush():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with MetricsWriter(tmp_path) as writer:
+        monkeypatch.setattr(writer._board._writer, "flush", flush)
+        with pytest.raises(OSError, match="No space left"):
+            writer.write(0, {"x": 1.0})
+        monkeypatch.undo()
+
+
 def board_scalars(folder: Path) -> dict:
+    return {(v.tag, event.step): v.simple_value for event in board_events(folder) for v in event.summary.value}
+
+
+def board_events(folder: Path) -> list:
     """Reads event files: records of (length u64, crc u32, Event protobuf, crc u32), little endian."""
     from tensorboardX.proto.event_pb2 import Event
-    scalars = {}
+    events = []
     for path in folder.iterdir():
         data, at = path.read_bytes(), 0
         while at < len(data):
             size = int.from_bytes(data[at:at + 8], "little")
-            event = Event.FromString(data[at + 12:at + 12 + size])
-            scalars |= {(v.tag, event.step): v.simple_value for v in event.summary.value}
+            events.append(Event.FromString(data[at + 12:at + 12 + size]))
             at += 12 + size + 4
-    return scalars
+    return events
 
 
 def test_wandb_missing_or_misused_is_said_before_anything_is_written(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -113,3 +114,12 @@ def test_a_file_that_was_removed_meanwhile_is_no_lock(tmp_path, monkeypatch):
         assert len(made) == 2
         monkeypatch.undo()
         assert "is in use by process" in refused(tmp_path)
+
+
+def test_a_disk_that_has_become_read_only_keeps_the_error_of_the_work(tmp_path, monkeypatch):
+    def refuse(path, missing_ok=False):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with pytest.raises(ZeroDivisionError), lock.held(tmp_path):
+        monkeypatch.setattr(pathlib.Path, "unlink", refuse)
+        raise ZeroDivisionError
