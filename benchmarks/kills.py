@@ -7,8 +7,9 @@ Linux, since the runs then live in a small file system of their own; elsewhere t
 interrupted up to five times, then resumed to its end. Moments are drawn from the time that a whole run takes.
 
 An interruption is wrong if a process that was asked to stop, or whose disk failed, ends with a traceback; if
-a row that was in metrics.jsonl at that moment is not there after the process has ended; or if the run's end
-(metrics, transcripts, summary, parameters and optimizer, bit for bit) differs from that of the whole run.
+a row of metrics.jsonl from before the last checkpoint is not there after the process has ended (later ones
+are made again); or if the run's end (metrics, transcripts, summary, parameters and optimizer, bit for bit)
+differs from that of the whole run.
 Exit status 1 then.
 """
 
@@ -35,7 +36,7 @@ sys.path.append(str(ROOT / "tests" / "helpers"))
 import jax  # noqa: E402
 import smoke_runs  # noqa: E402
 
-from jaxmarl_llm import transcripts  # noqa: E402
+from jaxmarl_llm import checkpoint, transcripts  # noqa: E402
 
 FIELDS = {"train.steps": 12, "log.report": True, "eval.every": 4, "train.minibatches": 1, "train.clip": 0.0}
 MOST = 5  # interruptions of one run
@@ -165,7 +166,7 @@ class Runs:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(after)
             return None
-        phase, before = self.phase(), _rows(workdir)
+        phase, before = self.phase(), _saved_rows(workdir)
         if way in SIGNALS:
             process.send_signal(getattr(signal, way))
         else:
@@ -180,12 +181,18 @@ class Runs:
         if way != "SIGKILL" and ("Traceback" in text or "FATAL" in text or code < 0 and phase != "imports"):
             done.wrong = f"ended with code {code}:\n{text[-3000:]}"
         elif lost := [row for row in before if row not in _rows(workdir)]:
-            done.wrong = f"rows are lost: {lost}"
+            done.wrong = f"rows of steps {[row['step'] for row in lost]} are lost"
         return done
 
 
 def _rows(workdir: pathlib.Path) -> list[dict]:
     return smoke_runs.rows(workdir) if (workdir / "metrics.jsonl").exists() else []
+
+
+def _saved_rows(workdir: pathlib.Path) -> list[dict]:
+    """The rows of the iterations that the last checkpoint holds."""
+    steps = checkpoint.saved_steps(workdir / "checkpoints")
+    return [row for row in _rows(workdir) if steps and row["step"] < steps[-1]]
 
 
 def differences(one: pathlib.Path, other: pathlib.Path, config) -> list[str]:
