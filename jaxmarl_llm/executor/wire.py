@@ -9,15 +9,21 @@ import json
 import os
 import socket
 import struct
+from collections.abc import Sequence
 
 MAX_FRAME = 8 << 20  # bytes per message of the candidate's channel
 MAX_CONTROL = 256 << 20  # bytes per message between our own processes
 MAX_FDS = 16  # that travel with one control message
 MAX_DEPTH = 60
 MAX_ITEMS = 1_000_000
+READ_AHEAD = 1 << 13  # bytes that a frame is read with at first: most are that short
 _HEADER = struct.Struct(">I")
 HANDLES = ("mine", "yours")  # objects of the sender, of the receiver
 _SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset}
+_MIN_INT, _MAX_INT = -(1 << 63), (1 << 63) - 1
+_INTS, _TEXTS = {int}, {str}
+_UNTAGGED = {int, str, bool, type(None)}  # types that a message holds as they are
+_read_json = json.JSONDecoder().raw_decode
 # A closed channel raises EOFError here and OSError (EPIPE, ECONNRESET) from the calls themselves.
 
 
@@ -34,7 +40,35 @@ def encode(value, export=None):
 
     For all else `export(value)` gives [tag, number], a tag of HANDLES; without it: Unsupported.
     """
+    if _stands_for_itself(value):
+        return value
     return _Encoder(export).walk(value, 0)
+
+
+def encode_all(values: Sequence, export=None) -> list:
+    """`encode` of each value."""
+    if _stand_for_themselves(values):
+        return [*values]
+    return [encode(value, export) for value in values]
+
+
+def _stands_for_itself(value) -> bool:
+    kind = type(value)
+    if kind is int:
+        return _MIN_INT <= value <= _MAX_INT
+    if kind is str:
+        return value.isascii()
+    return value is None or kind is bool
+
+
+def _stand_for_themselves(items: Sequence) -> bool:
+    """Whether all items do, in few steps where they are of one type: a call between agents may pass many."""
+    kinds = {*map(type, items)}
+    if not kinds <= _UNTAGGED:
+        return False
+    if kinds == _INTS:
+        return _MIN_INT <= min(items) and max(items) <= _MAX_INT
+    return "".join(items).isascii() if kinds == _TEXTS else all(map(_stands_for_itself, items))
 
 
 class _Encoder:
@@ -42,9 +76,7 @@ class _Encoder:
         self.items, self.export = 0, export
 
     def walk(self, value, depth):
-        self.items += 1
-        if depth > MAX_DEPTH or self.items > MAX_ITEMS:
-            raise Unsupported("value nested too deeply" if depth > MAX_DEPTH else "value with too many items")
+        self.count(1, depth)
         if value is None or value is True or value is False:
             return value
         kind = type(value)
@@ -53,15 +85,25 @@ class _Encoder:
             return _encode_text(str.__str__(value))
         if issubclass(kind, int):
             plain = int.__pos__(value)
-            return plain if -(1 << 63) <= plain < 1 << 63 else ["i", hex(plain)]
+            return plain if _MIN_INT <= plain <= _MAX_INT else ["i", hex(plain)]
         if issubclass(kind, float):
             return ["f", float.hex(float.__pos__(value))]
         if issubclass(kind, dict):
             return ["d", [[self.walk(k, depth + 1), self.walk(v, depth + 1)] for k, v in dict.items(value)]]
         for tag, base in _SEQUENCES.items():
             if issubclass(kind, base):
-                return [tag, [self.walk(item, depth + 1) for item in base.__iter__(value)]]
+                items = [*base.__iter__(value)]
+                if _stand_for_themselves(items):
+                    self.count(len(items), depth + 1)
+                    return [tag, items]
+                return [tag, [self.walk(item, depth + 1) for item in items]]
         return self.rare(value, kind)
+
+    def count(self, items: int, depth: int) -> None:
+        """Add items; Unsupported where they are too many, or there are any and they are too deep."""
+        self.items += items
+        if (depth > MAX_DEPTH and items) or self.items > MAX_ITEMS:
+            raise Unsupported("value nested too deeply" if depth > MAX_DEPTH else "value with too many items")
 
     def rare(self, value, kind):
         if issubclass(kind, bytes):
@@ -96,10 +138,19 @@ def decode(data, resolve=None):
 
     `resolve(tag, number)` gives the value of a handle.
     """
+    if type(data) in _UNTAGGED:
+        return data
     try:
         return _Decoder(resolve).walk(data, 0)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise WireError(f"malformed value: {type(error).__name__}") from None
+
+
+def decode_all(data: list, resolve=None) -> list:
+    """`decode` of each item."""
+    if {*map(type, data)} <= _UNTAGGED:
+        return data
+    return [decode(item, resolve) for item in data]
 
 
 class _Decoder:
@@ -107,17 +158,18 @@ class _Decoder:
         self.items, self.resolve = 0, resolve
 
     def walk(self, data, depth):
-        self.items += 1
-        if depth > MAX_DEPTH or self.items > MAX_ITEMS:
-            raise WireError("value too deep or too large")
-        if data is None or type(data) in (bool, int, str):
+        self.count(1, depth)
+        if type(data) in _UNTAGGED:
             return data
         if type(data) is not list or not data or type(data[0]) is not str:
             raise WireError("value without a tag")
         tag, *rest = data
         if tag in _SEQUENCES:
             (items,) = rest
-            return _SEQUENCES[tag]([self.walk(item, depth + 1) for item in _exact_list(items)])
+            if {*map(type, _exact_list(items))} <= _UNTAGGED:
+                self.count(len(items), depth + 1)
+                return _SEQUENCES[tag](items)
+            return _SEQUENCES[tag]([self.walk(item, depth + 1) for item in items])
         if tag == "d":
             (pairs,) = rest
             walked = (
@@ -128,6 +180,12 @@ class _Decoder:
             (number,) = rest
             return self.resolve(tag, number)
         return _decode_scalar(tag, rest)
+
+    def count(self, items: int, depth: int) -> None:
+        """Add items; WireError where they are too many, or there are any and they are too deep."""
+        self.items += items
+        if (depth > MAX_DEPTH and items) or self.items > MAX_ITEMS:
+            raise WireError("value too deep or too large")
 
 
 def _exact_list(data):
@@ -167,38 +225,73 @@ def texts(value, count: int) -> list[str]:
 
 def write_frame(fd: int, message) -> None:
     """Write one message of the candidate's channel; Unsupported where it is larger than MAX_FRAME."""
-    body = json.dumps(message).encode()
+    write_body(fd, json.dumps(message).encode())
+
+
+def write_body(fd: int, body: bytes) -> None:
+    """Write one message in its encoded form."""
     if len(body) > MAX_FRAME:
         raise Unsupported("value too large")
-    data = memoryview(_HEADER.pack(len(body)) + body)
-    while data:
-        data = data[os.write(fd, data) :]
+    data = _HEADER.pack(len(body)) + body
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
 
 
 def read_frame(fd: int):
     """Read one message of the candidate's channel; EOFError at its end, WireError for garbage."""
-    (size,) = _HEADER.unpack(_read_exactly(fd, _HEADER.size))
+    return parse(read_body(fd))
+
+
+def read_body(fd: int, ahead: bytearray | None = None) -> bytes:
+    """Read one message, in its encoded form.
+
+    ahead: holds what was read beyond the last message. With it, a short message is a single system call.
+    """
+    if ahead is None:
+        data = _read_exactly(fd, _HEADER.size)
+    else:
+        data = bytes(ahead) or _read_some(fd, READ_AHEAD)
+        ahead.clear()
+        if len(data) < _HEADER.size:
+            data += _read_exactly(fd, _HEADER.size - len(data))
+    (size,) = _HEADER.unpack_from(data)
     if size > MAX_FRAME:
         raise WireError("message too large")
-    return _parse(_read_exactly(fd, size))
+    end = _HEADER.size + size
+    if len(data) < end:
+        data += _read_exactly(fd, end - len(data))
+    elif len(data) > end:
+        ahead += data[end:]
+        data = data[:end]
+    return data[_HEADER.size :]
+
+
+def _read_some(fd: int, size: int) -> bytes:
+    part = os.read(fd, size)
+    if not part:
+        raise EOFError("channel closed")
+    return part
 
 
 def _read_exactly(fd: int, size: int) -> bytes:
     parts = []
     while size:
-        part = os.read(fd, min(size, 1 << 20))
-        if not part:
-            raise EOFError("channel closed")
-        parts.append(part)
-        size -= len(part)
+        parts.append(_read_some(fd, min(size, 1 << 20)))
+        size -= len(parts[-1])
     return b"".join(parts)
 
 
-def _parse(body: bytes):
+def parse(body: bytes):
+    """The message behind its encoded form; WireError for garbage."""
     try:
-        return json.loads(body)
+        text = body.decode()
+        message, end = _read_json(text)
     except (ValueError, RecursionError) as error:  # also bad UTF-8 and integers with too many digits
         raise WireError(f"not JSON: {type(error).__name__}") from None
+    if end != len(text):
+        raise WireError("more than one value in a message")
+    return message
 
 
 def send_control(sock: socket.socket, message, fds=()) -> None:
@@ -218,4 +311,4 @@ def receive_control(sock: socket.socket):
         raise EOFError("control channel closed")
     header += _read_exactly(sock.fileno(), _HEADER.size - len(header))
     (size,) = _HEADER.unpack(header)
-    return _parse(_read_exactly(sock.fileno(), size)), fds
+    return parse(_read_exactly(sock.fileno(), size)), fds

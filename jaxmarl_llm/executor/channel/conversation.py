@@ -20,6 +20,7 @@ from .merging import MUTABLE, merge
 MAX_MESSAGE = 500  # characters of an exception's message
 MAX_OBJECTS = 100_000  # that one side holds for the other
 MAX_NESTING = 30  # questions within questions of one channel: each is some ten Python frames on either side
+_CHANGEABLE = {*MUTABLE, tuple}  # types of arguments that may have changed in a call, or hold what has
 
 
 class Peer:
@@ -30,6 +31,7 @@ class Peer:
     def __init__(self, fd: int):
         self.fd = fd
         self.nesting = 0
+        self._ahead = bytearray()  # read beyond the last frame
         self._objects: list = []  # of this side, that the other one may name
         self._numbers: dict[int, int] = {}  # id() of such an object: its place
         self._handles: dict[int, Handle] = {}
@@ -106,16 +108,17 @@ class Peer:
 
     def request(self, target, operation: str, args, kwargs) -> dict:
         """A question about an object (its number) or a function (its name)."""
-        request = {"do": operation, "of": target, "args": [self.encode(item) for item in args]}
+        request = {"do": operation, "of": target, "args": wire.encode_all(args, self._export)}
         if kwargs:
             request["kwargs"] = {name: self.encode(item) for name, item in kwargs.items()}
         return request
 
     def result(self, reply, operation: str, args, kwargs):
         """The value or exception of a reply; changes of list, dict and set arguments are made in place."""
-        if type(reply) is not dict:
+        if not isinstance(reply, dict):
             raise wire.WireError("reply is not a message")
-        self._copy_back(args, kwargs, reply.get("changed", {}))
+        if "changed" in reply:
+            self._copy_back(args, kwargs, reply["changed"])
         if "ok" in reply:
             return self.decode(reply["ok"])
         if "end" in reply and operation == "next":
@@ -127,6 +130,10 @@ class Peer:
     def ask(self, request):
         """Send a question and return the reply, answering the other side's questions in between."""
         self.send({"ask": request})
+        return self.await_answer()
+
+    def await_answer(self):
+        """The reply to the question that was sent last."""
         while True:
             frame = self.receive()
             if type(frame) is not dict or len(frame) != 1:
@@ -135,7 +142,14 @@ class Peer:
                 return frame["answer"]
             if "ask" not in frame or type(frame["ask"]) is not dict:
                 raise wire.WireError("reply is not a message")
-            self.send({"answer": self._nested(frame["ask"])})
+            self.send_answer(self._nested(frame["ask"]))
+
+    def send_answer(self, reply) -> None:
+        """Write the reply to a question; that it is unsupported where it is too large."""
+        try:
+            self.send({"answer": reply})
+        except wire.Unsupported as error:
+            self.send({"answer": {"unsupported": str(error)}})
 
     def send(self, frame) -> None:
         """Write a frame."""
@@ -143,7 +157,7 @@ class Peer:
 
     def receive(self):
         """Read a frame."""
-        return wire.read_frame(self.fd)
+        return wire.parse(wire.read_body(self.fd, self._ahead))
 
     def _nested(self, request):
         if self.nesting >= MAX_NESTING:
@@ -172,7 +186,7 @@ class Peer:
         return (
             request.get("of"),
             operation,
-            [self.decode(item) for item in args],
+            wire.decode_all(args, self._resolve),
             {name: self.decode(item) for name, item in kwargs.items()},
         )
 
@@ -199,11 +213,14 @@ class Peer:
 
     def _changed(self, args, kwargs, request) -> dict:
         """{position or name: new content} of arguments that no longer are what was sent."""
+        if _CHANGEABLE.isdisjoint(map(type, (*args, *kwargs.values()))):
+            return {}
         changed = {}
-        sent = request.get("kwargs", {})
-        pairs = [(str(i), value, request["args"][i]) for i, value in enumerate(args)]
-        for key, value, before in [*pairs, *((name, kwargs[name], sent[name]) for name in kwargs)]:
-            if type(value) in MUTABLE or type(value) is tuple:
+        places = [(str(i), value, request["args"][i]) for i, value in enumerate(args)]
+        if kwargs:
+            places += [(name, value, request["kwargs"][name]) for name, value in kwargs.items()]
+        for key, value, before in places:
+            if type(value) in _CHANGEABLE:
                 try:
                     after = self.encode(value)
                 except wire.Unsupported:

@@ -30,6 +30,16 @@ class UnsupportedValue(Exception):
     """The candidate returned, or was to be given, something that does not travel or cannot be judged."""
 
 
+class Relayed(dict):
+    """A reply with the encoded form of the frame that it came in."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, reply: dict, body: bytes):
+        super().__init__(reply)
+        self.body = body
+
+
 class Link(Peer):
     """The tests' end of one agent's channel.
 
@@ -41,6 +51,7 @@ class Link(Peer):
     def __init__(self, fd: int, agent: str, agents):
         super().__init__(fd)
         self.agent, self.agents, self.partners = agent, agents, {}
+        self._body = b""  # of the frame that was read last
 
     def load(self, message) -> dict:
         """Send the agent's source ("do": "load") or names of others ("meet"); {name: what it is} of what it
@@ -51,7 +62,7 @@ class Link(Peer):
             raise self.gone("protocol", "reply of no known kind")
         if type(reply.get("ready")) is dict:
             return reply["ready"]
-        base, name, text, where = self._checked(lambda: wire.texts(reply.get("raise"), 4))
+        base, name, text, where = self.checked(lambda: wire.texts(reply.get("raise"), 4))
         status = "memory" if base == "MemoryError" else "load-error"
         raise self.gone(status, f"{where}: {name}: {text}"[:300])
 
@@ -68,18 +79,28 @@ class Link(Peer):
         reply = self.ask(request)
         if trace is not None:
             trace.request, trace.reply = request, reply
-        return self._checked(lambda: self.result(reply, operation, args, kwargs))
+        return self.checked(lambda: self.result(reply, operation, args, kwargs))
 
     def ask(self, request):
-        """As `Peer.ask`; Gone where the process ends or sends something else than replies."""
+        """As `Peer.ask`; UnsupportedValue where the question is too large."""
         try:
             return super().ask(request)
         except wire.Unsupported as error:
             self.refuse(f"argument: {error}")
+
+    def await_answer(self):
+        """As `Peer.await_answer`; Gone where the process ends or sends something else than replies."""
+        try:
+            return super().await_answer()
         except (EOFError, OSError):
             raise self.gone("gone", "the candidate's process ended before the tests did") from None
         except wire.WireError as error:
             raise self.gone("protocol", str(error)) from None
+
+    def receive(self):
+        """Read a frame."""
+        self._body = wire.read_body(self.fd, self._ahead)
+        return wire.parse(self._body)
 
     def send(self, frame) -> None:
         """Write a frame."""
@@ -88,7 +109,8 @@ class Link(Peer):
         with contextlib.suppress(OSError):
             super().send(frame)
 
-    def _checked(self, step):
+    def checked(self, step):
+        """What a step gives; Gone where it meets data that is malformed."""
         try:
             return step()
         except wire.WireError as error:
@@ -106,17 +128,50 @@ class Link(Peer):
         name = request.get("of")
         if type(name) is not str:
             return super().answer(request)
-        if name not in self.partners or request.get("do") != "call":
+        callee = self.partners.get(name)
+        if callee is None or request.get("do") != "call":
             raise wire.WireError("question about nothing")
+        if type(request.get("args")) is not list or type(request.get("kwargs", {})) is not dict:
+            raise wire.WireError("malformed question")
+        return self.agents.between(self, callee, name, request, lambda: self._pass_on(request, callee, name))
+
+    def _pass_on(self, request, callee: Link, name: str) -> dict:
+        """The partner's reply to a call of its function.
+
+        Plain data goes through as it came, for there may be many calls. Objects have other numbers in each
+        channel: what names any is read here and written anew, and so are failures.
+        """
+        passed = None
+        if _is_plain([*request["args"], *request.get("kwargs", {}).values()]):
+            passed = callee.relay(self._body)
+            if callee.checked(lambda: _is_plain_value(passed)):
+                return passed
         _, _, args, kwargs = self.parse(request)
-        callee = self.partners[name]
 
         def function(*args, **kwargs):
-            return callee.use(name, "call", args, kwargs)
+            if passed is None:
+                return callee.use(name, "call", args, kwargs)
+            return callee.checked(lambda: callee.result(passed, "call", args, kwargs))
 
-        return self.agents.between(
-            self, callee, name, request, lambda: self.perform(function, "call", args, kwargs, request)
-        )
+        return self.perform(function, "call", args, kwargs, request)
+
+    def relay(self, body: bytes) -> Relayed:
+        """Send a question as it came from another agent; the reply."""
+        self.agents.check_alive()
+        with contextlib.suppress(OSError):
+            wire.write_body(self.fd, body)
+        reply = self.await_answer()
+        if type(reply) is not dict:
+            raise self.gone("protocol", "reply is not a message")
+        return Relayed(reply, self._body)
+
+    def send_answer(self, reply) -> None:
+        """Write the reply to a question, one of a partner's as it came."""
+        if type(reply) is not Relayed:
+            super().send_answer(reply)
+            return
+        with contextlib.suppress(OSError):
+            wire.write_body(self.fd, reply.body)
 
     def exportable(self, value) -> bool:
         """Whether an agent may hold an object of the tests, or of another agent."""
@@ -155,6 +210,31 @@ class Link(Peer):
     def refuse(self, what: str):
         """Raise UnsupportedValue."""
         raise self.agents.remember(UnsupportedValue(what), "unsupported")
+
+
+class _HoldsObjects(Exception):
+    """Raised in place of reading data that names objects."""
+
+
+def _no_objects(tag, number):
+    raise _HoldsObjects
+
+
+def _is_plain(items) -> bool:
+    """Whether encoded values name no objects; WireError where they are malformed."""
+    try:
+        wire.decode_all(items, _no_objects)
+    except _HoldsObjects:
+        return False
+    return True
+
+
+def _is_plain_value(reply: dict) -> bool:
+    """Whether a reply is a value, and it and what was changed name no objects."""
+    changed = reply.get("changed", {})
+    if "ok" not in reply or type(changed) is not dict:
+        return False
+    return _is_plain([reply["ok"], *changed.values()])
 
 
 def _is_iterator(value) -> bool:

@@ -45,11 +45,7 @@ class _Candidate(Peer):
     def listen(self):
         """Answer one question after the other."""
         while True:
-            reply = self.answer(self.receive()["ask"])
-            try:
-                self.send({"answer": reply})
-            except wire.Unsupported as error:
-                self.send({"answer": {"unsupported": str(error)}})
+            self.send_answer(self.answer(self.receive()["ask"]))
 
     def answer(self, request) -> dict:
         """Reply to one question: load, or use a function by name or an object by number."""
