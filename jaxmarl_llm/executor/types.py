@@ -44,7 +44,8 @@ def _without_lists(value):
 class Limits:
     """What one program may use, all calls together.
 
-    cpu_seconds: CPU time (s) of the candidate process; decides in practice, and does not depend on load.
+    cpu_seconds: CPU time (s) of the candidate's processes; decides in practice, and does not depend on load.
+        What calls between agents cost comes on top of it, up to four times as much.
     wall_seconds: time (s) in which it neither runs nor waits for a CPU, after which it is stopped: against
         sleepers, and against tests that hang on returned values. None means max(3 cpu, cpu + 2).
     memory_mb: address space (MiB) of the candidate process.
@@ -175,7 +176,8 @@ class Report:
     failures: short texts, one per failed statement, or the reason why the tests could not run to their end.
     calls: {entry_point: number of calls the tests made}.
     interactions: the calls between agents, one `Interaction` per caller and function.
-    cpu_seconds, wall_seconds: of the candidate process, and from submission to verdict (s).
+    cpu_seconds, wall_seconds: of the candidate's processes, and from submission to verdict (s).
+    calls_cpu_seconds: what calls between agents cost its processes besides (s, an estimate from their number).
     level: isolation it ran under (see `available_level`). cached: the verdict was known, nothing ran.
     """
 
@@ -189,6 +191,7 @@ class Report:
     wall_seconds: float = dataclasses.field(compare=False)
     cached: bool = dataclasses.field(default=False, compare=False)
     interactions: tuple[Interaction, ...] = ()
+    calls_cpu_seconds: float = dataclasses.field(default=0.0, compare=False)
 
     def __post_init__(self):
         object.__setattr__(self, "interactions", tuple(Interaction(*row) for row in self.interactions))

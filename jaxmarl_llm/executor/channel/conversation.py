@@ -1,4 +1,4 @@
-"""Both ends of a candidate's channel: questions, and answers to questions that arrive in between.
+"""Both ends of a channel: questions, and answers to questions that arrive in between.
 
 A frame is {"ask": request} or {"answer": reply}, strictly in turn: whoever has asked waits, and while it
 waits the other side may ask in its turn (the main function calls the helper of another agent, or a function
@@ -20,6 +20,7 @@ from .merging import MUTABLE, merge
 MAX_MESSAGE = 500  # characters of an exception's message
 MAX_OBJECTS = 100_000  # that one side holds for the other
 MAX_NESTING = 30  # questions within questions of one channel: each is some ten Python frames on either side
+OBSERVED = 1000  # first calls by one agent of others' functions, which all go over the tests' side
 _CHANGEABLE = {*MUTABLE, tuple}  # types of arguments that may have changed in a call, or hold what has
 
 
@@ -136,13 +137,18 @@ class Peer:
         """The reply to the question that was sent last."""
         while True:
             frame = self.receive()
-            if type(frame) is not dict or len(frame) != 1:
-                raise wire.WireError("reply is not a message")
-            if "answer" in frame:
+            if type(frame) is dict and len(frame) == 1 and "answer" in frame:
                 return frame["answer"]
-            if "ask" not in frame or type(frame["ask"]) is not dict:
-                raise wire.WireError("reply is not a message")
-            self.send_answer(self._nested(frame["ask"]))
+            self._serve(frame)
+
+    def serve(self) -> None:
+        """Answer the question that has come, from a side that nothing is awaited of."""
+        self._serve(self.read())
+
+    def _serve(self, frame) -> None:
+        if type(frame) is not dict or len(frame) != 1 or type(frame.get("ask")) is not dict:
+            raise wire.WireError("reply is not a message")
+        self.send_answer(self._nested(frame["ask"]))
 
     def send_answer(self, reply) -> None:
         """Write the reply to a question; that it is unsupported where it is too large."""
@@ -156,6 +162,15 @@ class Peer:
         wire.write_frame(self.fd, frame)
 
     def receive(self):
+        """Wait for a frame and read it."""
+        if not self._ahead:
+            self.attend()
+        return self.read()
+
+    def attend(self) -> None:
+        """Serve other channels until there is a frame on this one; nothing here, where there is only one."""
+
+    def read(self):
         """Read a frame."""
         return wire.parse(wire.read_body(self.fd, self._ahead))
 
@@ -203,7 +218,7 @@ class Peer:
             reply.update({"end": True} if operation == "next" else {"raise": describe(error)})
         except self.caught as error:
             reply["raise"] = describe(error)
-        if changed := self._changed(args, kwargs, request):
+        if changed := self.changed(args, kwargs, request):
             reply["changed"] = changed
         return reply
 
@@ -211,8 +226,11 @@ class Peer:
         """The operation itself."""
         return _OPERATIONS[operation](target, *args, **kwargs)
 
-    def _changed(self, args, kwargs, request) -> dict:
-        """{position or name: new content} of arguments that no longer are what was sent."""
+    def changed(self, args, kwargs, request, strict: bool = False) -> dict:
+        """{position or name: new content} of arguments that no longer are what was sent.
+
+        What cannot be sent is left out; `strict`: raises wire.Unsupported.
+        """
         if _CHANGEABLE.isdisjoint(map(type, (*args, *kwargs.values()))):
             return {}
         changed = {}
@@ -224,6 +242,8 @@ class Peer:
                 try:
                     after = self.encode(value)
                 except wire.Unsupported:
+                    if strict:
+                        raise
                     continue
                 if after != before:
                     changed[key] = after

@@ -76,6 +76,8 @@ class Link(Peer):
             request = self.request(number, operation, args, kwargs)
         except wire.Unsupported as error:
             self.refuse(f"argument: {error}")
+        if trace is not None:
+            request["observe"] = trace.observe
         reply = self.ask(request)
         if trace is not None:
             trace.request, trace.reply = request, reply
@@ -93,11 +95,24 @@ class Link(Peer):
         try:
             return super().await_answer()
         except (EOFError, OSError):
-            raise self.gone("gone", "the candidate's process ended before the tests did") from None
+            raise self._ended() from None
         except wire.WireError as error:
             raise self.gone("protocol", str(error)) from None
 
-    def receive(self):
+    def serve(self) -> None:
+        """As `Peer.serve`; Gone where the process has ended or sends something else than questions."""
+        try:
+            super().serve()
+        except (EOFError, OSError):
+            raise self._ended() from None
+        except wire.WireError as error:
+            raise self.gone("protocol", str(error)) from None
+
+    def attend(self) -> None:
+        """Serve the other agents until this one has sent something."""
+        self.agents.attend_to(self)
+
+    def read(self):
         """Read a frame."""
         self._body = wire.read_body(self.fd, self._ahead)
         return wire.parse(self._body)
@@ -115,6 +130,9 @@ class Link(Peer):
             return step()
         except wire.WireError as error:
             raise self.gone("protocol", str(error)) from None
+
+    def _ended(self) -> Gone:
+        return self.gone("gone", "the candidate's process ended before the tests did")
 
     def gone(self, status: str, text: str) -> Gone:
         """Note and return the exception that ends all calls."""

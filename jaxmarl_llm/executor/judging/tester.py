@@ -8,6 +8,7 @@ a verdict, "gone" (a candidate's process, of that index, ended: the zygote knows
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import gc
 import os
@@ -102,7 +103,11 @@ def _judge(job, fds) -> dict:
 
 def _interactions(agents) -> list:
     """Rows of `Interaction`."""
-    used = influence.used(agents) if agents.traces and not agents.gone else {}
+    used = {}
+    with contextlib.suppress(Gone):  # an agent that ends only now changes no verdict
+        if not agents.gone:
+            agents.add_direct_calls()
+            used = influence.used(agents) if agents.traces else {}
     rows = []
     for (caller, callee, name), seen in agents.counts.items():
         judged = used.get((callee, name)) if caller == agents.entry.agent else None
