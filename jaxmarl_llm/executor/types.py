@@ -77,8 +77,8 @@ class Program:
     """A candidate and the tests that judge it.
 
     sources: {agent: text}, at most MAX_AGENTS. Each text runs in a module and a process of its own, in this
-        order. What one agent defines the others can use: its functions and classes by calls that are passed
-        on and counted (`Report.interactions`), its imports and constants as copies. A definition of one's own
+        order. What one agent defines the others can use: its functions and classes by calls that are
+        counted (`Report.interactions`), its imports and constants as copies. A definition of one's own
         comes before another agent's. One agent: any single key.
     entry_point: the function or class that the tests call; the last source that defines it counts.
     tests: text that defines `check(candidate)`. It runs in the tester, never in the candidate's process, and
@@ -175,7 +175,8 @@ class Report:
         top-level blocks (loops) with such asserts, each block one unit. A check() without either is one unit.
     failures: short texts, one per failed statement, or the reason why the tests could not run to their end.
     calls: {entry_point: number of calls the tests made}.
-    interactions: the calls between agents, one `Interaction` per caller and function.
+    interactions: the calls between agents, one `Interaction` per caller and function; where the program was
+        stopped, those that the tests' side saw.
     cpu_seconds, wall_seconds: of the candidate's processes, and from submission to verdict (s).
     calls_cpu_seconds: what calls between agents cost its processes besides (s, an estimate from their number).
     level: isolation it ran under (see `available_level`). cached: the verdict was known, nothing ran.

@@ -1,8 +1,9 @@
-"""All agents of one program, seen from the tests: who defines what, and every call between them observed.
+"""All agents of one program, seen from the tests: who defines what, and the calls between them observed.
 
 Each agent's source runs in a process of its own. A function that another agent defined is a stub there: its
-calls come to the tests' side, which passes them on to the owner. So who called whom, how often and with which
-outcome is known here, and nothing that a candidate's process does to itself changes it.
+first calls come to the tests' side, which passes them on to the owner. So who called whom, how often and with
+which outcome is known here, and nothing that a candidate's process does to itself changes it. Of the calls
+after these, which go from process to process (`sandbox.lane`), both sides keep count.
 """
 
 from __future__ import annotations
