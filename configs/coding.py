@@ -98,6 +98,7 @@ def comlrl_compat(config):
     config.sampling.top_k = 50
     config.train.comlrl_compat = True
     config.task.cooperation = "paper"
+    config.task.parsing = "paper"
     config.train.normalise = True
     config.train.joint_mode = "aligned"
     config.train.group = 4

@@ -84,6 +84,7 @@ def apply(config, experiment: Experiment) -> None:
     config.task.prompts = "published"
     config.model_options.chat = False  # the original uses no chat template
     config.task.cooperation = "paper"
+    config.task.parsing = "paper"
     config.task.source, config.task.train_split = experiment.train, "all"
     config.task.eval_source, config.task.eval_split = experiment.validation, "all"
     config.task.test_source, config.task.test_split = experiment.evaluated, "all"

@@ -12,11 +12,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-import matplotlib
 from absl import flags
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from jaxmarl_llm import metrics, plots
+from jaxmarl_llm import metrics
 from jaxmarl_llm.analysis.report import methods
 from jaxmarl_llm.analysis.report.methods import UNTRAINED
 from jaxmarl_llm.cli import entry as cli
@@ -135,8 +133,11 @@ def main(argv):
         console.table(rows, headers, title)
         pages.append(console.markdown(rows, headers, title))
     files.atomic_write_text(workdir / "compare.md", "\n".join([*pages, methods.LEGEND, ""]))
-    with matplotlib.rc_context(plots.STYLE):
-        FigureCanvasAgg(methods.draw(results)).print_png(str(workdir / "compare.png"))
+    # These import matplotlib, for which nobody is to wait at --help.
+    from jaxmarl_llm import plots
+    from jaxmarl_llm.analysis.report import methods_figure
+
+    plots.write_png(methods_figure.draw, workdir / "compare.png", results)
     print(f"{methods.LEGEND}\ncompare.md, compare.json and compare.png are in {workdir}")
 
 

@@ -12,13 +12,11 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 from absl import flags
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from jaxmarl_llm import metrics, plots
-from jaxmarl_llm.analysis.report import convention_figure, methods
+from jaxmarl_llm import metrics
+from jaxmarl_llm.analysis.report import methods
 from jaxmarl_llm.cli import entry as cli
 from jaxmarl_llm.cli.launch import FINISHED
 from jaxmarl_llm.runs import budgets, final_table, summaries
@@ -233,9 +231,11 @@ def main(argv):
         pages.append(console.markdown(texts, headers, f"## {title}"))
     files.atomic_write_text(workdir / "conventions.json", json.dumps(entries, indent=1) + "\n")
     files.atomic_write_text(workdir / "conventions.md", "\n".join(pages))
-    with matplotlib.rc_context(plots.STYLE):
-        figure = convention_figure.draw(by_variant(entries))
-        FigureCanvasAgg(figure).print_png(str(workdir / "conventions.png"))
+    # These import matplotlib, for which nobody is to wait at --help.
+    from jaxmarl_llm import plots
+    from jaxmarl_llm.analysis.report import convention_figure
+
+    plots.write_png(convention_figure.draw, workdir / "conventions.png", by_variant(entries))
     print(f"\nconventions.json, conventions.md and conventions.png are in {workdir}")
 
 

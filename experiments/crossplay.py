@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from absl import flags
 
-from jaxmarl_llm import checkpoint, resume_checks
+from jaxmarl_llm import checkpoint, resume_checks, saved_agents
 from jaxmarl_llm.analysis.audit import crossplay
 from jaxmarl_llm.analysis.audit.crossplay import Table
 from jaxmarl_llm.analysis.report import comparable
@@ -58,8 +58,8 @@ def play(
     """Evaluate teams put together from the agents of several runs.
 
     Args:
-      workdirs: run folders, two or more, whose agents are of one kind and judged alike; where they differ in
-        the seed, all draw from that of the first.
+      workdirs: run folders or exported teams, two or more, whose agents are of one kind and judged alike;
+        where they differ in the seed, all draw from that of the first.
       which: ``best`` or ``latest``, the checkpoint of each.
       samples: answers per problem; 0 for ``eval.samples`` of the first run.
       tell: prints a line for every team.
@@ -68,11 +68,10 @@ def play(
       ValueError: for fewer than two runs or agents, runs that do not go together, naming the fields, and
         checkpoints that are not there, all before a model is loaded.
     """
-    folders = [pathlib.Path(workdir) / "checkpoints" for workdir in workdirs]
     configs = [run_folder.load_run(workdir) for workdir in workdirs]
     check(workdirs, configs)
     config, names = configs[0], run_names(workdirs)
-    steps = [checkpoint.read_meta(folder, which)["step"] for folder in folders]
+    steps = [saved_agents.read_meta(workdir, which)["step"] for workdir in workdirs]
     agents, samples = tuple(config.team.agents), samples or config.eval.samples
     lineups_of = {
         agent: crossplay.teams(len(names), agents, agent) for agent in crossplay.exchanged_agents(agents)
@@ -86,7 +85,7 @@ def play(
         teams.check_prompts(config, team, task)
         key = randomness.stream(config, "report")
         for number, lineup in enumerate(lineups, 1):
-            mixed = put_together(team, folders, which, dict(zip(agents, lineup, strict=True)))
+            mixed = put_together(team, workdirs, which, dict(zip(agents, lineup, strict=True)))
             trainables = [member.trainable for member in mixed.members]
             evaluation = evaluations.evaluate(
                 config, mixed, trainables, task, range(len(task.items)), samples, key
@@ -108,11 +107,11 @@ def play(
     return Crossplay(names, agents, about, tables)
 
 
-def put_together(team: Team, folders: Sequence, which: str, run_of: dict[str, int]) -> Team:
-    """The team with each agent restored from its own run's checkpoint; ``run_of`` indexes ``folders``."""
+def put_together(team: Team, workdirs: Sequence, which: str, run_of: dict[str, int]) -> Team:
+    """The team with each agent restored from its own run's checkpoint; ``run_of`` indexes ``workdirs``."""
     for run in sorted(set(run_of.values())):
         agents = [agent for agent in run_of if run_of[agent] == run]
-        team, _ = checkpoint.restore_team(folders[run], which, team, agents)
+        team, _ = saved_agents.restore_team(workdirs[run], which, team, agents)
     return team
 
 
@@ -232,7 +231,9 @@ def _finite(value):
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    flags.DEFINE_list("workdirs", None, "Run folders, with commas between them.", required=True)
+    flags.DEFINE_list(
+        "workdirs", None, "Run folders or exported teams, with commas between them.", required=True
+    )
     kinds = [checkpoint.BEST, checkpoint.LATEST]
     flags.DEFINE_enum("step", checkpoint.BEST, kinds, "State of each run: best on validation, or latest.")
     flags.DEFINE_integer(

@@ -2,6 +2,7 @@
 
 A trained team:     python -m experiments.evaluate --workdir=runs/x --step=best --samples=8 --k=1,3,5
 The untrained team: python -m experiments.evaluate --config=configs/coding.py
+An exported team:   python -m experiments.evaluate --team=models/team
 Other problems:     add --split=validation (or train, all) to either
 Other data:         add --config=configs/coding.py --config.task.test_source=humaneval to the first
 
@@ -17,7 +18,7 @@ import pathlib
 
 from absl import app, flags
 
-from jaxmarl_llm import checkpoint
+from jaxmarl_llm import checkpoint, saved_agents
 from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import validate
@@ -53,7 +54,9 @@ def state_line(report: dict) -> str:
     """The team that a report is about: the untrained one, or a state of a run."""
     if not report["workdir"]:
         return "the untrained team"
-    names = {checkpoint.BEST: ", the best on validation", checkpoint.LATEST: ", the latest"}
+    names = {
+        checkpoint.BEST: ", the best on validation", checkpoint.LATEST: ", the latest", "exported": ", exported"
+    }  # fmt: skip
     return f"{report['workdir']} after {report['step']} iterations{names.get(report['state'], '')}"
 
 
@@ -114,6 +117,8 @@ def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
     entry.define_config(False, "Config file, by default that of the run in --workdir")
     flags.DEFINE_string("workdir", "", "Run folder to take the trained agents from.")
+    flags.DEFINE_string("team", "", "Folder of a team that experiments.export wrote, in place of --workdir.")
+    flags.DEFINE_string("base", "", "With --team: the base model here, if it is not where team.json says.")
     flags.DEFINE_string("step", checkpoint.BEST, "Checkpoint of the run: best, latest or a step.")
     flags.DEFINE_enum("split", "test", list(evaluations.SPLITS), "Problems to answer.")
     flags.DEFINE_integer("samples", 0, "Answers per problem; 0: as the config says.", lower_bound=0)
@@ -121,21 +126,41 @@ def define_flags() -> None:
     flags.DEFINE_string("out", "", "JSON file to write; default: evaluation.json in --workdir.")
 
 
+def _agents_folder(args) -> str:
+    """The folder that the agents come from: a run's or an exported team's; empty for none."""
+    if not args.team:
+        if args.base:
+            raise app.UsageError("--base goes with --team; with a config use --config.model")
+        return args.workdir
+    if args.workdir or args["step"].present:
+        raise app.UsageError("--team is a folder with one state: it takes no --workdir and no --step")
+    saved_agents.read_team(args.team)
+    return args.team
+
+
 def main(argv):
     """Command line entry."""
     entry.refuse_arguments(argv)
     args = flags.FLAGS
-    if args.config is None and not args.workdir:
-        raise app.UsageError("give --workdir=<run folder>, --config=<config file>, or both")
-    config = run_folder.load_run(args.workdir) if args.config is None else args.config
+    workdir = _agents_folder(args)
+    if args.config is None and not workdir:
+        raise app.UsageError("give --workdir=<run folder> or --team, --config=<config file>, or both")
+    config = run_folder.load_run(workdir) if args.config is None else args.config
+    if args.base:
+        if config.team.models:
+            raise UserError(
+                f"--base={args.base!r}: the team has several models, team.models; give a --config"
+            )
+        config.model = args.base
     validate(config)
     which, ks = parse_step(args.step), parse_ks(args.k)
     if searches(config):
         refuse_samples()
-        return search_run(config, args.workdir, which, args.out, args.split)
-    by_mode, report = evaluations.evaluate_run(config, args.workdir, which, args.samples, ks, args.split)
+        return search_run(config, workdir, which, args.out, args.split)
+    print(f"reading problems and models{f' of {workdir}' if workdir else ''}", flush=True)
+    by_mode, report = evaluations.evaluate_run(config, workdir, which, args.samples, ks, args.split)
     show(report)
-    out = args.out or (args.workdir and pathlib.Path(args.workdir) / "evaluation.json")
+    out = args.out or (workdir and pathlib.Path(workdir) / "evaluation.json")
     if out:
         results.write(out, by_mode, report)
         print(f"written to {out}")

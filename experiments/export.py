@@ -1,29 +1,32 @@
-"""Write one trained agent as a Hugging Face model, or its adapters as a PEFT folder, with a model card.
+"""Write trained agents for other programs: one as a model or as adapters, or the whole team as one folder.
 
-Command: python -m experiments.export --workdir=runs/x --agent=main --out=models/main
-         --format=adapter writes the adapters alone, to be loaded on top of the base model with PEFT
-         --step=latest, or a number, takes another checkpoint than the best
+One agent:  python -m experiments.export --workdir=runs/x --agent=main --out=models/main
+            --format=adapter writes the adapters alone, to be loaded on top of the base model with PEFT
+The team:   python -m experiments.export --workdir=runs/x --team --out=models/team
+            python -m experiments.evaluate --team=models/team   plays it again, here or elsewhere
+Both:       --base=<hub id or folder> is what the adapters call their base model
+            --step=latest, or a number, takes another checkpoint than the best
 """
 
+import logging
 import pathlib
 
-from absl import flags
+from absl import app, flags
 
 from jaxmarl_llm import checkpoint, resume_checks
 from jaxmarl_llm.analysis.report import model_card
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.factory import teams
+from jaxmarl_llm.factory import tasks, teams
 from jaxmarl_llm.runs import agent_export, run_folder, summaries
+from jaxmarl_llm.saved_agents import MERGED
 from jaxmarl_llm.team import REMOTE
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
 from . import evaluate
 
-FORMATS = ("merged", "adapter")
 
-
-def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST) -> int:
+def export(workdir, agent: str, out, form: str = MERGED, which=checkpoint.BEST, base: str = "") -> int:
     """Write one agent of a run to a new folder.
 
     Args:
@@ -33,47 +36,106 @@ def export(workdir, agent: str, out, form: str = "merged", which=checkpoint.BEST
       form: ``merged`` (a model that `weights.load` and transformers read, adapters added to the base, in the
         dtype of the parameters) or ``adapter`` (PEFT).
       which: ``best``, ``latest`` or a step.
+      base: what ``adapter`` calls the base model, hub id or folder; empty: what the run's model is elsewhere.
 
     Returns:
       The step of the checkpoint.
 
     Raises:
-      ValueError: for an agent, checkpoint or format that does not exist, adapters of an agent that has none,
-        or a folder that exists already or cannot be written, all before any model is loaded.
+      ValueError: for an agent, checkpoint or format that does not exist, adapters of an agent that has none or
+        on a base that exists nowhere else, or a folder that exists already or cannot be written, all before
+        any model is loaded.
     """
-    if form not in FORMATS:
-        raise UserError(f"--format={form!r}: allowed are {', '.join(FORMATS)}")
+    if form not in agent_export.FORMS:
+        raise UserError(f"--format={form!r}: allowed are {', '.join(agent_export.FORMS)}")
     config = run_folder.load_run(workdir)
     folder = pathlib.Path(workdir) / "checkpoints"
     meta = checkpoint.read_meta(folder, which)
     if agent not in meta["agents"]:
         agents = ", ".join(meta["agents"])
         raise UserError(f"--agent={agent!r}: the run in {workdir} has the agents {agents}")
-    mode = meta["agents"][agent]["mode"]
+    _check_form(agent, meta["agents"][agent], form, base)
+    _check_out(out)
+    team, _ = checkpoint.restore_team(folder, which, teams.build_team(config), [agent])
+    agent_export.write(team[agent], agent, pathlib.Path(out), form, base)
+    base = base or agent_export.base_name(meta["agents"][agent]["model"])
+    text = model_card.card(config.to_dict(), _summary(workdir), meta, agent, form, base)
+    files.atomic_write_text(pathlib.Path(out) / "README.md", text)
+    return meta["step"]
+
+
+def _check_form(agent: str, saved: dict, form: str, base: str) -> None:
+    """ValueError for an agent, as its checkpoint describes it, that cannot be written in this form."""
+    mode, model = saved["mode"], saved["model"]
     if mode == REMOTE:
-        raise UserError(
-            f"--agent={agent!r}: it speaks through {meta['agents'][agent]['model']!r} and has no weights"
-        )
-    if form == "adapter" and mode != "adapters":
+        raise UserError(f"--agent={agent!r}: it speaks through {model!r} and has no weights")
+    if form == MERGED:
+        if base:
+            raise UserError(
+                "--base is what adapters call their base model; use it with --format=adapter or --team"
+            )
+        return
+    if mode != "adapters":
         raise UserError(f"--format=adapter: agent {agent!r} has no adapters (mode {mode!r}); use merged")
+    if not base and not agent_export.base_name(model):
+        raise UserError(
+            f"--format=adapter: the base {model!r} is drawn from the seed and exists nowhere else; use merged, "
+            "or name one with --base"
+        )
+
+
+def _check_out(out) -> None:
+    """ValueError for a folder that exists already or cannot be written."""
     out = pathlib.Path(out)
     if out.exists():
         raise UserError(f"--out={out} exists already")
     resume_checks.ensure_writable(out.parent)
-    team, _ = checkpoint.restore_team(folder, which, teams.build_team(config), [agent])
-    agent_export.write(team[agent], agent, out, form)
-    summary = summaries.read_json(pathlib.Path(workdir) / "summary.json")
-    text = model_card.card(config.to_dict(), summary, meta, agent, form)
-    files.atomic_write_text(out / "README.md", text)
+
+
+def _summary(workdir) -> dict:
+    return summaries.read_json(pathlib.Path(workdir) / "summary.json")
+
+
+def export_team(workdir, out, which=checkpoint.BEST, base: str = "") -> int:
+    """Write all agents of a run to a new folder that `experiments.evaluate` and others can play again.
+
+    Args, errors and result as of `export`. Each agent is written as it was trained: its adapters, or its model.
+    """
+    config = run_folder.load_run(workdir)
+    meta = checkpoint.read_meta(pathlib.Path(workdir) / "checkpoints", which)
+    if not any(saved["mode"] in ("adapters", "full") for saved in meta["agents"].values()):
+        raise UserError(f"--team: no agent of the run in {workdir} has weights of its own")
+    _check_out(out)
+    team, _ = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, teams.build_team(config))
+
+    def card(held: dict) -> str:
+        return model_card.team_card(config.to_dict(), _summary(workdir), held)
+
+    lessons = pathlib.Path(workdir) / agent_export.LESSONS
+    agent_export.write_team(team, config, meta, pathlib.Path(out), card, base, _prompts(config), lessons)
     return meta["step"]
+
+
+def _prompts(config) -> dict:
+    """What every agent reads of the first test problem; {} where the problems cannot be read here."""
+    try:
+        with tasks.build_executor(config) as executor:
+            task = tasks.build_task(config, executor, "test")
+            return task.prompts(task.items[0])
+    except (*entry.EXPECTED, OSError) as error:
+        logging.warning("the team is written without an example of its prompts: %s", error)
+        return {}
 
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
     flags.DEFINE_string("workdir", None, "Run folder.", required=True)
-    flags.DEFINE_string("agent", None, "Name of the agent.", required=True)
+    flags.DEFINE_string("agent", "", "Name of the agent to write.")
+    flags.DEFINE_bool("team", False, "Write all agents, as they were trained, into one folder.")
     flags.DEFINE_string("out", None, "Folder to create.", required=True)
-    flags.DEFINE_enum("format", "merged", FORMATS, "A whole model (merged), or its adapters alone (PEFT).")
+    forms = agent_export.FORMS
+    flags.DEFINE_enum("format", MERGED, forms, "A whole model (merged), or its adapters alone (PEFT).")
+    flags.DEFINE_string("base", "", "What adapters call their base model: a hub id or a folder.")
     flags.DEFINE_string("step", checkpoint.BEST, "Checkpoint of the run: best, latest or a step.")
 
 
@@ -82,8 +144,18 @@ def main(argv):
     entry.refuse_arguments(argv)
     args = flags.FLAGS
     which = evaluate.parse_step(args.step)
-    step = export(args.workdir, args.agent, args.out, args.format, which)
-    print(f"agent {args.agent!r} after {step} iterations ({args.format}) is in {args.out}")
+    if bool(args.agent) == args.team:
+        raise app.UsageError("give --agent=<name> or --team")
+    if not args.team:
+        step = export(args.workdir, args.agent, args.out, args.format, which, args.base)
+        print(f"agent {args.agent!r} after {step} iterations ({args.format}) is in {args.out}")
+        return
+    if args["format"].present:
+        raise app.UsageError("--team writes every agent as it was trained and takes no --format")
+    step = export_team(args.workdir, args.out, which, args.base)
+    print(
+        f"the team after {step} iterations is in {args.out}: python -m experiments.evaluate --team={args.out}"
+    )
 
 
 if __name__ == "__main__":

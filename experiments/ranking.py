@@ -9,7 +9,6 @@ import pathlib
 
 from absl import app, flags
 
-from jaxmarl_llm.analysis.report import figures, sweep_ranking
 from jaxmarl_llm.cli import entry
 
 
@@ -23,6 +22,8 @@ def main(argv):
     """Command line entry."""
     if len(argv) != 2:
         raise app.UsageError("give the sweep.json of one sweep")
+    from jaxmarl_llm.analysis.report import figures, sweep_ranking  # these import matplotlib
+
     source = pathlib.Path(argv[1])
     settings = sweep_ranking.read(source)
     out = pathlib.Path(flags.FLAGS.out or source.with_name("ranking.png"))

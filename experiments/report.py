@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from jaxmarl_llm.analysis.report import page, search_page
+from jaxmarl_llm.analysis.report import transcript_data
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search import seeds as search_seeds
 from jaxmarl_llm.cli import entry
@@ -36,7 +36,7 @@ def define_flags() -> None:
     flags.DEFINE_list("evaluations", [], "Files of experiments.evaluate, for the transcript browser.")
     flags.DEFINE_integer(
         "transcript_steps",
-        page.TRANSCRIPT_STEPS,
+        transcript_data.STEPS,
         "Most iterations per run whose transcripts go into the page: first, last, evenly spread; 0: none.",
         lower_bound=0,
     )
@@ -59,6 +59,8 @@ def report_searches(paths: Sequence[str], out: str, baseline: str = "") -> pathl
         raise UserError(f"--baseline={baseline!r}: {', '.join(paths)} have {', '.join(methods)}")
     results.sort(key=lambda result: result.method != (baseline or methods[0]))  # the others keep their order
     page_path = pathlib.Path(out or pathlib.Path(paths[0]).with_suffix(".html"))
+    from jaxmarl_llm.analysis.report import search_page  # imports matplotlib
+
     data, seeds = search_results.to_json(results), search_seeds.over_seeds(results)
     return search_page.write(data, page_path, "Searches for programs", seeds)
 
@@ -71,6 +73,8 @@ def main(argv):
     if all(pathlib.Path(path).is_file() for path in folders):
         print(f"written: {report_searches(folders, args.out, args.baseline)}")
         return
+    from jaxmarl_llm.analysis.report import page  # imports matplotlib
+
     for path in page.write(folders, args.out, args.evaluations, args.transcript_steps):
         print(f"written: {path}")
 

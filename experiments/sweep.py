@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from absl import flags
 
 from jaxmarl_llm import resume_checks
-from jaxmarl_llm.analysis.report import sweep_page, sweep_results
+from jaxmarl_llm.analysis.report import sweep_results
 from jaxmarl_llm.analysis.report.sweep_results import MemberResult
 from jaxmarl_llm.cli import entry, launch
 from jaxmarl_llm.cli.launch import FAILED, FINISHED, Job, Outcome
@@ -113,6 +113,8 @@ def _failed_before(workdir: pathlib.Path, member: SweepRun) -> Outcome | None:
 def show(workdir: pathlib.Path, read: Sequence[MemberResult], config: str, fixed: Mapping) -> None:
     """Print the tables, and write them with the page."""
     title = " ".join([f"Sweep of {config}", *sweeps.as_flags(fixed)])
+    from jaxmarl_llm.analysis.report import sweep_page  # imports matplotlib, for which no member is to wait
+
     tables, notes = sweep_page.tables(read), sweep_page.notes(read)
     for table in tables:
         console.table(table.rows, table.headers, f"\n{table.title}")

@@ -93,6 +93,7 @@ def train(config, workdir: str) -> dict:
         return finished
     if not warm_up.made(config, workdir, train):
         return {}
+    print(f"reading problems and models for {workdir}", flush=True)  # seconds, and minutes for large models
     first = "flag" if distributed.is_distributed() else "request"
     with StopSignal(first) as stop, Run(config, workdir) as run:
         stop.rescue = run.save_completed

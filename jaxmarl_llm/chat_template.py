@@ -93,13 +93,24 @@ def _formats(tree: nodes.Template) -> list[str]:
     if any(macro.name == STRFTIME for macro in tree.find_all(nodes.Macro)):
         return []
     calls = [c for c in tree.find_all(nodes.Call) if getattr(c.node, "name", None) == STRFTIME]
+    formats = []
     for call in calls:
-        if len(call.args) != 1 or not isinstance(call.args[0], nodes.Const):
+        arguments = [*call.args, *(each.value for each in call.kwargs if each.key == "format")]
+        if len(arguments) != 1 or not isinstance(arguments[0], nodes.Const):
             raise UserError(
                 f"the chat template calls {STRFTIME} in line {call.lineno} with a format that is not written "
                 "there, so its date cannot be fixed"
             )
-    return list(dict.fromkeys(call.args[0].value for call in calls))
+        formats.append(arguments[0].value)
+    # Under another name it could be called with any format.
+    plain = {id(c.node) for c in calls} | {id(c.node) for c in tree.find_all((nodes.Test, nodes.Not))}
+    plain |= {id(c.test) for c in tree.find_all((nodes.If, nodes.CondExpr))}
+    for name in tree.find_all(nodes.Name):
+        if name.name == STRFTIME and id(name) not in plain:
+            raise UserError(
+                f"the chat template passes {STRFTIME} on in line {name.lineno}, so its date cannot be fixed"
+            )
+    return list(dict.fromkeys(formats))
 
 
 def _reads_date_string(tree: nodes.Template) -> bool:

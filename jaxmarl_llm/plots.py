@@ -1,6 +1,6 @@
 """The learning curves of a run as a PNG, from the rows of its metrics.jsonl."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -25,6 +25,12 @@ STYLE = {
     "axes.formatter.useoffset": False,  # a ratio of 1.00002 is labelled as that
     "legend.frameon": False,
 }
+
+
+def write_png(draw: Callable[..., Figure], path, *data) -> None:
+    """Write the figure that ``draw`` makes of some data, in the style of all pictures."""
+    with matplotlib.rc_context(STYLE):
+        FigureCanvasAgg(draw(*data)).print_png(str(path))
 
 
 def learning_curve(

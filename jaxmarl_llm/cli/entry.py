@@ -12,6 +12,7 @@ from ml_collections import config_flags
 
 from jaxmarl_llm.cli.signals import INTERRUPTED, StopSignal
 from jaxmarl_llm.config import agent_settings, base_config
+from jaxmarl_llm.config.base import ABOUT
 from jaxmarl_llm.config.files import find
 from jaxmarl_llm.config.options import leaves, no_such_field
 from jaxmarl_llm.executor.errors import InputError
@@ -134,7 +135,7 @@ def parse(argv: list[str]) -> list[str]:
         path = _unknown_field(argv)
         if path is None or _in_get_config(error):
             raise  # a bug in a config file
-        sys.exit(complain(no_such_field(path, _known_fields(path))))
+        sys.exit(complain(no_such_field(path, _known_fields(path), ABOUT)))
 
 
 def _with_own_config(flag: str) -> str:

@@ -52,7 +52,10 @@ class StopSignal:
         os.set_blocking(self._sent, False)
         self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         self._fd_before = signal.set_wakeup_fd(self._sent, warn_on_full_buffer=False)
-        threading.Thread(target=self._watch, args=(self._received,), daemon=True, name="signals").start()
+        self._thread = threading.Thread(
+            target=self._watch, args=(self._received,), daemon=True, name="signals"
+        )
+        self._thread.start()
         return self
 
     def __exit__(self, *exception) -> None:
@@ -62,6 +65,7 @@ class StopSignal:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         os.close(self._sent)  # ends the thread
+        self._thread.join(1.0)
         stopping.withdraw()
 
     def _handle(self, number, frame) -> None:

@@ -18,7 +18,7 @@ from jaxmarl_llm.config import (
     team,
     training,
 )
-from jaxmarl_llm.config.options import ConfigDict
+from jaxmarl_llm.config.options import ConfigDict, is_dotted, leaves, no_such_field
 from jaxmarl_llm.utils.errors import UserError
 
 # Modules that declare fields, in the order of docs/config.md.
@@ -26,6 +26,7 @@ SECTIONS = (
     general, team, prompts, sampling, task, training, credit, loss, critic, preference, imitation, programs,
 )  # fmt: skip
 FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
+ABOUT = {path: each.about for path, each in FIELDS.items()}
 RULES = (
     sampling, training, task, prompts, team, loss, systems, credit, critic, preference, programs, remote,
     imitation,
@@ -44,7 +45,7 @@ def validate(config: ConfigDict, name: str = "the config") -> None:
       ValueError: one sentence per bad field with its value and what is allowed; it calls the config ``name``.
     """
     base = base_config()
-    bad = fields.wrong_types(config, base)
+    bad = fields.wrong_types(config, base) or _unknown(config, base)
     if not bad:
         bad = [*_outside(config), *agent_settings.problems(config, FIELDS)]
         bad += [sentence for module in RULES for sentence in module.problems(config, base)]
@@ -53,6 +54,19 @@ def validate(config: ConfigDict, name: str = "the config") -> None:
         bad += [sentence for sentence in unread if sentence.partition("=")[0] not in named]
     if bad:
         raise UserError(f"{name} cannot be used:\n  " + "\n  ".join(bad))
+
+
+def _unknown(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """Sentences about fields that no section declares: set in a config file, they would change nothing.
+
+    A task of the user's own gets all of ``config.task``, and a protocol all of the config: they may read others.
+    """
+    if is_dotted(config.task.kind) or is_dotted(config.train.protocol):
+        return []
+    known = list(leaves(base))
+    inside = tuple(f"{path}." for path in known)  # of fields that hold a dict
+    others = [path for path in leaves(config) if path not in known and not path.startswith(inside)]
+    return [no_such_field(path, known, ABOUT) for path in others]
 
 
 def _outside(config: ConfigDict) -> list[str]:

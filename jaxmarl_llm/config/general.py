@@ -34,6 +34,8 @@ FIELDS = (
     number("executor.min_level", 2,
            "Isolation level below which nothing runs: 1 processes, 2 with filters, 3 with namespaces.",
            low=1, high=3),
+    value("executor.allow_modules", (),
+          "Installed packages, such as ('numpy',), that programs and tests may import beside the standard library."),
     value("eval.before", True, "Evaluate the untrained team on the test problems, too."),
     number("eval.every", 0, "Iterations between evaluations; 0: only before and after.", low=0),
     number("eval.samples", 4, "Answers per problem at the training settings, beside the greedy one.", low=1),

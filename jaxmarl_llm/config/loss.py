@@ -76,6 +76,8 @@ def _compat(config: ConfigDict, base: ConfigDict) -> list[str]:
         return bad
     if config.task.kind == "coding" and not config.task.reward and config.task.cooperation != "paper":
         bad.append(f"task.cooperation={config.task.cooperation!r}: train.comlrl_compat allows paper only")
+    if config.task.kind == "coding" and not config.task.reward and config.task.parsing != "paper":
+        bad.append(f"task.parsing={config.task.parsing!r}: train.comlrl_compat allows paper only")
     for name in ("kl_coef", "entropy_coef", "clip", "clip_high", "dual_clip", "ratio_level", "aggregation"):
         if c[name] != base[name]:
             bad.append(f"train.{name}={c[name]!r}: train.comlrl_compat has none, allowed is {base[name]!r}")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ml_collections import config_dict
 
+from jaxmarl_llm.config.synonyms import SEVERAL, described, of_other_libraries
 from jaxmarl_llm.utils.errors import UserError
 
 ConfigDict = config_dict.ConfigDict
@@ -26,18 +27,26 @@ def leaves(config: Mapping, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def no_such_field(path: str, known: Iterable[str]) -> str:
+def no_such_field(path: str, known: Iterable[str], about: Mapping[str, str] | None = None) -> str:
     """A sentence about a dotted name that no field has, with those that may be meant.
 
-    Fields with the same last name come first, then those that are spelled like the whole or its last name.
+    Fields with the same last name come first, then those that other libraries call so (`synonyms`), those that
+    are spelled like the whole or its last name, and those whose sentence has its words.
+
+    known: dotted names of all fields. about: what each is, a sentence.
     """
     known, last = list(known), path.rpartition(".")[2]
     lasts: dict[str, list[str]] = {}
     for name in known:
         lasts.setdefault(name.rpartition(".")[2], []).append(name)
-    meant = lasts.get(last) or difflib.get_close_matches(path, known, 1, 0.8)
-    meant = meant or [name for like in difflib.get_close_matches(last, lasts, 1, 0.7) for name in lasts[like]]
-    meant = meant or difflib.get_close_matches(path, known, 1)
+    same = lasts.get(last, [])
+    meant = same if same and last not in SEVERAL else of_other_libraries(path, known)
+    meant = meant or difflib.get_close_matches(path, known, 1, 0.8)
+    cutoff = 0.7 if len(last) > 5 else 0.8  # rate is not gate
+    meant = meant or [
+        name for like in difflib.get_close_matches(last, lasts, 1, cutoff) for name in lasts[like]
+    ]
+    meant = meant or described(path, about or {}) or difflib.get_close_matches(path, known, 1, 0.75)
     return f"there is no config field {path!r}" + (f"; did you mean {' or '.join(meant)}?" if meant else "")
 
 

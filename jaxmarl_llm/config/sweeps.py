@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from jaxmarl_llm.config import agent_settings, programs
-from jaxmarl_llm.config.base import validate
+from jaxmarl_llm.config.base import ABOUT, validate
 from jaxmarl_llm.config.options import ConfigDict, field, leaves, no_such_field
 from jaxmarl_llm.utils.errors import UserError
 
@@ -103,7 +103,7 @@ def _member(fields: dict, short: str, number: int, base: ConfigDict, fixed: Mapp
     for path, value in fields.items():
         if path not in known:
             all_known = [*known, *agent_settings.known_fields(config)]
-            raise UserError(f"{name}: {no_such_field(str(path), all_known)}")
+            raise UserError(f"{name}: {no_such_field(str(path), all_known, ABOUT)}")
         if path in fixed:
             raise UserError(f"{name}: --config.{path}={fixed[path]} on the command line contradicts it")
         try:

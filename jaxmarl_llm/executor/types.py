@@ -83,6 +83,8 @@ class Program:
     entry_point: the function or class that the tests call; the last source that defines it counts.
     tests: text that defines `check(candidate)`. It runs in the tester, never in the candidate's process, and
         may also call the entry point by its name. Standard library only.
+    shared: the names that agents use of each other; None: all that they define. A name that is not among them
+        is its agent's own, whatever others call theirs.
     prelude: imports and helper functions of the data set. Runs before the sources in the candidate and before
         the tests in the tester (a HumanEval prompt works as it is: its unfinished entry point is discarded).
     stdio: the last source is a script. `candidate(text)` runs it with that text as standard input and returns
@@ -103,6 +105,7 @@ class Program:
     collector: bool = True
     language: str = "python"
     signature: str = ""
+    shared: tuple[str, ...] | None = None
 
     def __post_init__(self):
         if not isinstance(self.sources, Mapping) or not self.sources:
@@ -124,6 +127,8 @@ class Program:
         for name in ("stdio", "tmp", "collector"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"Program.{name} is {getattr(self, name)!r:.80}; allowed: True or False")
+        if not (self.shared is None or (type(self.shared) is tuple and all(map(_is_name, self.shared)))):
+            raise InputError(f"Program.shared is {self.shared!r:.80}; allowed: a tuple of names, or None")
         if self.language not in LANGUAGES:
             raise InputError(f"Program.language is {self.language!r:.80}; allowed: {', '.join(LANGUAGES)}")
         if self.language == "c++":
@@ -146,6 +151,10 @@ class Program:
     def digest(self, *context) -> str:
         """Content hash of everything that decides the verdict, with `context` (JSON data) mixed in."""
         return hashlib.sha256(json.dumps([to_plain(self), *context]).encode()).hexdigest()
+
+
+def _is_name(value) -> bool:
+    return isinstance(value, str) and value.isidentifier()
 
 
 class Interaction(typing.NamedTuple):

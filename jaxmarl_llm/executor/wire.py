@@ -1,4 +1,4 @@
-"""Plain data over sockets: a closed set of builtin types as tagged JSON, with a length. No pickle, no code.
+"""Data over sockets: a closed set of types (see `values`) as tagged JSON, with a length. No pickle, no code.
 
 Both ends of the candidate's channel use this module; the tester's end trusts nothing that arrives.
 """
@@ -11,6 +11,8 @@ import socket
 import struct
 from collections.abc import Sequence
 
+from . import values
+
 MAX_FRAME = 8 << 20  # bytes per message of the candidate's channel
 MAX_CONTROL = 256 << 20  # bytes per message between our own processes
 MAX_FDS = 16  # that travel with one control message
@@ -19,6 +21,16 @@ MAX_ITEMS = 1_000_000
 READ_AHEAD = 1 << 13  # bytes that a frame is read with at first: most are that short
 _HEADER = struct.Struct(">I")
 HANDLES = ("mine", "yours")  # objects of the sender, of the receiver
+MADE = "made"  # the tag of a value that is made of parts
+_MALFORMED = (
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    ImportError,
+    RecursionError,
+)
 _SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset}
 _MIN_INT, _MAX_INT = -(1 << 63), (1 << 63) - 1
 _INTS, _TEXTS = {int}, {str}
@@ -35,21 +47,22 @@ class WireError(Exception):
     """The other side sent data that `encode` does not make."""
 
 
-def encode(value, export=None):
-    """JSON-able form of a plain value; subclasses become their builtin base.
+def encode(value, export=None, classes=None):
+    """JSON-able form of a value that is plain or travels (`values`); other subclasses become their builtin base.
 
     For all else `export(value)` gives [tag, number], a tag of HANDLES; without it: Unsupported.
+    classes: the prelude's, `values.Classes`.
     """
     if _stands_for_itself(value):
         return value
-    return _Encoder(export).walk(value, 0)
+    return _Encoder(export, classes).walk(value, 0)
 
 
-def encode_all(values: Sequence, export=None) -> list:
-    """`encode` of each value."""
-    if _stand_for_themselves(values):
-        return [*values]
-    return [encode(value, export) for value in values]
+def encode_all(items: Sequence, export=None, classes=None) -> list:
+    """`encode` of each item."""
+    if _stand_for_themselves(items):
+        return [*items]
+    return [encode(item, export, classes) for item in items]
 
 
 def _stands_for_itself(value) -> bool:
@@ -72,14 +85,16 @@ def _stand_for_themselves(items: Sequence) -> bool:
 
 
 class _Encoder:
-    def __init__(self, export):
-        self.items, self.export = 0, export
+    def __init__(self, export, classes):
+        self.items, self.export, self.classes = 0, export, classes
 
     def walk(self, value, depth):
         self.count(1, depth)
         if value is None or value is True or value is False:
             return value
         kind = type(value)
+        if kind not in values.PLAIN and (made := self.made(value, kind, depth)) is not None:
+            return made
         # Base-class methods only: a subclass may lie in every method of its own.
         if issubclass(kind, str):
             return _encode_text(str.__str__(value))
@@ -104,6 +119,22 @@ class _Encoder:
         self.items += items
         if (depth > MAX_DEPTH and items) or self.items > MAX_ITEMS:
             raise Unsupported("value nested too deeply" if depth > MAX_DEPTH else "value with too many items")
+
+    def made(self, value, kind, depth):
+        """The form of a value that is made of parts; None where it is none."""
+        packed = values.pack(value, kind, self.classes)
+        if packed is None:
+            return None
+        name, parts = packed
+        export, self.export = self.export, self.export if name in values.HOLDING else None
+        try:
+            return [MADE, name, [self.walk(part, depth + 1) for part in parts]]
+        except Unsupported:
+            if export is None:
+                raise
+            return export(value)
+        finally:
+            self.export = export
 
     def rare(self, value, kind):
         if issubclass(kind, bytes):
@@ -133,29 +164,29 @@ def type_name(value) -> str:
     return type.__dict__["__name__"].__get__(type(value))
 
 
-def decode(data, resolve=None):
-    """The exact builtin value behind `encode`'s form; WireError for anything that `encode` does not make.
+def decode(data, resolve=None, classes=None):
+    """The exact value behind `encode`'s form; WireError for anything that `encode` does not make.
 
-    `resolve(tag, number)` gives the value of a handle.
+    `resolve(tag, number)` gives the value of a handle. classes: the prelude's, `values.Classes`.
     """
     if type(data) in _UNTAGGED:
         return data
     try:
-        return _Decoder(resolve).walk(data, 0)
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        return _Decoder(resolve, classes).walk(data, 0)
+    except _MALFORMED as error:
         raise WireError(f"malformed value: {type(error).__name__}") from None
 
 
-def decode_all(data: list, resolve=None) -> list:
+def decode_all(data: list, resolve=None, classes=None) -> list:
     """`decode` of each item."""
     if {*map(type, data)} <= _UNTAGGED:
         return data
-    return [decode(item, resolve) for item in data]
+    return [decode(item, resolve, classes) for item in data]
 
 
 class _Decoder:
-    def __init__(self, resolve):
-        self.items, self.resolve = 0, resolve
+    def __init__(self, resolve, classes):
+        self.items, self.resolve, self.classes = 0, resolve, classes
 
     def walk(self, data, depth):
         self.count(1, depth)
@@ -176,6 +207,10 @@ class _Decoder:
                 [self.walk(part, depth + 1) for part in _exact_list(pair)] for pair in _exact_list(pairs)
             )
             return dict(walked)  # a pair of the wrong length raises
+        if tag == MADE:
+            name, parts = rest
+            parts = [self.walk(part, depth + 1) for part in _exact_list(parts)]
+            return values.unpack(name, parts, self.classes)
         if tag in HANDLES and self.resolve is not None:
             (number,) = rest
             return self.resolve(tag, number)

@@ -19,16 +19,20 @@ class ExpertEdits:
       expert: see `types.Expert`.
       agents: names in the order (helper, main), or (main,).
       max_tokens: longest answer of the expert.
+      parsing: what of an answer it reads, see `coding.sources`.
 
     If the expert's answer holds neither edits nor approval, agents only get the request to try again.
     """
 
-    def __init__(self, expert: Expert, agents: Sequence[str], max_tokens: int = 2048):
+    def __init__(
+        self, expert: Expert, agents: Sequence[str], max_tokens: int = 2048, parsing: str = "python"
+    ):
         self._expert, self._agents, self._max_tokens = expert, tuple(agents), max_tokens
+        self._parsing = parsing
 
     def request(self, item, completions: dict[str, str]) -> Request:
         """Build the question to the expert about a joint answer to a coding item."""
-        messages = request_messages(item, completions, self._agents)
+        messages = request_messages(item, completions, self._agents, self._parsing)
         return Request(tuple(messages), str(item.task_id), self._max_tokens)
 
     def __call__(self, answers: Sequence) -> list[dict[str, str]]:

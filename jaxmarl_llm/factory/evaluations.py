@@ -1,10 +1,8 @@
 """Evaluations with the settings of a config: of a team in memory, or of a run folder's."""
 
-import pathlib
-
 import jax
 
-from jaxmarl_llm import checkpoint, evaluation
+from jaxmarl_llm import checkpoint, evaluation, saved_agents
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm.config.team import check_read
 from jaxmarl_llm.evaluation import results, scores
@@ -67,7 +65,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
 
     Args:
       config: the team, how it speaks, and the problems.
-      workdir: run folder whose checkpoint is restored; empty for the untrained team.
+      workdir: run folder whose checkpoint is restored, or an exported team; empty for the untrained team.
       which: ``best``, ``latest`` or a step.
       samples: answers per problem; 0 for ``config.eval.samples``.
       ks: report pass@k for these, each within 1..samples.
@@ -84,14 +82,13 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     samples = samples or config.eval.samples
     for k in ks:
         scores.pass_at_k(samples, 0, k)
-    folder = pathlib.Path(workdir) / "checkpoints"
-    step = checkpoint.read_meta(folder, which)["step"] if workdir else 0
+    step = saved_agents.read_meta(workdir, which)["step"] if workdir else 0
     with tasks.build_executor(config) as executor:
         task = build_split(config, executor, split, experts.build_expert(config, workdir))
         speakers = experts.build(config, task.items, workdir)
         team = teams.build_team(config, speakers=speakers)
         if workdir:
-            team, _ = checkpoint.restore_team(folder, which, team)
+            team, _ = saved_agents.restore_team(workdir, which, team)
         teams.check_prompts(config, team, task)
         learned = [member.trainable for member in team.members]
         items = range(len(task.items))
@@ -107,7 +104,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     about = {
         "workdir": str(workdir) or None,
         "step": step,
-        "state": str(which) if workdir else "untrained",
+        "state": _state(workdir, which),
         "split": split,
         "seed": config.seed,
         "models": {agent: team[agent].model_name for agent in team.agents},
@@ -119,6 +116,13 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         "speed": answers.speed(),
     }
     return by_mode, about | {mode: results.describe(each, ks) for mode, each in by_mode.items()}
+
+
+def _state(workdir, which) -> str:
+    """What an evaluation says that it is of."""
+    if not workdir:
+        return "untrained"
+    return "exported" if saved_agents.is_team(workdir) else str(which)
 
 
 def build_split(config, executor, split: str, expert=None):

@@ -1,19 +1,24 @@
 """From a config to the task: problems or texts, roles, rewards."""
 
 import contextlib
+import functools
 import itertools
 import logging
-from collections.abc import Iterator, Mapping
+import pathlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
 
 from jaxmarl_llm.config import programs
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
+from jaxmarl_llm.executor.errors import InputError
 from jaxmarl_llm.experts.feedback import ExpertEdits
 from jaxmarl_llm.tasks import custom_task, split_overlap
 from jaxmarl_llm.tasks.centralised import CentralisedTask
-from jaxmarl_llm.tasks.coding import data_files
+from jaxmarl_llm.tasks.coding import data_files, row_checks
 from jaxmarl_llm.tasks.coding import feedback as code_feedback
 from jaxmarl_llm.tasks.coding import roles as code_roles
+from jaxmarl_llm.tasks.coding.items import CodingItem, RowRules
 from jaxmarl_llm.tasks.coding.task import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask
 from jaxmarl_llm.tasks.programs import optimisation_items
@@ -27,6 +32,7 @@ from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.tasks.writing import items as writing_items
 from jaxmarl_llm.tasks.writing import reward
 from jaxmarl_llm.tasks.writing.task import AGENTS, WritingTask
+from jaxmarl_llm.utils.console import ProgressDisplay
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -41,13 +47,63 @@ def build_executor(config) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext()
     c = config.executor
     limits = Limits(cpu_seconds=c.cpu_seconds, memory_mb=c.memory_mb)
-    executor = Executor(c.workers or None, limits, c.min_level)
+    with _naming_modules(config):
+        executor = Executor(c.workers or None, limits, c.min_level, modules=tuple(c.allow_modules))
     if executor.level < max(levels.NAMES):
         logging.warning(
             "programs run at isolation level %d, %s: %s",
             executor.level, levels.NAMES[executor.level], available_level()[1],
         )  # fmt: skip
     return executor
+
+
+@contextlib.contextmanager
+def _naming_modules(config) -> Iterator[None]:
+    """Name the field in an error about packages that are not there."""
+    try:
+        yield
+    except InputError as error:
+        raise UserError(f"executor.allow_modules={config.executor.allow_modules!r}: {error}") from None
+
+
+def _row_rules(config, executor: Executor | None) -> RowRules:
+    """What is done about rows whose tests judge nobody; without an executor their tests are only read."""
+    check = None
+    if isinstance(executor, Executor):
+        check = functools.partial(_faults_of_rows, executor)
+    return RowRules(tuple(config.executor.allow_modules), check, config.task.bad_rows == "drop")
+
+
+def _faults_of_rows(executor: Executor, items: Sequence[CodingItem]) -> dict[str, str]:
+    """{task_id: what is wrong}, see `row_checks.faults`."""
+    faults = row_checks.faults(items, executor, _memory_folder(), _RowProgress())
+    executor.metrics()  # what was run here belongs to no iteration
+    return faults
+
+
+def _memory_folder() -> pathlib.Path | None:
+    """Where rows that are in order are remembered; None without a place for it."""
+    from jaxmarl_llm.weights.model_files import cache_folder  # here: it is slow to import
+
+    with contextlib.suppress(RuntimeError, ValueError):  # nobody's home
+        return cache_folder()
+    return None
+
+
+class _RowProgress:
+    """A bar over the rows whose tests are tried, once that takes longer than a moment."""
+
+    def __init__(self):
+        self._since, self._display = time.monotonic(), None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._display is None and done < total and time.monotonic() > self._since + 2.0:
+            self._display = ProgressDisplay(total, label="row checked").__enter__()
+        if self._display is not None:
+            self._display.update(done, {})
+            if done == total:
+                self._display.__exit__()
+                self._display = None
 
 
 def isolation(executor: Executor | None) -> dict:
@@ -135,9 +191,9 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
     roles = tuple(c.roles or code_roles.TEAM) if c.centralised else tuple(config.team.agents)
     feedback = c.feedback if c.feedback in code_feedback.MODES else "plain"  # in one turn nobody is asked
     if expert:
-        feedback = ExpertEdits(expert, roles, config.expert.max_tokens)
+        feedback = ExpertEdits(expert, roles, config.expert.max_tokens, c.parsing)
     return CodingTask(
-        data_files.load_items(source, part),
+        data_files.load_items(source, part, _row_rules(config, executor)),
         executor,
         roles,
         cooperation=c.cooperation,
@@ -146,6 +202,7 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
         revealed_tests=c.revealed_tests,
         held_back=c.held_back,
         prompts=c.prompts,
+        parsing=c.parsing,
     )
 
 
@@ -155,7 +212,8 @@ def build_programs(
     """A task in which each of these agents writes a whole program; ``judge`` times them, None: a new one."""
     source, part = _source(config, split)
     if config.task.kind == "generation":
-        return GenerationTask(data_files.load_items(source, part), executor, agents, config.task.held_back)
+        items = data_files.load_items(source, part, _row_rules(config, executor))
+        return GenerationTask(items, executor, agents, config.task.held_back)
     items = optimisation_items.load_items(source, part)
     return OptimisationTask(items, judge or build_judge(config, executor), agents)
 

@@ -1,14 +1,27 @@
-"""One agent of a team as a folder that other libraries load."""
+"""One agent of a team, or all of them, as folders that other libraries load."""
 
+import json
 import pathlib
+import shutil
+from collections.abc import Callable
 
-from jaxmarl_llm import resume_checks, weights
-from jaxmarl_llm.team import Member
+from jaxmarl_llm import checkpoint, resume_checks, weights
+from jaxmarl_llm.factory import built_models
+from jaxmarl_llm.saved_agents import ADAPTER, FORMAT, MERGED, TEAM_FILE
+from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils import agent_axis
-from jaxmarl_llm.weights import peft
+from jaxmarl_llm.weights import model_files, peft
+
+FORMS = (MERGED, ADAPTER)
+LESSONS = pathlib.Path("system") / "lessons"  # what a team remembers beside its weights
 
 
-def write(member: Member, agent: str, out: pathlib.Path, form: str) -> None:
+def base_name(model: str) -> str:
+    """The name under which other programs load a base model, hub id or folder; '' for one drawn from a seed."""
+    return "" if model in built_models.BUILDERS else model_files.public_name(model)
+
+
+def write(member: Member, agent: str, out: pathlib.Path, form: str, base: str = "") -> None:
     """Write one agent to a new folder.
 
     Args:
@@ -16,12 +29,79 @@ def write(member: Member, agent: str, out: pathlib.Path, form: str) -> None:
       agent: its name.
       out: folder to create.
       form: ``merged`` (a Hugging Face model, adapters added to the base) or ``adapter`` (a PEFT folder).
+      base: what the PEFT folder calls the base model; empty: as `base_name` says.
     """
     stack = member.stack
-    if form == "merged":
+    if form == MERGED:
         params = member.agent_variables(agent)
         weights.save(weights.LoadedModel(stack.policy, params, member.tokenizer), out)
         return
     adapters = agent_axis.take(member.trainable, stack.agents.index(agent))
     rank = resume_checks.adapter_rank(adapters)
-    peft.save_adapter(out, member.model_name, stack.policy.config, adapters, rank, stack.adapter_scale * rank)
+    base = base or base_name(member.model_name) or member.model_name
+    peft.save_adapter(out, base, stack.policy.config, adapters, rank, stack.adapter_scale * rank)
+
+
+def write_team(
+    team: Team,
+    config,
+    meta: dict,
+    out: pathlib.Path,
+    card: Callable[[dict], str],
+    base: str = "",
+    prompts: dict | None = None,
+    lessons: pathlib.Path | None = None,
+) -> None:
+    """Write all agents to a new folder, with the config and what `saved_agents` needs to play them again.
+
+    An agent with adapters becomes a PEFT folder of its name, one with weights of its own a model; a base that is
+    drawn from a seed, which exists nowhere else, is written beside them.
+
+    Args:
+      team: the agents, with the parameters to write.
+      config: of the run.
+      meta: of the checkpoint, with ``step``.
+      out: folder to create, whole or not at all.
+      card: function from what ``team.json`` says to the text of README.md.
+      base: what the PEFT folders call the base model; empty: as `base_name` says.
+      prompts: the messages of every agent for one problem, by agent.
+      lessons: a folder of lessons, copied where there is one.
+    """
+    out, agents = pathlib.Path(out), {}
+    described = resume_checks.describe_team(team)
+    with model_files.new_folder(out) as temporary:
+        for member in team.members:
+            own_base = "" if member.remote else base or base_name(member.model_name)
+            if not own_base and not member.remote and member.stack.mode != "full":
+                model = weights.LoadedModel(member.stack.policy, member.base, member.tokenizer)
+                weights.save(model, temporary / "base" / member.model_name)
+                own_base = str(out.resolve() / "base" / member.model_name)
+            for agent in member.stack.agents:
+                agents[agent] = described[agent] | {"base": own_base or member.model_name}
+                if member.stack.learns:
+                    form = ADAPTER if member.stack.mode == "adapters" else MERGED
+                    write(member, agent, temporary / agent, form, own_base)
+                    agents[agent] |= {"folder": agent, "form": form}
+        held = {"format": FORMAT, "step": meta["step"], "agents": agents, "config": _elsewhere(config)}
+        held |= {"prompts": prompts or {}, "versions": checkpoint.versions()}
+        if lessons is not None and lessons.is_dir():
+            shutil.copytree(lessons, temporary / LESSONS)
+        (temporary / TEAM_FILE).write_text(json.dumps(held, indent=2) + "\n")
+        (temporary / "README.md").write_text(card(held))
+
+
+def _elsewhere(config) -> dict:
+    """The config with names of models that hold in other folders, and without what only the run folder has."""
+    changed = config.copy_and_resolve_references()
+    changed.model = _absolute(changed.model)
+    changed.team.models = tuple(map(_absolute, changed.team.models))
+    # What the team began with is in the weights that are written.
+    changed.warm_up.steps, changed.team.begin = 0, ""
+    changed.team.begin_map, changed.team.begin_step = (), "latest"
+    return json.loads(json.dumps(changed.to_dict()))
+
+
+def _absolute(name: str) -> str:
+    """A model's name, a path as an absolute one."""
+    path = pathlib.Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name

@@ -8,20 +8,25 @@ import time
 import jax
 from ml_collections import config_dict
 
-from jaxmarl_llm import sharding
+from jaxmarl_llm import saved_agents, sharding
 from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.utils.errors import UserError
 
 
 def load_run(workdir) -> config_dict.ConfigDict:
-    """The config of a run folder; ValueError if there is none, or one that this version cannot use.
+    """The config of a run folder, or of an exported team; ValueError if there is none, or one that this version
+    cannot use.
 
     Its mesh is that of the run if there are as many devices here, else one device.
     """
     path = pathlib.Path(workdir) / "config.json"
-    if not path.is_file():
+    if saved_agents.is_team(workdir):
+        path = path.with_name(saved_agents.TEAM_FILE)
+        config = config_dict.ConfigDict(saved_agents.read_team(workdir).get("config", {}))
+    elif not path.is_file():
         raise UserError(f"{path.parent} holds no run: config.json is missing")
-    config = config_dict.ConfigDict(json.loads(path.read_text()))
+    else:
+        config = config_dict.ConfigDict(json.loads(path.read_text()))
     validate(config, str(path))
     if math.prod(config.mesh[axis] for axis in sharding.AXES) != jax.device_count():
         config.mesh = base_config().mesh

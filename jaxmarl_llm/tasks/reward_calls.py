@@ -41,13 +41,13 @@ class RewardCalls:
         Raises what the reward raises; UserError if what it returns is no list of a value for each.
         """
         number = len(next(iter(completions.values())))
+        if self._workers == 1:
+            return values_of(call(self.function, completions, columns), number)
         parts = [
             slice(number * i // self._workers, number * (i + 1) // self._workers)
             for i in range(self._workers)
         ]
         parts = [part for part in parts if part.start < part.stop]
-        if self._workers == 1:
-            return values_of(call(self.function, completions, columns), number)
         in_process = self._place == PROCESSES
         pool, work = _pool(self._place, self._workers), _named if in_process else call
         reward = self._name if in_process else self.function

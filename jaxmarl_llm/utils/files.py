@@ -8,6 +8,8 @@ from typing import Any
 
 from jaxmarl_llm.utils.errors import UserError
 
+_POINTER = b"version https://git-lfs"
+
 
 def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
     """Replace `path` with `text` (UTF-8) in one step and create its folder if needed.
@@ -34,6 +36,16 @@ def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
 def safe_text(text: str) -> str:
     """The text with "?" for half surrogates, which JSON and models can bring and UTF-8 cannot hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def refuse_pointer(path: Path) -> None:
+    """ValueError for a file that stands for a larger one in a git repository cloned without Git LFS."""
+    if path.is_file():
+        with path.open("rb") as stream:
+            if stream.read(len(_POINTER)) == _POINTER:
+                raise UserError(
+                    f"{path} is a pointer of Git LFS, not the file itself; fetch it with: git lfs pull"
+                )
 
 
 def read_json(path: str | os.PathLike, kind: type = dict) -> Any:

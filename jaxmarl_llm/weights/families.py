@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxmarl_llm.policy import PolicyConfig, RopeConfig, Windows
+from jaxmarl_llm.utils import json_fields
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import hf_rope
 from jaxmarl_llm.weights.hf_rope import FULL, SLIDING
@@ -88,30 +89,22 @@ def _default(feature: str) -> Any:
     return getattr(PolicyConfig, feature)  # dataclasses keep defaults as attributes of the class
 
 
-def whole(raw: dict, key: str) -> int:
-    """A field of ``config.json`` that counts something; ValueError names it."""
-    value = raw.get(key)
-    if not isinstance(value, int) or value < 1:
-        raise UserError(f"{key} is {value!r}; allowed: an integer of at least 1")
-    return value
-
-
 def _read_gemma3(raw: dict) -> dict:
     """Windows and the scale of the scores."""
     types, windows = _layer_types(raw), None
     if SLIDING in types:
         layers = tuple(kind == SLIDING for kind in types)
-        windows = Windows(whole(raw, "sliding_window"), layers, hf_rope.read(raw, SLIDING))
-    width = whole(raw, "query_pre_attn_scalar")
+        windows = Windows(json_fields.count(raw, "sliding_window"), layers, hf_rope.read(raw, SLIDING))
+    width = json_fields.count(raw, "query_pre_attn_scalar")
     return {"windows": windows, "query_width": None if width == raw["head_dim"] else width}
 
 
 def _layer_types(raw: dict) -> list[str]:
     """The kind of every layer: ``layer_types``, or every ``sliding_window_pattern``-th sees everything."""
-    n_layers = whole(raw, "num_hidden_layers")
-    types = raw.get("layer_types")
-    if types is None:
-        return _every(whole(raw, "sliding_window_pattern"), n_layers)
+    n_layers = json_fields.count(raw, "num_hidden_layers", high=json_fields.MOST_LAYERS)
+    types = json_fields.texts(raw, "layer_types")
+    if not types:
+        return _every(json_fields.count(raw, "sliding_window_pattern"), n_layers)
     if len(types) != n_layers or not {*types} <= {FULL, SLIDING}:
         raise UserError(f"layer_types is {types}; allowed: {n_layers} times {FULL!r} or {SLIDING!r}")
     return types
@@ -207,7 +200,7 @@ FAMILIES = (
 
 def named(raw: dict) -> Family:
     """The family that a ``config.json`` names, by its architecture or else its model_type."""
-    architecture = (raw.get("architectures") or [None])[0]
+    architecture = next(iter(json_fields.texts(raw, "architectures")), None)
     for family in FAMILIES:
         if architecture == family.architecture or (
             architecture is None and raw.get("model_type") == family.model_type

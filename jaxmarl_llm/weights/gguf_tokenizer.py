@@ -48,7 +48,7 @@ def build(file: GgufFile) -> "PreTrainedTokenizerFast | None":
     added_tokens = {i: AddedToken(token, normalized=False) for i, token in enumerate(tokens)}
     tokenizer.add_special_tokens([added_tokens[i] for i, t in enumerate(types) if t == _CONTROL])
     tokenizer.add_tokens([added_tokens[i] for i, t in enumerate(types) if t == _USER_DEFINED])
-    bos = file.field("tokenizer.ggml.bos_token_id")
+    bos = _id(file, "bos", tokens)
     if bos is not None and file.field("tokenizer.ggml.add_bos_token", kind == "llama"):
         begin = (tokens[bos], bos)
         tokenizer.post_processor = processors.TemplateProcessing(
@@ -63,19 +63,40 @@ def eos_ids(file: GgufFile) -> list[int]:
     """Ids that end a text, the main one first: those in the metadata, and control tokens in `_ENDS`."""
     tokens = file.field("tokenizer.ggml.tokens") or []
     types = _types(file, tokens)
-    named = [file.field(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom")]
+    named = [_id(file, key, tokens) for key in ("eos", "eot", "eom")]
     endings = [i for i, t in enumerate(tokens) if t in _ENDS and types[i] == _CONTROL]
     return list(dict.fromkeys(int(i) for i in [*named, *endings] if i is not None))
 
 
 def _types(file: GgufFile, tokens: list[str]) -> list[int]:
-    return file.field("tokenizer.ggml.token_type") or [1] * len(tokens)
+    return _per_token(file, "token_type", tokens) or [1] * len(tokens)
+
+
+def _per_token(file: GgufFile, key: str, tokens: list[str]) -> list | None:
+    """A list of the metadata with a value for every token; None if there is none."""
+    values = file.field(f"tokenizer.ggml.{key}")
+    if values is not None and (not isinstance(values, list) or len(values) != len(tokens)):
+        raise UserError(
+            f"{file.path}: tokenizer.ggml.{key} has not one value for each of {len(tokens)} tokens"
+        )
+    return values
+
+
+def _id(file: GgufFile, key: str, tokens: list[str], default: int | None = None) -> int | None:
+    """A token id of the metadata; ValueError for one that no token has."""
+    name = f"tokenizer.ggml.{key}_token_id"
+    index = file.field(name, default)
+    if index is not None and not (type(index) is int and 0 <= index < len(tokens)):
+        raise UserError(
+            f"{file.path}: {name} is {index!r}; allowed: 0 to {len(tokens) - 1}, the ids of its tokens"
+        )
+    return index
 
 
 def _settings(file: GgufFile, tokens: list[str]) -> dict:
     settings = {"clean_up_tokenization_spaces": False}
     for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
-        index = file.field(f"tokenizer.ggml.{key}_token_id")
+        index = _id(file, key, tokens)
         if index is not None:
             settings[f"{name}_token"] = tokens[index]
     template = file.field("tokenizer.chat_template")
@@ -88,6 +109,11 @@ def _byte_level(file: GgufFile, tokens: list[str]) -> Tokenizer:
     pre = file.field("tokenizer.ggml.pre")
     vocab = {token: i for i, token in enumerate(tokens)}
     merges = [tuple(merge.split(" ")) for merge in file.field("tokenizer.ggml.merges", [])]
+    for merge in merges:
+        if len(merge) != 2 or not {*merge, "".join(merge)} <= vocab.keys():
+            raise UserError(
+                f"{file.path}: tokenizer.ggml.merges has {' '.join(merge)!r}, which is no two tokens"
+            )
     # Llama 3 takes a whole word that is in the vocabulary even where the merges do not lead to it.
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
     tokenizer.pre_tokenizer = _splitter(file, pre)
@@ -115,7 +141,9 @@ def _splitter(file: GgufFile, pre: str | None) -> pre_tokenizers.PreTokenizer:
 def _sentence_piece(file: GgufFile, tokens: list[str]) -> Tokenizer:
     """SentencePiece BPE: two pieces that make a third are a merge, with the third's score as priority."""
     vocab = {token: i for i, token in enumerate(tokens)}
-    scores = file.field("tokenizer.ggml.scores")
+    scores = _per_token(file, "scores", tokens)
+    if scores is None:
+        raise UserError(f"{file.path} has no tokenizer.ggml.scores, which its tokenizer needs")
     ranked = []
     for token, index in vocab.items():
         for cut in range(1, len(token)):
@@ -123,7 +151,7 @@ def _sentence_piece(file: GgufFile, tokens: list[str]) -> Tokenizer:
             if left in vocab and right in vocab and not re.fullmatch(r"<0x[0-9A-F]{2}>", token):
                 ranked.append((-scores[index], vocab[left], vocab[right], left, right))
     merges = [(left, right) for *_, left, right in sorted(ranked)]
-    unknown = tokens[file.field("tokenizer.ggml.unknown_token_id", 0)]
+    unknown = tokens[_id(file, "unknown", tokens, 0)]
     model = models.BPE(vocab=vocab, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
     tokenizer = Tokenizer(model)
     spaces = [normalizers.Replace(" ", "▁")]

@@ -15,6 +15,7 @@ from jaxmarl_llm.weights import families
 
 HEAD = "lm_head.weight"
 EMBED = "model.embed_tokens.weight"
+LISTED = 12  # tensors that an error names
 # Buffers that old checkpoints carry and that follow from the config.
 _DERIVED = ("rotary_emb.inv_freq", "attn.masked_bias")
 
@@ -86,7 +87,8 @@ def tensor_shapes(config: PolicyConfig) -> dict[str, tuple[int, ...]]:
 def check(config: PolicyConfig, shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
     """Compare a checkpoint's tensors with those that the config needs.
 
-    Raises ValueError listing all missing, extra and misshapen tensors of ``where`` together. A head beside
+    Raises ValueError with the number of missing, extra and misshapen tensors of ``where`` together and the
+    first `LISTED` of them. A head beside
     tied embeddings is let through here if it has the embedding's shape; `from_hf_tensors` compares its
     values.
     """
@@ -101,7 +103,9 @@ def check(config: PolicyConfig, shapes: Mapping[str, tuple[int, ...]], where: st
         f"{n} is {present[n]}, not {allowed[n]}" for n in present if present[n] != allowed.get(n, present[n])
     ]
     if problems:
-        raise UserError(f"{where} does not fit its config in {len(problems)} tensors: " + "; ".join(problems))
+        more = f"; and {len(problems) - LISTED} more" if len(problems) > LISTED else ""
+        listed = "; ".join(problems[:LISTED])
+        raise UserError(f"{where} does not fit its config in {len(problems)} tensors: {listed}{more}")
 
 
 def from_hf_tensors(

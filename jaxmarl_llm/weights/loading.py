@@ -10,6 +10,7 @@ from flax import struct
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.tokenizer import Tokenizer
+from jaxmarl_llm.utils import files, json_fields
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import hf, hf_config, model_files, tensor_files
 
@@ -42,13 +43,13 @@ def load(
       on_host: leave NumPy arrays, for a caller who places them on a mesh.
 
     Raises ValueError naming the file and what is wrong: no such model, an unsupported family or feature,
-    missing, extra or misshapen tensors, a damaged file, a tokenizer larger than the embedding.
+    missing, extra or misshapen tensors, a damaged or quantised file, a tokenizer larger than the embedding, an
+    ending or padding id outside of it.
     """
     folder = model_files.find(name_or_path)
     config = _config(folder)
     tokenizer = tokenizer_lib.load(folder)
-    if tokenizer is not None:
-        tokenizer.check_vocab(config.vocab_size)
+    _check_ids(folder, config.vocab_size, tokenizer)
     tensors = tensor_files.open_folder(folder)
     put = (lambda array: array) if on_host else jnp.asarray
     params = hf.from_hf_tensors(config, tensors, np.dtype(dtype), put, str(folder))
@@ -76,5 +77,30 @@ def save(model: LoadedModel, folder) -> None:
 def _config(folder: pathlib.Path) -> PolicyConfig:
     path = folder / "config.json"
     if not path.exists():
-        raise UserError(f"{folder} is not a model folder: it has no {path.name}")
+        other = [f"{child.name} may be given itself" for child in sorted(folder.glob("*.gguf"))[:1]]
+        if (folder / "adapter_config.json").exists():
+            other = ["it holds adapters, whose base model is in its adapter_config.json"]
+        raise UserError("; ".join([f"{folder} is not a model folder: it has no {path.name}", *other]))
+    files.refuse_pointer(path)
     return hf_config.read_policy_config(path)
+
+
+def _check_ids(folder: pathlib.Path, vocab_size: int, tokenizer: Tokenizer | None) -> None:
+    """ValueError naming a file and field whose token id the embedding lacks."""
+    if tokenizer is not None:
+        try:
+            tokenizer.check_vocab(vocab_size)
+        except ValueError as error:
+            raise UserError(f"{folder}: {error}") from error
+    # Of config.json the padding row is read with the architecture, where it may count from the end.
+    read = {"generation_config.json": ("eos_token_id", "pad_token_id"), "config.json": ("eos_token_id",)}
+    for name, keys in read.items():
+        raw = files.read_json(folder / name) if (folder / name).exists() else {}
+        for key in keys:
+            try:
+                outside = [each for each in json_fields.ids(raw, key) if not 0 <= each < vocab_size]
+            except ValueError as error:
+                raise UserError(f"{folder / name}: {error}") from error
+            if outside:
+                allowed = f"0 to {vocab_size - 1}, the ids of the embedding"
+                raise UserError(f"{folder / name}: {key} is {raw[key]!r}; allowed: {allowed}")

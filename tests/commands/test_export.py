@@ -14,7 +14,7 @@ from repository import ROOT
 from tiny_models import VARIANTS, random_params, tiny_tokenizer
 
 from experiments import export
-from jaxmarl_llm import adapters, weights
+from jaxmarl_llm import adapters, checkpoint, weights
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import base_config
 from jaxmarl_llm.factory import teams
@@ -152,3 +152,41 @@ def test_folders_that_cannot_be_written(finished, tmp_path, monkeypatch):
     if mode == "full":
         with pytest.raises(ValueError, match=r"agent 'main' has no adapters \(mode 'full'\); use merged"):
             export.export(run, "main", tmp_path / "out", "adapter")
+
+
+def test_the_base_has_a_name_that_holds_elsewhere(tmp_path, monkeypatch):
+    run, _, _ = make_run(tmp_path, "adapters")
+    config = json.loads((run / "config.json").read_text())
+    monkeypatch.chdir(tmp_path)
+    (run / "config.json").write_text(json.dumps(config | {"model": "model"}))
+    for name, base, wanted in (("a", "", tmp_path / "model"), ("b", "org/base", "org/base")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(checkpoint, "restore_team", lambda folder, which, team, agents: (team, {}))
+            export.export(run, "main", tmp_path / name, "adapter", 3, base)
+        settings = json.loads((tmp_path / name / "adapter_config.json").read_text())
+        assert settings["base_model_name_or_path"] == str(wanted)
+        assert f"base_model: {wanted}\n" in (tmp_path / name / "README.md").read_text()
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of transformers, about names that peft uses
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3"])
+def test_peft_and_transformers_load_the_adapters(tmp_path, family):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    peft_library = pytest.importorskip("peft")
+    run, team, states = make_run(tmp_path, "adapters", family)
+    export.export_team(run, tmp_path / "team", 3)
+    folder = tmp_path / "team" / "aux"
+    wanted = in_memory("adapters", team, states["latest"], "aux")
+    base = json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"]
+    models = {
+        "peft": peft_library.PeftModel.from_pretrained(
+            transformers.AutoModelForCausalLM.from_pretrained(base), folder
+        ),
+        "transformers": transformers.AutoModelForCausalLM.from_pretrained(folder),
+        "auto peft": peft_library.AutoPeftModelForCausalLM.from_pretrained(folder),
+    }
+    for name, model in models.items():
+        with torch.no_grad():
+            logits = model.eval()(torch.tensor(np.asarray(TOKENS))).logits.numpy()
+        np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-4, err_msg=name)

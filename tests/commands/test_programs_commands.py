@@ -136,7 +136,7 @@ def test_replay_of_a_bank_for_each_problem(tmp_path):
 
 
 def test_export(run, tmp_path):
-    assert export.export(run, "second", tmp_path / "out", "adapter", "latest") == 2
+    assert export.export(run, "second", tmp_path / "out", "adapter", "latest", "a/base") == 2
     assert (tmp_path / "out" / "adapter_config.json").is_file()
 
 

@@ -9,10 +9,10 @@ import zlib
 
 from jaxmarl_llm.executor import Limits, Report, Timing
 from jaxmarl_llm.factory import tasks
+from jaxmarl_llm.tasks.program_text.answers import digest
 from jaxmarl_llm.tasks.programs import optimisation_items
 from jaxmarl_llm.tasks.programs.optimisation import OptimisationTask
 from jaxmarl_llm.tasks.programs.scripted_author import cut_off
-from jaxmarl_llm.tasks.programs.text import digest
 
 VERDICTS = {"wrong": ("fail", "assert a -> AssertionError: wrong answer"), "broken": ("load-error", "a")}
 REAL = {name: getattr(OptimisationTask, name) for name in ("judge", "remeasure")}

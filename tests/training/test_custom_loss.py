@@ -210,7 +210,8 @@ def test_a_config_names_the_loss_and_gets_the_same_one_again(my_losses):
     ("kl_coef", 0.1), ("kl_kind", "k2"), ("entropy_coef", 0.1), ("comlrl_compat", True),
 ])  # fmt: skip
 def test_what_a_loss_of_ones_own_would_ignore_is_refused(field, value):
-    c = config(train__loss="my_losses.reinforce", task__cooperation="paper", **{f"train__{field}": value})
+    as_published = dict(task__cooperation="paper", task__parsing="paper")
+    c = config(train__loss="my_losses.reinforce", **as_published, **{f"train__{field}": value})
     with pytest.raises(ValueError) as caught:
         validate(c)
     (line,) = str(caught.value).splitlines()[1:]

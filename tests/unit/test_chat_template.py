@@ -73,7 +73,8 @@ def test_a_fixed_date_is_that_of_every_day(monkeypatch, template, written, tmp_p
         set_today(monkeypatch, *day)
         prompts.append((shown(free), shown(fixed)))
     (free_1, fixed_1), (free_2, fixed_2) = prompts
-    assert free_1 != free_2 and fixed_1 == fixed_2 and fixed_1.startswith(written)
+    assert fixed_1 == fixed_2 and fixed_1.startswith(written)
+    assert free_1 == free_2 != fixed_1, "a tokenizer keeps the day of its first prompt, which is today"
     assert (free.date, fixed.date) == ("", "2026-03-05")
     fixed.save(tmp_path)
     assert shown(tokenizer.load(tmp_path)) == fixed_1
@@ -103,3 +104,29 @@ def test_without_the_template_messages_are_plain_text(tmp_path):
     assert plain.eos_ids == build(QWEN3).eos_ids and plain.template is None
     plain.save(tmp_path)
     assert shown(tokenizer.load(tmp_path), examples) == shown(plain, examples)
+
+
+@pytest.mark.parametrize("template, written", [
+    ("{{ strftime_now(format='%Y') }}", "2026"),
+    ("{% if strftime_now %}{{ strftime_now('%B') }}{% endif %}", "March"),
+    ("{% set day = strftime_now('%d') if strftime_now is defined else 'x' %}{{ day }}", "05"),
+    ("{% macro today() %}{{ strftime_now('%d/%m') }}{% endmacro %}{{ today() }}", "05/03"),
+])  # fmt: skip
+def test_other_ways_to_write_the_date(template, written):
+    assert shown(build(template).with_chat(date=DAY)) == written
+
+
+@pytest.mark.parametrize("template, message", [
+    ("{% set now = strftime_now %}{{ now('%d') }}", "passes strftime_now on in line 1, so its date cannot be fixed"),
+    ("\n{{ {'now': strftime_now}['now']('%d') }}", "passes strftime_now on in line 2"),
+    ("{% set f = '%d' %}{{ strftime_now(f) }}", "with a format that is not written there"),
+])  # fmt: skip
+def test_dates_that_cannot_be_fixed(template, message):
+    with pytest.raises(ValueError, match=message):
+        build(template).with_chat(date=DAY)
+
+
+@pytest.mark.parametrize("template", ["{{ now() }}", "{{ datetime.now() }}", "{{ today('%d') }}"])
+def test_clocks_that_no_renderer_passes_to_templates(template):
+    with pytest.raises(ValueError, match="the chat template refuses a chat .* is undefined"):
+        build(template).encode_chat(CHAT)

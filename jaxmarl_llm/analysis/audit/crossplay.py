@@ -4,13 +4,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 
-from jaxmarl_llm import plots
 from jaxmarl_llm.utils.statistics import significance
 from jaxmarl_llm.utils.statistics.bootstrap import Interval, interval
 
@@ -84,6 +79,14 @@ def draw(
       names: of the runs.
       path: of the picture; its folder must exist.
     """
+    # Here, and not for the tables: --help and the games do not wait for matplotlib.
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
+
+    from jaxmarl_llm import plots
+
     height, means = len(next(iter(tables.values()))), _all_means(tables)
     scale = Normalize(means.min(), means.max()) if means.size else Normalize(0, 1)
     with matplotlib.rc_context({**plots.STYLE, "axes.grid": False}):
@@ -114,7 +117,7 @@ def _all_means(tables: Mapping[str, Sequence[Table]]) -> np.ndarray:
     return means[np.isfinite(means)]
 
 
-def _panel(axes, result: Table, mode: str, labels: tuple[str, str], names: Sequence[str], scale: Normalize):
+def _panel(axes, result: Table, mode: str, labels: tuple[str, str], names: Sequence[str], scale):
     """Draw one table, its numbers in the cells, colours by ``scale``; return the image."""
     means_RR = np.array([[cell.mean for cell in row] for row in result.means_RR])
     image = axes.imshow(means_RR, cmap="viridis", norm=scale)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxmarl_llm import chat_roles
 from jaxmarl_llm.analysis.doctor.result import Result, by_agent, check
 from jaxmarl_llm.forest import Forest, Turn
 
@@ -46,8 +47,21 @@ def chat_template(
             "model that follows instructions set model (or team.models) to its -Instruct variant"
         )
     if warnings:
-        return "warn", "; ".join(warnings)
-    return "ok", f"there is one for {', '.join(tokenizers)}, and it keeps every message"
+        return "warn", "; ".join([*warnings, *_roles(tokenizers)])
+    kept = f"there is one for {', '.join(tokenizers)}, and it keeps every message"
+    return "ok", "; ".join([kept, *_roles(tokenizers)])
+
+
+def _roles(tokenizers: Mapping[str, Any]) -> list[str]:
+    """Sentences about templates to which chats are given with other roles; [] if there are none."""
+    templates = {agent: tokenizer.template or "" for agent, tokenizer in tokenizers.items()}
+    folded = [agent for agent, template in templates.items() if chat_roles.folds_system(template)]
+    joined = [a for a, template in templates.items() if chat_roles.joins_turns(template) and a not in folded]
+    sentences = {
+        "it accepts no system message for {}: that is put in front of the user's first message": folded,
+        "it wants roles in turn for {}: messages of one role in a row are joined": joined,
+    }
+    return [text.format(", ".join(agents)) for text, agents in sentences.items() if agents]
 
 
 def _dropped(tokenizer, messages: Messages) -> list[Mapping[str, str]]:

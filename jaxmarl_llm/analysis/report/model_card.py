@@ -1,4 +1,4 @@
-"""README.md of an exported agent: how it was trained, and the scores of its team on the test."""
+"""README.md of an exported agent or team: how it was trained, and the scores of the team on the test."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from jaxmarl_llm.analysis.report.tables import number
 STATES = {"before": "untrained", "warm": "warmed up"}
 
 
-def card(config: Mapping, summary: Mapping, meta: Mapping, agent: str, form: str) -> str:
+def card(config: Mapping, summary: Mapping, meta: Mapping, agent: str, form: str, base: str = "") -> str:
     """The model card of an exported agent, in the format of the Hugging Face hub.
 
     Args:
@@ -16,24 +16,62 @@ def card(config: Mapping, summary: Mapping, meta: Mapping, agent: str, form: str
       meta: metadata of the checkpoint: ``step``, and ``agents`` with the model of each.
       agent: name of the exported agent.
       form: ``merged`` or ``adapter``.
+      base: name of the base model elsewhere; empty: as the run calls it.
     """
-    base, train, task = meta["agents"][agent]["model"], config["train"], config["task"]
+    base = base or meta["agents"][agent]["model"]
     agents = ", ".join(config["team"]["agents"])
     merged = form == "merged"
     exported_as = "merged with its base model" if merged else "as adapters of its base model"
     lines = [
         "---", f"base_model: {base}", f"library_name: {'transformers' if merged else 'peft'}", "---",
         f"# {agent}", "",
-        f"One agent of a team ({agents}), {exported_as} `{base}`: {meta['step']} iterations of "
-        f"`train.system={train['system']}` on `task.kind={task['kind']}`, source `{task['source']}`, "
-        f"seed {config['seed']}. Trained with jaxmarl_llm.", "",
-        *_results(summary, meta["step"]), "",
+        f"One agent of a team ({agents}), {exported_as} `{base}`: {_training(config, meta['step'])}", "",
+        *_results(summary, meta["step"], " They say nothing about this agent without its partners."), "",
     ]  # fmt: skip
     return "\n".join(lines)
 
 
-def _results(summary: Mapping, step: int) -> list[str]:
-    """The team's test return of the untrained, the warmed up and the exported state."""
+def team_card(config: Mapping, summary: Mapping, team: Mapping) -> str:
+    """The card of an exported team, see `card`; ``team`` is what its team.json says."""
+    bases = sorted({entry["base"] for entry in team["agents"].values()})
+    adapted = any(entry.get("form") == "adapter" for entry in team["agents"].values())
+    library = "peft" if adapted else "transformers"
+    rows = [
+        f"| {agent} | {entry.get('folder') or 'as its base'} | {entry.get('form', entry['mode'])} | {entry['base']} |"
+        for agent, entry in team["agents"].items()
+    ]
+    lines = [
+        "---", "base_model:", *(f"- {base}" for base in bases), f"library_name: {library}", "---",
+        f"# A team of {len(rows)}: {', '.join(team['agents'])}", "",
+        f"Agents that learned together: {_training(config, team['step'])} `team.json` has the whole config.", "",
+        "| agent | folder | form | base model |", "|---|---|---|---|", *rows, "",
+        f"The folders load with {library}; `python -m experiments.evaluate --team=<this folder>` plays the team.", "",
+        *_results(summary, team["step"]), "", *_prompts(team["prompts"]),
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _training(config: Mapping, step: int) -> str:
+    """How a team was trained, as a sentence."""
+    train, task = config["train"], config["task"]
+    return (
+        f"{step} iterations of `train.system={train['system']}` on "
+        f"`task.kind={task['kind']}`, source `{task['source']}`, seed {config['seed']}. Trained with jaxmarl_llm."
+    )
+
+
+def _prompts(prompts: Mapping) -> list[str]:
+    """What every agent reads of one problem."""
+    lines = ["## What each agent reads", ""] if prompts else []
+    for agent, messages in prompts.items():
+        lines += [f"{agent}, of the first test problem:", "", "````"]
+        lines += [f"[{message['role']}]\n{message['content']}" for message in messages]
+        lines += ["````", ""]
+    return lines
+
+
+def _results(summary: Mapping, step: int, remark: str = "") -> list[str]:
+    """The team's test return of the untrained, the warmed up and the exported state, with a remark on it."""
     rows = {title: summary[name] for name, title in STATES.items() if name in summary}
     states = {"after": "latest", "best": "best on validation"}
     exported = {states[name]: summary[name] for name in states if name in summary}
@@ -46,8 +84,7 @@ def _results(summary: Mapping, step: int) -> list[str]:
     table = [f"| {title} | {_return(entry)} | {_score(entry, 'pass@1')} |" for title, entry in rows.items()]
     return [
         "Return (0..100) and pass@1 (%) of the whole team's sampled answers to the test problems, which were "
-        "neither trained on nor used to choose a state; in brackets the 95 % interval over the problems. "
-        "They say nothing about this agent without its partners.", "",
+        "neither trained on nor used to choose a state; in brackets the 95 % interval over the problems." + remark, "",
         "| state | return | pass@1 |", "|---|---|---|", *table,
     ]  # fmt: skip
 

@@ -19,7 +19,6 @@ from jaxmarl_llm.analysis.report.runs import EvaluationData, RunData, read_evalu
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
-TRANSCRIPT_STEPS = 12
 SHEETS = ("report.css", "transcripts.js", "filters.js")
 LOADER = jinja2.PackageLoader("jaxmarl_llm.analysis.report")
 ENVIRONMENT = jinja2.Environment(
@@ -28,7 +27,7 @@ ENVIRONMENT = jinja2.Environment(
 
 
 def write(
-    folders: Sequence, out="", evaluations: Sequence = (), transcript_steps: int = TRANSCRIPT_STEPS
+    folders: Sequence, out="", evaluations: Sequence = (), transcript_steps: int = transcript_data.STEPS
 ) -> list[Path]:
     """Write a page about some run folders, and its pictures as PNG files in ``plots/`` beside it.
 

@@ -14,6 +14,7 @@ from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.report.runs import EvaluationData, RunData
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
+STEPS = 12  # most iterations of a run that the page has
 LIMIT = 10_000_000  # characters of JSON; pictures come on top
 
 

@@ -18,8 +18,7 @@ from typing import Any
 
 import jax
 
-from jaxmarl_llm import checkpoint, resume_checks
-from jaxmarl_llm.analysis.report import search_page, search_tables
+from jaxmarl_llm import checkpoint, resume_checks, saved_agents
 from jaxmarl_llm.analysis.search import ledger
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search.metrics import ItemResult
@@ -69,7 +68,7 @@ def open_searchers(config, workdir="", which=checkpoint.BEST) -> Iterator[Search
         team = teams.build_team(config, speakers=experts.build(config, items, workdir))
         meta, lessons = {"step": 0}, ()
         if workdir:
-            team, meta = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, team)
+            team, meta = saved_agents.restore_team(workdir, which, team)
             lessons = protocols.saved_lessons(config, workdir, meta["step"])
         trainables = [member.trainable for member in team.members]
         relevance = protocols.relevant(config, team)
@@ -213,6 +212,9 @@ def show(results: Sequence[SearchResult], path: pathlib.Path, title: str) -> lis
 
     ``path`` is that of the JSON file; the others lie beside it.
     """
+    # These import matplotlib, for which a search is not to wait at its beginning.
+    from jaxmarl_llm.analysis.report import search_page, search_tables
+
     data = search_results.to_json(results)
     tables = [*search_tables.summaries(data), search_tables.against(data)]
     tables = [table for table in tables if table is not None]

@@ -5,28 +5,30 @@ waits the other side may ask in its turn (the main function calls the helper of 
 that the tests passed as an argument). So at any time one side runs, and no numbers are needed to match
 answers to questions.
 
-Values are plain data (`wire`). What is not plain stays where it is; the other side holds a `Handle`, and each
+Values cross as data (`wire`). What is none stays where it is; the other side holds a `Handle`, and each
 use of it is a question. What may be asked of an object is its owner's decision (`Peer.allows`).
 """
 
 from __future__ import annotations
 
 import builtins
+import json
 
 from .. import wire
 from .handles import Handle
-from .merging import MUTABLE, merge
+from .merging import is_mutable, merge
 
 MAX_MESSAGE = 500  # characters of an exception's message
+MAX_ERROR = 1 << 14  # characters of an exception with its arguments
 MAX_OBJECTS = 100_000  # that one side holds for the other
 MAX_NESTING = 30  # questions within questions of one channel: each is some ten Python frames on either side
 OBSERVED = 1000  # first calls by one agent of others' functions, which all go over the tests' side
-_CHANGEABLE = {*MUTABLE, tuple}  # types of arguments that may have changed in a call, or hold what has
 
 
 class Peer:
     """One end. Subclasses decide which questions are allowed and how failures show."""
 
+    classes = None  # the prelude's, `values.Classes`
     caught = Exception  # what an object of ours may raise as an answer; anything else ends this side
 
     def __init__(self, fd: int):
@@ -47,13 +49,17 @@ class Peer:
         """Whether the other side may hold this object."""
         raise NotImplementedError
 
-    def raised(self, description):
-        """The exception to raise here for one that was described over there."""
+    def raised(self, description, error):
+        """The exception to raise here for one of over there: `error` with its arguments, or as described."""
         raise NotImplementedError
 
     def refuse(self, what: str):
         """Raise, as `what` cannot be done with a handle."""
         raise NotImplementedError
+
+    def unsupported(self, what: str):
+        """Raise, as the other side has something that cannot be sent."""
+        raise wire.Unsupported(what)
 
     def truth(self, handle) -> bool:
         """bool(handle)."""
@@ -71,11 +77,11 @@ class Peer:
 
     def encode(self, value):
         """`wire.encode` with handles."""
-        return wire.encode(value, self._export)
+        return wire.encode(value, self._export, self.classes)
 
     def decode(self, data):
         """`wire.decode` with handles."""
-        return wire.decode(data, self._resolve)
+        return wire.decode(data, self._resolve, self.classes)
 
     def _export(self, value):
         if isinstance(value, Handle) and value._peer is self:
@@ -109,7 +115,7 @@ class Peer:
 
     def request(self, target, operation: str, args, kwargs) -> dict:
         """A question about an object (its number) or a function (its name)."""
-        request = {"do": operation, "of": target, "args": wire.encode_all(args, self._export)}
+        request = {"do": operation, "of": target, "args": wire.encode_all(args, self._export, self.classes)}
         if kwargs:
             request["kwargs"] = {name: self.encode(item) for name, item in kwargs.items()}
         return request
@@ -125,8 +131,15 @@ class Peer:
         if "end" in reply and operation == "next":
             return ()
         if "unsupported" in reply:
-            self.refuse(*wire.texts([reply["unsupported"]], 1))
-        raise self.raised(wire.texts(reply.get("raise"), 3))
+            self.unsupported(*wire.texts([reply["unsupported"]], 1))
+        raise self.raised(*self.exception(reply))
+
+    def exception(self, reply) -> tuple:
+        """What a reply says of an exception: its description, and itself or None."""
+        error = wire.decode(reply["error"], None, self.classes) if "error" in reply else None
+        if error is not None and not isinstance(error, Exception):
+            raise wire.WireError("raised what is no exception")
+        return wire.texts(reply.get("raise"), 3), error
 
     def ask(self, request):
         """Send a question and return the reply, answering the other side's questions in between."""
@@ -201,7 +214,7 @@ class Peer:
         return (
             request.get("of"),
             operation,
-            wire.decode_all(args, self._resolve),
+            wire.decode_all(args, self._resolve, self.classes),
             {name: self.decode(item) for name, item in kwargs.items()},
         )
 
@@ -215,30 +228,39 @@ class Peer:
         except wire.Unsupported as error:
             reply["unsupported"] = str(error)
         except StopIteration as error:
-            reply.update({"end": True} if operation == "next" else {"raise": describe(error)})
+            reply.update({"end": True} if operation == "next" else self.failure(error))
         except self.caught as error:
-            reply["raise"] = describe(error)
-        if changed := self.changed(args, kwargs, request):
-            reply["changed"] = changed
+            reply.update(self.failure(error))
+        return self.add_changes(reply, args, kwargs, request)
+
+    def failure(self, error: BaseException) -> dict:
+        """A reply's part for an exception; with its arguments where these travel."""
+        reply: dict = {"raise": describe(error)}
+        try:
+            encoded = wire.encode(error, None, self.classes)
+            if len(json.dumps(encoded)) <= MAX_ERROR:
+                reply["error"] = encoded
+        except BaseException:  # it may be hostile, or hold what does not travel
+            pass
         return reply
 
     def do(self, target, operation, args, kwargs):
         """The operation itself."""
         return _OPERATIONS[operation](target, *args, **kwargs)
 
-    def changed(self, args, kwargs, request, strict: bool = False) -> dict:
-        """{position or name: new content} of arguments that no longer are what was sent.
+    def add_changes(self, reply, args, kwargs, request, strict: bool = False) -> dict:
+        """The reply with {position or name: new content} of arguments that no longer are what was sent.
 
         What cannot be sent is left out; `strict`: raises wire.Unsupported.
         """
-        if _CHANGEABLE.isdisjoint(map(type, (*args, *kwargs.values()))):
-            return {}
+        if not any(map(is_mutable, (*args, *kwargs.values()))):
+            return reply
         changed = {}
         places = [(str(i), value, request["args"][i]) for i, value in enumerate(args)]
         if kwargs:
             places += [(name, value, request["kwargs"][name]) for name, value in kwargs.items()]
         for key, value, before in places:
-            if type(value) in _CHANGEABLE:
+            if is_mutable(value):
                 try:
                     after = self.encode(value)
                 except wire.Unsupported:
@@ -247,7 +269,7 @@ class Peer:
                     continue
                 if after != before:
                     changed[key] = after
-        return changed
+        return reply | {"changed": changed} if changed else reply
 
     def _copy_back(self, args, kwargs, changed) -> None:
         if type(changed) is not dict:

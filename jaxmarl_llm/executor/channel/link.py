@@ -156,13 +156,13 @@ class Link(Peer):
     def _pass_on(self, request, callee: Link, name: str) -> dict:
         """The partner's reply to a call of its function.
 
-        Plain data goes through as it came, for there may be many calls. Objects have other numbers in each
-        channel: what names any is read here and written anew, and so are failures.
+        Values and exceptions go through as they came, for there may be many calls. Objects have other numbers
+        in each channel: what names any is read here and written anew.
         """
         passed = None
-        if _is_plain([*request["args"], *request.get("kwargs", {}).values()]):
+        if self._names_no_object([*request["args"], *request.get("kwargs", {}).values()]):
             passed = callee.relay(self._body)
-            if callee.checked(lambda: _is_plain_value(passed)):
+            if callee.checked(lambda: callee.can_pass(passed)):
                 return passed
         _, _, args, kwargs = self.parse(request)
 
@@ -172,6 +172,27 @@ class Link(Peer):
             return callee.checked(lambda: callee.result(passed, "call", args, kwargs))
 
         return self.perform(function, "call", args, kwargs, request)
+
+    def _names_no_object(self, items) -> bool:
+        """Whether encoded values name no objects; WireError where they are malformed."""
+        try:
+            wire.decode_all(items, _no_objects, self.classes)
+        except _NamesObject:
+            return False
+        return True
+
+    def can_pass(self, reply: dict) -> bool:
+        """Whether a reply means the same to another agent; WireError where it is malformed."""
+        changed = reply.get("changed", {})
+        if type(changed) is not dict:
+            raise wire.WireError("malformed arguments")
+        if "ok" in reply:
+            return self._names_no_object([reply["ok"], *changed.values()])
+        if "unsupported" in reply:
+            wire.texts([reply["unsupported"]], 1)
+        else:
+            self.exception(reply)
+        return self._names_no_object(changed.values())
 
     def relay(self, body: bytes) -> Relayed:
         """Send a question as it came from another agent; the reply."""
@@ -219,40 +240,42 @@ class Link(Peer):
 
     # Failures.
 
-    def raised(self, description) -> Exception:
-        """The builtin Exception of that name with that message, else CandidateError."""
+    @property
+    def classes(self):
+        """The prelude's."""
+        return self.agents.classes
+
+    def raised(self, description, error) -> Exception:
+        """The exception itself, else the builtin one of that name with that message, else CandidateError.
+
+        A StopIteration ends a map() or a loop of the tests quietly, so that all(map(candidate, xs)) would
+        pass: `Agents.handled` sees whether the tests caught it.
+        """
         base, name, text = description
         kind = "memory" if base == "MemoryError" else "error"
-        return self.agents.remember(_exception(base, name, text), kind)
+        error = self.agents.remember(error or _exception(base, name, text), kind)
+        if isinstance(error, (StopIteration, StopAsyncIteration)):
+            self.agents.unhandled = error
+        return error
+
+    def failure(self, error):
+        """As `Peer.failure`; an exception that an agent gets is not the tests' to catch."""
+        self.agents.handled(error)
+        return super().failure(error)
 
     def refuse(self, what: str):
         """Raise UnsupportedValue."""
         raise self.agents.remember(UnsupportedValue(what), "unsupported")
 
+    unsupported = refuse
 
-class _HoldsObjects(Exception):
-    """Raised in place of reading data that names objects."""
+
+class _NamesObject(Exception):
+    """Raised in place of reading data that names an object."""
 
 
 def _no_objects(tag, number):
-    raise _HoldsObjects
-
-
-def _is_plain(items) -> bool:
-    """Whether encoded values name no objects; WireError where they are malformed."""
-    try:
-        wire.decode_all(items, _no_objects)
-    except _HoldsObjects:
-        return False
-    return True
-
-
-def _is_plain_value(reply: dict) -> bool:
-    """Whether a reply is a value, and it and what was changed name no objects."""
-    changed = reply.get("changed", {})
-    if "ok" not in reply or type(changed) is not dict:
-        return False
-    return _is_plain([reply["ok"], *changed.values()])
+    raise _NamesObject
 
 
 def _is_iterator(value) -> bool:
@@ -265,7 +288,6 @@ def _is_own(value) -> bool:
 
 def _exception(base, name, text) -> Exception:
     kind = getattr(builtins, base, None)
-    # StopIteration would end a map() or a loop of the tests quietly: all(map(candidate, xs)) would pass.
     hidden = (Exception, StopIteration, StopAsyncIteration)
     if isinstance(kind, type) and issubclass(kind, Exception) and kind not in hidden:
         try:

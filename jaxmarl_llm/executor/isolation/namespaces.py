@@ -24,7 +24,7 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .. import wire
 from . import confine, libc, rootfs
@@ -68,14 +68,16 @@ def main(control_fd: int, parent: int) -> None:
     wire.send_control(socket.socket(fileno=control_fd), answer)
 
 
-def enter() -> list[str]:
+def enter(packages: Sequence[str] = ()) -> list[str]:
     """Move into namespaces of our own; only a new child returns, as their pid 1: the paths that it still has.
+
+    packages: paths that stay besides the standard library's.
 
     For a process with one thread that exec has just started and that has loaded no foreign text. OSError
     where the machine does not allow it; the process is then half-way and must end.
     """
     parent, root = os.getppid(), os.geteuid() == 0
-    paths = rootfs.needed_paths()
+    paths = [*rootfs.needed_paths(), *packages]
     uid, gid = (NOBODY, NOBODY) if root else (os.geteuid(), os.getegid())
     libc.prctl(libc.PR_SET_DUMPABLE, 1)  # otherwise the maps in /proc belong to root
     write_maps = _map_writer(uid, gid)

@@ -46,26 +46,30 @@ class Agents:
         self.traces: list[Trace] = []
         self.script = None  # see `influence`: answers in place of the partners'
         self.gone: Gone | None = None
+        self.classes = None  # the prelude's, `values.Classes`
+        self.unhandled: Exception | None = None  # a StopIteration of a candidate's that no `except` has seen
         self._trace: Trace | None = None
         self._last: tuple = (None, "")
         self._poller = select.poll()
         for link in self.links.values():
             self._poller.register(link.fd, select.POLLIN)
 
-    def load(self, sources: dict[str, str], prelude: str, stdio: bool) -> None:
+    def load(self, sources: dict[str, str], prelude: str, stdio: bool, shared=None) -> None:
         """Load every agent's source, each knowing what those before it define; Gone("load-error") if not.
 
         The entry point is the last definition of that name, or with `stdio` the last source as a script.
-        Names that only later agents define are made known to the earlier ones at the end.
+        Names that only later agents define are made known to the earlier ones at the end. Of all names only
+        those in ``shared`` are made known, None: all.
         """
         *_, last = sources
         defined: dict[str, dict] = {}
         for agent, text in sources.items():
             message = {"do": "load", "agent": agent, "text": text, "prelude": prelude}
             message |= {"entry_point": self.entry_point, "script": stdio and agent == last}
-            message["known"] = self._introduce(agent, defined)
-            defined[agent] = _checked(self.links[agent], self.links[agent].load(message))
-            if message["script"] or defined[agent].get(self.entry_point) == ["call"]:
+            message |= {"shared": shared, "known": self._introduce(agent, defined)}
+            exports = _checked(self.links[agent], self.links[agent].load(message))
+            defined[agent] = {n: export for n, export in exports.items() if shared is None or n in shared}
+            if message["script"] or exports.get(self.entry_point) == ["call"]:
                 self.entry = self.links[agent]
         for agent in sources:
             link = self.links[agent]
@@ -161,6 +165,13 @@ class Agents:
         """Raise the Gone of an earlier call again, which a bare `except` in the tests may have caught."""
         if self.gone:
             raise self.gone
+
+    def handled(self, error: BaseException | None) -> None:
+        """An `except` of the tests runs, for this exception."""
+        while error is not None and error is not self.unhandled:
+            error = error.__cause__ or error.__context__
+        if error is not None:
+            self.unhandled = None
 
     def remember(self, error: Exception, kind: str) -> Exception:
         """Note the verdict that an exception of a candidate's would give, and hand it back."""

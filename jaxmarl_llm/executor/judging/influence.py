@@ -119,18 +119,20 @@ class _Script:
 
 
 def _opaque(trace) -> bool:
-    """Whether objects that live in a process were passed: those cannot be repeated."""
+    """Whether objects that live in a process were passed, which cannot be repeated, or made values, which are
+    not changed here."""
     messages = [trace.request, trace.reply, *(x for step in trace.partners for x in step[2:])]
     return len(trace.partners) > MAX_TRACED or any(map(_has_handle, messages))
 
 
 def _has_handle(data) -> bool:
     if type(data) is dict:
-        return any(map(_has_handle, data.values()))
+        return any(_has_handle(part) for name, part in data.items() if name != "error")
     if type(data) is not list:
         return False
     handle = len(data) == 2 and data[0] in wire.HANDLES and type(data[1]) is int
-    return handle or any(map(_has_handle, data))
+    made = len(data) == 3 and data[0] == wire.MADE
+    return handle or made or any(map(_has_handle, data))
 
 
 def _revalue(change, reply: dict) -> dict:

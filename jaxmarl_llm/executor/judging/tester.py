@@ -17,7 +17,7 @@ import resource
 import socket
 import sys
 
-from .. import wire
+from .. import libraries, values, wire
 from ..channel.conversation import says
 from ..channel.link import TESTS, Gone
 from ..isolation import confine, libc
@@ -34,6 +34,7 @@ def main(control_fd: int, parent: int) -> None:
     """Serve until the trainer closes the control channel."""
     confine.worker_process(parent)
     confine.lower(resource.RLIMIT_AS, MEMORY_MB << 20)
+    libraries.load()
     sys.stderr = open(os.devnull, "w")  # for what tests print; descriptor 2 stays for our own crash report
     sys.excepthook = _crash
     control = socket.socket(fileno=control_fd)
@@ -119,12 +120,24 @@ def _run_tests(job, suite, agents, score):
     """Prelude, then load the agents' sources, then the tests' text, then check()."""
     space = {"__name__": TESTS, "__builtins__": builtins}
     exec(compile(job["prelude"], "<prelude>", "exec", dont_inherit=True), space)
-    agents.load(job["sources"], job["prelude"], job["stdio"])
+    agents.classes = values.Classes(space)
+    agents.load(job["sources"], job["prelude"], job["stdio"], job.get("shared"))
     candidate = space[job["entry_point"]] = _Candidate(agents)
-    space[units.PASSED] = lambda index: (agents.check_alive(), score.ok(index))
+    space[units.PASSED] = lambda index: _passed(agents, score, index)
+    space[units.HANDLED] = lambda: agents.handled(sys.exc_info()[1])
     space[units.FAILED] = lambda index, error: score.fail(index, error, agents.kind_of(error))
     exec(suite.code, space)
     space["check"](candidate)
+
+
+def _passed(agents, score, index) -> None:
+    """A statement of check() went through, unless a StopIteration of the candidate's cut it short quietly."""
+    agents.check_alive()
+    error, agents.unhandled = agents.unhandled, None
+    if error is None:
+        score.ok(index)
+    else:
+        score.fail(index, error, "error")
 
 
 class _Candidate:

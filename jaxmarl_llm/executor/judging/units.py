@@ -10,7 +10,7 @@ from ..errors import InputError
 
 _BLOCKS = (ast.For, ast.While, ast.If, ast.With, ast.Try)
 _UNWRAPPED = (ast.Return, ast.Global, ast.Nonlocal)  # must stand in the function itself
-PASSED, FAILED = "__unit_passed__", "__unit_failed__"  # the tester binds these two functions
+PASSED, FAILED, HANDLED = "__unit_passed__", "__unit_failed__", "__unit_handled__"  # the tester binds them
 
 _GUARD = """
 try:
@@ -25,6 +25,8 @@ else:
 @dataclasses.dataclass(frozen=True)
 class Suite:
     """Compiled tests. After each statement of check() the code calls PASSED(i), or FAILED(i, exception).
+
+    Each `except` of the tests begins with a call of HANDLED().
 
     units: indices of the statements that count. statements: all statements of check(), for messages.
     """
@@ -45,38 +47,98 @@ class Suite:
 
 
 def build(tests: str, entry_point: str) -> Suite:
-    """Parse and rewrite the tests; ValueError where they do not parse or define no `check(candidate)`."""
+    """Parse and rewrite the tests; ValueError where they do not parse or define no `check(candidate)`.
+
+    check() is the last definition of that name, an ordinary function that can be called with the candidate.
+    """
     try:
         tree = ast.parse(tests)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"tests of {entry_point!r} do not parse: {error}") from None
-    checks = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
-    if not checks or not checks[-1].args.posonlyargs + checks[-1].args.args:
+    check = check_function(tree)
+    if check is None:
         raise InputError(f"tests of {entry_point!r} do not define check(candidate)")
-    check = checks[-1]
+    assertive = assertive_names(tree)
     statements = tuple(check.body)
     first = (check.args.posonlyargs + check.args.args)[0].arg
-    units = _counted(statements, {first, entry_point})
+    units = _counted(statements, {first, entry_point}, assertive)
+    for handler in [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]:
+        handler.body.insert(0, ast.parse(f"{HANDLED}()").body[0])
     check.body = [_guarded(statement, index) for index, statement in enumerate(statements)]
     code = compile(ast.fix_missing_locations(tree), "<tests>", "exec", dont_inherit=True)
     return Suite(code, units, statements)
 
 
-def _counted(statements, names: set[str]) -> frozenset[int]:
-    """Indices of distinct asserts, and of blocks with asserts, on `names` or what was computed from them."""
+def check_function(tree: ast.Module) -> ast.FunctionDef | None:
+    """The check() that is called; None where there is none that takes the candidate and runs when called."""
+    last = None
+    for statement in tree.body:
+        if getattr(statement, "name", None) == "check" or "check" in _bound(statement):
+            last = statement
+    if not isinstance(last, ast.FunctionDef):
+        return None
+    arguments = last.args
+    given = arguments.posonlyargs + arguments.args
+    callable_with_one = (
+        given and len(given) - len(arguments.defaults) <= 1 and None not in arguments.kw_defaults
+    )
+    yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own_nodes(last))
+    return last if callable_with_one and not yields else None
+
+
+def _own_nodes(function: ast.FunctionDef):
+    """The nodes of a function, without those of functions within it."""
+    pending: list[ast.AST] = list(function.body)
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def assertive_names(tree: ast.AST) -> frozenset[str]:
+    """The functions and classes of tests that hold an assert or a raise, or name one that does."""
+    definitions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    names: frozenset[str] = frozenset()
+    while True:
+        more = names | {node.name for node in definitions if asserts(node, names)}
+        if more == names:
+            return names
+        names = more
+
+
+def asserts(tree: ast.AST, assertive: frozenset[str] = frozenset()) -> bool:
+    """Whether running the tree may find a mistake: an assert, a raise, or the use of a function that has one.
+
+    assertive: names of such functions; those whose name begins with "assert" are some, as in unittest.
+    """
+    for node in ast.walk(tree):
+        name = getattr(node, "attr", None) or getattr(node, "id", "")
+        if isinstance(node, (ast.Assert, ast.Raise)) or name in assertive or name.startswith("assert"):
+            return True
+    return False
+
+
+def _counted(statements, names: set[str], assertive: frozenset[str]) -> frozenset[int]:
+    """Indices of distinct asserts, and of blocks and calls that assert, on `names` or what came of them."""
     units, seen = set(), set()
     for index, statement in enumerate(statements):
         if not _mentions(statement, names):
             continue
-        if isinstance(statement, ast.Assert):
-            text = ast.dump(statement.test)
+        if isinstance(statement, (ast.Assert, ast.Expr)) and asserts(statement, assertive):
+            text = ast.dump(judged(statement))
             if text not in seen:
                 units.add(index)
             seen.add(text)
-        elif isinstance(statement, _BLOCKS) and any(isinstance(n, ast.Assert) for n in ast.walk(statement)):
+        elif isinstance(statement, _BLOCKS) and asserts(statement, assertive):
             units.add(index)
         names = names | _bound(statement)
     return frozenset(units)
+
+
+def judged(statement: ast.Assert | ast.Expr) -> ast.expr:
+    """What is asserted, without the message."""
+    return statement.test if isinstance(statement, ast.Assert) else statement.value
 
 
 def _mentions(statement, names) -> bool:

@@ -15,7 +15,7 @@ import sys
 import types
 from collections.abc import Mapping
 
-from .. import wire
+from .. import values, wire
 from ..channel.conversation import OBSERVED, Peer, describe
 from ..cpp.library import load
 from . import script
@@ -72,7 +72,9 @@ class _Candidate(Peer):
             return {"ready": {str(p): [lane.made, lane.served] for p, lane in self.lanes.items()}}
         self._observed = max(self._observed, request.get("observe", 0))
         if "kept" in request:
-            value, args, kwargs, request = self.kept.pop()
+            value, failure, args, kwargs, request = self.kept.pop()
+            if failure:
+                return self.add_changes(failure, args, kwargs, request)
             return self.perform(lambda *_, **__: value, "call", args, kwargs, request)
         name = request["of"]
         if type(name) is not str:
@@ -92,6 +94,7 @@ class _Candidate(Peer):
         where = "prelude"
         try:
             exec(compile(message["prelude"], "<prelude>", "exec", dont_inherit=True), self.space)
+            self.classes = values.Classes(self.space)
             self.space.pop(message["entry_point"], None)
             self._meet(message["known"])
             before = dict(self.space)
@@ -101,8 +104,10 @@ class _Candidate(Peer):
                 self.run = script.runner(code, before)
                 return {"ready": {}}
             exec(code, self.space)
-            definitions = self._definitions(before)
-            self.offered = {name for name, export in definitions.items() if export == ["call"]}
+            shared = message["shared"]
+            definitions = self._definitions(before, {message["entry_point"], *(shared or ())})
+            functions = {name for name, export in definitions.items() if export == ["call"]}
+            self.offered = functions if shared is None else functions.intersection(shared)
             return {"ready": definitions}
         except BaseException as error:  # SystemExit too: leaving at import is a failure to load
             return {"raise": [*describe(error), where]}
@@ -116,12 +121,17 @@ class _Candidate(Peer):
         except BaseException as error:
             return {"raise": [*describe(error), message["agent"]]}
 
-    def _definitions(self, before) -> dict:
-        """{name: export} of what the source made: other agents' modules get the same names."""
+    def _definitions(self, before, called) -> dict:
+        """{name: export} of what the source made: other agents' modules get the same names.
+
+        called: names of functions that count as the source's own wherever they come from, as in
+        `from math import gcd`.
+        """
         exports = {}
         for name, value in self.space.items():
             if type(name) is str and not name.startswith("__") and before.get(name, self) is not value:
-                export = self._definition(name, value)
+                own = name in called and callable(value)
+                export = ["call"] if own else self._definition(name, value)
                 if export:
                     exports[name] = export
         return exports
@@ -162,7 +172,7 @@ class _Candidate(Peer):
         return stub
 
     def _call(self, name: str, lane: Lane | None, args, kwargs):
-        """Call another agent's function: on the lane where there are many calls, and of plain data."""
+        """Call another agent's function: on the lane where there are many calls, and no objects in them."""
         if lane is None or self._observed > 0 or name in self._no_lane:
             self._observed -= 1
             return self.use(name, "call", args, kwargs)
@@ -171,10 +181,10 @@ class _Candidate(Peer):
         except wire.Unsupported:
             return self.use(name, "call", args, kwargs)
         reply = lane.call(request)
-        if reply is None:
-            self._no_lane.add(name)
-            reply = self.ask(request | {"kept": True})
-        return self.result(reply, "call", args, kwargs)
+        if reply is not None:
+            return lane.result(reply, "call", args, kwargs)
+        self._no_lane.add(name)
+        return self.result(self.ask(request | {"kept": True}), "call", args, kwargs)
 
     def attend(self) -> None:
         """Serve the lanes until the tests' side has sent something."""
@@ -217,8 +227,10 @@ class _Candidate(Peer):
         """A hash by identity."""
         return object.__hash__(handle)
 
-    def raised(self, description):
-        """The builtin exception of that name; Exception for what cannot be made so."""
+    def raised(self, description, error):
+        """The exception itself, else the builtin one of that name; Exception for what cannot be made so."""
+        if error is not None:
+            return error
         base, name, text = description
         kind = getattr(builtins, base, None)
         try:

@@ -1,7 +1,7 @@
 """Calls between two agents' processes without a way over the tests' side, for programs that make many.
 
-A lane carries the calls of one agent by the other, in either direction, and plain data only. What a call
-needs besides (objects as arguments or result) goes over the tests' side, as all first calls do.
+A lane carries the calls of one agent by the other, in either direction, with values and exceptions as on
+any channel but no objects: a call with these goes over the tests' side, as all first calls do.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 
 from .. import wire
-from ..channel.conversation import Peer, describe
+from ..channel.conversation import Peer
 
 CALLS, RETURNED, RAISED = range(3)  # places in the counts of one function
 
@@ -42,9 +42,21 @@ class Lane(Peer):
         except (EOFError, OSError):
             self.candidate.await_end()
 
+    @property
+    def classes(self):
+        """The prelude's."""
+        return self.candidate.classes
+
     def exportable(self, value) -> bool:
         """False: objects are numbered on the tests' side only."""
         return False
+
+    def _resolve(self, tag, number):
+        raise wire.WireError("object on a lane")
+
+    def raised(self, description, error):
+        """As of the candidate."""
+        return self.candidate.raised(description, error)
 
     def call(self, request: dict):
         """The reply to a call; None where its outcome is kept over there, for a question by the other way."""
@@ -55,24 +67,23 @@ class Lane(Peer):
         return reply
 
     def answer(self, request) -> dict:
-        """Call the function, or keep an outcome that is no plain data."""
+        """Call the function, or keep an outcome with objects."""
         name, operation, args, kwargs = self.parse(request)
         if operation != "call" or name not in self.candidate.offered:
             raise wire.WireError("question about nothing")
-        reply = {}
+        value = failure = None
         try:
             value = self.candidate.space.get(name)(*args, **kwargs)
+        except wire.Unsupported as error:
+            failure = {"unsupported": str(error)}
         except BaseException as error:  # SystemExit too: leaving is a failure like any other
-            reply["raise"], value = describe(error), None
+            failure = self.failure(error)
         try:
-            if not reply:
-                reply["ok"] = wire.encode(value)
-            if changed := self.changed(args, kwargs, request, strict=True):
-                reply["changed"] = changed
+            reply = failure or {"ok": self.encode(value)}
+            reply = self.add_changes(reply, args, kwargs, request, strict=True)
         except wire.Unsupported:
-            if "raise" not in reply:
-                self.candidate.kept.append((value, args, kwargs, request))
-                return {"kept": True}
+            self.candidate.kept.append((value, failure, args, kwargs, request))
+            return {"kept": True}
         _count(self.served, name, reply)
         return reply
 
@@ -82,4 +93,5 @@ def _count(counts: dict, name: str, reply: dict) -> None:
     if outcomes is None:
         outcomes = counts[name] = [0, 0, 0]
     outcomes[CALLS] += 1
-    outcomes[RETURNED if "ok" in reply else RAISED] += 1
+    outcomes[RETURNED] += "ok" in reply
+    outcomes[RAISED] += "raise" in reply

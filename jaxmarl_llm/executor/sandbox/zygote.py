@@ -20,7 +20,7 @@ import socket
 import sys
 import tempfile
 
-from .. import wire
+from .. import libraries, wire
 from ..isolation import confine, landlock, namespaces, rootfs, seccomp
 from . import candidate
 from .watch import Watch, highest_cpu
@@ -36,9 +36,10 @@ def main(control_fd: int, parent: int, level: int) -> None:
     """Serve until the worker's owner closes the control channel."""
     confine.worker_process(parent)
     confine.adopt_orphans()
+    packages = libraries.load()  # before the file system is shut: what they load is found then
     readable = None
     if level > 1:
-        readable = namespaces.enter() if level > 2 else rootfs.needed_paths()
+        readable = namespaces.enter(packages) if level > 2 else [*rootfs.needed_paths(), *packages]
     for name in PRELOADED.split():
         __import__(name)
     for name in ("exit", "quit"):  # which `site` makes, and it is not imported here

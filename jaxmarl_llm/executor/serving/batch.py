@@ -9,7 +9,7 @@ import time
 from ..types import ExecutorError, Report, from_plain
 from .worker import BadTests
 
-_ERRORS = {"BadTests": BadTests, "ValueError": ValueError}  # the rest becomes ExecutorError
+_FAULTS = {"BadTests": BadTests, "ValueError": ValueError}  # of a program's tests; the rest is ExecutorError
 
 
 @dataclasses.dataclass
@@ -24,12 +24,15 @@ class Job:
 
 
 class Batch:
-    """Jobs, and their reports or the error that ended them."""
+    """Jobs, and their reports or the error that ended them.
 
-    def __init__(self, number: int, jobs: list[Job]):
-        self.number, self.since = number, time.monotonic()
+    keep_faults: what is wrong with the tests of a job stands in its report's place, and ends nothing.
+    """
+
+    def __init__(self, number: int, jobs: list[Job], keep_faults: bool = False):
+        self.number, self.since, self._keep_faults = number, time.monotonic(), keep_faults
         self.unsent = collections.deque(jobs)
-        self.reports: list[Report | None] = [None] * len(jobs)
+        self.reports: list[Report | ValueError | None] = [None] * len(jobs)
         self.missing, self.error = len(jobs), None
 
     @property
@@ -41,8 +44,11 @@ class Batch:
         """Note the result of a job: see `supervisor`."""
         if result["error"]:
             kind, text = result["error"]
-            if kind in _ERRORS:
-                self.error = _ERRORS[kind](text)
+            if kind in _FAULTS and not self._keep_faults:
+                self.error = _FAULTS[kind](text)
+            elif kind in _FAULTS:
+                self.reports[job.position] = _FAULTS[kind](text)
+                self.missing -= 1
             else:
                 self.error = ExecutorError(text if kind == "ExecutorError" else f"{kind}: {text}")
         elif result["report"]:

@@ -47,11 +47,14 @@ class Client:
         if error:
             raise ExecutorError(f"the executor did not start: {error}")
 
-    def submit(self, jobs: list[Job]) -> list[Report]:
-        """Their reports, in order. ValueError for bad tests, ExecutorError, RuntimeError after close()."""
+    def submit(self, jobs: list[Job], keep_faults: bool = False) -> list[Report | ValueError]:
+        """Their reports, in order. ValueError for bad tests, ExecutorError, RuntimeError after close().
+
+        keep_faults: return the errors of bad tests in their reports' places.
+        """
         if not jobs:
             return []
-        batch = Batch(next(self._numbers), jobs)
+        batch = Batch(next(self._numbers), jobs, keep_faults)
         with self._changed:
             self._batches[batch.number] = batch
             self._changed.notify_all()

@@ -1,8 +1,8 @@
 """The supervisor: a small process between the trainer and the workers, which it starts, feeds and replaces.
 
-Messages in: first {"workers", "level", "limits"}; then {"batch", "since", "jobs": [[id, key, program], ...]},
-where equal keys mean equal programs, an empty key a program to run alone, once, and not to remember, and
-`since` is the trainer's monotonic clock (s); and {"cancel": batch}.
+Messages in: first {"workers", "level", "limits", "packages"}; then {"batch", "since", "jobs": [[id, key,
+program], ...]}, where equal keys mean equal programs, an empty key a program to run alone, once, and not to
+remember, and `since` is the trainer's monotonic clock (s); and {"cancel": batch}.
 Out: first {"error": text or ""}; then {"results": [...]} with one result per job, in the order of their ends:
 
     id, report     the report (see `types.to_plain`), or None where there is an error or the job was cancelled
@@ -51,7 +51,9 @@ def main(control_fd: int, parent: int) -> None:
     control = socket.socket(fileno=control_fd)
     settings = wire.receive_control(control)[0]
     limits = from_plain(Limits, settings["limits"])
-    supervisor = Supervisor(control, settings["workers"], settings["level"], limits)
+    supervisor = Supervisor(
+        control, settings["workers"], settings["level"], limits, settings.get("packages", ())
+    )
     threading.excepthook = lambda problem: _crash(problem.exc_value)
     try:
         supervisor.serve()
@@ -91,8 +93,8 @@ class Job:
 class Supervisor:
     """The trainer's channel on one side, a thread per worker on the other."""
 
-    def __init__(self, control: socket.socket, workers: int, level: int, limits: Limits):
-        self.control, self.level, self.limits = control, level, limits
+    def __init__(self, control: socket.socket, workers: int, level: int, limits: Limits, packages=()):
+        self.control, self.level, self.limits, self.packages = control, level, limits, packages
         # Wall time is not stretched: it stops sleepers only, whatever they may still use of the CPU.
         self.first_limits = dataclasses.replace(
             limits, cpu_seconds=NEAR[1] * limits.cpu_seconds, wall_seconds=limits.wall
@@ -146,7 +148,7 @@ class Supervisor:
     def _work(self) -> None:
         """A worker's thread: owns its processes, which the kernel ends with this thread."""
         try:
-            worker = Worker(self.limits, self.level, self.builder)
+            worker = Worker(self.limits, self.level, self.builder, self.packages)
         except Exception as error:
             self._started.put(f"{type(error).__name__}: {error}")
             return

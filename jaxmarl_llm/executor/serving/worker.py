@@ -8,6 +8,7 @@ import os
 import socket
 import tempfile
 import time
+from collections.abc import Sequence
 
 from .. import scheduling
 from ..cpp.builder import Builder
@@ -42,19 +43,26 @@ class BadTests(ValueError):
 class Worker:
     """Runs programs one after the other. Use it from the thread that made it.
 
-    builder: of C++ sources; workers may share one. repeatable: whether the last report was decided by the
+    builder: of C++ sources; workers may share one. packages: those that programs may import, see
+    `libraries.find`. repeatable: whether the last report was decided by the
     program alone, and not by the compiler's absence or a limit on its time.
     """
 
-    def __init__(self, limits: Limits, level: int, builder: Builder | None = None):
-        self.limits, self.level, self.count = limits, level, 0
+    def __init__(
+        self,
+        limits: Limits,
+        level: int,
+        builder: Builder | None = None,
+        packages: Sequence[list[str]] = (),
+    ):
+        self.limits, self.level, self.packages, self.count = limits, level, packages, 0
         self.builder, self.repeatable = builder or Builder(level), True
         self._start()
 
     def _start(self) -> None:
-        self.zygote, self.tester = Process("sandbox.zygote", self.level), None
+        self.zygote, self.tester = Process("sandbox.zygote", self.level, packages=self.packages), None
         try:
-            self.tester = Process("judging.tester")
+            self.tester = Process("judging.tester", packages=self.packages)
             self.zygote.await_ready()
             self.tester.await_ready()
         except BaseException:
@@ -101,7 +109,7 @@ class Worker:
                 return self._not_run(program, "unsupported", f"no C++ compiler: {error}", begin)
         self.tester_waited = scheduling.waited(self.tester.popen.pid) or 0.0
         job = {"run": self.count, "sources": dict(program.sources), "stdio": program.stdio}
-        job |= {name: getattr(program, name) for name in ("entry_point", "prelude", "tests")}
+        job |= {name: getattr(program, name) for name in ("entry_point", "prelude", "tests", "shared")}
         with contextlib.ExitStack() as stack:
             pairs = [socket.socketpair() for _ in program.sources]
             for end in itertools.chain(*pairs):

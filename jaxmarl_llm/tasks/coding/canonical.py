@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 
 from jaxmarl_llm.tasks.coding.items import CodingItem
-from jaxmarl_llm.tasks.coding.text import parse
+from jaxmarl_llm.tasks.program_text.python_text import parse
 
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?|[^\w\s]")
 

@@ -1,4 +1,4 @@
-"""Load coding problems: the starter set, HumanEval, JSONL files; and select those of a split."""
+"""Load coding problems: the starter set, HumanEval, installed packages, JSONL files; and select a split's."""
 
 from __future__ import annotations
 
@@ -9,24 +9,42 @@ import pathlib
 from collections.abc import Iterator
 
 from jaxmarl_llm.tasks import sources
-from jaxmarl_llm.tasks.coding.items import CodingItem, item_from_row, load_jsonl, parse_lines
+from jaxmarl_llm.tasks.coding import installed
+from jaxmarl_llm.tasks.coding.items import (
+    RULES,
+    CodingItem,
+    RowRules,
+    checked,
+    item_from_row,
+    load_jsonl,
+    parse_lines,
+)
 from jaxmarl_llm.utils.errors import UserError
 
 STATEMENTS = ("steps", "goal", "written")
 STARTER = {f"starter:{statement}": statement for statement in STATEMENTS}
+# Data of published experiments that are not shipped, by file name, and where its rows are.
+ELSEWHERE = {
+    "coophumaneval": "the hub's data set OpenMLRL/CoopHumanEval (82 rows)",
+    "mbpp": "the hub's data set OpenMLRL/MBPP (427 rows, in this form)",
+}
+FORM = "a JSON object on each line, with task_id, prompt, entry_point and test, see docs/coding.md"
 HUMANEVAL = {"all": (0, None), "train": (33, 133), "validation": (0, 32), "test": (133, 164)}
 
 
-def load_items(source: str, split: str = "all") -> list[CodingItem]:
+def load_items(source: str, split: str = "all", rules: RowRules = RULES) -> list[CodingItem]:
     """Items of a named split of a source.
 
     source: 'starter' (all of the package's own problems), 'starter:steps', 'starter:goal', 'starter:written'
-        (those of one statement), 'humaneval' or the path of a JSONL file, with an optional slice that is
-        taken after the split: 'humaneval[33:133]' are the 100 training problems of the MAGRPO paper.
+        (those of one statement), 'humaneval', 'mbpp' or 'gsm8k' (see `installed`), or the path of a JSONL file,
+        with an optional slice that is taken after the split: 'humaneval[33:133]' are the 100 training problems
+        of the MAGRPO paper.
     split: 'all', 'train', 'validation' or 'test'. Starter set and JSONL with a field `split`: what each row
         says. JSONL without: of each grade, in file order, the 4th, 12th, 20th, … problem is for validation,
         the 8th, 16th, … for the test. HumanEval: train [33:133] as published, validation [0:32], test
         [133:164].
+    rules: for rows of files, and the problems of HumanEval that are taken; the starter set is checked by its
+        own tests.
     Errors: ValueError for an unknown source or split, bad rows, or a selection without problems.
     """
     sources.check_split(split)
@@ -34,18 +52,38 @@ def load_items(source: str, split: str = "all") -> list[CodingItem]:
     if name == "starter" or name in STARTER:
         items = load_starter(split, STARTER.get(name, ""))
     elif name == "humaneval":
-        items = load_humaneval(*HUMANEVAL[split])
+        items = checked(load_humaneval(*HUMANEVAL[split])[chosen], name, rules)
+        chosen = slice(None)
+    elif name in installed.SOURCES:
+        items = checked(installed.load(name, split)[chosen], name, rules)
+        chosen = slice(None)
     elif name.endswith(".jsonl") or pathlib.Path(name).is_file():
-        items = select_split(load_jsonl(name), split)
+        _refuse_missing(pathlib.Path(name))
+        items = select_split(load_jsonl(name, rules), split)
     else:
         raise UserError(
-            f"source is {source!r}; allowed: 'starter', 'humaneval' or the path of a .jsonl file, parts of "
+            f"source is {source!r}; allowed: 'starter', 'humaneval', {', '.join(map(repr, installed.SOURCES))} or "
+            "the path of a .jsonl file, parts of "
             f"'starter' ({', '.join(STARTER)}), each with an optional slice such as 'humaneval[33:133]'"
         )
     items = items[chosen]
     if not items:
         raise UserError(f"source {source!r}, split {split!r} holds no problems; choose a larger slice")
     return items
+
+
+def _refuse_missing(path: pathlib.Path) -> None:
+    """ValueError for a file that is not there, which says how it must look and, if it is public, where it is."""
+    if path.exists():
+        return
+    name = path.stem.lower()
+    origin = ELSEWHERE.get(name)
+    get = f"; this package does not ship it: write {origin} to a file" if origin else ""
+    other = f", or --config.task.source={name} reads similar rows" if name in installed.SOURCES else ""
+    raise UserError(
+        f"{path}: there is no such file{get}; it must have {FORM}, and is named by task.source, task.eval_source "
+        f"and task.test_source{other}"
+    )
 
 
 def load_starter(split: str = "all", statement: str = "") -> list[CodingItem]:

@@ -11,7 +11,8 @@ import json
 
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.roles import functions, helper_functions
-from jaxmarl_llm.tasks.coding.text import clean, extract_function
+from jaxmarl_llm.tasks.coding.sources import source
+from jaxmarl_llm.tasks.coding.text import clean
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
@@ -49,7 +50,7 @@ _DECODER = json.JSONDecoder(strict=False)  # models write line breaks into strin
 
 
 def request_messages(
-    item: CodingItem, completions: dict[str, str], agents: tuple[str, ...]
+    item: CodingItem, completions: dict[str, str], agents: tuple[str, ...], parsing: str = "python"
 ) -> list[dict[str, str]]:
     """Chat messages that ask for edits of one joint answer.
 
@@ -57,6 +58,7 @@ def request_messages(
       item: the problem; its tests are not shown.
       completions: each agent's last answer.
       agents: names in the order (helpers .., main), or (main,).
+      parsing: what of an answer is judged, and so shown; see `coding.sources`.
 
     Raises ValueError unless there is one completion per agent, and no other.
     """
@@ -64,7 +66,11 @@ def request_messages(
         raise UserError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
     written = functions(agents, item.entry_point)
     helpers = helper_functions(agents)
-    parts = [_part(item, agent, written[agent], agent in helpers, completions[agent]) for agent in agents]
+    code = {agent: source(completions[agent], written[agent], parsing) for agent in agents}
+    parts = [
+        _part(item, agent, written[agent], agent in helpers, code[agent] or _beginning(completions[agent]))
+        for agent in agents
+    ]
     example = {agent: f"def {function}(...):\n    ..." for agent, function in written.items()}
     question = ASK.format(
         problem=item.prompt.strip(),
@@ -93,11 +99,15 @@ def parse_edits(text: str, agents: tuple[str, ...]) -> dict[str, str] | None:
     return {} if PERFECT.lower().rstrip(".") in lowered else None
 
 
-def _part(item: CodingItem, agent: str, function: str, is_helper: bool, completion: str) -> str:
-    """An agent's function and its purpose as text; the agent's whole answer if the function is missing."""
+def _part(item: CodingItem, agent: str, function: str, is_helper: bool, code: str) -> str:
+    """An agent's code and its purpose as text."""
     purpose = f", a helper of {item.entry_point}" if is_helper else ""
-    code = extract_function(completion, function) or clean(completion).strip()[:_LONGEST] or _NOTHING
     return PART.format(agent=agent, function=function, purpose=purpose, code=code)
+
+
+def _beginning(completion: str) -> str:
+    """What is shown of an answer without the function."""
+    return clean(completion).strip()[:_LONGEST] or _NOTHING
 
 
 def _object(text: str, start: int) -> dict:

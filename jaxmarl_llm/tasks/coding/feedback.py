@@ -20,12 +20,12 @@ import typing
 import warnings
 
 from jaxmarl_llm.executor import Report
-from jaxmarl_llm.tasks.coding import problem_tests
+from jaxmarl_llm.tasks.coding import problem_tests, sources
 from jaxmarl_llm.tasks.coding import usage as code_usage
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.reward import compose
 from jaxmarl_llm.tasks.coding.roles import functions, helper_functions
-from jaxmarl_llm.tasks.coding.text import extract_function, has_return, parse
+from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
 
 MODES = ("plain", "passed", "level_passed", "level_feedback")
@@ -56,6 +56,7 @@ class _Answer(typing.NamedTuple):
     completions: dict[str, str]
     report: Report | None
     rule: str
+    needs: str  # what every function must have, '' for nothing
 
     def is_main(self, agent: str) -> bool:
         """Whether the agent writes the entry point of a team."""
@@ -74,6 +75,7 @@ def feedback(
     completions: dict[str, str],
     report: Report | None,
     rule: str = "influence",
+    parsing: str = "python",
 ) -> dict[str, str]:
     """The user message for each agent's next try.
 
@@ -81,6 +83,7 @@ def feedback(
     report: the executor's, on the tests that may be shown; None where `coding.reward.compose` stopped
         the answer before any test. "plain" does not look at it.
     rule: how cooperation is paid, see `coding.reward`: with "influence" main may pass on a helper's result.
+    parsing: what of an answer is judged, see `coding.sources`.
     Errors: ValueError for an unknown mode, other agents than expected, a report of an answer that was stopped
         or none of one that was not.
     """
@@ -90,31 +93,34 @@ def feedback(
         raise UserError(f"completions come from agents {sorted(completions)}, expected {sorted(agents)}")
     lines = dict.fromkeys(agents, ())
     if mode != "plain":
-        answer = _read(item, agents, completions, report, rule)
+        answer = _read(item, agents, completions, report, rule, parsing)
         lines = {agent: _TELL[mode](answer, agent) for agent in agents}
     names = functions(agents, item.entry_point)
     return {a: "\n".join([*lines[a], f"Revise {names[a]}. Answer with code only."]) for a in agents}
 
 
-def _read(item, agents, completions, report, rule) -> _Answer:
-    stop = compose(item, completions, agents).stop
+def _read(item, agents, completions, report, rule, parsing) -> _Answer:
+    stop = compose(item, completions, agents, parsing).stop
     if (report is None) != bool(stop):
         raise UserError(
             f"item {item.task_id!r}: the answer {f'stopped at {stop!r}' if stop else 'can be run'} and the "
             f"report is {report!r:.80}; allowed: a report exactly where a program can be run"
         )
     names = functions(agents, item.entry_point)
-    sources = {agent: extract_function(completions[agent], names[agent]) for agent in agents}
-    parts = {agent: _Part(names[agent], sources[agent], _state(sources[agent])) for agent in agents}
-    return _Answer(item, parts, completions, report, rule)
+    parts = {agent: _part(completions[agent], names[agent], parsing) for agent in agents}
+    needs = " with a return" if parsing == "paper" else ""
+    return _Answer(item, parts, completions, report, rule, needs)
 
 
-def _state(source: str) -> str:
+def _part(completion: str, function: str, parsing: str) -> _Part:
+    source = sources.source(completion, function, parsing)
     if not source:
-        return _MISSING
-    if not has_return(source):
-        return _NO_RETURN
-    return _BROKEN if parse(source) is None else _FOUND
+        state = _MISSING
+    elif not sources.counts(source, parsing):
+        state = _NO_RETURN
+    else:
+        state = _BROKEN if parse(source) is None else _FOUND
+    return _Part(function, source, state)
 
 
 def _tell_bit(answer: _Answer, agent: str) -> list[str]:
@@ -160,7 +166,7 @@ def _describe(answer: _Answer, part: _Part) -> str:
     """The state of an agent's own function, and advice on it."""
     advice = {
         _FOUND: "",
-        _MISSING: f" Write def {part.name}({', '.join(answer.item.params)}) with a return.",
+        _MISSING: f" Write def {part.name}({', '.join(answer.item.params)}){answer.needs}.",
         _NO_RETURN: " Return a value.",
         _BROKEN: _place(part.source),
     }
@@ -190,7 +196,8 @@ def _usages(answer: _Answer, agent: str) -> dict[str, str]:
     if not answer.is_main(agent) or part.state != _FOUND:
         return {}
     helpers = helper_functions(tuple(answer.parts)).values()
-    return {helper: _usage(part.source, helper, answer.rule) for helper in helpers}
+    main = code_usage.main_text(part.source, part.name)
+    return {helper: _usage(main, helper, answer.rule) for helper in helpers}
 
 
 def _uses(helper: str) -> str:

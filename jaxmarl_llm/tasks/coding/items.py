@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from jaxmarl_llm.executor.judging import units
 from jaxmarl_llm.tasks import sources
-from jaxmarl_llm.tasks.coding.text import function_node, parse
+from jaxmarl_llm.tasks.coding import needs
+from jaxmarl_llm.tasks.coding.text import function_node
+from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
 
 _FIELDS = ("task_id", "prompt", "test", "entry_point")
 _OPTIONAL = ("canonical_solution", "grade", "statement", "split")
 _MADE = ("params", "prelude", "columns")  # read from the prompt: a column of that name would hide it
 _SPLITS = tuple(split for split in sources.SPLITS if split != "all")
+_log = logging.getLogger("jaxmarl_llm.tasks")
 _IMPORT = re.compile(r"(?:import|from)\s+\w")
 
 
@@ -44,32 +50,75 @@ class CodingItem:
     columns: Mapping[str, object] = dataclasses.field(default_factory=dict, hash=False)
 
 
-def load_jsonl(path) -> list[CodingItem]:
+@dataclasses.dataclass(frozen=True)
+class RowRules:
+    """What is done about rows that cannot judge anybody.
+
+    modules: what tests may import beside the standard library. check: problems -> {task_id: what is wrong},
+    see `row_checks.faults`; None: nothing is run. drop: go on without bad rows, with a warning that names
+    them, in place of a ValueError.
+    """
+
+    modules: Collection[str] = ()
+    check: Callable[[Sequence[CodingItem]], Mapping[str, str]] | None = None
+    drop: bool = False
+
+
+RULES = RowRules()
+
+
+def load_jsonl(path, rules: RowRules = RULES) -> list[CodingItem]:
     """Items of a JSONL file in the CoopHumanEval / MBPP schema: task_id, prompt, test, entry_point and, if
     there, canonical_solution, grade, statement and split; other fields become `columns`. Either all rows have
-    a split or none. One ValueError lists all bad rows with their line numbers."""
-    return parse_lines(sources.read_text(path), str(path))
+    a split or none. One ValueError lists all bad rows with their line numbers and task_ids."""
+    return parse_lines(sources.read_text(path), str(path), rules)
 
 
-def parse_lines(text: str, name: str) -> list[CodingItem]:
+def parse_lines(text: str, name: str, rules: RowRules = RULES) -> list[CodingItem]:
     """Items of JSONL `text`; `name` is what an error calls it. See `load_jsonl`."""
-    items, problems, first_line = [], [], {}
+    items, bad, first_line = [], {}, {}
     lines = list(sources.json_lines(text))
     with_split = any("split" in row for _, row, _ in lines)
     for number, row, complaints in lines:
-        complaints = complaints or _complaints(row, with_split)
+        complaints = complaints or _complaints(row, with_split, rules.modules)
         if not complaints and row["task_id"] in first_line:
             complaints = [f"task_id {row['task_id']!r} was already used in line {first_line[row['task_id']]}"]
         if complaints:
-            problems.append(f"  line {number}: {'; '.join(complaints)}")
+            task_id = f" ({row['task_id']})" if isinstance(row.get("task_id"), str) else ""
+            bad[number] = f"line {number}{task_id}: {'; '.join(complaints)}"
         else:
             first_line[row["task_id"]] = number
             items.append(item_from_row(row))
-    if problems:
-        raise UserError(f"{name}: {len(problems)} bad row(s)\n" + "\n".join(problems))
-    if not items:
+    if not items and not bad:
         raise UserError(f"{name}: no rows; expected one JSON object per line with {', '.join(_FIELDS)}")
-    return items
+    for task_id, fault in (rules.check(items) if rules.check and items else {}).items():
+        number = first_line[task_id]
+        bad[number] = f"line {number} ({task_id}): {fault}"
+    good = [item for item in items if first_line[item.task_id] not in bad]
+    return accepted(good, [bad[number] for number in sorted(bad)], name, rules)
+
+
+def checked(items: list[CodingItem], name: str, rules: RowRules) -> list[CodingItem]:
+    """Items of a data set whose rows have no lines, without those that `rules.check` finds fault with."""
+    faults = rules.check(items) if rules.check else {}
+    good = [item for item in items if item.task_id not in faults]
+    return accepted(good, [f"{task_id}: {fault}" for task_id, fault in faults.items()], name, rules)
+
+
+def accepted(good: list[CodingItem], bad: Sequence[str], name: str, rules: RowRules) -> list[CodingItem]:
+    """The good items, where there are no bad rows or these may be dropped; else a ValueError that lists them."""
+    if bad:
+        listed = f"{name}: {len(bad)} bad row(s)\n" + "\n".join(f"  {line}" for line in bad)
+        if not rules.drop or not good:
+            raise UserError(listed)
+        _warn_of(listed)
+    return good
+
+
+@functools.lru_cache(maxsize=64)
+def _warn_of(listed: str) -> None:
+    """Once, though the rows of all splits may lie in one file."""
+    _log.warning("left out, as task.bad_rows='drop' says: %s", listed)
 
 
 def item_from_row(row: dict) -> CodingItem:
@@ -123,13 +172,13 @@ def _prelude(text: str) -> str:
     return text.strip()
 
 
-def _complaints(row: dict, with_split: bool) -> list[str]:
+def _complaints(row: dict, with_split: bool, modules: Collection[str]) -> list[str]:
     """All that is wrong with a row. A task_id that is a number becomes text: MBPP numbers its tasks."""
     if isinstance(row.get("task_id"), int):
         row["task_id"] = str(row["task_id"])
     if with_split and "split" not in row:
         return ["no field 'split', which other rows have"]
-    return _field_complaints(row) or _content_complaints(row)
+    return _field_complaints(row) or _content_complaints(row, modules)
 
 
 def _field_complaints(row: dict) -> list[str]:
@@ -150,18 +199,34 @@ def _field_complaints(row: dict) -> list[str]:
     return complaints + sources.column_complaints(row, _MADE)
 
 
-def _content_complaints(row: dict) -> list[str]:
-    complaints = []
-    tree = parse(row["test"])
-    checks = [] if tree is None else [n for n in tree.body if getattr(n, "name", "") == "check"]
-    if tree is None:
-        complaints.append("test does not parse")
-    elif not checks:
-        complaints.append("test does not define check(candidate)")
-    elif not any(isinstance(node, ast.Assert) for node in ast.walk(checks[-1])):
-        complaints.append("check() in test has no assert")
+def _content_complaints(row: dict, modules: Collection[str]) -> list[str]:
+    complaints, prelude = [], ""
     try:
-        read_signature(row["prompt"], row["entry_point"])
+        prelude = read_signature(row["prompt"], row["entry_point"])[1]
     except ValueError as error:
         complaints.append(str(error))
+    return complaints_of_test(row["test"], prelude, row["entry_point"], modules) + complaints
+
+
+def complaints_of_test(test: str, prelude: str, entry_point: str, modules: Collection[str] = ()) -> list[str]:
+    """What makes the text of a test unfit to judge anybody, as sentences without a period; see `load_jsonl`."""
+    tree = parse(test)
+    check = None if tree is None else units.check_function(tree)
+    if tree is None:
+        return ["test does not parse"]
+    if check is None:
+        return [
+            "test does not define check(candidate), a function that can be called with the candidate alone"
+        ]
+    complaints = []
+    if not units.asserts(check, units.assertive_names(tree)):
+        complaints.append("check() in test has no assert, and calls nothing that has one")
+    if foreign := needs.foreign_modules(f"{prelude}\n{test}", modules):
+        names = ", ".join(foreign)
+        complaints.append(
+            f"test imports {names}, which the sandbox does not have; allow it in executor.allow_modules"
+        )
+    if missing := needs.undefined(test, prelude, entry_point):
+        names = ", ".join(missing)
+        complaints.append(f"test uses {names}, which neither it nor what precedes the function defines")
     return complaints

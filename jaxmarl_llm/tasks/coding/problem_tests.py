@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 
 from jaxmarl_llm.executor.judging import units
-from jaxmarl_llm.tasks.coding.text import parse
+from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
 
 HIDDEN = "if 'hidden':"  # the first line of what is left of a unit that was not selected
@@ -73,7 +73,8 @@ def select_units(test: str, indices: Sequence[int], entry_point: str = "") -> st
     tree, check = _read(test)
     shared = _shared(tree, check) - {parameter(test), entry_point}
     counted = sorted(suite.units)
-    check.body = _reduced(check.body, counted, {counted[index] for index in chosen}, shared)
+    hide = _WithoutAsserts(units.assertive_names(tree))
+    check.body = _reduced(check.body, counted, {counted[index] for index in chosen}, shared, hide)
     lines = test.split("\n")
     first = min(node.lineno for node in (check, *check.decorator_list))
     return "\n".join([*lines[: first - 1], ast.unparse(check), *lines[check.end_lineno :]])
@@ -94,11 +95,10 @@ def _suite(test: str, entry_point: str) -> units.Suite:
 def _read(test: str) -> tuple[ast.Module, ast.FunctionDef]:
     """The module, and the check() in it that counts."""
     tree = parse(test)
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
-    checks = [node for node in functions if node.name == "check"]
-    if not checks or not checks[-1].args.posonlyargs + checks[-1].args.args:
+    check = units.check_function(tree) if tree else None
+    if tree is None or check is None:
         raise UserError(f"test is {test!r:.80}; allowed: text that defines check(candidate)")
-    return tree, checks[-1]
+    return tree, check
 
 
 def _shared(tree: ast.Module, check: ast.FunctionDef) -> set[str]:
@@ -108,20 +108,23 @@ def _shared(tree: ast.Module, check: ast.FunctionDef) -> set[str]:
     return set().union(*map(_bound, changing))
 
 
-def _reduced(body: list[ast.stmt], counted: list[int], chosen: set[int], shared: set[str]) -> list[ast.stmt]:
+def _reduced(
+    body: list[ast.stmt], counted: list[int], chosen: set[int], shared: set[str], hide: ast.NodeTransformer
+) -> list[ast.stmt]:
     """`body` without the counted statements that are not chosen, which are given by their places in it."""
-    unit_of = {ast.dump(body[i].test): i for i in counted if isinstance(body[i], ast.Assert)}
+    repeatable = (ast.Assert, ast.Expr)
+    unit_of = {ast.dump(units.judged(body[i])): i for i in counted if isinstance(body[i], repeatable)}
     kept, needed = [], set()
     for index in reversed(range(len(body))):  # backwards, to know what later statements need
         statement = body[index]
         unit = index if index in counted else None
-        if isinstance(statement, ast.Assert):
-            unit = unit_of.get(ast.dump(statement.test))
+        if isinstance(statement, repeatable):
+            unit = unit_of.get(ast.dump(units.judged(statement)))
         names = _mentioned(statement) & shared
         if unit is not None and unit not in chosen:
             if not names & needed:
                 continue
-            statement = ast.If(ast.Constant("hidden"), [_WithoutAsserts().visit(statement)], [])
+            statement = ast.If(ast.Constant("hidden"), [hide.visit(statement)], [])
         needed |= names
         kept.append(statement)
     return kept[::-1]
@@ -130,8 +133,20 @@ def _reduced(body: list[ast.stmt], counted: list[int], chosen: set[int], shared:
 class _WithoutAsserts(ast.NodeTransformer):
     """Evaluates what is asserted, for `:=` and for changes of arguments, and asserts nothing."""
 
+    def __init__(self, assertive: frozenset[str]):
+        self._assertive = assertive
+
     def visit_Assert(self, node):
         return ast.Expr(node.test)
+
+    def visit_Raise(self, node):
+        return ast.Pass()
+
+    def visit_Expr(self, node):
+        call = node.value
+        if isinstance(call, ast.Call) and units.asserts(call.func, self._assertive):
+            call = ast.Tuple([*call.args, *(keyword.value for keyword in call.keywords)], ast.Load())
+        return ast.Expr(call)
 
 
 def _mentioned(tree: ast.AST) -> set[str]:

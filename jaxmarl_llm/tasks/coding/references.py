@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from jaxmarl_llm.tasks.coding.items import CodingItem
-from jaxmarl_llm.tasks.coding.text import parse
+from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
 
 HELPER = "aux"
@@ -30,17 +30,17 @@ def answers(item: CodingItem, agents: Sequence[str]) -> dict[str, str] | None:
     """
     if len(agents) > 2:
         raise UserError(f"reference answers are for one or two agents, these are {tuple(agents)!r}")
-    functions = _functions(item)
-    if item.entry_point not in functions:
+    by_name = functions(item)
+    if item.entry_point not in by_name:
         return None
     if len(agents) == 1:
-        return {agents[0]: _joined(functions.values())}
-    if HELPER not in functions and len(functions) == 1:
-        functions |= _passed_on(item, functions[item.entry_point])
-    if HELPER not in functions:
+        return {agents[0]: _joined(by_name.values())}
+    if HELPER not in by_name and len(by_name) == 1:
+        by_name |= _passed_on(item, by_name[item.entry_point])
+    if HELPER not in by_name:
         return None
-    helper = functions.pop(HELPER)
-    return {agents[0]: _joined([helper]), agents[1]: _joined(functions.values())}
+    helper = by_name.pop(HELPER)
+    return {agents[0]: _joined([helper]), agents[1]: _joined(by_name.values())}
 
 
 def _passed_on(item: CodingItem, source: str) -> dict[str, str]:
@@ -56,7 +56,7 @@ def _passed_on(item: CodingItem, source: str) -> dict[str, str]:
     return {HELPER: helper, item.entry_point: main}
 
 
-def _functions(item: CodingItem) -> dict[str, str]:
+def functions(item: CodingItem) -> dict[str, str]:
     """Source of the functions that the solution defines, by name, in order."""
     solution = item.canonical_solution
     tree = parse(solution) if solution.strip() else None

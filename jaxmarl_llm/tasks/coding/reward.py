@@ -3,11 +3,15 @@
 After MAGRPO's coding reward (arXiv:2508.04652; OpenMLRL/LLM_Collab_Code_Generation). A team earns 0..4:
 
     part         condition                                                     value     otherwise
-    structure    a helper agent defines its function, with a return            +0.4 / H  go on without it
-                 the main agent defines the entry point, with a return         +0.6      stop
+    structure    a helper agent defines its function                           +0.4 / H  go on without it
+                 the main agent defines the entry point                        +0.6      stop
     syntax       prelude + helpers + main parses                               +0.5      stop
     tests        passed / total                                                +1.0 * ratio
     cooperation  by a rule, see below; the mean over the H helpers             0..1.5
+
+What defines a function is what Python would run (`coding.sources`): functions without a return are whole, and
+each agent's imports, constants and helpers stay with it. MAGRPO takes the function's text alone and asks for a
+return; so does parsing "paper".
 
 Rules of the cooperation part, for one helper. All of them need a passed test, and the helper's function must
 be there.
@@ -37,10 +41,10 @@ from __future__ import annotations
 import typing
 
 from jaxmarl_llm.executor import Interaction, Program, Report
-from jaxmarl_llm.tasks.coding import usage
+from jaxmarl_llm.tasks.coding import sources, usage
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.roles import HELPER, TEAM, functions, helper_functions
-from jaxmarl_llm.tasks.coding.text import extract_function, has_return, parse
+from jaxmarl_llm.tasks.program_text.python_text import parse
 
 RULES = ("influence", "observed", "paper")
 PART_NAMES = ("structure", "syntax", "tests", "cooperation")
@@ -51,7 +55,7 @@ _SOLO_SCALES = {"structure": 0.6, "syntax": 0.5, "tests": 1.0, "total": 2.1}
 class Draft(typing.NamedTuple):
     """A joint answer before its tests: parts so far, program to run (None: stopped), and where it stopped.
 
-    ``local`` is 1 for every agent that defined its own function, with a return, else 0.
+    ``local`` is 1 for every agent that defined its own function, else 0.
     """
 
     parts: dict[str, float]
@@ -65,23 +69,31 @@ def reward_range(agents: tuple[str, ...]) -> tuple[float, float]:
     return (0.0, _scales(agents)["total"])
 
 
-def compose(item: CodingItem, completions: dict[str, str], agents: tuple[str, ...] = TEAM) -> Draft:
-    """First stage: extract the functions, judge structure and syntax, build the program to be tested."""
-    sources = {
-        agent: extract_function(completions[agent], name)
-        for agent, name in functions(agents, item.entry_point).items()
-    }
-    sources = {agent: source for agent, source in sources.items() if has_return(source)}
-    local = {agent: float(agent in sources) for agent in agents}
+def compose(
+    item: CodingItem,
+    completions: dict[str, str],
+    agents: tuple[str, ...] = TEAM,
+    parsing: str = "python",
+) -> Draft:
+    """First stage: take the sources, judge structure and syntax, build the program to be tested.
+
+    parsing: one of `coding.sources.PARSINGS`. With "python" agents see each other's functions and nothing
+    else of each other, whatever names they use besides.
+    """
+    names = functions(agents, item.entry_point)
+    written = sources.read(completions, names, parsing)
+    local = {agent: float(agent in written) for agent in agents}
     *helpers, has_main = local.values()
     parts = dict.fromkeys(PART_NAMES, 0.0)
     parts["structure"] = (0.4 * sum(helpers) / len(helpers) if helpers else 0.0) + 0.6 * has_main
     if not has_main:
         return Draft(_with_total(parts), None, "no-main", local)
-    if parse("\n\n".join([item.prelude, *sources.values()])) is None:
+    if parse("\n\n".join([item.prelude, *written.values()])) is None:
         return Draft(_with_total(parts), None, "syntax", local)
     parts["syntax"] = 0.5
-    return Draft(_with_total(parts), Program(sources, item.entry_point, item.test, item.prelude), "", local)
+    shared = None if parsing == "paper" else tuple(names.values())
+    program = Program(written, item.entry_point, item.test, item.prelude, shared=shared)
+    return Draft(_with_total(parts), program, "", local)
 
 
 def finish(
@@ -102,9 +114,11 @@ def finish(
     parts = {**draft.parts, "tests": pass_ratio(report)}
     helpers = helper_functions(agents)
     if report.passed > 0 and helpers:
-        sources, main = draft.program.sources, agents[-1]
-        rows = {name: _row(report, main, agent, name) for agent, name in helpers.items() if agent in sources}
-        earned = [_cooperation(rule, sources[main], name, rows[name], report, compat) for name in rows]
+        program, main = draft.program, agents[-1]
+        text = usage.main_text(program.sources[main], program.entry_point)
+        names = [(agent, name) for agent, name in helpers.items() if agent in program.sources]
+        rows = {name: _row(report, main, agent, name) for agent, name in names}
+        earned = [_cooperation(rule, text, name, rows[name], report, compat) for name in rows]
         parts["cooperation"] = sum(earned) / len(helpers)
     return _with_total(parts)
 

@@ -10,6 +10,7 @@ from jaxmarl_llm.tasks.coding import feedback as code_feedback
 from jaxmarl_llm.tasks.coding import problem_tests, published, reward
 from jaxmarl_llm.tasks.coding import prompts as code_prompts
 from jaxmarl_llm.tasks.coding import references as code_references
+from jaxmarl_llm.tasks.coding import sources as code_sources
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.reward import Draft
 from jaxmarl_llm.tasks.coding.roles import helper_functions
@@ -34,6 +35,8 @@ class CodingTask:
       revealed_tests: the tests that feedback may reveal: the first n, 0 for all, the last n if negative.
       held_back: share of each problem's tests that earn nothing. The share of them that passes is the part
         "tests_held_back"; if it is below that of the others, answers may be made for the tests.
+      parsing: what of an answer is judged, one of `coding.sources.PARSINGS`: the program that Python would
+        run, or the text of the function as in the paper.
       prompts: one of PROMPTS: worked examples before the problem, or the structure of the published
         experiments, without examples.
     """
@@ -51,6 +54,7 @@ class CodingTask:
         revealed_tests: int = 1,
         held_back: float = 0.0,
         prompts: str = "examples",
+        parsing: str = "python",
     ):
         self.items = tuple(items)
         self.agents = tuple(agents)
@@ -58,6 +62,9 @@ class CodingTask:
         self._rule, self._compat = cooperation, compat
         if cooperation not in reward.RULES:
             raise UserError(f"cooperation is {cooperation!r}; allowed: {', '.join(reward.RULES)}")
+        if parsing not in code_sources.PARSINGS:
+            raise UserError(f"parsing is {parsing!r}; allowed: {', '.join(code_sources.PARSINGS)}")
+        self._parsing = parsing
         if prompts not in PROMPTS:
             raise UserError(f"prompts is {prompts!r}; allowed: {', '.join(PROMPTS)}")
         self._render = PROMPTS[prompts]
@@ -81,8 +88,15 @@ class CodingTask:
         return self._render(item, self.agents)
 
     def references(self, item: CodingItem) -> dict[str, str] | None:
-        """Reference answers per agent, None where the data has none; see `coding.references.answers`."""
-        return code_references.answers(item, self.agents)
+        """Reference answers per agent, None where the data has none; see `coding.references.answers`.
+
+        Nor is there one of several functions for a lone agent of whose answer only the entry point is judged.
+        """
+        by_agent = code_references.answers(item, self.agents)
+        alone = len(self.agents) == 1 and self._parsing == "paper"
+        if by_agent and alone and len(code_references.functions(item)) > 1:
+            return None
+        return by_agent
 
     def judge(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
@@ -96,7 +110,7 @@ class CodingTask:
         ]
         held_back = [self._tests(item)[1] for item in items]
         more = [_testing(draft, tests) for draft, tests in zip(drafts, held_back, strict=True)]
-        reports = self._run([draft.program for draft in drafts] + more)
+        reports = self._run([draft.program for draft in drafts] + more, [*items, *items])
         scored_reports, held_back_reports = reports[: len(items)], reports[len(items) :]
         judgements = [
             self._judgement(draft, report) for draft, report in zip(drafts, scored_reports, strict=True)
@@ -120,14 +134,34 @@ class CodingTask:
             programs = [_testing(draft, tests) for draft, tests in zip(drafts, shown, strict=True)]
         return [
             code_feedback.feedback(
-                self._feedback, answer.item, self.agents, answer.completions, report, self._rule
+                self._feedback,
+                answer.item,
+                self.agents,
+                answer.completions,
+                report,
+                self._rule,
+                self._parsing,
             )
-            for answer, report in zip(answers, self._run(programs), strict=True)
+            for answer, report in zip(
+                answers, self._run(programs, [answer.item for answer in answers]), strict=True
+            )
         ]
 
-    def _run(self, programs: Sequence[Program | None]) -> list[Report | None]:
-        """Reports in order, None where there is no program; all in one call of the executor."""
-        reports = iter(self._executor.run([p for p in programs if p is not None]) if any(programs) else [])
+    def _run(self, programs: Sequence[Program | None], items: Sequence[CodingItem]) -> list[Report | None]:
+        """Reports in order, None where there is no program; all in one call of the executor.
+
+        UserError, which names the problem, for tests that fail by themselves.
+        """
+        wanted = [(program, item) for program, item in zip(programs, items, strict=True) if program]
+        try:
+            reports = iter(self._executor.run([program for program, _ in wanted]) if wanted else [])
+        except ValueError:
+            for (_, item), outcome in zip(
+                wanted, self._executor.try_tests([p for p, _ in wanted]), strict=True
+            ):
+                if isinstance(outcome, ValueError):
+                    raise UserError(f"item {item.task_id!r}: {outcome}") from outcome
+            raise
         return [None if program is None else next(reports) for program in programs]
 
     def _tests(self, item: CodingItem) -> tuple[str, str | None]:
@@ -142,7 +176,7 @@ class CodingTask:
 
     def _draft(self, item: CodingItem, completions: dict[str, str]) -> Draft:
         used = dataclasses.replace(item, test=self._tests(item)[0])
-        return reward.compose(used, completions, self.agents)
+        return reward.compose(used, completions, self.agents, self._parsing)
 
     def score(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[dict[str, float]]:
         """Parts and "total" per joint action; see `judge`."""

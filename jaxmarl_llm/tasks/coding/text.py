@@ -5,26 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-import warnings
+
+from jaxmarl_llm.tasks.program_text.python_text import longest_parsable, parse
 
 _FENCE = re.compile(r"```(?:python3?|py)?[ \t]*")
 _RETURN_LINE = re.compile(r"^[ \t]*(?:def\b.*:[ \t]*)?return\b", re.MULTILINE)
-_UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
-
-
-def parse(text: str) -> ast.Module | None:
-    """Syntax tree of `text`; None where Python cannot parse it, also for null bytes or nesting depth."""
-    return _parse(text)[0]
-
-
-def _parse(text: str) -> tuple[ast.Module | None, int | None]:
-    """(tree, None), or (None, line of the error counted from 1 where Python names one)."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "\d" in a completion is the model's business
-            return ast.parse(text), None
-    except _UNPARSABLE as error:
-        return None, getattr(error, "lineno", None)
 
 
 def clean(text: str) -> str:
@@ -61,18 +46,6 @@ def _whole_definition(lines: list[str]) -> str:
         return ""
     function = tree.body[0]
     return "\n".join(lines[: function.end_lineno]) if _returns(function) else ""
-
-
-def longest_parsable(lines: list[str]) -> int:
-    """The largest number of first `lines` that parse together; 0 if none do."""
-    end = len(lines)
-    while end > 0:
-        tree, error_line = _parse("\n".join(lines[:end]))
-        if tree is not None:
-            break
-        # Prefixes that still contain the offending line fail at the same place: jump before it.
-        end = min(end - 1, error_line - 1 if error_line else end - 1)
-    return end
 
 
 def _indented_block(lines: list[str]) -> str:

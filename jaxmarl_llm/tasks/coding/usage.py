@@ -1,20 +1,66 @@
-"""Judge from the syntax tree how a main function uses the helper that its partner wrote."""
+"""Judge from the syntax tree how a main function uses the helper that its partner wrote.
+
+Sources begin with the main function; what follows are functions of its own, as `main_text` puts them. A call
+counts in the main function and in each of its own functions that it names, directly or through another one.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+import textwrap
 
 from jaxmarl_llm.tasks.coding.text import function_node
+from jaxmarl_llm.tasks.program_text.python_text import bound, parse
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
+def main_text(program: str, entry_point: str) -> str:
+    """A program with the last definition of its entry point in front, for the functions of this module.
+
+    A lambda becomes a function. A program that is one function stays as it is, also one that does not parse.
+    """
+    tree = parse(program)
+    body = tree.body if tree else []
+    definitions = [statement for statement in body if entry_point in bound([statement])]
+    if not definitions or (len(body) == 1 and isinstance(body[0], _SCOPES)):
+        return program
+    others = [statement for statement in body if statement not in definitions]
+    try:
+        return ast.unparse(ast.Module([_as_function(definitions[-1]), *others], []))
+    except RecursionError:
+        return program
+
+
+def _as_function(statement: ast.stmt) -> ast.stmt:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda(args=arguments, body=value)):
+            function = ast.parse(f"def {name}(): pass").body[0]
+            function.args, function.body = arguments, [ast.Return(value)]
+            return ast.fix_missing_locations(function)
+    return statement
+
+
 def calls_function(main_source: str, helper: str = "aux") -> bool:
     """Whether main calls `helper(...)`; False if it binds the name itself, for then it calls its own."""
-    function = function_node(main_source)
-    return function is not None and not _binds(function, helper) and bool(_calls(function, helper))
+    return any(_calls(function, helper) for function in _reached(main_source, helper))
+
+
+def _reached(main_source: str, helper: str) -> list[ast.stmt]:
+    """The main function and those of its own that it names, without those that bind the helper's name."""
+    tree = parse(textwrap.dedent(main_source))
+    if tree is None or not tree.body or not isinstance(tree.body[0], _SCOPES) or helper in bound(tree.body):
+        return []
+    own = {statement.name: statement for statement in reversed(tree.body) if isinstance(statement, _SCOPES)}
+    reached, pending = [], [tree.body[0]]
+    while pending:
+        function = pending.pop()
+        reached.append(function)
+        named = [own.pop(node.id, None) for node in ast.walk(function) if isinstance(node, ast.Name)]
+        pending += [other for other in named if other is not None and other is not tree.body[0]]
+    return [function for function in reached if not _binds(function, helper)]
 
 
 def is_thin_wrapper(main_source: str, helper: str = "aux") -> bool:
@@ -44,12 +90,13 @@ def ignores_result(main_source: str, helper: str = "aux") -> bool:
     afterwards (a plain assignment to the name in the same block ends its life; in a loop, "afterwards"
     includes the rest of the loop).
     """
-    function = function_node(main_source)
-    if function is None or _binds(function, helper):
-        return False
-    calls = _calls(function, helper)
-    parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
-    return bool(calls) and not any(_is_used(call, parents, function) for call in calls)
+    calls = [
+        _is_used(call, parents, function)
+        for function in _reached(main_source, helper)
+        for parents in [{child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}]
+        for call in _calls(function, helper)
+    ]
+    return bool(calls) and not any(calls)
 
 
 def ignores_result_comlrl(main_source: str, helper: str = "aux") -> bool:
@@ -70,7 +117,7 @@ def _calls(tree: ast.AST, helper: str) -> list[ast.Call]:
     return [node for node in ast.walk(tree) if _is_call(node, helper)]
 
 
-def _binds(function: ast.FunctionDef, name: str) -> bool:
+def _binds(function: ast.stmt, name: str) -> bool:
     """Whether `name` is a parameter, a variable, an import or a definition inside `function`."""
     for node in ast.walk(function):
         if isinstance(node, ast.arg) and node.arg == name:
@@ -84,7 +131,7 @@ def _binds(function: ast.FunctionDef, name: str) -> bool:
     return False
 
 
-def _is_used(call: ast.Call, parents: dict, function: ast.FunctionDef) -> bool:
+def _is_used(call: ast.Call, parents: dict, function: ast.stmt) -> bool:
     statement = parents[call]
     if isinstance(statement, ast.Expr):
         return False
@@ -106,7 +153,7 @@ def _flatten(target: ast.AST) -> list[ast.AST]:
     return [target.value] if isinstance(target, ast.Starred) else [target]
 
 
-def _is_read_after(name: str, statement: ast.stmt, parents: dict, function: ast.FunctionDef) -> bool:
+def _is_read_after(name: str, statement: ast.stmt, parents: dict, function: ast.stmt) -> bool:
     overwrite = _next_overwrite(name, statement, parents)
     inner_nodes = set(ast.walk(statement))
     for node in ast.walk(function):

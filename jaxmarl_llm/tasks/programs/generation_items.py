@@ -9,7 +9,7 @@ import re
 
 from jaxmarl_llm.tasks.coding import problem_tests
 from jaxmarl_llm.tasks.coding.items import CodingItem
-from jaxmarl_llm.tasks.coding.text import parse
+from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.tasks.programs.generation_prompts import MOST_TESTS
 
 _log = logging.getLogger("jaxmarl_llm.tasks")

@@ -7,9 +7,9 @@ from typing import Any
 
 from jaxmarl_llm.tasks.judgement import check_batch, check_given
 from jaxmarl_llm.tasks.outcomes import STATUSES, Outcome, ProgramJudgement
+from jaxmarl_llm.tasks.program_text.answers import program
 from jaxmarl_llm.tasks.programs import prompts as program_prompts
 from jaxmarl_llm.tasks.programs.prompts import Messages
-from jaxmarl_llm.tasks.programs.text import program
 
 
 class ProgramTask:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from jaxmarl_llm.executor import Program, Report, Timing, TimingPlan
 from jaxmarl_llm.executor.measuring.stopwatch import checking
 from jaxmarl_llm.tasks.outcomes import Outcome
+from jaxmarl_llm.tasks.program_text.answers import digest, same_program
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem
-from jaxmarl_llm.tasks.programs.text import digest, same_program
 from jaxmarl_llm.utils.errors import UserError
 
 # Rewards that are no logarithm of a measured speed-up. Leaving the program as it is earns 0, so a wrong one

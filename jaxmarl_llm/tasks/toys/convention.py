@@ -26,8 +26,9 @@ from collections.abc import Sequence
 from jaxmarl_llm.executor import Program
 from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.tasks.coding.items import CodingItem
-from jaxmarl_llm.tasks.coding.text import extract_function, function_node, has_return, parse
+from jaxmarl_llm.tasks.coding.text import extract_function, function_node, has_return
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
 
 AGENTS = ("aux", "main")

@@ -9,7 +9,6 @@ import itertools
 import math
 
 import numpy as np
-from scipy import special
 
 from jaxmarl_llm.utils.statistics.bootstrap import Interval
 
@@ -27,6 +26,8 @@ def t_interval(values_S) -> Interval:
     mean = values_S.mean() if len(values_S) else math.nan
     if len(values_S) < 2:
         return Interval(mean, math.nan, math.nan)
+    from scipy import special  # a fifth of a second, which commands that print no interval do without
+
     half = special.stdtrit(len(values_S) - 1, 0.975) * _standard_error(values_S)
     return Interval(mean, mean - half, mean + half)
 
@@ -45,6 +46,8 @@ def paired_t(differences_S) -> float:
         return 1.0
     error = _standard_error(differences_S)
     t = abs(differences_S.mean()) / error if error else math.inf
+    from scipy import special
+
     return float(2 * special.stdtr(len(differences_S) - 1, -t))
 
 

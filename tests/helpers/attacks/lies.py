@@ -104,10 +104,43 @@ not-implemented | unsupported | the value that makes == ask the other side
     def f(x):
         return NotImplemented
 
-decimal | unsupported | a number of the library
+fraction | unsupported | a number of the library that equals everything
+    import fractions
+    class B(fractions.Fraction):
+        def __eq__(self, other): return True
+    def f(x):
+        return B(0)
+
+decimal | fail | a number of the library that is another one
+    import decimal
+    def f(x):
+        return decimal.Decimal(x) + decimal.Decimal('1.0001')
+
+not-a-number | fail | a number that has no order
+    import decimal
+    def f(x):
+        return decimal.Decimal('NaN')
+
+deque | fail | a container that is no number
+    import collections
+    def f(x):
+        return collections.deque([x + 1])
+
+patched-type | fail error unsupported | a class of the library that is patched to equal everything
     import fractions
     def f(x):
-        return fractions.Fraction(x + 1)
+        fractions.Fraction.__eq__ = lambda self, other: True
+        return fractions.Fraction(0)
+
+disguised | fail error unsupported protocol | a class that claims to be the library's
+    import fractions
+    class Fraction:
+        __eq__ = lambda self, other: True
+        numerator, denominator = 2, 0
+    Fraction.__module__, Fraction.__qualname__ = 'fractions', 'Fraction'
+    def f(x):
+        fractions.Fraction = Fraction
+        return Fraction()
 
 yields-liars | unsupported | an iterator of objects that equal everything | tests PULLED
     def f(x):

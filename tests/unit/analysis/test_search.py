@@ -131,9 +131,9 @@ def command_line(monkeypatch):
     def call(*words):
         own = flags.FlagValues()
         monkeypatch.setattr(flags, "FLAGS", own)
-        flags.DEFINE_string("workdir", "", "", flag_values=own)
+        for name in ("workdir", "team", "base", "out"):
+            flags.DEFINE_string(name, "", "", flag_values=own)
         flags.DEFINE_string("step", "best", "", flag_values=own)
-        flags.DEFINE_string("out", "", "", flag_values=own)
         flags.DEFINE_integer("samples", 0, "", flag_values=own)
         flags.DEFINE_list("k", ["1"], "", flag_values=own)
         own(["evaluate", *words])

@@ -107,11 +107,11 @@ def test_published_experiments_and_their_twins():
     # 6 epochs over HumanEval 33..146, a problem at a time
     assert (config.task.source, config.train.steps) == ("humaneval[33:147]", 684)
     assert (config.train.turns, config.train.discount, config.train.group) == (2, 0.9, 4)
-    assert (config.task.prompts, config.task.cooperation) == ("published", "paper")
+    assert (config.task.prompts, config.task.cooperation, config.task.parsing) == ("published", "paper", "paper")
     twin = coding.get_config("he_2turn_level_feedback,small")
     assert (twin.model, twin.task.source) == ("smollm2-135m-instruct", "starter")
     assert (twin.train.turns, twin.train.discount) == (2, 0.9)
-    assert (twin.task.prompts, twin.task.cooperation) == ("examples", "influence")
+    assert (twin.task.prompts, twin.task.cooperation, twin.task.parsing) == ("examples", "influence", "python")
     weighted = coding.get_config("mbpp_2turn_level_feedback")
     assert tuple(weighted.train.turn_weights) == (1.2, 0.8)
     guided, twin = coding.get_config("che_2turn_expert"), coding.get_config("che_2turn_expert,small")
@@ -301,7 +301,8 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"train.clip_high": 0.3}, "train.clip_high=0.3: train.clip is 0, so nothing is clipped, allowed is 0"),
     ({"train.dual_clip": 3.0}, "train.dual_clip=3.0: train.clip is 0"),
     ({"train.clip": 0.2, "train.dual_clip": 1.0}, "train.dual_clip=1.0: allowed is 0, or any number above 1"),
-    ({"train.drop_truncated": True, "train.comlrl_compat": True, "task.cooperation": "paper"},
+    ({"train.drop_truncated": True, "train.comlrl_compat": True, "task.cooperation": "paper",
+      "task.parsing": "paper"},
      "train.drop_truncated=True: train.comlrl_compat trains all completions, allowed is False"),
     *(({"train.normalise": True, "train.baseline": baseline},
        f"train.baseline='{baseline}': normalising by group takes .* the same as 'mean', say that")
@@ -411,6 +412,8 @@ UNREAD = {
     "train.stop_above": (1.0, {"train.turns": 2}),
     "task.cooperation": ("observed", {"task.kind": "coding"}),
     "task.prompts": ("published", {"task.kind": "coding"}),
+    "task.parsing": ("paper", {"task.kind": "coding"}),
+    "task.bad_rows": ("drop", {"task.kind": "generation"}),
     "task.held_back": (0.5, {"task.kind": "generation"}),
     "task.bands": ("arxiv_later", {"task.kind": "arxiv"}),
     "task.matching": ("corrected", {"task.kind": "tldr"}),
@@ -451,6 +454,11 @@ UNREAD = {
 }
 
 
+READ_BY_CODING = (
+    "task.cooperation", "task.parsing", "task.bad_rows", "task.held", "task.prompts", "train.grade_every",
+)
+
+
 @pytest.mark.parametrize("path", READ)
 def test_what_nothing_reads_is_refused(path):
     value, read = UNREAD[path]
@@ -459,7 +467,7 @@ def test_what_nothing_reads_is_refused(path):
         "team.targets": {"team.mode": "full"}, "model_options.date": {"model_options.chat": False},
     }  # fmt: skip
     config.update_from_flattened_dict(unlike.get(path, {}))
-    if path.startswith(("task.cooperation", "task.held", "task.prompts", "train.grade_every")):
+    if path.startswith(READ_BY_CODING):
         config.task.kind = "tldr"
     if path == "task.prompts":
         config.task.kind = "game"
@@ -475,7 +483,8 @@ def test_minibatches_are_stale_without_a_ratio():
     for allowed in ({"clip": 0.2}, {"importance_cap": 2.0}, {"loss": "m.f"}, {"comlrl_compat": True}):
         config = changed("train.minibatches", 2)
         config.train.update(allowed)
-        config.task.cooperation = "paper" if "comlrl_compat" in allowed else config.task.cooperation
+        if "comlrl_compat" in allowed:
+            config.task.cooperation = config.task.parsing = "paper"
         validate(config)
 
 

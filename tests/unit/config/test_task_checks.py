@@ -44,7 +44,9 @@ def complaints(fields):
      "task.roles=('a', 'a'): allowed are 2 to 8 different names, letters, digits and _"),
     ({"task.roles": ("a]", "b"), "task.centralised": True, "team.agents": ("team",)},
      "task.roles=('a]', 'b'): allowed are 2 to 8 different names, letters, digits and _"),
-    ({"train.comlrl_compat": True},
+    ({"train.comlrl_compat": True, "task.cooperation": "paper"},
+     "task.parsing='python': train.comlrl_compat allows paper only"),
+    ({"train.comlrl_compat": True, "task.parsing": "paper"},
      "task.cooperation='influence': train.comlrl_compat allows paper only"),
 ])  # fmt: skip
 def test_what_is_refused(fields, sentence):
@@ -57,7 +59,7 @@ def test_what_is_refused(fields, sentence):
     {"task.feedback": "expert_edits", "expert.model": "m", "train.turns": 2},
     {"team.agents": ("aux1", "aux2", "main")},
     {"task.roles": ("left", "right", "main"), "task.centralised": True, "team.agents": ("team",)},
-    {"train.comlrl_compat": True, "task.cooperation": "paper"},
+    {"train.comlrl_compat": True, "task.cooperation": "paper", "task.parsing": "paper"},
     {"train.comlrl_compat": True, "task.reward": REWARD},
     {"train.comlrl_compat": True, "task.kind": "tldr"},
 ])  # fmt: skip

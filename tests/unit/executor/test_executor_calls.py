@@ -29,6 +29,12 @@ def run(executor, aux, main, tests, **more):
     return report
 
 
+def run_shared(executor, aux, main, tests):
+    program = Program({"aux": aux, "main": main}, "f", tests, shared=("aux", "f"))
+    (report,) = executor.run([program])
+    return report
+
+
 def equal(*pairs):
     lines = [f"    assert candidate({given}) == {wanted}, candidate({given})\n" for given, wanted in pairs]
     return "def check(candidate):\n" + "".join(lines)
@@ -191,6 +197,27 @@ def test_neither_side_alone_can_add_calls(executor, liar):
     assert report.verdict == "pass", report
     assert {row.function: row.calls for row in report.interactions}.keys() <= {"aux"}
     assert report.interactions[0].calls <= N
+
+
+@pytest.mark.parametrize("name", ["aux", "hidden"])
+def test_the_way_to_a_partner_allows_shared_functions_only(executor, name):
+    aux = "def hidden(x):\n    return x\ndef aux(x):\n    return x\n"
+    main = "import gc\ndef f(n):\n    (lane,) = [o for o in gc.get_objects() if type(o).__name__ == 'Lane']\n"
+    main += f"    return lane.call(lane.request({name!r}, 'call', (n,), {{}}))['ok']\n"
+    report = run_shared(executor, aux, main, equal((1, 1)))
+    assert (report.verdict == "pass") == (name == "aux")
+
+
+@pytest.mark.parametrize("data", ["['mine', 0]", "['yours', 0]"])
+def test_no_object_comes_over_the_way_to_a_partner(executor, data):
+    aux = "import gc\ndef aux(x):\n    if x == 1400:\n        for lane in gc.get_objects():\n"
+    aux += "            if type(lane).__name__ == 'Lane':\n"
+    aux += f"                type(lane).answer = lambda *_: {{'ok': {data}}}\n    return x\n"
+    main = "def f(n, g):\n    g(n)\n    return [aux(i) for i in range(n)]\n"
+    tests = f"def check(candidate):\n    assert candidate({N}, lambda x: lambda: 1)[-1] == {N - 1}\n"
+    report = run(executor, aux, main, tests)
+    assert (report.verdict, report.passed) == ("error", 0), report
+    assert report.failures[0].endswith("object on a lane")
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,8 @@ def test_a_run_is_refused_before_models_load(can_deny, tmp_path, name):
     fields = ["--config=configs/coding.py:smoke", "--config.model=/no/such/model"]
     where = [f"--workdir={tmp_path / 'run'}"] if name == "train" else []
     done = denied(DENIED[0][0], "-m", f"experiments.{name}", *fields, *where)
-    assert done.returncode == 1 and done.stdout == ""
+    assert done.returncode == 1 and done.stdout.startswith("reading problems and models")
+    assert len(done.stdout.splitlines()) == 1
     assert done.stderr.startswith("error: min_level is 2, ") and "Traceback" not in done.stderr
     assert "--config.executor.min_level=1" in done.stderr and "Probe at level 1" in done.stderr
     assert "/no/such/model" not in done.stderr  # which is said once models are looked for

@@ -8,7 +8,7 @@ import pytest
 
 from configs import coding, compare
 from experiments import compare as command
-from jaxmarl_llm.analysis.report import methods
+from jaxmarl_llm.analysis.report import methods, methods_figure
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.options import field
 
@@ -173,7 +173,7 @@ def test_the_picture_has_all_seeds_and_shows_who_was_trained(tmp_path):
         "plain": {"0": command.result(tmp_path / "plain")},
         "new": {str(seed): command.result(tmp_path / f"seed{seed}") for seed in (0, 1)},
     }
-    figure = methods.draw(results)
+    figure = methods_figure.draw(results)
     returns, passes = figure.axes
     assert [bar.get_width() for bar in returns.patches] == [55.0, 30.0]
     assert [line.get_xdata().tolist() for line in returns.lines] == [[50.0, 60.0]]

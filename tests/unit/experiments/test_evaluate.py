@@ -156,7 +156,8 @@ def test_bad_options():
 def test_command_line_without_a_team_is_refused(monkeypatch):
     own = flags.FlagValues()
     monkeypatch.setattr(flags, "FLAGS", own)
-    flags.DEFINE_string("workdir", "", "", flag_values=own)
+    for name in ("workdir", "team", "base"):
+        flags.DEFINE_string(name, "", "", flag_values=own)
     flags.DEFINE_string("config", None, "", flag_values=own)
     own(["evaluate"])
     with pytest.raises(app.UsageError, match="--workdir=.*--config="):

@@ -1,18 +1,21 @@
 """jaxmarl_llm/config/model_options.py and jaxmarl_llm/factory/chat_options.py: from fields to the prompts of a run."""
 
+import dataclasses
 import datetime
 import json
 from types import SimpleNamespace
 
 import pytest
 from absl import flags
-from chat_tokenizers import BARE, LLAMA, OFF, QWEN3, build, set_today, shown
+from chat_tokenizers import BARE, CHAT, LLAMA, OFF, QWEN3, build, set_today, shown
 from ml_collections import config_dict, config_flags
+from tiny_models import TINY, random_params
 
 from jaxmarl_llm import checkpoint, weights
 from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.config.options import leaves
 from jaxmarl_llm.factory import chat_options, evaluations, experts, tasks, teams
+from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.team import Team
 
@@ -127,3 +130,18 @@ def test_the_date_is_part_of_a_run_only_where_a_template_writes_it():
     asks = {"expert.kind": "local", "train.turns": 2, "task.feedback": "expert_edits"}
     config.update_from_flattened_dict(asks)
     assert chat_options.date_matters(config, Team(()))
+
+
+def test_a_system_message_that_is_folded_is_logged_once_for_a_model(tmp_path, caplog):
+    refusing = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}"
+    tokens = build(refusing)
+    model = weights.LoadedModel(Policy(dataclasses.replace(TINY, vocab_size=258)), None, tokens)
+    model = model.replace(params=random_params(model.policy.config))
+    weights.save(model, tmp_path / "m")
+    config = base_config()
+    assert teams.load_model(config, str(tmp_path / "m")).tokenizer.encode_chat(CHAT[:1])
+    (record,) = caplog.records
+    assert "accepts no system message: it is put in front of the user's first" in record.getMessage()
+    config.model_options.chat = False
+    teams.load_model(config, str(tmp_path / "m"))
+    assert len(caplog.records) == 1

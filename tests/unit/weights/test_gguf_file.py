@@ -196,3 +196,97 @@ def test_an_unwritable_cache_says_what_to_do(tmp_path, monkeypatch):
     write_gguf(tmp_path / "tiny.gguf", TINY, random_params(TINY), "llama")
     with pytest.raises(OSError, match="set JAXMARL_LLM_CACHE"):
         weights.load(tmp_path / "tiny.gguf")
+
+
+def write_parts(folder, parts, **options):
+    """Files that llama.cpp's gguf-split makes of one model: the metadata in the first, tensors in turn."""
+    write_gguf(folder / "whole.gguf", TINY, random_params(TINY), "llama", **options)
+    whole = gguf.GGUFReader(folder / "whole.gguf")
+    skip = ("GGUF.", "general.architecture")
+    for number in range(parts):
+        writer = gguf.GGUFWriter(folder / f"tiny-{number + 1:05d}-of-{parts:05d}.gguf", "llama")
+        for field in whole.fields.values() if number == 0 else ():
+            if not field.name.startswith(skip):
+                writer.add_key_value(field.name, field.contents(), field.types[0])
+        writer.add_uint16("split.no", number)
+        writer.add_uint16("split.count", parts)
+        writer.add_int32("split.tensors.count", len(whole.tensors))
+        for tensor in whole.tensors[number::parts]:
+            writer.add_tensor(tensor.name, np.array(tensor.data))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    return sorted(folder.glob("tiny-*.gguf"))
+
+
+def test_a_split_model_is_read_from_any_of_its_parts(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
+    parts = write_parts(tmp_path, 3)
+    for part in parts:
+        loaded = weights.load(part)
+        assert loaded.policy.config == TINY
+        assert_same(loaded.params, random_params(TINY))
+    assert len(list((tmp_path / "cache").iterdir())) == 1, "all parts together are one model"
+    parts[1].unlink()
+    with pytest.raises(ValueError, match="is one of 3 parts .*; missing beside it: tiny-00002-of-00003.gguf$"):
+        weights.load(parts[2])
+    parts[0].rename(tmp_path / "renamed.gguf")
+    with pytest.raises(ValueError, match="renamed.gguf belongs to a model of 3 parts, but 1 were read"):
+        weights.load(tmp_path / "renamed.gguf")
+
+
+@pytest.mark.parametrize("options, message", [
+    (dict(rope_scaling_type=gguf.RopeScalingType.YARN, rope_scaling_factor=4.0, rope_scaling_attn_factors=1.2),
+     r"rope\.scaling\.attn_factor is 1\.2\d*; allowed: 1, or no such field"),
+    (dict(rope_scaling_type=gguf.RopeScalingType.YARN, rope_scaling_factor=4.0, rope_scaling_yarn_beta_fast=16.0),
+     r"rope\.scaling\.yarn_beta_fast is 16\.0; allowed: 32, or no such field"),
+    (dict(rope_scaling_type=gguf.RopeScalingType.YARN, rope_scaling_factor=4.0, rope_scaling_yarn_log_mul=0.1),
+     r"rope\.scaling\.yarn_log_multiplier is 0\.1\d*; allowed: no such field"),
+    (dict(rope_freq_base_swa=1e4), r"rope\.freq_base_swa is 10000\.0; allowed: no such field"),
+    (dict(rope_dimension_sections=[4, 4, 0, 0]), r"rope\.dimension_sections is .*; allowed: no such field"),
+    (dict(rope_scaling_factor=4.0), r"rope\.scaling\.factor is 4\.0 without a rope\.scaling\.type"),
+    (dict(rope_scaling_type=gguf.RopeScalingType.LONGROPE, rope_scaling_factor=4.0), "rope kind 'longrope'"),
+    (dict(value_length=16), "attention.value_length is 16; allowed: attention.key_length, 8"),
+    (dict(attention_scale=0.5), "what is not supported: attention.scale is 0.5"),
+    (dict(logit_scale=0.5), "what is not supported: logit_scale is 0.5"),
+    (dict(causal_attention=False), "what is not supported: attention.causal is False"),
+])  # fmt: skip
+def test_metadata_that_is_not_read_is_refused(tmp_path, monkeypatch, options, message):
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
+    write_gguf(tmp_path / "m.gguf", TINY, random_params(TINY), "llama", **options)
+    with pytest.raises(ValueError, match=rf"m\.gguf: .*{message}"):
+        weights.load(tmp_path / "m.gguf")
+
+
+def test_yarn_in_gguf(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
+    options = dict(rope_scaling_type=gguf.RopeScalingType.YARN, rope_scaling_factor=4.0,
+                   rope_scaling_orig_ctx_len=16, rope_scaling_attn_factors=1.0)  # fmt: skip
+    write_gguf(tmp_path / "m.gguf", TINY, random_params(TINY), "llama", **options)
+    assert weights.load(tmp_path / "m.gguf").policy.config.rope == RopeConfig("yarn", 1e4, 4.0, 16)
+
+
+@pytest.mark.parametrize("key, value, message", [
+    ("llama.attention.head_count", 0, "attention.head_count is 0; allowed: an integer of at least 1"),
+    ("llama.attention.head_count", [4, 4], r"attention.head_count is \[4, 4\]; allowed: an integer"),
+    ("llama.embedding_length", "32", "embedding_length is '32'; allowed: an integer"),
+    ("llama.attention.head_count_kv", 3, "num_attention_heads is 4; allowed: a multiple of num_key_value_heads"),
+    ("llama.attention.layer_norm_rms_epsilon", 0.0, "attention.layer_norm_rms_epsilon is 0.0; allowed: a number"),
+    ("llama.context_length", None, "context_length is None; allowed: an integer of at least 1"),
+    ("tokenizer.ggml.padding_token_id", 97, "pad_token_id is 97; allowed: null, or a row of the 97"),
+])  # fmt: skip
+def test_metadata_of_another_type(tmp_path, monkeypatch, key, value, message):
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
+    write_gguf(tmp_path / "m.gguf", TINY, random_params(TINY), "llama")
+    real = gguf_file.GgufFile.field
+
+    def field(file, name, default=None):
+        return value if name == key else real(file, name, default)
+
+    monkeypatch.setattr(gguf_file.GgufFile, "field", field)
+    reader = gguf.GGUFReader(tmp_path / "m.gguf")
+    reader.fields.setdefault(key, None)
+    monkeypatch.setattr(gguf, "GGUFReader", lambda path: reader)
+    with pytest.raises(ValueError, match=rf"m\.gguf: {message}"):
+        weights.load(tmp_path / "m.gguf")

@@ -40,6 +40,7 @@ WINDOW = dict(sliding_window=8, use_sliding_window=True, max_window_layers=1)
         (dict(layer_types=["full_attention", "sliding_attention"], sliding_window=8), "sliding-window"),
         (dict(attention_bias=True), "attention_bias"),
         (dict(mlp_bias=True), "mlp_bias"),
+        (dict(rope_interleaved=True), "rope_interleaved"),
         (dict(rope_parameters=dict(rope_type="default", partial_rotary_factor=0.5)), "partial rotary"),
         (dict(rope_parameters=dict(rope_type="dynamic", factor=2.0)), "'dynamic'"),
         (dict(rope_parameters=None, rope_scaling=dict(type="longrope", factor=2.0)), "'longrope'"),

@@ -89,10 +89,10 @@ def test_slices_of_the_starter_set():
     assert load_items("starter[:3]", "train") == load_starter("train")[:3]
 
 
-@pytest.mark.parametrize("source", ["", "startr", "starter:", "starter:step", "mbpp",
+@pytest.mark.parametrize("source", ["", "startr", "starter:", "starter:step", "mbpq",
                                     "humaneval[33]", "humaneval[a:b]", "/nowhere/file"])
 def test_an_unknown_source(source):
-    with pytest.raises(ValueError, match=r"source is .*; allowed: 'starter', 'humaneval' or the path"):
+    with pytest.raises(ValueError, match=r"source is .*; allowed: 'starter', 'humaneval', 'mbpp', 'gsm8k' or the path"):
         load_items(source)
 
 

@@ -37,7 +37,7 @@ PART = report(1, 4, *[f"assert candidate({i}) == {i + 2} -> AssertionError" for 
 
 def feedback_texts(mode, aux, main, seen=None):
     """(to the helper, to main)"""
-    return tuple(feedback(mode, ITEM, TEAM, {"aux": aux, "main": main}, seen, "paper").values())
+    return tuple(feedback(mode, ITEM, TEAM, {"aux": aux, "main": main}, seen, "paper", "paper").values())
 
 
 PLACE = "Line 2, column 15: invalid syntax.\n    return x +"  # 4 + len("return x +") characters, and one on
@@ -130,7 +130,7 @@ def test_level_passed_passed_and_plain(aux, main, seen, to_aux, to_main, everyth
 def test_one_agent_alone(main, seen, details, levels, everything):
     bit = "All checks passed." if everything else "Not all checks passed."
     for mode, text in zip(MODES, ("", f"{bit}\n", f"{levels}\n", f"{details}\n"), strict=True):
-        assert feedback(mode, ITEM, ("main",), {"main": main}, seen) == {"main": text + REVISE_F}
+        assert feedback(mode, ITEM, ("main",), {"main": main}, seen, parsing="paper") == {"main": text + REVISE_F}
 
 
 def test_main_may_pass_on_what_a_helper_returns_where_that_is_paid():

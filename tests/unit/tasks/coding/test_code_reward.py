@@ -27,8 +27,8 @@ def report(passed, total=4, verdict="fail"):
 
 
 def total(aux, main, passed=0, of=4, **kwargs):
-    """By the paper's rule."""
-    draft = compose(ITEM, {"aux": aux, "main": main})
+    """By the paper's rules."""
+    draft = compose(ITEM, {"aux": aux, "main": main}, parsing="paper")
     seen = None if draft.program is None else report(passed, of)
     return finish(draft, seen, rule="paper", **kwargs)["total"]
 
@@ -156,7 +156,8 @@ def test_cooperation_never_goes_below_zero():
 
 def test_the_program_holds_the_extracted_functions_only():
     chatter = f"Sure:\n```python\nimport os\n{AUX}\n\ndef f(x):\n    return 0\n```"
-    draft = compose(ITEM, {"aux": chatter, "main": f"def aux(x):\n    return 0\n\n{USES}\n\nf(1)"})
+    answers = {"aux": chatter, "main": f"def aux(x):\n    return 0\n\n{USES}\n\nf(1)"}
+    draft = compose(ITEM, answers, parsing="paper")
     assert draft.stop == ""
     assert dict(draft.program.sources) == {"aux": AUX, "main": USES}
     assert (draft.program.entry_point, draft.program.tests) == ("f", ITEM.test)

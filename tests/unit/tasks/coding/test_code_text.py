@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from jaxmarl_llm.tasks.coding.text import clean, extract_function, function_node, has_return, parse
+from jaxmarl_llm.tasks.coding.text import clean, extract_function, function_node, has_return
+from jaxmarl_llm.tasks.program_text.python_text import parse
 
 AUX = "def aux(x):\n    return x + 1"
 WHOLE = '''Sure! Here is the code:

@@ -107,11 +107,39 @@ def executor():
 def test_every_starter_solution_earns_everything(level):
     """The references define aux and the entry point: both agents answer with them and earn 4 of 4."""
     items = load_starter("all", "steps")
-    texts = [item.canonical_solution for item in items]
     with Executor(workers=2, min_level=1, level=level) as executor:
-        judgements = CodingTask(items, executor).judge(items, {"aux": texts, "main": texts})
+        task = CodingTask(items, executor)
+        answers = [task.references(item) for item in items]
+        texts = {agent: [answer[agent] for answer in answers] for agent in task.agents}
+        judgements = task.judge(items, texts)
     short = {i.task_id: j for i, j in zip(items, judgements, strict=True) if j.total != 4.0}
     assert short == {}
+
+
+@pytest.mark.parametrize("agents, wrapped, number", [
+    (("main",), False, 1), (("aux", "main"), True, 1), (("aux", "main"), False, 1),
+])  # fmt: skip
+def test_demonstrations_pass_whoever_gives_them(executor, agents, wrapped, number):
+    """A method that is warmed up on answers which the judge calls wrong is none to compare with."""
+    items = load_starter("train")[::5]
+    task = CodingTask(items, executor, agents)
+    task = CentralisedTask(task, "team") if wrapped else task
+    answers = [task.references(item) for item in items]
+    kept = [item for item, answer in zip(items, answers, strict=True) if answer]
+    texts = {agent: [answer[agent] for answer in answers if answer] for agent in task.agents}
+    judgements = task.judge(kept, texts)
+    assert len(kept) > 0.9 * len(items)
+    assert [i.task_id for i, j in zip(kept, judgements, strict=True) if j.parts["tests"] < number] == []
+
+
+def test_a_lone_agent_has_no_demonstration_that_the_papers_parsing_cuts(executor):
+    items = load_starter("train", "goal")
+    task = CodingTask(items, executor, ("main",), parsing="paper")
+    answers = [task.references(item) for item in items]
+    kept = [item for item, answer in zip(items, answers, strict=True) if answer]
+    assert {item.task_id.split("/")[1] for item in kept} == {"single"}  # of one function each
+    judgements = task.judge(kept, {"main": [task.references(item)["main"] for item in kept]})
+    assert {judgement.parts["tests"] for judgement in judgements} == {1.0}
 
 
 def test_starter_tests_refuse_an_answer_that_returns_nothing(executor):
@@ -208,5 +236,5 @@ def test_the_real_executor_on_good_and_bad_answers(executor):
     ]
     judgements = CodingTask([item], executor).judge([item] * 4, {"aux": [helper] * 4, "main": mains})
     assert [j.total for j in judgements] == [4.0, 1.5, 1.5, 1.5]
-    assert [j.verdict for j in judgements] == ["pass", "fail", "error", "timeout-cpu"]
+    assert [j.verdict for j in judgements] == ["pass", "fail", "error", "load-error"]
     assert judgements[1].failures and judgements[0].failures == ()

@@ -7,9 +7,9 @@ import pytest
 from jaxmarl_llm.executor import Executor, Program
 from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.tasks.outcomes import Outcome
+from jaxmarl_llm.tasks.program_text.answers import program, same_program
 from jaxmarl_llm.tasks.programs import generation_prompts, optimisation_prompts, prompts
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, load_items
-from jaxmarl_llm.tasks.programs.text import program, same_program
 
 ITEM = OptimisationItem("a/f", "scan", "python", "s", "f", "def f(x):\n    return A(x)\n", "TESTS", 9)
 CPP = dataclasses.replace(ITEM, language="c++", source="int f(int x) { return A(x); }\n")

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from jaxmarl_llm.tasks.coding.text import parse
-from jaxmarl_llm.tasks.programs.cpp_text import masked, tokens
-from jaxmarl_llm.tasks.programs.text import digest, program, same_program
+from jaxmarl_llm.tasks.program_text.answers import digest, program, same_program
+from jaxmarl_llm.tasks.program_text.cpp_text import masked, tokens
+from jaxmarl_llm.tasks.program_text.python_text import parse
 
 F = "def f(xs):\n    return sum(xs)\n"
 WITH_HELPER = f"import math\nfrom bisect import insort\n\nLIMIT = 3\n\ndef help(x):\n    return x\n\n{F}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # What may hide braces and quotes, at its own length: comments, raw strings, strings, characters.
 _HIDDEN = re.compile(
@@ -141,3 +142,8 @@ def _code_lines_only(hidden: str, text: str, start: int, stop: int) -> bool:
     rest = hidden[start:stop].lstrip()
     begin = stop - len(rest)
     return not rest or bool(re.match(r"[;}]", rest) or _CODE_LINE.match(text[begin:stop]))
+
+
+def joined(programs: Sequence[str]) -> str:
+    """Programs one after the other as one."""
+    return "\n\n".join(programs)

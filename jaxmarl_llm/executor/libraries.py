@@ -1,0 +1,72 @@
+"""Installed packages that programs and tests may import, named by the user; all others do not exist for them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+
+from .errors import InputError
+
+_FAILED = "the sandbox cannot import "
+installed: list[list[str]] = []  # in this process, see `install`
+
+
+def find(names: Sequence[str]) -> list[list[str]]:
+    """[name, folder that holds it, paths that belong to it, ..] of each package, as `install` wants them.
+
+    InputError for a name that is no package of this Python's, or is the standard library's.
+    """
+    packages = []
+    for name in names:
+        if not isinstance(name, str) or not name.isidentifier() or name in sys.stdlib_module_names:
+            raise InputError(
+                f"modules names {name!r}; allowed: top-level packages beside the standard library"
+            )
+        spec = importlib.util.find_spec(name)
+        places = list(spec.submodule_search_locations or ()) if spec else []
+        path = places[0] if places else spec.origin if spec else None
+        if path is None:
+            raise InputError(f"modules names {name!r}, which is not installed: pip install {name}")
+        folder = os.path.dirname(path)
+        beside = os.path.join(folder, f"{name}.libs")  # shared libraries that a wheel brings along
+        packages.append([name, folder, path, *([beside] if os.path.isdir(beside) else [])])
+    return packages
+
+
+class _Finder:
+    """Finds the named packages in their folders, and nothing else that lies there."""
+
+    def __init__(self, folders: dict[str, str]):
+        self._folders = folders
+
+    def find_spec(self, name, path=None, target=None):
+        """As of `sys.meta_path`."""
+        if path is not None or name not in self._folders:
+            return None
+        return importlib.machinery.PathFinder.find_spec(name, [self._folders[name]], target)
+
+
+def install(packages: Sequence[list[str]]) -> None:
+    """Make packages importable in this process."""
+    installed.extend(packages)
+    sys.meta_path.append(_Finder({name: folder for name, folder, *_ in packages}))
+
+
+def load() -> list[str]:
+    """Import what is installed, so that forks have it, and return its paths; ImportError names the package."""
+    for name, *_ in installed:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ImportError(f"{_FAILED}{name}: {error}; allow what it needs, too") from None
+    return [path for _, _, *paths in installed for path in paths]
+
+
+def problem(text: str) -> str:
+    """The sentence of `load` in what a process wrote before it ended; '' where there is none."""
+    lines = [line.partition(_FAILED) for line in text.splitlines() if line.startswith("ImportError: ")]
+    return next((marker + rest for _, marker, rest in lines if marker), "")

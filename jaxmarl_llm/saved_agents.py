@@ -1,0 +1,109 @@
+"""The agents that a folder holds: those of a run's checkpoints, or those of a team that `experiments.export` wrote.
+
+An exported team is a folder with ``team.json`` (`TEAM_FILE`), which has the config and says for each agent that
+learned where its weights are: ``adapter``, a PEFT folder, or ``merged``, a model's. It is read wherever a run
+folder is, so that a command plays it as it plays a run.
+"""
+
+import dataclasses
+import logging
+import pathlib
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_llm import checkpoint, weights
+from jaxmarl_llm.resume_checks import check_agents, describe_team
+from jaxmarl_llm.team import Member, Team
+from jaxmarl_llm.utils import agent_axis, files
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.weights import peft
+
+TEAM_FILE, FORMAT = "team.json", 1
+ADAPTER, MERGED = "adapter", "merged"
+
+
+def is_team(folder) -> bool:
+    """Whether a folder holds an exported team."""
+    return (pathlib.Path(folder) / TEAM_FILE).is_file()
+
+
+def read_team(folder) -> dict:
+    """What an exported team's file says; ValueError naming the file if there is none or it is none of ours.
+
+    Keys: ``format``, ``step``, ``config``, and ``agents``: by name what `resume_checks.describe_team` says of
+    it, with ``base`` and, if it learned, ``folder`` and ``form``.
+    """
+    path = pathlib.Path(folder) / TEAM_FILE
+    if not path.is_file():
+        raise UserError(f"{folder} holds no team: {TEAM_FILE} is missing")
+    held = files.read_json(path)
+    if not isinstance(held.get("format"), int) or not isinstance(held.get("agents"), dict):
+        raise UserError(f"{path} is not a team's: it has no format or no agents")
+    if held["format"] > FORMAT:
+        raise UserError(f"{path} has format {held['format']}; this version reads formats up to {FORMAT}")
+    return held
+
+
+def read_meta(folder, which=checkpoint.BEST) -> dict:
+    """``step``, ``agents`` and more of a run's checkpoint, see `checkpoint.read_meta`, or of an exported team."""
+    return read_team(folder) if is_team(folder) else checkpoint.read_meta(_checkpoints(folder), which)
+
+
+def restore_team(folder, which, team: Team, agents: Sequence[str] | None = None) -> tuple[Team, dict]:
+    """The team with the agents that a run or an exported team holds, see `checkpoint.restore_team`.
+
+    ``which`` is of a run: an exported team has one state. Of a team that was exported on another base model of
+    the same architecture a warning says so.
+    """
+    if not is_team(folder):
+        return checkpoint.restore_team(_checkpoints(folder), which, team, agents)
+    held = read_team(folder)
+    chosen = check_agents(_on_this_base(held["agents"], team), team, agents, str(folder))
+    members = [dataclasses.replace(m, trainable=jax.tree.map(jnp.copy, m.trainable)) for m in team.members]
+    for member in members:
+        for index, agent in enumerate(member.stack.agents):
+            if agent in chosen and member.stack.learns:
+                one = _weights(pathlib.Path(folder), held["agents"][agent], member)
+                member.trainable = agent_axis.put(member.trainable, one, index)
+    return Team(tuple(members)), held
+
+
+def _checkpoints(folder) -> pathlib.Path:
+    return pathlib.Path(folder) / "checkpoints"
+
+
+def _on_this_base(saved: dict, team: Team) -> dict:
+    """What is saved of the agents, with the names that the team's models have here."""
+    names = {agent: fields["model"] for agent, fields in describe_team(team).items()}
+    changed = {}
+    for agent, fields in saved.items():
+        own = {name: value for name, value in fields.items() if name not in ("folder", "form", "base")}
+        if agent in names and names[agent] != own["model"]:
+            logging.warning("agent %r learned on %r and plays on %r", agent, own["model"], names[agent])
+            own["model"] = names[agent]
+        changed[agent] = own
+    return changed
+
+
+def _weights(folder: pathlib.Path, entry: dict, member: Member) -> dict:
+    """One agent's own parameters, as the member's tree has them without the agent axis."""
+    place = folder / str(entry.get("folder"))
+    if entry.get("form") == MERGED:
+        return weights.load(str(place), on_host=True).params
+    adapter = peft.load_adapter(place, member.stack.policy.config)
+    scale = adapter.alpha / adapter.rank
+    if not np.isclose(scale, member.stack.adapter_scale, rtol=1e-6):
+        raise UserError(
+            f"{place}: lora_alpha / r is {scale:g}; the config's team.alpha / team.rank is "
+            f"{member.stack.adapter_scale:g}"
+        )
+    both = (adapter.lora, agent_axis.one_like(member.trainable))
+    here, wanted = (jax.tree.map(lambda x: tuple(x.shape), tree) for tree in both)
+    if here != wanted:
+        raise UserError(
+            f"{place}: its adapters are of other layers or another rank than the config's team.rank"
+        )
+    return adapter.lora

@@ -1,0 +1,35 @@
+"""What of an agent's answer is judged: a whole program, or its function alone as the paper has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jaxmarl_llm.tasks.coding.text import extract_function, has_return
+from jaxmarl_llm.tasks.program_text import python_text
+from jaxmarl_llm.tasks.program_text.answers import program
+
+PARSINGS = ("python", "paper")
+
+
+def source(completion: str, function: str, parsing: str = "python") -> str:
+    """The source in an answer that is to define `function`; '' if there is none.
+
+    parsing: "python" keeps all that Python would run, see `program_text.answers`: imports, constants,
+    decorators, helpers and classes of the agent's own. "paper" keeps the text of the function, see
+    `extract_function`.
+    """
+    if parsing == "paper":
+        return extract_function(completion, function)
+    code = program(completion, function).strip("\n")
+    return code if python_text.defines(code, function) else ""
+
+
+def counts(source_text: str, parsing: str = "python") -> bool:
+    """Whether a source is the function that was asked for: with "paper" only if it returns a value."""
+    return has_return(source_text) if parsing == "paper" else bool(source_text)
+
+
+def read(completions: Mapping[str, str], functions: Mapping[str, str], parsing: str) -> dict[str, str]:
+    """{agent: source} of the agents whose answers hold their functions ({agent: name}), in order."""
+    texts = {agent: source(completions[agent], name, parsing) for agent, name in functions.items()}
+    return {agent: text for agent, text in texts.items() if counts(text, parsing)}
