@@ -8,6 +8,7 @@ twice (padding, a prompt once per sample, activations recomputed) is not work.
 import dataclasses
 
 from benchmarks.machine import Limits
+from jaxmarl_llm.analysis.planning.work import linear_maps
 from jaxmarl_llm.policy import PolicyConfig
 
 ADAMW = 7  # arrays of one parameter's size that pass through memory: 4 read (w, g, m, v), 3 written (w, m, v)
@@ -28,6 +29,10 @@ class Work:
     rank: int = 0
     targets: tuple[str, ...] = ()
 
+    def __post_init__(self):
+        if self.config.windows is not None:
+            raise ValueError("a model with sliding windows: the least work of these is not counted here")
+
     @property
     def head(self) -> int:
         """Weights of the vocabulary head."""
@@ -36,12 +41,12 @@ class Work:
     @property
     def layers(self) -> int:
         """Weights of the linear maps of all layers."""
-        return self.config.n_layers * sum(m * n for m, n in _maps(self.config).values())
+        return self.config.n_layers * sum(m * n for m, n in linear_maps(self.config).values())
 
     @property
     def adapters(self) -> int:
         """Weights of one agent's adapters."""
-        maps = _maps(self.config)
+        maps = linear_maps(self.config)
         return self.config.n_layers * sum(
             self.rank * sum(maps[target]) for target in self.targets if self.rank
         )
@@ -125,10 +130,3 @@ class Work:
             "update": gradients + self.optimizer_bytes() / limits.bandwidth,
         }
         return {**seconds, "generate": seconds["prefill"] + decode}
-
-
-def _maps(c: PolicyConfig) -> dict[str, tuple[int, int]]:
-    """Inputs and outputs of the linear maps of a layer."""
-    q, kv = c.n_heads * c.head_dim, c.n_kv_heads * c.head_dim
-    attention = {"q": (c.d_model, q), "k": (c.d_model, kv), "v": (c.d_model, kv), "o": (q, c.d_model)}
-    return attention | {"gate": (c.d_model, c.d_ff), "up": (c.d_model, c.d_ff), "down": (c.d_ff, c.d_model)}

@@ -126,7 +126,8 @@ def main(argv):
     cli.refuse_arguments(argv)
     task = flags.FLAGS.task
     workdir = pathlib.Path(flags.FLAGS.workdir) / task
-    have = json.loads(pathlib.Path(flags.FLAGS.have).read_text()) if flags.FLAGS.have else {}
+    files.ensure_writable(workdir / "compare.json", "give another --workdir")
+    have = files.read_json(flags.FLAGS.have) if flags.FLAGS.have else {}
     results = compare_all(task, workdir, have)
     pages = []
     for title, headers, rows in tables(task, results):

@@ -223,7 +223,8 @@ def main(argv):
     """Command line entry."""
     cli.refuse_arguments(argv)
     workdir = pathlib.Path(flags.FLAGS.workdir)
-    have = json.loads(pathlib.Path(flags.FLAGS.have).read_text()) if flags.FLAGS.have else []
+    files.ensure_writable(workdir / "conventions.json", "copy the folder to where you may write")
+    have = files.read_json(flags.FLAGS.have, list) if flags.FLAGS.have else []
     entries = merged(rows(workdir), have)
     pages = []
     for title, (headers, texts) in {"Variants": summary(entries), "Runs": table(entries)}.items():

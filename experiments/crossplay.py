@@ -28,7 +28,7 @@ from jaxmarl_llm.config.options import field
 from jaxmarl_llm.config.programs import searches
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.evaluation import results
-from jaxmarl_llm.factory import built_models, evaluations, experts, randomness, tasks, teams
+from jaxmarl_llm.factory import built_models, evaluations, experts, inputs, randomness, tasks, teams
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import console, files
@@ -83,6 +83,9 @@ def play(
         speakers = experts.build(config, task.items, workdirs[0])
         team = teams.build_team(config, speakers=speakers)
         teams.check_prompts(config, team, task)
+        now = functools.cache(functools.partial(inputs.of_run, config, {"test": task}, team))
+        for workdir in workdirs:
+            inputs.warn(workdir, now)
         key = randomness.stream(config, "report")
         for number, lineup in enumerate(lineups, 1):
             mixed = put_together(team, workdirs, which, dict(zip(agents, lineup, strict=True)))
@@ -247,11 +250,12 @@ def main(argv):
     entry.refuse_arguments(argv)
     args = flags.FLAGS
     tell = functools.partial(print, flush=True)
+    folder = pathlib.Path(args.out or pathlib.Path(args.workdirs[0]) / "crossplay")
+    files.ensure_writable(folder / "crossplay.json", "give --out=<folder> where you may write")
     result = play(args.workdirs, args.step, args.samples, tell)
     for title, headers, rows, conclusion in as_tables(result):
         console.table(rows, headers, f"\n{title}")
         print(conclusion)
-    folder = pathlib.Path(args.out or pathlib.Path(args.workdirs[0]) / "crossplay")
     write(result, folder)
     print(f"\ncrossplay.json, crossplay.md and crossplay.png are in {folder}")
 

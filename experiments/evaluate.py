@@ -26,8 +26,10 @@ from jaxmarl_llm.config.programs import searches
 from jaxmarl_llm.evaluation import results
 from jaxmarl_llm.factory import chat_options, evaluations, teams
 from jaxmarl_llm.runs import run_folder
-from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.errors import UserError
+
+WRITE_ELSEWHERE = "give --out=<file> in a folder that you may write to"
 
 
 def show(report: dict, stream=None) -> None:
@@ -75,6 +77,7 @@ def _cells(ends: dict | None) -> tuple[str, str]:
 def search_run(config, workdir, which, out, split="test") -> None:
     """Let the team search for programs; the results go to ``out``, or search/ in the run folder, or runs/."""
     path = pathlib.Path(out or pathlib.Path(workdir or run_folder.new_workdir()) / "search" / search.RESULTS)
+    files.ensure_writable(path, WRITE_ELSEWHERE)
     config = chat_options.dated(config, workdir, path.with_suffix(""))
     resume_command = "the same command" if out or workdir else f"the same command with --out={path}"
     print(f"searching in {path.with_suffix('')}; when it is stopped, {resume_command} goes on", flush=True)
@@ -157,10 +160,12 @@ def main(argv):
     if searches(config):
         refuse_samples()
         return search_run(config, workdir, which, args.out, args.split)
+    out = args.out or (workdir and pathlib.Path(workdir) / "evaluation.json")
+    if out:
+        files.ensure_writable(out, WRITE_ELSEWHERE)
     print(f"reading problems and models{f' of {workdir}' if workdir else ''}", flush=True)
     by_mode, report = evaluations.evaluate_run(config, workdir, which, args.samples, ks, args.split)
     show(report)
-    out = args.out or (workdir and pathlib.Path(workdir) / "evaluation.json")
     if out:
         results.write(out, by_mode, report)
         print(f"written to {out}")

@@ -13,10 +13,10 @@ import pathlib
 
 from absl import app, flags
 
-from jaxmarl_llm import checkpoint, resume_checks
+from jaxmarl_llm import checkpoint
 from jaxmarl_llm.analysis.report import model_card
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.factory import tasks, teams
+from jaxmarl_llm.factory import inputs, tasks, teams
 from jaxmarl_llm.runs import agent_export, run_folder, summaries
 from jaxmarl_llm.saved_agents import MERGED
 from jaxmarl_llm.team import REMOTE
@@ -56,7 +56,9 @@ def export(workdir, agent: str, out, form: str = MERGED, which=checkpoint.BEST, 
         raise UserError(f"--agent={agent!r}: the run in {workdir} has the agents {agents}")
     _check_form(agent, meta["agents"][agent], form, base)
     _check_out(out)
-    team, _ = checkpoint.restore_team(folder, which, teams.build_team(config), [agent])
+    built = teams.build_team(config)
+    inputs.warn(workdir, lambda: inputs.of_models(config, built))
+    team, _ = checkpoint.restore_team(folder, which, built, [agent])
     agent_export.write(team[agent], agent, pathlib.Path(out), form, base)
     base = base or agent_export.base_name(meta["agents"][agent]["model"])
     text = model_card.card(config.to_dict(), _summary(workdir), meta, agent, form, base)
@@ -89,7 +91,7 @@ def _check_out(out) -> None:
     out = pathlib.Path(out)
     if out.exists():
         raise UserError(f"--out={out} exists already")
-    resume_checks.ensure_writable(out.parent)
+    files.ensure_writable(out, "give another --out")
 
 
 def _summary(workdir) -> dict:
@@ -106,7 +108,9 @@ def export_team(workdir, out, which=checkpoint.BEST, base: str = "") -> int:
     if not any(saved["mode"] in ("adapters", "full") for saved in meta["agents"].values()):
         raise UserError(f"--team: no agent of the run in {workdir} has weights of its own")
     _check_out(out)
-    team, _ = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, teams.build_team(config))
+    built = teams.build_team(config)
+    inputs.warn(workdir, lambda: inputs.of_models(config, built))
+    team, _ = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, built)
 
     def card(held: dict) -> str:
         return model_card.team_card(config.to_dict(), _summary(workdir), held)

@@ -97,7 +97,7 @@ def refusals(config) -> list[str]:
 
 
 def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measured:
-    with Run(config, folder) as run:
+    with Run(config, folder, accept_changes=True) as run:
         with RolloutPrefetch(functools.partial(train.draw, run)) as prefetch:
             for i in range(run.schedule.start, step):
                 train.iterate(run, prefetch, i)

@@ -10,6 +10,7 @@ import pathlib
 from absl import app, flags
 
 from jaxmarl_llm.cli import entry
+from jaxmarl_llm.utils import files
 
 
 def define_flags() -> None:
@@ -25,8 +26,10 @@ def main(argv):
     from jaxmarl_llm.analysis.report import figures, sweep_ranking  # these import matplotlib
 
     source = pathlib.Path(argv[1])
+    out = files.ensure_writable(
+        flags.FLAGS.out or source.with_name("ranking.png"), "give --out=<picture> where you may write"
+    )
     settings = sweep_ranking.read(source)
-    out = pathlib.Path(flags.FLAGS.out or source.with_name("ranking.png"))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(figures.as_png(lambda: sweep_ranking.draw(settings), dark=False))
     print(f"written: {out}")

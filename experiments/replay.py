@@ -11,7 +11,6 @@ clock. The run folder is only read. The exit code is 1 if anything differs.
 import contextlib
 import dataclasses
 import functools
-import json
 import pathlib
 import shutil
 import tempfile
@@ -24,8 +23,9 @@ from jaxmarl_llm import checkpoint, metrics, resume_checks, transcripts
 from jaxmarl_llm.analysis.audit import replaying
 from jaxmarl_llm.analysis.audit.replaying import Agreement
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.config import workload
+from jaxmarl_llm.config import saved, workload
 from jaxmarl_llm.config.task import asks_expert
+from jaxmarl_llm.factory import inputs
 from jaxmarl_llm.runs import begin, run_folder
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
@@ -103,7 +103,7 @@ def begin_at(workdir: pathlib.Path, step: int) -> int:
 def notes(workdir: pathlib.Path, config) -> list[str]:
     """Reasons for differences although everything is right: another machine, programs that are timed."""
     place = workdir / "checkpoints"
-    mesh = json.loads((workdir / "config.json").read_text())["mesh"]
+    mesh = saved.in_folder(workdir)["mesh"]
     versions = checkpoint.read_meta(place)["versions"] if checkpoint.saved_steps(place) else {}
     here = {name: version for name, version in checkpoint.versions().items() if name in versions}
     pairs = ({"mesh": mesh}, {"mesh": config.mesh.to_dict()}), (versions, here)
@@ -131,6 +131,8 @@ def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
                 (folder / kind / str(start)).symlink_to(saved.absolute(), target_is_directory=True)
         if (workdir / begin.KEPT).is_dir():
             (folder / begin.KEPT).symlink_to((workdir / begin.KEPT).absolute(), target_is_directory=True)
+        if (workdir / inputs.FILE).is_file():
+            shutil.copy(workdir / inputs.FILE, folder)
         for kind in ("pairs", "lessons"):  # copied: the iterations done again read them and may write to them
             if (workdir / "system" / kind).is_dir():
                 shutil.copytree(workdir / "system" / kind, folder / "system" / kind)
@@ -150,7 +152,11 @@ def settings(config, workdir: pathlib.Path):
 
 def do_again(config, folder: pathlib.Path, step: int) -> dict[str, float]:
     """Train from the state in the folder through iteration ``step``; returns the metrics of that one."""
-    with Run(config, folder) as run, RolloutPrefetch(functools.partial(_draw, run, step)) as prefetch:
+    # Other inputs are a difference to be shown, and no reason to refuse.
+    with (
+        Run(config, folder, accept_changes=True) as run,
+        RolloutPrefetch(functools.partial(_draw, run, step)) as prefetch,
+    ):
         for i in range(run.schedule.start, step):
             train.iterate(run, prefetch, i)
         return train.iterate(run, prefetch, step)

@@ -23,6 +23,7 @@ from jaxmarl_llm.analysis.report import transcript_data
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search import seeds as search_seeds
 from jaxmarl_llm.cli import entry
+from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -50,6 +51,8 @@ def report_searches(paths: Sequence[str], out: str, baseline: str = "") -> pathl
     ``baseline``: the method that others are compared with; '': the first one. ValueError names a file that is
     not a results file, or holds the same search as another, and a baseline that no file has.
     """
+    page_path = pathlib.Path(out or pathlib.Path(paths[0]).with_suffix(".html"))
+    files.ensure_writable(page_path, "give --out=<page> in a folder that you may write to")
     results = [result for path in paths for result in search_results.read(pathlib.Path(path))]
     names = [(result.method, result.seed) for result in results]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -58,7 +61,6 @@ def report_searches(paths: Sequence[str], out: str, baseline: str = "") -> pathl
     if baseline and baseline not in methods:
         raise UserError(f"--baseline={baseline!r}: {', '.join(paths)} have {', '.join(methods)}")
     results.sort(key=lambda result: result.method != (baseline or methods[0]))  # the others keep their order
-    page_path = pathlib.Path(out or pathlib.Path(paths[0]).with_suffix(".html"))
     from jaxmarl_llm.analysis.report import search_page  # imports matplotlib
 
     data, seeds = search_results.to_json(results), search_seeds.over_seeds(results)

@@ -22,7 +22,7 @@ from jaxmarl_llm.analysis.audit import rescoring
 from jaxmarl_llm.analysis.audit.rescoring import Change, Order
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import programs, validate, workload
-from jaxmarl_llm.factory import systems, tasks
+from jaxmarl_llm.factory import inputs, systems, tasks
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.transcripts import JointAction
 from jaxmarl_llm.utils import console, files
@@ -87,6 +87,7 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
     changes, rewards, groups, errors = [], [], [], [math.nan if missing else 0.0]
     with tasks.build_executor(config) as executor:
         task = tasks.build_task(config, executor, "train", None)
+        inputs.warn(workdir, lambda: inputs.of_data(config, {"train": task}))
         items = {str(item.task_id): item for item in task.items}
         for step in steps:
             actions = transcripts.read(workdir, step)
@@ -193,6 +194,8 @@ def main(argv):
     args = flags.FLAGS
     if args.config is None and args.reward is None:
         raise UserError("--reward or --config is needed: what to judge the answers with")
+    if args.out:
+        files.ensure_writable(args.out, "give another --out")
     result = rescore(args.workdir, args.config, args.reward)
     show(result)
     if args.out:

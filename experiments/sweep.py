@@ -13,7 +13,6 @@ Members are run one after the other; --parallel=2 runs two at a time, --devices=
 """
 
 import functools
-import json
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,19 +24,19 @@ from jaxmarl_llm.analysis.report import sweep_results
 from jaxmarl_llm.analysis.report.sweep_results import MemberResult
 from jaxmarl_llm.cli import entry, launch
 from jaxmarl_llm.cli.launch import FAILED, FINISHED, Job, Outcome
+from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.config import sweeps
 from jaxmarl_llm.config.sweeps import SweepRun
 from jaxmarl_llm.factory import user_code
 from jaxmarl_llm.runs import summaries
-from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils import console, files, formats
 from jaxmarl_llm.utils.errors import UserError
 
 
 def contradiction(member: SweepRun, folder: pathlib.Path) -> str:
     """How the run in the folder contradicts the member's config; empty if it does not."""
-    saved = summaries.read_json(folder / "config.json")
     try:
-        if saved:
+        if saved := saved_config.in_folder(folder):
             resume_checks.check_same_run(saved, member.config.to_dict())
     except ValueError as error:
         return str(error)
@@ -46,7 +45,7 @@ def contradiction(member: SweepRun, folder: pathlib.Path) -> str:
 
 def finished(member: SweepRun, folder: pathlib.Path) -> bool:
     """Whether the member's run is there and has come to its end."""
-    return summaries.complete(member.config, summaries.read_json(folder / "summary.json"))
+    return summaries.complete(member.config, summaries.whole_summary(folder))
 
 
 def check_workdir(workdir: pathlib.Path, members: Sequence[SweepRun]) -> None:
@@ -124,7 +123,7 @@ def show(workdir: pathlib.Path, read: Sequence[MemberResult], config: str, fixed
         workdir / "sweep.md", "\n".join([f"# {title}\n", *pieces, "\n\n".join(notes), ""])
     )
     data = {"config": config, "fixed": dict(fixed), "settings": sweep_results.as_json(read)}
-    files.atomic_write_text(workdir / "sweep.json", json.dumps(data, indent=2, allow_nan=False) + "\n")
+    formats.write(workdir / "sweep.json", data)
     page = sweep_page.write(read, workdir / "sweep.html", title)
     print(f"\nsweep.md, sweep.json and {page.name} are in {workdir}")
 
@@ -155,6 +154,7 @@ def main(argv):
     members = sweeps.collect(sweeps.load(config.partition(":")[0]), args.config, fixed)
     workdir = pathlib.Path(args.workdir)
     check_workdir(workdir, members)
+    files.ensure_writable(workdir / "sweep.json", "take another --workdir, or a copy of this one")
     outcomes = {}
     if not args.table_only:
         slots, open_jobs = places(args.parallel, args.devices), jobs(workdir, members, config, fixed)

@@ -85,17 +85,20 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     return metrics | run.services.executor_metrics() | run.services.expert_metrics() | run.timer.collect()
 
 
-def train(config, workdir: str) -> dict:
-    """Run or resume the training in ``workdir``; returns the summary that is written there."""
+def train(config, workdir: str, accept_changes: bool = False) -> dict:
+    """Run or resume the training in ``workdir``; returns the summary that is written there.
+
+    ``accept_changes``: go on with other problems, models or code than the run began with.
+    """
     validate(config)
     check_training(config)
     if finished := summaries.finished(config, workdir):
         return finished
-    if not warm_up.made(config, workdir, train):
+    if not warm_up.made(config, workdir, functools.partial(train, accept_changes=accept_changes)):
         return {}
     print(f"reading problems and models for {workdir}", flush=True)  # seconds, and minutes for large models
     first = "flag" if distributed.is_distributed() else "request"
-    with StopSignal(first) as stop, Run(config, workdir) as run:
+    with StopSignal(first) as stop, Run(config, workdir, accept_changes) as run:
         stop.rescue = run.save_completed
         try:
             with RolloutPrefetch(functools.partial(draw, run)) as prefetch:
@@ -162,6 +165,9 @@ def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
     entry.define_config()
     flags.DEFINE_string("workdir", "", "Run folder; empty: a new folder under runs/.")
+    flags.DEFINE_bool(
+        "accept_changes", False, "Go on with other problems, models or code of yours than the run began with."
+    )
     process_flags.define_flags()
 
 
@@ -172,7 +178,7 @@ def main(argv):
     with process_flags.joined():
         workdir = pathlib.Path(args.workdir or distributed.on_main(run_folder.new_workdir)())
         with process_flags.redirected_output(distributed.own_folder(workdir)):
-            train(args.config, workdir)
+            train(args.config, workdir, args.accept_changes)
 
 
 if __name__ == "__main__":

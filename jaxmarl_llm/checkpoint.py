@@ -23,12 +23,16 @@ import orbax.checkpoint as ocp
 from jaxmarl_llm.resume_checks import check_agents, describe_team
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import TrainState
-from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils import agent_axis, formats
 from jaxmarl_llm.utils.errors import StorageError, UserError
 
 BEST = "best"
 LATEST = "latest"
 States = dict[int, TrainState]  # by position in `Team.members`; frozen members have none
+
+
+class DamagedError(UserError):
+    """A checkpoint whose files are missing, cut off or changed."""
 
 
 class Checkpointer:
@@ -186,7 +190,7 @@ def read_meta(folder, which=LATEST) -> dict:
 
     Raises ValueError if there is no such checkpoint, naming those that exist, or if it is damaged.
     """
-    return _read(folder, which, {})["meta"]
+    return formats.upgraded(_read(folder, which, {})["meta"], f"the checkpoint {which!r} in {folder}")
 
 
 def restore_team(
@@ -234,7 +238,21 @@ def _read(folder, which, like: dict[str, Any]):
     except Exception as error:
         if not _about_files(error):
             raise
-        raise UserError(f"the checkpoint {path} cannot be read: {_first_line(error)}") from error
+        kind = UserError if _is_whole(path, like) else DamagedError
+        raise kind(f"the checkpoint {path} cannot be read: {_first_line(error)}") from error
+
+
+def _is_whole(path: pathlib.Path, names) -> bool:
+    """Whether some items of a checkpoint can be read, whatever their structure, or may not be read here."""
+    args = {name: ocp.args.StandardRestore() for name in names}
+    try:
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
+            reader.restore(path, args=ocp.args.Composite(meta=ocp.args.JsonRestore(), **args))
+    except PermissionError:
+        return True
+    except Exception:  # noqa: BLE001 - whatever Orbax makes of damaged files
+        return False
+    return True
 
 
 def _learners(team: Team, agents):
@@ -257,7 +275,7 @@ def versions() -> dict[str, str]:
 
 def _meta(step: int, team: Team, meta: dict) -> dict:
     added = {"step": step, "agents": describe_team(team), "versions": versions()}
-    return json.loads(json.dumps({**meta, **added}))
+    return json.loads(json.dumps(formats.marked({**meta, **added})))
 
 
 def _about_files(error: BaseException | None) -> bool:

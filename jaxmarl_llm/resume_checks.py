@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import jax
 
+from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import dotted
@@ -94,19 +95,29 @@ def _completed(fields: dict) -> dict:
 def check_same_run(saved: dict, config: dict) -> None:
     """Compare the configuration of a saved run with the one to continue it with; both nested dicts.
 
-    Fields in `MAY_CHANGE` are free, and so are those in `FILLED` where one side is empty. Raises ValueError
-    listing every other difference.
+    ``saved`` may be of an earlier version, see `jaxmarl_llm.config.saved`. Fields in `MAY_CHANGE` are free,
+    and so are those in `FILLED` where one side is empty. Raises ValueError listing every other difference.
     """
-    saved, config = (_with_current_names(json.loads(json.dumps(each))) for each in (saved, config))
+    raw, config = json.loads(json.dumps(saved)), json.loads(json.dumps(config))
+    saved = json.loads(json.dumps(saved_config.upgraded(raw)))
+    neither = _flat(saved).keys() - _flat(raw).keys() - _flat(config).keys()
+    saved, config = _with_current_names(saved), _with_current_names(config)
     decays = saved.get("train", {}).get("decay", "constant") != "constant"
     free = [f for f in MAY_CHANGE if not (decays and f == "train.steps")]
     free += LONG_PROMPTS if saved.get("sampling", {}).get("long_prompts") == "error" else ()
     differing = differences(saved, config)
     sides = _flat(saved), _flat(config)
     differing = {k: v for k, v in differing.items() if k not in FILLED or all(side.get(k) for side in sides)}
-    bad = {k: v for k, v in differing.items() if not any(f"{k}.".startswith(f"{f}.") for f in free)}
+    bad = {
+        k: v
+        for k, v in differing.items()
+        if k not in neither and not any(f"{k}.".startswith(f"{f}.") for f in free)
+    }
     if bad:
-        raise UserError(f"the run in this folder has another configuration: {listed(bad)}")
+        raise UserError(
+            "the run in this folder, which its config.json given as --config continues as it began, has another "
+            f"configuration: {listed(bad)}"
+        )
 
 
 def _with_current_names(held):

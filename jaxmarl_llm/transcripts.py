@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.files import atomic_write_text, read_json_lines
 
@@ -95,7 +96,8 @@ class TranscriptWriter:
         for action in actions:
             if action.step != step:
                 raise UserError(f"item {action.item!r} says step {action.step}, the file is for step {step}")
-        lines = [json.dumps(_plain(dataclasses.asdict(action)), allow_nan=False) for action in actions]
+        records = [formats.marked(_plain(dataclasses.asdict(action))) for action in actions]
+        lines = [json.dumps(record, allow_nan=False) for record in records]
         return atomic_write_text(_path(self._folder, step), "".join(line + "\n" for line in lines))
 
 
@@ -109,7 +111,7 @@ def read(folder, step: int) -> list[JointAction]:
         existing = steps(folder)
         held = f"{len(existing)} steps from {existing[0]} to {existing[-1]}" if existing else "none"
         raise UserError(f"no transcript of step {step} in {path.parent}; there are: {held}")
-    return read_json_lines(path, _action)
+    return read_json_lines(path, lambda record: _action(formats.upgraded(record, path)))
 
 
 def steps(folder) -> list[int]:

@@ -11,7 +11,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from jaxmarl_llm.cli.signals import INTERRUPTED, StopSignal
-from jaxmarl_llm.config import agent_settings, base_config
+from jaxmarl_llm.config import agent_settings, base_config, saved
 from jaxmarl_llm.config.base import ABOUT
 from jaxmarl_llm.config.files import find
 from jaxmarl_llm.config.options import leaves, no_such_field
@@ -24,6 +24,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 # Reported in one sentence; anything else is a bug.
 EXPECTED = (UserError, InputError, ExecutorRefused, ExpertError, UserCodeError)
+SAVED = ".json"  # of the config that a run has saved
 CONFIG_FILE = "config_config"  # the module that ml_collections makes of --config's file
 GIVE_CONFIG = "give --config=configs/coding.py (others: ls configs)"
 flags.disclaim_key_flags()  # those that are defined here belong to the command, and to its --help
@@ -36,7 +37,8 @@ def define_config(
     config_flags.DEFINE_config_file(
         "config",
         help_string=f"{help_text}, such as configs/coding.py, or a variant of it, such as "
-        "configs/coding.py:smoke. --config.<field>=<value> changes a field, such as --config.train.lr=1e-4; "
+        "configs/coding.py:smoke, or the config.json of a run. --config.<field>=<value> changes a field, such as "
+        "--config.train.lr=1e-4; "
         "docs/config.md explains them all.",
         lock_config=True,
         flag_values=flag_values,
@@ -51,6 +53,8 @@ def define_config(
 class _WithAgents(flags.ArgumentParser):
     """Loads ``--config`` as ``inner`` does, with the fields of ``team.agent`` that other flags name.
 
+    The config.json of a run is a config, too, also one of an earlier version (`jaxmarl_llm.config.saved`).
+
     Agents' names are no fields beforehand, and ml_collections refuses a flag of a field that is not there.
     """
 
@@ -59,7 +63,10 @@ class _WithAgents(flags.ArgumentParser):
         self._inner = inner
 
     def parse(self, argument):
-        config = self._inner.parse(argument)
+        if isinstance(argument, str) and argument.endswith(SAVED):
+            config = saved.as_config(saved.read(argument)).lock()
+        else:
+            config = self._inner.parse(argument)
         if config is not None:
             agent_settings.declare(config, _config_fields(flags.FLAGS.read_flags_from_files(sys.argv)))
         return config
@@ -159,6 +166,8 @@ def _wrong_file(argv: Sequence[str]) -> str:
             return f"--config={name}: is a folder; {GIVE_CONFIG}"
         if not path.is_file():
             return f"--config={name}: there is no such file"
+        if path.suffix == SAVED:
+            return ""
         if path.suffix != ".py":
             return f"--config={name}: is no Python file; {GIVE_CONFIG}"
         source = path.read_bytes()

@@ -35,7 +35,7 @@ class StopSignal:
         self.requested = False
         self.rescue: Callable[[], tuple[str, int]] = lambda: ("stopped", INTERRUPTED)
         self._first, self._second = first, second
-        self._taken = threading.Lock()
+        self._taken = threading.RLock()  # by one of the two threads, as often as it likes
         self._handled = 0
         self._before: dict = {}
 
@@ -61,11 +61,12 @@ class StopSignal:
     def __exit__(self, *exception) -> None:
         if not self._before:
             return
+        self.take()  # the interpreter must not go down around a thread that saves: JAX aborts the process then
         signal.set_wakeup_fd(self._fd_before)
         for number, handler in self._before.items():
             signal.signal(number, handler)
         os.close(self._sent)  # ends the thread
-        self._thread.join(1.0)
+        self._thread.join()
         stopping.withdraw()
 
     def _handle(self, number, frame) -> None:

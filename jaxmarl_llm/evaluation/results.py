@@ -1,12 +1,11 @@
 """Evaluations as JSON data and files: scores with intervals, pass@k, verdicts, every answer."""
 
-import json
 import math
 import pathlib
 
 from jaxmarl_llm.evaluation import scores
 from jaxmarl_llm.transcripts import TranscriptWriter
-from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.statistics import bootstrap
 
 MODES = ("sampled", "greedy")
@@ -52,4 +51,4 @@ def write(path, results: dict, report: dict) -> None:
     path = pathlib.Path(path)
     for mode, evaluation in results.items():
         TranscriptWriter(path.with_suffix("") / mode).write(report["step"], evaluation.all_actions)
-    files.atomic_write_text(path, json.dumps(report, indent=2, allow_nan=False) + "\n")
+    formats.write(path, report)

@@ -8,7 +8,7 @@ from jaxmarl_llm import chat_template
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.tokenizer import Tokenizer
-from jaxmarl_llm.utils import distributed, files
+from jaxmarl_llm.utils import distributed, formats
 from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "model_options.chat_template"
@@ -35,7 +35,7 @@ def dated(config, *folders):
 def _saved_date(folder) -> str:
     """The date in the config.json of a run or a search; nothing if there is none."""
     path = pathlib.Path(folder) / "config.json"
-    saved = files.read_json(path) if path.is_file() else {}
+    saved = formats.read(path) if path.is_file() else {}
     return saved.get("config", saved).get("model_options", {}).get("date", "")
 
 

@@ -9,6 +9,7 @@ from jaxmarl_llm.evaluation import results, scores
 from jaxmarl_llm.factory import (
     chat_options,
     experts,
+    inputs,
     protocols,
     randomness,
     rollouts,
@@ -86,8 +87,9 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     with tasks.build_executor(config) as executor:
         task = build_split(config, executor, split, experts.build_expert(config, workdir))
         speakers = experts.build(config, task.items, workdir)
-        team = teams.build_team(config, speakers=speakers)
+        team = built = teams.build_team(config, speakers=speakers)
         if workdir:
+            inputs.warn(workdir, lambda: inputs.of_run(config, {SPLITS[split]: task}, built))
             team, _ = saved_agents.restore_team(workdir, which, team)
         teams.check_prompts(config, team, task)
         learned = [member.trainable for member in team.members]

@@ -16,6 +16,10 @@ from jaxmarl_llm.forest import Turn
 from jaxmarl_llm.tasks.programs.scripted_author import Mixture
 from jaxmarl_llm.tasks.toys.lock import Follower
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import files
+
+# A run's config can be given with another field: --config=<run>/config.json.
+CACHE_ELSEWHERE = "give --config.expert.cache=<folder that you may write to>"
 
 
 def build(
@@ -100,7 +104,10 @@ def expert_options(config, workdir="") -> dict:
     if config.expert.kind == "local":
         written = {name: config.model_options[name] for name in ("chat", "chat_template")}
         options |= {"load": functools.partial(_load_expert, config), "prompts": str(written)}
-    return options | {"cache": options["cache"] or (workdir and str(pathlib.Path(workdir) / "expert"))}
+    cache = options["cache"] or (workdir and str(pathlib.Path(workdir) / "expert"))
+    if cache and not options["offline"]:  # an answer that is paid for must not be lost
+        files.ensure_writable(pathlib.Path(cache) / "answer.json", CACHE_ELSEWHERE)
+    return options | {"cache": cache}
 
 
 def _load_expert(config, name: str) -> weights.LoadedModel:

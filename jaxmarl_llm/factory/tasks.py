@@ -152,7 +152,7 @@ def _naming(config, split: str) -> Iterator[None]:
 def _own_task(config, executor: Executor | None, split: str, expert):
     """The task as it judges by itself, with a role for each agent."""
     c = config.task
-    source, part = _source(config, split)
+    source, part = source_of(config, split)
     if is_dotted(c.kind):
         task = _custom(config, executor, split)
     elif c.kind == "coding":
@@ -179,7 +179,7 @@ def _custom(config, executor: Executor | None, split: str) -> custom_task.Custom
     return task
 
 
-def _source(config, split: str) -> tuple[str, str]:
+def source_of(config, split: str) -> tuple[str, str]:
     """Source and split of the task of ``split``, see `build_task`."""
     c = config.task
     own = "" if split == "train" else c[f"{split}_source"]
@@ -210,7 +210,7 @@ def build_programs(
     config, executor: Executor, split: str, agents: tuple[str, ...], judge: TimedJudge | None = None
 ) -> ProgramTask:
     """A task in which each of these agents writes a whole program; ``judge`` times them, None: a new one."""
-    source, part = _source(config, split)
+    source, part = source_of(config, split)
     if config.task.kind == "generation":
         items = data_files.load_items(source, part, _row_rules(config, executor))
         return GenerationTask(items, executor, agents, config.task.held_back)

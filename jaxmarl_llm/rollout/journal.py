@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_llm.utils import distributed, files
+from jaxmarl_llm.utils import distributed, formats
 from jaxmarl_llm.utils.errors import UserError
 
 # Modules whose dataclasses may be read back: records of the forest, and judgements of tasks.
@@ -79,8 +79,10 @@ class Journal:
         """The value in the file, as a tuple of one; None if the file counts as missing."""
         path = self._path(name)
         try:
-            kept = json.loads(path.read_text("utf-8"))
+            kept = formats.upgraded(json.loads(path.read_text("utf-8")), path)
             rollout, kept_request, value = kept["rollout"], kept["asked"], decode(kept["found"])
+        except formats.NewerFormatError:
+            raise
         except FileNotFoundError:
             return None
         except _DAMAGED as error:
@@ -99,7 +101,8 @@ class Journal:
         """The value that another rollout stored for the same request, as a tuple of one; None if none did."""
         for folder in self._like:
             try:
-                kept = json.loads((folder / f"{name}.json").read_text("utf-8"))
+                path = folder / f"{name}.json"
+                kept = formats.upgraded(json.loads(path.read_text("utf-8")), path)
                 if (kept["rollout"], kept["asked"]) == (self._rollout, request):
                     return (decode(kept["found"]),)
             except (FileNotFoundError, *_DAMAGED):
@@ -108,7 +111,7 @@ class Journal:
 
     def _write(self, name: str, request: str, value: Any) -> None:
         kept = {"rollout": self._rollout, "asked": request, "found": encode(value)}
-        files.atomic_write_text(self._path(name), json.dumps(kept) + "\n")
+        formats.write(self._path(name), kept, indent=None)
 
 
 _ADVICE = "give this one another folder, or remove that one"

@@ -5,6 +5,7 @@ read whenever the run goes on, also as the reference policy, so that the other r
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 import shutil
@@ -16,9 +17,10 @@ import jax.numpy as jnp
 from jaxmarl_llm import checkpoint, metrics, resume_checks
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import remote
+from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.config.options import field
 from jaxmarl_llm.config.preference import needs_reference
-from jaxmarl_llm.factory import built_models, training
+from jaxmarl_llm.factory import built_models, inputs, training
 from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed
@@ -107,9 +109,9 @@ def earlier(config, folder) -> tuple[dict, list[dict]]:
       where that run measured otherwise (`MEASURED`), no ``warm`` where the team begins with another state.
     """
     place = source(config, folder)
-    saved, summary = (
-        {} if place is None else summaries.read_json(place / f"{n}.json") for n in ("config", "summary")
-    )
+    if place is None:
+        return {}, []
+    saved, summary = saved_config.in_folder(place), summaries.read_json(place / "summary.json")
     now = json.loads(json.dumps(config.to_dict()))
     if not saved or any(_field(saved, path) != field(now, path) for path in MEASURED):
         return {}, []
@@ -135,10 +137,11 @@ def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
     where, step = f"team.begin={str(place)!r}", config.team.begin_step
     if not (place / "config.json").is_file():
         raise UserError(f"{where}: the folder holds no run, config.json is missing")
-    _check_drawn_base(config, summaries.read_json(place / "config.json"), where)
+    _check_drawn_base(config, saved_config.in_folder(place), where)
     which = int(step) if step.isdigit() else step
     names = dict(text.split("=") for text in config.team.begin_map)
     names = {agent: names.get(agent, agent) for agent in learners(team)}
+    inputs.warn(place, functools.partial(inputs.of_models, config, team))
     try:
         team, meta = checkpoint.restore_team(place / "checkpoints", which, team, learners(team), names)
     except ValueError as error:

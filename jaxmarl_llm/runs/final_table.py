@@ -1,11 +1,10 @@
 """What a finished run prints: its states on the test, side by side, and an answer before and after."""
 
-import json
 import math
 import pathlib
 
 from jaxmarl_llm import transcripts
-from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils import console, formats
 
 PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "coherence")
 FOLDER = "test"  # in a run folder: every answer of the evaluations on the test
@@ -88,7 +87,7 @@ def example_lines(folder) -> list[str]:
 def sampled_items(folder: pathlib.Path, name: str) -> list[dict]:
     """Rows of the sampled answers by test problem, of an evaluation on the test; [] if it was not kept."""
     path = folder / FOLDER / f"{name}.json"
-    return json.loads(path.read_text())["sampled"]["items"] if path.is_file() else []
+    return formats.read(path)["sampled"]["items"] if path.is_file() else []
 
 
 def first_answer(folder, name: str) -> transcripts.JointAction | None:
@@ -99,6 +98,6 @@ def first_answer(folder, name: str) -> transcripts.JointAction | None:
     place = pathlib.Path(folder) / FOLDER
     if not (place / f"{name}.json").is_file():
         return None
-    step = json.loads((place / f"{name}.json").read_text())["step"]
+    step = formats.read(place / f"{name}.json")["step"]
     actions = transcripts.read(place / name / "greedy", step)
     return next((a for a in reversed(actions) if a.item == actions[0].item), None)

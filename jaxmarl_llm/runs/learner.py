@@ -10,10 +10,11 @@ import jax
 import numpy as np
 
 from jaxmarl_llm import checkpoint, resume_checks, update
-from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.checkpoint import Checkpointer, DamagedError
 from jaxmarl_llm.config import agent_settings, workload
 from jaxmarl_llm.factory import protocols, systems, training
 from jaxmarl_llm.forest import Forest, metrics
+from jaxmarl_llm.runs import damaged
 from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.team import Team
@@ -22,6 +23,11 @@ from jaxmarl_llm.utils.errors import UserError
 
 COPIED_BYTES = 1 << 29  # of states of which a copy is kept on the host during an update
 WITHOUT_REWARD = 3  # iterations: problems to which a reward does not apply may come together by chance
+
+
+def _shapes(states):
+    """The states with shapes in place of arrays, on the same devices."""
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), states)
 
 
 class Learner:
@@ -127,16 +133,29 @@ class Learner:
         if models is not None:
             # One more: they are saved first, so that what the agents resume at is among them.
             stack.enter_context(models.kept_in(folder / "system", keep + 1))
-        start = 0
-        if self._checkpoints.latest() is not None:
-            self.states, meta = self._checkpoints.restore("latest", self._team, self.states)
-            start = meta["step"]
-            if models is not None:
-                models.restore(start)
+        start = self._restore(folder)
         for i in self.states:
             member = self._team.members[i]
             member.trainable = jax.eval_shape(lambda tree: tree, member.trainable)
         return start
+
+    def _restore(self, folder: pathlib.Path) -> int:
+        """Take over the last checkpoint that is whole; iterations behind it, 0 where there is none."""
+        models = self.system.models
+        of_agents, of_models = _shapes(self.states), _shapes(self.own_states)
+        while (step := self._checkpoints.latest()) is not None:
+            try:
+                self.states, _ = self._checkpoints.restore(step, self._team, self.states)
+                if models is not None:
+                    models.restore(step)
+                return step
+            except DamagedError as error:
+                damaged.put_aside(folder, step, error)
+            # The arrays may have been donated before the damage showed.
+            self.states = of_agents
+            if of_models:
+                models.states = of_models
+        return 0
 
     def latest(self) -> int | None:
         """Iterations behind the latest checkpoint, None without one."""

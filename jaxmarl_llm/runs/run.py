@@ -1,18 +1,19 @@
 """Everything that a training run holds open: services, tasks, team, learner, files. The loop is in train.py."""
 
 import contextlib
-import json
 import math
 import pathlib
 from collections.abc import Iterator, Sequence
 
 import jax
 
-from jaxmarl_llm import checkpoint, evaluation, metrics, records, resume_checks
+from jaxmarl_llm import evaluation, metrics, records, resume_checks
+from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.evaluation import scores
 from jaxmarl_llm.factory import (
     chat_options,
     imitation,
+    inputs,
     protocols,
     randomness,
     tasks,
@@ -23,14 +24,14 @@ from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.protocols.lessons.bank import Entry
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer
-from jaxmarl_llm.runs import begin, journals, plan_table, summaries
+from jaxmarl_llm.runs import begin, damaged, journals, lock, plan_table, summaries
 from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.runs.iterations import Schedule
 from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.runs.services import Services
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.transcripts import TranscriptWriter
-from jaxmarl_llm.utils import console, distributed, files
+from jaxmarl_llm.utils import console, distributed, formats
 from jaxmarl_llm.utils.errors import NotFiniteError, UserError
 
 
@@ -39,7 +40,8 @@ class Run:
 
     Entering opens everything in the order that lets errors come early: the config against the folder, the
     sandbox, the data, the models, the prompts, the checkpoint. What an earlier process did from
-    ``schedule.start`` on is forgotten and done again.
+    ``schedule.start`` on is forgotten and done again. Problems, models or code of the user that are not those
+    it began with are refused, or with ``accept_changes`` recorded, see `inputs`.
 
     Attributes:
       services: executor and experts.
@@ -51,9 +53,9 @@ class Run:
       completed: iterations that are done, logged and evaluated.
     """
 
-    def __init__(self, config, workdir):
+    def __init__(self, config, workdir, accept_changes: bool = False):
         self.config, self._given_date = chat_options.dated(config, workdir), config.model_options.date
-        self.folder = pathlib.Path(workdir)
+        self.folder, self._accept_changes = pathlib.Path(workdir), accept_changes
         self.output_folder = distributed.own_folder(self.folder)
         self.timer = metrics.PhaseTimer()
         self.schedule = Schedule(config)
@@ -63,9 +65,10 @@ class Run:
 
     def __enter__(self) -> "Run":
         with contextlib.ExitStack() as stack:
-            self._check_folder()
+            self._check_folder(stack)
             self._open_tasks(stack)
             self._open_team()
+            self._inputs, self._accepted = distributed.on_main(self._check_inputs)()
             self._open_learner(stack)
             self._open_files(stack)
             self._stack = stack.pop_all()
@@ -75,17 +78,19 @@ class Run:
         self._stack.close()
         journals.forget(self.folder)
 
-    def _check_folder(self) -> None:
-        """The folder holds no other run, and can be written."""
-        saved = self.folder / "config.json"
-        if saved.is_file():
-            resume_checks.check_same_run(json.loads(saved.read_text()), self.config.to_dict())
+    def _check_folder(self, stack: contextlib.ExitStack) -> None:
+        """The folder holds no other run, can be written, and is no other process's."""
+        if saved := saved_config.in_folder(self.folder):
+            resume_checks.check_same_run(saved, self.config.to_dict())
         resume_checks.ensure_writable(self.folder)
+        distributed.on_main(self._hold)(stack)  # of several processes of one run the first holds it for all
+
+    def _hold(self, stack: contextlib.ExitStack) -> None:
+        stack.enter_context(lock.held(self.folder))
 
     def _open_tasks(self, stack: contextlib.ExitStack) -> None:
         """Executor, expert, and the problems of all splits."""
-        config, place = self.config, self.folder / "checkpoints"
-        saved = checkpoint.read_meta(place) if checkpoint.saved_steps(place) else {}
+        config, saved = self.config, damaged.latest_meta(self.folder)
         self.services = Services(config, self.folder, saved, stack)
         user_code.check(config)
         self.services.open_expert()
@@ -109,6 +114,13 @@ class Run:
         teams.check_prompts(config, self.team, *every_task)
         self.prompt_sizes = teams.prompt_sizes(config, self.team, every_task)
 
+    def _check_inputs(self) -> tuple[dict[str, str], list[str]]:
+        """Fingerprints of problems, models and the user's code, and what of the run's is no longer so."""
+        of_splits = {"train": self.task, "eval": self.validation_task, "test": self.test_task}
+        now = inputs.of_run(self.config, of_splits, self.team)
+        no_longer = saved_config.no_longer_in(self.folder)
+        return now, [*no_longer, *inputs.check(self.folder, now, self._accept_changes)]
+
     def _open_learner(self, stack: contextlib.ExitStack) -> None:
         """What learns, at the state of the latest checkpoint; scorer and protocol."""
         config = self.config
@@ -129,8 +141,8 @@ class Run:
         config, start = self.config, self.schedule.start
         self.summary = summaries.read_summary(self.folder, start) | {"executor": self.services.isolation}
         if distributed.is_main():
-            text = json.dumps(config.to_dict(), indent=2) + "\n"
-            files.atomic_write_text(self.folder / "config.json", text)
+            formats.write(self.folder / "config.json", config.to_dict())
+            inputs.keep(self.folder, self._inputs, start, self._accepted)
         project = config.log.wandb_project
         options = dict(tensorboard=config.log.tensorboard, wandb={"project": project} if project else None)
         options = options if distributed.is_main() else {"tensorboard": False}

@@ -6,16 +6,16 @@ evaluations draw alike, and no test draw is one that a state was chosen by.
 """
 
 import dataclasses
-import json
 import math
 import pathlib
 import shutil
 
+from jaxmarl_llm import checkpoint
 from jaxmarl_llm.evaluation import Evaluations, results
 from jaxmarl_llm.factory import evaluations
-from jaxmarl_llm.runs import begin, final_table, summaries
+from jaxmarl_llm.runs import begin, damaged, final_table, summaries
 from jaxmarl_llm.runs.budgets import MARKS
-from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils import console, formats
 
 STREAMS = {"validation": "eval", "test": "test"}  # of a split: the random stream that its answers come from
 PREFIXES = {"validation": "eval", "test": "test"}  # of a split: what the names of its metrics begin with
@@ -142,8 +142,8 @@ def _copy_answers(source: pathlib.Path, name: str, target: pathlib.Path, new: st
     """Copy the answers of an evaluation on the test from one run folder to another, under a new name."""
     source, target = source / final_table.FOLDER, target / final_table.FOLDER
     shutil.copytree(source / name, target / new, dirs_exist_ok=True)
-    report = json.loads((source / f"{name}.json").read_text()) | {"state": new}
-    files.atomic_write_text(target / f"{new}.json", json.dumps(report, indent=2) + "\n")
+    report = summaries.read_json(source / f"{name}.json") | {"state": new}
+    formats.write(target / f"{new}.json", report)
 
 
 def test_best(run) -> None:
@@ -156,7 +156,13 @@ def test_best(run) -> None:
         summaries.write_summary(run)
         return
     print(f"testing the best state on validation, of iteration {best['step']} ...", flush=True)
-    trainables, memory = run.learner.best_trainables(), run.lesson_bank(best["step"])
+    try:
+        trainables, memory = run.learner.best_trainables(), run.lesson_bank(best["step"])
+    except checkpoint.DamagedError as error:
+        damaged.put_best_aside(run.folder, error)
+        del run.summary["best"]
+        summaries.write_summary(run)
+        return
     state = State(best["step"], trainables, memory)
     print(test(run, "best", f"of the best state (iteration {best['step']})", state, logged=False), flush=True)
 
@@ -210,5 +216,4 @@ def write_returns(folder: pathlib.Path, answers: Evaluations, step: int) -> None
     items = [samples[0].item for samples in answers.sampled.actions_BG]
     # JSON knows no NaN.
     known = {name: [x if math.isfinite(x) else None for x in values] for name, values in per_item.items()}
-    text = json.dumps({"step": step, "items": items, **known})
-    files.atomic_write_text(folder / "held_out.json", text + "\n")
+    formats.write(folder / "held_out.json", {"step": step, "items": items, **known}, indent=None)

@@ -1,6 +1,5 @@
 """Run folders: the config of one, and the name of a new one."""
 
-import json
 import math
 import pathlib
 import time
@@ -9,7 +8,7 @@ import jax
 from ml_collections import config_dict
 
 from jaxmarl_llm import saved_agents, sharding
-from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.config import base_config, saved, validate
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -22,11 +21,12 @@ def load_run(workdir) -> config_dict.ConfigDict:
     path = pathlib.Path(workdir) / "config.json"
     if saved_agents.is_team(workdir):
         path = path.with_name(saved_agents.TEAM_FILE)
-        config = config_dict.ConfigDict(saved_agents.read_team(workdir).get("config", {}))
+        config = saved.as_config(saved.upgraded(saved_agents.read_team(workdir).get("config", {}), path))
     elif not path.is_file():
         raise UserError(f"{path.parent} holds no run: config.json is missing")
     else:
-        config = config_dict.ConfigDict(json.loads(path.read_text()))
+        saved.no_longer_in(path.parent)
+        config = saved.as_config(saved.read(path))
     validate(config, str(path))
     if math.prod(config.mesh[axis] for axis in sharding.AXES) != jax.device_count():
         config.mesh = base_config().mesh

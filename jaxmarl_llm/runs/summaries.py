@@ -1,15 +1,17 @@
 """The summary of a run: what is logged and written of its evaluations, and what it prints at its end."""
 
-import json
+import logging
 import math
 import pathlib
 import time
 
-from jaxmarl_llm import checkpoint, resume_checks
-from jaxmarl_llm.runs import final_table
+from jaxmarl_llm import checkpoint, metrics, resume_checks
+from jaxmarl_llm.config import saved as saved_config
+from jaxmarl_llm.runs import damaged, final_table
 from jaxmarl_llm.runs.budgets import MARKS
 from jaxmarl_llm.runs.final_table import PARTS
-from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils import formats
+from jaxmarl_llm.utils.errors import UserError
 
 
 def headline(values: dict, agents) -> dict[str, float]:
@@ -47,21 +49,49 @@ def eval_line(title: str, entry: dict) -> str:
 
 
 def read_json(path: pathlib.Path) -> dict:
-    """What a file of a run folder says; {} if it is not there."""
-    return json.loads(path.read_text()) if path.is_file() else {}
+    """The JSON object in a file of a run folder; {} if it is not there. UserError names a damaged one."""
+    return formats.read(path) if path.is_file() else {}
 
 
 def read_summary(folder, start: int) -> dict:
     """The summary of a run that is resumed at iteration ``start``; what is done again is forgotten."""
-    saved = read_json(pathlib.Path(folder) / "summary.json")
+    saved = _saved_summary(pathlib.Path(folder))
     kept = {n: saved[n] for n in ("before", "warm", "warm_up_seconds") if start > 0 and n in saved}
     kept |= {mark: saved[mark] for mark in MARKS if mark in saved and saved[mark]["step"] <= start}
     best, place = saved.get("best", {}), pathlib.Path(folder) / "checkpoints"
     if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
         # A kill may have come between this entry and its checkpoint.
-        if checkpoint.read_meta(place, checkpoint.BEST)["step"] == best["step"]:
+        if _best_meta(folder).get("step") == best["step"]:
             kept["best"] = {name: best[name] for name in ("step", "validation_return") if name in best}
     return kept | {"seconds": saved.get("seconds", 0.0), "resumed": time.time()}
+
+
+def _saved_summary(folder: pathlib.Path) -> dict:
+    """summary.json; where it is damaged, with a warning, what metrics and the best state say of it."""
+    try:
+        return read_json(folder / "summary.json")
+    except formats.NewerFormatError:
+        raise
+    except UserError as error:
+        logging.warning("%s: it is made again from metrics.jsonl and the best state", error)
+    rows = metrics.read_metrics(folder)
+    tested = {row["step"]: entry(row, row["step"]) for row in rows if "test/return" in row}
+    name = "warm" if (folder / "begin").is_dir() else "before"
+    rebuilt = {name: tested[0]} if 0 in tested else {}
+    if checkpoint.saved_steps(folder / "checkpoints" / checkpoint.BEST):
+        best = _best_meta(folder)
+        rebuilt |= {"best": {n: best[n] for n in ("step", "validation_return")}} if best else {}
+    return rebuilt | {"seconds": sum(row.get("seconds", 0.0) for row in rows)}
+
+
+def _best_meta(folder) -> dict:
+    """Metadata of the best state; {} if it is damaged, which is then put aside."""
+    place = pathlib.Path(folder) / "checkpoints"
+    try:
+        return checkpoint.read_meta(place, checkpoint.BEST)
+    except checkpoint.DamagedError as error:
+        damaged.put_best_aside(folder, error)
+        return {}
 
 
 def seconds(summary: dict) -> float:
@@ -76,7 +106,7 @@ def write_summary(run) -> None:
     for name in {"before", "warm", "best", "after", *MARKS} & set(shown):
         # JSON knows no NaN; what an earlier session wrote holds None in its place.
         shown[name] = {k: None if v is None or not math.isfinite(v) else v for k, v in shown[name].items()}
-    files.atomic_write_text(run.output_folder / "summary.json", json.dumps(shown, indent=2) + "\n")
+    formats.write(run.output_folder / "summary.json", shown)
 
 
 def finished(config, folder) -> dict:
@@ -85,7 +115,7 @@ def finished(config, folder) -> dict:
     ValueError if the run was made with another config.
     """
     folder = pathlib.Path(folder)
-    saved, summary = read_json(folder / "config.json"), read_json(folder / "summary.json")
+    saved, summary = saved_config.in_folder(folder), whole_summary(folder)
     if not saved or "after" not in summary:
         return {}
     resume_checks.check_same_run(saved, config.to_dict())
@@ -96,6 +126,16 @@ def finished(config, folder) -> dict:
     more = "a larger train.steps goes on from here" if constant else "its learning rate has decayed"
     print(f"the run in {folder} is finished; nothing was done ({more})")
     return summary
+
+
+def whole_summary(folder: pathlib.Path) -> dict:
+    """summary.json; {} where it is not there or damaged, as a run that is not finished has it."""
+    try:
+        return read_json(folder / "summary.json")
+    except formats.NewerFormatError:
+        raise
+    except UserError:
+        return {}
 
 
 def complete(config, summary: dict) -> bool:

@@ -10,8 +10,9 @@ from ml_collections import ConfigDict
 
 from jaxmarl_llm import resume_checks
 from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.runs import begin, summaries
-from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils import distributed, files
 
 # Fields of ``train`` that the warm-up has in common with the main run; all others are as by default.
 SHARED = (
@@ -64,6 +65,9 @@ def made(config, workdir, train: Callable) -> bool:
     if not config.warm_up.steps or distributed.on_main(begin.kept_in)(pathlib.Path(workdir)):
         return True
     own, folder = stage(config), begin.source(config, workdir)
+    if distributed.on_main(_finished)(own, folder):  # perhaps in a folder that may only be read
+        return True
+    files.ensure_writable(folder / "config.json", "give another warm_up.folder")
     with _alone(folder):
         if distributed.on_main(_finished)(own, folder):
             return True
@@ -73,7 +77,7 @@ def made(config, workdir, train: Callable) -> bool:
 
 def _finished(own: ConfigDict, folder: pathlib.Path) -> bool:
     """Whether the warm-up with this config is done; ValueError if the folder holds another one that is."""
-    saved, summary = (summaries.read_json(folder / f"{name}.json") for name in ("config", "summary"))
+    saved, summary = saved_config.in_folder(folder), summaries.read_json(folder / "summary.json")
     if not saved or not summary or not summaries.complete(own, summary):
         return False
     resume_checks.check_same_run(saved, json.loads(json.dumps(own.to_dict())))

@@ -16,6 +16,9 @@ from collections.abc import Mapping
 
 import jax
 
+from jaxmarl_llm.utils import user_cache
+from jaxmarl_llm.utils.errors import UserError
+
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"  # JAX's own; if it is set, even to nothing, it counts
 SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 LEAST_SECONDS = 0.2  # programs that compile faster are not kept: reading them would take as long
@@ -24,26 +27,28 @@ FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "JAX_PLATFORMS", "JAX_DISABLE_MOST_OPT
 
 
 def folder(environment: Mapping[str, str] = os.environ) -> pathlib.Path:
-    """Where programs are kept: <user's cache>/jaxmarl_llm/compiled/<JAX's version>-<flags and processor>.
+    """Where programs are kept: <`user_cache.folder`>/compiled/<JAX's version>-<flags and processor>.
 
-    The user's cache is XDG_CACHE_HOME, or .cache in the home folder. A program for one processor may hold
-    instructions that another one lacks, and home folders are shared between machines.
+    A program for one processor may hold instructions that another one lacks, and home folders are shared
+    between machines. UserError as `user_cache.folder`.
     """
-    root = environment.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     identity = "\n".join([*(environment.get(name, "") for name in FLAGS), _processor()])
     key = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    return pathlib.Path(root) / "jaxmarl_llm" / "compiled" / f"{jax.__version__}-{key}"
+    return user_cache.folder(environment) / "compiled" / f"{jax.__version__}-{key}"
 
 
 def keep(environment: Mapping[str, str] = os.environ) -> pathlib.Path | None:
     """Keep compiled programs in `folder` from here on; returns it, or None if nothing was changed.
 
     Nothing is changed if the user has set JAX_COMPILATION_CACHE_DIR, or, with a warning, if the folder cannot
-    be written to. Call it before anything is compiled.
+    be written to, or, without one, if the user has no home folder. Call it before anything is compiled.
     """
     if VARIABLE in environment:
         return None
-    place = folder(environment)
+    try:
+        place = folder(environment)
+    except UserError:
+        return None
     try:
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):

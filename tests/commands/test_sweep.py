@@ -159,8 +159,8 @@ def test_a_sweep_with_a_member_that_fails_goes_on(tmp_path, compiled, monkeypatc
     lines = first.stdout.splitlines()
     assert lines[0] == "4 members, 2 of them finished"
     assert lines[1] == f"[1/2] train.baseline=mean, seed 1: log in {broken}/log.txt"
-    message = f"train.baseline=mean, seed 1: failed: error: the checkpoint {broken}/checkpoints/1 cannot be read"
-    assert lines[2].startswith(message) and lines[2].endswith(f"({broken}/log.txt)")
+    message = f"error: {broken} has no other checkpoint to go on from: the checkpoint {broken}/checkpoints/1 cannot be"
+    assert lines[2].startswith(f"train.baseline=mean, seed 1: failed: {message}") and lines[2].endswith(f"({broken}/log.txt)")
     assert lines[4] == "train.baseline=max, seed 1: finished"
     assert first.stderr == "1 of 4 members are not finished; the same command goes on\n"
     settings = json.loads((workdir / "sweep.json").read_text())["settings"]

@@ -86,7 +86,7 @@ def test_learning_run_has_kl_and_a_signal(learning_run):
 
 def test_summary(smoke_run, learning_run):
     summary = json.loads((smoke_run.folder / "summary.json").read_text())
-    assert set(summary) == {"before", "after", "best", "executor", "seconds", "seed"}
+    assert set(summary) == {"before", "after", "best", "executor", "seconds", "seed", "format"}
     assert summary["seed"] == 0 and summary["seconds"] > 0
     level = available_level()[0]
     limits = {"cpu_seconds": 2.0, "wall_seconds": 6.0, "memory_mb": 512}

@@ -38,10 +38,10 @@ USES_JAX = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
 WITHOUT_JAX = {
     "executor", "tasks", "metrics", "transcripts", "plots", "config", "configs", "analysis.report",
     "analysis.search.results", "analysis.search.ledger", "analysis.search.metrics", "analysis.search.seeds",
-    "utils.files", "utils.dotted", "utils.statistics", "utils.console", "cli.launch",
+    "utils.files", "utils.formats", "utils.dotted", "utils.statistics", "utils.console", "cli.launch",
 }  # fmt: skip
 CONFIG_MAY_IMPORT = {"ml_collections", *sys.stdlib_module_names}
-READS_CONFIG = {"config", "configs", "factory", "runs", "cli", "analysis", "experiments"}
+READS_CONFIG = {"config", "configs", "resume_checks", "factory", "runs", "cli", "analysis", "experiments"}
 
 
 def room_of(dotted: str) -> str | None:

@@ -66,7 +66,7 @@ def test_where_prompts_were_cut_the_limit_stays():
     (dict(team__rank=8, train__lr=1e-4), "team.rank: saved 16, now 8; train.lr: saved 2e-05, now 0.0001$"),
     (dict(team__agents=("aux",)), r"team.agents: saved \['aux', 'main'\], now \['aux'\]$"),
     (dict(executor__cpu_seconds=4.0), "executor.cpu_seconds: saved 2.0, now 4.0$"),
-    (dict(train__clip=0.2), "train.clip: saved absent, now 0.2$"),
+    (dict(train__clip=0.2), "train.clip: saved 0.0, now 0.2$"),
     (dict(executor={"workers": 0}), "executor.cpu_seconds: saved 2.0, now absent$"),
     (dict(logic=1), "logic: saved absent, now 1$"),  # only looks like the free group `log`
 ])

@@ -50,7 +50,7 @@ def plain_bpe(text, vocab, ranks):
 
 @pytest.mark.model
 def test_ids_equal_a_plain_bpe_over_the_files_merges(default):
-    file = gguf_file.open_gguf(model_files._bundled())
+    file = gguf_file.open_gguf(model_files.bundled())
     vocab = {token: i for i, token in enumerate(file.field("tokenizer.ggml.tokens"))}
     ranks = {tuple(m.split(" ")): i for i, m in enumerate(file.field("tokenizer.ggml.merges"))}
     fresh = gguf_tokenizer.build(file)  # the cached folder may be older than the code

@@ -1,8 +1,7 @@
 """Published architectures by hub id, so that a plan needs neither weights nor the hub."""
 
-import pathlib
-
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.utils import user_cache
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import hf_config, random_weights
 
@@ -63,7 +62,7 @@ def policy_config(name: str) -> PolicyConfig:
     Raises:
       ValueError: for another name, naming the known ones, and for a config.json that cannot be used.
     """
-    path = pathlib.Path(name).expanduser()
+    path = user_cache.expanded(name)
     path = path / "config.json" if path.is_dir() else path
     if path.is_file() and path.suffix == ".json":
         return hf_config.read_policy_config(path)

@@ -19,6 +19,7 @@ from jaxmarl_llm.analysis.report.runs import EvaluationData, RunData, read_evalu
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
+WRITE_ELSEWHERE = "give --out=<page> in a folder that you may write to"
 SHEETS = ("report.css", "transcripts.js", "filters.js")
 LOADER = jinja2.PackageLoader("jaxmarl_llm.analysis.report")
 ENVIRONMENT = jinja2.Environment(
@@ -50,13 +51,15 @@ def write(
         raise UserError("a report needs at least one run folder")
     if transcript_steps < 0:
         raise UserError(f"transcript_steps={transcript_steps} must be 0 or more")
+    page = Path(out) if out else Path(folders[0]) / "report.html"
+    if out or page.parent.is_dir():
+        files.ensure_writable(page, WRITE_ELSEWHERE)
     runs, evaluated = read_runs(folders), read_evaluations(evaluations)
     groups = group_runs(runs)
     data, sentences = transcript_data.collect(runs, evaluated, transcript_steps)
     pictures = panels.pictures(groups)
     images = {picture.name: figures.png(picture, groups) for picture in pictures}
     text = render(runs, groups, evaluated, pictures, images, data, sentences)
-    page = Path(out) if out else runs[0].folder / "report.html"
     paths = [page.parent / "plots" / f"{page.stem}_{name}.png" for name in images]
     for path, content in zip(paths, images.values(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)

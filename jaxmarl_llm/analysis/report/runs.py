@@ -7,6 +7,7 @@ from typing import Any
 
 from jaxmarl_llm import metrics, transcripts
 from jaxmarl_llm.transcripts import JointAction
+from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.files import read_json
 
@@ -75,7 +76,7 @@ def read_run(folder, name: str = "") -> RunData:
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"run folder {folder} does not exist; give the --workdir of a training run")
-    config = _read_object(folder / "config.json")
+    config = formats.upgraded(_existing(folder / "config.json"), folder / "config.json")
     if "seed" not in config:
         raise UserError(f"run folder {folder}: its config.json has no 'seed'")
     if not (folder / metrics.FILE_NAME).is_file():
@@ -84,7 +85,7 @@ def read_run(folder, name: str = "") -> RunData:
     if not rows:
         raise UserError(f"run folder {folder}: its {metrics.FILE_NAME} holds no rows yet")
     _check_numbers(folder, rows)
-    summary = _read_object(folder / "summary.json") if (folder / "summary.json").exists() else {}
+    summary = formats.read(folder / "summary.json") if (folder / "summary.json").exists() else {}
     return RunData(folder, name or folder.resolve().name, config, rows, summary)
 
 
@@ -120,7 +121,7 @@ def read_evaluation(path, name: str = "") -> EvaluationData:
       ValueError: naming the file and what is missing in it or beside it.
     """
     path = Path(path)
-    report = _read_object(path)
+    report = formats.upgraded(_existing(path), path)
     modes = [mode for mode in MODES if isinstance(report.get(mode), dict)]
     if not modes or not isinstance(report.get("step"), int):
         raise UserError(f"{path} is no file of experiments.evaluate: it needs 'step', 'sampled' or 'greedy'")
@@ -152,7 +153,7 @@ def _refuse_twice(paths: Sequence[Path]) -> None:
             raise UserError(f"{path} is given twice")
 
 
-def _read_object(path: Path) -> dict:
+def _existing(path: Path) -> dict:
     if not path.is_file():
         raise UserError(f"{path.parent} has no {path.name}")
     return read_json(path)

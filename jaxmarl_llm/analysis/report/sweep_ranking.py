@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from jaxmarl_llm import plots
 from jaxmarl_llm.analysis.report.figures import plain
 from jaxmarl_llm.analysis.report.sweep_results import SCORES
+from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.errors import UserError
 
 # Colour, marker and vertical shift by score.
@@ -19,8 +20,10 @@ STYLES = {"return": (plots.SAMPLED, "o", 0.14), "return_greedy": (plots.GREEDY, 
 def read(path: Path) -> list[dict]:
     """Read the settings of a sweep.json; ValueError, naming the file, if it is none or has no return yet."""
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        settings = formats.upgraded(json.loads(path.read_text(encoding="utf-8")), path)["settings"]
         with_return = ranked(settings)
+    except formats.NewerFormatError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is no sweep.json ({type(error).__name__}: {error})") from error
     if not with_return:

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxmarl_llm.analysis.report import comparable
 from jaxmarl_llm.cli.launch import FINISHED
-from jaxmarl_llm.utils.files import read_json
+from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.statistics.bootstrap import Interval, interval
 from jaxmarl_llm.utils.statistics.significance import paired_t, sign_flips, t_interval
 
@@ -71,8 +71,8 @@ def read_member(setting: str, seed: int, folder: Path, state: str, reason: str =
     if state != FINISHED:
         return MemberResult(setting, seed, folder, state, reason)
     held_out_file = folder / "held_out.json"
-    held_out_data = read_json(held_out_file) if held_out_file.is_file() else {}
-    summary, config = (read_json(folder / f"{name}.json") for name in ("summary", "config"))
+    held_out_data = formats.read(held_out_file) if held_out_file.is_file() else {}
+    summary, config = (formats.read(folder / f"{name}.json") for name in ("summary", "config"))
     return MemberResult(
         setting, seed, folder, state, reason, summary, held_out_data, comparable.judging_fields(config)
     )

@@ -31,7 +31,7 @@ from jaxmarl_llm.analysis.search import metrics as search_metrics
 from jaxmarl_llm.analysis.search.metrics import ItemResult
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.tasks.outcomes import STATUSES, Outcome
-from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils import files, formats
 from jaxmarl_llm.utils.errors import UserError
 
 _OUTCOME = ("status", "score", "low", "high", "total", "log")
@@ -209,7 +209,8 @@ def _item_json(result: ItemResult, measure: str) -> dict[str, Any]:
 
 def write(results: Sequence[SearchResult], path: Path) -> Path:
     """Write a results file."""
-    return files.atomic_write_text(path, json.dumps(to_json(results), indent=1, allow_nan=False) + "\n")
+    data = [formats.marked(row) for row in to_json(results)]
+    return files.atomic_write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
 
 
 def read(path: Path) -> list[SearchResult]:
@@ -233,6 +234,7 @@ def from_json(data: Any) -> list[SearchResult]:
 def _search(row: Any, where: str) -> SearchResult:
     if not isinstance(row, dict):
         raise UserError(f"{where}: expected a dict, this is {type(row).__name__}")
+    row = formats.upgraded(row, where)
     for name, kind in _FIELDS.items():
         if not isinstance(row.get(name), kind):
             raise UserError(f"{where}: {name} is {row.get(name)!r:.40}; expected {kind.__name__}")

@@ -9,7 +9,6 @@ stopped resumes from them), ``tests/<problem>/`` if an agent writes tests (its c
 import contextlib
 import dataclasses
 import functools
-import json
 import pathlib
 import urllib.parse
 import zlib
@@ -26,7 +25,7 @@ from jaxmarl_llm.analysis.search.results import SearchResult
 from jaxmarl_llm.config import programs
 from jaxmarl_llm.config.team import check_read
 from jaxmarl_llm.executor import Executor
-from jaxmarl_llm.factory import experts, protocols, randomness, rollouts, tasks, teams, training
+from jaxmarl_llm.factory import experts, inputs, protocols, randomness, rollouts, tasks, teams, training
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.protocols.lessons.bank import Entry
@@ -34,9 +33,9 @@ from jaxmarl_llm.protocols.lessons.relevance import Relevance
 from jaxmarl_llm.protocols.single import Single
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer
-from jaxmarl_llm.runs import journals
+from jaxmarl_llm.runs import journals, lock
 from jaxmarl_llm.team import Team
-from jaxmarl_llm.utils import console, distributed, files
+from jaxmarl_llm.utils import console, distributed, files, formats
 from jaxmarl_llm.utils.errors import UserError
 
 MEASURES = dict(zip(programs.KINDS, ("speed-up", "tests"), strict=True))
@@ -89,8 +88,19 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
     Raises:
       ValueError: if the folder holds another search, and what the task's judge raises.
     """
-    folder, size = pathlib.Path(folder), config.search.problems
+    folder = pathlib.Path(folder)
+    with lock.held(folder, "wait for it, or give this search another folder"):
+        return _search(config, folder, by, task, method, like)
+
+
+def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like: Sequence) -> SearchResult:
+    """`search`, with the folder held."""
+    size = config.search.problems
     claim(folder, config, by.step)
+    now = inputs.of_run(config, {"test": task}, by.team)
+    inputs.check(folder, now, advice="give this search another folder")
+    if distributed.is_main():
+        inputs.keep(folder, now)
     memory = protocols.memory(config, by.lessons)
     problems, bank, cost = [], [], ledger.Ledger()
     for n, start in enumerate(range(0, len(task.items), size)):
@@ -133,7 +143,7 @@ def claim(folder: pathlib.Path, config, step: int) -> None:
     """
     path, current = folder / "config.json", {"config": config.to_dict(), "step": step}
     if path.is_file():
-        saved = json.loads(path.read_text("utf-8"))
+        saved = formats.read(path)
         try:
             resume_checks.check_same_run(saved["config"], current["config"])
         except ValueError as error:
@@ -144,7 +154,7 @@ def claim(folder: pathlib.Path, config, step: int) -> None:
                 f"this one after {step}; give it another folder"
             )
     if distributed.is_main():
-        files.atomic_write_text(path, json.dumps(current, indent=2) + "\n")
+        formats.write(path, current)
 
 
 def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Sequence = ()):

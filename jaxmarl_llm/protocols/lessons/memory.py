@@ -101,5 +101,4 @@ def _name(step: int) -> str:
 def _read(path: pathlib.Path, step: int) -> list[Entry]:
     if not path.is_file():
         raise UserError(f"{path} is missing: the lessons of the run after {step} iterations")
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    return [Entry(**row | {"shown": tuple(row["shown"])}) for row in rows]
+    return files.read_json_lines(path, lambda row: Entry(**row | {"shown": tuple(row["shown"])}))

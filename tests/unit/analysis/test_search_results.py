@@ -218,6 +218,7 @@ def two_searches():
 def test_the_results_file(tmp_path):
     path = search_results.write(two_searches(), tmp_path / "results.json")
     baseline, ours = json.loads(path.read_text())
+    assert (baseline.pop("format"), ours.pop("format")) == (1, 1)
     assert baseline["method"] == "single" and baseline["against"] == {}
     assert baseline["metrics"]["total"]["mean"]["mean"] == pytest.approx(1.125)
     assert [each["unchanged"] for each in baseline["problems"]] == [False, True, False, True]

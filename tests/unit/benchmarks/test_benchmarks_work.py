@@ -1,11 +1,14 @@
 """The least work of an iteration, against numbers worked out by hand."""
 
+import dataclasses
+
 import pytest
 
 from benchmarks import generation
 from benchmarks.machine import Limits
 from benchmarks.work import Work
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.policy.config import Windows
 
 # Linear maps of a layer: q 4x6, k and v 4x3 each, o 6x4, gate and up 4x5 each, down 5x4:
 # 24 + 12 + 12 + 24 + 20 + 20 + 20 = 132 weights, 264 in both layers; head 10 x 4 = 40.
@@ -26,6 +29,12 @@ def test_weights():
 def test_a_head_of_its_own_is_learned_beside_the_embedding():
     untied = PolicyConfig(10, 4, 5, 2, 2, 1, 3, 64, tie_embeddings=False)
     assert Work(untied, 2, 3, 5, 4).learned == 264 + 80
+
+
+def test_windows_are_refused():
+    windows = dataclasses.replace(CONFIG, windows=Windows(4, (True, False)))
+    with pytest.raises(ValueError, match="sliding windows"):
+        Work(windows, 2, 3, 5, 4)
 
 
 def test_prefill():

@@ -76,6 +76,27 @@ def test_a_main_thread_that_saves_is_not_disturbed():
     assert (code, out) == (0, "begun\nsaved\n")
 
 
+def test_a_main_thread_that_ends_waits_for_the_thread_that_saves():
+    """The interpreter would go down around it, which aborts the process where it is at work in JAX."""
+    code, out, err = ended("""
+        def rescue():
+            import jax
+
+            saving.set()
+            for n in range(2, 40):  # each is a compilation
+                jax.numpy.ones(n).sum()
+            return "saved", 3
+
+        import threading
+        saving = threading.Event()
+        with signals.StopSignal("request") as stop:
+            stop.rescue = rescue
+            print("begun", flush=True)
+            saving.wait()
+    """)
+    assert (code, out) == (3, "begun\nsaved\n") and "FATAL" not in err
+
+
 @pytest.mark.parametrize("first", ["request", "flag", "interrupt"])
 def test_the_second_signal_ends_it_at_once(first):
     """Also while the main thread saves, or is stuck."""

@@ -166,7 +166,7 @@ def complaints(config):
 
 TIMED = {"task.kind": "optimisation"}
 ASKED = {"train.turns": 2, "task.feedback": "expert_edits", "expert.model": "teacher"}
-TOLD = TIMED | {"train.protocol": "lessonl", "train.system": "lessonl"}
+LESSONL = TIMED | {"train.protocol": "lessonl", "train.system": "lessonl"}
 MAPCODER = TIMED | {"train.protocol": "mapcoder", "search.plans": 1}
 SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
 # What makes a choice one that is read.
@@ -182,7 +182,7 @@ READ_WITH = {
     "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
     "train.turn_loss": {"train.turns": 2}, "train.minibatches": {"train.clip": 0.2},
     "search.plans": MAPCODER, "search.problems": MAPCODER,
-    **{f"lessons.{name}": TOLD for name in base_config().lessons},
+    **{f"lessons.{name}": LESSONL for name in base_config().lessons},
     **{f"timing.{name}": TIMED for name in base_config().timing},
 }  # fmt: skip
 
@@ -435,15 +435,15 @@ UNREAD = {
     "search.problems": (2, SEARCHED),
     "search.stop_when_solved": (True, SEARCHED),
     "search.prices": ((("smollm2-135m-instruct", 1.0, 2.0),), SEARCHED),
-    "lessons.shown": (2, TOLD),
-    "lessons.select": ("random", TOLD),
-    "lessons.control": (1, TOLD | {"lessons.select": "dealt"}),
-    "lessons.factor": ("off", TOLD),
-    "lessons.step": (0.2, TOLD),
-    "lessons.gate": (1.2, TOLD),
-    "lessons.encoder": ("ngrams", TOLD),
-    "lessons.bank": ("run", TOLD),
-    "lessons.keep": (9, TOLD),
+    "lessons.shown": (2, LESSONL),
+    "lessons.select": ("random", LESSONL),
+    "lessons.control": (1, LESSONL | {"lessons.select": "dealt"}),
+    "lessons.factor": ("off", LESSONL),
+    "lessons.step": (0.2, LESSONL),
+    "lessons.gate": (1.2, LESSONL),
+    "lessons.encoder": ("ngrams", LESSONL),
+    "lessons.bank": ("run", LESSONL),
+    "lessons.keep": (9, LESSONL),
     "timing.min_pairs": (9, TIMED),
     "timing.max_pairs": (23, TIMED),
     "timing.width": (0.2, TIMED),
@@ -593,7 +593,7 @@ def test_fields_that_contradict_each_other():
 @pytest.mark.parametrize("fields, message", [
     ({"task.feedback": "plain", "train.turns": 2, "task.revealed_tests": 3}, "task.revealed_tests=3: only"),
     ({"team.agents": ("solo",), "task.cooperation": "observed"}, "task.cooperation='observed': only"),
-    (TOLD | {"train.turns": 2, "task.feedback": "passed"}, "task.feedback='passed': no turn follows"),
+    (LESSONL | {"train.turns": 2, "task.feedback": "passed"}, "task.feedback='passed': no turn follows"),
     ({"train.system": "dr_mas", "train.baseline": "leave_one_out"}, "train.system='dr_mas' divides that out"),
     ({"train.system": "dr_mas", "train.baseline": "none"}, "train.system='dr_mas': needs a baseline"),
     ({"train.system": "at_grpo", "train.local_weight": 1.0, "task.kind": "tldr"}, "no agent earns by itself"),
@@ -606,7 +606,7 @@ def test_fields_that_contradict_each_other():
     ({"train.turns": 2, "train.comlrl_compat": True}, "train.turn_loss='return': train.comlrl_compat has"),
     ({"train.turns": 2, "train.stop_above": 1.0, "train.minibatches": 2, "train.clip": 1}, "unequal shares"),
     ({"team.mode": "frozen", "warm_up.steps": 3}, "warm_up.steps=3: team.mode='frozen' learns nothing"),
-    (TOLD | {"warm_up.steps": 3}, "warm_up.protocol='': demonstrations have no lessons"),
+    (LESSONL | {"warm_up.steps": 3}, "warm_up.protocol='': demonstrations have no lessons"),
     (TIMED | {"task.centralised": True, "team.agents": ("t",)}, "task.centralised=True: task.kind="),
 ])  # fmt: skip
 def test_settings_that_come_to_nothing_in_their_company(fields, message):

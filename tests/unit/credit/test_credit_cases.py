@@ -192,19 +192,19 @@ TREE = np.arange(4), [-1, -1, 0, 0]
 BEYOND = np.array([[0, 0, 0], [0, 0, NAN]])
 TEAM = np.array([[[1.0, 2.0], [0.5, -1.0]]])  # [1, T, N]
 TOKENS = np.array([[[[0.5, 1.0], [2.0, 0.25]], [[1.0, -0.5], [0.75, 3.0]]]])  # [1, T, N, L]
-SAID = np.array([[[2, 1], [0, 2]]])
+LENGTHS = np.array([[[2, 1], [0, 2]]])
 
 
 def chained_tokens(rewards, values):
     """`agent_chained_token_gae` of ragged completions, one of them empty."""
-    return credit.agent_chained_token_gae(rewards, values, SAID, **GAMMAS)
+    return credit.agent_chained_token_gae(rewards, values, LENGTHS, **GAMMAS)
 
 
 def flat_chain():
     """What agents say, one after the other, as one row: the last token of each is rewarded."""
     chain = credit.gae([[1.0 * 0, 1.0, 2.0, 0.0, -1.0]], [[0.5, 1.0, 2.0, 0.75, 3.0]], [5], **GAMMAS)[0]
-    dirty = np.where(np.arange(2) < SAID[..., None], TOKENS, NAN)
-    actual = chained_tokens(np.where(SAID > 0, TEAM, NAN), dirty)
+    dirty = np.where(np.arange(2) < LENGTHS[..., None], TOKENS, NAN)
+    actual = chained_tokens(np.where(LENGTHS > 0, TEAM, NAN), dirty)
     return actual, np.array([[[chain[:2], [chain[2], 0]], [[0, 0], chain[3:]]]])
 
 

@@ -104,12 +104,12 @@ def marking():
     return f"""
 import builtins, collections, math, os, random, re, sys
 {WORK}
-FOUND = []
+LEFT_BEHIND = []
 
 def look(name, there):
     try:
         if there():
-            FOUND.append(name)
+            LEFT_BEHIND.append(name)
     except Exception:
         pass
 
@@ -122,8 +122,8 @@ def leave(statement):
 {looks}
 
 def f(x, m, n):
-    if FOUND:
-        raise RuntimeError(f"left by an earlier call: {{FOUND}}")
+    if LEFT_BEHIND:
+        raise RuntimeError(f"left by an earlier call: {{LEFT_BEHIND}}")
 {leaves}
 {HONEST}"""
 
@@ -136,7 +136,7 @@ def test_marks_are_seen_within_one_process(executor):
     """They do hold: a second look of the same process finds all that need no file."""
     looks = "".join(f"    look({name!r}, lambda: {there})\n" for name, (_, there) in PLACES.items())
     source = (
-        f"{marking().replace('def f(', 'def call(')}\ndef f():\n    call(2, 7, 0)\n{looks}    return FOUND\n"
+        f"{marking().replace('def f(', 'def call(')}\ndef f():\n    call(2, 7, 0)\n{looks}    return LEFT_BEHIND\n"
     )
     kept = PLACES.keys() - {"/tmp", "/dev/shm", "the folder"}
     tests = f"def check(candidate):\n    found = candidate()\n    assert set(found) >= {kept}, found\n"

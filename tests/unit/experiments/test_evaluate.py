@@ -93,7 +93,7 @@ def test_the_untrained_team_shown_and_written(tmp_path):
     assert lines[0] == "the untrained team, on 3 test problems, fresh draws"
     assert {"even", "odd", "return", "pass@1", "aux", "main"} <= {line.split()[0] for line in lines if line}
     results.write(tmp_path / "evaluation.json", by_mode, report)
-    assert json.loads((tmp_path / "evaluation.json").read_text()) == report
+    assert json.loads((tmp_path / "evaluation.json").read_text()) == {"format": 1, **report}
     assert transcripts.read(tmp_path / "evaluation" / "sampled", 0) == by_mode["sampled"].actions
 
 

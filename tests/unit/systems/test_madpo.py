@@ -22,7 +22,7 @@ from jaxmarl_llm.update import LossConfig, collate
 PROMPTS = {("a", 0): [7, 8], ("b", 0): [9], ("a", 1): [11, 12, 13], ("b", 1): [14, 15]}
 # By item: rewards of three joint answers, and what each agent says in them.
 REWARDS = ([0.0, 3.0, 1.0], [2.0, 2.0, 5.0])
-SAID = {
+COMPLETIONS = {
     "a": ([[20], [21, 22], [23]], [[24, 25, 26], [27], [28, 29]]),
     "b": ([[30, 31], [32], [33, 34]], [[35], [36, 37], [38]]),
 }
@@ -33,7 +33,7 @@ def forest():
     for item, rewards in enumerate(REWARDS):
         for agent in tiny.AGENTS:
             first[agent] = len(turns)
-            for g, completion in enumerate(SAID[agent][item]):
+            for g, completion in enumerate(COMPLETIONS[agent][item]):
                 content = (np.array(PROMPTS[agent, item]), np.array(completion), np.zeros(len(completion)))
                 place = (len(turns), len(turns) // 3, agent, item, 0, g)
                 turns.append(Turn(*place, *content, "", True))
@@ -110,7 +110,7 @@ def test_the_update_is_the_gradient_of_the_loss_through_the_model():
     def sides(variables_of):
         actual = []
         for n, agent in enumerate(tiny.AGENTS):
-            texts = [(PROMPTS[agent, i], SAID[agent][i][g]) for i, *pair in preferred() for g in pair]
+            texts = [(PROMPTS[agent, i], COMPLETIONS[agent][i][g]) for i, *pair in preferred() for g in pair]
             actual.append(log_probabilities(variables_of(n), texts).reshape(-1, 2))
         actual = jnp.stack(actual)
         return actual[..., 0], actual[..., 1]

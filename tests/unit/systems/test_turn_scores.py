@@ -14,7 +14,7 @@ from jaxmarl_llm.team import Member, Team
 
 SAMPLING = SamplingParams(max_new_tokens=4, temperature=0.7)
 # By agent and item: a prompt (the second agent's begin alike, and long enough to be shared), two completions.
-SAID = {
+COMPLETIONS = {
     ("a", 0): ([7, 8, 9], ([10, 11, 12, 13], [14])),
     ("b", 0): ([*range(20, 38), 4], ([15, 16], [17, 18, 19])),
     ("a", 1): ([30], ([31, 32], [33, 34, 35])),
@@ -24,7 +24,7 @@ SAID = {
 
 def made_forest(items=2):
     turns = []
-    for (agent, item), (prompt, completions) in SAID.items():
+    for (agent, item), (prompt, completions) in COMPLETIONS.items():
         for g, completion in enumerate(completions if item < items else ()):
             nothing = np.zeros(len(completion), np.float32)
             content = (np.array(prompt), np.array(completion), nothing, "", True)

@@ -1,0 +1,125 @@
+"""What a run reads that its config only names: problems, models, the user's own code.
+
+A run keeps their fingerprints in ``inputs.json``. It goes on with the same inputs only, unless the user
+accepts others, which is recorded there. Runs of versions that kept none are not asked.
+"""
+
+import logging
+import pathlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from jaxmarl_llm.config import remote
+from jaxmarl_llm.config.imitation import FILE as DEMONSTRATIONS
+from jaxmarl_llm.config.systems import SFT
+from jaxmarl_llm.config.task import asks_expert
+from jaxmarl_llm.factory import built_models, tasks, user_code
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import content, dotted, formats
+from jaxmarl_llm.utils.errors import StorageError, UserError
+from jaxmarl_llm.weights import fingerprints
+
+FILE = "inputs.json"
+ACCEPT = "--accept_changes goes on with those of now and records it"
+PROBLEMS_OF = tasks.PROBLEMS_OF | {"test": "test"}
+
+
+def of_run(config, of_splits: Mapping[str, object], team: Team) -> dict[str, str]:
+    """Fingerprints of all inputs by what messages call them.
+
+    Args:
+      config: the run's.
+      of_splits: tasks by the name of their split, as `tasks.build_task` makes them.
+      team: the agents, with their tokenizers.
+    """
+    return of_data(config, of_splits) | of_models(config, team) | of_code(config)
+
+
+def of_data(config, of_splits: Mapping[str, object]) -> dict[str, str]:
+    """Fingerprints of the problems that the splits hold, and of a file of demonstrations."""
+    marks = {}
+    for split, task in of_splits.items():
+        source, part = tasks.source_of(config, split)
+        label = f"{PROBLEMS_OF[split]} problems (task.source={source!r}, split {part!r})"
+        marks[label] = f"{len(task.items)} problems, sha256 {content.of_values(task.items)}"
+    if config.train.system == SFT and config.sft.source.endswith(DEMONSTRATIONS):
+        try:
+            marks[f"sft.source={config.sft.source!r}"] = f"sha256 {content.of_file(config.sft.source)}"
+        except OSError as error:
+            raise StorageError(f"sft.source={config.sft.source!r}: cannot be read ({error})") from error
+    return marks
+
+
+def of_models(config, team: Team) -> dict[str, str]:
+    """Fingerprints of the models on disk, and of the chat templates that prompts are written with."""
+    names = {name: None for name in remote.names(config) if not remote.is_remote(name)}
+    names |= {config.expert.model: None} if asks_expert(config) and config.expert.kind == "local" else {}
+    marks = {}
+    for name in names:
+        parts = {} if name in built_models.BUILDERS else fingerprints.of_model(name)
+        marks |= {f"{part} of model {name!r}": f"sha256 {digest}" for part, digest in parts.items()}
+    for member in team.members:
+        template = getattr(member.tokenizer, "template", None)
+        if template is not None:
+            marks[f"chat template of model {member.model_name!r}"] = f"sha256 {content.of_text(template)}"
+    return marks
+
+
+def of_code(config) -> dict[str, str]:
+    """Fingerprints of the user's modules that the config names, and of the user's modules that these use."""
+    marks = {}
+    for path, name in user_code.given(config).items():
+        for module, source in dotted.user_sources(name).items():
+            marks[f"module {module} ({path}={name!r})"] = f"sha256 {content.of_text(source)}"
+    return marks
+
+
+def read(folder) -> dict:
+    """What ``inputs.json`` in a folder holds: ``inputs`` and ``accepted``; {} where there is none."""
+    path = pathlib.Path(folder) / FILE
+    return formats.read(path) if path.is_file() else {}
+
+
+def changes(folder, now: Mapping[str, str]) -> list[str]:
+    """How inputs differ from those that the run in a folder had, a sentence each."""
+    saved = read(folder).get("inputs", {})
+    differing = [label for label in now if saved.get(label, now[label]) != now[label]]
+    return [f"{label}: saved {_short(saved[label])}, now {_short(now[label])}" for label in differing]
+
+
+def check(folder, now: Mapping[str, str], accept: bool = False, advice: str = ACCEPT) -> list[str]:
+    """The changes of the inputs since the run in a folder had them; warnings if they are accepted.
+
+    UserError, with the differences and ``advice``, if they are not.
+    """
+    differing = changes(folder, now)
+    if differing and not accept:
+        raise UserError(f"what is in {folder} began with other inputs: {'; '.join(differing)}; {advice}")
+    for sentence in differing:
+        logging.warning("%s: %s", folder, sentence)
+    return differing
+
+
+def keep(folder, now: Mapping[str, str], step: int = 0, accepted: Sequence[str] = ()) -> None:
+    """Write ``inputs.json``. ``accepted``: what else the run goes on with after ``step`` iterations."""
+    earlier = read(folder).get("accepted", [])
+    new = [{"step": step, "changes": list(accepted)}] if accepted else []
+    formats.write(pathlib.Path(folder) / FILE, {"inputs": dict(now), "accepted": [*earlier, *new]})
+
+
+def warn(folder, now: Callable[[], Mapping[str, str]]) -> None:
+    """Warn where a run's agents are used with other inputs than the run had, and where it had several.
+
+    ``now`` returns the fingerprints of those in use; it is not called where the run kept none.
+    """
+    if not (pathlib.Path(folder) / FILE).is_file():
+        return
+    for entry in read(folder).get("accepted", []):
+        accepted = "; ".join(map(_short, entry["changes"]))
+        logging.warning("%s: after iteration %d it went on with %s", folder, entry["step"], accepted)
+    check(folder, now(), accept=True)
+
+
+def _short(text: str) -> str:
+    """A text with the first twelve digits of its hashes."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1", text)
