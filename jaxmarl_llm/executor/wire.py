@@ -1,25 +1,17 @@
-"""Data over sockets: a closed set of types (see `values`) as tagged JSON, with a length. No pickle, no code.
+"""Values as data: a closed set of types (see `values`) as tagged JSON. No pickle, no code.
 
 Both ends of the candidate's channel use this module; the tester's end trusts nothing that arrives.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import struct
 from collections.abc import Sequence
 
 from . import values
+from .frames import Unsupported, WireError
 
-MAX_FRAME = 8 << 20  # bytes per message of the candidate's channel
-MAX_CONTROL = 256 << 20  # bytes per message between our own processes
-MAX_FDS = 16  # that travel with one control message
 MAX_DEPTH = 60
 MAX_ITEMS = 1_000_000
-READ_AHEAD = 1 << 13  # bytes that a frame is read with at first: most are that short
-_HEADER = struct.Struct(">I")
 HANDLES = ("mine", "yours")  # objects of the sender, of the receiver
 MADE = "made"  # the tag of a value that is made of parts
 _MALFORMED = (
@@ -35,16 +27,6 @@ _SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset}
 _MIN_INT, _MAX_INT = -(1 << 63), (1 << 63) - 1
 _INTS, _TEXTS = {int}, {str}
 _UNTAGGED = {int, str, bool, type(None)}  # types that a message holds as they are
-_read_json = json.JSONDecoder().raw_decode
-# A closed channel raises EOFError here and OSError (EPIPE, ECONNRESET) from the calls themselves.
-
-
-class Unsupported(Exception):
-    """A value that cannot be sent: not plain data, too deep or too large."""
-
-
-class WireError(Exception):
-    """The other side sent data that `encode` does not make."""
 
 
 def encode(value, export=None, classes=None):
@@ -256,94 +238,3 @@ def texts(value, count: int) -> list[str]:
     if type(value) is not list or len(value) != count or any(type(text) is not str for text in value):
         raise WireError("reply of no known kind")
     return value
-
-
-def write_frame(fd: int, message) -> None:
-    """Write one message of the candidate's channel; Unsupported where it is larger than MAX_FRAME."""
-    write_body(fd, json.dumps(message).encode())
-
-
-def write_body(fd: int, body: bytes) -> None:
-    """Write one message in its encoded form."""
-    if len(body) > MAX_FRAME:
-        raise Unsupported("value too large")
-    data = _HEADER.pack(len(body)) + body
-    written = os.write(fd, data)
-    while written < len(data):
-        written += os.write(fd, memoryview(data)[written:])
-
-
-def read_frame(fd: int):
-    """Read one message of the candidate's channel; EOFError at its end, WireError for garbage."""
-    return parse(read_body(fd))
-
-
-def read_body(fd: int, ahead: bytearray | None = None) -> bytes:
-    """Read one message, in its encoded form.
-
-    ahead: holds what was read beyond the last message. With it, a short message is a single system call.
-    """
-    if ahead is None:
-        data = _read_exactly(fd, _HEADER.size)
-    else:
-        data = bytes(ahead) or _read_some(fd, READ_AHEAD)
-        ahead.clear()
-        if len(data) < _HEADER.size:
-            data += _read_exactly(fd, _HEADER.size - len(data))
-    (size,) = _HEADER.unpack_from(data)
-    if size > MAX_FRAME:
-        raise WireError("message too large")
-    end = _HEADER.size + size
-    if len(data) < end:
-        data += _read_exactly(fd, end - len(data))
-    elif len(data) > end:
-        ahead += data[end:]
-        data = data[:end]
-    return data[_HEADER.size :]
-
-
-def _read_some(fd: int, size: int) -> bytes:
-    part = os.read(fd, size)
-    if not part:
-        raise EOFError("channel closed")
-    return part
-
-
-def _read_exactly(fd: int, size: int) -> bytes:
-    parts = []
-    while size:
-        parts.append(_read_some(fd, min(size, 1 << 20)))
-        size -= len(parts[-1])
-    return b"".join(parts)
-
-
-def parse(body: bytes):
-    """The message behind its encoded form; WireError for garbage."""
-    try:
-        text = body.decode()
-        message, end = _read_json(text)
-    except (ValueError, RecursionError) as error:  # also bad UTF-8 and integers with too many digits
-        raise WireError(f"not JSON: {type(error).__name__}") from None
-    if end != len(text):
-        raise WireError("more than one value in a message")
-    return message
-
-
-def send_control(sock: socket.socket, message, fds=()) -> None:
-    """Send one message, and file descriptors with it, between our own processes."""
-    body = json.dumps(message).encode()
-    if len(body) > MAX_CONTROL:
-        raise ValueError(f"message of {len(body)} bytes; allowed: {MAX_CONTROL}")
-    header = _HEADER.pack(len(body))
-    sent = socket.send_fds(sock, [header], list(fds)) if fds else sock.send(header)
-    sock.sendall(header[sent:] + body)
-
-
-def receive_control(sock: socket.socket):
-    """One message and its file descriptors (at most MAX_FDS); EOFError at the end."""
-    header, fds, _, _ = socket.recv_fds(sock, _HEADER.size, MAX_FDS, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
-    if not header:
-        raise EOFError("control channel closed")
-    header += _read_exactly(sock.fileno(), _HEADER.size - len(header))
-    (size,) = _HEADER.unpack(header)
-    return parse(_read_exactly(sock.fileno(), size)), fds

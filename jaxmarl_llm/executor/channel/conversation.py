@@ -14,39 +14,32 @@ from __future__ import annotations
 import builtins
 import json
 
-from .. import wire
-from .handles import Handle
+from .. import frames, wire
+from .crossing import Crossing
+from .handles import OPERATIONS
 from .merging import is_mutable, merge
 
 MAX_MESSAGE = 500  # characters of an exception's message
 MAX_ERROR = 1 << 14  # characters of an exception with its arguments
-MAX_OBJECTS = 100_000  # that one side holds for the other
 MAX_NESTING = 30  # questions within questions of one channel: each is some ten Python frames on either side
 OBSERVED = 1000  # first calls by one agent of others' functions, which all go over the tests' side
 
 
-class Peer:
+class Peer(Crossing):
     """One end. Subclasses decide which questions are allowed and how failures show."""
 
-    classes = None  # the prelude's, `values.Classes`
     caught = Exception  # what an object of ours may raise as an answer; anything else ends this side
 
     def __init__(self, fd: int):
+        super().__init__()
         self.fd = fd
         self.nesting = 0
         self._ahead = bytearray()  # read beyond the last frame
-        self._objects: list = []  # of this side, that the other one may name
-        self._numbers: dict[int, int] = {}  # id() of such an object: its place
-        self._handles: dict[int, Handle] = {}
 
     # What subclasses decide.
 
     def allows(self, target, operation: str, args) -> bool:
         """Whether the other side may do this with an object of ours."""
-        raise NotImplementedError
-
-    def exportable(self, value) -> bool:
-        """Whether the other side may hold this object."""
         raise NotImplementedError
 
     def raised(self, description, error):
@@ -73,40 +66,6 @@ class Peer:
         """hash(handle)."""
         self.refuse("an object as a key or in a set")
 
-    # Values.
-
-    def encode(self, value):
-        """`wire.encode` with handles."""
-        return wire.encode(value, self._export, self.classes)
-
-    def decode(self, data):
-        """`wire.decode` with handles."""
-        return wire.decode(data, self._resolve, self.classes)
-
-    def _export(self, value):
-        if isinstance(value, Handle) and value._peer is self:
-            return ["yours", value._number]
-        number = self._numbers.get(id(value))
-        if number is None:
-            if not self.exportable(value):
-                raise wire.Unsupported(f"value of type {wire.type_name(value)}")
-            if len(self._objects) >= MAX_OBJECTS:
-                raise wire.Unsupported("too many objects")
-            number = self._numbers[id(value)] = len(self._objects)
-            self._objects.append(value)  # kept alive, so that its id() stays its own
-        return ["mine", number]
-
-    def _resolve(self, tag, number):
-        if type(number) is not int or not 0 <= number < MAX_OBJECTS:
-            raise wire.WireError("malformed handle")
-        if tag == "mine":
-            if number not in self._handles:
-                self._handles[number] = Handle(self, number)
-            return self._handles[number]
-        if number >= len(self._objects):
-            raise wire.WireError("handle of nothing")
-        return self._objects[number]
-
     # Asking.
 
     def use(self, number: int, operation: str, args, kwargs):
@@ -115,7 +74,7 @@ class Peer:
 
     def request(self, target, operation: str, args, kwargs) -> dict:
         """A question about an object (its number) or a function (its name)."""
-        request = {"do": operation, "of": target, "args": wire.encode_all(args, self._export, self.classes)}
+        request = {"do": operation, "of": target, "args": self.encode_all(args)}
         if kwargs:
             request["kwargs"] = {name: self.encode(item) for name, item in kwargs.items()}
         return request
@@ -172,7 +131,7 @@ class Peer:
 
     def send(self, frame) -> None:
         """Write a frame."""
-        wire.write_frame(self.fd, frame)
+        frames.write_frame(self.fd, frame)
 
     def receive(self):
         """Wait for a frame and read it."""
@@ -185,7 +144,7 @@ class Peer:
 
     def read(self):
         """Read a frame."""
-        return wire.parse(wire.read_body(self.fd, self._ahead))
+        return frames.parse(frames.read_body(self.fd, self._ahead))
 
     def _nested(self, request):
         if self.nesting >= MAX_NESTING:
@@ -201,9 +160,7 @@ class Peer:
     def answer(self, request) -> dict:
         """Reply to one question about an object of ours."""
         target, operation, args, kwargs = self.parse(request)
-        if type(target) is not int or not 0 <= target < len(self._objects):
-            raise wire.WireError("question about nothing")
-        return self.perform(self._objects[target], operation, args, kwargs, request)
+        return self.perform(self.object(target), operation, args, kwargs, request)
 
     def parse(self, request) -> tuple:
         """(target, operation, args, kwargs) of a well-formed request."""
@@ -214,7 +171,7 @@ class Peer:
         return (
             request.get("of"),
             operation,
-            wire.decode_all(args, self._resolve, self.classes),
+            self.decode_all(args),
             {name: self.decode(item) for name, item in kwargs.items()},
         )
 
@@ -246,7 +203,7 @@ class Peer:
 
     def do(self, target, operation, args, kwargs):
         """The operation itself."""
-        return _OPERATIONS[operation](target, *args, **kwargs)
+        return OPERATIONS[operation](target, *args, **kwargs)
 
     def add_changes(self, reply, args, kwargs, request, strict: bool = False) -> dict:
         """The reply with {position or name: new content} of arguments that no longer are what was sent.
@@ -297,27 +254,3 @@ def says(error: BaseException) -> str:
         return str(error)[:MAX_MESSAGE]
     except BaseException:
         return ""
-
-
-def _setitem(target, key, value):
-    target[key] = value
-
-
-def _item(iterator):
-    return (next(iterator),)
-
-
-_OPERATIONS = {
-    "call": lambda target, *args, **kwargs: target(*args, **kwargs),
-    "get": getattr,
-    "set": setattr,
-    "iter": iter,
-    "next": _item,
-    "len": len,
-    "item": lambda target, key: target[key],
-    "setitem": _setitem,
-    "str": str,
-    "repr": repr,
-    "bool": bool,
-    "same": lambda target, other: bool(target == other),
-}

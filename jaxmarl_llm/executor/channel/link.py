@@ -1,4 +1,4 @@
-"""A candidate's channel, seen from the tests: calls go out, plain data or builtin exceptions come back.
+"""A candidate's channel, seen from the tests: calls go out, values, handles or exceptions come back.
 
 Whatever arrives is checked: anything but a well-formed reply ends the link.
 """
@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 
-from .. import wire
-from .conversation import Handle, Peer
+from .. import frames, wire
+from . import passing
+from .conversation import Peer
+from .handles import Handle
 
 TESTS = "tests"  # the module name that the tests run under
 
@@ -30,28 +33,18 @@ class UnsupportedValue(Exception):
     """The candidate returned, or was to be given, something that does not travel or cannot be judged."""
 
 
-class Relayed(dict):
-    """A reply with the encoded form of the frame that it came in."""
-
-    __slots__ = ("body",)
-
-    def __init__(self, reply: dict, body: bytes):
-        super().__init__(reply)
-        self.body = body
-
-
 class Link(Peer):
     """The tests' end of one agent's channel.
 
     An agent may use what the tests handed to it: call functions, pull from iterators, and read and change
     public attributes of objects whose class the tests define. It may also call the functions of its
-    `partners` ({name: link}); those calls go through `Link.called`.
+    `partners` ({name: link}); those calls go through `Agents.between`.
     """
 
     def __init__(self, fd: int, agent: str, agents):
         super().__init__(fd)
         self.agent, self.agents, self.partners = agent, agents, {}
-        self._body = b""  # of the frame that was read last
+        self.body = b""  # of the frame that was read last
 
     def load(self, message) -> dict:
         """Send the agent's source ("do": "load") or names of others ("meet"); {name: what it is} of what it
@@ -114,8 +107,8 @@ class Link(Peer):
 
     def read(self):
         """Read a frame."""
-        self._body = wire.read_body(self.fd, self._ahead)
-        return wire.parse(self._body)
+        self.body = frames.read_body(self.fd, self._ahead)
+        return frames.parse(self.body)
 
     def send(self, frame) -> None:
         """Write a frame."""
@@ -151,66 +144,16 @@ class Link(Peer):
             raise wire.WireError("question about nothing")
         if type(request.get("args")) is not list or type(request.get("kwargs", {})) is not dict:
             raise wire.WireError("malformed question")
-        return self.agents.between(self, callee, name, request, lambda: self._pass_on(request, callee, name))
-
-    def _pass_on(self, request, callee: Link, name: str) -> dict:
-        """The partner's reply to a call of its function.
-
-        Values and exceptions go through as they came, for there may be many calls. Objects have other numbers
-        in each channel: what names any is read here and written anew.
-        """
-        passed = None
-        if self._names_no_object([*request["args"], *request.get("kwargs", {}).values()]):
-            passed = callee.relay(self._body)
-            if callee.checked(lambda: callee.can_pass(passed)):
-                return passed
-        _, _, args, kwargs = self.parse(request)
-
-        def function(*args, **kwargs):
-            if passed is None:
-                return callee.use(name, "call", args, kwargs)
-            return callee.checked(lambda: callee.result(passed, "call", args, kwargs))
-
-        return self.perform(function, "call", args, kwargs, request)
-
-    def _names_no_object(self, items) -> bool:
-        """Whether encoded values name no objects; WireError where they are malformed."""
-        try:
-            wire.decode_all(items, _no_objects, self.classes)
-        except _NamesObject:
-            return False
-        return True
-
-    def can_pass(self, reply: dict) -> bool:
-        """Whether a reply means the same to another agent; WireError where it is malformed."""
-        changed = reply.get("changed", {})
-        if type(changed) is not dict:
-            raise wire.WireError("malformed arguments")
-        if "ok" in reply:
-            return self._names_no_object([reply["ok"], *changed.values()])
-        if "unsupported" in reply:
-            wire.texts([reply["unsupported"]], 1)
-        else:
-            self.exception(reply)
-        return self._names_no_object(changed.values())
-
-    def relay(self, body: bytes) -> Relayed:
-        """Send a question as it came from another agent; the reply."""
-        self.agents.check_alive()
-        with contextlib.suppress(OSError):
-            wire.write_body(self.fd, body)
-        reply = self.await_answer()
-        if type(reply) is not dict:
-            raise self.gone("protocol", "reply is not a message")
-        return Relayed(reply, self._body)
+        pass_on = functools.partial(passing.pass_on, request, self, callee, name)
+        return self.agents.between(self, callee, name, request, pass_on)
 
     def send_answer(self, reply) -> None:
         """Write the reply to a question, one of a partner's as it came."""
-        if type(reply) is not Relayed:
+        if type(reply) is not passing.Relayed:
             super().send_answer(reply)
             return
         with contextlib.suppress(OSError):
-            wire.write_body(self.fd, reply.body)
+            frames.write_body(self.fd, reply.body)
 
     def exportable(self, value) -> bool:
         """Whether an agent may hold an object of the tests, or of another agent."""
@@ -268,14 +211,6 @@ class Link(Peer):
         raise self.agents.remember(UnsupportedValue(what), "unsupported")
 
     unsupported = refuse
-
-
-class _NamesObject(Exception):
-    """Raised in place of reading data that names an object."""
-
-
-def _no_objects(tag, number):
-    raise _NamesObject
 
 
 def _is_iterator(value) -> bool:

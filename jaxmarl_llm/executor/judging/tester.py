@@ -17,7 +17,7 @@ import resource
 import socket
 import sys
 
-from .. import libraries, values, wire
+from .. import frames, libraries, values
 from ..channel.conversation import says
 from ..channel.link import TESTS, Gone
 from ..isolation import confine, libc
@@ -38,11 +38,11 @@ def main(control_fd: int, parent: int) -> None:
     sys.stderr = open(os.devnull, "w")  # for what tests print; descriptor 2 stays for our own crash report
     sys.excepthook = _crash
     control = socket.socket(fileno=control_fd)
-    wire.send_control(control, {"ready": sys.version})
+    frames.send_control(control, {"ready": sys.version})
     memory = _Memory()
     while True:
         try:
-            job, fds = wire.receive_control(control)
+            job, fds = frames.receive_control(control)
         except (EOFError, OSError):
             os._exit(0)
         random.seed(0)
@@ -50,7 +50,7 @@ def main(control_fd: int, parent: int) -> None:
         outcome = _judge(job, fds)
         for fd in fds:
             os.close(fd)
-        wire.send_control(control, {"run": job["run"], **outcome})
+        frames.send_control(control, {"run": job["run"], **outcome})
         memory.tidy()
 
 

@@ -9,7 +9,7 @@ import select
 import signal
 import time
 
-from .. import wire
+from .. import frames
 from ..isolation import libc
 from ..scheduling import cpu_clock
 
@@ -79,7 +79,7 @@ class Watch:
                 if fd == wake:
                     drain(fd)
                 else:
-                    self._hear(wire.receive_control(control)[0])
+                    self._hear(frames.receive_control(control)[0])
             self._gather()
             # What is known of waits and calls may be old, and has only grown since.
             if self._at_limit() and (len(self.pids) > 1 or self._at_limit() == "timeout-wall"):
@@ -123,10 +123,10 @@ class Watch:
         fds = []
         if hasattr(os, "pidfd_open"):
             fds = [os.pidfd_open(pid) for pid in self._left()]
-        wire.send_control(control, {"waited": self.job["run"]}, fds)
+        frames.send_control(control, {"waited": self.job["run"]}, fds)
         for fd in fds:
             os.close(fd)
-        while not self._hear(wire.receive_control(control)[0]):
+        while not self._hear(frames.receive_control(control)[0]):
             pass
 
     def _asleep(self) -> float:

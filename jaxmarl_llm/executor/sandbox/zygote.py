@@ -20,7 +20,7 @@ import socket
 import sys
 import tempfile
 
-from .. import libraries, wire
+from .. import frames, libraries
 from ..isolation import confine, landlock, namespaces, rootfs, seccomp
 from . import candidate
 from .watch import Watch, highest_cpu
@@ -48,12 +48,12 @@ def main(control_fd: int, parent: int, level: int) -> None:
     children = _Children(readable, (rootfs.LIBRARIES,) if level > 2 else _HOST_FOLDERS)
     gc.collect()
     gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
-    wire.send_control(control, {"ready": sys.version})
+    frames.send_control(control, {"ready": sys.version})
     try:
         while True:
-            message, fds = wire.receive_control(control)
+            message, fds = frames.receive_control(control)
             if "run" in message:
-                wire.send_control(control, children.run(control, message, fds))
+                frames.send_control(control, children.run(control, message, fds))
     except (EOFError, OSError):
         children.kill_all()
         os._exit(0)
