@@ -5,7 +5,7 @@
 
 Processes: the trainer starts a supervisor, which keeps the queue and starts a zygote and a tester per worker.
 The zygote forks one process per program for the candidate text; the tester holds the tests and calls the
-candidate over a socket that carries plain data only. All of them end with the trainer.
+candidate over a socket that carries data only. All of them end with the trainer.
 
 A program's way through the files: `pool` (the public Executor) -> `serving` (client, supervisor, worker) ->
 `sandbox` (zygote and candidate, kept in by `isolation`) and `judging` (tester), which talk over `channel`;

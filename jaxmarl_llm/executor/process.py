@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from . import wire
+from . import frames, wire
 
 START_SECONDS = 120  # a loaded machine may take long to start an interpreter
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}  # candidates may start none
@@ -83,7 +83,7 @@ class Process:
     def send(self, message, fds=()) -> None:
         """Send a message and descriptors."""
         try:
-            wire.send_control(self.control, message, fds)
+            frames.send_control(self.control, message, fds)
         except OSError as error:
             raise WorkerDied(f"{self.module} ended ({error}) {self._said()}") from None
 
@@ -94,7 +94,7 @@ class Process:
     def receive_with_fds(self) -> tuple[dict, list[int]]:
         """The next message and the descriptors that came with it."""
         try:
-            return wire.receive_control(self.control)
+            return frames.receive_control(self.control)
         except (EOFError, OSError, wire.WireError) as error:
             raise WorkerDied(f"{self.module} ended ({error}) {self._said()}") from None
 

@@ -15,12 +15,22 @@ def waited(pid: int) -> float | None:
         return None
 
 
-def waited_behind(pidfd: int) -> float | None:
-    """The same for a process that is known by a descriptor, be it in another pid namespace."""
-    with contextlib.suppress(OSError), open(f"/proc/self/fdinfo/{pidfd}") as file:
+def switches(pid: int) -> int:
+    """How often a process has given its CPU away of its own will; 0 where the system does not tell."""
+    return _number(f"/proc/{pid}/status", "voluntary_ctxt_switches:") or 0
+
+
+def pid_behind(pidfd: int) -> int | None:
+    """Number of a process that is known by a descriptor, be it in another pid namespace; None if it ended."""
+    pid = _number(f"/proc/self/fdinfo/{pidfd}", "Pid:")
+    return pid if pid is not None and pid > 0 else None
+
+
+def _number(path: str, name: str) -> int | None:
+    with contextlib.suppress(OSError), open(path) as file:
         for line in file:
-            if line.startswith("Pid:") and int(line.split()[1]) > 0:
-                return waited(int(line.split()[1]))
+            if line.startswith(name):
+                return int(line.split()[1])
     return None
 
 

@@ -44,7 +44,8 @@ def _without_lists(value):
 class Limits:
     """What one program may use, all calls together.
 
-    cpu_seconds: CPU time (s) of the candidate process; decides in practice, and does not depend on load.
+    cpu_seconds: CPU time (s) of the candidate's processes; decides in practice, and does not depend on load.
+        What calls between agents cost comes on top of it, up to four times as much.
     wall_seconds: time (s) in which it neither runs nor waits for a CPU, after which it is stopped: against
         sleepers, and against tests that hang on returned values. None means max(3 cpu, cpu + 2).
     memory_mb: address space (MiB) of the candidate process.
@@ -76,8 +77,8 @@ class Program:
     """A candidate and the tests that judge it.
 
     sources: {agent: text}, at most MAX_AGENTS. Each text runs in a module and a process of its own, in this
-        order. What one agent defines the others can use: its functions and classes by calls that are passed
-        on and counted (`Report.interactions`), its imports and constants as copies. A definition of one's own
+        order. What one agent defines the others can use: its functions and classes by calls that are
+        counted (`Report.interactions`), its imports and constants as copies. A definition of one's own
         comes before another agent's. One agent: any single key.
     entry_point: the function or class that the tests call; the last source that defines it counts.
     tests: text that defines `check(candidate)`. It runs in the tester, never in the candidate's process, and
@@ -183,8 +184,10 @@ class Report:
         top-level blocks (loops) with such asserts, each block one unit. A check() without either is one unit.
     failures: short texts, one per failed statement, or the reason why the tests could not run to their end.
     calls: {entry_point: number of calls the tests made}.
-    interactions: the calls between agents, one `Interaction` per caller and function.
-    cpu_seconds, wall_seconds: of the candidate process, and from submission to verdict (s).
+    interactions: the calls between agents, one `Interaction` per caller and function; where the program was
+        stopped, those that the tests' side saw.
+    cpu_seconds, wall_seconds: of the candidate's processes, and from submission to verdict (s).
+    calls_cpu_seconds: what calls between agents cost its processes besides (s, an estimate from their number).
     level: isolation it ran under (see `available_level`). cached: the verdict was known, nothing ran.
     """
 
@@ -198,6 +201,7 @@ class Report:
     wall_seconds: float = dataclasses.field(compare=False)
     cached: bool = dataclasses.field(default=False, compare=False)
     interactions: tuple[Interaction, ...] = ()
+    calls_cpu_seconds: float = dataclasses.field(default=0.0, compare=False)
 
     def __post_init__(self):
         object.__setattr__(self, "interactions", tuple(Interaction(*row) for row in self.interactions))

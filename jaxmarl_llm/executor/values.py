@@ -12,6 +12,7 @@ import builtins
 import collections
 import dataclasses
 import enum
+import functools
 import importlib
 import keyword
 import sys
@@ -82,6 +83,7 @@ _CONTAINERS = frozenset(
     name for name in _STANDARD if name.startswith(("collections.", "types.", "builtins.dict_"))
 )
 HOLDING = _CONTAINERS | {"named", "dataclass", "prelude tuple"}
+_names: dict[type, str] = {}  # of types of _STANDARD, so far as they were met: agents may send many
 
 
 def _exact(part, kind: type):
@@ -142,6 +144,9 @@ def form(kind: type) -> tuple | None:
 
 def pack(value, kind: type, classes: Classes | None = None) -> tuple[str, list] | None:
     """(name, parts) of a value whose type is none of PLAIN; None where it does not travel as a value."""
+    name = _names.get(kind)
+    if name is not None:
+        return name, _STANDARD[name][0](value)
     classes = classes or _NO_CLASSES
     if kind is type:
         known = _TYPES.get(value.__name__) is value
@@ -159,6 +164,7 @@ def pack(value, kind: type, classes: Classes | None = None) -> tuple[str, list] 
         name, kind = "numpy.generic", sys.modules["numpy"].generic
     if name not in _STANDARD or not (name.startswith("builtins.") or _standard_kind(name) is kind):
         return None
+    _names[kind] = name
     return name, _STANDARD[name][0](value)
 
 
@@ -174,6 +180,7 @@ def unpack(name: str, parts: Sequence, classes: Classes | None = None):
     )
 
 
+@functools.cache
 def _standard_kind(name: str) -> type:
     module, _, kind = name.partition(".")
     return getattr(importlib.import_module(module), kind)

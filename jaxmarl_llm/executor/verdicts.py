@@ -9,7 +9,7 @@ VERDICTS = (
     "fail",  # the first failure was a wrong answer
     "error",  # the first failure was an exception raised by the candidate
     "load-error",  # the sources do not compile, raise when run, or do not define the entry point
-    "unsupported",  # the first failure was a value that is not plain data (generator, object, too large)
+    "unsupported",  # the first failure was a value that does not cross or compare (object, too large)
     "protocol",  # the candidate ended or garbled its channel, for example with os._exit
     "timeout-cpu",  # CPU limit reached
     "timeout-wall",  # asleep for longer than the wall limit

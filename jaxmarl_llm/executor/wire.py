@@ -1,23 +1,17 @@
-"""Data over sockets: a closed set of types (see `values`) as tagged JSON, with a length. No pickle, no code.
+"""Values as data: a closed set of types (see `values`) as tagged JSON. No pickle, no code.
 
 Both ends of the candidate's channel use this module; the tester's end trusts nothing that arrives.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import struct
+from collections.abc import Sequence
 
 from . import values
+from .frames import Unsupported, WireError
 
-MAX_FRAME = 8 << 20  # bytes per message of the candidate's channel
-MAX_CONTROL = 256 << 20  # bytes per message between our own processes
-MAX_FDS = 16  # that travel with one control message
 MAX_DEPTH = 60
 MAX_ITEMS = 1_000_000
-_HEADER = struct.Struct(">I")
 HANDLES = ("mine", "yours")  # objects of the sender, of the receiver
 MADE = "made"  # the tag of a value that is made of parts
 _MALFORMED = (
@@ -30,15 +24,9 @@ _MALFORMED = (
     RecursionError,
 )
 _SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset}
-# A closed channel raises EOFError here and OSError (EPIPE, ECONNRESET) from the calls themselves.
-
-
-class Unsupported(Exception):
-    """A value that cannot be sent: not plain data, too deep or too large."""
-
-
-class WireError(Exception):
-    """The other side sent data that `encode` does not make."""
+_MIN_INT, _MAX_INT = -(1 << 63), (1 << 63) - 1
+_INTS, _TEXTS = {int}, {str}
+_UNTAGGED = {int, str, bool, type(None)}  # types that a message holds as they are
 
 
 def encode(value, export=None, classes=None):
@@ -47,7 +35,35 @@ def encode(value, export=None, classes=None):
     For all else `export(value)` gives [tag, number], a tag of HANDLES; without it: Unsupported.
     classes: the prelude's, `values.Classes`.
     """
+    if _stands_for_itself(value):
+        return value
     return _Encoder(export, classes).walk(value, 0)
+
+
+def encode_all(items: Sequence, export=None, classes=None) -> list:
+    """`encode` of each item."""
+    if _stand_for_themselves(items):
+        return [*items]
+    return [encode(item, export, classes) for item in items]
+
+
+def _stands_for_itself(value) -> bool:
+    kind = type(value)
+    if kind is int:
+        return _MIN_INT <= value <= _MAX_INT
+    if kind is str:
+        return value.isascii()
+    return value is None or kind is bool
+
+
+def _stand_for_themselves(items: Sequence) -> bool:
+    """Whether all items do, in few steps where they are of one type: a call between agents may pass many."""
+    kinds = {*map(type, items)}
+    if not kinds <= _UNTAGGED:
+        return False
+    if kinds == _INTS:
+        return _MIN_INT <= min(items) and max(items) <= _MAX_INT
+    return "".join(items).isascii() if kinds == _TEXTS else all(map(_stands_for_itself, items))
 
 
 class _Encoder:
@@ -55,9 +71,7 @@ class _Encoder:
         self.items, self.export, self.classes = 0, export, classes
 
     def walk(self, value, depth):
-        self.items += 1
-        if depth > MAX_DEPTH or self.items > MAX_ITEMS:
-            raise Unsupported("value nested too deeply" if depth > MAX_DEPTH else "value with too many items")
+        self.count(1, depth)
         if value is None or value is True or value is False:
             return value
         kind = type(value)
@@ -68,15 +82,25 @@ class _Encoder:
             return _encode_text(str.__str__(value))
         if issubclass(kind, int):
             plain = int.__pos__(value)
-            return plain if -(1 << 63) <= plain < 1 << 63 else ["i", hex(plain)]
+            return plain if _MIN_INT <= plain <= _MAX_INT else ["i", hex(plain)]
         if issubclass(kind, float):
             return ["f", float.hex(float.__pos__(value))]
         if issubclass(kind, dict):
             return ["d", [[self.walk(k, depth + 1), self.walk(v, depth + 1)] for k, v in dict.items(value)]]
         for tag, base in _SEQUENCES.items():
             if issubclass(kind, base):
-                return [tag, [self.walk(item, depth + 1) for item in base.__iter__(value)]]
+                items = [*base.__iter__(value)]
+                if _stand_for_themselves(items):
+                    self.count(len(items), depth + 1)
+                    return [tag, items]
+                return [tag, [self.walk(item, depth + 1) for item in items]]
         return self.rare(value, kind)
+
+    def count(self, items: int, depth: int) -> None:
+        """Add items; Unsupported where they are too many, or there are any and they are too deep."""
+        self.items += items
+        if (depth > MAX_DEPTH and items) or self.items > MAX_ITEMS:
+            raise Unsupported("value nested too deeply" if depth > MAX_DEPTH else "value with too many items")
 
     def made(self, value, kind, depth):
         """The form of a value that is made of parts; None where it is none."""
@@ -127,10 +151,19 @@ def decode(data, resolve=None, classes=None):
 
     `resolve(tag, number)` gives the value of a handle. classes: the prelude's, `values.Classes`.
     """
+    if type(data) in _UNTAGGED:
+        return data
     try:
         return _Decoder(resolve, classes).walk(data, 0)
     except _MALFORMED as error:
         raise WireError(f"malformed value: {type(error).__name__}") from None
+
+
+def decode_all(data: list, resolve=None, classes=None) -> list:
+    """`decode` of each item."""
+    if {*map(type, data)} <= _UNTAGGED:
+        return data
+    return [decode(item, resolve, classes) for item in data]
 
 
 class _Decoder:
@@ -138,17 +171,18 @@ class _Decoder:
         self.items, self.resolve, self.classes = 0, resolve, classes
 
     def walk(self, data, depth):
-        self.items += 1
-        if depth > MAX_DEPTH or self.items > MAX_ITEMS:
-            raise WireError("value too deep or too large")
-        if data is None or type(data) in (bool, int, str):
+        self.count(1, depth)
+        if type(data) in _UNTAGGED:
             return data
         if type(data) is not list or not data or type(data[0]) is not str:
             raise WireError("value without a tag")
         tag, *rest = data
         if tag in _SEQUENCES:
             (items,) = rest
-            return _SEQUENCES[tag]([self.walk(item, depth + 1) for item in _exact_list(items)])
+            if {*map(type, _exact_list(items))} <= _UNTAGGED:
+                self.count(len(items), depth + 1)
+                return _SEQUENCES[tag](items)
+            return _SEQUENCES[tag]([self.walk(item, depth + 1) for item in items])
         if tag == "d":
             (pairs,) = rest
             walked = (
@@ -163,6 +197,12 @@ class _Decoder:
             (number,) = rest
             return self.resolve(tag, number)
         return _decode_scalar(tag, rest)
+
+    def count(self, items: int, depth: int) -> None:
+        """Add items; WireError where they are too many, or there are any and they are too deep."""
+        self.items += items
+        if (depth > MAX_DEPTH and items) or self.items > MAX_ITEMS:
+            raise WireError("value too deep or too large")
 
 
 def _exact_list(data):
@@ -198,59 +238,3 @@ def texts(value, count: int) -> list[str]:
     if type(value) is not list or len(value) != count or any(type(text) is not str for text in value):
         raise WireError("reply of no known kind")
     return value
-
-
-def write_frame(fd: int, message) -> None:
-    """Write one message of the candidate's channel; Unsupported where it is larger than MAX_FRAME."""
-    body = json.dumps(message).encode()
-    if len(body) > MAX_FRAME:
-        raise Unsupported("value too large")
-    data = memoryview(_HEADER.pack(len(body)) + body)
-    while data:
-        data = data[os.write(fd, data) :]
-
-
-def read_frame(fd: int):
-    """Read one message of the candidate's channel; EOFError at its end, WireError for garbage."""
-    (size,) = _HEADER.unpack(_read_exactly(fd, _HEADER.size))
-    if size > MAX_FRAME:
-        raise WireError("message too large")
-    return _parse(_read_exactly(fd, size))
-
-
-def _read_exactly(fd: int, size: int) -> bytes:
-    parts = []
-    while size:
-        part = os.read(fd, min(size, 1 << 20))
-        if not part:
-            raise EOFError("channel closed")
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
-
-
-def _parse(body: bytes):
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:  # also bad UTF-8 and integers with too many digits
-        raise WireError(f"not JSON: {type(error).__name__}") from None
-
-
-def send_control(sock: socket.socket, message, fds=()) -> None:
-    """Send one message, and file descriptors with it, between our own processes."""
-    body = json.dumps(message).encode()
-    if len(body) > MAX_CONTROL:
-        raise ValueError(f"message of {len(body)} bytes; allowed: {MAX_CONTROL}")
-    header = _HEADER.pack(len(body))
-    sent = socket.send_fds(sock, [header], list(fds)) if fds else sock.send(header)
-    sock.sendall(header[sent:] + body)
-
-
-def receive_control(sock: socket.socket):
-    """One message and its file descriptors (at most MAX_FDS); EOFError at the end."""
-    header, fds, _, _ = socket.recv_fds(sock, _HEADER.size, MAX_FDS, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
-    if not header:
-        raise EOFError("control channel closed")
-    header += _read_exactly(sock.fileno(), _HEADER.size - len(header))
-    (size,) = _HEADER.unpack(header)
-    return _parse(_read_exactly(sock.fileno(), size)), fds

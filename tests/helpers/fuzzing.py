@@ -6,7 +6,7 @@ import math
 import struct
 import sys
 
-from jaxmarl_llm.executor import wire
+from jaxmarl_llm.executor import frames, wire
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range, list, tuple, set, frozenset, dict)
 
@@ -174,7 +174,7 @@ def damaged(good: bytes, rng) -> bytes:
     if way == 2:
         return (
             struct.pack(
-                ">I", rng.choice([0, 1, len(good), wire.MAX_FRAME, wire.MAX_FRAME + 1, (1 << 32) - 1])
+                ">I", rng.choice([0, 1, len(good), frames.MAX_FRAME, frames.MAX_FRAME + 1, (1 << 32) - 1])
             )
             + good[4:]
         )

@@ -29,8 +29,8 @@ LAYER = {
 }
 # The same inside the executor, whose parts run in processes of their own.
 EXECUTOR_LAYER = {
-    "values": -1, "errors": -1, "libraries": 0, "verdicts": 0, "wire": 0, "scheduling": 0, "process": 1, "isolation": 2,
-    "channel": 2, "cpp": 3,
+    "values": -1, "errors": -1, "frames": -1, "libraries": 0, "verdicts": 0, "wire": 0, "scheduling": 0,
+    "process": 1, "isolation": 2, "channel": 2, "cpp": 3,
     "types": 4, "health": 5, "sandbox": 5, "judging": 5, "measuring": 5,
     "serving": 6, "probing": 7, "levels": 8, "pool": 9, "__init__": 10, "__main__": 11,
 }

@@ -1,11 +1,11 @@
-"""Both ends of a candidate's channel: questions, and answers to questions that arrive in between.
+"""Both ends of a channel: questions, and answers to questions that arrive in between.
 
 A frame is {"ask": request} or {"answer": reply}, strictly in turn: whoever has asked waits, and while it
 waits the other side may ask in its turn (the main function calls the helper of another agent, or a function
 that the tests passed as an argument). So at any time one side runs, and no numbers are needed to match
 answers to questions.
 
-Values are plain data (`wire`). What is not plain stays where it is; the other side holds a `Handle`, and each
+Values cross as data (`wire`). What is none stays where it is; the other side holds a `Handle`, and each
 use of it is a question. What may be asked of an object is its owner's decision (`Peer.allows`).
 """
 
@@ -14,37 +14,32 @@ from __future__ import annotations
 import builtins
 import json
 
-from .. import wire
-from .handles import Handle
+from .. import frames, wire
+from .crossing import Crossing
+from .handles import OPERATIONS
 from .merging import is_mutable, merge
 
 MAX_MESSAGE = 500  # characters of an exception's message
 MAX_ERROR = 1 << 14  # characters of an exception with its arguments
-MAX_OBJECTS = 100_000  # that one side holds for the other
 MAX_NESTING = 30  # questions within questions of one channel: each is some ten Python frames on either side
+OBSERVED = 1000  # first calls by one agent of others' functions, which all go over the tests' side
 
 
-class Peer:
+class Peer(Crossing):
     """One end. Subclasses decide which questions are allowed and how failures show."""
 
-    classes = None  # the prelude's, `values.Classes`
     caught = Exception  # what an object of ours may raise as an answer; anything else ends this side
 
     def __init__(self, fd: int):
+        super().__init__()
         self.fd = fd
         self.nesting = 0
-        self._objects: list = []  # of this side, that the other one may name
-        self._numbers: dict[int, int] = {}  # id() of such an object: its place
-        self._handles: dict[int, Handle] = {}
+        self._ahead = bytearray()  # read beyond the last frame
 
     # What subclasses decide.
 
     def allows(self, target, operation: str, args) -> bool:
         """Whether the other side may do this with an object of ours."""
-        raise NotImplementedError
-
-    def exportable(self, value) -> bool:
-        """Whether the other side may hold this object."""
         raise NotImplementedError
 
     def raised(self, description, error):
@@ -54,6 +49,10 @@ class Peer:
     def refuse(self, what: str):
         """Raise, as `what` cannot be done with a handle."""
         raise NotImplementedError
+
+    def unsupported(self, what: str):
+        """Raise, as the other side has something that cannot be sent."""
+        raise wire.Unsupported(what)
 
     def truth(self, handle) -> bool:
         """bool(handle)."""
@@ -67,40 +66,6 @@ class Peer:
         """hash(handle)."""
         self.refuse("an object as a key or in a set")
 
-    # Values.
-
-    def encode(self, value):
-        """`wire.encode` with handles."""
-        return wire.encode(value, self._export, self.classes)
-
-    def decode(self, data):
-        """`wire.decode` with handles."""
-        return wire.decode(data, self._resolve, self.classes)
-
-    def _export(self, value):
-        if isinstance(value, Handle) and value._peer is self:
-            return ["yours", value._number]
-        number = self._numbers.get(id(value))
-        if number is None:
-            if not self.exportable(value):
-                raise wire.Unsupported(f"value of type {wire.type_name(value)}")
-            if len(self._objects) >= MAX_OBJECTS:
-                raise wire.Unsupported("too many objects")
-            number = self._numbers[id(value)] = len(self._objects)
-            self._objects.append(value)  # kept alive, so that its id() stays its own
-        return ["mine", number]
-
-    def _resolve(self, tag, number):
-        if type(number) is not int or not 0 <= number < MAX_OBJECTS:
-            raise wire.WireError("malformed handle")
-        if tag == "mine":
-            if number not in self._handles:
-                self._handles[number] = Handle(self, number)
-            return self._handles[number]
-        if number >= len(self._objects):
-            raise wire.WireError("handle of nothing")
-        return self._objects[number]
-
     # Asking.
 
     def use(self, number: int, operation: str, args, kwargs):
@@ -109,47 +74,77 @@ class Peer:
 
     def request(self, target, operation: str, args, kwargs) -> dict:
         """A question about an object (its number) or a function (its name)."""
-        request = {"do": operation, "of": target, "args": [self.encode(item) for item in args]}
+        request = {"do": operation, "of": target, "args": self.encode_all(args)}
         if kwargs:
             request["kwargs"] = {name: self.encode(item) for name, item in kwargs.items()}
         return request
 
     def result(self, reply, operation: str, args, kwargs):
         """The value or exception of a reply; changes of list, dict and set arguments are made in place."""
-        if type(reply) is not dict:
+        if not isinstance(reply, dict):
             raise wire.WireError("reply is not a message")
-        self._copy_back(args, kwargs, reply.get("changed", {}))
+        if "changed" in reply:
+            self._copy_back(args, kwargs, reply["changed"])
         if "ok" in reply:
             return self.decode(reply["ok"])
         if "end" in reply and operation == "next":
             return ()
         if "unsupported" in reply:
-            self.refuse(*wire.texts([reply["unsupported"]], 1))
+            self.unsupported(*wire.texts([reply["unsupported"]], 1))
+        raise self.raised(*self.exception(reply))
+
+    def exception(self, reply) -> tuple:
+        """What a reply says of an exception: its description, and itself or None."""
         error = wire.decode(reply["error"], None, self.classes) if "error" in reply else None
         if error is not None and not isinstance(error, Exception):
             raise wire.WireError("raised what is no exception")
-        raise self.raised(wire.texts(reply.get("raise"), 3), error)
+        return wire.texts(reply.get("raise"), 3), error
 
     def ask(self, request):
         """Send a question and return the reply, answering the other side's questions in between."""
         self.send({"ask": request})
+        return self.await_answer()
+
+    def await_answer(self):
+        """The reply to the question that was sent last."""
         while True:
             frame = self.receive()
-            if type(frame) is not dict or len(frame) != 1:
-                raise wire.WireError("reply is not a message")
-            if "answer" in frame:
+            if type(frame) is dict and len(frame) == 1 and "answer" in frame:
                 return frame["answer"]
-            if "ask" not in frame or type(frame["ask"]) is not dict:
-                raise wire.WireError("reply is not a message")
-            self.send({"answer": self._nested(frame["ask"])})
+            self._serve(frame)
+
+    def serve(self) -> None:
+        """Answer the question that has come, from a side that nothing is awaited of."""
+        self._serve(self.read())
+
+    def _serve(self, frame) -> None:
+        if type(frame) is not dict or len(frame) != 1 or type(frame.get("ask")) is not dict:
+            raise wire.WireError("reply is not a message")
+        self.send_answer(self._nested(frame["ask"]))
+
+    def send_answer(self, reply) -> None:
+        """Write the reply to a question; that it is unsupported where it is too large."""
+        try:
+            self.send({"answer": reply})
+        except wire.Unsupported as error:
+            self.send({"answer": {"unsupported": str(error)}})
 
     def send(self, frame) -> None:
         """Write a frame."""
-        wire.write_frame(self.fd, frame)
+        frames.write_frame(self.fd, frame)
 
     def receive(self):
+        """Wait for a frame and read it."""
+        if not self._ahead:
+            self.attend()
+        return self.read()
+
+    def attend(self) -> None:
+        """Serve other channels until there is a frame on this one; nothing here, where there is only one."""
+
+    def read(self):
         """Read a frame."""
-        return wire.read_frame(self.fd)
+        return frames.parse(frames.read_body(self.fd, self._ahead))
 
     def _nested(self, request):
         if self.nesting >= MAX_NESTING:
@@ -165,9 +160,7 @@ class Peer:
     def answer(self, request) -> dict:
         """Reply to one question about an object of ours."""
         target, operation, args, kwargs = self.parse(request)
-        if type(target) is not int or not 0 <= target < len(self._objects):
-            raise wire.WireError("question about nothing")
-        return self.perform(self._objects[target], operation, args, kwargs, request)
+        return self.perform(self.object(target), operation, args, kwargs, request)
 
     def parse(self, request) -> tuple:
         """(target, operation, args, kwargs) of a well-formed request."""
@@ -178,7 +171,7 @@ class Peer:
         return (
             request.get("of"),
             operation,
-            [self.decode(item) for item in args],
+            self.decode_all(args),
             {name: self.decode(item) for name, item in kwargs.items()},
         )
 
@@ -192,14 +185,12 @@ class Peer:
         except wire.Unsupported as error:
             reply["unsupported"] = str(error)
         except StopIteration as error:
-            reply.update({"end": True} if operation == "next" else self._failure(error))
+            reply.update({"end": True} if operation == "next" else self.failure(error))
         except self.caught as error:
-            reply.update(self._failure(error))
-        if changed := self._changed(args, kwargs, request):
-            reply["changed"] = changed
-        return reply
+            reply.update(self.failure(error))
+        return self.add_changes(reply, args, kwargs, request)
 
-    def _failure(self, error: BaseException) -> dict:
+    def failure(self, error: BaseException) -> dict:
         """A reply's part for an exception; with its arguments where these travel."""
         reply: dict = {"raise": describe(error)}
         try:
@@ -212,22 +203,30 @@ class Peer:
 
     def do(self, target, operation, args, kwargs):
         """The operation itself."""
-        return _OPERATIONS[operation](target, *args, **kwargs)
+        return OPERATIONS[operation](target, *args, **kwargs)
 
-    def _changed(self, args, kwargs, request) -> dict:
-        """{position or name: new content} of arguments that no longer are what was sent."""
+    def add_changes(self, reply, args, kwargs, request, strict: bool = False) -> dict:
+        """The reply with {position or name: new content} of arguments that no longer are what was sent.
+
+        What cannot be sent is left out; `strict`: raises wire.Unsupported.
+        """
+        if not any(map(is_mutable, (*args, *kwargs.values()))):
+            return reply
         changed = {}
-        sent = request.get("kwargs", {})
-        pairs = [(str(i), value, request["args"][i]) for i, value in enumerate(args)]
-        for key, value, before in [*pairs, *((name, kwargs[name], sent[name]) for name in kwargs)]:
+        places = [(str(i), value, request["args"][i]) for i, value in enumerate(args)]
+        if kwargs:
+            places += [(name, value, request["kwargs"][name]) for name, value in kwargs.items()]
+        for key, value, before in places:
             if is_mutable(value):
                 try:
                     after = self.encode(value)
                 except wire.Unsupported:
+                    if strict:
+                        raise
                     continue
                 if after != before:
                     changed[key] = after
-        return changed
+        return reply | {"changed": changed} if changed else reply
 
     def _copy_back(self, args, kwargs, changed) -> None:
         if type(changed) is not dict:
@@ -255,27 +254,3 @@ def says(error: BaseException) -> str:
         return str(error)[:MAX_MESSAGE]
     except BaseException:
         return ""
-
-
-def _setitem(target, key, value):
-    target[key] = value
-
-
-def _item(iterator):
-    return (next(iterator),)
-
-
-_OPERATIONS = {
-    "call": lambda target, *args, **kwargs: target(*args, **kwargs),
-    "get": getattr,
-    "set": setattr,
-    "iter": iter,
-    "next": _item,
-    "len": len,
-    "item": lambda target, key: target[key],
-    "setitem": _setitem,
-    "str": str,
-    "repr": repr,
-    "bool": bool,
-    "same": lambda target, other: bool(target == other),
-}

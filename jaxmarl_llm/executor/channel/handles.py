@@ -8,7 +8,7 @@ from .. import wire
 class Handle:
     """An object of the other side: calls, public attributes, items and iteration are questions to that side.
 
-    Its answers are plain data or handles again. It has no hash, truth or order, and equals nothing: an object
+    Its answers are values or handles again. It has no hash, truth or order, and equals nothing: an object
     that decides what it is equal to would judge itself. `Peer.refuse` decides how such a use fails.
     """
 
@@ -98,3 +98,28 @@ def _next(handle):
 
 def _text(value) -> str:
     return value if type(value) is str else "?"
+
+
+def _setitem(target, key, value):
+    target[key] = value
+
+
+def _item(iterator):
+    return (next(iterator),)
+
+
+# What a handle asks for, as the owner of the object does it.
+OPERATIONS = {
+    "call": lambda target, *args, **kwargs: target(*args, **kwargs),
+    "get": getattr,
+    "set": setattr,
+    "iter": iter,
+    "next": _item,
+    "len": len,
+    "item": lambda target, key: target[key],
+    "setitem": _setitem,
+    "str": str,
+    "repr": repr,
+    "bool": bool,
+    "same": lambda target, other: bool(target == other),
+}

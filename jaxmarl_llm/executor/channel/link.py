@@ -1,4 +1,4 @@
-"""A candidate's channel, seen from the tests: calls go out, plain data or builtin exceptions come back.
+"""A candidate's channel, seen from the tests: calls go out, values, handles or exceptions come back.
 
 Whatever arrives is checked: anything but a well-formed reply ends the link.
 """
@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 
-from .. import wire
-from .conversation import Handle, Peer
+from .. import frames, wire
+from . import passing
+from .conversation import Peer
+from .handles import Handle
 
 TESTS = "tests"  # the module name that the tests run under
 
@@ -35,12 +38,13 @@ class Link(Peer):
 
     An agent may use what the tests handed to it: call functions, pull from iterators, and read and change
     public attributes of objects whose class the tests define. It may also call the functions of its
-    `partners` ({name: link}); those calls go through `Link.called`.
+    `partners` ({name: link}); those calls go through `Agents.between`.
     """
 
     def __init__(self, fd: int, agent: str, agents):
         super().__init__(fd)
         self.agent, self.agents, self.partners = agent, agents, {}
+        self.body = b""  # of the frame that was read last
 
     def load(self, message) -> dict:
         """Send the agent's source ("do": "load") or names of others ("meet"); {name: what it is} of what it
@@ -51,7 +55,7 @@ class Link(Peer):
             raise self.gone("protocol", "reply of no known kind")
         if type(reply.get("ready")) is dict:
             return reply["ready"]
-        base, name, text, where = self._checked(lambda: wire.texts(reply.get("raise"), 4))
+        base, name, text, where = self.checked(lambda: wire.texts(reply.get("raise"), 4))
         status = "memory" if base == "MemoryError" else "load-error"
         raise self.gone(status, f"{where}: {name}: {text}"[:300])
 
@@ -65,21 +69,46 @@ class Link(Peer):
             request = self.request(number, operation, args, kwargs)
         except wire.Unsupported as error:
             self.refuse(f"argument: {error}")
+        if trace is not None:
+            request["observe"] = trace.observe
         reply = self.ask(request)
         if trace is not None:
             trace.request, trace.reply = request, reply
-        return self._checked(lambda: self.result(reply, operation, args, kwargs))
+        return self.checked(lambda: self.result(reply, operation, args, kwargs))
 
     def ask(self, request):
-        """As `Peer.ask`; Gone where the process ends or sends something else than replies."""
+        """As `Peer.ask`; UnsupportedValue where the question is too large."""
         try:
             return super().ask(request)
         except wire.Unsupported as error:
             self.refuse(f"argument: {error}")
+
+    def await_answer(self):
+        """As `Peer.await_answer`; Gone where the process ends or sends something else than replies."""
+        try:
+            return super().await_answer()
         except (EOFError, OSError):
-            raise self.gone("gone", "the candidate's process ended before the tests did") from None
+            raise self._ended() from None
         except wire.WireError as error:
             raise self.gone("protocol", str(error)) from None
+
+    def serve(self) -> None:
+        """As `Peer.serve`; Gone where the process has ended or sends something else than questions."""
+        try:
+            super().serve()
+        except (EOFError, OSError):
+            raise self._ended() from None
+        except wire.WireError as error:
+            raise self.gone("protocol", str(error)) from None
+
+    def attend(self) -> None:
+        """Serve the other agents until this one has sent something."""
+        self.agents.attend_to(self)
+
+    def read(self):
+        """Read a frame."""
+        self.body = frames.read_body(self.fd, self._ahead)
+        return frames.parse(self.body)
 
     def send(self, frame) -> None:
         """Write a frame."""
@@ -88,11 +117,15 @@ class Link(Peer):
         with contextlib.suppress(OSError):
             super().send(frame)
 
-    def _checked(self, step):
+    def checked(self, step):
+        """What a step gives; Gone where it meets data that is malformed."""
         try:
             return step()
         except wire.WireError as error:
             raise self.gone("protocol", str(error)) from None
+
+    def _ended(self) -> Gone:
+        return self.gone("gone", "the candidate's process ended before the tests did")
 
     def gone(self, status: str, text: str) -> Gone:
         """Note and return the exception that ends all calls."""
@@ -106,19 +139,21 @@ class Link(Peer):
         name = request.get("of")
         if type(name) is not str:
             return super().answer(request)
-        if name not in self.partners or request.get("do") != "call":
+        callee = self.partners.get(name)
+        if callee is None or request.get("do") != "call":
             raise wire.WireError("question about nothing")
-        _, _, args, kwargs = self.parse(request)
-        callee = self.partners[name]
+        if type(request.get("args")) is not list or type(request.get("kwargs", {})) is not dict:
+            raise wire.WireError("malformed question")
+        pass_on = functools.partial(passing.pass_on, request, self, callee, name)
+        return self.agents.between(self, callee, name, request, pass_on)
 
-        def function(*args, **kwargs):
-            return callee.use(name, "call", args, kwargs)
-
-        reply = self.agents.between(
-            self, callee, name, request, lambda: self.perform(function, "call", args, kwargs, request)
-        )
-        self.agents.unhandled = None  # it is the caller's now
-        return reply
+    def send_answer(self, reply) -> None:
+        """Write the reply to a question, one of a partner's as it came."""
+        if type(reply) is not passing.Relayed:
+            super().send_answer(reply)
+            return
+        with contextlib.suppress(OSError):
+            frames.write_body(self.fd, reply.body)
 
     def exportable(self, value) -> bool:
         """Whether an agent may hold an object of the tests, or of another agent."""
@@ -166,9 +201,16 @@ class Link(Peer):
             self.agents.unhandled = error
         return error
 
+    def failure(self, error):
+        """As `Peer.failure`; an exception that an agent gets is not the tests' to catch."""
+        self.agents.handled(error)
+        return super().failure(error)
+
     def refuse(self, what: str):
         """Raise UnsupportedValue."""
         raise self.agents.remember(UnsupportedValue(what), "unsupported")
+
+    unsupported = refuse
 
 
 def _is_iterator(value) -> bool:

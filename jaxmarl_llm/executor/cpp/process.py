@@ -19,7 +19,7 @@ import socket
 import tempfile
 import time
 
-from .. import wire
+from .. import frames
 from ..isolation import confine, landlock, libc, seccomp
 
 MAX_MESSAGES = 1 << 16  # bytes of the compiler's messages that are read
@@ -47,8 +47,8 @@ def main(control_fd: int, parent: int) -> None:
     confine.adopt_orphans()
     control = socket.socket(fileno=control_fd)
     try:
-        job, _ = wire.receive_control(control)
-        wire.send_control(control, _serve(job, control))
+        job, _ = frames.receive_control(control)
+        frames.send_control(control, _serve(job, control))
     except (EOFError, OSError):
         pass
     os._exit(0)

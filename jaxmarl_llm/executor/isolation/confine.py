@@ -8,10 +8,13 @@ import os
 import resource
 import signal
 import tempfile
+from collections.abc import Sequence
 
 from . import landlock, libc, seccomp
 
-MAX_FDS = 64  # of our own worker processes, so that closing "all" descriptors is quick
+MAX_FDS = 128  # of our own worker processes, so that closing "all" descriptors is quick
+_OUT_OF_THE_WAY = 24  # above all descriptors of a candidate
+SCRIPT_STACK = 100 << 20  # bytes; Linux keeps 128 MiB free below the stack. It counts as memory where used
 MAX_FILE = 8 << 20  # bytes of one file, where a candidate may write any
 
 
@@ -52,8 +55,11 @@ def candidate_process(
     rules: int | None,
     stdio: bool = False,
     folder: str | None = None,
+    lanes: Sequence[int] = (),
 ) -> None:
     """Turn a fresh fork into a candidate's process; its only descriptors are 0-2 (/dev/null) and 3 (channel).
+
+    lanes: sockets to other agents' processes, which come next (see `first_lane`).
 
     From level 2 on `rules` is the Landlock ruleset for it, and it may ask the kernel for little; None at
     level 1.
@@ -62,13 +68,13 @@ def candidate_process(
     """
     os.setsid()
     die_with_parent(parent)
-    armed = _arrange_descriptors(channel, armed, rules, stdio)
+    armed = _arrange_descriptors(channel, armed, rules, stdio, lanes)
     if folder:
         os.chdir(folder)
     lower(resource.RLIMIT_CPU, math.ceil(cpu_seconds) + 1)  # backstop: the zygote watches the CPU clock
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         lower(kind, memory_mb << 20)
-    lower(resource.RLIMIT_STACK, 8 << 20)
+    lower(resource.RLIMIT_STACK, SCRIPT_STACK if stdio else 8 << 20)
     lower(resource.RLIMIT_FSIZE, MAX_FILE if stdio or folder else 0)
     lower(resource.RLIMIT_NOFILE, 24)
     lower(resource.RLIMIT_NPROC, 0)  # no threads, no processes; the kernel ignores it for root
@@ -77,21 +83,29 @@ def candidate_process(
     if rules is not None:
         landlock.apply(armed + 1)
         os.close(armed + 1)
-        seccomp.install(files=bool(folder))
+        seccomp.install(files=bool(folder), waits=bool(lanes))
     os.write(armed, b"!")
     os.close(armed)
 
 
-def _arrange_descriptors(channel: int, armed: int, rules: int | None, stdio: bool) -> int:
+def first_lane(stdio: bool) -> int:
+    """Number of a candidate's first descriptor to another agent, where it has any."""
+    return 6 if stdio else 4
+
+
+def _arrange_descriptors(
+    channel: int, armed: int, rules: int | None, stdio: bool, lanes: Sequence[int]
+) -> int:
     """Descriptors in the order that `candidate_process` names, then `armed` (its number is returned) and the
     rules; all others closed.
     """
-    given_fds = [channel, armed] if rules is None else [channel, armed, rules]
+    given_fds = [channel, armed, *lanes] if rules is None else [channel, armed, *lanes, rules]
     # First out of each other's way.
-    channel, armed, *rules_fd = (fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in given_fds)
+    channel, armed, *others = (fcntl.fcntl(fd, fcntl.F_DUPFD, _OUT_OF_THE_WAY) for fd in given_fds)
+    lanes, rules_fd = others[: len(lanes)], others[len(lanes) :]
     null = os.open(os.devnull, os.O_RDWR)
     given, printed = (_memory_file(), _memory_file()) if stdio else (null, null)
-    kept = [given, printed, null, channel, *((given, printed) if stdio else ()), armed]
+    kept = [given, printed, null, channel, *((given, printed) if stdio else ()), *lanes, armed]
     for target, source in enumerate([*kept, *rules_fd]):
         os.dup2(source, target)
     os.closerange(len(kept) + len(rules_fd), MAX_FDS)
@@ -105,6 +119,6 @@ def _memory_file() -> int:
     else:
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
-    moved = fcntl.fcntl(fd, fcntl.F_DUPFD, 10)
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD, _OUT_OF_THE_WAY)
     os.close(fd)
     return moved

@@ -27,6 +27,14 @@ def prctl(option: int, value: int) -> None:
         call("prctl", option, *(ctypes.c_ulong(x) for x in (value, 0, 0, 0)))
 
 
+def current_cpu() -> int | None:
+    """Number of the CPU that the calling thread runs on; None where the system does not tell."""
+    if not (hasattr(os, "sched_setaffinity") and hasattr(library, "sched_getcpu")):
+        return None
+    cpu = library.sched_getcpu()
+    return cpu if cpu >= 0 else None
+
+
 def give_back_memory() -> None:
     """Return to the system what the C library keeps of freed memory, where it can (glibc)."""
     if sys.platform == "linux" and hasattr(library, "malloc_trim"):

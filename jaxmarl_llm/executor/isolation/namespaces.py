@@ -26,7 +26,7 @@ import struct
 import sys
 from collections.abc import Callable, Sequence
 
-from .. import wire
+from .. import frames
 from . import confine, libc, rootfs
 
 NOBODY = 65534
@@ -65,7 +65,7 @@ def main(control_fd: int, parent: int) -> None:
         enter()
     except OSError as error:
         answer = {"error": str(error), "errno": error.errno}
-    wire.send_control(socket.socket(fileno=control_fd), answer)
+    frames.send_control(socket.socket(fileno=control_fd), answer)
 
 
 def enter(packages: Sequence[str] = ()) -> list[str]:

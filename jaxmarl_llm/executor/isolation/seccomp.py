@@ -108,6 +108,11 @@ _FILES = {
     "renameat": (264, 38),
     "renameat2": (316, 276),
 }
+# For candidates that other agents may call on sockets of their own: to wait for whoever comes first.
+_WAITS = {
+    "poll": (7, None),
+    "ppoll": (271, 73),
+}
 # For the compiler and the programs that it starts. No setsid and setpgid: nothing leaves the process group,
 # by which all of it is ended. No chmod, chown and utimensat, which Landlock does not cover.
 _PROGRAMS = {
@@ -163,15 +168,15 @@ def supported() -> str:
     return "" if error == errno.EFAULT else f"the kernel takes no seccomp filters: {os.strerror(error)}"
 
 
-def install(files: bool = False, programs: bool = False) -> None:
+def install(files: bool = False, programs: bool = False, waits: bool = False) -> None:
     """Filter the calling thread, for good; `files` also allows to make, write, rename and remove files.
 
     `programs` also allows to start processes and programs, which inherit the filter, and to connect them by
-    pipes.
+    pipes. `waits` also allows to wait for one of several descriptors.
 
     no_new_privs must be set already. OSError where the kernel refuses, ValueError for an unknown machine.
     """
-    code = program(files=files, programs=programs)
+    code = program(files=files, programs=programs, waits=waits)
     error = _set_filter(_Program(len(code) // 8, code))
     if error:
         raise OSError(error, f"seccomp: {os.strerror(error)}")
@@ -185,7 +190,9 @@ def _set_filter(filter_program):
 
 
 @functools.cache
-def program(machine: str = _MACHINE, files: bool = False, programs: bool = False) -> bytes:
+def program(
+    machine: str = _MACHINE, files: bool = False, programs: bool = False, waits: bool = False
+) -> bytes:
     """The filter for a machine, as an array of struct sock_filter."""
     if machine not in _MACHINES:
         raise ValueError(f"machine is {machine!r}; allowed: {', '.join(_MACHINES)}")
@@ -193,7 +200,7 @@ def program(machine: str = _MACHINE, files: bool = False, programs: bool = False
     # Another architecture's numbers mean other calls. x32 is x86_64 with bit 30 set: equal to no number
     # below.
     code = [(_LOAD, 0, 0, _ARCH), (_IF_EQUAL, 1, 0, arch), _DENY, (_LOAD, 0, 0, _NUMBER)]
-    plain = _ALLOWED | (_FILES if files else {}) | (_PROGRAMS if programs else {})
+    plain = _ALLOWED | (_FILES if files else {}) | (_PROGRAMS if programs else {}) | (_WAITS if waits else {})
     for numbers in plain.values():
         code += _case(numbers[column], [_ALLOW])
     for numbers, *checks in (_CHECKED | (_PROGRAMS_CHECKED if programs else {})).values():

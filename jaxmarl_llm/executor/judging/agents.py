@@ -1,29 +1,37 @@
-"""All agents of one program, seen from the tests: who defines what, and every call between them observed.
+"""All agents of one program, seen from the tests: who defines what, and the calls between them observed.
 
 Each agent's source runs in a process of its own. A function that another agent defined is a stub there: its
-calls come to the tests' side, which passes them on to the owner. So who called whom, how often and with which
-outcome is known here, and nothing that a candidate's process does to itself changes it.
+first calls come to the tests' side, which passes them on to the owner. So who called whom, how often and with
+which outcome is known here, and nothing that a candidate's process does to itself changes it. Of the calls
+after these, which go from process to process (`sandbox.lane`), both sides keep count.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import select
 
+from ..channel.conversation import OBSERVED
 from ..channel.link import Gone, Link
 
 MAX_TRACES = 12  # calls of the entry point that are kept for `influence`
 MAX_TRACED = 100  # calls between agents within one of them
+_OUTCOMES = ("calls", "returned", "raised")
 
 
 @dataclasses.dataclass
 class Trace:
-    """One call of the entry point and the calls of partners' functions that it led to, as they were sent."""
+    """One call of the entry point and the calls of partners' functions that it led to, as they were sent.
+
+    observe: how many of these shall come over this side at least: one more than are of use.
+    """
 
     link: Link
     request: dict = dataclasses.field(default_factory=dict)
     reply: dict = dataclasses.field(default_factory=dict)
     partners: list = dataclasses.field(default_factory=list)  # (link of the callee, name, request, reply)
+    observe: int = MAX_TRACED + 1
 
 
 class Agents:
@@ -42,6 +50,9 @@ class Agents:
         self.unhandled: Exception | None = None  # a StopIteration of a candidate's that no `except` has seen
         self._trace: Trace | None = None
         self._last: tuple = (None, "")
+        self._poller = select.poll()
+        for link in self.links.values():
+            self._poller.register(link.fd, select.POLLIN)
 
     def load(self, sources: dict[str, str], prelude: str, stdio: bool, shared=None) -> None:
         """Load every agent's source, each knowing what those before it define; Gone("load-error") if not.
@@ -55,8 +66,7 @@ class Agents:
         for agent, text in sources.items():
             message = {"do": "load", "agent": agent, "text": text, "prelude": prelude}
             message |= {"entry_point": self.entry_point, "script": stdio and agent == last}
-            message["called"] = [self.entry_point, *(shared or ())]
-            message["known"] = self._introduce(agent, defined)
+            message |= {"shared": shared, "known": self._introduce(agent, defined)}
             exports = _checked(self.links[agent], self.links[agent].load(message))
             defined[agent] = {n: export for n, export in exports.items() if shared is None or n in shared}
             if message["script"] or exports.get(self.entry_point) == ["call"]:
@@ -72,11 +82,11 @@ class Agents:
 
     def _introduce(self, agent, defined, known=()) -> dict:
         """{name: what it is} of what others define; its calls will go to them."""
-        names = {}
+        names, positions = {}, [*self.links]
         for other, exports in defined.items():
             for name, export in exports.items():
                 if name not in known:
-                    names[name] = export
+                    names[name] = [*export, positions.index(other)] if export == ["call"] else export
                     self.links[agent].partners[name] = self.links[other]
         return names
 
@@ -107,6 +117,48 @@ class Agents:
             trace.partners.append((callee, name, request, reply))
         return reply
 
+    def attend_to(self, awaited: Link) -> None:
+        """Serve what other agents ask until `awaited` has sent something: they may call each other directly."""
+        while len(self.links) > 1:
+            ready = {fd for fd, _ in self._poller.poll()}
+            others = [link for link in self.links.values() if link.fd in ready and link is not awaited]
+            if not others:
+                return
+            others[0].serve()
+
+    def add_direct_calls(self) -> None:
+        """Count calls that did not come over this side, as far as caller and callee name the same number.
+
+        Only who has made many calls here has made others, and neither of the two alone can add any.
+        """
+        seen_here: collections.Counter = collections.Counter()
+        for (caller, _, _), outcomes in self.counts.items():
+            seen_here[caller] += outcomes["calls"]
+        if not any(calls >= OBSERVED for calls in seen_here.values()):
+            return
+        made, served = {}, {}
+        for link in self.links.values():
+            for other, (made_there, served_there) in self._direct_calls(link).items():
+                made |= {(link.agent, other, name): numbers for name, numbers in made_there.items()}
+                served |= {(other, link.agent, name): numbers for name, numbers in served_there.items()}
+        for call in made.keys() & served.keys():
+            caller, callee, name = call
+            if self.links[caller].partners.get(name) is self.links[callee]:
+                outcomes = self.counts.setdefault(call, collections.Counter())
+                for outcome, *numbers in zip(_OUTCOMES, made[call], served[call], strict=True):
+                    outcomes[outcome] += min(numbers)
+
+    def _direct_calls(self, link: Link) -> dict:
+        """{other agent: ({function: (calls, returned, raised)} made, the same served)}, as one agent says."""
+        others, named = [*self.links], {}
+        for position, counts in link.load({"do": "calls"}).items():
+            try:
+                made, served = ({n: _counts(numbers) for n, numbers in side.items()} for side in counts)
+                named[others[int(position)]] = made, served
+            except (ValueError, TypeError, IndexError, AttributeError):
+                raise link.gone("protocol", "malformed counts") from None
+        return named
+
     # What the tests' side keeps track of for its links.
 
     def check_alive(self) -> None:
@@ -130,6 +182,12 @@ class Agents:
         """Verdict for an exception in check(): the candidate's own, or a wrong answer."""
         raised, kind = self._last
         return kind if error is raised else "fail"
+
+
+def _counts(numbers) -> list[int]:
+    if len(numbers) != len(_OUTCOMES) or any(type(n) is not int or n < 0 for n in numbers):
+        raise ValueError("no counts")
+    return numbers
 
 
 def _checked(link: Link, defined) -> dict:

@@ -8,6 +8,7 @@ a verdict, "gone" (a candidate's process, of that index, ended: the zygote knows
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import gc
 import os
@@ -16,7 +17,7 @@ import resource
 import socket
 import sys
 
-from .. import libraries, values, wire
+from .. import frames, libraries, values
 from ..channel.conversation import says
 from ..channel.link import TESTS, Gone
 from ..isolation import confine, libc
@@ -37,11 +38,11 @@ def main(control_fd: int, parent: int) -> None:
     sys.stderr = open(os.devnull, "w")  # for what tests print; descriptor 2 stays for our own crash report
     sys.excepthook = _crash
     control = socket.socket(fileno=control_fd)
-    wire.send_control(control, {"ready": sys.version})
+    frames.send_control(control, {"ready": sys.version})
     memory = _Memory()
     while True:
         try:
-            job, fds = wire.receive_control(control)
+            job, fds = frames.receive_control(control)
         except (EOFError, OSError):
             os._exit(0)
         random.seed(0)
@@ -49,7 +50,7 @@ def main(control_fd: int, parent: int) -> None:
         outcome = _judge(job, fds)
         for fd in fds:
             os.close(fd)
-        wire.send_control(control, {"run": job["run"], **outcome})
+        frames.send_control(control, {"run": job["run"], **outcome})
         memory.tidy()
 
 
@@ -103,7 +104,11 @@ def _judge(job, fds) -> dict:
 
 def _interactions(agents) -> list:
     """Rows of `Interaction`."""
-    used = influence.used(agents) if agents.traces and not agents.gone else {}
+    used = {}
+    with contextlib.suppress(Gone):  # an agent that ends only now changes no verdict
+        if not agents.gone:
+            agents.add_direct_calls()
+            used = influence.used(agents) if agents.traces else {}
     rows = []
     for (caller, callee, name), seen in agents.counts.items():
         judged = used.get((callee, name)) if caller == agents.entry.agent else None

@@ -10,22 +10,26 @@ import contextlib
 import importlib
 import os
 import random
+import select
 import sys
 import types
+from collections.abc import Mapping
 
 from .. import values, wire
-from ..channel.conversation import Peer, describe
+from ..channel.conversation import OBSERVED, Peer, describe
 from ..cpp.library import load
 from . import script
+from .lane import Lane
 
 
-def serve(fd: int, library: tuple[str, str] | None = None) -> None:
+def serve(fd: int, library: tuple[str, str] | None = None, lanes: Mapping[int, int] | None = None) -> None:
     """Answer questions until the channel closes; never returns.
 
     library: path and signature of a compiled candidate, which is loaded in place of the source that is sent.
+    lanes: {position of another agent among the sources: descriptor of the lane to its process}.
     """
     try:
-        _Candidate(fd, library).listen()
+        _Candidate(fd, library, lanes or {}).listen()
     except (EOFError, OSError, wire.WireError):
         pass
     finally:
@@ -37,19 +41,25 @@ class _Candidate(Peer):
 
     caught = BaseException  # SystemExit too: leaving is a failure like any other
 
-    def __init__(self, fd: int, library):
+    def __init__(self, fd: int, library, lanes: Mapping[int, int]):
         super().__init__(fd)
         self.library, self.space = library, {}
         self.run = None  # a script's runner
+        self.offered: set[str] = set()  # names of functions that others may call
+        self.lanes = {position: Lane(lane, self) for position, lane in lanes.items()}
+        self.channels = {channel.fd: channel for channel in (self, *self.lanes.values())}
+        self.kept: list[tuple] = []  # outcomes of calls on a lane that go over the tests' side
+        self._observed = OBSERVED  # calls of others that still go over the tests' side
+        self._no_lane: set[str] = set()  # functions whose results did
+        if self.lanes:
+            self._poller = select.poll()
+            for channel in self.channels:
+                self._poller.register(channel, select.POLLIN)
 
     def listen(self):
         """Answer one question after the other."""
         while True:
-            reply = self.answer(self.receive()["ask"])
-            try:
-                self.send({"answer": reply})
-            except wire.Unsupported as error:
-                self.send({"answer": {"unsupported": str(error)}})
+            self.send_answer(self.answer(self.receive()["ask"]))
 
     def answer(self, request) -> dict:
         """Reply to one question: load, or use a function by name or an object by number."""
@@ -58,6 +68,14 @@ class _Candidate(Peer):
             return {"ready": {}}
         if request["do"] == "load":
             return self._load(request)
+        if request["do"] == "calls":
+            return {"ready": {str(p): [lane.made, lane.served] for p, lane in self.lanes.items()}}
+        self._observed = max(self._observed, request.get("observe", 0))
+        if "kept" in request:
+            value, failure, args, kwargs, request = self.kept.pop()
+            if failure:
+                return self.add_changes(failure, args, kwargs, request)
+            return self.perform(lambda *_, **__: value, "call", args, kwargs, request)
         name = request["of"]
         if type(name) is not str:
             return super().answer(request)
@@ -86,7 +104,11 @@ class _Candidate(Peer):
                 self.run = script.runner(code, before)
                 return {"ready": {}}
             exec(code, self.space)
-            return {"ready": self._definitions(before, message["called"])}
+            shared = message["shared"]
+            definitions = self._definitions(before, {message["entry_point"], *(shared or ())})
+            functions = {name for name, export in definitions.items() if export == ["call"]}
+            self.offered = functions if shared is None else functions.intersection(shared)
+            return {"ready": definitions}
         except BaseException as error:  # SystemExit too: leaving at import is a failure to load
             return {"raise": [*describe(error), where]}
 
@@ -135,18 +157,53 @@ class _Candidate(Peer):
             if export[0] == "value":
                 self.space[name] = wire.decode(export[1])
             elif export[0] == "call":
-                self.space[name] = self._stub(name)
+                self.space[name] = self._stub(name, export[1])
             else:
                 with contextlib.suppress(ImportError, AttributeError):
                     module = importlib.import_module(export[1])
                     self.space[name] = getattr(module, export[2]) if export[2] else module
 
-    def _stub(self, name):
+    def _stub(self, name, position: int):
         def stub(*args, **kwargs):
-            return self.use(name, "call", args, kwargs)
+            return self._call(name, lane, args, kwargs)
 
+        lane = self.lanes.get(position)
         stub.__name__ = stub.__qualname__ = name
         return stub
+
+    def _call(self, name: str, lane: Lane | None, args, kwargs):
+        """Call another agent's function: on the lane where there are many calls, and no objects in them."""
+        if lane is None or self._observed > 0 or name in self._no_lane:
+            self._observed -= 1
+            return self.use(name, "call", args, kwargs)
+        try:
+            request = lane.request(name, "call", args, kwargs)
+        except wire.Unsupported:
+            return self.use(name, "call", args, kwargs)
+        reply = lane.call(request)
+        if reply is not None:
+            return lane.result(reply, "call", args, kwargs)
+        self._no_lane.add(name)
+        return self.result(self.ask(request | {"kept": True}), "call", args, kwargs)
+
+    def attend(self) -> None:
+        """Serve the lanes until the tests' side has sent something."""
+        self.attend_to(self)
+
+    def attend_to(self, channel: Peer) -> None:
+        """Serve all other channels until there is something on this one."""
+        while self.lanes:
+            ready = [fd for fd, _ in self._poller.poll() if fd != channel.fd]
+            if not ready:
+                return
+            self.channels[ready[0]].serve()
+
+    def await_end(self) -> None:
+        """Answer the tests' side only, until it ends this process, as another agent's process has ended."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                self.serve()
+        os._exit(0)
 
     # Rules for objects: a candidate lets the others do everything, and treats theirs like its own.
 

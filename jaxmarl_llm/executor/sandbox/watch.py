@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import select
 import signal
 import time
 
-from .. import wire
+from .. import frames
+from ..isolation import libc
 from ..scheduling import cpu_clock
 
 SHORTEST_WAIT = 0.005  # seconds between two looks at the clocks, at least
 AWAKE = 0.1  # share of the time as CPU from which a program counts as awake where the system does not tell
 LEAVE_SECONDS = 2.0  # for a process whose channel is closed to come to its own end, which tells how it ended
 TMP_LOOK = 0.02  # seconds between two looks at the size of a program's folder
+# A call between agents makes two processes wait, one after the other, and costs each about this much (s).
+SWITCH_SECONDS = 12e-6
+MAX_CALLS_SHARE = 4  # of the CPU limit: what calls may cost on top of it, all together
+GATHER_SECONDS = 0.1  # between two choices of the CPU for processes that take turns
+
+
+def highest_cpu(limit: float, agents: int) -> float:
+    """CPU seconds that no process of a program with this limit may exceed, whatever it calls."""
+    return limit * (1 + MAX_CALLS_SHARE) if agents > 1 else limit
 
 
 class Watch:
@@ -23,22 +34,33 @@ class Watch:
     fates: per process "exit" (by itself, or at the tester's word), "signal", "timeout-cpu",
     "timeout-wall" or "disk"; the limits count for all processes together.
 
+    The CPU limit leaves out what calls between agents cost: SWITCH_SECONDS for each time that a process gave
+    the CPU away of its own will, as the kernel counts it, in all at most MAX_CALLS_SHARE limits.
+
     The wall limit is for sleepers: it counts the time in which the processes neither ran nor waited for a
     CPU, so that a program on a busy machine is not taken for one that sleeps. Only the worker can look that
     up, for it sees /proc: it is asked with {"waited": run} and the processes' descriptors, and answers
-    {"waited": seconds or None}.
+    {"waited": seconds or None, "switches": count}.
     """
 
     def __init__(self, pids: list[int], job: dict, folder_size=None):
         self.pids, self.job, self.folder_size = pids, job, folder_size
         self.fates: list[str | None] = [None] * len(pids)
-        self.ended_cpu = 0.0
+        self.ended_cpu, self._ended_switches, self._switches = 0.0, 0, 0
         self.waited: float | None = 0.0
         self.begin, self.leaving = time.monotonic(), math.inf
+        self._gathered = self.begin
 
     def cpu(self) -> float:
         """CPU seconds of all processes so far."""
         return self.ended_cpu + sum(map(cpu_clock, self._left()))
+
+    def charged(self) -> float:
+        """CPU seconds that count against the limit."""
+        if len(self.pids) == 1:
+            return self.cpu()
+        calls = SWITCH_SECONDS * (self._ended_switches + self._switches)
+        return max(0.0, self.cpu() - min(calls, MAX_CALLS_SHARE * self.job["cpu"]))
 
     def _left(self) -> list[int]:
         return [pid for pid, fate in zip(self.pids, self.fates, strict=True) if fate is None]
@@ -57,11 +79,33 @@ class Watch:
                 if fd == wake:
                     drain(fd)
                 else:
-                    self._hear(wire.receive_control(control)[0])
-            if self._asleep() >= self.job["wall"] and None in self.fates:
+                    self._hear(frames.receive_control(control)[0])
+            self._gather()
+            # What is known of waits and calls may be old, and has only grown since.
+            if self._at_limit() and (len(self.pids) > 1 or self._at_limit() == "timeout-wall"):
                 self._ask(control)
-                if self._asleep() >= self.job["wall"]:
-                    self.end("timeout-wall")
+            if fate := self._at_limit():
+                self.end(fate)
+
+    def _at_limit(self) -> str | None:
+        """The fate of what is left, as far as is known."""
+        if None in self.fates and self.charged() >= self.job["cpu"]:
+            return "timeout-cpu"
+        return "timeout-wall" if None in self.fates and self._asleep() >= self.job["wall"] else None
+
+    def _gather(self) -> None:
+        """Put processes that take turns on one CPU: waking one up on another CPU costs several times as much.
+
+        The CPU is where this process was woken up, which is one that has little to do.
+        """
+        now = time.monotonic()
+        if len(self.pids) == 1 or now < self._gathered + GATHER_SECONDS:
+            return
+        self._gathered = now
+        cpu = libc.current_cpu()
+        for pid in self._left() if cpu is not None else ():
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(pid, {cpu})
 
     def _hear(self, message) -> bool:
         """Act on a message; return whether it was the answer to `_ask`."""
@@ -70,7 +114,7 @@ class Watch:
             self.end("exit", spare=gone)
             self.leaving = time.monotonic() + (0.0 if gone is None else LEAVE_SECONDS)
         elif "waited" in message:
-            self.waited = message["waited"]
+            self.waited, self._switches = message["waited"], message["switches"]
             return True
         return False
 
@@ -79,10 +123,10 @@ class Watch:
         fds = []
         if hasattr(os, "pidfd_open"):
             fds = [os.pidfd_open(pid) for pid in self._left()]
-        wire.send_control(control, {"waited": self.job["run"]}, fds)
+        frames.send_control(control, {"waited": self.job["run"]}, fds)
         for fd in fds:
             os.close(fd)
-        while not self._hear(wire.receive_control(control)[0]):
+        while not self._hear(frames.receive_control(control)[0]):
             pass
 
     def _asleep(self) -> float:
@@ -103,8 +147,6 @@ class Watch:
             return False
         if time.monotonic() >= self.leaving:
             self.end("exit")
-        elif self.cpu() >= self.job["cpu"]:
-            self.end("timeout-cpu")
         elif self.folder_size and self.folder_size() > self.job["disk"]:
             self.end("disk")
         return None in self.fates
@@ -118,12 +160,16 @@ class Watch:
 
     def _bury(self, index, fate, usage):
         self.ended_cpu += usage.ru_utime + usage.ru_stime
+        self._ended_switches += usage.ru_nvcsw
+        self._switches = 0  # of those that are left: to be asked for again
         # The kernel's own limit is a signal too.
-        over = fate == "signal" and self.ended_cpu >= self.job["cpu"]
+        over = fate == "signal" and self.charged() >= self.job["cpu"]
         self.fates[index] = "timeout-cpu" if over else fate
 
     def _milliseconds(self) -> int:
-        left = min(self.job["cpu"] - self.cpu(), self.job["wall"] - self._asleep())
+        left = min(self.job["cpu"] - self.charged(), self.job["wall"] - self._asleep())
+        if len(self.pids) > 1:
+            left = min(left, GATHER_SECONDS)
         left = min(left, self.leaving - time.monotonic())
         if self.folder_size:
             left = min(left, TMP_LOOK)

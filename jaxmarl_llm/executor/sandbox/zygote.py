@@ -2,14 +2,17 @@
 
 It sees no text. Control messages in: {"run": id, "cpu", "wall", "memory_mb", "disk", "stdio", "tmp",
 "collector", "signature"} with the candidates' ends of the channels, and what `Watch` hears. With a signature
-the last descriptor is a file, the compiled candidate. Out, one per run: {"run": id, "fates": […], "cpu"};
-fates as in `Watch`, or ["setup"].
+the last descriptor is a file, the compiled candidate. Out, one per run: {"run": id, "fates": […], "cpu",
+"calls_cpu"}; fates as in `Watch`, or ["setup"], and CPU seconds without, and for, calls between agents.
 """
 
 from __future__ import annotations
 
+import _sitebuiltins
+import builtins
 import contextlib
 import gc
+import itertools
 import os
 import shutil
 import signal
@@ -17,10 +20,10 @@ import socket
 import sys
 import tempfile
 
-from .. import libraries, wire
+from .. import frames, libraries
 from ..isolation import confine, landlock, namespaces, rootfs, seccomp
 from . import candidate
-from .watch import Watch
+from .watch import Watch, highest_cpu
 
 PRELOADED = (
     "bisect collections collections.abc copy dataclasses datetime enum fractions functools hashlib heapq "
@@ -39,16 +42,18 @@ def main(control_fd: int, parent: int, level: int) -> None:
         readable = namespaces.enter(packages) if level > 2 else [*rootfs.needed_paths(), *packages]
     for name in PRELOADED.split():
         __import__(name)
+    for name in ("exit", "quit"):  # which `site` makes, and it is not imported here
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     control = socket.socket(fileno=control_fd)
     children = _Children(readable, (rootfs.LIBRARIES,) if level > 2 else _HOST_FOLDERS)
     gc.collect()
     gc.freeze()  # keeps the collector from touching, and so copying, the pages that forks share
-    wire.send_control(control, {"ready": sys.version})
+    frames.send_control(control, {"ready": sys.version})
     try:
         while True:
-            message, fds = wire.receive_control(control)
+            message, fds = frames.receive_control(control)
             if "run" in message:
-                wire.send_control(control, children.run(control, message, fds))
+                frames.send_control(control, children.run(control, message, fds))
     except (EOFError, OSError):
         children.kill_all()
         os._exit(0)
@@ -60,7 +65,8 @@ class _Children:
     def __init__(self, readable, folders):
         self.readable, self.folders = readable, folders
         self.rules = None if readable is None else landlock.ruleset(readable)
-        seccomp.program()  # once, for all forks
+        for waits in (False, True):
+            seccomp.program(waits=waits)  # once, for all forks
         self.wake, wake_end = os.pipe()
         for fd in (self.wake, wake_end):
             os.set_blocking(fd, False)
@@ -75,11 +81,13 @@ class _Children:
             if rules is not None and (folder or library):
                 paths = [*self.readable, library] if library else self.readable
                 rules = landlock.ruleset(paths, [folder] if folder else ())
-            for channel in fds:
-                pid, armed = _fork(channel, job, rules, folder, library)
+            lanes = _lanes(len(fds))
+            for channel, own_lanes in zip(fds, lanes, strict=True):
+                pid, armed = _fork(channel, own_lanes, job, rules, folder, library)
                 pids.append(pid)
                 ready = ready and os.read(armed, 1) == b"!"
                 os.close(armed)
+            fds += [lane for own_lanes in lanes for lane in own_lanes.values()]
             for fd in fds if rules == self.rules else [*fds, rules]:
                 os.close(fd)
             watch = Watch(pids, job, (lambda: _size(folder)) if folder else None)
@@ -92,7 +100,8 @@ class _Children:
                 raise
             finally:
                 self.kill_all()
-        return {"run": job["run"], "fates": watch.fates if ready else ["setup"], "cpu": watch.ended_cpu}
+        cpu = {"cpu": watch.charged(), "calls_cpu": watch.ended_cpu - watch.charged()}
+        return {"run": job["run"], "fates": watch.fates if ready else ["setup"], **cpu}
 
     def kill_all(self) -> None:
         """Kill whatever descendants are left: orphans come to us, so this ends when there are none."""
@@ -107,7 +116,16 @@ class _Children:
                 os.waitpid(-1, 0)
 
 
-def _fork(channel, job, rules, folder, library):
+def _lanes(agents: int) -> list[dict[int, int]]:
+    """For each agent {position of another one: its end of the lane between the two}."""
+    lanes: list[dict[int, int]] = [{} for _ in range(agents)]
+    for one, other in itertools.combinations(range(agents), 2):
+        ends = socket.socketpair()
+        lanes[one][other], lanes[other][one] = (end.detach() for end in ends)
+    return lanes
+
+
+def _fork(channel, lanes, job, rules, folder, library):
     """Fork a candidate; (pid, read end of its "armed" pipe)."""
     armed, armed_end = os.pipe()
     parent = os.getpid()
@@ -117,11 +135,21 @@ def _fork(channel, job, rules, folder, library):
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             confine.candidate_process(
-                channel, armed_end, parent, job["cpu"], job["memory_mb"], rules, job["stdio"], folder
+                channel,
+                armed_end,
+                parent,
+                cpu_seconds=highest_cpu(job["cpu"], len(lanes) + 1),
+                memory_mb=job["memory_mb"],
+                rules=rules,
+                stdio=job["stdio"],
+                folder=folder,
+                lanes=tuple(lanes.values()),
             )
             if not job["collector"]:
                 gc.disable()
-            candidate.serve(3, (library, job["signature"]) if library else None)
+            first_lane = confine.first_lane(job["stdio"])
+            numbered = {position: first_lane + place for place, position in enumerate(lanes)}
+            candidate.serve(3, (library, job["signature"]) if library else None, numbered)
         finally:
             os._exit(1)
     os.close(armed_end)

@@ -28,7 +28,7 @@ import threading
 import time
 import traceback
 
-from .. import wire
+from .. import frames
 from ..cpp.builder import Builder
 from ..isolation import confine, libc
 from ..types import Limits, Program, Report, from_plain, to_plain
@@ -49,7 +49,7 @@ def main(control_fd: int, parent: int) -> None:
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
     confine.lower(resource.RLIMIT_CORE, 0)
     control = socket.socket(fileno=control_fd)
-    settings = wire.receive_control(control)[0]
+    settings = frames.receive_control(control)[0]
     limits = from_plain(Limits, settings["limits"])
     supervisor = Supervisor(
         control, settings["workers"], settings["level"], limits, settings.get("packages", ())
@@ -109,9 +109,9 @@ class Supervisor:
         for thread in self.threads:
             thread.start()
         errors = [error for error in (self._started.get() for _ in self.threads) if error]
-        wire.send_control(self.control, {"error": errors[0] if errors else ""})
+        frames.send_control(self.control, {"error": errors[0] if errors else ""})
         while True:
-            message, _ = wire.receive_control(self.control)
+            message, _ = frames.receive_control(self.control)
             if "cancel" in message:
                 dropped = self.schedule.drop(lambda job, batch=message["cancel"]: job.batch == batch)
                 self._send([job.result(None) for job in dropped])
@@ -143,7 +143,7 @@ class Supervisor:
     def _send(self, results: list[dict]) -> None:
         if results:
             with self._sending:
-                wire.send_control(self.control, {"results": results})
+                frames.send_control(self.control, {"results": results})
 
     def _work(self) -> None:
         """A worker's thread: owns its processes, which the kernel ends with this thread."""

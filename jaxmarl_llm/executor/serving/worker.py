@@ -159,11 +159,13 @@ class Worker:
         if "waited" not in message:
             return message
         # Candidates also sleep while the tester is kept waiting.
-        waits = [scheduling.waited(self.tester.popen.pid), *map(scheduling.waited_behind, fds)]
+        pids = list(map(scheduling.pid_behind, fds))
         for fd in fds:
             os.close(fd)
+        waits = [None if pid is None else scheduling.waited(pid) for pid in (self.tester.popen.pid, *pids)]
         known = None if None in waits or not fds else sum(waits) - self.tester_waited
-        self.zygote.send({"waited": known})
+        switches = sum(scheduling.switches(pid) for pid in pids if pid is not None)
+        self.zygote.send({"waited": known, "switches": switches})
         return None
 
     def _last_word(self) -> dict | None:
@@ -206,5 +208,6 @@ class Worker:
             interactions=tuple(Interaction(*row) for row in outcome["interactions"]),
             level=self.level,
             cpu_seconds=fate["cpu"],
+            calls_cpu_seconds=fate["calls_cpu"],
             wall_seconds=wall,
         )

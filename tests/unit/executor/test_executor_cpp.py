@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from jaxmarl_llm.executor import wire
+from jaxmarl_llm.executor import frames, wire
 from jaxmarl_llm.executor.cpp import compiler as cpp_compiler
 from jaxmarl_llm.executor.cpp import tools as cpp_tools
 from jaxmarl_llm.executor.cpp.signature import parse
@@ -27,7 +27,7 @@ import json, os, resource, sys, types
 package = types.ModuleType("executor")
 package.__path__ = [sys.argv[1]]
 sys.modules["executor"] = package
-from executor import wire
+from executor import frames, wire
 from executor.cpp import library
 from executor.isolation import confine, landlock, libc, namespaces, rootfs, seccomp
 fd, level, path, signature = int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
@@ -45,18 +45,18 @@ landlock.restrict(paths)
 seccomp.install()
 try:
     function = library.load(path, signature)
-    wire.write_frame(fd, "loaded")
+    frames.write_frame(fd, "loaded")
 except Exception as error:
-    wire.write_frame(fd, f"{type(error).__name__}: {error}")
+    frames.write_frame(fd, f"{type(error).__name__}: {error}")
 while True:
-    arguments = [wire.decode(item) for item in wire.read_frame(fd)]
+    arguments = [wire.decode(item) for item in frames.read_frame(fd)]
     before = list(map(id, arguments))
     try:
         reply = {"result": wire.encode(function(*arguments))}
     except Exception as error:
         reply = {"raised": [type(error).__name__, str(error)]}
     assert list(map(id, arguments)) == before
-    wire.write_frame(fd, reply | {"arguments": [wire.encode(item) for item in arguments]})
+    frames.write_frame(fd, reply | {"arguments": [wire.encode(item) for item in arguments]})
 """
 
 
@@ -91,12 +91,12 @@ class Loaded:
 
     def _read(self):
         try:
-            return wire.read_frame(self.fd)
+            return frames.read_frame(self.fd)
         except (EOFError, OSError):
             return None
 
     def __call__(self, *arguments):
-        wire.write_frame(self.fd, [wire.encode(item) for item in arguments])
+        frames.write_frame(self.fd, [wire.encode(item) for item in arguments])
         reply = self._read()
         if reply is None:
             return "ended", self.process.wait(300)

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from jaxmarl_llm.executor import Executor, Limits, Program, TimingPlan, wire
+from jaxmarl_llm.executor import Executor, Limits, Program, TimingPlan, frames
 from jaxmarl_llm.executor.cpp import builder as cpp_builder
 from jaxmarl_llm.executor.cpp import compiler as cpp_compiler
 from jaxmarl_llm.executor.cpp import tools as cpp_tools
@@ -157,7 +157,7 @@ def test_hostile_code_is_refused(executor, tmp_path):
 
 def frame(text):
     """Statements that write a frame to the channel."""
-    data = wire._HEADER.pack(len(text)) + text.encode()
+    data = frames._HEADER.pack(len(text)) + text.encode()
     return f"{{ const unsigned char t[] = {{{', '.join(map(str, data))}}}; write(3, t, {len(data)}); }}"
 
 
@@ -277,12 +277,12 @@ def supervised(builder=None):
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        assert wire.receive_control(ours)[0] == {"error": ""}
+        assert frames.receive_control(ours)[0] == {"error": ""}
 
         def ask(made):
             jobs = [[0, made.digest(), to_plain(made)]]
-            wire.send_control(ours, {"batch": 0, "since": 0.0, "jobs": jobs})
-            return wire.receive_control(ours)[0]["results"][0]
+            frames.send_control(ours, {"batch": 0, "since": 0.0, "jobs": jobs})
+            return frames.receive_control(ours)[0]["results"][0]
 
         yield ask
     finally:

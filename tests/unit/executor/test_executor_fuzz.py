@@ -13,7 +13,7 @@ import socket
 import pytest
 from fuzzing import EXCEPTIONS, damaged, frame, mutated, shape, value, weight
 
-from jaxmarl_llm.executor import VERDICTS, wire
+from jaxmarl_llm.executor import VERDICTS, frames, wire
 from jaxmarl_llm.executor.channel import link
 from jaxmarl_llm.executor.judging import agents, tester
 
@@ -139,10 +139,10 @@ def test_damaged_frames_give_json_an_end_or_a_wire_error():
             )
             theirs.close()
             for message in messages:
-                assert wire.read_frame(ours.fileno()) == message
+                assert frames.read_frame(ours.fileno()) == message
             while True:
                 try:
-                    wire.read_frame(ours.fileno())
+                    frames.read_frame(ours.fileno())
                     seen["read"] += 1
                 except (EOFError, wire.WireError) as error:
                     seen[type(error).__name__] += 1

@@ -554,6 +554,13 @@ def test_the_filter_allows_these_calls_and_no_others(column, machine, files):
     assert {decide(code, arch, n) for n in numbers for arch in other_arches} == {EPERM}
 
 
+@pytest.mark.parametrize("column, machine", [(0, "x86_64"), (1, "aarch64")])
+def test_agents_that_are_connected_may_wait_for_several_descriptors(column, machine):
+    code = seccomp.program(machine, waits=True)
+    expected = {numbers[column] for numbers in (*ALLOWED.values(), (7, None), (271, 73))} - {None}
+    assert {n for n in range(1024) if decide(code, ARCHES[machine], n) == ALLOW} == expected
+
+
 @pytest.mark.parametrize(
     "numbers, arguments, decision",
     [

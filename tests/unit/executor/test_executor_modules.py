@@ -33,6 +33,29 @@ def test_numpy_in_programs_and_tests(level):
     assert reports[2].failures == ("main: ModuleNotFoundError: No module named 'ml_collections'",)
 
 
+def test_numpy_between_agents_over_the_tests_side_and_directly():
+    aux = "import numpy as np\n\ndef aux(x):\n    if x.size > 2:\n        raise ValueError(x.sum())\n"
+    aux += "    return x + np.int16(1)\n"
+    main = """
+import numpy as np
+
+def f(x, calls):
+    texts = set()
+    for _ in range(calls):
+        try:
+            aux(np.arange(3))
+        except ValueError as error:
+            texts.add(repr([aux(x), aux(x).dtype, type(error.args[0])]))
+    return texts
+"""
+    tests = "import numpy as np\n\ndef check(candidate):\n    x = np.array([1, 2], dtype='int16')\n"
+    tests += "    assert candidate(x, 600) == {repr([x + np.int16(1), x.dtype, np.int64])}\n"
+    with Executor(workers=1, min_level=1, modules=("numpy",)) as executor:
+        (report,) = executor.run([Program({"aux": aux, "main": main}, "f", tests)])
+    assert (report.verdict, report.failures) == ("pass", ())
+    assert report.interactions[0][3:6] == (1800, 1200, 600)
+
+
 @pytest.mark.parametrize("names, message", [
     (("no_such_package",), "modules names 'no_such_package', which is not installed: pip install no_such_package"),
     (("numpy.linalg",), "modules names 'numpy.linalg'; allowed: top-level packages beside the standard library"),

@@ -1,61 +1,11 @@
 """Values of the standard library and of a prelude's classes between processes: equal, of their type, both ways."""
 
 import pytest
+from crossing_values import IMPORTS, VALUES
 
 from jaxmarl_llm.executor import Executor, Program
 from jaxmarl_llm.executor.values import Classes
 from jaxmarl_llm.executor.wire import Unsupported, WireError, decode, encode
-
-IMPORTS = """
-import array, collections, datetime, decimal, enum, fractions, ipaddress, pathlib, time, types, uuid
-from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
-from dataclasses import dataclass, field
-from datetime import date, timedelta, timezone
-from decimal import Decimal
-from fractions import Fraction
-from typing import NamedTuple
-
-class Colour(enum.Enum):
-    RED = 1
-    BLUE = 2
-
-class Right(enum.Flag):
-    READ = 1
-    WRITE = 2
-
-class Level(enum.IntEnum):
-    LOW = 1
-
-class Place(NamedTuple):
-    x: int
-    y: int = 0
-
-@dataclass(frozen=True)
-class Amount:
-    value: Decimal
-    unit: str = "g"
-
-@dataclass
-class Box:
-    items: list = field(default_factory=list)
-    count: int = 0
-
-class TooSmall(ValueError):
-    def __init__(self, number, least):
-        super().__init__(number, least)
-        self.number, self.least = number, least
-"""
-VALUES = [
-    "date(2024, 2, 29)", "datetime.time(1, 2, 3, 4, fold=1)", "datetime.datetime(2024, 1, 2, 3, tzinfo=timezone.utc)",
-    "datetime.datetime(2024, 1, 2, 3, 4, 5, 6)", "timedelta(days=-1, seconds=3)", "timezone(timedelta(hours=2), 'X')",
-    "Decimal('1.50')", "Decimal('-Infinity')", "Fraction(1, 3)", "deque([1, 2], 3)", "Counter('aab')",
-    "OrderedDict([('b', 1), ('a', 2)])", "defaultdict(list, {1: [2]})", "ChainMap({1: 2}, {3: 4})", "bytearray(b'ab')",
-    "b'ab'", "3 + 4j", "range(1, 9, 3)", "frozenset({1, 2})", "slice(1, None, 2)", "...", "{1: 2}.keys()",
-    "types.SimpleNamespace(a=1)", "array.array('i', [1, 2])", "time.gmtime(0)", "uuid.UUID(int=5)",
-    "pathlib.PurePosixPath('a/b')", "ipaddress.IPv4Address('10.0.0.1')", "ipaddress.IPv6Network('2001:db8::/32')",
-    "Colour.RED", "Right.READ | Right.WRITE", "Level.LOW", "Place(1, 2)", "Amount(Decimal('2'))", "Box([1], 2)",
-    "int", "ValueError", "[Colour.BLUE, {Place(1): Amount(Decimal(1))}]", "deque([Counter('a')])",
-]
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +96,31 @@ def test_exceptions_arrive_with_their_arguments(executor, statement, kind, wante
 def test_a_stop_iteration_that_no_except_sees_passes_nothing(executor, line):
     report = run(executor, "def f(x):\n    raise StopIteration\n", line)
     assert (report.verdict, report.passed) == ("error", 0) and "StopIteration" in report.failures[0]
+
+
+def test_a_stop_iteration_passes_nothing_where_agents_call_each_other_after_it(executor):
+    main = "def f(x):\n    aux(x)\n    if not x:\n        raise StopIteration\n    return x\n"
+    tests = "def check(candidate):\n    assert all(map(candidate, [0, 1])) and candidate(2) == 2\n"
+    (report,) = executor.run([Program({"aux": "def aux(x):\n    return x\n", "main": main}, "f", tests)])
+    assert (report.verdict, report.passed) == ("error", 0)
+
+
+def test_a_stop_iteration_between_agents_is_the_callers(executor):
+    aux = "class Steps:\n    def step(self):\n        raise StopIteration\n\ndef aux():\n    return Steps()\n"
+    main = "def f(x):\n    try:\n        aux().step()\n    except StopIteration:\n        return x\n"
+    tests = "def check(candidate):\n    assert candidate(1) == 1\n"
+    (report,) = executor.run([Program({"aux": aux, "main": main}, "f", tests)])
+    assert (report.verdict, report.failures) == ("pass", ())
+
+
+@pytest.mark.parametrize("calls", [0, 1200])
+def test_what_cannot_cross_between_agents_is_unsupported(executor, calls):
+    aux = "def aux(levels):\n    return [aux(levels - 1)] if levels else []\n"
+    main = f"def f(x):\n    for _ in range({calls}):\n        aux(1)\n    return len(aux(x))\n"
+    tests = "def check(candidate):\n    assert candidate(3) == 1\n    assert candidate(70) == 1\n"
+    (report,) = executor.run([Program({"aux": aux, "main": main}, "f", tests)])
+    assert (report.verdict, report.passed) == ("unsupported", 1)
+    assert report.interactions[0][3:6] == (2 * calls + 2, 2 * calls + 1, 0)
 
 
 def test_generators_of_the_candidate_still_end(executor):
