@@ -178,7 +178,8 @@ class Runs:
             place.repair_read_only()
         done = Interruption(way, phase)
         text = self.printed()
-        if way != "SIGKILL" and ("Traceback" in text or "FATAL" in text or code < 0 and phase != "imports"):
+        # SIGTERM itself ends a process that does not handle it yet, or no longer.
+        if way != "SIGKILL" and ("Traceback" in text or code < 0 and code != -signal.SIGTERM):
             done.wrong = f"ended with code {code}:\n{text[-3000:]}"
         elif lost := [row for row in before if row not in _rows(workdir)]:
             done.wrong = f"rows of steps {[row['step'] for row in lost]} are lost"
