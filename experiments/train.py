@@ -8,7 +8,7 @@ import functools
 import math
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from absl import flags
 
@@ -20,7 +20,7 @@ from jaxmarl_llm.factory import randomness, rollouts, training
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.metrics import read_metrics
-from jaxmarl_llm.rollout import counterfactuals
+from jaxmarl_llm.rollout import counterfactuals, dynamic_sampling
 from jaxmarl_llm.rollout.counterfactuals import Redraw
 from jaxmarl_llm.runs import final_table, run_evaluations, run_folder, summaries, warm_up
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
@@ -29,14 +29,14 @@ from jaxmarl_llm.utils import console, distributed
 from jaxmarl_llm.utils.stopping import StopRequested
 
 
-def rollout_of(run: Run, step: int, timer) -> Callable[..., Forest]:
-    """`rollouts.run` on an iteration's batch of items; it takes a protocol, ``trainables`` and a ``key``."""
+def rollout_of(run: Run, ids: Sequence[int], timer) -> Callable[..., Forest]:
+    """`rollouts.run` on a batch of items; it takes a protocol, ``trainables`` and a ``key``."""
     config = run.config
     return functools.partial(
         rollouts.run,
         team=run.team,
         scorer=run.scorer,
-        item_ids=randomness.batch_ids(config, run.task.items, step),
+        item_ids=ids,
         params=training.sampling_params(config),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
@@ -45,17 +45,32 @@ def rollout_of(run: Run, step: int, timer) -> Callable[..., Forest]:
     )
 
 
-def draw(run: Run, step: int, trainables, timer) -> Forest:
-    """Judged answers of the team to an iteration's batch of items, with counterfactual ones if configured."""
-    config, rollout = run.config, rollout_of(run, step, timer)
-    journal = run.journal(randomness.batch_ids(config, run.task.items, step), step)
-    forest = rollout(run.protocol, trainables=trainables, key=run.key("rollout", step), journal=journal)
+def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest:
+    """Judged answers of the team to an iteration's batch of items, with counterfactual ones if configured.
+
+    Number 1 and more are further draws, of other items and with keys of their own.
+    """
+    config, items = run.config, run.task.items
+    ids = (
+        randomness.redraw_ids(config, items, step, number)
+        if number
+        else randomness.batch_ids(config, items, step)
+    )
+    rollout, (key, counterfactual_key) = rollout_of(run, ids, timer), run.draw_keys(step, number)
+    forest = rollout(run.protocol, trainables=trainables, key=key, journal=run.journal(ids, step, number))
     if not config.train.counterfactual:
         return forest
     references = [member.reference for member in run.team.members]
-    again = Redraw(rollout, run.protocol, trainables, run.key("counterfactual", step), references)
+    again = Redraw(rollout, run.protocol, trainables, counterfactual_key, references)
     with timer("counterfactual"):
         return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, run.scorer, again)
+
+
+def draw(run: Run, step: int, trainables, timer) -> Forest:
+    """`draw_once`, again and again while problems have no signal, at most ``train.redraw`` times."""
+    one_draw = functools.partial(draw_once, run, step, trainables, timer)
+    most = run.config.train.redraw
+    return dynamic_sampling.with_signal(one_draw, run.learner.has_signal, most) if most else one_draw()
 
 
 def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
@@ -78,6 +93,9 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
             metrics |= run.learner.learn(credit)
     if drawn:
         metrics |= forest_metrics.reward_metrics(forest, run.task) | forest_metrics.length_metrics(forest)
+        if run.config.train.redraw:
+            signal_P = credit.has_signal(run.learner.learners)
+            metrics |= forest_metrics.redraw_metrics(forest, signal_P, run.task)
         run.write_transcripts(step, forest, credit)
     seconds = time.perf_counter() - started
     tokens = forest_metrics.tokens(forest) if drawn else 0

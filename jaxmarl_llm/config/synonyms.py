@@ -56,6 +56,8 @@ _NAMES = {
     "global_batch_size num_prompts prompts_per_step generation_batch_size unique_prompts",
     "train.group": "num_generations n rollout_n n_samples n_samples_per_prompt num_return_sequences group_size "
     "num_samples num_rollouts samples_per_prompt rollouts_per_example num_responses",
+    "train.redraw": "dynamic_sampling filter_groups max_num_gen_batches dynamic_filtering active_sampling "
+    "filter_zero_std_samples use_dynamic_sampling",
     "train.tokens_per_microbatch": "ppo_max_token_len_per_gpu max_token_len micro_train_batch_size "
     "ppo_micro_batch_size_per_gpu ppo_micro_batch_size micro_batch_size",
     "train.prompts_per_microbatch": "gradient_accumulation_steps grad_accum_steps accumulate_grad_batches "

@@ -1,6 +1,6 @@
 """Fields of the training loop: iterations, budgets, turns, protocol, updates and optimizer."""
 
-from jaxmarl_llm.config import programs, task
+from jaxmarl_llm.config import programs, systems, task
 from jaxmarl_llm.config.fields import Read, choice, number
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
@@ -29,6 +29,9 @@ FIELDS = (
     number("train.grade_every", 0,
            "Iterations until problems of the next grade are added; 0: all from the start.", low=0,
            read=Read(task.graded, _NO_GRADES)),
+    number("train.redraw", 0,
+           "Most further draws of an iteration, of train.prompts other problems each, in place of problems from "
+           "which nobody would learn (DAPO's dynamic sampling); 0: none.", low=0),
     choice("train.protocol", "simultaneous",
            "The order in which agents answer, and what they read; or the dotted name of a protocol of your own, "
            "see docs/tasks.md. Those in which agents read each other need joint_mode=aligned. Of programs, in "
@@ -61,7 +64,8 @@ FIELDS = (
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field of the loop that contradicts another."""
-    bad, c = _minibatches(config.train), config.train
+    c = config.train
+    bad = _minibatches(c) + _redraw(config)
     if c.protocol in READING and c.joint_mode != "aligned":
         bad.append(f"train.protocol={c.protocol!r}: needs train.joint_mode='aligned', it is {c.joint_mode!r}")
     if c.protocol == "tree" and c.turns > 1:
@@ -72,6 +76,24 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
             "iterations is not known before, allowed is 'constant'"
         )
     return bad
+
+
+_NO_GROUPS = {
+    systems.CRITIC: "learns from what its critics did not expect, also where all answers earn the same",
+    systems.PAIRS: "keeps pairs of the answers of each iteration",
+    systems.DEMONSTRATIONS: "draws nothing",
+}
+
+
+def _redraw(config: ConfigDict) -> list[str]:
+    """Further draws where it is not the advantages in a group that agents learn from."""
+    c, why = config.train, ""
+    row = systems.SYSTEMS.get(c.system)
+    if row is not None and row.learns_from != systems.GROUP:
+        why = f"train.system={c.system!r} {_NO_GROUPS[row.learns_from]}"
+    elif c.protocol == "lessonl" and config.lessons.bank == "run":
+        why = "lessons.bank='run' keeps the lessons of each iteration, and of its own problems only"
+    return [f"train.redraw={c.redraw}: {why}, allowed is 0"] if c.redraw and why else []
 
 
 def _minibatches(c: ConfigDict) -> list[str]:

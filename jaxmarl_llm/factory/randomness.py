@@ -19,6 +19,7 @@ STREAMS = (
     "test",
     "report",
     "demonstrations",
+    "redraw",
 )
 
 
@@ -49,3 +50,20 @@ def batch_ids(config, items, step: int) -> list[int]:
         if len(fresh) <= room:
             come, epoch = set(), epoch + 1
     return order[step * size : (step + 1) * size]
+
+
+def redraw_ids(config, items, step: int, number: int) -> list[int]:
+    """Items of further draw ``number`` (from 1) of iteration ``step``, in place of those without a signal.
+
+    At random among the items that may come in this iteration. Those of the iteration itself come after all
+    others, and none comes again before all have come. Like `batch_ids` a function of the seed alone.
+    """
+    size, every = config.train.prompts, config.train.grade_every
+    grade_of = [getattr(item, "grade", 0) for item in items]
+    grades = sorted(set(grade_of))
+    highest = grades[min(step // every, len(grades) - 1)] if every else grades[-1]
+    key = jax.random.fold_in(stream(config, "redraw"), step)
+    shuffled = np.random.default_rng(np.asarray(jax.random.key_data(key))).permutation(len(items)).tolist()
+    first = set(batch_ids(config, items, step))
+    allowed = sorted((i for i in shuffled if grade_of[i] <= highest), key=first.__contains__)  # stable
+    return [allowed[n % len(allowed)] for n in range((number - 1) * size, number * size)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, Joint
+from jaxmarl_llm.forest.problems import combined
 from jaxmarl_llm.tasks.types import Task
 
 # One program each: operation by operation, the first iteration would compile dozens.
@@ -48,6 +49,9 @@ def _means(prefix: str, joints: Sequence[Joint], task: Task) -> dict[str, float]
 def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str, float]:
     """Per agent, ``<agent>/<name>``: spreads of advantages and returns, and groups without signal.
 
+    With several turns also ``<agent>/zero_signal_turn<t>``, from 1, of the agent's groups in a turn, if there
+    are any; both kinds of turns (`Turn.kind`) count.
+
     Args:
       forest: turns with ids 0, 1, ..; the arrays are indexed by them.
       returns_R, groups_R, advantages_R: return, group key and advantage of every turn. Turns whose return is
@@ -65,7 +69,24 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
             "zero_signal": of_groups(credit.zero_signal_share, returns_R[ids], groups_R[ids]),
         }
         out |= {f"{agent}/{name}": float(value) for name, value in row.items()}
-    return out
+    return out | _zero_signal_by_turn(forest, returns_R, groups_R)
+
+
+def _zero_signal_by_turn(forest: Forest, returns_R, groups_R) -> dict[str, float]:
+    """Share of each agent's groups in each turn whose returns are all equal; {} of forests of one turn."""
+    if len({turn.turn for turn in forest.turns}) < 2:
+        return {}
+    returns_of: dict[tuple[int, str], dict[int, set[float]]] = {}  # the different ones of every group
+    for turn in forest.turns:
+        if groups_R[turn.id] >= 0:
+            of_groups = returns_of.setdefault((turn.turn, turn.agent), {})
+            of_groups.setdefault(int(groups_R[turn.id]), set()).add(float(returns_R[turn.id]))
+    return {
+        f"{agent}/zero_signal_turn{t + 1}": float(
+            np.mean([len(values) == 1 for values in of_groups.values()])
+        )
+        for (t, agent), of_groups in sorted(returns_of.items())
+    }
 
 
 def length_metrics(forest: Forest) -> dict[str, float]:
@@ -154,13 +175,31 @@ def over_minibatches(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def tokens(forest: Forest) -> int:
-    """Completion tokens that were drawn in the iteration, those for counterfactuals counted."""
-    return sum(turn.tokens[1] for turn in forest.turns) + forest.extra_tokens
+    """Completion tokens that were drawn in the iteration, those for counterfactuals and of unused problems counted."""
+    own = sum(turn.tokens[1] for turn in forest.turns) + forest.extra_tokens
+    return own + sum(map(tokens, forest.unused))
 
 
 def answers(forest: Forest) -> int:
-    """Joint answers that were judged in the iteration, those for counterfactuals counted."""
-    return len(forest.joints) + forest.extra_answers
+    """Joint answers that were judged in the iteration, those for counterfactuals and of unused problems counted."""
+    return len(forest.joints) + forest.extra_answers + sum(map(answers, forest.unused))
+
+
+def redraw_metrics(forest: Forest, signal_P: np.ndarray, task: Task) -> dict[str, float]:
+    """Metrics of further draws, ``redraw/<name>``; ``signal_P``: whether a problem of the forest has a signal.
+
+    ``draws``, further ones; ``replaced``, problems of the first draw in whose place others are learned from;
+    ``without_signal``, problems of the forest from which nothing is learned; ``return``, as ``train/return``,
+    of all problems that were drawn.
+    """
+    every = combined([(each, range(len(each.items))) for each in (forest, *forest.unused)])
+    returns = {name: value for name, value in reward_metrics(every, task).items() if name == "train/return"}
+    return {
+        "redraw/draws": float(max(len(forest.unused) - 1, 0)),
+        "redraw/replaced": float(len(forest.unused[0].items) if forest.unused else 0),
+        "redraw/without_signal": float(np.sum(~signal_P)),
+        **{name.replace("train/", "redraw/"): value for name, value in returns.items()},
+    }
 
 
 def learned_tokens(forest: Forest, agents: Collection[str]) -> int:

@@ -148,7 +148,8 @@ class Forest:
     replaced (`counterfactuals.with_counterfactuals`), float32 (N, J), agents in the order of ``Joint.turns``; NaN where
     none applies. ``replaced_by`` is the replacement, one of `counterfactuals.KINDS`. For them
     ``extra_answers`` answers were judged and ``extra_tokens`` completion tokens drawn, which are not among
-    the joint answers and the turns.
+    the joint answers and the turns. ``unused``, of an iteration with further draws (``train.redraw``), are the
+    problems that nobody learns from, a forest for each draw, the first one counted.
     """
 
     items: tuple[Any, ...]
@@ -158,6 +159,7 @@ class Forest:
     extra_answers: int = 0
     extra_tokens: int = 0
     replaced_by: str = ""
+    unused: tuple["Forest", ...] = ()
 
     def joint_texts(self) -> dict[str, list[str]]:
         """Completions of each agent in the joint answers: {agent: [J texts]}."""

@@ -1,8 +1,9 @@
 """Journals of rounds of programs: what searches and trainings take up again where they were stopped.
 
 A training keeps a folder for each iteration that no checkpoint is past, ``journal/<iteration>/`` in the run
-folder. A run that was killed goes on from its last checkpoint with the answers and outcomes that are there,
-as far as they go, so that it loses what was under way and nothing else.
+folder, with a folder ``redraw<number>`` for each further draw of the iteration. A run that was killed goes on
+from its last checkpoint with the answers and outcomes that are there, as far as they go, so that it loses what
+was under way and nothing else.
 """
 
 import pathlib
@@ -18,12 +19,13 @@ from jaxmarl_llm.utils import distributed
 FOLDER = "journal"
 
 
-def of_iteration(
-    config, folder: pathlib.Path, task, ids, step: int, count: Callable[[Sequence[Turn]], None]
+def of_draw(
+    config, folder: pathlib.Path, task, ids, step: int, number: int, count: Callable[[Sequence[Turn]], None]
 ) -> Journal | None:
-    """The journal of an iteration about some items; None for protocols that have no rounds of programs.
+    """The journal of a draw of an iteration about some items; None for protocols without rounds of programs.
 
-    ``count`` is told of all answers that are taken from there.
+    ``number`` counts the further draws of the iteration, 0 is the first draw. ``count`` is called with all
+    answers that are taken from there.
     """
     if config.train.protocol not in programs.METHODS:
         return None
@@ -35,7 +37,8 @@ def of_iteration(
         elif config.task.kind in programs.KINDS:  # other tasks remember no outcomes
             known(task, ids, name, value)
 
-    return Journal(folder / FOLDER / f"{step:06d}", taken=taken)
+    own = folder / FOLDER / f"{step:06d}"
+    return Journal(own / f"redraw{number}" if number else own, taken=taken)
 
 
 def forget(folder: pathlib.Path) -> None:

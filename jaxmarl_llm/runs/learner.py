@@ -84,6 +84,13 @@ class Learner:
                 )
         return self.system.assign(forest)
 
+    def has_signal(self, forest: Forest) -> np.ndarray:
+        """Whether an agent would learn from each problem of a forest, bool (items,). Nothing is changed by it.
+
+        Of systems without models of their own, see `credit.problems` of the config.
+        """
+        return self.system.assign(forest).has_signal(self.learners)
+
     def update(self, credit: Credit) -> dict[str, float]:
         """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
         by_agent = {}

@@ -116,6 +116,7 @@ def _answers(config, agents: int) -> list[tuple[str, str]]:
         ),
         ("joint answers judged", f"{workload.joint_answers(config)} ({c.joint_mode}), equal ones once"),
         *_counterfactuals(config),
+        *_further_draws(c),
         ("optimizer steps", f"{c.minibatches} per agent, on {workload.learned(config)} completions each"),
     ]
 
@@ -127,3 +128,9 @@ def _counterfactuals(config) -> list[tuple[str, str]]:
     drawn = workload.counterfactual_completions(config)
     text = f"up to {workload.counterfactual_answers(config)} more, {drawn} completions drawn for them"
     return [(f"without an agent's part ({config.train.counterfactual})", text)]
+
+
+def _further_draws(c) -> list[tuple[str, str]]:
+    """How often an iteration may draw again, as a table row, if it may."""
+    text = f"up to {c.redraw}, each of all that is above, in place of problems without a signal"
+    return [("further draws", text)] if c.redraw else []

@@ -158,14 +158,23 @@ class Run:
             return protocols.saved_lessons(self.config, self.folder, best_step)
         return self.learner.system.models if protocols.remembers(self.config) else ()
 
-    def journal(self, ids: Sequence[int], step: int) -> Journal | None:
-        """Where the rounds of an iteration about these items are kept, see `journals`."""
+    def journal(self, ids: Sequence[int], step: int, number: int = 0) -> Journal | None:
+        """Where the rounds of a draw of an iteration about these items are kept, see `journals`."""
         count = self.services.account.take
-        return journals.of_iteration(self.config, self.folder, self.task, ids, step, count)
+        return journals.of_draw(self.config, self.folder, self.task, ids, step, number, count)
 
     def key(self, stream: str, step: int) -> jax.Array:
         """Random key of a named stream at an iteration."""
         return jax.random.fold_in(randomness.stream(self.config, stream), step)
+
+    def draw_keys(self, step: int, number: int) -> tuple[jax.Array, jax.Array]:
+        """Random keys of a draw of an iteration, and of its counterfactuals; number 0: the first draw."""
+        if number == 0:
+            return self.key("rollout", step), self.key("counterfactual", step)
+        rollout_key, counterfactual_key = jax.random.split(
+            jax.random.fold_in(self.key("redraw", step), number)
+        )
+        return rollout_key, counterfactual_key
 
     def steps_left(self) -> Iterator[int]:
         """Iterations to do, see `Schedule.steps_left`."""

@@ -2,8 +2,9 @@
 
     def assign(forest, config) -> Credit
 
-It is called once per iteration, on the host, with all turns and judged joint answers; `magrpo.compare` makes
-the credit from returns and groups, so that a new return or a new group key is a few lines.
+It is called once per iteration (with ``train.redraw`` also for each of its draws), on the host, with all turns
+and judged joint answers; `magrpo.compare` makes the credit from returns and groups, so that a new return or a
+new group key is a few lines.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """The interface of systems, which turn the forest of an iteration into credit for the agents."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 from typing import Protocol as Interface
@@ -36,6 +36,16 @@ class Credit:
     learn: bool = True
     gradients: Mapping[int, Any] = dataclasses.field(default_factory=dict)
     extra_metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def has_signal(self, agents: Collection[str]) -> np.ndarray:
+        """Whether one of these agents has an advantage at each problem, bool (items,); elsewhere none learns.
+
+        Of several turns any of them counts.
+        """
+        signal_P = np.zeros(len(self.forest.items), bool)
+        learned = (turn for turn in self.forest.turns if turn.agent in agents and self.advantages[turn.id])
+        signal_P[[turn.item for turn in learned]] = True
+        return signal_P
 
     def metrics(self) -> dict[str, float]:
         """Summarise credit by agent and by joint answer."""

@@ -43,6 +43,9 @@ OF_SYSTEM = {
     "reward_model/loss": "nats",
     "reward_model/accuracy": "share of pairs",
     "reward_model/correlation": "rank correlation",
+    "redraw/draws": "number",
+    "redraw/replaced": "problems",
+    "redraw/without_signal": "problems",
 }
 # Metrics that no picture shows. Tables and `experiments.evaluate` have more about evaluations; the table of
 # costs has the totals of the executor and the memory.
@@ -132,6 +135,11 @@ def of_agents(names: Sequence[str], known: Sequence[str]) -> list[str]:
     starts = [f"{agent}/" for agent in known]
     metrics = (name.removeprefix(start) for name in names for start in starts if name.startswith(start))
     return [metric for metric in dict.fromkeys(metrics) if metric not in OF_CREDIT]
+
+
+def unit_of_agents(metric: str) -> str:
+    """Unit of a metric of each agent, that of a turn included; '' if it has none, or it is not known."""
+    return OF_AGENTS.get(re.sub(r"_turn\d+$", "", metric), "")
 
 
 def by_agent(names: Sequence[str], known: Sequence[str], metric: str) -> tuple[Line, ...]:

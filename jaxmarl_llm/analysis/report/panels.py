@@ -137,7 +137,7 @@ def _hack_gap(names) -> Picture:
 def _agents(names, groups: Sequence[Group]) -> Picture:
     agents = metric_names.agents(groups)
     panels = tuple(
-        Panel(metric, metric_names.by_agent(names, agents, metric), metric_names.OF_AGENTS.get(metric, ""))
+        Panel(metric, metric_names.by_agent(names, agents, metric), metric_names.unit_of_agents(metric))
         for metric in metric_names.of_agents(names, agents)
     )
     caption = (

@@ -96,6 +96,22 @@ def test_agents():
     assert metrics.tokens(forest(turns=turns)) == 22
 
 
+def test_groups_without_a_signal_by_turn():
+    """a: groups 0 (1, 3) of turn 1, and 2 (2, 2), 3 (4, 5) of turn 2. b: only 1 (6, 6), of turn 1."""
+    turns = [
+        turn(0, "a", 0, 1), turn(1, "a", 0, 1), turn(2, "b", 1, 1), turn(3, "b", 1, 1),
+        *(dataclasses.replace(turn(i, "a", i // 2, 1), turn=1) for i in range(4, 8)),
+        dataclasses.replace(turn(8, "b", 4, 1), turn=1),
+    ]  # fmt: skip
+    returns = np.array([1.0, 3.0, 6.0, 6.0, 2.0, 2.0, 4.0, 5.0, NAN])
+    groups = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4])
+    actual = metrics.agent_metrics(forest(turns=turns), returns, groups, np.zeros(9))
+    assert {name: value for name, value in actual.items() if "zero_signal" in name} == {
+        "a/zero_signal": pytest.approx(1 / 3), "a/zero_signal_turn1": 0, "a/zero_signal_turn2": 0.5,
+        "b/zero_signal": 1, "b/zero_signal_turn1": 1,  # to the second turn no reward applied
+    }  # fmt: skip
+
+
 def test_turns_without_a_return_are_in_no_group():
     """Group 0 keeps two of three samples; group 1, and all of agent b, have none."""
     turns = [*(turn(i, "a", 0, 1) for i in range(3)), turn(3, "a", 1, 5), turn(4, "b", 2, 7)]
