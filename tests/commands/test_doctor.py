@@ -14,7 +14,7 @@ from jaxmarl_llm.tasks.coding.task import CodingTask
 
 pytestmark = pytest.mark.model  # for its tokenizer
 NAMES = (
-    "executor level", "splits", "operations seen", "nearest neighbours", "chat template", "prompt of aux",
+    "executor level", "rows", "splits", "operations seen", "nearest neighbours", "chat template", "prompt of aux",
     "prompt of main", "prompt lengths", "rollout", "temperature, truncation",
     "log-prob parity", "trained tokens", "reward scale", "zero-signal groups", "pairs",
     "reward purity", "reward order", "tokenizer round trip", "memory", "export round trip",
@@ -46,8 +46,9 @@ def test_the_problems_alone(compiled):
     done = run(compiled, "--only=data", source, "--config.task.eval_source=", "--config.task.test_source=")
     assert done.returncode == 0, done.stdout + done.stderr
     *checked, last = done.stdout.partition("\n| split")[0].splitlines()
-    assert [line[8:33].strip() for line in checked] == list(NAMES[1:4])
-    assert "20 of train, 20 of eval, 20 of test" in checked[0] and last.startswith("3 ok; ")
+    assert [line[8:33].strip() for line in checked] == list(NAMES[1:5])
+    assert "60 problems, checked by running their tests as a training does: no row is refused" in checked[0]
+    assert "20 of train, 20 of eval, 20 of test" in checked[1] and last.startswith("4 ok; ")
     rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")][1:]
     assert len(rows) == 80 and {row[0] for row in rows} == {"| eval", "| test"}
     assert [row[-1] for row in rows] == sorted((row[-1] for row in rows), reverse=True)

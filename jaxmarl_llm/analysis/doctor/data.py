@@ -1,4 +1,7 @@
-"""Check that problems of validation and test are not in training, and find the most similar ones there."""
+"""Check that rows can judge answers, and that no problem of validation and test is in training.
+
+The most similar ones there are listed.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,27 @@ from jaxmarl_llm.tasks.split_overlap import Neighbour
 
 NEAR = 0.95  # similarity from which a problem is almost one of training
 COMPARED = 1000  # most items of a split that are compared
+
+
+@check("rows")
+def rows(faults: Sequence[str], problems: int, drop: bool = False, tests: str = "run") -> tuple[str, str]:
+    """Report rows that a training refuses, or leaves out with ``task.bad_rows="drop"``.
+
+    Args:
+      faults: what is wrong, by source; each names its rows on lines of their own.
+      problems: problems of all splits that are in order.
+      drop: bad rows are left out.
+      tests: what was done with their tests: "run"; "read", as there is no sandbox; "none": they have none.
+    """
+    if faults:
+        return ("warn" if drop else "fail"), "\n".join(faults)
+    if tests == "read":
+        return (
+            "skipped",
+            f"{problems} problems are in order as far as their tests can be read; nothing ran them",
+        )
+    how = ", checked by running their tests as a training does" if tests == "run" else ""
+    return "ok", f"{problems} problems{how}: no row is refused"
 
 
 @check("splits")

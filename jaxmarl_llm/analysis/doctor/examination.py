@@ -33,6 +33,7 @@ from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.runs import agent_export, plan_table
 from jaxmarl_llm.tasks.split_overlap import Neighbour
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils.errors import UserError
 
 READ = 64  # tokens that an exported agent reads
 SPLITS = ("train", "eval", "test")
@@ -57,7 +58,9 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         named.check(small)
         yield level
         expert = experts.build_expert(small)
-        splits = [tasks.build_task(small, executor, split, expert) for split in SPLITS]
+        rows, splits = _tasks(small, executor, expert)
+        yield rows
+        small.task.bad_rows = "drop"  # what is wrong with them has been reported
         task = splits[0]
         yield from data.checks({s: each.items for s, each in zip(SPLITS, splits, strict=True)})[0]
         speakers = experts.build(small, [item for each in splits for item in each.items])
@@ -81,7 +84,30 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
 def examine_data(config) -> tuple[list[Result], dict[str, list[Neighbour]]]:
     """The checks of the problems alone, and the nearest training problems of the other splits' problems."""
     validate(config)
-    return data.checks({split: tasks.build_task(config, None, split).items for split in SPLITS})
+    with contextlib.ExitStack() as stack:
+        rows, splits = _tasks(config, _executor(config, stack)[0])
+    results, neighbours = data.checks({s: each.items for s, each in zip(SPLITS, splits, strict=True)})
+    return [rows, *results], neighbours
+
+
+def _tasks(config, executor, expert=None) -> tuple[Result, list[Any]]:
+    """The check of the rows, and the tasks of `SPLITS`, without bad rows.
+
+    ValueError for data that cannot be used at all.
+    """
+    refusing, dropping = config.copy_and_resolve_references(), config.copy_and_resolve_references()
+    refusing.task.bad_rows, dropping.task.bad_rows = "refuse", "drop"
+    faults: dict[str, None] = {}  # in order; those of a file that several splits are parts of are the same
+    built = []
+    for split in SPLITS:
+        try:
+            built.append(tasks.build_task(refusing, executor, split, expert))
+        except UserError as error:
+            built.append(tasks.build_task(dropping, executor, split, expert))
+            faults[str(error.__cause__ or error)] = None
+    problems = sum(len(task.items) for task in built)
+    tests = "none" if executor is None else "read" if isinstance(executor, _Refuses) else "run"
+    return data.rows(list(faults), problems, config.task.bad_rows == "drop", tests), built
 
 
 class _Refuses:
