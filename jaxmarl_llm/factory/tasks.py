@@ -1,12 +1,9 @@
 """From a config to the task: problems or texts, roles, rewards."""
 
 import contextlib
-import functools
 import itertools
 import logging
-import pathlib
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from jaxmarl_llm.config import programs
 from jaxmarl_llm.config.options import is_dotted
@@ -15,10 +12,10 @@ from jaxmarl_llm.executor.errors import InputError
 from jaxmarl_llm.experts.feedback import ExpertEdits
 from jaxmarl_llm.tasks import custom_task, split_overlap
 from jaxmarl_llm.tasks.centralised import CentralisedTask
-from jaxmarl_llm.tasks.coding import data_files, row_checks
+from jaxmarl_llm.tasks.coding import data_files, row_rules
 from jaxmarl_llm.tasks.coding import feedback as code_feedback
 from jaxmarl_llm.tasks.coding import roles as code_roles
-from jaxmarl_llm.tasks.coding.items import CodingItem, RowRules
+from jaxmarl_llm.tasks.coding.items import RowRules
 from jaxmarl_llm.tasks.coding.task import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask
 from jaxmarl_llm.tasks.programs import optimisation_items
@@ -32,7 +29,6 @@ from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.tasks.writing import items as writing_items
 from jaxmarl_llm.tasks.writing import reward
 from jaxmarl_llm.tasks.writing.task import AGENTS, WritingTask
-from jaxmarl_llm.utils.console import ProgressDisplay
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -68,42 +64,7 @@ def _naming_modules(config) -> Iterator[None]:
 
 def _row_rules(config, executor: Executor | None) -> RowRules:
     """What is done about rows whose tests judge nobody; without an executor their tests are only read."""
-    check = None
-    if isinstance(executor, Executor):
-        check = functools.partial(_faults_of_rows, executor)
-    return RowRules(tuple(config.executor.allow_modules), check, config.task.bad_rows == "drop")
-
-
-def _faults_of_rows(executor: Executor, items: Sequence[CodingItem]) -> dict[str, str]:
-    """{task_id: what is wrong}, see `row_checks.faults`."""
-    faults = row_checks.faults(items, executor, _memory_folder(), _RowProgress())
-    executor.metrics()  # what was run here belongs to no iteration
-    return faults
-
-
-def _memory_folder() -> pathlib.Path | None:
-    """Where rows that are in order are remembered; None without a place for it."""
-    from jaxmarl_llm.weights.model_files import cache_folder  # here: it is slow to import
-
-    with contextlib.suppress(RuntimeError, ValueError):  # nobody's home
-        return cache_folder()
-    return None
-
-
-class _RowProgress:
-    """A bar over the rows whose tests are tried, once that takes longer than a moment."""
-
-    def __init__(self):
-        self._since, self._display = time.monotonic(), None
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._display is None and done < total and time.monotonic() > self._since + 2.0:
-            self._display = ProgressDisplay(total, label="row checked").__enter__()
-        if self._display is not None:
-            self._display.update(done, {})
-            if done == total:
-                self._display.__exit__()
-                self._display = None
+    return row_rules.of_executor(executor, tuple(config.executor.allow_modules), config.task.bad_rows)
 
 
 def isolation(executor: Executor | None) -> dict:

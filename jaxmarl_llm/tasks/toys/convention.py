@@ -24,9 +24,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from jaxmarl_llm.executor import Program
-from jaxmarl_llm.tasks.coding import data_files
+from jaxmarl_llm.tasks.coding import data_files, row_rules
+from jaxmarl_llm.tasks.coding import sources as code_sources
 from jaxmarl_llm.tasks.coding.items import CodingItem
-from jaxmarl_llm.tasks.coding.text import extract_function, function_node, has_return
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
 from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
@@ -138,8 +138,12 @@ class ConventionTask:
     conventions; ``<agent>_first`` and ``<agent>_second``, whether it needs one, and passes beside the
     reference partner of that convention; ``same``, whether there is a convention that both answers follow.
 
+    What of an answer is judged is what Python would run of it, or with ``task.parsing=paper`` the text of its
+    function alone, see `coding.sources.source`.
+
     Args:
-      config: the section ``config.task``: the source of coding problems, see `coding.data_files.load_items`.
+      config: the section ``config.task``: the source of coding problems, see `coding.data_files.load_items`,
+        ``parsing`` and ``bad_rows``.
       executor: its `run(list[Program]) -> list[Report]` judges all programs of a batch in one call.
       split: which of the sources to load, such as ``train``.
 
@@ -154,9 +158,11 @@ class ConventionTask:
 
     def __init__(self, config, executor, split: str):
         source = config.source if split == "train" else config[f"{split}_source"] or config.source
-        divided = map(forms, data_files.load_items(source, config[f"{split}_split"]))
+        modules = getattr(executor, "modules", ())
+        rules = row_rules.of_executor(executor, modules, config.get("bad_rows", "refuse"))
+        divided = map(forms, data_files.load_items(source, config[f"{split}_split"], rules))
         self.items = tuple(item for item in divided if item is not None)
-        self._executor = executor
+        self._executor, self._parsing = executor, config.get("parsing", "python")
         if not self.items:
             raise UserError(f"source {source!r} has no problem whose steps can be divided both ways")
 
@@ -185,7 +191,7 @@ class ConventionTask:
         wanted: dict[tuple, Program | None] = {}
         for item, named in zip(items, teams, strict=True):
             for texts in named.values():
-                wanted.setdefault((item.task_id, texts), _program(item.problem, *texts))
+                wanted.setdefault((item.task_id, texts), _program(item.problem, texts, self._parsing))
         runnable = {key: program for key, program in wanted.items() if program is not None}
         reports = self._executor.run(list(runnable.values())) if runnable else []
         passed = {key: report.verdict == "pass" for key, report in zip(runnable, reports, strict=True)}
@@ -208,15 +214,14 @@ def _teams(item: ConventionItem, helper: str, main: str) -> dict[str, tuple[str,
     return pairs
 
 
-def _program(problem: CodingItem, helper: str, main: str) -> Program | None:
-    """The program of two texts; None where one lacks its function."""
-    sources = {
-        AGENTS[0]: extract_function(helper, HELPER),
-        AGENTS[1]: extract_function(main, problem.entry_point),
-    }
-    if not all(has_return(text) and function_node(text) for text in sources.values()):
+def _program(problem: CodingItem, texts: Sequence[str], parsing: str) -> Program | None:
+    """The program of the agents' texts; None where one lacks its function, or it does not parse."""
+    names = dict(zip(AGENTS, (HELPER, problem.entry_point), strict=True))
+    sources = code_sources.read(dict(zip(AGENTS, texts, strict=True)), names, parsing)
+    if len(sources) < len(AGENTS) or any(parse(text) is None for text in sources.values()):
         return None
-    return Program(sources, problem.entry_point, problem.test, problem.prelude)
+    shared = None if parsing == "paper" else tuple(names.values())
+    return Program(sources, problem.entry_point, problem.test, problem.prelude, shared=shared)
 
 
 def _judgement(passed: dict[str, bool]) -> Judgement:

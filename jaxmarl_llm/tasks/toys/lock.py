@@ -19,10 +19,10 @@ from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.judgement import check_batch, check_given
 from jaxmarl_llm.tasks.outcomes import Outcome, ProgramJudgement
 from jaxmarl_llm.tasks.programs.prompts import Messages
+from jaxmarl_llm.tasks.toys.one_word import WORDS, named
 from jaxmarl_llm.utils.errors import UserError
 
 AGENTS = ("first", "second")
-WORDS = ("left", "middle", "right")
 _ASK = f"Say {', '.join(WORDS[:-1])} or {WORDS[-1]}."
 _TOLD = "Lessons: "
 
@@ -59,8 +59,8 @@ class LockTask:
       items: see `load_items`.
       agents: names, one or more that differ.
 
-    An answer earns its agent 1 if it is the key, space around it aside, else 0; the team earns the mean.
-    Part: ``valid`` (the share of answers that are one of WORDS).
+    An answer earns its agent 1 if it names the key and no other of WORDS (`one_word.named`), else 0; the team
+    earns the mean. Part: ``valid`` (the share of answers that name one of WORDS).
     """
 
     part_names = ("valid",)
@@ -116,14 +116,16 @@ class LockTask:
         return {"return" if name == "total" else name: 100.0 * value for name, value in scores.items()}
 
     def _judgement(self, item: LockItem, answers: Sequence[str]) -> ProgramJudgement:
-        words = [text.strip() for text in answers]
+        words = [named(text) for text in answers]
         right = [float(word == item.key) for word in words]
         tried = [
-            Outcome("ok" if score else "wrong", word, score, score, score, total=1, executions=1)
-            for word, score in zip(words, right, strict=True)
+            Outcome(
+                "ok" if score else "wrong", word or text.strip(), score, score, score, total=1, executions=1
+            )
+            for text, word, score in zip(answers, words, right, strict=True)
         ]
         return ProgramJudgement(
-            {"valid": sum(word in WORDS for word in words) / len(words)},
+            {"valid": sum(map(bool, words)) / len(words)},
             sum(right) / len(right),
             "judged",  # other verdicts would be read as tests that failed
             local=dict(zip(self.agents, right, strict=True)),

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_given
+from jaxmarl_llm.tasks.toys.one_word import WORDS, named
 from jaxmarl_llm.utils.errors import UserError
 
 AGENTS = ("first", "second")
-WORDS = ("left", "middle", "right")
 NAMES = {"climbing": ("red", "green", "blue"), "penalty": ("north", "east", "south")}
 GRADES = {"penalty": 1, "climbing": 2}
 SAFE = {"climbing": 2, "penalty": 1}
@@ -97,7 +97,7 @@ class GameTask:
       agents: names, one or more that differ, in the order of the actions in `payoff`.
 
     The total of a joint answer is its payoff, 0 for the worst of its game and 1 for the best. An answer is an
-    action if it is one of WORDS, space around it aside; if one agent's is none, the joint answer earns 0.
+    action if it names one of WORDS, once (`one_word.named`); if one agent's is none, the joint answer earns 0.
     Parts: ``optimal`` (1 for the best payoff), ``safe`` (1 if all play the safe action), ``valid`` (the share
     of answers that are actions).
     """
@@ -140,17 +140,14 @@ class GameTask:
     def _told(self, item: GameItem, completions: dict[str, str]) -> dict[str, str]:
         answers = [completions[agent] for agent in self.agents]
         actions = self._actions(item, answers)
-        words = [
-            text.strip() if a is not None else "nothing" for text, a in zip(answers, actions, strict=True)
-        ]
+        words = [named(text) or "nothing" for text in answers]
         played = ", ".join(f"{agent} said {word}" for agent, word in zip(self.agents, words, strict=True))
         text = f"{played}: {_paid(item, actions)} of {BEST[item.game]}. {_ask()}"
         return dict.fromkeys(self.agents, text)
 
     def _actions(self, item: GameItem, answers: Sequence[str]) -> list[int | None]:
         """The hidden action of each answer, None for an answer that is no action."""
-        numbered_words = [(n, text.strip()) for n, text in enumerate(answers)]
-        return [item.action(n, word) if word in WORDS else None for n, word in numbered_words]
+        return [item.action(n, word) if (word := named(text)) else None for n, text in enumerate(answers)]
 
     def _judgement(self, item: GameItem, answers: Sequence[str]) -> Judgement:
         actions = self._actions(item, answers)

@@ -1,5 +1,7 @@
 """The convention task: both divisions of a problem are right, mixed ones are wrong, and both are noticed."""
 
+import json
+
 import pytest
 from ml_collections import ConfigDict
 
@@ -119,6 +121,91 @@ def test_answers_that_do_whichever_step_is_missing_need_no_convention(task):
     assert [judgement.total for judgement in judgements] == [0] * len(pairs)
     assert [judgement.parts["main_alone"] for judgement in judgements] == [1, 1, 1, 1, 0, 0]
     assert [judgement.parts["aux_alone"] for judgement in judgements] == [0, 0, 0, 0, 0, 1]
+
+
+def judged(task, item, aux, main):
+    (judgement,) = task.judge([item], {"aux": [aux], "main": [main]})
+    return judgement
+
+
+def _right_answers(item):
+    """Ways to write the answers of the first convention, each with the other agent's plain one."""
+    good, name, p = item.references("first"), item.problem.entry_point, item.param
+    head, call = f"def {name}({p}):\n    ", f"value = aux({p})\n    return {item.second}"
+    aux = [
+        f"import math\n\nFIRST = 0\n\n\ndef aux({p}):\n    return {p}[FIRST + int(math.floor(0.5))]",
+        f"def first(xs):\n    return xs[0]\n\n\ndef aux({p}):\n    return first({p})",
+        f"import functools\n\n\n@functools.cache\ndef one():\n    return 0\n\n\ndef aux({p}):\n    return {p}[one()]",
+        f"def aux({p}):\n    return None\n\n\ndef aux({p}):\n    return {p}[0]",  # the second counts
+        f"aux = lambda {p}: {p}[0]",
+        f"Here is my part:\n```python\n{good['aux']}\n```\nIt takes the first one.",
+        f"I take the first item.\n\n{good['aux']}",
+        f"class First:\n    def of(self, xs):\n        return xs[0]\n\n\ndef aux({p}):\n    return First().of({p})",
+        f"def aux({p}):\n    \"\"\"Of:\n    ```\n    xs[0]\n    ```\n    \"\"\"\n    return {p}[0]",
+    ]
+    main = [
+        f"from functools import partial\n\n\n{head}text = partial(str)\n    return text(aux({p}))",
+        f"TEXT = str\n\n\n{head}return TEXT(aux({p}))",
+        f"def text(x):\n    return str(x)\n\n\n{head}return text(aux({p}))",
+        f"{head}return None\n\n\n{head}{call}",
+        f"{name} = lambda {p}: str(aux({p}))",
+        f"Sure!\n\n```\n{head}{call}\n```",
+    ]
+    return [(text, good["main"]) for text in aux] + [(good["aux"], text) for text in main]
+
+
+def test_right_answers_are_right_however_they_are_written(task):
+    item = next(each for each in task.items if each.task_id == "starter/basics/004")  # first item, as text
+    assert (item.first, item.second) == (f"{item.param}[0]", "str(value)")
+    for aux, main in _right_answers(item):
+        judgement = judged(task, item, aux, main)
+        assert judgement.total == judgement.parts["aux_first"] == judgement.parts["main_first"] == 1, (aux, main)
+
+
+def test_the_names_that_both_agents_use_for_themselves_do_not_meet(task):
+    item = next(each for each in task.items if each.task_id == "starter/basics/004")
+    name, p = item.problem.entry_point, item.param
+    helper = f"def own(xs):\n    return xs[0]\n\n\ndef aux({p}):\n    return own({p})"
+    main = f"def own(x):\n    return str(x)\n\n\ndef {name}({p}):\n    return own(aux({p}))"
+    assert judged(task, item, helper, main).total == 1
+    # A main with an aux of its own needs nobody.
+    alone = f"def aux(x):\n    return x[0]\n\n\n{item.references('first')['main']}"
+    judgement = judged(task, item, item.references("first")["aux"], alone)
+    assert (judgement.total, judgement.parts["main_alone"]) == (0, 1)
+
+
+def test_parsing_as_in_the_paper_takes_the_function_alone(task):
+    section = {"source": "starter", "eval_source": "", "train_split": "all", "parsing": "paper"}
+    paper = ConventionTask(ConfigDict(section), task._executor, "train")
+    item = next(each for each in paper.items if each.task_id == "starter/basics/004")
+    totals = [judged(paper, item, *texts).total for texts in _right_answers(item)]
+    # Only what has all in one function, the first of two, with or without prose.
+    assert totals == [0, 0, 0, 0, 0, 1, 1, 0, 1] + [0, 0, 0, 0, 0, 1]
+
+
+def row(task_id, canonical, test):
+    prompt = 'def f(name):\n    """Text."""\n'
+    fields = {"task_id": task_id, "prompt": prompt, "entry_point": "f", "canonical_solution": canonical}
+    return json.dumps({**fields, "test": test}) + "\n"
+
+
+def test_rows_whose_tests_are_wrong_are_refused_or_dropped(task, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
+    good = "def check(candidate):\n    assert candidate('ab') == 'a!'\n"
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        row("good", SOLUTION, good)
+        + row("wrong", SOLUTION, good.replace("a!", "b!"))
+        + row("raises", SOLUTION, "TABLE = {}['x']\n\n" + good)
+    )
+    section = {"source": str(path), "train_split": "all", "bad_rows": "refuse"}
+    with pytest.raises(ValueError) as refused:
+        ConventionTask(ConfigDict(section), task._executor, "train")
+    first, *lines = str(refused.value).split("\n")
+    assert first == f"{path}: 2 bad row(s)" and "line 2 (wrong): canonical_solution does not pass" in lines[0]
+    assert "line 3 (raises): tests of 'f' fail by themselves: KeyError: 'x'" in lines[1]
+    kept = ConventionTask(ConfigDict(section | {"bad_rows": "drop"}), task._executor, "train")
+    assert [each.task_id for each in kept.items] == ["good"]
 
 
 def test_answers_that_are_no_functions(task):

@@ -72,7 +72,10 @@ def test_scores_of_single_answers():
     assert judged(f" {one[0]}\n", two[1]).total == 36 / 41  # 6, and space does not matter
     assert judged(zero[0], one[1]).total == 0
     assert judged(*zero).scores == {"optimal": 1, "safe": 0, "valid": 1, "total": 1}
-    for wrong in ("", "up", f"{zero[0]} {zero[0]}", zero[0].upper()):
+    word = one[0]
+    for said in (word.upper(), f"**{word}**.", f"I say {word}!", f'"{word.title()}"', f"My answer:\n- {word}"):
+        assert judged(said, two[1]).total == 36 / 41 and judged(said, "").local == {"first": 1, "second": 0}
+    for wrong in ("", "up", f"{zero[1]} {zero[1]}", "left or right", "lefty", "right_1", "Let me think."):
         actual = judged(zero[0], wrong)
         assert actual.scores == {"optimal": 0, "safe": 0, "valid": 0.5, "total": 0}
         assert actual.local == {"first": 1, "second": 0} and actual.verdict == "judged"

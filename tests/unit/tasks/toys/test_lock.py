@@ -28,6 +28,16 @@ def asked(text, stream="a", temperature=1.0):
     return types.SimpleNamespace(messages=messages, stream=stream, temperature=temperature)
 
 
+@pytest.mark.parametrize("said, right, valid", [
+    ("Left.", 1, 1), ("**left**", 1, 1), ("It is left", 1, 1), ("LEFT\n", 1, 1), ("'left'!", 1, 1),
+    ("middle.", 0, 1), ("left, not right", 0, 0), ("left left", 0, 0), ("lefty", 0, 0), ("", 0, 0),
+])  # fmt: skip
+def test_what_stands_around_the_word_does_not_matter(said, right, valid):
+    (tried,) = LockTask([LEFT]).judge([LEFT], {"first": [said], "second": ["right"]})
+    assert tried.local == {"first": right, "second": 0} and tried.parts["valid"] == (valid + 1) / 2
+    assert tried.outcomes["first"].status == ("ok" if right else "wrong")
+
+
 def test_the_key_is_told_to_who_has_tried_and_to_nobody_else():
     task = LockTask([LEFT, MIDDLE, RIGHT])
     first = [task.prompts(item) for item in task.items]

@@ -1,0 +1,18 @@
+"""Answers that are to be one word of a few, as a person would read them."""
+
+import re
+
+WORDS = ("left", "middle", "right")
+_WORD = re.compile(rf"(?<!\w)(?:{'|'.join(WORDS)})(?!\w)", re.IGNORECASE)
+
+
+def named(text: str) -> str:
+    """The one of `WORDS` that an answer names, in lower case; '' if it names none, or more than once.
+
+    What stands around it does not matter: space, marks, other words.
+
+    >>> [named(text) for text in (" left\\n", "**Left**.", "I say left!", "left or right", "left left", "lefty")]
+    ['left', 'left', 'left', '', '', '']
+    """
+    found = _WORD.findall(text)
+    return found[0].lower() if len(found) == 1 else ""
