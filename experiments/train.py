@@ -50,12 +50,7 @@ def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest
 
     Number 1 and more are further draws, of other items and with keys of their own.
     """
-    config, items = run.config, run.task.items
-    ids = (
-        randomness.redraw_ids(config, items, step, number)
-        if number
-        else randomness.batch_ids(config, items, step)
-    )
+    config, ids = run.config, randomness.draw_ids(run.config, run.task.items, step, number)
     rollout, (key, counterfactual_key) = rollout_of(run, ids, timer), run.draw_keys(step, number)
     forest = rollout(run.protocol, trainables=trainables, key=key, journal=run.journal(ids, step, number))
     if not config.train.counterfactual:

@@ -52,12 +52,14 @@ def batch_ids(config, items, step: int) -> list[int]:
     return order[step * size : (step + 1) * size]
 
 
-def redraw_ids(config, items, step: int, number: int) -> list[int]:
-    """Items of further draw ``number`` (from 1) of iteration ``step``, in place of those without a signal.
+def draw_ids(config, items, step: int, number: int) -> list[int]:
+    """Items of a draw of iteration ``step``: number 0 those of `batch_ids`, 1 and more of further draws.
 
-    At random among the items that may come in this iteration. Those of the iteration itself come after all
-    others, and none comes again before all have come. Like `batch_ids` a function of the seed alone.
+    These are at random among the items that may come in this iteration: first those that are not its own, and
+    none again before all have come. Like `batch_ids` a function of the seed alone.
     """
+    if number == 0:
+        return batch_ids(config, items, step)
     size, every = config.train.prompts, config.train.grade_every
     grade_of = [getattr(item, "grade", 0) for item in items]
     grades = sorted(set(grade_of))

@@ -87,7 +87,7 @@ class Learner:
     def has_signal(self, forest: Forest) -> np.ndarray:
         """Whether an agent would learn from each problem of a forest, bool (items,). Nothing is changed by it.
 
-        Of systems without models of their own, see `credit.problems` of the config.
+        Of systems without models of their own: with others the config refuses ``train.redraw``.
         """
         return self.system.assign(forest).has_signal(self.learners)
 

@@ -71,7 +71,7 @@ def by_hand(c, step):
     draws = [randomness.batch_ids(c, items, step)]
     taught = [i for i in draws[0] if GAMES[i].startswith("climbing")]
     while len(taught) < PROMPTS and len(draws) <= c.train.redraw:
-        draws.append(randomness.redraw_ids(c, items, step, len(draws)))
+        draws.append(randomness.draw_ids(c, items, step, len(draws)))
         taught += [i for i in draws[-1] if GAMES[i].startswith("climbing")]
     kept = taught[:PROMPTS]
     kept += [i for i in draws[0] if i not in kept][: PROMPTS - len(kept)]

@@ -90,27 +90,27 @@ def test_further_draws_are_of_other_problems():
     c, items = config(train__prompts=4, train__grade_every=0), graded(12)
     for step in range(6):
         first = randomness.batch_ids(c, items, step)
-        draws = [randomness.redraw_ids(c, items, step, number) for number in (1, 2, 3, 4)]
+        draws = [randomness.draw_ids(c, items, step, number) for number in (1, 2, 3, 4)]
         assert sorted(draws[0] + draws[1]) == sorted({*range(12)} - {*first})
         assert sorted(draws[2]) == sorted(first) and draws[3] == draws[0]  # all have come
         again = config(train__prompts=4, train__grade_every=0)
-        assert draws[1] == randomness.redraw_ids(again, items, step, 2)
+        assert draws[1] == randomness.draw_ids(again, items, step, 2)
     other = config(train__prompts=4, train__grade_every=0, seed=1)
-    drawn = [[randomness.redraw_ids(each, graded(40), step, 1) for step in range(4)] for each in (c, other)]
+    drawn = [[randomness.draw_ids(each, graded(40), step, 1) for step in range(4)] for each in (c, other)]
     assert drawn[0] != drawn[1] and len(set(map(tuple, drawn[0]))) == 4
 
 
 def test_further_draws_are_of_the_grades_that_may_come():
     c, items = config(train__prompts=2, train__grade_every=2), graded(12)
     for step in range(9):
-        drawn = {items[i].grade for number in range(1, 9) for i in randomness.redraw_ids(c, items, step, number)}
+        drawn = {items[i].grade for number in range(1, 9) for i in randomness.draw_ids(c, items, step, number)}
         assert drawn == {*range(1, 1 + min(1 + step // 2, 4))}
 
 
 def test_further_draws_of_the_same_problems_where_there_are_no_others():
     c = config(train__prompts=3, train__grade_every=0)
-    assert [sorted(randomness.redraw_ids(c, graded(3), 0, number)) for number in (1, 2)] == [[0, 1, 2]] * 2
-    assert randomness.redraw_ids(c, graded(1), 4, 1) == [0, 0, 0]
+    assert [sorted(randomness.draw_ids(c, graded(3), 0, number)) for number in (1, 2)] == [[0, 1, 2]] * 2
+    assert randomness.draw_ids(c, graded(1), 4, 1) == [0, 0, 0]
 
 
 def test_streams_and_seeds_never_meet():
