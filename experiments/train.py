@@ -21,7 +21,7 @@ from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.metrics import read_metrics
 from jaxmarl_llm.rollout import counterfactuals, dynamic_sampling
-from jaxmarl_llm.rollout.counterfactuals import Redraw
+from jaxmarl_llm.rollout.counterfactuals import SecondRollout
 from jaxmarl_llm.runs import final_table, run_evaluations, run_folder, summaries, warm_up
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
@@ -56,7 +56,7 @@ def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest
     if not config.train.counterfactual:
         return forest
     references = [member.reference for member in run.team.members]
-    again = Redraw(rollout, run.protocol, trainables, counterfactual_key, references)
+    again = SecondRollout(rollout, run.protocol, trainables, counterfactual_key, references)
     with timer("counterfactual"):
         return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, run.scorer, again)
 

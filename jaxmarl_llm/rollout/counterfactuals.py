@@ -37,7 +37,7 @@ Rollout = Callable[..., Forest]
 
 
 @dataclasses.dataclass(frozen=True)
-class Redraw:
+class SecondRollout:
     """Arguments of a second rollout, for the counterfactuals that draw new answers.
 
     Attributes:
@@ -55,7 +55,7 @@ class Redraw:
     references: Sequence[Any] = ()
 
 
-def with_counterfactuals(forest: Forest, kind: str, scorer: TaskScorer, again: Redraw) -> Forest:
+def with_counterfactuals(forest: Forest, kind: str, scorer: TaskScorer, again: SecondRollout) -> Forest:
     """The forest with its ``counterfactuals``, float32 (N, J), agents in the order of the joint answers.
 
     NaN where no reward applies to the replaced answer.
@@ -148,7 +148,7 @@ class FreshAnswers:
 
 
 def reference_answers(
-    forest: Forest, scorer: TaskScorer, again: Redraw
+    forest: Forest, scorer: TaskScorer, again: SecondRollout
 ) -> tuple[dict[str, list[str]], list[Forest]]:
     """For each agent and joint answer, the greedy answer of its reference policy to the item.
 
@@ -168,7 +168,7 @@ def _zeros_like(x: jax.Array) -> jax.Array:
 
 
 def solo_rewards(
-    forest: Forest, scorer: TaskScorer, again: Redraw
+    forest: Forest, scorer: TaskScorer, again: SecondRollout
 ) -> tuple[dict[str, np.ndarray], list[Forest]]:
     """Mean reward of rollouts without the agent, (J,) by node, for every agent whose part others read.
 

@@ -10,7 +10,7 @@ from jaxmarl_llm.analysis.doctor.result import Result
 from jaxmarl_llm.factory import protocols, randomness, rollouts, training
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.rollout import counterfactuals
-from jaxmarl_llm.rollout.counterfactuals import Redraw
+from jaxmarl_llm.rollout.counterfactuals import SecondRollout
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.team import Team
 
@@ -48,8 +48,8 @@ def draw(config, team: Team, task: Any) -> Forest:
     forest = rollout(protocol, trainables=trainables, key=key)
     if not config.train.counterfactual:
         return forest
-    again = Redraw(rollout, protocol, trainables, other)
-    return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, scorer, again)
+    second = SecondRollout(rollout, protocol, trainables, other)
+    return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, scorer, second)
 
 
 def check_of_rollout(config, small, forest: Forest, seconds: float) -> Result:

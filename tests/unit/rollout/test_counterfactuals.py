@@ -13,7 +13,7 @@ from tiny_rollouts import built
 from jaxmarl_llm import rollout
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
 from jaxmarl_llm.rollout import counterfactuals, scoring
-from jaxmarl_llm.rollout.counterfactuals import Redraw
+from jaxmarl_llm.rollout.counterfactuals import SecondRollout
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 
@@ -42,7 +42,7 @@ def talked(protocol, task, mode="aligned", trainables=None):
         return forests[-1]
 
     forest = talk(protocol, trainables=trainables, key=jax.random.key(3))
-    again = Redraw(talk, protocol, trainables, jax.random.key(4))
+    again = SecondRollout(talk, protocol, trainables, jax.random.key(4))
     return forest, functools.partial(counterfactuals.with_counterfactuals, forest, scorer=scorer, again=again), forests
 
 
@@ -162,7 +162,7 @@ def test_in_a_discussion_everybody_was_heard():
 
     task = tiny.Task(total)
     scorer = TaskScorer(task, dict.fromkeys(tiny.AGENTS), "aligned")
-    again = Redraw(talk, Discussion(task.prompts, samples=2), [None], jax.random.key(4))
+    again = SecondRollout(talk, Discussion(task.prompts, samples=2), [None], jax.random.key(4))
     judged = counterfactuals.with_counterfactuals(forest, "solo", scorer, again)
     assert judged.extra_answers == 8
     assert judged.extra_tokens == 2 * sum(len(turn.completion) for turn in made.turns)
