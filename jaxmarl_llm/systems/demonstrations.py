@@ -14,6 +14,7 @@ import numpy as np
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.types import Task
+from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "sft.source"
@@ -62,7 +63,7 @@ def read(path, task: Task) -> list[Demonstration]:
     items = {str(item.task_id): item for item in task.items}
     prompts: dict[str, dict] = {}
     demonstrations, bad_lines = [], []
-    for number, row, complaints in sources.json_lines(sources.read_text(path)):
+    for number, row, complaints in sources.json_lines(files.read_text(path)):
         complaints = complaints or _complaints(row, task.agents, items)
         if complaints:
             bad_lines.append(f"  line {number}: {'; '.join(complaints)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import json
-import pathlib
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,15 +58,6 @@ def column_complaints(row: Mapping, made: Sequence[str]) -> list[str]:
     """
     taken = [name for name in ("completions", *made) if name in row]
     return [f"field {name!r} has a name that is taken, rename it" for name in taken]
-
-
-def read_text(path) -> str:
-    """The UTF-8 text of a file; ValueError that names the path if it cannot be read."""
-    path = pathlib.Path(path)
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({error})") from error
 
 
 def json_lines(text: str) -> Iterator[tuple[int, dict, list[str]]]:

@@ -1,7 +1,9 @@
-"""Write files whole or not at all, and read JSON files with errors that name the file."""
+"""Write files whole or not at all, and read text and JSON files with errors that name the file."""
 
+import codecs
 import contextlib
 import errno
+import io
 import json
 import os
 import tempfile
@@ -81,22 +83,34 @@ def refuse_pointer(path: Path) -> None:
                 )
 
 
+def read_text(path: str | os.PathLike) -> str:
+    """The text of a UTF-8 file with ``\\n`` as its line ends, without the byte-order mark of Windows editors.
+
+    Raises ValueError naming the file if it is missing, cannot be read or has another encoding.
+    """
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # PowerShell's ">"
+            raise UserError(f"{path}: cannot be read (its encoding is UTF-16; save it as UTF-8)")
+        return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig").read()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: cannot be read ({error}; save it as UTF-8)") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
 def read_json(path: str | os.PathLike, kind: type = dict) -> Any:
     """Read a JSON file (UTF-8) that holds one value of type ``kind``: dict, list, str, ...
 
     Raises ValueError naming the file if it is missing, cannot be read, is not JSON or holds another type.
     """
-    path = Path(path)
+    text = read_text(path)
+    if not text.strip():
+        raise UserError(f"{path}: is empty, as a full disk or a power cut leaves files")
     try:
-        text = path.read_text(encoding="utf-8")
-        if not text.strip():
-            raise UserError(f"{path}: is empty, as a full disk or a power cut leaves files")
         value = json.loads(text)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except UserError:
-        raise
-    except (ValueError, RecursionError) as error:  # of JSON or UTF-8
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({error})") from error
     if not isinstance(value, kind):
         raise UserError(f"{path}: holds a JSON {type(value).__name__}, expected a {kind.__name__}")
@@ -109,13 +123,9 @@ def read_json_lines(path: str | os.PathLike, make: Callable[[dict], Any]) -> lis
     Raises ValueError naming the file, and the line (from 1) that is not JSON, or that ``make`` cannot use:
     its KeyError, TypeError, AttributeError and ValueError are taken to be about the line.
     """
-    path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({error})") from error
+    lines = read_text(path).split("\n")  # not splitlines: texts may hold other separators, such as U+2028
     items = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines[:-1] if not lines[-1] else lines, start=1):
         try:
             items.append(make(json.loads(line)))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:

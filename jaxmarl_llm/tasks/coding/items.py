@@ -14,6 +14,7 @@ from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.coding import needs
 from jaxmarl_llm.tasks.coding.text import function_node
 from jaxmarl_llm.tasks.program_text.python_text import parse
+from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
 _FIELDS = ("task_id", "prompt", "test", "entry_point")
@@ -71,7 +72,7 @@ def load_jsonl(path, rules: RowRules = RULES) -> list[CodingItem]:
     """Items of a JSONL file in the CoopHumanEval / MBPP schema: task_id, prompt, test, entry_point and, if
     there, canonical_solution, grade, statement and split; other fields become `columns`. Either all rows have
     a split or none. One ValueError lists all bad rows with their line numbers and task_ids."""
-    return parse_lines(sources.read_text(path), str(path), rules)
+    return parse_lines(files.read_text(path), str(path), rules)
 
 
 def parse_lines(text: str, name: str, rules: RowRules = RULES) -> list[CodingItem]:

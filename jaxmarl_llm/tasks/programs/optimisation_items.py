@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
-import pathlib
 import tomllib
 
 from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
 # As in ParEval (arXiv 2401.12554), whose problems LessonL uses.
@@ -76,10 +76,10 @@ def load_items(source: str, split: str = "all") -> list[OptimisationItem]:
     name, chosen = sources.parse(source)
     if name in _FILES:
         folder = importlib.resources.files("jaxmarl_llm.tasks") / "data" / "optimisation" / name
-        files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
-        items = [item for file in files for item in parse(file.read_text("utf-8"), file.name)]
+        shipped = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+        items = [item for file in shipped for item in parse(file.read_text("utf-8"), file.name)]
     elif name.endswith(".toml"):
-        items = parse(sources.read_text(pathlib.Path(name)), name)
+        items = parse(files.read_text(name), name)
     else:
         raise UserError(
             f"source is {source!r}; allowed: {', '.join(_FILES)}, or the path of a .toml file, each with an "

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Mapping
 
 from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import MissingPackageError, UserError
 
 SAMPLES = {"sample_posts": "posts.jsonl", "sample_abstracts": "abstracts.jsonl"}
@@ -88,7 +89,7 @@ def load_jsonl(path, column: str = "text") -> list[WritingItem]:
     A row without task_id is called by its file and line. One ValueError lists all bad rows with their line
     numbers, or names the column and those that are there if no row has it.
     """
-    return parse_lines(sources.read_text(path), str(path), column)
+    return parse_lines(files.read_text(path), str(path), column)
 
 
 def parse_lines(text: str, name: str, column: str = "text") -> list[WritingItem]:

@@ -1,8 +1,14 @@
 """Names with slices, splits, and the lines of JSONL files."""
 
+import importlib.resources
+import json
+
 import pytest
 
 from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.tasks.coding import items as coding_items
+from jaxmarl_llm.tasks.programs import optimisation_items
+from jaxmarl_llm.tasks.writing import items as writing_items
 
 
 @pytest.mark.parametrize("source, name, chosen", [
@@ -50,3 +56,20 @@ def test_check_split():
         sources.check_split(split)
     with pytest.raises(ValueError, match="split is 'val'; allowed: train, validation, test, all"):
         sources.check_split("val")
+
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def test_problems_and_texts_from_an_editor_on_windows(tmp_path):
+    """Of every kind of file with problems: a byte-order mark in front, and line ends with a carriage return."""
+    code = {"task_id": "a", "prompt": "def f(x):\n", "entry_point": "f", "test": "def check(f):\n    assert f(1)"}
+    (tmp_path / "code.jsonl").write_bytes(BYTE_ORDER_MARK + json.dumps(code).encode() + b"\r\n")
+    assert [item.task_id for item in coding_items.load_jsonl(tmp_path / "code.jsonl")] == ["a"]
+    (tmp_path / "texts.jsonl").write_bytes(BYTE_ORDER_MARK + b'{"text": "a"}\r\n{"text": "b"}\r\n')
+    assert [item.text for item in writing_items.load_jsonl(tmp_path / "texts.jsonl")] == ["a", "b"]
+    folder = importlib.resources.files("jaxmarl_llm.tasks") / "data" / "optimisation" / "python"
+    shipped = min((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
+    text = shipped.read_text("utf-8")
+    (tmp_path / "fast.toml").write_bytes(BYTE_ORDER_MARK + text.replace("\n", "\r\n").encode())
+    assert optimisation_items.load_items(str(tmp_path / "fast.toml")) == optimisation_items.parse(text, "fast.toml")

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from jaxmarl_llm.utils.files import atomic_write_text, read_json, read_json_lines, safe_text
+from jaxmarl_llm.utils.files import atomic_write_text, read_json, read_json_lines, read_text, safe_text
 
 
 def test_writes_and_replaces_with_ordinary_permissions(tmp_path):
@@ -39,7 +39,7 @@ def test_reads_json_of_the_type_asked_for(tmp_path):
 
 @pytest.mark.parametrize("content, complaint", [
     (b"{", r"a\.json: not JSON"),
-    (b"\xff", r"a\.json: not JSON .*utf-8"),
+    (b"\xff", r"a\.json: cannot be read .*utf-8.*; save it as UTF-8"),
     (b"[" * 100_000, r"a\.json: not JSON"),
     (b"[1]", r"a\.json: holds a JSON list, expected a dict"),
     (None, r"a\.json: cannot be read .No such file"),
@@ -50,6 +50,35 @@ def test_json_errors_name_the_file(tmp_path, content, complaint):
         path.write_bytes(content)
     with pytest.raises(ValueError, match=complaint):
         read_json(path)
+
+
+@pytest.mark.parametrize("content, text", [
+    (b"a\n", "a\n"), (b"\xef\xbb\xbfa\n", "a\n"), (b"a\r\nb\r\n", "a\nb\n"), (b"", ""),
+    ("\ufeff\u00e9\ufeff\n".encode(), "\u00e9\ufeff\n"),
+])  # fmt: skip
+def test_text_of_editors_on_windows(tmp_path, content, text):
+    (tmp_path / "a.txt").write_bytes(content)
+    assert read_text(tmp_path / "a.txt") == text
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_text_in_utf_16_is_named(tmp_path, encoding):
+    mark = "" if encoding == "utf-16" else "\ufeff"
+    (tmp_path / "a.jsonl").write_bytes(f'{mark}{{"text": "a"}}'.encode(encoding))
+    with pytest.raises(ValueError, match=r"a\.jsonl: cannot be read .its encoding is UTF-16; save it as UTF-8"):
+        read_text(tmp_path / "a.jsonl")
+
+
+def test_json_behind_a_byte_order_mark(tmp_path):
+    (tmp_path / "a.json").write_bytes(b'\xef\xbb\xbf{"x": 1}\r\n')
+    assert read_json(tmp_path / "a.json") == {"x": 1}
+    assert read_json_lines(tmp_path / "a.json", lambda row: row["x"]) == [1]
+
+
+def test_json_lines_with_other_separators_inside(tmp_path):
+    path = atomic_write_text(tmp_path / "a.jsonl", '{"x": "a\u2028b"}\n{"x": "c\x85d"}\n')
+    assert read_json_lines(path, lambda row: row["x"]) == ["a\u2028b", "c\x85d"]
+    assert read_json_lines(atomic_write_text(path, ""), dict) == []
 
 
 def test_json_lines_name_the_line(tmp_path):
