@@ -88,7 +88,7 @@ class Result:
             for name, taken in self.seconds.items()
             if name != "ours"
         }
-        path.write_text(json.dumps(data, indent=1) + "\n")
+        path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 def run_contest(given: argparse.Namespace, measure: Measure) -> Result:

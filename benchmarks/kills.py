@@ -275,7 +275,7 @@ def main() -> int:
         results = interrupt_runs(runs, folder, arguments.interruptions, random.Random(arguments.seed))
     print(table(results))
     if arguments.markdown:
-        pathlib.Path(arguments.markdown).write_text(table(results) + "\n")
+        pathlib.Path(arguments.markdown).write_text(table(results) + "\n", encoding="utf-8")
     return int(any(done.wrong for done in results))
 
 

@@ -144,7 +144,7 @@ def _import_wandb(settings):
 
 def _open_wandb(module, folder: Path, settings: Mapping):
     id_file = folder / "wandb_id"
-    saved = {"id": id_file.read_text().strip()} if id_file.exists() else {}
+    saved = {"id": id_file.read_text("utf-8").strip()} if id_file.exists() else {}
     run = module.init(**{"dir": str(folder), "resume": "allow", **saved, **settings})
     atomic_write_text(id_file, run.id)
     return run

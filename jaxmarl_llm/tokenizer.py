@@ -231,7 +231,9 @@ def write_eos(folder, eos_ids: Sequence[int], bos_id: int | None, pad_id: int | 
     eos = list(map(int, eos_ids))
     fields = {"bos_token_id": bos_id, "eos_token_id": eos if len(eos) > 1 else eos[0], "pad_token_id": pad_id}
     path = pathlib.Path(folder) / "generation_config.json"
-    path.write_text(json.dumps({k: v for k, v in fields.items() if v is not None}, indent=2) + "\n")
+    path.write_text(
+        json.dumps({k: v for k, v in fields.items() if v is not None}, indent=2) + "\n", encoding="utf-8"
+    )
 
 
 def _stated_eos(folder: pathlib.Path) -> list[int]:
@@ -264,4 +266,5 @@ def _portable(folder: pathlib.Path) -> None:
     """Write the tokenizer class by the name that transformers 4 and 5 both know."""
     path = folder / "tokenizer_config.json"
     config = files.read_json(path)
-    path.write_text(json.dumps(config | {"tokenizer_class": "PreTrainedTokenizerFast"}, indent=2) + "\n")
+    config |= {"tokenizer_class": "PreTrainedTokenizerFast"}
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from jaxmarl_llm.config.options import leaves, no_such_field
 from jaxmarl_llm.executor.errors import InputError
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.experts import ExpertError
-from jaxmarl_llm.utils import compiled_programs, files, host_memory
+from jaxmarl_llm.utils import compiled_programs, console, files, host_memory
 from jaxmarl_llm.utils.dotted import UserCodeError
 from jaxmarl_llm.utils.errors import UserError
 
@@ -90,11 +90,12 @@ def refuse_arguments(argv: Sequence[str]) -> None:
 def run(main: Callable) -> None:
     """`absl.app.run(main)` with `plainly` and `parse`; call it from a module's ``__main__`` block.
 
-    Memory that is freed stays with the process (see `host_memory`), and what it compiles is kept for the next
-    one (see `compiled_programs`).
+    Memory that is freed stays with the process (see `host_memory`), what it compiles is kept for the next
+    one (see `compiled_programs`), and it prints whatever the encoding (see `console.print_any_text`).
     """
     host_memory.keep()
     compiled_programs.keep()
+    console.print_any_text()
     app.run(plainly(main), flags_parser=parse)
 
 

@@ -56,5 +56,7 @@ def redirected_output(folder) -> Iterator[None]:
         return
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "output.txt").open("a", buffering=1) as file, contextlib.redirect_stdout(file):
+    any_text = dict(encoding="utf-8", errors="backslashreplace")
+    output = (folder / "output.txt").open("a", buffering=1, **any_text)
+    with output, contextlib.redirect_stdout(output):
         yield

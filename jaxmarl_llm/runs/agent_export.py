@@ -86,8 +86,8 @@ def write_team(
         held |= {"prompts": prompts or {}, "versions": checkpoint.versions()}
         if lessons is not None and lessons.is_dir():
             shutil.copytree(lessons, temporary / LESSONS)
-        (temporary / TEAM_FILE).write_text(json.dumps(held, indent=2) + "\n")
-        (temporary / "README.md").write_text(card(held))
+        (temporary / TEAM_FILE).write_text(json.dumps(held, indent=2) + "\n", encoding="utf-8")
+        (temporary / "README.md").write_text(card(held), encoding="utf-8")
 
 
 def _elsewhere(config) -> dict:

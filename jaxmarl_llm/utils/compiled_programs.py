@@ -67,6 +67,6 @@ def keep(environment: Mapping[str, str] = os.environ) -> pathlib.Path | None:
 def _processor() -> str:
     """The processor's name and features, as far as the system reports them."""
     cpu_file = pathlib.Path("/proc/cpuinfo")
-    lines = cpu_file.read_text().split("\n\n")[0].splitlines() if cpu_file.is_file() else []
+    lines = cpu_file.read_text("utf-8").split("\n\n")[0].splitlines() if cpu_file.is_file() else []
     kept = [line for line in lines if line.startswith(("model name", "flags", "Features"))]
     return "\n".join([platform.machine(), platform.processor(), *kept])

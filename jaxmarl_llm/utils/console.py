@@ -1,5 +1,6 @@
 """Show the progress of a run: a progress bar in a terminal, plain lines elsewhere, and tables."""
 
+import io
 import os
 import sys
 import time
@@ -14,6 +15,20 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxmarl_llm.utils.errors import UserError
+
+_ANY_TEXT = "backslashreplace"
+
+
+def print_any_text() -> None:
+    """Let this process and its children print what the encoding of stdout and stderr lacks, as ``\\u2192``.
+
+    Otherwise one letter in an answer, a name or a path ends a training where the locale is not UTF-8.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ANY_TEXT)
+    encoding = os.environ.get("PYTHONIOENCODING", "").split(":")[0]
+    os.environ["PYTHONIOENCODING"] = f"{encoding}:{_ANY_TEXT}"
 
 
 def is_terminal(stream: TextIO) -> bool:

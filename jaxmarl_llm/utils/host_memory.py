@@ -42,7 +42,7 @@ def make_room_for_programs(most: float = 0.5) -> bool:
     maps, allowed = pathlib.Path("/proc/self/maps"), pathlib.Path("/proc/sys/vm/max_map_count")
     if not (maps.exists() and allowed.exists()):
         return False
-    if maps.read_bytes().count(b"\n") <= most * int(allowed.read_text()):
+    if maps.read_bytes().count(b"\n") <= most * int(allowed.read_text("utf-8")):
         return False
     jax.clear_caches()
     gc.collect()  # programs that only each other refer to

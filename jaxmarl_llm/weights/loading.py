@@ -67,7 +67,7 @@ def save(model: LoadedModel, folder) -> None:
     dtype = next(iter(tensors.values())).dtype.name
     with model_files.new_folder(folder) as temporary:
         (temporary / "config.json").write_text(
-            json.dumps(hf_config.hf_config(config, dtype), indent=2) + "\n"
+            json.dumps(hf_config.hf_config(config, dtype), indent=2) + "\n", encoding="utf-8"
         )
         tensor_files.write(temporary, tensors, {name: t.shape for name, t in tensors.items()})
         if model.tokenizer is not None:

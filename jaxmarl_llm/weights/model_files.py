@@ -105,7 +105,7 @@ def convert_gguf(path: pathlib.Path, folder: pathlib.Path) -> None:
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
     hf.check(config, tensors.shapes(), str(path))
-    (folder / "config.json").write_text(json.dumps(file.config, indent=2) + "\n")
+    (folder / "config.json").write_text(json.dumps(file.config, indent=2) + "\n", encoding="utf-8")
     tensor_files.write(folder, tensors, tensors.shapes())
     built = gguf_tokenizer.build(file)
     if built is None:

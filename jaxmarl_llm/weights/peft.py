@@ -79,7 +79,7 @@ def save_adapter(folder, base_name: str, config: PolicyConfig, lora: dict, rank:
     modules = sorted({maps[path].name.split(".")[-2] for path in targets})
     with model_files.new_folder(folder) as temporary:
         settings = json.dumps(_settings(base_name, modules, rank, alpha), indent=2)
-        (temporary / _CONFIG).write_text(settings + "\n")
+        (temporary / _CONFIG).write_text(settings + "\n", encoding="utf-8")
         tensor_files.write_file(temporary / _WEIGHTS, tensors, list(tensors))
 
 

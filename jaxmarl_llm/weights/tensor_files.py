@@ -109,7 +109,7 @@ def write(folder: pathlib.Path, tensors: Mapping, shapes: Mapping, shard_bytes: 
         total += write_file(folder / file, tensors, names)
         weight_map |= dict.fromkeys(names, file)
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    (folder / _INDEX).write_text(json.dumps(index, indent=2) + "\n")
+    (folder / _INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def write_file(path: pathlib.Path, tensors: Mapping, names: list[str]) -> int:
