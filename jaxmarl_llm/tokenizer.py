@@ -75,8 +75,34 @@ class Tokenizer:
         return max(self.hf.get_vocab().values()) + 1
 
     def encode(self, text: str) -> list[int]:
-        """Ids of plain text, without any beginning or ending token."""
+        """Ids of plain text, without any beginning or ending token; without a template, as it continues another."""
+        ids = self._ids("\n" + text if self._line_break else text)
+        return ids[len(self._line_break) :]
+
+    def _ids(self, text: str) -> list[int]:
         return self.hf.encode(text, add_special_tokens=False)
+
+    @functools.cached_property
+    def _line_break(self) -> list[int]:
+        """Ids of a line break, behind which answers are read and written where they continue a text; else none.
+
+        SentencePiece (Llama 2, CodeLlama) puts a space in front of a text and drops one in front of what it
+        decodes: the first line of an answer without a template would lose a space of its indentation.
+        """
+        ids, behind = self._ids("\n"), self._ids("\n  x")
+        continued = behind[len(ids) :]
+        if self.hf.chat_template or behind[: len(ids)] != ids:
+            return []
+        return [] if continued == self._ids("  x") and self._text(continued) == "  x" else ids
+
+    def _text(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        return self.hf.decode(ids, skip_special_tokens=skip_special, clean_up_tokenization_spaces=False)
+
+    @functools.cached_property
+    def _beginning(self) -> list[int]:
+        """What the tokenizer puts in front of a text, such as <s>; what it puts behind one would end a prompt."""
+        ids, whole = self._ids("x"), self.hf.encode("x")
+        return next((whole[:n] for n in range(len(whole)) if whole[n : n + len(ids)] == ids), [])
 
     def encode_chat(self, messages: Sequence[dict[str, str]], **template_options) -> list[int]:
         """Ids of a chat, ``[{"role": ..., "content": ...}, ...]``, up to where the assistant's answer begins.
@@ -88,7 +114,7 @@ class Tokenizer:
         if not messages:
             raise UserError("a chat needs at least one message")
         if self.hf.chat_template is None:
-            return self.hf.encode(plain_text(messages))
+            return [*self._beginning, *self._ids(plain_text(messages))]
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
         return _applied(self._renderer, messages, **options)
 
@@ -104,14 +130,13 @@ class Tokenizer:
         return hf
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids; special tokens are left out."""
-        ids = [int(i) for i in ids]
-        return self.hf.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        """Text of ids; special tokens are left out. Without a template: as they continue a text."""
+        text = self._text([*self._line_break, *map(int, ids)])
+        return text.removeprefix(self._text(self._line_break)) if self._line_break else text
 
     def show(self, ids: Sequence[int]) -> str:
         """Text of ids as the model sees it, special tokens included."""
-        ids = [int(i) for i in ids]
-        return self.hf.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return self._text([int(i) for i in ids], skip_special=False)
 
     def stop_sequences(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """Id sequences that end a completion: single tokens that contain a text, and its ids after a word."""

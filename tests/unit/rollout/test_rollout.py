@@ -255,11 +255,13 @@ def test_every_completion_is_decoded_once():
 
     words = SimpleNamespace(
         chat_template=None,
-        encode=lambda text: [7 + ord(char) % 50 for char in text],
+        encode=lambda text, **_: [7 + ord(char) % 50 for char in text],
         decode=decode,
-        get_vocab=lambda: {"w": tiny.V - 1},
+        get_vocab=lambda: {f"w{i}": i for i in range(tiny.V)},
     )
-    own = dataclasses.replace(tiny.model(), tokenizer=tokenizer.Tokenizer(words, (3, 5)))
+    tokens = tokenizer.Tokenizer(words, (3, 5))
+    vars(tokens)["_line_break"] = []  # it puts no space in front of a text
+    own = dataclasses.replace(tiny.model(), tokenizer=tokens)
     members = team.build({"own": own}, dict.fromkeys(tiny.AGENTS, "own"), jax.random.key(0), rank=2)
     task = tiny.Task(total)
     forest = run(task, "cross", members)
