@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import numpy as np
 
-from jaxmarl_llm import chat_roles, chat_template
+from jaxmarl_llm import chat_controls, chat_roles, chat_template
 from jaxmarl_llm.utils import files, json_fields
 from jaxmarl_llm.utils.errors import UserError
 
@@ -109,14 +109,30 @@ class Tokenizer:
 
         ``template_options`` go to the chat template and win over what `with_chat` gave it. Without a template
         the ids are those of `plain_text`; options are dropped, and a beginning-of-text token is put in front
-        if the tokenizer adds one. ValueError for a chat that the template refuses, with its reason.
+        if the tokenizer adds one. Where messages hold control tokens of the template, these are letters, see
+        `chat_controls`. ValueError for a chat that the template refuses, with its reason.
         """
         if not messages:
             raise UserError("a chat needs at least one message")
         if self.hf.chat_template is None:
             return [*self._beginning, *self._ids(plain_text(messages))]
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
+        if options["tokenize"] and any(
+            control in m["content"] for m in messages for control in self._controls
+        ):
+            as_text = functools.partial(_applied, self._renderer, **options | {"tokenize": False})
+            return chat_controls.encode(messages, self._controls, as_text, self._ids)
         return _applied(self._renderer, messages, **options)
+
+    @functools.cached_property
+    def _controls(self) -> dict[str, list[int]]:
+        """The ids of the letters of every special token that the template writes, or that ends a text."""
+        chat = [{"role": role, "content": "a"} for role in ("user", "assistant", "user")]
+        try:
+            prompt = _applied(self._renderer, chat, add_generation_prompt=True, tokenize=False)
+        except UserError:
+            prompt = ""
+        return chat_controls.letters(self.hf, prompt, self.eos_ids)
 
     @functools.cached_property
     def _renderer(self) -> "PreTrainedTokenizerFast":

@@ -1,0 +1,53 @@
+"""Keep the control tokens of a chat template out of what the messages say.
+
+A template marks roles and the ends of messages with tokens such as ``<|im_end|>``. A message that holds those letters
+(a problem about tokenizers, the answer of another agent) would end in the middle, and could begin a message of
+another role. Here they are read as the letters that they are.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_FIRST_MARK = 0xE000  # Unicode's private use, which texts do not have
+
+
+def letters(hf: "PreTrainedTokenizerFast", prompt: str, eos_ids: Sequence[int]) -> dict[str, list[int]]:
+    """The ids of the letters of every special token that occurs in a prompt or ends a text, the longest first."""
+    added = hf.added_tokens_decoder.values()
+    special = {*hf.all_special_tokens, *(token.content for token in added if token.special)}
+    ends = hf.convert_ids_to_tokens(list(eos_ids))
+    controls = sorted((token for token in special if token in prompt or token in ends), key=len, reverse=True)
+    return {
+        token: hf.encode(token, add_special_tokens=False, split_special_tokens=True)
+        for token in controls
+        if token
+    }
+
+
+def encode(
+    messages: Sequence[Mapping[str, str]],
+    controls: Mapping[str, Sequence[int]],
+    render: Callable[[Sequence[Mapping[str, str]]], str],
+    ids_of: Callable[[str], list[int]],
+) -> list[int]:
+    """Token ids of a chat, with the letters of control tokens where its messages hold these.
+
+    Args:
+      messages: the chat.
+      controls: by the text of a control token, the ids of its letters; at least one.
+      render: the prompt of a chat, as text.
+      ids_of: ids of a text, with control tokens as such.
+    """
+    marks = {control: chr(_FIRST_MARK + number) for number, control in enumerate(controls)}
+    ids_of_mark = {mark: controls[control] for control, mark in marks.items()}
+    held = re.compile("|".join(map(re.escape, controls)))
+    marked = [
+        {**message, "content": held.sub(lambda match: marks[match[0]], message["content"])}
+        for message in messages
+    ]
+    pieces = re.split(f"([{''.join(ids_of_mark)}])", render(marked))
+    return [i for piece in pieces if piece for i in ids_of_mark.get(piece) or ids_of(piece)]
