@@ -220,7 +220,8 @@ def build(
         stops = model.tokenizer.stop_sequences(stop) if stop else ()
         dtype = jnp.dtype(sampling_dtype or model.policy.dtype)
         # Other compilers read a layer in place out of stacked arrays, and compile the scan faster.
-        policy = stack_layout.policy(model.policy)
+        unused_ids = model.tokenizer.unused_ids(model.policy.config.vocab_size)
+        policy = stack_layout.policy(model.policy).clone(unused_ids=unused_ids)
         sampler = policy.clone(dtype=dtype, apart=jax.default_backend() == "cpu")
         stack = Stack(tuple(agents), policy, eos_ids, mode, scale, stops, sampler, stack_layout)
         base = base if stack_layout.mesh is None else stack_layout.place(base)

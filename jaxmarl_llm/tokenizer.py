@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import datetime
 import functools
+import itertools
 import json
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -74,6 +75,11 @@ class Tokenizer:
         """Largest id + 1, added tokens included."""
         return max(self.hf.get_vocab().values()) + 1
 
+    def unused_ids(self, vocab_size: int) -> tuple[tuple[int, int], ...]:
+        """Ranges (first, end) of the ids below ``vocab_size`` that are no token."""
+        ids = [-1, *sorted({i for i in self.hf.get_vocab().values() if i < vocab_size}), vocab_size]
+        return tuple((i + 1, after) for i, after in itertools.pairwise(ids) if after > i + 1)
+
     def encode(self, text: str) -> list[int]:
         """Ids of plain text, without any beginning or ending token; without a template, as it continues another."""
         ids = self._ids("\n" + text if self._line_break else text)
@@ -89,9 +95,11 @@ class Tokenizer:
         SentencePiece (Llama 2, CodeLlama) puts a space in front of a text and drops one in front of what it
         decodes: the first line of an answer without a template would lose a space of its indentation.
         """
+        if self.hf.chat_template:
+            return []
         ids, behind = self._ids("\n"), self._ids("\n  x")
         continued = behind[len(ids) :]
-        if self.hf.chat_template or behind[: len(ids)] != ids:
+        if behind[: len(ids)] != ids:
             return []
         return [] if continued == self._ids("  x") and self._text(continued) == "  x" else ids
 

@@ -152,6 +152,9 @@ class Policy(nn.Module):
 
     ``fetch(name, params)`` is applied to the parameters of a layer, the embedding and the head where they are
     used; it may change where they are placed, but not their values.
+
+    ``unused_ids``: ranges (first, end) of ids that are no token of the tokenizer, as in a vocabulary that was filled
+    up to a round size. Nobody draws them: their logits are -1e30.
     """
 
     config: PolicyConfig
@@ -160,6 +163,7 @@ class Policy(nn.Module):
     apart: bool = False
     fetch: Callable | None = None
     pad_row_fixed: bool = False
+    unused_ids: tuple[tuple[int, int], ...] = ()
 
     def setup(self):
         c = self.config
@@ -250,5 +254,10 @@ class Policy(nn.Module):
         """Vocabulary logits (B, L, V), float32."""
         if self.config.tie_embeddings:
             table = self._table().astype(self.dtype)
-            return jnp.einsum("...d,vd->...v", hidden_BLD, table, preferred_element_type=jnp.float32)
-        return self.head(hidden_BLD)
+            logits_BLV = jnp.einsum("...d,vd->...v", hidden_BLD, table, preferred_element_type=jnp.float32)
+        else:
+            logits_BLV = self.head(hidden_BLD)
+        for first, end in self.unused_ids:
+            ids_BLV = jax.lax.broadcasted_iota(jnp.int32, logits_BLV.shape, logits_BLV.ndim - 1)
+            logits_BLV = jnp.where((ids_BLV >= first) & (ids_BLV < end), -1e30, logits_BLV)
+        return logits_BLV

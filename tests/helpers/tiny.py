@@ -30,6 +30,9 @@ class Tokenizer:
 
     eos_ids = (3, 5)
 
+    def unused_ids(self, vocab_size):
+        return ()
+
     def encode_chat(self, messages):
         return [7 + ord(char) % 50 for message in messages for char in message["content"]]
 

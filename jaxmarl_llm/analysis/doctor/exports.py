@@ -38,7 +38,7 @@ def round_trip(
     if trainable is None:
         return "skipped", f"{agent} does not learn; what would be exported is its base model"
     moved = trained(member, trainable, agent)
-    policy = member.stack.policy.clone(dtype=jnp.float32, remat="none", fetch=None)
+    policy = member.stack.policy.clone(dtype=jnp.float32, remat="none", fetch=None, unused_ids=())
     wanted = _logits(policy, unmerged_variables(moved, moved.trainable, agent), tokens_L)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
