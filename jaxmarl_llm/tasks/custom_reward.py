@@ -4,12 +4,13 @@
 
 or ``async def``. completions[agent][j] is agent's text in joint action j. The columns of the data arrive as
 keyword arguments, each a list with one entry per joint action: the items' fields, and the other fields of a
-file's rows (None in rows that lack one). None means that the reward does not apply to that action; a dict
-names the parts.
+file's rows (None in rows that lack one). All arguments are copies, which the function may change. None means
+that the reward does not apply to that action; a dict names the parts.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import math
@@ -80,7 +81,8 @@ class CustomRewardTask:
 
     def _call(self, items, completions):
         try:
-            return self._calls(completions, self._values(items))
+            texts = {agent: list(of_agent) for agent, of_agent in completions.items()}
+            return self._calls(texts, self._values(items))
         except UserError as error:
             raise UserError(f"{error}; for {len(items)} joint actions on {_names(items)}") from error
         except Exception as error:
@@ -106,8 +108,8 @@ class CustomRewardTask:
         return None
 
     def _values(self, items: Sequence) -> dict[str, list]:
-        """The columns of these items, a list each."""
-        return {name: [_value(item, name) for item in items] for name in self._columns}
+        """The columns of these items, a list each, which the reward may change: samples of a problem share none."""
+        return {name: [_own(_value(item, name)) for item in items] for name in self._columns}
 
 
 def _column_names(items: Sequence) -> tuple[str, ...]:
@@ -119,6 +121,12 @@ def _column_names(items: Sequence) -> tuple[str, ...]:
 
 def _value(item, name: str):
     return getattr(item, name) if hasattr(item, name) else item.columns.get(name)
+
+
+def _own(value):
+    """The value, or a copy of one that can be changed."""
+    changeable = isinstance(value, list | tuple | dict | set | bytearray | np.ndarray)
+    return copy.deepcopy(value) if changeable else value
 
 
 def _check_signature(reward: Callable, columns: Sequence[str]) -> None:

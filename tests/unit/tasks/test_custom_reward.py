@@ -116,6 +116,41 @@ def test_what_else_a_row_holds_reaches_the_reward(tmp_path):
     assert seen["weight"] == [None]
 
 
+CHANGED = {
+    "pop": lambda cases: cases.pop() if cases else None,
+    "append": lambda cases: cases.append(0),
+    "sort": lambda cases: cases.sort(),
+    "of a dict in it": lambda cases: cases[-1].clear() if cases and isinstance(cases[-1], dict) else None,
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("change", CHANGED)
+def test_what_a_reward_does_to_its_arguments_stays_with_it(tmp_path, change, workers):
+    """Neither another sample of the problem in the same call, nor the next iteration, nor a transcript sees it."""
+    rows = [{"task_id": f"t/{k}", "prompt": "def f(x):\n", "entry_point": "f",
+             "test": "def check(candidate):\n    assert candidate(1)", "cases": [3, 1, 2] if change == "sort" else
+             [[1], {"a": k}]} for k in range(2)]  # fmt: skip
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    items, seen = load_jsonl(tmp_path / "rows.jsonl"), []
+
+    def reward(completions, *, cases, **columns):
+        for j, of_row in enumerate(cases):
+            seen.append(json.dumps(of_row))
+            CHANGED[change](of_row)
+            completions["aux"][j] = completions["aux"][j].upper()
+        cases.clear()
+        return [float(len(text)) for text in completions.pop("aux")]
+
+    judged = CustomRewardTask(CodingTask(items, None), RewardCalls(reward, workers=workers))
+    answers = {"aux": ["a", "b", "c"], "main": ["d", "e", "f"]}
+    for _ in range(2):
+        assert [each.total for each in judged.judge([items[0], items[0], items[1]], answers)] == [1.0, 1.0, 1.0]
+    expected = [json.dumps(rows[k]["cases"]) for k in (0, 0, 1)] * 2
+    assert sorted(seen) == sorted(expected)
+    assert answers == {"aux": ["a", "b", "c"], "main": ["d", "e", "f"]}
+
+
 def test_a_reward_that_raises_on_the_batch_only_names_all_items():
     def reward(completions, **columns):
         assert len(completions["aux"]) == 1, "one at a time"
