@@ -1,7 +1,7 @@
 """Train a team: rollout, credit, update, again. `python -m experiments.train --config=configs/coding.py`
 
 A run folder with a run inside is resumed, and a finished one shown; a config that contradicts it is refused.
-Ctrl-C and SIGTERM save and stop, within seconds; a second one stops at once.
+Ctrl-C, SIGTERM and a closed terminal save and stop, within seconds; a second signal stops at once.
 """
 
 import functools

@@ -102,7 +102,7 @@ def run(main: Callable) -> None:
 def plainly(main: Callable) -> Callable:
     """``main`` with its `EXPECTED` errors printed as ``error: <sentence>`` on stderr, and exit code 1.
 
-    SIGTERM and Ctrl-C end it within seconds, where it does not handle them itself.
+    SIGTERM, Ctrl-C and SIGHUP end it within seconds, where it does not handle them itself.
     """
 
     def wrapped(argv):

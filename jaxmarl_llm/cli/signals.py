@@ -1,5 +1,6 @@
 """How a command is stopped from outside: within seconds, with everything saved, and a second time at once."""
 
+import contextlib
 import os
 import select
 import signal
@@ -8,13 +9,16 @@ from collections.abc import Callable
 
 from jaxmarl_llm.utils import stopping
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+HANGUP = getattr(signal, "SIGHUP", None)  # of a terminal that is closed; Windows has none
+SIGNALS = tuple(filter(None, (signal.SIGTERM, signal.SIGINT, HANGUP)))
 GRACE = 6.0  # seconds until the main thread is no longer waited for
 INTERRUPTED = 130  # exit code of what was interrupted
 
 
 class StopSignal:
-    """Makes the first SIGTERM or Ctrl-C a request to stop; a second one ends the process at once.
+    """Makes the first SIGTERM, Ctrl-C or SIGHUP a request to stop; a second one ends the process at once.
+
+    SIGHUP comes when the terminal is closed or an ssh connection ends. Where it is ignored (nohup) it stays so.
 
     The main thread may be deep in a program that compiles or runs, where no Python code gets a turn. So a
     thread receives the signals too. If the main thread has not come to a point where it stops by itself
@@ -50,7 +54,11 @@ class StopSignal:
         stopping.withdraw()
         self._received, self._sent = os.pipe()
         os.set_blocking(self._sent, False)
-        self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        ignored = {HANGUP} if HANGUP and signal.getsignal(HANGUP) is signal.SIG_IGN else set()
+        self._before = {
+            number: signal.signal(number, self._handle) for number in SIGNALS if number not in ignored
+        }
+        self._terminals = [fd for fd in (1, 2) if os.isatty(fd)]
         self._fd_before = signal.set_wakeup_fd(self._sent, warn_on_full_buffer=False)
         self._thread = threading.Thread(
             target=self._watch, args=(self._received,), daemon=True, name="signals"
@@ -71,7 +79,9 @@ class StopSignal:
 
     def _handle(self, number, frame) -> None:
         """In the main thread, as soon as it runs Python code."""
-        del number, frame
+        del frame
+        if number == HANGUP:  # here too, before this thread prints again
+            self._leave_terminal()
         self.requested = True
         self._handled += 1
         if self._handled <= 2 and "interrupt" == (self._first, self._second)[self._handled - 1]:
@@ -83,8 +93,7 @@ class StopSignal:
                 if came is None:
                     return
             self.requested = True
-            # Not print: the main thread may be in the middle of one.
-            os.write(2, b"stopping (once more to stop at once)\n")
+            _write(2, "stopping (once more to stop at once)")
             if self._first == "request":
                 stopping.request()
             while select.select([received], [], [], None if self._first == "flag" else GRACE)[0]:
@@ -92,19 +101,32 @@ class StopSignal:
                 if again is None:
                     return
                 if again and self._second == "exit":
-                    os.write(2, b"stopped at once\n")
+                    _write(2, "stopped at once")
                     os._exit(INTERRUPTED)
             if self._taken.acquire(blocking=False):
                 text, code = self.rescue()
-                os.write(1, f"{text}\n".encode())
+                _write(1, text)
                 os._exit(code)
             if self._next(received):
                 os._exit(INTERRUPTED)
         finally:
             os.close(received)
 
-    @staticmethod
-    def _next(received: int) -> bool | None:
+    def _next(self, received: int) -> bool | None:
         """Wait for a signal: whether it is one of `SIGNALS`; None if no more will come."""
         number = os.read(received, 1)  # not more: two may have come at once
+        if number and number[0] == HANGUP:
+            self._leave_terminal()
         return number[0] in SIGNALS if number else None
+
+    def _leave_terminal(self) -> None:
+        """Let nothing fail that is printed from now on: what is printed to a closed terminal would raise."""
+        with open(os.devnull, "wb") as nowhere:
+            for fd in self._terminals:
+                os.dup2(nowhere.fileno(), fd)
+
+
+def _write(fd: int, line: str) -> None:
+    """Not print: the main thread may be in the middle of one. Who reads it may be gone already."""
+    with contextlib.suppress(OSError):
+        os.write(fd, f"{line}\n".encode())

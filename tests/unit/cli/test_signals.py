@@ -36,7 +36,7 @@ def ended(script: str, signals: int = 1, number=signal.SIGTERM) -> tuple[int, st
     return process.returncode, "".join(lines) + out, err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_work_that_asks_stops_by_itself(number):
     code, out, err = ended("""
         with signals.StopSignal("request") as stop:
@@ -137,3 +137,63 @@ def test_handlers_are_put_back():
             pass
         assert signal.getsignal(signal.SIGTERM) is not before[0]
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_a_hangup_that_is_ignored_stays_so():
+    """As nohup starts a command: it goes on, and SIGTERM still stops it."""
+    code, out, _ = ended("""
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with signals.StopSignal("request") as stop:
+            print("begun", flush=True)
+            time.sleep(0.5)
+            print(stop.requested, flush=True)
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not stop.requested:
+                time.sleep(0.01)
+        print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)
+    """, number=signal.SIGHUP)  # fmt: skip
+    assert (code, out) == (0, "begun\nFalse\nTrue\n")
+
+
+# Runs the script in a terminal, which it closes after the first line.
+IN_TERMINAL = """
+    import os, pty, sys
+
+    child, terminal = pty.fork()
+    if not child:
+        os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
+    shown = b""
+    while b"begun" not in shown:
+        shown += os.read(terminal, 1000)
+    os.close(terminal)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+SAVES = """
+    def saves(how):
+        print("saving")  # to a terminal that is no longer there
+        open(PATH, "w").write(how)
+        return "saved", 0
+
+    with signals.StopSignal("request") as stop:
+        stop.rescue = lambda: saves("rescued")
+        print("begun", flush=True)
+"""
+
+
+@pytest.mark.parametrize("work, how", [("stuck()", "rescued"), ("", "stopped")])
+def test_a_closed_terminal_stops_a_command_that_prints(tmp_path, work, how):
+    asks = """
+        try:
+            while True:
+                print("step", flush=True)
+                stopping.check()
+                time.sleep(0.01)
+        except stopping.StopRequested:
+            stop.take()
+            saves("stopped")
+    """
+    lines = textwrap.dedent(START) + f"PATH = {str(tmp_path / 'saved')!r}\n" + textwrap.dedent(SAVES)
+    script = lines + textwrap.indent(work or textwrap.dedent(asks), "    ")
+    command = [sys.executable, "-c", textwrap.dedent(IN_TERMINAL), script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n" and (tmp_path / "saved").read_text() == how
