@@ -1,5 +1,6 @@
 """Small teams with random values, and states of theirs to save and to compare bit by bit."""
 
+import dataclasses
 import functools
 
 import jax
@@ -29,8 +30,9 @@ def filled(tree, seed):
 
 
 @functools.cache
-def make_team(agents=("aux", "main"), mode="adapters", rank=8, model="tiny", dtype=jnp.float32):
-    policy = Policy(CONFIG)
+def make_team(agents=("aux", "main"), mode="adapters", rank=8, model="tiny", dtype=jnp.float32, **other):
+    """A team of tiny models; ``other``: fields of their architecture."""
+    policy = Policy(dataclasses.replace(CONFIG, **other))
     tokens = jnp.zeros((1, 4), jnp.int32)
     base = jax.eval_shape(policy.init, jax.random.key(0), tokens, tokens)
     base = filled(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, dtype), base), 1)

@@ -169,6 +169,9 @@ def test_a_step_that_is_not_there(tmp_path):
     (dict(rank=4), "aux.rank: saved 8, now 4; aux.scale: saved 4.0, now 8.0; main.rank"),
     (dict(mode="full"), "aux.mode: saved 'adapters', now 'full'"),
     (dict(model="big"), "aux.model: saved 'tiny', now 'big'"),
+    (dict(n_layers=1), "aux.policy.n_layers: saved 2, now 1"),  # all of its layers would be there
+    (dict(n_layers=3), "aux.policy.n_layers: saved 2, now 3"),
+    (dict(d_ff=24), "aux.policy.d_ff: saved [0-9]+, now 24"),
 ])
 def test_another_team_is_refused_with_the_difference(tmp_path, other, message):
     ours, states, theirs = make_team(), trained(make_team()), make_team(**other)

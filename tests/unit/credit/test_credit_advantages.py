@@ -55,6 +55,16 @@ def test_equal_returns_give_exactly_zero(baseline, value):
     np.testing.assert_array_equal(got_R, 0.0)
 
 
+@pytest.mark.parametrize("baseline", credit.BASELINES)
+@pytest.mark.parametrize("most, one", [(0.35, 0.75), (0.4, 0.3), (0.3, 1.0), (1e3 + 0.1, 1e3 + 0.7)])
+def test_one_among_equal_returns_is_bounded_by_the_size_of_the_group(baseline, most, one):
+    """The others' deviation is 0, and its rounding error in float32 is no divisor: sqrt(G - 1), not thousands."""
+    returns_R = [most] * 7 + [one]
+    got_R = credit.group_advantage(returns_R, [0] * 8, num_groups=1, baseline=baseline, normalise=True)
+    sign = 1 if one > most else -1
+    np.testing.assert_allclose(got_R, sign * np.array([-(7**-0.5)] * 7 + [7**0.5]), rtol=1e-3)
+
+
 def test_a_group_of_one_has_no_advantage():
     got_R = credit.group_advantage([5.0], np.array([0]), num_groups=1, baseline="leave_one_out")
     np.testing.assert_array_equal(got_R, 0.0)

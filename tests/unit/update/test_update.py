@@ -58,6 +58,21 @@ def test_loss_and_gradient_against_finite_differences_of_full_forward_passes(ent
         np.testing.assert_allclose(grad[at], (values[0] - values[1]) / 0.02, rtol=1e-2)
 
 
+@pytest.mark.parametrize("aggregation", ["token", "sequence", "sequence_mean", "constant"])
+def test_what_was_cut_off_is_in_no_divisor(aggregation):
+    """At a ratio of 1 the loss is minus the sum of A_r per token, over the count of what has ended."""
+    batch = sampled(PLAIN)
+    config = LossConfig(PLAIN, clip=0.2, drop_truncated=True, aggregation=aggregation)
+    _, metrics = step(tiny.lora(), batch, config=config)
+    for n in range(2):
+        ended_R = np.asarray(batch.finished_NR[n])
+        lengths_R, advantages_R = batch.lengths_NR[n][ended_R], batch.advantages_NR[n][ended_R]
+        sums = {"sequence_mean": advantages_R}.get(aggregation, advantages_R * lengths_R).sum()
+        count = {"token": lengths_R.sum(), "constant": 6 * len(lengths_R)}.get(aggregation, len(lengths_R))
+        assert 0 < len(lengths_R) < 6
+        np.testing.assert_allclose(metrics["loss"][n], -sums / count, rtol=1e-4)
+
+
 def test_a_completion_that_was_cut_off_gives_no_gradient():
     """Whatever its tokens, log-probs and advantage; and an agent that finished none does not move."""
     batch, config = sampled(PLAIN), LossConfig(PLAIN, clip=0.2, drop_truncated=True)

@@ -11,6 +11,8 @@ import pytest
 import tiny
 
 from jaxmarl_llm import update
+from jaxmarl_llm.config import base_config
+from jaxmarl_llm.factory import training
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.update import LossConfig, packing
@@ -56,6 +58,42 @@ def learning_rates(count, **options):
 def test_learning_rates_by_hand(options, expected):
     seen = learning_rates(len(expected), lr=8e-3, steps=6, **options)
     np.testing.assert_allclose(seen, np.array(expected) * 1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("fields, expected", [
+    ({"train.minibatches": 1}, [6, 4, 2, 0]),
+    ({"train.minibatches": 2}, [6, 5, 4, 3, 2, 1, 0]),
+    ({"train.minibatches": 2, "train.warmup": 2}, [3, 4.5, 6, 4.5, 3, 1.5, 0]),
+    ({"train.minibatches": 2, "train.system": "iac", "critic.warmup": 1}, [6, 4.5, 3, 1.5, 0]),  # critics learn first
+])  # fmt: skip
+def test_a_decay_ends_with_the_last_update_of_the_run(fields, expected):
+    """Of three iterations: it counts updates, of which an iteration may have several, or none."""
+    config = base_config()
+    config.train.update(steps=3, lr=6e-3, decay="linear")
+    config.update_from_flattened_dict(fields)
+    optimizer = training.build_optimizer(config)
+    state = optimizer.init(jnp.zeros(1))
+    for rate in expected:
+        updates, state = optimizer.update(jnp.ones(1), state, jnp.zeros(1))
+        np.testing.assert_allclose(updates, -rate * 1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("mode", ["full", "adapters"])
+def test_steps_below_the_digits_of_the_computation_are_not_lost(mode):
+    """Parameters stay float32 where the policy computes in bfloat16, in which 0.1 + 1e-6 is 0.1."""
+    stack = tiny.stack(("a",), mode)
+    stack = dataclasses.replace(stack, policy=stack.policy.clone(dtype=jnp.bfloat16))
+    before = tiny.lora(1) if mode == "adapters" else jax.tree.map(lambda x: x[None], tiny.params())
+    optimizer = update.make_optimizer(lr=1e-6, steps=1)
+    kept = jax.device_get(before)
+    batch = LossConfig(SamplingParams(3)).pack(scripted(agents=1))
+    state = update.init_state(before, optimizer)
+    state, _ = update.train_step(stack, LossConfig(SamplingParams(3)), optimizer, tiny.params(), state, (batch,))
+    moved = jax.tree.map(lambda after, first: np.abs(np.asarray(after) - first), state.trainable, kept)
+    steps = np.concatenate([x.ravel() for x in jax.tree.leaves(moved)])
+    assert {x.dtype for x in jax.tree.leaves(state.trainable)} == {jnp.dtype("float32")}
+    # Adam's first step is lr in every parameter that has a gradient.
+    assert 0.5e-6 < np.median(steps[steps > 0]) < 1.5e-6 and (steps > 0).mean() > 0.5
 
 
 def test_decay_must_be_known():
