@@ -5,23 +5,18 @@ import dataclasses
 import datetime
 import functools
 import itertools
-import json
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jinja2
 import numpy as np
 
-from jaxmarl_llm import chat_controls, chat_roles, chat_template
-from jaxmarl_llm.utils import files, json_fields
+from jaxmarl_llm import chat_controls, chat_rendering, chat_roles, chat_template, tokenizer_files
 from jaxmarl_llm.utils.errors import UserError
 
 if TYPE_CHECKING:  # half a second, which commands without a model do without
     from transformers import PreTrainedTokenizerFast
 
-_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
-_PROBE = "qzxj"
 TEXTS_KEPT = 1 << 15  # decoded completions; more than an iteration has
 
 
@@ -50,7 +45,7 @@ class Tokenizer:
         """A copy of this tokenizer whose `encode_chat` and `save` use another template.
 
         Args:
-          chat: False: there is no chat template, messages become `plain_text`.
+          chat: False: there is no chat template, messages become `chat_rendering.plain_text`.
           arguments: values for the chat template, by name; those that it does not read are left out.
           date: the date that the template writes in place of the current one; None changes nothing.
 
@@ -116,28 +111,30 @@ class Tokenizer:
         """Ids of a chat, ``[{"role": ..., "content": ...}, ...]``, up to where the assistant's answer begins.
 
         ``template_options`` go to the chat template and win over what `with_chat` gave it. Without a template
-        the ids are those of `plain_text`; options are dropped, and a beginning-of-text token is put in front
-        if the tokenizer adds one. Where messages hold control tokens of the template, these are letters, see
-        `chat_controls`. ValueError for a chat that the template refuses, with its reason.
+        the ids are those of `chat_rendering.plain_text`; options are dropped, and a beginning-of-text token is
+        put in front if the tokenizer adds one. Where messages hold control tokens of the template, these are
+        letters, see `chat_controls`. ValueError for a chat that the template refuses, with its reason.
         """
         if not messages:
             raise UserError("a chat needs at least one message")
         if self.hf.chat_template is None:
-            return [*self._beginning, *self._ids(plain_text(messages))]
+            return [*self._beginning, *self._ids(chat_rendering.plain_text(messages))]
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
         if options["tokenize"] and any(
             control in m["content"] for m in messages for control in self._controls
         ):
-            as_text = functools.partial(_applied, self._renderer, **options | {"tokenize": False})
+            as_text = functools.partial(
+                chat_rendering.applied, self._renderer, **options | {"tokenize": False}
+            )
             return chat_controls.encode(messages, self._controls, as_text, self._ids)
-        return _applied(self._renderer, messages, **options)
+        return chat_rendering.applied(self._renderer, messages, **options)
 
     @functools.cached_property
     def _controls(self) -> dict[str, list[int]]:
         """The ids of the letters of every special token that the template writes, or that ends a text."""
         chat = [{"role": role, "content": "a"} for role in ("user", "assistant", "user")]
         try:
-            prompt = _applied(self._renderer, chat, add_generation_prompt=True, tokenize=False)
+            prompt = chat_rendering.applied(self._renderer, chat, add_generation_prompt=True, tokenize=False)
         except UserError:
             prompt = ""
         return chat_controls.letters(self.hf, prompt, self.eos_ids)
@@ -210,8 +207,8 @@ class Tokenizer:
         """Write tokenizer files and the ending ids (``generation_config.json``) into an existing folder."""
         folder = pathlib.Path(folder)
         self.hf.save_pretrained(folder)
-        _portable(folder)
-        write_eos(folder, self.eos_ids, self.hf.bos_token_id, self.pad_id)
+        tokenizer_files.make_portable(folder)
+        tokenizer_files.write_eos(folder, self.eos_ids, self.hf.bos_token_id, self.pad_id)
 
 
 def load(folder) -> Tokenizer | None:
@@ -223,10 +220,8 @@ def load(folder) -> Tokenizer | None:
     ValueError if no ending id is known, or naming a file that is damaged.
     """
     folder = pathlib.Path(folder)
-    if not any((folder / name).exists() for name in _FILES):
+    if not tokenizer_files.are_in(folder):
         return None
-    for name in _FILES:
-        files.refuse_pointer(folder / name)
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     kind = PreTrainedTokenizerFast if (folder / "tokenizer.json").exists() else AutoTokenizer
@@ -234,86 +229,14 @@ def load(folder) -> Tokenizer | None:
         hf = kind.from_pretrained(folder, clean_up_tokenization_spaces=False)
     except Exception as error:  # the reader raises a bare Exception on damaged files
         raise UserError(f"the tokenizer files in {folder} cannot be read: {error}") from error
-    ids = _stated_eos(folder) + [hf.eos_token_id, _chat_end(hf)]
+    ids = tokenizer_files.stated_eos(folder) + [hf.eos_token_id, chat_rendering.end_of_answer(hf)]
     ids = tuple(dict.fromkeys(int(i) for i in ids if i is not None))
     if not ids:
         raise UserError(f"{folder} names no end-of-text token in its generation, model or tokenizer config")
     if hf.chat_template:
         try:
             template = chat_template.without_thinking(hf.get_chat_template())
-            hf.chat_template = chat_roles.accepting(template, functools.partial(_rendered, hf))
+            hf.chat_template = chat_roles.accepting(template, functools.partial(chat_rendering.rendered, hf))
         except ValueError as error:
             raise UserError(f"{folder}: {error}") from error
     return Tokenizer(hf, ids)
-
-
-def _applied(hf, messages: Sequence[Mapping[str, str]], **options):
-    """What the chat template makes of a chat; ValueError with its reason if it refuses the chat."""
-    try:
-        return hf.apply_chat_template(list(messages), **options)
-    except (jinja2.TemplateError, TypeError) as error:
-        roles = ", ".join(message["role"] for message in messages)
-        raise UserError(
-            f"the chat template refuses a chat of the roles {roles}: {error}; model_options.chat=False writes "
-            "chats without it"
-        ) from error
-
-
-def _rendered(hf, template: str, messages: Sequence[Mapping[str, str]]) -> str:
-    """The prompt that a template makes of a chat, as text."""
-    return _applied(hf, messages, chat_template=template, tokenize=False, add_generation_prompt=True)
-
-
-def plain_text(messages: Sequence[Mapping[str, str]]) -> str:
-    """A chat as text without markup: the messages' contents with a blank line between them.
-
-    The answer begins right behind the text. Where the chat holds answers already (worked examples, earlier
-    turns) the text ends with a blank line too, so that the next answer begins as those do; otherwise nothing
-    is added behind the last message, as in CoMLRL.
-    """
-    text = "\n\n".join(message["content"] for message in messages)
-    return text + "\n\n" if any(message.get("role") == "assistant" for message in messages) else text
-
-
-def write_eos(folder, eos_ids: Sequence[int], bos_id: int | None, pad_id: int | None) -> None:
-    """Write ``generation_config.json`` with the ending ids, a list if there are several."""
-    eos = list(map(int, eos_ids))
-    fields = {"bos_token_id": bos_id, "eos_token_id": eos if len(eos) > 1 else eos[0], "pad_token_id": pad_id}
-    path = pathlib.Path(folder) / "generation_config.json"
-    path.write_text(
-        json.dumps({k: v for k, v in fields.items() if v is not None}, indent=2) + "\n", encoding="utf-8"
-    )
-
-
-def _stated_eos(folder: pathlib.Path) -> list[int]:
-    """Ending ids of the generation and model configs."""
-    ids = []
-    for name in ("generation_config.json", "config.json"):
-        path = folder / name
-        try:
-            ids += json_fields.ids(files.read_json(path), "eos_token_id") if path.exists() else []
-        except ValueError as error:
-            raise UserError(f"{path}: {error}") from error
-    return ids
-
-
-def _chat_end(hf) -> int | None:
-    """The special token that the chat template puts after an assistant's message."""
-    if hf.chat_template is None:
-        return None
-    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": _PROBE}]
-    try:
-        text = _applied(hf, chat, tokenize=False)
-    except UserError:
-        return None
-    after = text.rsplit(_PROBE, 1)[-1].lstrip()
-    ends = [t for t in hf.all_special_tokens + list(hf.get_added_vocab()) if after.startswith(t)]
-    return hf.convert_tokens_to_ids(max(ends, key=len)) if ends else None
-
-
-def _portable(folder: pathlib.Path) -> None:
-    """Write the tokenizer class by the name that transformers 4 and 5 both know."""
-    path = folder / "tokenizer_config.json"
-    config = files.read_json(path)
-    config |= {"tokenizer_class": "PreTrainedTokenizerFast"}
-    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
