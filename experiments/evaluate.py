@@ -139,9 +139,6 @@ def _agents_folder(args) -> str:
         return args.workdir
     if args.workdir or args["step"].present:
         raise app.UsageError("--team is a folder with one state: it takes no --workdir and no --step")
-    from jaxmarl_llm import saved_agents  # imports JAX
-
-    saved_agents.read_team(args.team)
     return args.team
 
 
@@ -152,6 +149,15 @@ def main(argv):
     workdir = _agents_folder(args)
     if args.config is None and not workdir:
         raise app.UsageError("give --workdir=<run folder> or --team, --config=<config file>, or both")
+    which, ks = parse_step(args.step), parse_ks(args.k)
+    print(f"reading problems and models{f' of {workdir}' if workdir else ''}", flush=True)
+    # These import JAX, for which the first line is not to wait.
+    from jaxmarl_llm import saved_agents
+    from jaxmarl_llm.evaluation import results
+    from jaxmarl_llm.factory import evaluations
+
+    if args.team:
+        saved_agents.read_team(args.team)
     config = run_folder.load_run(workdir) if args.config is None else args.config
     if args.base:
         if config.team.models:
@@ -160,18 +166,12 @@ def main(argv):
             )
         config.model = args.base
     validate(config)
-    which, ks = parse_step(args.step), parse_ks(args.k)
     if searches(config):
         refuse_samples()
         return search_run(config, workdir, which, args.out, args.split)
     out = args.out or (workdir and pathlib.Path(workdir) / "evaluation.json")
     if out:
         files.ensure_writable(out, WRITE_ELSEWHERE)
-    print(f"reading problems and models{f' of {workdir}' if workdir else ''}", flush=True)
-    # These import JAX, for which the first line is not to wait.
-    from jaxmarl_llm.evaluation import results
-    from jaxmarl_llm.factory import evaluations
-
     by_mode, report = evaluations.evaluate_run(config, workdir, which, args.samples, ks, args.split)
     show(report)
     if out:

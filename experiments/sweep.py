@@ -165,10 +165,10 @@ def main(argv):
     outcomes = {}
     if not args.table_only:
         slots, open_jobs = places(args.parallel, args.devices), jobs(workdir, members, config, fixed)
-        from jaxmarl_llm.factory import user_code  # imports JAX, for which --help is not to wait
+        print(f"{len(members)} members, {len(members) - len(open_jobs)} of them finished", flush=True)
+        from jaxmarl_llm.factory import user_code  # imports JAX, for which the first line is not to wait
 
         user_code.check_all({member.name: member.config for member in unfinished(workdir, members)})
-        print(f"{len(members)} members, {len(members) - len(open_jobs)} of them finished", flush=True)
         outcomes = run(open_jobs, slots)
     member_results = results(workdir, members, outcomes)
     show(workdir, member_results, config, fixed)
