@@ -28,9 +28,9 @@ def main(argv) -> int:
     validate(config)
     check_training(config)
     print(f"compiling for {args.topology or 'the devices that are here'} ...", flush=True)
-    from jaxmarl_llm.analysis.planning import answer  # imports JAX, for which --help is not to wait
+    from jaxmarl_llm.analysis.planning import printing  # imports JAX, for which --help is not to wait
 
-    return answer.answer(config, args.topology, args.memory_gib, args.tries)
+    return printing.print_plan(config, args.topology, args.memory_gib, args.tries)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from jaxmarl_llm.config import workload
 from jaxmarl_llm.utils import console
 
 
-def answer(config, topology: str, memory_gib: float | None, tries: int) -> int:
+def print_plan(config, topology: str, memory_gib: float | None, tries: int) -> int:
     """Print the plan of a valid config; 0 if everything fits, 2 if not.
 
     Args:
