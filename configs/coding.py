@@ -27,7 +27,7 @@ published = experiment("published")
 def get_config(arg=None):
     """The default, or one of the variants named in the module's docstring."""
     names = dict.fromkeys(published.EXPERIMENTS, False)
-    options = parse_arg(arg, warm_up=False, smoke=False, toy=False, small=False, **names, comlrl_compat=False)
+    options = parse_arg(arg, warm_up=False, smoke=False, small=False, **names, comlrl_compat=False, toy=False)
     config = base_config()
     chosen = [name for name in names if options[name]]
     if len(chosen) > 1:

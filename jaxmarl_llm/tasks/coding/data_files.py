@@ -65,7 +65,7 @@ def load_items(source: str, split: str = "all", rules: RowRules = RULES) -> list
         items = select_split(load_jsonl(name, rules), split)
     else:
         raise UserError(
-            f"source is {source!r}; allowed: 'starter', 'sums', 'humaneval', "
+            f"source is {source!r}; allowed: 'starter', 'humaneval', 'sums', "
             f"{', '.join(map(repr, installed.SOURCES))} or the path of a .jsonl file, parts of "
             f"'starter' ({', '.join(STARTER)}), each with an optional slice such as 'humaneval[33:133]'"
         )
