@@ -1,6 +1,6 @@
 # make              prints these targets
 # make train        trains the default team on coding (configs/coding.py:warm_up)
-# make smoke        the same path with two tiny random models, in under a minute
+# make smoke        the same path with two tiny models that learn to add numbers, in under a minute
 # make test         runs the fast tests, in parallel
 # make test-all     runs every test
 # make check        lint, format and types
@@ -33,7 +33,8 @@ train: venv
 	@$(RUN) -m experiments.train --config=configs/coding.py:warm_up $(ARGS)
 
 smoke: venv
-	@$(RUN) -m experiments.train --config=configs/coding.py:smoke $(ARGS)
+	@echo "Two tiny models, which can write one line of Python each, learn from tests which lines add two numbers together."
+	@$(RUN) -m experiments.train --config=configs/coding.py:toy $(ARGS)
 
 # Programs that one test compiled are there for the others, and for the next call.
 TESTS := JAX_COMPILATION_CACHE_DIR=$(abspath .pytest_compiled) JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.2 \

@@ -17,7 +17,7 @@ import jax
 
 from benchmarks import short_runs
 from benchmarks.tables import markdown
-from experiments import train
+from experiments import training_loop
 from jaxmarl_llm import sampling, update
 from jaxmarl_llm.utils import host_memory
 
@@ -57,7 +57,7 @@ def shares(rows: list[dict], device: list[dict[str, float]]) -> dict[str, float]
 
 def measure(config) -> dict[str, float]:
     """`shares` of a training run without its first iteration."""
-    watch, device, iterate = Watch(), [], train.iterate
+    watch, device, iterate = Watch(), [], training_loop.iterate
 
     def watched(*args):
         watch.seconds.clear()
@@ -68,7 +68,7 @@ def measure(config) -> dict[str, float]:
     with (
         watch.on(sampling, "generate", "sampling"),
         watch.on(update, "train_step", "update"),
-        mock.patch.object(train, "iterate", watched),
+        mock.patch.object(training_loop, "iterate", watched),
     ):
         rows = short_runs.run(config)
     return shares(rows, device[1:])

@@ -6,7 +6,9 @@ Result:    printed at the end of the run; docs/coding.md describes the task
 Cost:      two CPU cores; a run prints its minutes at its end
 Variants (after a colon, comma-separated):
   warm_up        begins with a warm-up on reference solutions, then learns from rewards; with smoke its smoke
-  smoke          two tiny random models, everything else real; under a minute
+  smoke          two tiny random models, everything else real, nothing is learned; under a minute
+  toy            what `make smoke` runs: two tiny models that write one line of Python each, on problems about
+                 sums, learn which line is asked for; everything else real, under a minute
   he_1turn, he_2turn_level_feedback, he_2turn_expert,
   che_1turn, che_2turn_level_feedback, che_2turn_expert,
   mbpp_1turn, mbpp_2turn_level_feedback, mbpp_2turn_expert
@@ -25,7 +27,7 @@ published = experiment("published")
 def get_config(arg=None):
     """The default, or one of the variants named in the module's docstring."""
     names = dict.fromkeys(published.EXPERIMENTS, False)
-    options = parse_arg(arg, warm_up=False, smoke=False, small=False, **names, comlrl_compat=False)
+    options = parse_arg(arg, warm_up=False, smoke=False, small=False, **names, comlrl_compat=False, toy=False)
     config = base_config()
     chosen = [name for name in names if options[name]]
     if len(chosen) > 1:
@@ -33,6 +35,8 @@ def get_config(arg=None):
     if options.warm_up and (chosen or options.comlrl_compat):
         other = chosen[0] if chosen else "comlrl_compat"
         raise UserError(f"config option warm_up goes with smoke only, not with {other}")
+    if options.toy and sum(map(bool, options.values())) > 1:
+        raise UserError("config option toy goes with no other")
     if options.small and not chosen:
         raise UserError(f"config option small needs one of {', '.join(names)}")
     if chosen and not options.small:
@@ -48,6 +52,8 @@ def get_config(arg=None):
         if options.warm_up:
             config.warm_up.steps = config.sft.batch = 2
             config.sampling.max_new_tokens = 48  # of some problems the reference answers are shorter
+    if options.toy:
+        toy(config)
     if options.comlrl_compat:
         comlrl_compat(config)
     return config
@@ -78,6 +84,27 @@ def warm_up(config):
     config.train.lr = 1e-4  # validation, one run each: 54.3 before, 54.9 after, with 3e-4 51.1
     config.train.grade_every = 0  # problems of all grades, as in the warm-up
     config.eval.every = 10
+
+
+def toy(config):
+    """Every step of a training on the smallest problems and models that show learning; seeds 0 to 4 all learn."""
+    presets.smoke(config)
+    config.model = "code-tiny"
+    config.team.mode = "full"
+    config.policy.remat = "none"
+    config.task.source = "sums"
+    config.task.eval_source = config.task.test_source = ""  # other problems of the same source
+    config.task.prompts = "published"  # short enough for the model's context
+    config.sampling.max_prompt_tokens = 480
+    config.sampling.max_new_tokens = 3  # the two parts of a function, and the end
+    config.sampling.stop = ()
+    config.train.steps = 20
+    config.train.prompts = config.train.prompts_per_microbatch = 4  # all
+    config.train.group = 8
+    config.train.lr = 3e-3
+    config.train.tokens_per_microbatch = 256
+    config.eval.every = 5
+    config.save.every = 10
 
 
 def small(config, experiment):

@@ -16,12 +16,10 @@ from absl import flags
 
 from jaxmarl_llm import resume_checks
 from jaxmarl_llm.analysis.search import results as search_results
-from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.config.programs import searches
-from jaxmarl_llm.factory import chat_options, protocols, tasks, teams
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.utils.errors import UserError
 
@@ -34,6 +32,10 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
     Raises:
       ValueError: for a name that no member has, and a config that does not search for programs.
     """
+    # These import JAX, for which --help and errors in flags are not to wait.
+    from jaxmarl_llm.analysis.search import search
+    from jaxmarl_llm.factory import chat_options, protocols, tasks, teams
+
     if unknown := [name for name in names if name not in ablation.MEMBERS]:
         raise UserError(f"--members={unknown[0]!r}: allowed are {', '.join(ablation.MEMBERS)}")
     config = chat_options.dated(config, *sorted(pathlib.Path(workdir).glob("*/")))
@@ -68,6 +70,8 @@ def main(argv):
     resume_command = "the same command" if args.workdir else f"the same command with --workdir={workdir}"
     print(f"searching in {workdir}; when it is stopped, {resume_command} goes on", flush=True)
     results = ablate(args.config, workdir, args.members)
+    from jaxmarl_llm.analysis.search import search  # imports JAX
+
     for path in search.show(
         results, workdir / "ablation.json", "LessonL, and what is left without its parts"
     ):

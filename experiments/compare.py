@@ -92,22 +92,28 @@ def compare_all(
     RuntimeError with the command of the first member that fails; what is finished stays.
     """
     results: dict[str, dict[str, dict]] = {}
-    for seed in compare.SEEDS:  # a seed of all members first: a table of one seed is there early
-        for name, member in compare.MEMBERS[task].items():
-            if not member.trained and not member.begins and seed != compare.SEEDS[0]:
-                continue  # the untrained team is the same with every seed
+    points_of = {
+        (seed, name): have.get(name, {}).get(str(seed)) or result(folder_of(workdir, name, seed))
+        for seed in compare.SEEDS  # a seed of all members first: a table of one seed is there early
+        for name, member in compare.MEMBERS[task].items()
+        # the untrained team is the same with every seed
+        if member.trained or member.begins or seed == compare.SEEDS[0]
+    }
+    left, eta = sum(not points for points in points_of.values()), console.Eta()
+    for (seed, name), points in points_of.items():
+        if not points:
             folder = folder_of(workdir, name, seed)
-            points = have.get(name, {}).get(str(seed)) or result(folder)
-            if not points:
-                folder.mkdir(parents=True, exist_ok=True)
-                argv = command(task, name, seed, workdir, more)
-                print(f"\n{name}, seed {seed}: {' '.join(argv[1:])}", flush=True)
-                if subprocess.run(argv).returncode:
-                    raise RuntimeError(f"{name}, seed {seed} failed: {' '.join(argv)}")
-                points = result(folder)
-            if points:  # nothing where the run was stopped
-                results.setdefault(name, {})[str(seed)] = points
-                files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=1) + "\n")
+            folder.mkdir(parents=True, exist_ok=True)
+            argv = command(task, name, seed, workdir, more)
+            rest = f"{left} left, ETA {console.format_seconds(eta.remaining(left))}"
+            print(f"\n{name}, seed {seed} ({rest}): {' '.join(argv[1:])}", flush=True)
+            if subprocess.run(argv).returncode:
+                raise RuntimeError(f"{name}, seed {seed} failed: {' '.join(argv)}")
+            points, left = result(folder), left - 1
+            eta.tick()
+        if points:  # nothing where the run was stopped
+            results.setdefault(name, {})[str(seed)] = points
+            files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=1) + "\n")
     return {name: results[name] for name in compare.MEMBERS[task] if name in results}
 
 

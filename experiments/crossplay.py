@@ -14,10 +14,11 @@ import json
 import math
 import pathlib
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from absl import flags
 
-from jaxmarl_llm import checkpoint, resume_checks, saved_agents
+from jaxmarl_llm import resume_checks
 from jaxmarl_llm.analysis.audit import crossplay
 from jaxmarl_llm.analysis.audit.crossplay import Table
 from jaxmarl_llm.analysis.report import comparable
@@ -27,13 +28,14 @@ from jaxmarl_llm.config import agent_settings, remote
 from jaxmarl_llm.config.options import field
 from jaxmarl_llm.config.programs import searches
 from jaxmarl_llm.config.task import asks_expert
-from jaxmarl_llm.evaluation import results
-from jaxmarl_llm.factory import built_models, evaluations, experts, inputs, randomness, tasks, teams
 from jaxmarl_llm.runs import run_folder
-from jaxmarl_llm.team import Team
-from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils import compile_times, console, files
 from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.saved_names import BEST, LATEST
 from jaxmarl_llm.utils.statistics.bootstrap import interval
+
+if TYPE_CHECKING:
+    from jaxmarl_llm.team import Team
 
 # Fields that decide how agents answer, besides their models and the fields of `comparable.judging_fields`.
 ANSWERING = ("policy.dtype", "train.turns", "train.protocol", *(f"task.{n}" for n in comparable.OF_ANSWERS))
@@ -51,7 +53,7 @@ class Crossplay:
 
 def play(
     workdirs: Sequence[str],
-    which: str = checkpoint.BEST,
+    which: str = BEST,
     samples: int = 0,
     tell: Callable[[str], None] = print,
 ) -> Crossplay:
@@ -68,6 +70,11 @@ def play(
       ValueError: for fewer than two runs or agents, runs that do not go together, naming the fields, and
         checkpoints that are not there, all before a model is loaded.
     """
+    # These import JAX, for which --help and errors in flags are not to wait.
+    from jaxmarl_llm import saved_agents
+    from jaxmarl_llm.evaluation import results
+    from jaxmarl_llm.factory import evaluations, experts, inputs, randomness, tasks, teams
+
     configs = [run_folder.load_run(workdir) for workdir in workdirs]
     check(workdirs, configs)
     config, names = configs[0], run_names(workdirs)
@@ -86,17 +93,23 @@ def play(
         now = functools.cache(functools.partial(inputs.of_run, config, {"test": task}, team))
         for workdir in workdirs:
             inputs.warn(workdir, now)
-        key = randomness.stream(config, "report")
-        for number, lineup in enumerate(lineups, 1):
-            mixed = put_together(team, workdirs, which, dict(zip(agents, lineup, strict=True)))
-            trainables = [member.trainable for member in mixed.members]
-            evaluation = evaluations.evaluate(
-                config, mixed, trainables, task, range(len(task.items)), samples, key
-            )
-            returns[lineup] = {mode: getattr(evaluation, mode).scores()["return"] for mode in results.MODES}
-            origins = ", ".join(f"{agent} of {names[run]}" for agent, run in zip(agents, lineup, strict=True))
-            means = ", ".join(f"{interval(x).mean:.1f} {mode}" for mode, x in returns[lineup].items())
-            tell(f"[{number}/{len(lineups)}] {origins}: return {means}")
+        key, compiles = randomness.stream(config, "report"), compile_times.of_process()
+        with console.ProgressDisplay(len(lineups), label="teams", compiles=compiles) as display:
+            for number, lineup in enumerate(lineups, 1):
+                mixed = put_together(team, workdirs, which, dict(zip(agents, lineup, strict=True)))
+                trainables = [member.trainable for member in mixed.members]
+                evaluation = evaluations.evaluate(
+                    config, mixed, trainables, task, range(len(task.items)), samples, key
+                )
+                returns[lineup] = {
+                    mode: getattr(evaluation, mode).scores()["return"] for mode in results.MODES
+                }
+                origins = ", ".join(
+                    f"{agent} of {names[run]}" for agent, run in zip(agents, lineup, strict=True)
+                )
+                means = ", ".join(f"{interval(x).mean:.1f} {mode}" for mode, x in returns[lineup].items())
+                tell(f"[{number}/{len(lineups)}] {origins}: return {means}")
+                display.update(number, {})
         about = {"workdirs": [str(workdir) for workdir in workdirs], "checkpoint": which, "steps": steps}
         about |= {"seed": config.seed, "problems": len(task.items), "samples": samples}
         about |= {"executor": tasks.isolation(executor)}
@@ -110,8 +123,10 @@ def play(
     return Crossplay(names, agents, about, tables)
 
 
-def put_together(team: Team, workdirs: Sequence, which: str, run_of: dict[str, int]) -> Team:
+def put_together(team: "Team", workdirs: Sequence, which: str, run_of: dict[str, int]) -> "Team":
     """The team with each agent restored from its own run's checkpoint; ``run_of`` indexes ``workdirs``."""
+    from jaxmarl_llm import saved_agents
+
     for run in sorted(set(run_of.values())):
         agents = [agent for agent in run_of if run_of[agent] == run]
         team, _ = saved_agents.restore_team(workdirs[run], which, team, agents)
@@ -151,6 +166,8 @@ def _differences(one: dict, two: dict) -> dict[str, str]:
 
 def judged(config) -> dict:
     """Fields that must be equal where agents are exchanged: their models, their sampling and the judge."""
+    from jaxmarl_llm.factory import built_models
+
     names, options = agent_settings.SAMPLING, {}
     for agent in config.team.agents:
         values = {name: agent_settings.own(config, agent, name) for name in names}
@@ -195,7 +212,7 @@ def as_tables(result: Crossplay) -> list[tuple[str, list[str], list[tuple[str, .
 
 def _state(about: dict) -> str:
     """The checkpoints of the runs, and the number of problems, as a text."""
-    best = about["checkpoint"] == checkpoint.BEST
+    best = about["checkpoint"] == BEST
     kind = "the states that are best on validation" if best else "the latest states"
     steps = ", ".join(map(str, about["steps"]))
     return f"{kind} (iterations {steps}), {about['problems']} problems, fresh draws"
@@ -237,8 +254,8 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "workdirs", None, "Run folders or exported teams, with commas between them.", required=True
     )
-    kinds = [checkpoint.BEST, checkpoint.LATEST]
-    flags.DEFINE_enum("step", checkpoint.BEST, kinds, "State of each run: best on validation, or latest.")
+    kinds = [BEST, LATEST]
+    flags.DEFINE_enum("step", BEST, kinds, "State of each run: best on validation, or latest.")
     flags.DEFINE_integer(
         "samples", 0, "Answers per problem; 0: as the first run's config says.", lower_bound=0
     )
@@ -252,6 +269,7 @@ def main(argv):
     tell = functools.partial(print, flush=True)
     folder = pathlib.Path(args.out or pathlib.Path(args.workdirs[0]) / "crossplay")
     files.ensure_writable(folder / "crossplay.json", "give --out=<folder> where you may write")
+    print(f"reading {', '.join(args.workdirs)}", flush=True)
     result = play(args.workdirs, args.step, args.samples, tell)
     for title, headers, rows, conclusion in as_tables(result):
         console.table(rows, headers, f"\n{title}")

@@ -11,7 +11,6 @@ from collections import Counter
 
 from absl import flags
 
-from jaxmarl_llm.analysis.doctor import data, examination
 from jaxmarl_llm.cli import entry
 
 
@@ -28,6 +27,10 @@ def main(argv) -> int:
     """Print the checks; 1 if one of them fails."""
     entry.refuse_arguments(argv)
     args, start, results = flags.FLAGS, time.perf_counter(), []
+    if not args.json:
+        print(f"examining {flags.FLAGS['config'].config_filename}", flush=True)
+    from jaxmarl_llm.analysis.doctor import data, examination  # import JAX, for which --help is not to wait
+
     neighbours = {}
     if args.only == "data":
         checked, neighbours = examination.examine_data(args.config)

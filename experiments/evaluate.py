@@ -18,22 +18,22 @@ import pathlib
 
 from absl import app, flags
 
-from jaxmarl_llm import checkpoint, saved_agents
-from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.programs import searches
-from jaxmarl_llm.evaluation import results
-from jaxmarl_llm.factory import chat_options, evaluations, teams
+from jaxmarl_llm.config.task import EVALUATED
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.saved_names import BEST, LATEST
 
 WRITE_ELSEWHERE = "give --out=<file> in a folder that you may write to"
 
 
 def show(report: dict, stream=None) -> None:
     """Print a report as tables: scores, agents, verdicts."""
+    from jaxmarl_llm.evaluation import results
+
     title = f"{state_line(report)}, on {problems_line(report)}"
     sampled, greedy = (report[mode] for mode in results.MODES)
     names = dict.fromkeys([*sampled["scores"], *greedy["scores"]])
@@ -56,9 +56,7 @@ def state_line(report: dict) -> str:
     """The team that a report is about: the untrained one, or a state of a run."""
     if not report["workdir"]:
         return "the untrained team"
-    names = {
-        checkpoint.BEST: ", the best on validation", checkpoint.LATEST: ", the latest", "exported": ", exported"
-    }  # fmt: skip
+    names = {BEST: ", the best on validation", LATEST: ", the latest", "exported": ", exported"}
     return f"{report['workdir']} after {report['step']} iterations{names.get(report['state'], '')}"
 
 
@@ -76,11 +74,15 @@ def _cells(ends: dict | None) -> tuple[str, str]:
 
 def search_run(config, workdir, which, out, split="test") -> None:
     """Let the team search for programs; the results go to ``out``, or search/ in the run folder, or runs/."""
+    # These import JAX, for which --help and errors in flags are not to wait.
+    from jaxmarl_llm.analysis.search import search
+    from jaxmarl_llm.factory import chat_options, evaluations, teams
+
     path = pathlib.Path(out or pathlib.Path(workdir or run_folder.new_workdir()) / "search" / search.RESULTS)
     files.ensure_writable(path, WRITE_ELSEWHERE)
-    config = chat_options.dated(config, workdir, path.with_suffix(""))
     resume_command = "the same command" if out or workdir else f"the same command with --out={path}"
     print(f"searching in {path.with_suffix('')}; when it is stopped, {resume_command} goes on", flush=True)
+    config = chat_options.dated(config, workdir, path.with_suffix(""))
     with search.open_searchers(config, workdir, which) as searchers:
         task = evaluations.build_split(config, searchers.executor, split)
         teams.check_prompts(config, searchers.team, task)
@@ -91,7 +93,7 @@ def search_run(config, workdir, which, out, split="test") -> None:
 
 def parse_step(text: str) -> int | str:
     """``best``, ``latest`` or a step number; ValueError for anything else."""
-    if text in (checkpoint.BEST, checkpoint.LATEST):
+    if text in (BEST, LATEST):
         return text
     if not text.isdecimal():
         raise UserError(f"--step={text!r}: allowed are best, latest or the number of a saved step")
@@ -122,8 +124,8 @@ def define_flags() -> None:
     flags.DEFINE_string("workdir", "", "Run folder to take the trained agents from.")
     flags.DEFINE_string("team", "", "Folder of a team that experiments.export wrote, in place of --workdir.")
     flags.DEFINE_string("base", "", "With --team: the base model here, if it is not where team.json says.")
-    flags.DEFINE_string("step", checkpoint.BEST, "Checkpoint of the run: best, latest or a step.")
-    flags.DEFINE_enum("split", "test", list(evaluations.SPLITS), "Problems to answer.")
+    flags.DEFINE_string("step", BEST, "Checkpoint of the run: best, latest or a step.")
+    flags.DEFINE_enum("split", "test", list(EVALUATED), "Problems to answer.")
     flags.DEFINE_integer("samples", 0, "Answers per problem; 0: as the config says.", lower_bound=0)
     flags.DEFINE_list("k", ["1"], "Report pass@k for these, e.g. 1,3,5.")
     flags.DEFINE_string("out", "", "JSON file to write; default: evaluation.json in --workdir.")
@@ -137,7 +139,6 @@ def _agents_folder(args) -> str:
         return args.workdir
     if args.workdir or args["step"].present:
         raise app.UsageError("--team is a folder with one state: it takes no --workdir and no --step")
-    saved_agents.read_team(args.team)
     return args.team
 
 
@@ -148,6 +149,15 @@ def main(argv):
     workdir = _agents_folder(args)
     if args.config is None and not workdir:
         raise app.UsageError("give --workdir=<run folder> or --team, --config=<config file>, or both")
+    which, ks = parse_step(args.step), parse_ks(args.k)
+    print(f"reading problems and models{f' of {workdir}' if workdir else ''}", flush=True)
+    # These import JAX, for which the first line is not to wait.
+    from jaxmarl_llm import saved_agents
+    from jaxmarl_llm.evaluation import results
+    from jaxmarl_llm.factory import evaluations
+
+    if args.team:
+        saved_agents.read_team(args.team)
     config = run_folder.load_run(workdir) if args.config is None else args.config
     if args.base:
         if config.team.models:
@@ -156,14 +166,12 @@ def main(argv):
             )
         config.model = args.base
     validate(config)
-    which, ks = parse_step(args.step), parse_ks(args.k)
     if searches(config):
         refuse_samples()
         return search_run(config, workdir, which, args.out, args.split)
     out = args.out or (workdir and pathlib.Path(workdir) / "evaluation.json")
     if out:
         files.ensure_writable(out, WRITE_ELSEWHERE)
-    print(f"reading problems and models{f' of {workdir}' if workdir else ''}", flush=True)
     by_mode, report = evaluations.evaluate_run(config, workdir, which, args.samples, ks, args.split)
     show(report)
     if out:

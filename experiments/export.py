@@ -13,20 +13,19 @@ import pathlib
 
 from absl import app, flags
 
-from jaxmarl_llm import checkpoint
 from jaxmarl_llm.analysis.report import model_card
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.factory import inputs, tasks, teams
-from jaxmarl_llm.runs import agent_export, run_folder, summaries
-from jaxmarl_llm.saved_agents import MERGED
-from jaxmarl_llm.team import REMOTE
+from jaxmarl_llm.runs import run_folder, summaries
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.saved_names import ADAPTER, BEST, MERGED
 
 from . import evaluate
 
+FORMS = (MERGED, ADAPTER)
 
-def export(workdir, agent: str, out, form: str = MERGED, which=checkpoint.BEST, base: str = "") -> int:
+
+def export(workdir, agent: str, out, form: str = MERGED, which=BEST, base: str = "") -> int:
     """Write one agent of a run to a new folder.
 
     Args:
@@ -46,8 +45,13 @@ def export(workdir, agent: str, out, form: str = MERGED, which=checkpoint.BEST, 
         on a base that exists nowhere else, or a folder that exists already or cannot be written, all before
         any model is loaded.
     """
-    if form not in agent_export.FORMS:
-        raise UserError(f"--format={form!r}: allowed are {', '.join(agent_export.FORMS)}")
+    # These import JAX, for which --help and errors in flags are not to wait.
+    from jaxmarl_llm import checkpoint
+    from jaxmarl_llm.factory import inputs, teams
+    from jaxmarl_llm.runs import agent_export
+
+    if form not in FORMS:
+        raise UserError(f"--format={form!r}: allowed are {', '.join(FORMS)}")
     config = run_folder.load_run(workdir)
     folder = pathlib.Path(workdir) / "checkpoints"
     meta = checkpoint.read_meta(folder, which)
@@ -68,6 +72,9 @@ def export(workdir, agent: str, out, form: str = MERGED, which=checkpoint.BEST, 
 
 def _check_form(agent: str, saved: dict, form: str, base: str) -> None:
     """ValueError for an agent, as its checkpoint describes it, that cannot be written in this form."""
+    from jaxmarl_llm.runs import agent_export
+    from jaxmarl_llm.team import REMOTE
+
     mode, model = saved["mode"], saved["model"]
     if mode == REMOTE:
         raise UserError(f"--agent={agent!r}: it speaks through {model!r} and has no weights")
@@ -98,11 +105,15 @@ def _summary(workdir) -> dict:
     return summaries.read_json(pathlib.Path(workdir) / "summary.json")
 
 
-def export_team(workdir, out, which=checkpoint.BEST, base: str = "") -> int:
+def export_team(workdir, out, which=BEST, base: str = "") -> int:
     """Write all agents of a run to a new folder that `experiments.evaluate` and others can play again.
 
     Args, errors and result as of `export`. Each agent is written as it was trained: its adapters, or its model.
     """
+    from jaxmarl_llm import checkpoint
+    from jaxmarl_llm.factory import inputs, teams
+    from jaxmarl_llm.runs import agent_export
+
     config = run_folder.load_run(workdir)
     meta = checkpoint.read_meta(pathlib.Path(workdir) / "checkpoints", which)
     if not any(saved["mode"] in ("adapters", "full") for saved in meta["agents"].values()):
@@ -122,6 +133,8 @@ def export_team(workdir, out, which=checkpoint.BEST, base: str = "") -> int:
 
 def _prompts(config) -> dict:
     """What every agent reads of the first test problem; {} where the problems cannot be read here."""
+    from jaxmarl_llm.factory import tasks
+
     try:
         with tasks.build_executor(config) as executor:
             task = tasks.build_task(config, executor, "test")
@@ -137,10 +150,9 @@ def define_flags() -> None:
     flags.DEFINE_string("agent", "", "Name of the agent to write.")
     flags.DEFINE_bool("team", False, "Write all agents, as they were trained, into one folder.")
     flags.DEFINE_string("out", None, "Folder to create.", required=True)
-    forms = agent_export.FORMS
-    flags.DEFINE_enum("format", MERGED, forms, "A whole model (merged), or its adapters alone (PEFT).")
+    flags.DEFINE_enum("format", MERGED, FORMS, "A whole model (merged), or its adapters alone (PEFT).")
     flags.DEFINE_string("base", "", "What adapters call their base model: a hub id or a folder.")
-    flags.DEFINE_string("step", checkpoint.BEST, "Checkpoint of the run: best, latest or a step.")
+    flags.DEFINE_string("step", BEST, "Checkpoint of the run: best, latest or a step.")
 
 
 def main(argv):
@@ -150,6 +162,7 @@ def main(argv):
     which = evaluate.parse_step(args.step)
     if bool(args.agent) == args.team:
         raise app.UsageError("give --agent=<name> or --team")
+    print(f"reading the run in {args.workdir}", flush=True)
     if not args.team:
         step = export(args.workdir, args.agent, args.out, args.format, which, args.base)
         print(f"agent {args.agent!r} after {step} iterations ({args.format}) is in {args.out}")

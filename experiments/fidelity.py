@@ -12,22 +12,22 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from absl import app, flags
 
 from jaxmarl_llm import transcripts
-from jaxmarl_llm.analysis.audit import fidelity, replaying
-from jaxmarl_llm.analysis.audit.fidelity import Fidelity
+from jaxmarl_llm.analysis.audit import replaying
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import workload
-from jaxmarl_llm.rollout.counterfactuals import FreshAnswers
 from jaxmarl_llm.runs import run_folder
-from jaxmarl_llm.runs.prefetch import RolloutPrefetch
-from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import console
 from jaxmarl_llm.utils.errors import UserError
 
-from . import replay, train
+from . import replay
+
+if TYPE_CHECKING:
+    from jaxmarl_llm.analysis.audit.fidelity import Fidelity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Measured:
 
     step: int
     judged: int
-    rows: list[Fidelity]
+    rows: "list[Fidelity]"
 
 
 def measure(
@@ -93,20 +93,35 @@ def refusals(config) -> list[str]:
         )
     if c.overlap:
         reasons.append("train.overlap=True: partners of the iteration were drawn from older parameters")
+    if c.redraw:
+        reasons.append(f"train.redraw={c.redraw}: its problems come of several draws")
     return reasons
 
 
 def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measured:
+    # These import JAX, for which --help and errors in flags are not to wait.
+    from jaxmarl_llm.analysis.audit import fidelity
+    from jaxmarl_llm.factory import randomness
+    from jaxmarl_llm.rollout.counterfactuals import FreshAnswers
+    from jaxmarl_llm.runs.prefetch import RolloutPrefetch
+    from jaxmarl_llm.runs.run import Run
+
+    from . import training_loop
+
     with Run(config, folder, accept_changes=True) as run:
-        with RolloutPrefetch(functools.partial(train.draw, run)) as prefetch:
-            for i in range(run.schedule.start, step):
-                train.iterate(run, prefetch, i)
+        start = run.schedule.start
+        shown = console.LateProgress("iterations trained again")
+        with RolloutPrefetch(functools.partial(training_loop.draw, run)) as prefetch:
+            for i in range(start, step):
+                training_loop.iterate(run, prefetch, i)
+                shown(i + 1 - start, step - start)
         trainables = run.learner.trainables()
-        forest = train.draw(run, step, trainables, run.timer)
+        forest = training_loop.draw(run, step, trainables, run.timer)
         credit = run.learner.assign(forest)
         run.write_transcripts(step, forest, credit)
         protocol = FreshAnswers(run.task.prompts, partners)
-        rollout, key = train.rollout_of(run, step, run.timer), run.key("fidelity", step)
+        ids = randomness.batch_ids(config, run.task.items, step)
+        rollout, key = training_loop.rollout_of(run, ids, run.timer), run.key("fidelity", step)
         fresh = rollout(protocol, trainables=trainables, key=key).turns
         rewards_RK, judged = fidelity.partner_rewards(forest, fresh, run.scorer)
         rows = fidelity.by_agent(forest, credit.advantages, credit.groups, rewards_RK)
@@ -138,6 +153,7 @@ def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}")
     args = flags.FLAGS
+    print(f"reading the run in {args.workdir}", flush=True)
     show(measure(args.workdir, args.step, args.partners))
 
 

@@ -7,11 +7,9 @@ neither weights nor data are read. See docs/plan.md.
 
 from absl import flags
 
-from jaxmarl_llm.analysis.planning import chips, estimate, from_config, memory, search, tables
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.config import validate, workload
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.programs import check_training
-from jaxmarl_llm.utils import console
 
 
 def define_flags() -> None:
@@ -29,66 +27,10 @@ def main(argv) -> int:
     config = args.config
     validate(config)
     check_training(config)
-    devices, name = from_config.devices(args.topology)
-    settings = from_config.settings(config)
-    limit = args.memory_gib * chips.GIB if args.memory_gib else chips.memory_limit(devices[0])
-    measure, promising = from_config.measuring(config, devices, limit, args.tries)
-    if from_config.chooses_mesh(config, len(devices)):
-        settings = from_config.choose_mesh(config, devices, promising)
-        print(
-            f"mesh: chosen for {len(devices)} devices: "
-            f"{from_config.flags(from_config.settings(config), settings)}"
-        )
-    fits, programs = measure(settings)
-    show(config, devices, name, settings, programs, limit)
-    if fits:
-        print(f"it fits on {name}" if limit else f"how much memory a device of {name} has is not known")
-        return 0
-    print(f"it does not fit on {name}")
-    if args.tries:
-        fitting = search.nearest(settings, from_config.limits(config), measure, promising)
-        show_fitting(settings, fitting, args.tries)
-    return 2
+    print(f"compiling for {args.topology or 'the devices that are here'} ...", flush=True)
+    from jaxmarl_llm.analysis.planning import printing  # imports JAX, for which --help is not to wait
 
-
-def show(config, devices, name: str, settings: search.Settings, programs: list, limit: float | None) -> None:
-    """Print what an iteration is, the memory of every stack's programs, and the time of its phases."""
-    c, mesh = config.train, f"agent {settings.agent} x data {settings.data} x model {settings.model}"
-    nodes, samples = " + ".join(map(str, workload.nodes(config))), c.group + c.partner_samples
-    rows = [
-        ("devices", f"{name}: {len(devices)} x {devices[0].device_kind}"),
-        ("mesh", mesh + (", parameters cut along data (fsdp)" if settings.fsdp else "")),
-        ("nodes of each turn x agents x samples", f"{nodes} x {len(config.team.agents)} x {samples}"),
-        ("completions", f"{workload.completions(config)}, {workload.tokens(config)} tokens at most"),
-        ("prompts", f"up to {config.sampling.max_prompt_tokens} tokens, counted as if all were that long"),
-        ("optimizer steps", f"{c.minibatches} per agent"),
-        ("micro-batch", f"{settings.prompts} prompts, {settings.tokens} tokens; remat {settings.remat}"),
-    ]  # fmt: skip
-    console.table(rows, ("one iteration", ""))
-    chip = chips.of_device(devices[0])
-    for job, compiled in zip(
-        from_config.jobs(from_config.with_settings(config, settings), devices), programs, strict=True
-    ):
-        used = len(devices) if job.stack.layout.mesh else 1
-        agents = f"{', '.join(job.stack.agents)} ({job.stack.mode})"
-        rows = tables.memory_rows(compiled, limit)
-        console.table(rows, ("GiB per device", *compiled), title=f"\n{agents}")
-        if chip is None:
-            print(f"no published rates are known of {devices[0].device_kind!r}: no estimate of time")
-        else:
-            console.table(tables.time_rows(estimate.phases(job), chip, used), tables.TIME_HEADERS, title="")
-
-
-def show_fitting(start: search.Settings, fitting: list[search.FittingSettings], tries: int) -> None:
-    """Print settings that fit, as flags, with the memory that the fullest program takes."""
-    rows = [
-        (from_config.flags(start, settings), max(memory.fullest(programs)) / chips.GIB)
-        for settings, programs in fitting
-    ]
-    if rows:
-        console.table(rows, ("compiled, and fits", "GiB per device"), title="")
-    else:
-        print(f"nothing near it was found to fit in {tries} tries")
+    return printing.print_plan(config, args.topology, args.memory_gib, args.tries)
 
 
 if __name__ == "__main__":

@@ -16,23 +16,22 @@ import shutil
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from absl import flags
 
-from jaxmarl_llm import checkpoint, metrics, resume_checks, transcripts
+from jaxmarl_llm import metrics, resume_checks, transcripts
 from jaxmarl_llm.analysis.audit import replaying
 from jaxmarl_llm.analysis.audit.replaying import Agreement
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import saved, workload
 from jaxmarl_llm.config.task import asks_expert
-from jaxmarl_llm.factory import inputs
-from jaxmarl_llm.runs import begin, run_folder
-from jaxmarl_llm.runs.prefetch import RolloutPrefetch
-from jaxmarl_llm.runs.run import Run
-from jaxmarl_llm.utils import console
+from jaxmarl_llm.runs import run_folder
+from jaxmarl_llm.utils import compile_times, console
 from jaxmarl_llm.utils.errors import UserError
 
-from . import train
+if TYPE_CHECKING:
+    from jaxmarl_llm.runs.run import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +93,10 @@ def begin_at(workdir: pathlib.Path, step: int) -> int:
     That of the best evaluation does not count: it holds no optimizer to continue with. Where a system trains
     models of its own, they must have been saved too.
     """
+    from jaxmarl_llm import (
+        checkpoint,
+    )  # here as below: JAX, for which --help and errors in flags are not to wait
+
     saved = set(checkpoint.saved_steps(workdir / "checkpoints"))
     if models := checkpoint.saved_steps(workdir / "system"):
         saved &= set(models)
@@ -102,6 +105,8 @@ def begin_at(workdir: pathlib.Path, step: int) -> int:
 
 def notes(workdir: pathlib.Path, config) -> list[str]:
     """Reasons for differences although everything is right: another machine, programs that are timed."""
+    from jaxmarl_llm import checkpoint
+
     place = workdir / "checkpoints"
     mesh = saved.in_folder(workdir)["mesh"]
     versions = checkpoint.read_meta(place)["versions"] if checkpoint.saved_steps(place) else {}
@@ -122,6 +127,9 @@ def notes(workdir: pathlib.Path, config) -> list[str]:
 @contextlib.contextmanager
 def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
     """A folder, free to be written to, with the run as it was after ``start`` iterations."""
+    from jaxmarl_llm.factory import inputs
+    from jaxmarl_llm.runs import begin
+
     with tempfile.TemporaryDirectory(prefix="replay_") as name:
         folder = pathlib.Path(name)
         for kind in ("checkpoints", "system"):
@@ -152,19 +160,32 @@ def settings(config, workdir: pathlib.Path):
 
 def do_again(config, folder: pathlib.Path, step: int) -> dict[str, float]:
     """Train from the state in the folder through iteration ``step``; returns the metrics of that one."""
+    from jaxmarl_llm.runs.prefetch import RolloutPrefetch
+    from jaxmarl_llm.runs.run import Run
+
+    from . import training_loop
+
     # Other inputs are a difference to be shown, and no reason to refuse.
     with (
         Run(config, folder, accept_changes=True) as run,
         RolloutPrefetch(functools.partial(_draw, run, step)) as prefetch,
     ):
-        for i in range(run.schedule.start, step):
-            train.iterate(run, prefetch, i)
-        return train.iterate(run, prefetch, step)
+        start = run.schedule.start
+        shown = console.ProgressDisplay(
+            step + 1 - start, label="iterations", compiles=compile_times.of_process()
+        )
+        with shown as display:
+            for i in range(start, step + 1):
+                row = training_loop.iterate(run, prefetch, i)
+                display.update(i + 1 - start, {})
+        return row
 
 
-def _draw(run: Run, last: int, step: int, trainables, timer):
-    """`train.draw`; None for the iteration after ``last``, which train.overlap begins without need."""
-    return train.draw(run, step, trainables, timer) if step <= last else None
+def _draw(run: "Run", last: int, step: int, trainables, timer):
+    """`training_loop.draw`; None for the iteration after ``last``, which train.overlap begins without need."""
+    from . import training_loop
+
+    return training_loop.draw(run, step, trainables, timer) if step <= last else None
 
 
 def show(result: Replayed) -> None:
@@ -193,6 +214,7 @@ def main(argv):
     """Command line entry."""
     entry.refuse_arguments(argv)
     args = flags.FLAGS
+    print(f"reading the run in {args.workdir}", flush=True)
     result = replay(args.workdir, args.step, args.tolerance)
     show(result)
     return 0 if result.same else 1

@@ -23,7 +23,7 @@ from jaxmarl_llm.analysis.report import transcript_data
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search import seeds as search_seeds
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -75,9 +75,11 @@ def main(argv):
     if all(pathlib.Path(path).is_file() for path in folders):
         print(f"written: {report_searches(folders, args.out, args.baseline)}")
         return
+    print(f"reading {', '.join(folders)}", flush=True)
     from jaxmarl_llm.analysis.report import page  # imports matplotlib
 
-    for path in page.write(folders, args.out, args.evaluations, args.transcript_steps):
+    progress = console.LateProgress("pictures")
+    for path in page.write(folders, args.out, args.evaluations, args.transcript_steps, progress):
         print(f"written: {path}")
 
 

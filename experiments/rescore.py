@@ -22,7 +22,6 @@ from jaxmarl_llm.analysis.audit import rescoring
 from jaxmarl_llm.analysis.audit.rescoring import Change, Order
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import programs, validate, workload
-from jaxmarl_llm.factory import inputs, systems, tasks
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.transcripts import JointAction
 from jaxmarl_llm.utils import console, files
@@ -61,6 +60,8 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
       ValueError: for a folder without a run or transcripts, items that the config's task does not have, and
         rounds of programs.
     """
+    from jaxmarl_llm.factory import inputs, systems, tasks  # import JAX, for which --help is not to wait
+
     run_config = run_folder.load_run(workdir)
     config = (config or run_config).copy_and_resolve_references()
     if reward is not None:
@@ -89,7 +90,8 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
         task = tasks.build_task(config, executor, "train", None)
         inputs.warn(workdir, lambda: inputs.of_data(config, {"train": task}))
         items = {str(item.task_id): item for item in task.items}
-        for step in steps:
+        progress = console.LateProgress("iterations judged again")
+        for number, step in enumerate(steps, 1):
             actions = transcripts.read(workdir, step)
             forest, before_R = rescoring.forest_of(actions, items, per_node, cross, group)
             again = rescoring.rejudged(forest, task)
@@ -98,6 +100,7 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
             if not missing:
                 changes += rescoring.changes(step, forest, before_R, new_credit(again).advantages)
                 errors.append(float(np.abs(run_credit(forest).advantages - before_R).max()))
+            progress(number, len(steps))
     before, after = (np.concatenate(side) for side in zip(*rewards, strict=True))
     return Rescored(changes, before, after, max(errors), rescoring.order(groups, before, after), missing)
 
@@ -114,6 +117,8 @@ def _check_protocols(*configs) -> None:
 
 def _missing(config) -> str:
     """What a config's credit needs that transcripts do not hold; empty if nothing."""
+    from jaxmarl_llm.factory import systems
+
     c = config.train
     if systems.from_forest(config) is None:
         return f"train.system={c.system!r}: its credit came of more than rewards, which is not recorded"
@@ -196,6 +201,7 @@ def main(argv):
         raise UserError("--reward or --config is needed: what to judge the answers with")
     if args.out:
         files.ensure_writable(args.out, "give another --out")
+    print(f"reading the run in {args.workdir}", flush=True)
     result = rescore(args.workdir, args.config, args.reward)
     show(result)
     if args.out:

@@ -27,7 +27,6 @@ from jaxmarl_llm.cli.launch import FAILED, FINISHED, Job, Outcome
 from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.config import sweeps
 from jaxmarl_llm.config.sweeps import SweepRun
-from jaxmarl_llm.factory import user_code
 from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.utils import console, files, formats
 from jaxmarl_llm.utils.errors import UserError
@@ -128,6 +127,14 @@ def show(workdir: pathlib.Path, read: Sequence[MemberResult], config: str, fixed
     print(f"\nsweep.md, sweep.json and {page.name} are in {workdir}")
 
 
+def run(open_jobs: Sequence[Job], slots: Sequence[Mapping[str, str]]) -> dict[pathlib.Path, Outcome]:
+    """`launch.run_all` with a bar of the members that have ended."""
+    if not open_jobs:
+        return {}
+    with console.ProgressDisplay(len(open_jobs), label="members") as display:
+        return launch.run_all(open_jobs, slots, display.print, lambda ended: display.update(ended, {}))
+
+
 def places(parallel: int, devices: Sequence[str]) -> list[dict[str, str]]:
     """Environment of each run that runs at a time; ValueError for flags that contradict each other."""
     if devices and parallel != 1:
@@ -158,9 +165,11 @@ def main(argv):
     outcomes = {}
     if not args.table_only:
         slots, open_jobs = places(args.parallel, args.devices), jobs(workdir, members, config, fixed)
-        user_code.check_all({member.name: member.config for member in unfinished(workdir, members)})
         print(f"{len(members)} members, {len(members) - len(open_jobs)} of them finished", flush=True)
-        outcomes = launch.run_all(open_jobs, slots, functools.partial(print, flush=True))
+        from jaxmarl_llm.factory import user_code  # imports JAX, for which the first line is not to wait
+
+        user_code.check_all({member.name: member.config for member in unfinished(workdir, members)})
+        outcomes = run(open_jobs, slots)
     member_results = results(workdir, members, outcomes)
     show(workdir, member_results, config, fixed)
     missing = sum(result.state != FINISHED for result in member_results)

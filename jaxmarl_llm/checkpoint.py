@@ -25,9 +25,8 @@ from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import TrainState
 from jaxmarl_llm.utils import agent_axis, formats
 from jaxmarl_llm.utils.errors import StorageError, UserError
+from jaxmarl_llm.utils.saved_names import BEST, LATEST
 
-BEST = "best"
-LATEST = "latest"
 States = dict[int, TrainState]  # by position in `Team.members`; frozen members have none
 
 

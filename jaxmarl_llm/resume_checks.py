@@ -7,14 +7,14 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Sequence
-
-import jax
+from typing import TYPE_CHECKING, Any
 
 from jaxmarl_llm.config import saved as saved_config
-from jaxmarl_llm.policy import PolicyConfig
-from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
+
+if TYPE_CHECKING:  # configs are compared by commands that do without JAX
+    from jaxmarl_llm.team import Team
 
 # Free with long_prompts="error": no prompt was too long so far, or the run would have ended.
 LONG_PROMPTS = ("sampling.max_prompt_tokens", "sampling.long_prompts")
@@ -36,14 +36,14 @@ MAY_CHANGE = (
 FILLED = ("model_options.date",)
 
 
-def describe_team(team: Team) -> dict[str, dict]:
+def describe_team(team: "Team") -> dict[str, dict]:
     """JSON data that a checkpoint must agree on to fit, by agent: model, architecture, mode, adapters."""
     by_agent = {}
     for member in team.members:
         stack = member.stack
         fields = {"model": member.model_name, "mode": stack.mode}
         fields |= {} if member.remote else {"policy": dataclasses.asdict(stack.policy.config)}
-        leaves = jax.tree_util.tree_leaves_with_path(member.trainable)
+        leaves = _leaves(member.trainable)
         # A value head alone has no adapters.
         if stack.mode == "adapters" and any(path[-1].key == "a" for path, _ in leaves):
             fields["rank"] = adapter_rank(member.trainable)
@@ -55,11 +55,17 @@ def describe_team(team: Team) -> dict[str, dict]:
 
 def adapter_rank(lora) -> int:
     """Width of the bottleneck of some adapters, with or without an agent axis."""
-    leaves = jax.tree_util.tree_leaves_with_path(lora)
-    return next(x.shape[-1] for path, x in leaves if path[-1].key == "a")
+    return next(x.shape[-1] for path, x in _leaves(lora) if path[-1].key == "a")
 
 
-def check_agents(saved: dict, team: Team, agents: Sequence[str] | None, where: str) -> tuple[str, ...]:
+def _leaves(tree) -> list[tuple[Any, Any]]:
+    """(path, array) of every array of a tree."""
+    import jax
+
+    return jax.tree_util.tree_leaves_with_path(tree)
+
+
+def check_agents(saved: dict, team: "Team", agents: Sequence[str] | None, where: str) -> tuple[str, ...]:
     """Names of the agents to restore, after comparing them with a checkpoint's.
 
     Args:
@@ -88,6 +94,8 @@ def _completed(fields: dict) -> dict:
     """One agent's part of `describe_team`, with defaults for what an older checkpoint lacks of the policy."""
     if "policy" not in fields:
         return fields
+    from jaxmarl_llm.policy import PolicyConfig
+
     defaults = {field.name: field.default for field in dataclasses.fields(PolicyConfig)}
     return fields | {"policy": defaults | fields["policy"]}
 
@@ -194,6 +202,6 @@ def needed_bytes(states: dict, keep: int = 2) -> int:
     """
 
     def size(tree):
-        return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
+        return sum(x.size * x.dtype.itemsize for _, x in _leaves(tree))
 
     return (keep + 1) * size(states) + 2 * size([state.trainable for state in states.values()])

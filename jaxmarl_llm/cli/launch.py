@@ -66,7 +66,10 @@ class _Attempt:
 
 
 def run_all(
-    jobs: Sequence[Job], places: Sequence[Mapping[str, str]], tell: Callable[[str], None] = print
+    jobs: Sequence[Job],
+    places: Sequence[Mapping[str, str]],
+    tell: Callable[[str], None] = print,
+    progress: Callable[[int], None] = lambda ended: None,
 ) -> dict[pathlib.Path, Outcome]:
     """Run commands, in order, as many at a time as there are places.
 
@@ -77,6 +80,7 @@ def run_all(
       jobs: the runs; one that fails does not keep the others from running.
       places: environment variables of each place for the commands that run there, such as a device to use.
       tell: prints a line.
+      progress: is called with the number of jobs that have ended, after each.
 
     Returns:
       Outcomes by folder, of the jobs that were begun here or run in another process.
@@ -107,6 +111,7 @@ def run_all(
                     free.append(attempt.place)
                     outcome = outcomes[attempt.job.folder] = attempt.outcome(stop.requested)
                     tell(_outcome_line(attempt.job, outcome))
+                    progress(len(outcomes))
         finally:
             _terminate(running)
             for attempt in running:

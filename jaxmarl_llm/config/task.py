@@ -12,6 +12,8 @@ PROMPTED = ("coding", *WRITING)  # kinds of tasks with published prompts
 TELLS_TESTS = ("passed", "level_passed", "level_feedback")  # feedback about revealed tests
 GRADED = ("coding", "generation", "game")  # kinds whose problems may be of several grades
 SPLITS = ("train", "validation", "test", "all")
+# The problems that a team can be evaluated on, and the split of `factory.tasks` that they are.
+EVALUATED = {"test": "test", "validation": "eval", "train": "train", "all": "test"}
 MOST_ROLES = 8  # of a coding team: the executor runs each agent's function in a process of its own
 # What the task's own reward reads, and a reward of the user's does not.
 OF_THE_TASKS_REWARD = ("task.held_back", "task.cooperation", "task.parsing", "task.bands", "task.matching")

@@ -11,7 +11,7 @@ from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.protocols import discussion
 from jaxmarl_llm.protocols.hearing import quoted
 from jaxmarl_llm.tasks.centralised import tagged
-from jaxmarl_llm.tasks.toys import lock, matrix_game
+from jaxmarl_llm.tasks.toys import lock, matrix_game, sums
 from jaxmarl_llm.weights import model_files, random_weights, word_model
 
 
@@ -40,4 +40,17 @@ def game_model(config, seed: Sequence[int], on_host: bool = False) -> weights.Lo
     )
 
 
-BUILDERS = {"random-tiny": random_model, "game-tiny": game_model}
+def code_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
+    """A tiny policy that writes functions of one line, any of `tasks.toys.sums`."""
+    return word_model.build(
+        sums.texts(),
+        sums.habits(word_model.START, word_model.END),
+        seed,
+        whole=sums.lines(),
+        compute_dtype=jnp.dtype(config.policy.dtype),
+        remat=config.policy.remat,
+        on_host=on_host,
+    )
+
+
+BUILDERS = {"random-tiny": random_model, "game-tiny": game_model, "code-tiny": code_model}

@@ -4,6 +4,7 @@ import jax
 
 from jaxmarl_llm import checkpoint, evaluation, saved_agents
 from jaxmarl_llm import team as team_lib
+from jaxmarl_llm.config.task import EVALUATED
 from jaxmarl_llm.config.team import check_read
 from jaxmarl_llm.evaluation import results, scores
 from jaxmarl_llm.factory import (
@@ -17,7 +18,7 @@ from jaxmarl_llm.factory import (
     teams,
     training,
 )
-from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils import compile_times, console
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -58,9 +59,6 @@ def evaluate(
     )
 
 
-SPLITS = {"test": "test", "validation": "eval", "train": "train", "all": "test"}  # as `tasks` calls them
-
-
 def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks=(1,), split="test"):
     """Evaluate the agents of a run, or those that a run with this config would start from.
 
@@ -70,7 +68,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
       which: ``best``, ``latest`` or a step.
       samples: answers per problem; 0 for ``config.eval.samples``.
       ks: report pass@k for these, each within 1..samples.
-      split: problems to answer, one of `SPLITS`.
+      split: problems to answer, one of `EVALUATED`.
 
     Returns:
       {"sampled": Evaluation, "greedy": Evaluation}, and what `experiments.evaluate` writes as JSON.
@@ -89,14 +87,15 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         speakers = experts.build(config, task.items, workdir)
         team = built = teams.build_team(config, speakers=speakers)
         if workdir:
-            inputs.warn(workdir, lambda: inputs.of_run(config, {SPLITS[split]: task}, built))
+            inputs.warn(workdir, lambda: inputs.of_run(config, {EVALUATED[split]: task}, built))
             team, _ = saved_agents.restore_team(workdir, which, team)
         teams.check_prompts(config, team, task)
         learned = [member.trainable for member in team.members]
         items = range(len(task.items))
         lessons = protocols.saved_lessons(config, workdir, step) if workdir else ()
         key = randomness.stream(config, "report")
-        with console.ProgressDisplay(len(items), label="problems") as display:
+        compiles = compile_times.of_process()
+        with console.ProgressDisplay(len(items), label="problems", compiles=compiles) as display:
             answers = evaluate(
                 config, team, learned, task, items, samples, key, step, lessons,
                 progress=lambda done, total: done < total and display.update(done, {}),
@@ -128,14 +127,14 @@ def _state(workdir, which) -> str:
 
 
 def build_split(config, executor, split: str, expert=None):
-    """The task with the problems of one of `SPLITS`; ValueError for another one.
+    """The task with the problems of one of `EVALUATED`; ValueError for another one.
 
     validation and test come from their own sources, see `tasks.build_task`; all are those of all three splits
     of the test's source.
     """
-    if split not in SPLITS:
-        raise UserError(f"--split={split!r}: allowed are {', '.join(SPLITS)}")
+    if split not in EVALUATED:
+        raise UserError(f"--split={split!r}: allowed are {', '.join(EVALUATED)}")
     if split == "all":
         config = config.copy_and_resolve_references()
         config.task.test_split = "all"
-    return tasks.build_task(config, executor, SPLITS[split], expert)
+    return tasks.build_task(config, executor, EVALUATED[split], expert)

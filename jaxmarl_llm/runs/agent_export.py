@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from jaxmarl_llm import checkpoint, resume_checks, weights
 from jaxmarl_llm.factory import built_models
-from jaxmarl_llm.saved_agents import ADAPTER, FORMAT, MERGED, TEAM_FILE
+from jaxmarl_llm.saved_agents import FORMAT, TEAM_FILE
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils.saved_names import ADAPTER, MERGED
 from jaxmarl_llm.weights import model_files, peft
 
-FORMS = (MERGED, ADAPTER)
 LESSONS = pathlib.Path("system") / "lessons"  # what a team remembers beside its weights
 
 

@@ -6,9 +6,11 @@ early, so the real numbers are counted. Evaluations are not counted: they are th
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from jaxmarl_llm.forest import Forest, metrics
-from jaxmarl_llm.systems.types import Credit
+if TYPE_CHECKING:  # the names below are read by commands that do without JAX
+    from jaxmarl_llm.forest import Forest
+    from jaxmarl_llm.systems.types import Credit
 
 NAMES = TOKENS, ANSWERS, LEARNED = "spent/tokens", "spent/answers", "spent/optimizer_tokens"
 # Of a summary: the test evaluation at the end of the iteration in which that budget was reached.
@@ -33,8 +35,10 @@ class Spending:
         counted = [row for row in rows if TOKENS in row]
         self.totals = {name: counted[-1][name] if counted else 0.0 for name in NAMES}
 
-    def add(self, forest: Forest | None, credit: Credit) -> dict[str, float]:
+    def add(self, forest: "Forest | None", credit: "Credit") -> dict[str, float]:
         """Count an iteration, in which ``forest`` was drawn, if any; the totals so far, as metrics."""
+        from jaxmarl_llm.forest import metrics
+
         if forest is not None:
             self.totals[TOKENS] += metrics.tokens(forest)
             self.totals[ANSWERS] += metrics.answers(forest)

@@ -24,7 +24,7 @@ from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.protocols.lessons.bank import Entry
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer
-from jaxmarl_llm.runs import begin, damaged, journals, lock, plan_table, summaries
+from jaxmarl_llm.runs import begin, damaged, journals, lock, plan_table, resumed_summary, summaries
 from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.runs.iterations import Schedule
 from jaxmarl_llm.runs.learner import Learner
@@ -139,7 +139,9 @@ class Run:
     def _open_files(self, stack: contextlib.ExitStack) -> None:
         """config.json, the summary, metrics and transcripts."""
         config, start = self.config, self.schedule.start
-        self.summary = summaries.read_summary(self.folder, start) | {"executor": self.services.isolation}
+        self.summary = resumed_summary.read_summary(self.folder, start) | {
+            "executor": self.services.isolation
+        }
         if distributed.is_main():
             formats.write(self.folder / "config.json", config.to_dict())
             inputs.keep(self.folder, self._inputs, start, self._accepted)

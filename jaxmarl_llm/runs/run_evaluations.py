@@ -15,7 +15,7 @@ from jaxmarl_llm.evaluation import Evaluations, results
 from jaxmarl_llm.factory import evaluations
 from jaxmarl_llm.runs import begin, damaged, final_table, summaries
 from jaxmarl_llm.runs.budgets import MARKS
-from jaxmarl_llm.utils import console, formats
+from jaxmarl_llm.utils import compile_times, console, formats
 
 STREAMS = {"validation": "eval", "test": "test"}  # of a split: the random stream that its answers come from
 PREFIXES = {"validation": "eval", "test": "test"}  # of a split: what the names of its metrics begin with
@@ -170,7 +170,9 @@ def test_best(run) -> None:
 def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple[Evaluations, dict]:
     """Sampled and greedy results on items of a split, and these as metrics, logged at the state's step."""
     task = {"validation": run.validation_task, "test": run.test_task}[split]
-    shown = console.ProgressDisplay(len(items), label=f"{split} problems", within=run.display)
+    shown = console.ProgressDisplay(
+        len(items), label=f"{split} problems", within=run.display, compiles=compile_times.of_process()
+    )
     with run.timer("evaluate"), shown as display:
         answers = evaluations.evaluate(
             run.config,

@@ -4,10 +4,8 @@ import math
 import pathlib
 import time
 
-import jax
 from ml_collections import config_dict
 
-from jaxmarl_llm import saved_agents, sharding
 from jaxmarl_llm.config import base_config, saved, validate
 from jaxmarl_llm.utils.errors import UserError
 
@@ -18,6 +16,10 @@ def load_run(workdir) -> config_dict.ConfigDict:
 
     Its mesh is that of the run if there are as many devices here, else one device.
     """
+    import jax  # here: a command that trains needs a name, `new_workdir`, before it needs JAX
+
+    from jaxmarl_llm import saved_agents, sharding
+
     path = pathlib.Path(workdir) / "config.json"
     if saved_agents.is_team(workdir):
         path = path.with_name(saved_agents.TEAM_FILE)

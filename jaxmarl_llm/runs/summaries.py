@@ -1,13 +1,12 @@
 """The summary of a run: what is logged and written of its evaluations, and what it prints at its end."""
 
-import logging
 import math
 import pathlib
 import time
 
-from jaxmarl_llm import checkpoint, metrics, resume_checks
+from jaxmarl_llm import resume_checks
 from jaxmarl_llm.config import saved as saved_config
-from jaxmarl_llm.runs import damaged, final_table
+from jaxmarl_llm.runs import final_table
 from jaxmarl_llm.runs.budgets import MARKS
 from jaxmarl_llm.runs.final_table import PARTS
 from jaxmarl_llm.utils import formats
@@ -51,47 +50,6 @@ def eval_line(title: str, entry: dict) -> str:
 def read_json(path: pathlib.Path) -> dict:
     """The JSON object in a file of a run folder; {} if it is not there. UserError names a damaged one."""
     return formats.read(path) if path.is_file() else {}
-
-
-def read_summary(folder, start: int) -> dict:
-    """The summary of a run that is resumed at iteration ``start``; what is done again is forgotten."""
-    saved = _saved_summary(pathlib.Path(folder))
-    kept = {n: saved[n] for n in ("before", "warm", "warm_up_seconds") if start > 0 and n in saved}
-    kept |= {mark: saved[mark] for mark in MARKS if mark in saved and saved[mark]["step"] <= start}
-    best, place = saved.get("best", {}), pathlib.Path(folder) / "checkpoints"
-    if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
-        # A kill may have come between this entry and its checkpoint.
-        if _best_meta(folder).get("step") == best["step"]:
-            kept["best"] = {name: best[name] for name in ("step", "validation_return") if name in best}
-    return kept | {"seconds": saved.get("seconds", 0.0), "resumed": time.time()}
-
-
-def _saved_summary(folder: pathlib.Path) -> dict:
-    """summary.json; where it is damaged, with a warning, what metrics and the best state say of it."""
-    try:
-        return read_json(folder / "summary.json")
-    except formats.NewerFormatError:
-        raise
-    except UserError as error:
-        logging.warning("%s: it is made again from metrics.jsonl and the best state", error)
-    rows = metrics.read_metrics(folder)
-    tested = {row["step"]: entry(row, row["step"]) for row in rows if "test/return" in row}
-    name = "warm" if (folder / "begin").is_dir() else "before"
-    rebuilt = {name: tested[0]} if 0 in tested else {}
-    if checkpoint.saved_steps(folder / "checkpoints" / checkpoint.BEST):
-        best = _best_meta(folder)
-        rebuilt |= {"best": {n: best[n] for n in ("step", "validation_return")}} if best else {}
-    return rebuilt | {"seconds": sum(row.get("seconds", 0.0) for row in rows)}
-
-
-def _best_meta(folder) -> dict:
-    """Metadata of the best state; {} if it is damaged, which is then put aside."""
-    place = pathlib.Path(folder) / "checkpoints"
-    try:
-        return checkpoint.read_meta(place, checkpoint.BEST)
-    except checkpoint.DamagedError as error:
-        damaged.put_best_aside(folder, error)
-        return {}
 
 
 def seconds(summary: dict) -> float:

@@ -6,6 +6,7 @@ another config or another version is never taken for it.
 """
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import logging
 import os
@@ -14,9 +15,7 @@ import platform
 import tempfile
 from collections.abc import Mapping
 
-import jax
-
-from jaxmarl_llm.utils import user_cache
+from jaxmarl_llm.utils import jax_settings, user_cache
 from jaxmarl_llm.utils.errors import UserError
 
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"  # JAX's own; if it is set, even to nothing, it counts
@@ -34,7 +33,7 @@ def folder(environment: Mapping[str, str] = os.environ) -> pathlib.Path:
     """
     identity = "\n".join([*(environment.get(name, "") for name in FLAGS), _processor()])
     key = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    return user_cache.folder(environment) / "compiled" / f"{jax.__version__}-{key}"
+    return user_cache.folder(environment) / "compiled" / f"{importlib.metadata.version('jax')}-{key}"
 
 
 def keep(environment: Mapping[str, str] = os.environ) -> pathlib.Path | None:
@@ -56,11 +55,11 @@ def keep(environment: Mapping[str, str] = os.environ) -> pathlib.Path | None:
     except OSError as error:
         logging.warning("compiled programs are not kept: %s cannot be written to (%s)", place, error)
         return None
-    jax.config.update("jax_compilation_cache_dir", str(place))
+    jax_settings.update("jax_compilation_cache_dir", str(place))
     if SECONDS not in environment:
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+        jax_settings.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
     if importlib.util.find_spec("filelock"):  # which JAX needs to keep a folder small
-        jax.config.update("jax_compilation_cache_max_size", MOST_BYTES)
+        jax_settings.update("jax_compilation_cache_max_size", MOST_BYTES)
     return place
 
 

@@ -1,6 +1,8 @@
 """Show the progress of a run: a progress bar in a terminal, plain lines elsewhere, and tables."""
 
+import contextlib
 import io
+import itertools
 import os
 import sys
 import time
@@ -14,8 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from jaxmarl_llm.utils.compile_times import CompileTimes
 from jaxmarl_llm.utils.errors import UserError
 
+NAMED_SECONDS = 1.0  # of compiling in a step: less is not worth a word
 _ANY_TEXT = "backslashreplace"
 
 
@@ -48,7 +52,8 @@ def format_seconds(seconds: float | None) -> str:
 class Eta:
     """Seconds that remain, from the mean pace of the last steps.
 
-    The first step of a process is left out: it contains the compilation, and may take ten times as long.
+    The first step counts until there is another: it may hold what is done once. ``clock``: where programs are
+    compiled, `CompileTimes.clock`, so that compiling, which is over some day, is not expected again.
     """
 
     def __init__(self, window: int = 20, clock: Callable[[], float] = time.monotonic):
@@ -72,8 +77,8 @@ class Eta:
         return sum(self._paces) / len(self._paces) if self._paces else None
 
     def remaining(self, steps: int) -> float | None:
-        """Seconds for `steps` more steps; None before the second tick, unless there are none."""
-        if self._steps < 2 and steps:
+        """Seconds for `steps` more steps; None before the first tick, unless there are none."""
+        if not self._steps and steps:
             return None
         return (self.seconds_per_step or 0.0) * steps
 
@@ -82,8 +87,10 @@ class ProgressDisplay:
     """Progress over `total` steps, of which `done` are done already (a resumed run).
 
     label: name of a step. within: an outer display, still open, below which this one shows its own bar.
+    compiles: of steps that compile programs: it is said while one compiles, and does not count as pace.
     Use as a context manager; `update` once per step, `print` for messages in between. Where the stream is not
-    a terminal every update is one line, e.g. `step  12/150  return 41.2  tests 30.1  18.3 s/step  ETA 42:05`.
+    a terminal every update is one line, e.g. `step  12/150  return 41.2  tests 30.1  18.3 s/step  ETA 42:05`,
+    and the first program that compiles is one.
     """
 
     def __init__(
@@ -94,19 +101,25 @@ class ProgressDisplay:
         clock: Callable[[], float] = time.monotonic,
         label: str = "step",
         within: "ProgressDisplay | None" = None,
+        compiles: CompileTimes | None = None,
     ):
         if total < 1 or not 0 <= done <= total:
             raise UserError(f"total must be 1 or more and done between 0 and total, got {total=}, {done=}")
         self._total, self._done = total, done
         self._label, self._within = label, within
         self._stream: TextIO = within._stream if within else stream or sys.stdout
-        self._eta = Eta(clock=clock)
+        self._compiles, self._compiled = compiles, compiles.seconds if compiles else 0.0
+        self._timing, self._said = "ETA ?", False
+        self._closing = contextlib.ExitStack()
+        self._eta = Eta(clock=compiles.clock if compiles else clock)
         if within:
             self._bar: Any = within._bar
         else:
             self._bar = _bar(self._stream) if is_terminal(self._stream) else None
         if self._bar is not None:
-            self._task = self._bar.add_task(label, total=total, completed=done, numbers="", timing="ETA ?")
+            self._task = self._bar.add_task(
+                label, total=total, completed=done, numbers="", timing=self._timing
+            )
 
     def update(self, done: int, values: Mapping[str, float], total: int | None = None) -> None:
         """Show that `done` steps are complete, and `values`, the key metrics by their displayed names.
@@ -121,12 +134,29 @@ class ProgressDisplay:
         pace, rest = self._eta.seconds_per_step, self._eta.remaining(self._total - self._done)
         unit = "s/step" if self._label == "step" else "s each"
         timing = f"{'?' if pace is None else format_number(pace)} {unit}  ETA {format_seconds(rest)}"
+        self._timing = "  ".join(filter(None, [self._compiling_since_last(), timing]))
         if self._bar is not None:
-            self._bar.update(self._task, total=self._total, completed=done, numbers=numbers, timing=timing)
+            self._bar.update(
+                self._task, total=self._total, completed=done, numbers=numbers, timing=self._timing
+            )
         else:
-            width = len(str(self._total))
-            counted = f"{self._label} {done:>{width}}/{self._total}"
-            self.print("  ".join(filter(None, [counted, numbers, timing])))
+            self.print("  ".join(filter(None, [self._counted(), numbers, self._timing])))
+
+    def _counted(self) -> str:
+        return f"{self._label} {self._done:>{len(str(self._total))}}/{self._total}"
+
+    def _compiling_since_last(self) -> str:
+        """How long the last step has compiled, as a text; empty where that is not worth a word."""
+        before, self._compiled = self._compiled, self._compiles.seconds if self._compiles else 0.0
+        seconds = self._compiled - before
+        return f"compiling {format_number(seconds)} s" if seconds >= NAMED_SECONDS else ""
+
+    def _show_compiling(self, compiling: bool) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, timing="compiling …" if compiling else self._timing)
+        elif compiling and not self._said:
+            self._said = True
+            self.print(f"{self._counted()}  compiling …")
 
     def print(self, text: str = "") -> None:
         """Print a line, above the bar if there is one."""
@@ -138,15 +168,51 @@ class ProgressDisplay:
     def __enter__(self) -> "ProgressDisplay":
         if self._bar is not None and not self._within:
             self._bar.start()
+        if self._compiles:
+            self._closing.enter_context(self._compiles.watched(self._show_compiling))
         return self
 
     def __exit__(self, *exception) -> None:
+        self._closing.close()
         if self._bar is None:
             return
         if self._within:
             self._bar.remove_task(self._task)
         else:
             self._bar.stop()
+
+
+class LateProgress:
+    """A `ProgressDisplay` of work that may be over in a moment: it appears after ``patience`` seconds.
+
+    To be called with the numbers of steps that are done and of all; the last call ends it.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        patience: float = 2.0,
+    ):
+        self._label, self._stream, self._clock = label, stream, clock
+        self._start, self._patience = clock(), patience
+        self._display: ProgressDisplay | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._display is None and done < total and self._clock() > self._start + self._patience:
+            times = itertools.chain(
+                [self._start], iter(self._clock, None)
+            )  # the display begins with the work
+            self._display = ProgressDisplay(
+                total, stream=self._stream, label=self._label, clock=lambda: next(times)
+            )
+            self._display.__enter__()
+        if self._display is not None:
+            self._display.update(done, {})
+            if done == total:
+                self._display.__exit__()
+                self._display = None
 
 
 def format_number(value: float | None) -> str:

@@ -2,18 +2,16 @@
 
 All run the same program on the same data; what only one of them may know (a judgement, an answer from
 outside, a signal, the clock) is sent to all before anything depends on it. With one process every function
-here returns the same without any communication.
+here returns the same without any communication, and without importing JAX: the first lines of a command do
+not wait for it.
 """
 
 import functools
 import pathlib
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
-
-import jax
-import numpy as np
-from jax.experimental import multihost_utils
 
 from jaxmarl_llm.utils.errors import UserError
 
@@ -36,6 +34,8 @@ def connect(coordinator: str, processes: int = 0, process: int = 0) -> None:
             f"--process={process} of --processes={processes}: allowed are processes from 0 to one less than "
             "their number"
         )
+    import jax
+
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     ids: dict[str, Any] = {} if coordinator == AUTO else dict(num_processes=processes, process_id=process)
     address = None if coordinator == AUTO else coordinator
@@ -44,23 +44,31 @@ def connect(coordinator: str, processes: int = 0, process: int = 0) -> None:
 
 def is_distributed() -> bool:
     """Whether there are other processes."""
-    return jax.process_count() > 1
+    return "jax" in sys.modules and sys.modules["jax"].process_count() > 1  # `connect` has imported it
 
 
 def is_main() -> bool:
     """Whether this is the first process, which acts for all."""
-    return jax.process_index() == 0
+    return _index() == 0
 
 
 def own_folder(folder: pathlib.Path) -> pathlib.Path:
     """Folder of files that a process writes for itself: ``folder`` for the first, else a subfolder."""
-    return folder if is_main() else folder / f"process{jax.process_index()}"
+    return folder if is_main() else folder / f"process{_index()}"
+
+
+def _index() -> int:
+    """The number of this process, from 0."""
+    return sys.modules["jax"].process_index() if "jax" in sys.modules else 0
 
 
 def gather(thing: Any) -> list:
     """Values of all processes, in their order; anything that pickles. All must call it."""
     if not is_distributed():
         return [thing]
+    import numpy as np
+    from jax.experimental import multihost_utils
+
     data = np.frombuffer(pickle.dumps(thing), np.uint8)
     sizes = np.ravel(multihost_utils.process_allgather(np.array([data.size])))
     room = SMALLEST

@@ -12,7 +12,7 @@ import gc
 import pathlib
 import sys
 
-import jax
+from jaxmarl_llm.utils import jax_settings
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
 
@@ -28,7 +28,7 @@ def keep() -> bool:
     if sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"):
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    jax_settings.update("jax_cpu_enable_async_dispatch", False)
     return bool(mallopt(M_MMAP_MAX, 0)) and bool(mallopt(M_TRIM_THRESHOLD, -1))
 
 
@@ -44,6 +44,8 @@ def make_room_for_programs(most: float = 0.5) -> bool:
         return False
     if maps.read_bytes().count(b"\n") <= most * int(allowed.read_text("utf-8")):
         return False
+    import jax  # here: `keep` is called before a command knows whether it needs JAX
+
     jax.clear_caches()
     gc.collect()  # programs that only each other refer to
     return True

@@ -32,12 +32,14 @@ _TEMPLATE = (
 )
 
 
-def tokenizer(texts: Iterable[str]) -> Tokenizer:
-    """A tokenizer whose tokens are the words, numbers and signs of the texts; all others are unknown to it.
+def tokenizer(texts: Iterable[str], whole: Sequence[str] = ()) -> Tokenizer:
+    """A tokenizer whose tokens are the words, numbers and signs of the texts, and each text of ``whole``.
+
+    All others are unknown to it.
 
     Texts made of these come back from their ids as they were. ``END`` ends a completion.
     """
-    pieces = list(dict.fromkeys(piece for text in texts for piece in _PIECE.findall(text)))
+    pieces = list(dict.fromkeys([*(piece for text in texts for piece in _PIECE.findall(text)), *whole]))
     vocabulary = {piece: i for i, piece in enumerate((*_SPECIAL, *pieces))}
     words = Words(models.WordLevel(vocabulary, unk_token=_SPECIAL[-1]))
     # The longest known word: two words without a space between them are two tokens.
@@ -62,6 +64,7 @@ def build(
     habits: Mapping[str, Sequence[str]],
     seed: Sequence[int],
     *,
+    whole: Sequence[str] = (),
     compute_dtype=jnp.float32,
     remat: str = "dots",
     on_host: bool = False,
@@ -73,12 +76,13 @@ def build(
       habits: word -> words that may follow it in an answer; an answer begins after ``START``, and ``END``
         ends it. After the word these have a logit of about `HABIT`, all other words one of about 0.
       seed: of the random weights.
+      whole: texts that are one word each, as they are.
       compute_dtype, remat, on_host: as in `weights.load`.
 
     Raises:
       ValueError: for a word of ``habits`` that the texts do not hold.
     """
-    words = tokenizer(texts)
+    words = tokenizer(texts, whole)
     id_of = words.hf.get_vocab()
     if lacking := {w for pair in habits.items() for w in (pair[0], *pair[1])} - id_of.keys():
         raise UserError(f"habits name {sorted(lacking)}, which no text holds")

@@ -29,7 +29,8 @@ def run(cache, *arguments):
 def test_the_smoke_config(compiled):
     done = run(compiled)
     assert done.returncode == 0, done.stdout + done.stderr
-    *lines, last = done.stdout.splitlines()
+    first, *lines, last = done.stdout.splitlines()
+    assert first == "examining configs/coding.py:smoke"  # before anything is imported for it
     prompts = [line[10:] for line in lines if line.startswith("        |")]
     lines = [line for line in lines if not line.startswith("        |")]
     assert prompts.count("<|im_start|>assistant") >= 2 and prompts[0].startswith("<|im_start|>system")
@@ -45,7 +46,7 @@ def test_the_problems_alone(compiled):
     source = "--config.task.source=starter:steps[:20]"
     done = run(compiled, "--only=data", source, "--config.task.eval_source=", "--config.task.test_source=")
     assert done.returncode == 0, done.stdout + done.stderr
-    *checked, last = done.stdout.partition("\n| split")[0].splitlines()
+    _, *checked, last = done.stdout.partition("\n| split")[0].splitlines()
     assert [line[8:33].strip() for line in checked] == list(NAMES[1:5])
     assert "60 problems, checked by running their tests as a training does: no row is refused" in checked[0]
     assert "20 of train, 20 of eval, 20 of test" in checked[1] and last.startswith("4 ok; ")

@@ -12,7 +12,7 @@ from absl import flags
 from method_runs import SMALL, TWO_TURNS
 
 from configs import coding
-from experiments import replay, train
+from experiments import replay, train, training_loop
 from jaxmarl_llm import transcripts, update
 from jaxmarl_llm.analysis.audit import replaying
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
@@ -117,7 +117,7 @@ def runs(tmp_path_factory, programs_shared):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(update, "make_optimizer", lambda **s: made.setdefault(tuple(s.items()), make(**s)))
-        patch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+        patch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
         yield run
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -162,7 +163,8 @@ def test_a_sweep_with_a_member_that_fails_goes_on(tmp_path, compiled, monkeypatc
     message = f"error: {broken} has no other checkpoint to go on from: the checkpoint {broken}/checkpoints/1 cannot be"
     assert lines[2].startswith(f"train.baseline=mean, seed 1: failed: {message}")
     assert lines[2].endswith(f"({broken}/log.txt)")
-    assert lines[4] == "train.baseline=max, seed 1: finished"
+    assert re.fullmatch(r"members 1/2  [\d.]+ s each  ETA [\d:]+", lines[3])
+    assert lines[5] == "train.baseline=max, seed 1: finished" and lines[6].startswith("members 2/2  ")
     assert first.stderr == "1 of 4 members are not finished; the same command goes on\n"
     settings = json.loads((workdir / "sweep.json").read_text())["settings"]
     states = [[member["state"] for member in setting["members"]] for setting in settings]

@@ -7,7 +7,7 @@ import expert_server
 import pytest
 import smoke_runs
 
-from experiments import train
+from experiments import train, training_loop
 from jaxmarl_llm import checkpoint, sampling, transcripts, update
 from jaxmarl_llm.experts import ExpertError
 from jaxmarl_llm.runs import run as run_lib
@@ -44,7 +44,7 @@ def test_two_turns_are_three_programs_and_compile_once(tmp_path, compiled, count
     c = config(task__feedback="plain", train__group=4, task__source="starter[7:9]")
     c.train.steps = 6
     programs = [sampling.generate.__wrapped__, update.train_step.__wrapped__]
-    called, compilations, iterate = [], [], train.iterate
+    called, compilations, iterate = [], [], training_loop.iterate
 
     def watched(run, ahead, step):
         counted.clear()
@@ -53,7 +53,7 @@ def test_two_turns_are_three_programs_and_compile_once(tmp_path, compiled, count
         compilations.append([program._cache_size() for program in programs])
         return actual
 
-    monkeypatch.setattr(train, "iterate", watched)
+    monkeypatch.setattr(training_loop, "iterate", watched)
     with smoke_runs.programs_kept(compiled):
         train.train(c, str(tmp_path / "run"))
     assert called == [("generate", "generate", "train_step")] * 6  # depth * 2 would be four

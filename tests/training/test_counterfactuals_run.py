@@ -8,7 +8,7 @@ import smoke_runs
 from method_runs import EASY, SMALL, trained, watched
 
 from configs import systems as system_configs
-from experiments import rescore, train
+from experiments import rescore, train, training_loop
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import workload
 from jaxmarl_llm.runs import plan_table
@@ -19,7 +19,7 @@ AGENTS = ("aux", "main")
 
 @pytest.fixture(autouse=True)
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
 
 
 def code(text):

@@ -9,7 +9,7 @@ import smoke_runs
 from method_runs import SMALL, TWO_TURNS, watched
 
 from configs import coding
-from experiments import train
+from experiments import train, training_loop
 from jaxmarl_llm.factory import systems, teams
 from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.systems import critics
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # 
 
 @pytest.fixture(autouse=True)
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
 
 
 @pytest.fixture

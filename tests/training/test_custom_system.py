@@ -10,7 +10,7 @@ from method_runs import SMALL
 from repository import ROOT
 
 from configs import coding
-from experiments import train
+from experiments import train, training_loop
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import systems
@@ -54,7 +54,7 @@ def test_the_example_of_the_docs_by_hand(written):
 @pytest.mark.model
 @pytest.mark.usefixtures("programs_shared")
 def test_a_run_learns_from_it(tmp_path, written, monkeypatch):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
     config = coding.get_config("smoke")
     config.update_from_flattened_dict(SMALL | {"train.system": written(example())})
     train.train(config, tmp_path / "run")

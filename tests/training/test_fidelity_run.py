@@ -5,7 +5,7 @@ import json
 import smoke_runs
 
 from configs import game
-from experiments import fidelity, train
+from experiments import fidelity, train, training_loop
 from jaxmarl_llm import update
 
 
@@ -22,7 +22,7 @@ def config_of(reward, **fields):
 def test_of_a_run(tmp_path, monkeypatch, capsys):
     made, make = {}, update.make_optimizer  # equal optimizers share the programs that they are part of
     monkeypatch.setattr(update, "make_optimizer", lambda **s: made.setdefault(tuple(s.items()), make(**s)))
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
     for reward in ("dice", "apart"):
         train.train(config_of(reward), tmp_path / reward)
     before, lines = smoke_runs.files(tmp_path / "apart"), []

@@ -7,7 +7,7 @@ import smoke_runs
 
 from configs import game as game_config
 from configs import sweep_game
-from experiments import sweep, train
+from experiments import sweep, train, training_loop
 from jaxmarl_llm.config import sweeps, validate, workload
 from jaxmarl_llm.factory import tasks, teams
 from jaxmarl_llm.tasks.toys import matrix_game
@@ -40,7 +40,7 @@ def test_a_run_learns_without_an_executor(tmp_path, monkeypatch):
     ({"task.centralised": True, "team.agents": ("team",), "sampling.max_new_tokens": 5}, 6 * 16),
 ])  # fmt: skip
 def test_other_ways_to_play(tmp_path, monkeypatch, fields, answers):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
     c = config(fields | {"train.steps": 1, "eval.before": False, "log.transcripts_every": 1})
     train.train(c, tmp_path)
     (row,) = smoke_runs.rows(tmp_path)

@@ -10,7 +10,7 @@ import smoke_runs
 from method_runs import SMALL, trained, watched
 
 from configs import lessonl as config_file
-from experiments import train
+from experiments import train, training_loop
 from jaxmarl_llm import update
 from jaxmarl_llm.checkpoint import Checkpointer
 
@@ -52,7 +52,7 @@ def scripted(programs_shared, monkeypatch):
         return made.setdefault(tuple(settings.items()), make(**settings))
 
     monkeypatch.setattr(update, "make_optimizer", kept)
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))  # no evaluation
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))  # no evaluation
     return scripted_timing.install(monkeypatch)
 
 

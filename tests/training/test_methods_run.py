@@ -9,7 +9,7 @@ import smoke_runs
 from method_runs import ALONE, CHEAT, EASY, HELPER, RIGHT, SMALL, TEXTS, TWO_TURNS, scripted, trained, watched
 
 from configs import coding, writing
-from experiments import train
+from experiments import train, training_loop
 from jaxmarl_llm import sampling, update
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding.task import CodingTask
@@ -26,7 +26,7 @@ def seen(monkeypatch):
 
 @pytest.fixture
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
 
 
 def test_writing_by_two(tmp_path, seen):

@@ -9,7 +9,7 @@ import smoke_runs
 from method_runs import SMALL
 
 from configs import systems as system_configs
-from experiments import replay, rescore, train
+from experiments import replay, rescore, train, training_loop
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.factory import systems
@@ -21,7 +21,7 @@ run_for_real = pytest.mark.usefixtures("programs_shared", "no_evaluation")
 
 @pytest.fixture
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
 
 
 def config_of(name, steps=3):

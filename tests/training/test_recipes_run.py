@@ -9,7 +9,7 @@ import smoke_runs
 from method_runs import watched
 
 from configs import systems as system_configs
-from experiments import train
+from experiments import train, training_loop
 from jaxmarl_llm import transcripts, update
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import systems, teams
@@ -44,7 +44,7 @@ def trained(tmp_path, monkeypatch, made):
     """Train a system as its smoke config is, only without evaluations; every agent must have moved."""
     make = update.make_optimizer
     monkeypatch.setattr(update, "make_optimizer", lambda **s: made.setdefault(tuple(s.items()), make(**s)))
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
     monkeypatch.setattr(run_evaluations, "before", lambda run: None)
     monkeypatch.setattr(run_evaluations, "validate", lambda run, step: "not evaluated")
     seen = watched(monkeypatch)

@@ -11,7 +11,7 @@ import smoke_runs
 from game_runs import config_of
 
 from configs import lock as lock_config
-from experiments import train
+from experiments import train, training_loop
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.factory import randomness
@@ -62,7 +62,7 @@ def config(**fields):
 
 @pytest.fixture(autouse=True)
 def no_evaluation(monkeypatch):
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
 
 
 def by_hand(c, step):

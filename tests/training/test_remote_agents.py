@@ -12,7 +12,7 @@ import tiny
 from scripted_team import CountingTask, word_tokenizer
 
 from configs import game as game_config
-from experiments import crossplay, export, train
+from experiments import crossplay, export, train, training_loop
 from jaxmarl_llm import checkpoint, records, rollout, team, transcripts
 from jaxmarl_llm.analysis.doctor import examination
 from jaxmarl_llm.analysis.planning import from_config
@@ -156,8 +156,8 @@ def word(asked):
 
 @pytest.mark.usefixtures("programs_shared")
 def test_only_the_local_agent_learns_beside_an_endpoint(tmp_path, monkeypatch):
-    real = train.finish
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    real = training_loop.finish
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
     with expert_server.Server(rule=word) as server:
         train.train(config(server), tmp_path)
         asked = [body for path, _, body in server.seen if path.endswith("completions")]
@@ -179,7 +179,7 @@ def test_only_the_local_agent_learns_beside_an_endpoint(tmp_path, monkeypatch):
         after = jax.tree.leaves(own.members[0].trainable)
         assert any((np.asarray(a) != np.asarray(b)).any() for a, b in zip(before, after, strict=True))
 
-        monkeypatch.setattr(train, "finish", real)
+        monkeypatch.setattr(training_loop, "finish", real)
         train.train(config(server, train__steps=2), tmp_path)  # goes on, counts on, and draws anew
         rows = smoke_runs.rows(tmp_path, "expert:wise/")
         assert rows[-1]["expert:wise/requests"] == 24
@@ -200,7 +200,7 @@ def test_two_models_of_different_kinds_learn_together(tmp_path, monkeypatch):
             return built_models.game_model(*arguments)
 
     monkeypatch.setitem(built_models.BUILDERS, "game-wide", wide)
-    monkeypatch.setattr(train, "finish", lambda run: run.save(run.schedule.done))
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
     made = config(team__models=("game-tiny", "game-wide"), train__group=4)
     assert len(teams.build_team(made).members) == 2
     train.train(made, tmp_path)

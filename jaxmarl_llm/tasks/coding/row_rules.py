@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import pathlib
-import time
 from collections.abc import Collection, Sequence
 
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.tasks.coding import row_checks
 from jaxmarl_llm.tasks.coding.items import CodingItem, RowRules
 from jaxmarl_llm.utils import user_cache
-from jaxmarl_llm.utils.console import ProgressDisplay
+from jaxmarl_llm.utils.console import LateProgress
 
 
 def of_executor(executor, modules: Collection[str] = (), bad_rows: str = "refuse") -> RowRules:
@@ -29,7 +28,7 @@ def of_executor(executor, modules: Collection[str] = (), bad_rows: str = "refuse
 
 def _faults(executor: Executor, items: Sequence[CodingItem]) -> dict[str, str]:
     """{task_id: what is wrong}, see `row_checks.faults`."""
-    faults = row_checks.faults(items, executor, _memory_folder(), _Progress())
+    faults = row_checks.faults(items, executor, _memory_folder(), LateProgress("row checked"))
     executor.metrics()  # what was run here belongs to no iteration
     return faults
 
@@ -39,19 +38,3 @@ def _memory_folder() -> pathlib.Path | None:
     with contextlib.suppress(RuntimeError, ValueError):  # nobody's home
         return user_cache.folder()
     return None
-
-
-class _Progress:
-    """A bar over the rows whose tests are tried, once that takes longer than a moment."""
-
-    def __init__(self):
-        self._since, self._display = time.monotonic(), None
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._display is None and done < total and time.monotonic() > self._since + 2.0:
-            self._display = ProgressDisplay(total, label="row checked").__enter__()
-        if self._display is not None:
-            self._display.update(done, {})
-            if done == total:
-                self._display.__exit__()
-                self._display = None

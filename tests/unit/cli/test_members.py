@@ -23,7 +23,7 @@ DONE = "import pathlib, sys; pathlib.Path(sys.argv[1], 'done').touch()"
 
 
 def test_a_failure_is_told_and_the_rest_is_run(tmp_path):
-    lines = []
+    lines, ended = [], []
     jobs = [
         job(tmp_path / "stated", "import sys; print('error: the disk is full'); print('bye'); sys.exit(1)"),
         job(tmp_path / "bug", "raise KeyError('x')"),
@@ -31,7 +31,8 @@ def test_a_failure_is_told_and_the_rest_is_run(tmp_path):
         job(tmp_path / "stopped", "print('stopped after iteration 3')"),
         job(tmp_path / "good", f"print('working')\n{DONE}"),
     ]
-    actual = launch.run_all(jobs, [{}], lines.append)
+    actual = launch.run_all(jobs, [{}], lines.append, ended.append)
+    assert ended == [1, 2, 3, 4, 5]
     assert actual == {
         tmp_path / "stated": Outcome(FAILED, "error: the disk is full"),
         tmp_path / "bug": Outcome(FAILED, "KeyError: 'x'"),

@@ -22,7 +22,7 @@ CHOICES = {path: tuple(each.choices) for path, each in FIELDS.items() if each.ch
 RANGES = {path: (each.low, each.high) for path, each in FIELDS.items() if each.low is not None}
 READ = [path for path, each in FIELDS.items() if each.read]
 
-VARIANTS = ("smoke", "warm_up", *published.EXPERIMENTS, "comlrl_compat")
+VARIANTS = ("smoke", "toy", "warm_up", *published.EXPERIMENTS, "comlrl_compat")
 COMBINED = (
     "warm_up,smoke",
     "smoke,comlrl_compat",
@@ -96,6 +96,8 @@ def test_variants_that_exclude_each_other():
         coding.get_config("warm_up,che_1turn")
     with pytest.raises(ValueError, match="warm_up goes with smoke only, not with comlrl_compat"):
         coding.get_config("comlrl_compat,warm_up")
+    with pytest.raises(ValueError, match="toy goes with no other"):
+        coding.get_config("toy,smoke")
     with pytest.raises(ValueError, match="small needs one of he_1turn"):
         coding.get_config("small")
     with pytest.raises(ValueError, match="'laptop'; known are: warm_up, smoke, small, he_1turn"):

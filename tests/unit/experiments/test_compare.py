@@ -1,5 +1,6 @@
 """Methods side by side: configs, what is run and what is not run again, results and tables by hand."""
 
+import functools
 import json
 import pathlib
 import types
@@ -11,6 +12,7 @@ from experiments import compare as command
 from jaxmarl_llm.analysis.report import methods, methods_figure
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.options import field
+from jaxmarl_llm.utils import console
 
 EVERY = [(task, name) for task in compare.MEMBERS for name in compare.MEMBERS[task]]
 
@@ -98,7 +100,7 @@ def test_results_have_what_each_mark_had_cost(tmp_path):
     assert command.result(tmp_path / "c") == {}
 
 
-def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkeypatch):
+def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkeypatch, capsys):
     members = {
         "plain": compare.Method({}),
         "warm": compare.Method({}, trained=True),
@@ -121,7 +123,14 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
         return types.SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(command.subprocess, "run", run)
+    times = iter([0.0, 60.0, 180.0, 420.0, 720.0, 780.0, 780.0])  # the first takes 60 s, the others 120, 240, 300, 60
+    monkeypatch.setattr(command.console, "Eta", functools.partial(console.Eta, clock=lambda: next(times)))
     results = command.compare_all("coding", tmp_path, have, more=["--config.eval.samples=2"])
+    lines = [line.split(": -m")[0] for line in capsys.readouterr().out.split("\n") if line]
+    assert lines == [
+        "plain, seed 0 (5 left, ETA ?)", "seen, seed 0 (4 left, ETA 4:00)", "after, seed 0 (3 left, ETA 6:00)",
+        "warm, seed 1 (2 left, ETA 6:00)", "seen, seed 1 (1 left, ETA 3:40)",
+    ]  # fmt: skip
     saved = json.loads((tmp_path / "compare.json").read_text())
     assert saved == results and list(results) == ["plain", "warm", "seen", "after"]
     config = "--config=configs/compare.py:task=coding,member="

@@ -9,6 +9,7 @@ import types
 import pytest
 
 from experiments import compare, conventions, crossplay, evaluate, export, ranking, report, rescore, sweep
+from jaxmarl_llm import checkpoint
 from jaxmarl_llm.analysis.report import page, sweep_ranking
 from jaxmarl_llm.factory import evaluations, experts, teams
 from jaxmarl_llm.utils import files
@@ -72,7 +73,7 @@ def test_export_says_it_first(read_only, monkeypatch):
     monkeypatch.setattr(teams, "build_team", begun)
     monkeypatch.setattr(export.run_folder, "load_run", lambda workdir: None)
     meta = {"agents": {"main": {"mode": "full", "model": "x"}}}
-    monkeypatch.setattr(export.checkpoint, "read_meta", lambda folder, which: meta)
+    monkeypatch.setattr(checkpoint, "read_meta", lambda folder, which: meta)
     with pytest.raises(StorageError, match="archive/model cannot be written: .*; give another --out"):
         export.export("run", "main", read_only / "model")
 

@@ -11,7 +11,7 @@ from scripted_team import CONFIG, CountingTask, tiny_team
 
 from jaxmarl_llm import metrics
 from jaxmarl_llm.factory import randomness
-from jaxmarl_llm.runs import run_evaluations, summaries
+from jaxmarl_llm.runs import resumed_summary, run_evaluations
 
 TASK = CountingTask((3, 5, 4))
 
@@ -46,7 +46,7 @@ def run(tmp_path):
         timer=metrics.PhaseTimer(), key=key, rows=rows,
         services=SimpleNamespace(executor_metrics=lambda prefix: {}, isolation={}),
         log=lambda step, values: rows.append({"step": step, **values}),
-        summary=summaries.read_summary(tmp_path, 0), display=None, prompt_sizes=None, items_per_batch=3,
+        summary=resumed_summary.read_summary(tmp_path, 0), display=None, prompt_sizes=None, items_per_batch=3,
     )  # fmt: skip
 
 

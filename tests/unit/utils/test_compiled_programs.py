@@ -65,6 +65,25 @@ def test_a_folder_that_cannot_be_written_to_is_a_warning(tmp_path, caplog, setti
     assert line.startswith(f"compiled programs are not kept: {tmp_path}/cache/jaxmarl_llm/compiled/")
 
 
+def test_settings_made_before_jax_is_imported_are_its_own(tmp_path):
+    code = """
+import sys
+from jaxmarl_llm.utils import compiled_programs, host_memory, jax_settings
+host_memory.keep()
+place = compiled_programs.keep()
+assert "jax" not in sys.modules
+import jax
+jax_settings.update("jax_compilation_cache_max_size", 7)
+print(jax.config.jax_compilation_cache_dir == str(place), jax.config.jax_persistent_cache_min_compile_time_secs)
+print(jax.config.read("jax_cpu_enable_async_dispatch"), jax.config.jax_compilation_cache_max_size)
+"""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
+        environment.pop(name, None)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout == "True 0.2\nFalse 7\n", done.stderr
+
+
 def test_a_second_process_loads_what_the_first_one_compiled(tmp_path):
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)

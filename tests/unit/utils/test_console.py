@@ -5,12 +5,17 @@ import os
 import re
 import subprocess
 import sys
+import time
 
+import jax
+import jax.numpy as jnp
 import pytest
 from repository import ROOT
 
+from jaxmarl_llm.utils.compile_times import COMPILED, TRACED, CompileTimes, of_process
 from jaxmarl_llm.utils.console import (
     Eta,
+    LateProgress,
     ProgressDisplay,
     format_number,
     format_seconds,
@@ -32,7 +37,7 @@ def plain_terminal(monkeypatch):
 
 
 def test_plain_progress_is_one_line_per_step_with_eta():
-    # Steps end at 60 s (with the compilation), 80 s and 90 s.
+    # Steps end at 60 s (with what is done once), 80 s and 90 s.
     times, out = iter([0.0, 60.0, 80.0, 90.0]), io.StringIO()
     with ProgressDisplay(12, stream=out, clock=lambda: next(times)) as progress:
         progress.update(1, {"return": 41.234, "tests": 0.0})
@@ -40,10 +45,141 @@ def test_plain_progress_is_one_line_per_step_with_eta():
         progress.update(2, {})
         progress.update(3, {"return": None})
     assert out.getvalue().splitlines() == [
-        "step  1/12  return 41.2  tests 0.0  60.0 s/step  ETA ?",  # it compiled: nothing is known yet
+        "step  1/12  return 41.2  tests 0.0  60.0 s/step  ETA 11:00",
         "saved [checkpoint]",
         "step  2/12  20.0 s/step  ETA 3:20",  # the first step no longer counts: 10 of 20 s
         "step  3/12  return n/a  15.0 s/step  ETA 2:15",  # mean of 20 and 10: 9 of 15 s
+    ]
+
+
+def compiling(now: list[float], *programs: tuple[float, float]) -> CompileTimes:
+    """Events of programs that each take so long to trace and to compile, one after the other, from now on."""
+    times = CompileTimes(lambda: now[0])
+    for tracing, compiled in programs:
+        now[0] += tracing
+        times.record(TRACED, tracing)
+        now[0] += compiled
+        times.record(COMPILED, compiled)
+    return times
+
+
+def compile_during(times: CompileTimes, now: list[float], tracing: float, compiled: float) -> None:
+    now[0] += tracing
+    times.record(TRACED, tracing)
+    now[0] += compiled
+    times.record(COMPILED, compiled)
+
+
+def test_compiling_is_named_and_is_no_part_of_the_eta():
+    """Four problems of 2 s each; before the first and the third 60 and 10 s of compiling."""
+    now, out = [100.0], io.StringIO()
+    times = compiling(now, (1.0, 4.0))  # before the display: it does not count
+    with ProgressDisplay(4, stream=out, label="problems", compiles=times) as progress:
+        compile_during(times, now, 20.0, 40.0)
+        now[0] += 2.0
+        progress.update(1, {})
+        now[0] += 2.0
+        progress.update(2, {})
+        compile_during(times, now, 1.0, 9.0)
+        now[0] += 2.0
+        progress.update(3, {"return": 50})
+        compile_during(times, now, 0.05, 0.05)  # not worth a word
+        now[0] += 2.0
+        progress.update(4, {})
+    assert times.seconds == pytest.approx(75.1)
+    assert out.getvalue().splitlines() == [
+        "problems 0/4  compiling …",  # once: lines of a log stay few
+        "problems 1/4  compiling 60.0 s  2.00 s each  ETA 0:06",
+        "problems 2/4  2.00 s each  ETA 0:04",
+        "problems 3/4  return 50.0  compiling 10.0 s  2.00 s each  ETA 0:02",
+        "problems 4/4  2.00 s each  ETA 0:00",
+    ]
+
+
+def test_of_two_displays_the_inner_one_names_compiling():
+    now, out = [0.0], io.StringIO()
+    times = CompileTimes(lambda: now[0])
+    with ProgressDisplay(3, stream=out, compiles=times) as training:
+        with ProgressDisplay(2, label="test problems", within=training, compiles=times) as inner:
+            compile_during(times, now, 0.5, 2.5)
+            now[0] += 1.0
+            inner.update(1, {})
+        compile_during(times, now, 0.5, 1.5)
+        now[0] += 4.0
+        training.update(1, {})
+    assert out.getvalue().splitlines() == [
+        "test problems 0/2  compiling …",
+        "test problems 1/2  compiling 3.00 s  1.00 s each  ETA 0:01",
+        "step 0/3  compiling …",
+        "step 1/3  compiling 5.00 s  5.00 s/step  ETA 0:10",  # 1 s of the evaluation and 4 s
+    ]
+
+
+def test_a_bar_says_that_it_compiles_while_it_does():
+    now, out = [0.0], Terminal()
+    times = CompileTimes(lambda: now[0])
+    with ProgressDisplay(3, stream=out, compiles=times) as progress:
+        seen = []
+        for event, seconds in ((TRACED, 0.5), (COMPILED, 2.0)):
+            now[0] += seconds
+            times.record(event, seconds)
+            seen.append(progress._bar.tasks[0].fields["timing"])
+        now[0] += 3.0
+        progress.update(1, {})
+        times.record(TRACED, 0.01)  # of a program that is compiled before anybody reads it
+        seen.append(progress._bar.tasks[0].fields["timing"])
+    assert seen == ["compiling …", "ETA ?", "compiling 2.50 s  3.00 s/step  ETA 0:06"]
+
+
+@pytest.mark.parametrize("events, seconds", [
+    ([(10.0, 10.0)], 10.0),
+    ([(5.0, 1.0), (10.0, 10.0)], 10.0),  # a program within another
+    ([(5.0, 1.0), (7.0, 1.0), (10.0, 6.0)], 6.0),
+    ([(5.0, 2.0), (6.0, 2.0)], 3.0),  # of two threads
+    ([(5.0, 2.0), (9.0, 2.0)], 4.0),
+])
+def test_compiling_of_several_programs_counts_once(events, seconds):
+    now = [0.0]
+    times = CompileTimes(lambda: now[0])
+    for end, duration in events:
+        now[0] = end
+        times.record(COMPILED, duration)
+        times.record("/jax/something/else", 100.0)
+    assert times.seconds == pytest.approx(seconds)
+    assert times.clock() == pytest.approx(events[-1][0] - seconds)
+
+
+def test_what_jax_reports_of_a_program():
+    told = []
+    times = of_process()
+    assert of_process() is times
+    before = times.seconds
+    with times.watched(told.append):
+        start = time.monotonic()
+        jax.jit(lambda x: sum(jnp.sin(x + i) for i in range(300)))(jnp.arange(3.0))
+    assert 0 < times.seconds - before <= time.monotonic() - start
+    assert told in ([True, False], [])  # not where tracing is faster than `WORTH_NAMING`
+
+
+def test_late_progress_shows_nothing_of_what_is_over_in_a_moment():
+    now, out = [0.0], io.StringIO()
+    progress = LateProgress("rows", out, lambda: now[0])
+    for done in range(1, 5):
+        now[0] += 0.4
+        progress(done, 4)
+    assert out.getvalue() == ""
+
+
+def test_late_progress_knows_when_the_work_began():
+    now, out = [0.0], io.StringIO()
+    progress = LateProgress("rows", out, lambda: now[0])
+    for done in (1, 2, 3, 4):
+        now[0] += 1.5
+        progress(done, 4)
+    assert out.getvalue().splitlines() == [
+        "rows 2/4  1.50 s each  ETA 0:03",
+        "rows 3/4  1.50 s each  ETA 0:02",
+        "rows 4/4  1.50 s each  ETA 0:00",
     ]
 
 
@@ -53,7 +189,7 @@ def test_the_total_may_become_known_later():
     progress.update(1, {}, total=12)
     progress.update(2, {})
     assert out.getvalue().splitlines() == [
-        "step  1/12  60.0 s/step  ETA ?",
+        "step  1/12  60.0 s/step  ETA 11:00",
         "step  2/12  20.0 s/step  ETA 3:20",
     ]
 
@@ -62,7 +198,7 @@ def test_resumed_run_counts_only_its_own_steps():
     times, out = iter([100.0, 110.0]), io.StringIO()
     with ProgressDisplay(8, done=5, stream=out, clock=lambda: next(times)) as progress:
         progress.update(6, {})
-    assert out.getvalue() == "step 6/8  10.0 s/step  ETA ?\n"
+    assert out.getvalue() == "step 6/8  10.0 s/step  ETA 0:20\n"
 
 
 def test_eta_of_several_steps_at_once():
@@ -70,7 +206,7 @@ def test_eta_of_several_steps_at_once():
     eta = Eta(clock=lambda: next(times))
     assert eta.remaining(3) is None
     eta.tick(4)
-    assert eta.remaining(3) is None and eta.remaining(0) == 0.0
+    assert eta.remaining(3) == 60.0 and eta.remaining(0) == 0.0  # 80 s / 4 steps * 3
     eta.tick(2)
     assert eta.remaining(3) == 6.0  # 4 s / 2 steps * 3
 
@@ -83,7 +219,7 @@ def test_an_evaluation_within_a_training_has_lines_of_its_own():
             inner.update(2, {})
             inner.update(4, {})
     assert out.getvalue().splitlines() == [
-        "test problems 2/6  50.0 s each  ETA ?",
+        "test problems 2/6  50.0 s each  ETA 3:20",
         "test problems 4/6  2.00 s each  ETA 0:04",
     ]
 

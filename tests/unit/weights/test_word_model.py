@@ -37,6 +37,15 @@ def test_known_texts_come_back():
     assert words.eos_ids == (vocabulary["<|end|>"],) == (words.pad_id,)
 
 
+def test_whole_texts_are_one_token_each():
+    whole = ("def f(a):\n    return ", "a + b")
+    words = word_model.tokenizer(TEXTS, whole)
+    assert word_model.tokenizer(TEXTS).hf.get_vocab().items() < words.hf.get_vocab().items()
+    for text, pieces in ((whole[0] + "a + b", 2), ("left a + b", 3)):
+        assert len(words.encode(text)) == pieces
+        assert words.decode(words.encode(text)) == text
+
+
 def test_chats_end_where_the_answer_begins():
     words = word_model.tokenizer(TEXTS)
     messages = [{"role": "user", "content": "Say left"}, {"role": "assistant", "content": "right"}]

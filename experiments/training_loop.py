@@ -1,0 +1,156 @@
+"""The training loop of `experiments.train`: rollout, credit, update, again, with evaluations and checkpoints."""
+
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from jaxmarl_llm.cli.signals import StopSignal
+from jaxmarl_llm.config import workload
+from jaxmarl_llm.factory import randomness, rollouts, training
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import metrics as forest_metrics
+from jaxmarl_llm.metrics import read_metrics
+from jaxmarl_llm.rollout import counterfactuals, dynamic_sampling
+from jaxmarl_llm.rollout.counterfactuals import SecondRollout
+from jaxmarl_llm.runs import final_table, run_evaluations, summaries
+from jaxmarl_llm.runs.prefetch import RolloutPrefetch
+from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.utils import compile_times, console, distributed
+from jaxmarl_llm.utils.stopping import StopRequested
+
+
+def rollout_of(run: Run, ids: Sequence[int], timer) -> Callable[..., Forest]:
+    """`rollouts.run` on a batch of items; it takes a protocol, ``trainables`` and a ``key``."""
+    config = run.config
+    return functools.partial(
+        rollouts.run,
+        team=run.team,
+        scorer=run.scorer,
+        item_ids=ids,
+        params=training.sampling_params(config),
+        max_prompt_tokens=config.sampling.max_prompt_tokens,
+        long_prompts=config.sampling.long_prompts,
+        prompt_sizes=run.prompt_sizes,
+        timer=timer,
+    )
+
+
+def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest:
+    """Judged answers of the team to an iteration's batch of items, with counterfactual ones if configured.
+
+    Number 1 and more are further draws, of other items and with keys of their own.
+    """
+    config, ids = run.config, randomness.draw_ids(run.config, run.task.items, step, number)
+    rollout, (key, counterfactual_key) = rollout_of(run, ids, timer), run.draw_keys(step, number)
+    forest = rollout(run.protocol, trainables=trainables, key=key, journal=run.journal(ids, step, number))
+    if not config.train.counterfactual:
+        return forest
+    references = [member.reference for member in run.team.members]
+    again = SecondRollout(rollout, run.protocol, trainables, counterfactual_key, references)
+    with timer("counterfactual"):
+        return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, run.scorer, again)
+
+
+def draw(run: Run, step: int, trainables, timer) -> Forest:
+    """`draw_once`, again and again while problems have no signal, at most ``train.redraw`` times."""
+    one_draw = functools.partial(draw_once, run, step, trainables, timer)
+    most = run.config.train.redraw
+    return dynamic_sampling.with_signal(one_draw, run.learner.has_signal, most) if most else one_draw()
+
+
+def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
+    """One iteration: rollout of a batch of items, rewards, and an update of every agent; returns the metrics.
+
+    Some systems learn from earlier draws; then there is no forest.
+    """
+    started = time.perf_counter()
+    drawn = workload.draws(run.config, step)
+    forest = prefetch.take(step, run.learner.trainables(), run.timer) if drawn else None
+    if run.schedule.may_overlap(step + 1):
+        prefetch.begin(step + 1, run.learner.trainables())
+    with run.timer("credit"):
+        credit = run.learner.assign(forest)
+    metrics = credit.metrics()
+    with run.timer("update"):
+        metrics |= run.learner.update(credit)
+    if all(map(math.isfinite, metrics.values())):  # otherwise nothing may change any more
+        with run.timer("learn"):
+            metrics |= run.learner.learn(credit)
+    if drawn:
+        metrics |= forest_metrics.reward_metrics(forest, run.task) | forest_metrics.length_metrics(forest)
+        if run.config.train.redraw:
+            signal_P = credit.has_signal(run.learner.learners)
+            metrics |= forest_metrics.redraw_metrics(forest, signal_P, run.task)
+        run.write_transcripts(step, forest, credit)
+    seconds = time.perf_counter() - started
+    tokens = forest_metrics.tokens(forest) if drawn else 0
+    metrics |= {"seconds": seconds, "tokens_per_s": tokens / seconds} | run.spending.add(forest, credit)
+    return metrics | run.services.executor_metrics() | run.services.expert_metrics() | run.timer.collect()
+
+
+def run_to_end(config, workdir, accept_changes: bool = False) -> dict:
+    """Run or resume the training in ``workdir``, arguments as of `train.train`; the summary, {} if it was stopped."""
+    first = "flag" if distributed.is_distributed() else "request"
+    with StopSignal(first) as stop, Run(config, workdir, accept_changes) as run:
+        stop.rescue = run.save_completed
+        try:
+            with RolloutPrefetch(functools.partial(draw, run)) as prefetch:
+                return iterations(run, prefetch, stop)
+        except StopRequested:
+            stop.take()
+            print(run.save_completed()[0], flush=True)
+            return {}
+
+
+def iterations(run: Run, prefetch: RolloutPrefetch, stop: StopSignal) -> dict:
+    """The training loop, with evaluations and checkpoints; the summary, {} if it was stopped."""
+    config = run.config
+    console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
+    run_evaluations.before(run)
+    steps, compiles = config.train.steps, compile_times.of_process()
+    with console.ProgressDisplay(steps, done=run.schedule.start, compiles=compiles) as display:
+        run.display = display
+        for step in run.steps_left():
+            with run.saved_on_error(step):
+                if run.schedule.due(config.eval.every, step):
+                    display.print(run_evaluations.validate(run, step))
+                metrics = iterate(run, prefetch, step)
+            run.log(step, metrics)
+            total = run.spending.expected_steps(step + 1, config.train.steps)
+            display.update(step + 1, summaries.headline(metrics, run.team.agents), total)
+            run.check_finite(step, metrics)
+            for line in run_evaluations.test_at_budgets(run, step + 1):
+                display.print(line)
+            run.complete(step + 1)
+            stopping = distributed.any_process(stop.requested)
+            if stopping:
+                stop.take()
+            if run.schedule.due(config.save.every, step + 1) or stopping:
+                run.save(step + 1)
+            if stopping:
+                display.print(f"stopped after iteration {step + 1}; the same command resumes")
+                return {}
+    run.display = None
+    return finish(run)
+
+
+def finish(run: Run) -> dict:
+    """Save, evaluate on validation and test, print the results, draw the curve, write the report; the summary."""
+    run.save(run.schedule.done)
+    print(run_evaluations.validate(run, run.schedule.done), flush=True)
+    run_evaluations.after(run)
+    final_table.show(run.summary, run.output_folder)
+    rows = read_metrics(run.output_folder)
+    # These import matplotlib, for which nobody is to wait before the first iteration.
+    from jaxmarl_llm import plots
+    from jaxmarl_llm.analysis.report import page
+
+    picture = plots.learning_curve(rows, run.output_folder / "plots" / "learning_curve.png")
+    duration = summaries.minutes(run.summary)
+    print(f"{duration}; summary.json, transcripts and {picture.name} in {run.output_folder}", flush=True)
+    if run.config.log.report and distributed.is_main():
+        evaluations = [run.folder / final_table.FOLDER / f"{state}.json" for state in final_table.TITLES]
+        written = page.write([run.folder], evaluations=[path for path in evaluations if path.is_file()])
+        print(f"a report: {written[0]}", flush=True)
+    return run.summary

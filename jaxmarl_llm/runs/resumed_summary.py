@@ -1,0 +1,53 @@
+"""The summary that a run goes on with, as its last session left it, also where files of it are damaged."""
+
+import logging
+import math
+import pathlib
+import time
+
+from jaxmarl_llm import checkpoint, metrics
+from jaxmarl_llm.runs import damaged, summaries
+from jaxmarl_llm.runs.budgets import MARKS
+from jaxmarl_llm.utils import formats
+from jaxmarl_llm.utils.errors import UserError
+
+
+def read_summary(folder, start: int) -> dict:
+    """The summary of a run that is resumed at iteration ``start``; what is done again is forgotten."""
+    saved = _saved(pathlib.Path(folder))
+    kept = {n: saved[n] for n in ("before", "warm", "warm_up_seconds") if start > 0 and n in saved}
+    kept |= {mark: saved[mark] for mark in MARKS if mark in saved and saved[mark]["step"] <= start}
+    best, place = saved.get("best", {}), pathlib.Path(folder) / "checkpoints"
+    if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
+        # A kill may have come between this entry and its checkpoint.
+        if _best_meta(folder).get("step") == best["step"]:
+            kept["best"] = {name: best[name] for name in ("step", "validation_return") if name in best}
+    return kept | {"seconds": saved.get("seconds", 0.0), "resumed": time.time()}
+
+
+def _saved(folder: pathlib.Path) -> dict:
+    """summary.json; where it is damaged, with a warning, what metrics and the best state say of it."""
+    try:
+        return summaries.read_json(folder / "summary.json")
+    except formats.NewerFormatError:
+        raise
+    except UserError as error:
+        logging.warning("%s: it is made again from metrics.jsonl and the best state", error)
+    rows = metrics.read_metrics(folder)
+    tested = {row["step"]: summaries.entry(row, row["step"]) for row in rows if "test/return" in row}
+    name = "warm" if (folder / "begin").is_dir() else "before"
+    rebuilt = {name: tested[0]} if 0 in tested else {}
+    if checkpoint.saved_steps(folder / "checkpoints" / checkpoint.BEST):
+        best = _best_meta(folder)
+        rebuilt |= {"best": {n: best[n] for n in ("step", "validation_return")}} if best else {}
+    return rebuilt | {"seconds": sum(row.get("seconds", 0.0) for row in rows)}
+
+
+def _best_meta(folder) -> dict:
+    """Metadata of the best state; {} if it is damaged, which is then put aside."""
+    place = pathlib.Path(folder) / "checkpoints"
+    try:
+        return checkpoint.read_meta(place, checkpoint.BEST)
+    except checkpoint.DamagedError as error:
+        damaged.put_best_aside(folder, error)
+        return {}

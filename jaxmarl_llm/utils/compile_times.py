@@ -1,0 +1,87 @@
+"""When this process compiles, as JAX reports it, and a clock that stands still meanwhile, for honest estimates."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+# Of a program JAX reports first that it is traced, then that it is translated, then that it is compiled.
+TRACED = "/jax/core/compile/jaxpr_trace_duration"
+STAGES = (TRACED, "/jax/core/compile/jaxpr_to_mlir_module_duration")
+COMPILED = "/jax/core/compile/backend_compile_duration"
+WORTH_NAMING = 0.1  # seconds of tracing; what takes less is compiled before anybody reads it
+
+
+class CompileTimes:
+    """Seconds spent compiling, and who is told while a program compiles.
+
+    Args:
+      clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._now = clock
+        self._lock = threading.Lock()
+        self._spans: list[tuple[float, float]] = []  # in order, apart from each other
+        self._watchers: list[Callable[[bool], None]] = []
+        self._named = False
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent compiling so far; those of two programs at a time count once."""
+        with self._lock:
+            return sum(end - start for start, end in self._spans)
+
+    def clock(self) -> float:
+        """The time without what was spent compiling (s)."""
+        return self._now() - self.seconds
+
+    def record(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
+        """Take in an event of JAX, in its form: a stage of a program that took so many seconds and ends now."""
+        del kwargs  # the name of the function
+        if event not in (*STAGES, COMPILED):
+            return
+        with self._lock:
+            end = self._now()
+            start = end - duration_secs
+            while self._spans and self._spans[-1][0] >= start:  # a part of this one
+                self._spans.pop()
+            if self._spans:
+                start = max(start, self._spans[-1][1])
+            self._spans.append((start, end))
+        if event == TRACED and duration_secs >= WORTH_NAMING:
+            self._tell(True)
+        elif event == COMPILED:
+            self._tell(False)
+
+    def _tell(self, compiling: bool) -> None:
+        if self._watchers and compiling != self._named:
+            self._named = compiling
+            self._watchers[-1](compiling)
+
+    @contextmanager
+    def watched(self, tell: Callable[[bool], None]) -> Iterator[None]:
+        """Call ``tell`` with True when a program begins to compile, and with False when it is compiled.
+
+        Of several only the innermost is told.
+        """
+        self._watchers.append(tell)
+        self._named = False
+        try:
+            yield
+        finally:
+            self._watchers.remove(tell)
+
+
+_OF_PROCESS = CompileTimes()
+_registered = threading.Event()
+
+
+def of_process() -> CompileTimes:
+    """Those of this process from the first call on. Imports JAX."""
+    if not _registered.is_set():
+        _registered.set()
+        import jax
+
+        jax.monitoring.register_event_duration_secs_listener(_OF_PROCESS.record)
+    return _OF_PROCESS
