@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmarl_llm import chat_controls, chat_rendering, chat_roles, chat_template, tokenizer_files
+from jaxmarl_llm import tokenizer_files
+from jaxmarl_llm.chat import controls, rendering, roles
+from jaxmarl_llm.chat import template as chat_template
 from jaxmarl_llm.utils.errors import UserError
 
 if TYPE_CHECKING:  # half a second, which commands without a model do without
@@ -45,7 +47,7 @@ class Tokenizer:
         """A copy of this tokenizer whose `encode_chat` and `save` use another template.
 
         Args:
-          chat: False: there is no chat template, messages become `chat_rendering.plain_text`.
+          chat: False: there is no chat template, messages become `chat.rendering.plain_text`.
           arguments: values for the chat template, by name; those that it does not read are left out.
           date: the date that the template writes in place of the current one; None changes nothing.
 
@@ -111,33 +113,31 @@ class Tokenizer:
         """Ids of a chat, ``[{"role": ..., "content": ...}, ...]``, up to where the assistant's answer begins.
 
         ``template_options`` go to the chat template and win over what `with_chat` gave it. Without a template
-        the ids are those of `chat_rendering.plain_text`; options are dropped, and a beginning-of-text token is
+        the ids are those of `chat.rendering.plain_text`; options are dropped, and a beginning-of-text token is
         put in front if the tokenizer adds one. Where messages hold control tokens of the template, these are
-        letters, see `chat_controls`. ValueError for a chat that the template refuses, with its reason.
+        letters, see `chat.controls`. ValueError for a chat that the template refuses, with its reason.
         """
         if not messages:
             raise UserError("a chat needs at least one message")
         if self.hf.chat_template is None:
-            return [*self._beginning, *self._ids(chat_rendering.plain_text(messages))]
+            return [*self._beginning, *self._ids(rendering.plain_text(messages))]
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
         if options["tokenize"] and any(
             control in m["content"] for m in messages for control in self._controls
         ):
-            as_text = functools.partial(
-                chat_rendering.applied, self._renderer, **options | {"tokenize": False}
-            )
-            return chat_controls.encode(messages, self._controls, as_text, self._ids)
-        return chat_rendering.applied(self._renderer, messages, **options)
+            as_text = functools.partial(rendering.applied, self._renderer, **options | {"tokenize": False})
+            return controls.encode(messages, self._controls, as_text, self._ids)
+        return rendering.applied(self._renderer, messages, **options)
 
     @functools.cached_property
     def _controls(self) -> dict[str, list[int]]:
         """The ids of the letters of every special token that the template writes, or that ends a text."""
         chat = [{"role": role, "content": "a"} for role in ("user", "assistant", "user")]
         try:
-            prompt = chat_rendering.applied(self._renderer, chat, add_generation_prompt=True, tokenize=False)
+            prompt = rendering.applied(self._renderer, chat, add_generation_prompt=True, tokenize=False)
         except UserError:
             prompt = ""
-        return chat_controls.letters(self.hf, prompt, self.eos_ids)
+        return controls.letters(self.hf, prompt, self.eos_ids)
 
     @functools.cached_property
     def _renderer(self) -> "PreTrainedTokenizerFast":
@@ -216,7 +216,7 @@ def load(folder) -> Tokenizer | None:
 
     ``tokenizer.json`` is taken literally, whatever class the folder names. A chat template that can turn
     thinking on (``enable_thinking``, as Qwen3's) has it off, unless `with_chat` gives it another value, and one
-    that does not accept a system message, or messages of one role in a row, does (`chat_roles`).
+    that does not accept a system message, or messages of one role in a row, does (`chat.roles`).
     ValueError if no ending id is known, or naming a file that is damaged.
     """
     folder = pathlib.Path(folder)
@@ -229,14 +229,14 @@ def load(folder) -> Tokenizer | None:
         hf = kind.from_pretrained(folder, clean_up_tokenization_spaces=False)
     except Exception as error:  # the reader raises a bare Exception on damaged files
         raise UserError(f"the tokenizer files in {folder} cannot be read: {error}") from error
-    ids = tokenizer_files.stated_eos(folder) + [hf.eos_token_id, chat_rendering.end_of_answer(hf)]
+    ids = tokenizer_files.stated_eos(folder) + [hf.eos_token_id, rendering.end_of_answer(hf)]
     ids = tuple(dict.fromkeys(int(i) for i in ids if i is not None))
     if not ids:
         raise UserError(f"{folder} names no end-of-text token in its generation, model or tokenizer config")
     if hf.chat_template:
         try:
             template = chat_template.without_thinking(hf.get_chat_template())
-            hf.chat_template = chat_roles.accepting(template, functools.partial(chat_rendering.rendered, hf))
+            hf.chat_template = roles.accepting(template, functools.partial(rendering.rendered, hf))
         except ValueError as error:
             raise UserError(f"{folder}: {error}") from error
     return Tokenizer(hf, ids)

@@ -4,7 +4,7 @@ import datetime
 import pathlib
 from collections.abc import Mapping
 
-from jaxmarl_llm import chat_template
+from jaxmarl_llm.chat import template as chat_template
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.tokenizer import Tokenizer

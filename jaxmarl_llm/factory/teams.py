@@ -5,8 +5,9 @@ import logging
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm import chat_roles, evaluation, sharding, weights
+from jaxmarl_llm import evaluation, sharding, weights
 from jaxmarl_llm import team as team_lib
+from jaxmarl_llm.chat import roles
 from jaxmarl_llm.config import agent_settings, remote
 from jaxmarl_llm.config.preference import needs_reference
 from jaxmarl_llm.config.team import begins
@@ -41,7 +42,7 @@ def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
     if model.tokenizer is None:
         raise UserError(f"{field}: {name!r} has no tokenizer files; an agent needs one")
     tokenizer = chat_options.apply(config, model.tokenizer)
-    if chat_roles.folds_system(tokenizer.template or ""):
+    if roles.folds_system(tokenizer.template or ""):
         logging.warning(
             "the chat template of %r accepts no system message: it is put in front of the user's first", name
         )

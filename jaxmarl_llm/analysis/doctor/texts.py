@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxmarl_llm import chat_roles
 from jaxmarl_llm.analysis.doctor.result import Result, by_agent, check
+from jaxmarl_llm.chat import roles
 from jaxmarl_llm.forest import Forest, Turn
 
 KEPT = 0.9  # least share of completions that other agents or later turns should read as the sampled tokens
@@ -55,8 +55,8 @@ def chat_template(
 def _roles(tokenizers: Mapping[str, Any]) -> list[str]:
     """Sentences about templates to which chats are given with other roles; [] if there are none."""
     templates = {agent: tokenizer.template or "" for agent, tokenizer in tokenizers.items()}
-    folded = [agent for agent, template in templates.items() if chat_roles.folds_system(template)]
-    joined = [a for a, template in templates.items() if chat_roles.joins_turns(template) and a not in folded]
+    folded = [agent for agent, template in templates.items() if roles.folds_system(template)]
+    joined = [a for a, template in templates.items() if roles.joins_turns(template) and a not in folded]
     sentences = {
         "it accepts no system message for {}: that is put in front of the user's first message": folded,
         "it wants roles in turn for {}: messages of one role in a row are joined": joined,

@@ -1,11 +1,12 @@
-"""chat_template.py and Tokenizer.with_chat: arguments, dates and plain text, with templates written here."""
+"""chat/template.py and Tokenizer.with_chat: arguments, dates and plain text, with templates written here."""
 
 import datetime
 
 import pytest
 from chat_tokenizers import BARE, CHAT, LLAMA, OFF, QWEN3, build, set_today, shown
 
-from jaxmarl_llm import chat_template, tokenizer
+from jaxmarl_llm import tokenizer
+from jaxmarl_llm.chat import template as chat_template
 
 DAY = datetime.date(2026, 3, 5)
 

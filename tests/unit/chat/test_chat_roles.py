@@ -1,4 +1,4 @@
-"""chat_roles.py: templates that refuse or drop a system message, or want roles in turn."""
+"""chat/roles.py: templates that refuse or drop a system message, or want roles in turn."""
 
 import json
 
@@ -6,8 +6,9 @@ import pytest
 from chat_tokenizers import QWEN3, TEMPLATE, build, shown
 from transformers import AutoTokenizer
 
-from jaxmarl_llm import chat_roles, tokenizer
+from jaxmarl_llm import tokenizer
 from jaxmarl_llm.analysis.doctor import texts
+from jaxmarl_llm.chat import roles
 
 CHAT = [
     {"role": "system", "content": "Be brief."},
@@ -44,7 +45,7 @@ def test_a_system_message_becomes_part_of_the_users_first(tmp_path, name):
     assert shown(tokens, CHAT) == "[user] Be brief.\n\n1+1?\n[assistant] 2\n[user] 2+2?\n"
     assert shown(tokens, CHAT[1:]) == "[user] 1+1?\n[assistant] 2\n[user] 2+2?\n"
     assert shown(tokens, CHAT[:1]) == "[user] Be brief.\n"
-    assert chat_roles.folds_system(tokens.template)
+    assert roles.folds_system(tokens.template)
 
 
 def test_messages_of_one_role_in_a_row_become_one(tmp_path):
@@ -53,7 +54,7 @@ def test_messages_of_one_role_in_a_row_become_one(tmp_path):
     tokens = loaded(with_system + IN_TURN, tmp_path)
     row = [*CHAT[:2], CHAT[3], CHAT[2], CHAT[2], CHAT[3]]
     assert shown(tokens, row) == "[system] Be brief.\n[user] 1+1?\n\n2+2?\n[assistant] 2\n\n2\n[user] 2+2?\n"
-    assert chat_roles.joins_turns(tokens.template) and not chat_roles.folds_system(tokens.template)
+    assert roles.joins_turns(tokens.template) and not roles.folds_system(tokens.template)
     with pytest.raises(ValueError, match="refuses a chat of the roles assistant, user: Conversation roles must"):
         tokens.encode_chat([CHAT[2], CHAT[3]])
 
@@ -73,7 +74,7 @@ def test_other_renderers_make_the_same_prompt_of_a_saved_tokenizer(tmp_path):
     assert theirs.apply_chat_template(CHAT, tokenize=False) == shown(tokens, CHAT)
     again = tokenizer.load(tmp_path / "b")
     assert again.template == tokens.template, "nothing is put in front twice"
-    assert chat_roles.folds_system(again.template)
+    assert roles.folds_system(again.template)
 
 
 @pytest.mark.parametrize("template, message", [

@@ -1,0 +1,1 @@
+"""Chats of messages: what a model's chat template makes of them."""
