@@ -15,7 +15,8 @@ from repository import ROOT
 
 LAYER = {
     "types": 0, "utils": 0, "chat": 1, "config": 1,
-    "executor": 10, "byte_tokenizer": 10, "tokenizer_files": 10, "tokenizer": 11, "metrics": 11, "transcripts": 11, "plots": 11,
+    "executor": 10, "byte_tokenizer": 10, "tokenizer_files": 10,
+    "tokenizer": 11, "metrics": 11, "transcripts": 11, "plots": 11,
     "configs": 79,  # experiments alone read them
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20,
     "tasks": 22,  # tasks say what the executor is to run
