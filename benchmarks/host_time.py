@@ -17,8 +17,8 @@ import jax
 
 from benchmarks import short_runs
 from benchmarks.tables import markdown
-from experiments import training_loop
 from jaxmarl_llm import sampling, update
+from jaxmarl_llm.runs import training_loop
 from jaxmarl_llm.utils import host_memory
 
 

@@ -103,10 +103,9 @@ def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measure
     from jaxmarl_llm.analysis.audit import fidelity
     from jaxmarl_llm.factory import randomness
     from jaxmarl_llm.rollout.counterfactuals import FreshAnswers
+    from jaxmarl_llm.runs import training_loop
     from jaxmarl_llm.runs.prefetch import RolloutPrefetch
     from jaxmarl_llm.runs.run import Run
-
-    from . import training_loop
 
     with Run(config, folder, accept_changes=True) as run:
         start = run.schedule.start

@@ -160,10 +160,9 @@ def settings(config, workdir: pathlib.Path):
 
 def do_again(config, folder: pathlib.Path, step: int) -> dict[str, float]:
     """Train from the state in the folder through iteration ``step``; returns the metrics of that one."""
+    from jaxmarl_llm.runs import training_loop
     from jaxmarl_llm.runs.prefetch import RolloutPrefetch
     from jaxmarl_llm.runs.run import Run
-
-    from . import training_loop
 
     # Other inputs are a difference to be shown, and no reason to refuse.
     with (
@@ -183,7 +182,7 @@ def do_again(config, folder: pathlib.Path, step: int) -> dict[str, float]:
 
 def _draw(run: "Run", last: int, step: int, trainables, timer):
     """`training_loop.draw`; None for the iteration after ``last``, which train.overlap begins without need."""
-    from . import training_loop
+    from jaxmarl_llm.runs import training_loop
 
     return training_loop.draw(run, step, trainables, timer) if step <= last else None
 

@@ -28,9 +28,21 @@ def train(config, workdir: str, accept_changes: bool = False) -> dict:
     if config.warm_up.steps and not _warmed_up(config, workdir, accept_changes):
         return {}
     print(f"reading problems and models for {workdir}", flush=True)  # seconds, and minutes for large models
-    from . import training_loop  # imports JAX, for which the first line is not to wait
+    from jaxmarl_llm.runs import training_loop  # imports JAX, for which the first line is not to wait
 
-    return training_loop.run_to_end(config, workdir, accept_changes)
+    summary = training_loop.run_to_end(config, workdir, accept_changes)
+    if summary and config.log.report and distributed.is_main():
+        _write_report(pathlib.Path(workdir))
+    return summary
+
+
+def _write_report(folder: pathlib.Path) -> None:
+    from jaxmarl_llm.analysis.report import page
+    from jaxmarl_llm.runs import final_table
+
+    evaluations = [folder / final_table.FOLDER / f"{state}.json" for state in final_table.TITLES]
+    written = page.write([folder], evaluations=[path for path in evaluations if path.is_file()])
+    print(f"a report: {written[0]}", flush=True)
 
 
 def _warmed_up(config, workdir: str, accept_changes: bool) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from jaxmarl_llm.cli.signals import INTERRUPTED, StopSignal
 from jaxmarl_llm.config import agent_settings, base_config, saved
 from jaxmarl_llm.config.base import ABOUT
 from jaxmarl_llm.config.files import find
@@ -21,6 +20,7 @@ from jaxmarl_llm.experts import ExpertError
 from jaxmarl_llm.utils import compiled_programs, console, files, host_memory
 from jaxmarl_llm.utils.dotted import UserCodeError
 from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.signals import INTERRUPTED, StopSignal
 
 # Reported in one sentence; anything else is a bug.
 EXPECTED = (UserError, InputError, ExecutorRefused, ExpertError, UserCodeError)

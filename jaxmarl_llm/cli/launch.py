@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxmarl_llm.cli.signals import StopSignal
+from jaxmarl_llm.utils.signals import StopSignal
 
 POLL = 0.2  # seconds between looks at the processes
 FINISHED = "finished"

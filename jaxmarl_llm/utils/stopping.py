@@ -1,4 +1,4 @@
-"""A request to stop this process, which long work asks for between its steps (`cli.signals` makes it)."""
+"""A request to stop this process, which long work asks for between its steps (`utils.signals` makes it)."""
 
 import threading
 

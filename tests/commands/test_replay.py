@@ -12,9 +12,10 @@ from absl import flags
 from method_runs import SMALL, TWO_TURNS
 
 from configs import coding
-from experiments import replay, train, training_loop
+from experiments import replay, train
 from jaxmarl_llm import transcripts, update
 from jaxmarl_llm.analysis.audit import replaying
+from jaxmarl_llm.runs import training_loop
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
 RUNS = {

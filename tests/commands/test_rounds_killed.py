@@ -78,7 +78,7 @@ def test_a_killed_training_goes_on_within_its_round(config, asked, monkeypatch, 
     fourth = ["0000_joints", "0000_turns", "0001_turns", "0002_turns"]
     assert names == [f"000002/{n}.json" for n in third] + [f"000003/{n}.json" for n in fourth]
     with monkeypatch.context() as patched:
-        patched.setattr("experiments.training_loop.finish", lambda run: run.save(run.schedule.done))
+        patched.setattr("jaxmarl_llm.runs.training_loop.finish", lambda run: run.save(run.schedule.done))
         train.train(config, killed)
         # Only lessons of the last round were missing, of both agents.
         assert set(asked) == {(1, "remark")} and len(asked) == 2

@@ -7,10 +7,11 @@ import expert_server
 import pytest
 import smoke_runs
 
-from experiments import train, training_loop
+from experiments import train
 from jaxmarl_llm import checkpoint, sampling, transcripts, update
 from jaxmarl_llm.experts import ExpertError
 from jaxmarl_llm.runs import run as run_lib
+from jaxmarl_llm.runs import training_loop
 
 pytestmark = pytest.mark.model  # for its tokenizer
 # Nothing that makes programs larger than these tests need.

@@ -8,10 +8,10 @@ import smoke_runs
 from method_runs import EASY, SMALL, trained, watched
 
 from configs import systems as system_configs
-from experiments import rescore, train, training_loop
+from experiments import rescore, train
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import workload
-from jaxmarl_llm.runs import plan_table
+from jaxmarl_llm.runs import plan_table, training_loop
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 AGENTS = ("aux", "main")

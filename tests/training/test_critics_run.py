@@ -9,8 +9,9 @@ import smoke_runs
 from method_runs import SMALL, TWO_TURNS, watched
 
 from configs import coding
-from experiments import train, training_loop
+from experiments import train
 from jaxmarl_llm.factory import systems, teams
+from jaxmarl_llm.runs import training_loop
 from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.systems import critics
 

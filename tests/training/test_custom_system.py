@@ -10,10 +10,11 @@ from method_runs import SMALL
 from repository import ROOT
 
 from configs import coding
-from experiments import train, training_loop
+from experiments import train
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import systems
+from jaxmarl_llm.runs import training_loop
 from jaxmarl_llm.systems import custom
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.utils import dotted

@@ -5,8 +5,9 @@ import json
 import smoke_runs
 
 from configs import game
-from experiments import fidelity, train, training_loop
+from experiments import fidelity, train
 from jaxmarl_llm import update
+from jaxmarl_llm.runs import training_loop
 
 
 def config_of(reward, **fields):

@@ -7,9 +7,10 @@ import smoke_runs
 
 from configs import game as game_config
 from configs import sweep_game
-from experiments import sweep, train, training_loop
+from experiments import sweep, train
 from jaxmarl_llm.config import sweeps, validate, workload
 from jaxmarl_llm.factory import tasks, teams
+from jaxmarl_llm.runs import training_loop
 from jaxmarl_llm.tasks.toys import matrix_game
 
 pytestmark = pytest.mark.usefixtures("programs_shared")

@@ -10,9 +10,10 @@ import smoke_runs
 from method_runs import SMALL, trained, watched
 
 from configs import lessonl as config_file
-from experiments import train, training_loop
+from experiments import train
 from jaxmarl_llm import update
 from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.runs import training_loop
 
 pytestmark = pytest.mark.model  # for its tokenizer
 

@@ -3,9 +3,10 @@
 import smoke_runs
 
 from configs import lock
-from experiments import train, training_loop
+from experiments import train
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import tasks
+from jaxmarl_llm.runs import training_loop
 
 
 def test_what_lessons_are_worth_rises(tmp_path, monkeypatch, programs_shared):

@@ -9,8 +9,9 @@ import smoke_runs
 from method_runs import ALONE, CHEAT, EASY, HELPER, RIGHT, SMALL, TEXTS, TWO_TURNS, scripted, trained, watched
 
 from configs import coding, writing
-from experiments import train, training_loop
+from experiments import train
 from jaxmarl_llm import sampling, update
+from jaxmarl_llm.runs import training_loop
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding.task import CodingTask
 

@@ -9,10 +9,11 @@ import smoke_runs
 from method_runs import SMALL
 
 from configs import systems as system_configs
-from experiments import replay, rescore, train, training_loop
+from experiments import replay, rescore, train
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.factory import systems
+from jaxmarl_llm.runs import training_loop
 from jaxmarl_llm.runs.learner import Learner
 
 NAMES = ("madpo", "madpo_iter", "marlhf", "marlhf_iter")

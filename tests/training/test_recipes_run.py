@@ -9,11 +9,11 @@ import smoke_runs
 from method_runs import watched
 
 from configs import systems as system_configs
-from experiments import train, training_loop
+from experiments import train
 from jaxmarl_llm import transcripts, update
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import systems, teams
-from jaxmarl_llm.runs import run_evaluations
+from jaxmarl_llm.runs import run_evaluations, training_loop
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # the model for its tokenizer
 Q_FORM = {"critic.form": "q"}

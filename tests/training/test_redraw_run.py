@@ -11,10 +11,11 @@ import smoke_runs
 from game_runs import config_of
 
 from configs import lock as lock_config
-from experiments import train, training_loop
+from experiments import train
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.factory import randomness
+from jaxmarl_llm.runs import training_loop
 from jaxmarl_llm.tasks.toys import matrix_game
 from jaxmarl_llm.tasks.toys.lock import LockTask
 

@@ -12,7 +12,7 @@ import tiny
 from scripted_team import CountingTask, word_tokenizer
 
 from configs import game as game_config
-from experiments import crossplay, export, train, training_loop
+from experiments import crossplay, export, train
 from jaxmarl_llm import checkpoint, records, rollout, team, transcripts
 from jaxmarl_llm.analysis.doctor import examination
 from jaxmarl_llm.analysis.planning import from_config
@@ -25,6 +25,7 @@ from jaxmarl_llm.factory import built_models, evaluations, experts, teams
 from jaxmarl_llm.forest import metrics
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.runs import training_loop
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import critics
 from jaxmarl_llm.systems.critics import shared_heads

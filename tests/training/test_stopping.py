@@ -16,8 +16,8 @@ from method_runs import SMALL
 from configs import coding
 from experiments import train
 from jaxmarl_llm import checkpoint, transcripts, update
-from jaxmarl_llm.cli import signals
 from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.utils import signals
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]
 STEPS = 4

@@ -8,12 +8,12 @@ import textwrap
 import pytest
 from repository import ROOT
 
-from jaxmarl_llm.cli.signals import INTERRUPTED, StopSignal
+from jaxmarl_llm.utils.signals import INTERRUPTED, StopSignal
 
 # Begins, says so, and works: `stuck()` is deep in a library that releases the lock of Python and looks at no signal.
 START = """
     import hashlib, os, signal, sys, time
-    from jaxmarl_llm.cli import signals
+    from jaxmarl_llm.utils import signals
     from jaxmarl_llm.utils import stopping
 
     signals.GRACE = 0.5

@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from jaxmarl_llm.cli.signals import StopSignal
 from jaxmarl_llm.config import workload
 from jaxmarl_llm.factory import randomness, rollouts, training
 from jaxmarl_llm.forest import Forest
@@ -17,6 +16,7 @@ from jaxmarl_llm.runs import final_table, run_evaluations, summaries
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import compile_times, console, distributed
+from jaxmarl_llm.utils.signals import StopSignal
 from jaxmarl_llm.utils.stopping import StopRequested
 
 
@@ -47,9 +47,9 @@ def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest
     if not config.train.counterfactual:
         return forest
     references = [member.reference for member in run.team.members]
-    again = SecondRollout(rollout, run.protocol, trainables, counterfactual_key, references)
+    second = SecondRollout(rollout, run.protocol, trainables, counterfactual_key, references)
     with timer("counterfactual"):
-        return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, run.scorer, again)
+        return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, run.scorer, second)
 
 
 def draw(run: Run, step: int, trainables, timer) -> Forest:
@@ -136,21 +136,17 @@ def iterations(run: Run, prefetch: RolloutPrefetch, stop: StopSignal) -> dict:
 
 
 def finish(run: Run) -> dict:
-    """Save, evaluate on validation and test, print the results, draw the curve, write the report; the summary."""
+    """Save, evaluate on validation and test, print the results, draw the curve; the summary."""
     run.save(run.schedule.done)
     print(run_evaluations.validate(run, run.schedule.done), flush=True)
     run_evaluations.after(run)
     final_table.show(run.summary, run.output_folder)
     rows = read_metrics(run.output_folder)
-    # These import matplotlib, for which nobody is to wait before the first iteration.
-    from jaxmarl_llm import plots
-    from jaxmarl_llm.analysis.report import page
+    from jaxmarl_llm import (
+        plots,  # imports matplotlib, for which nobody is to wait before the first iteration
+    )
 
     picture = plots.learning_curve(rows, run.output_folder / "plots" / "learning_curve.png")
     duration = summaries.minutes(run.summary)
     print(f"{duration}; summary.json, transcripts and {picture.name} in {run.output_folder}", flush=True)
-    if run.config.log.report and distributed.is_main():
-        evaluations = [run.folder / final_table.FOLDER / f"{state}.json" for state in final_table.TITLES]
-        written = page.write([run.folder], evaluations=[path for path in evaluations if path.is_file()])
-        print(f"a report: {written[0]}", flush=True)
     return run.summary
