@@ -25,6 +25,6 @@ def sweep(add):
     workdir = tmp_path / "sweep"
     arguments = (f"--config={tmp_path}/own.py:smoke", f"--workdir={workdir}")
     done = smoke_runs.run(smoke_runs.command("sweep", *arguments), compiled)
-    assert done.returncode == 1 and done.stdout == ""
+    assert (done.returncode, done.stdout) == (1, "3 members, 0 of them finished\n")
     assert "task.reward=smoke_runs.nothing, seed 0: task.reward 'smoke_runs.nothing': module" in done.stderr
     assert not workdir.exists()

@@ -20,7 +20,7 @@ def test_the_command(tmp_path):
     given = [*map(str, seeds), f"--out={out}", f"--evaluations={answers}", "--transcript_steps=2"]
     done = run("report", *given)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == f"written: {out}"
+    assert done.stdout.splitlines()[1] == f"written: {out}"
     text = out.read_text()
     assert "Report on a, b" in text and "a: 2 of the 3 iterations (0, 2)." in text
     assert {source["part"] for source in json.loads(Elements(text).text("script"))["sources"]} == {

@@ -92,7 +92,8 @@ def test_slices_of_the_starter_set():
 @pytest.mark.parametrize("source", ["", "startr", "starter:", "starter:step", "mbpq",
                                     "humaneval[33]", "humaneval[a:b]", "/nowhere/file"])
 def test_an_unknown_source(source):
-    with pytest.raises(ValueError, match=r"source is .*; allowed: 'starter', 'humaneval', 'mbpp', 'gsm8k' or the path"):
+    allowed = "'starter', 'humaneval', 'sums', 'mbpp', 'gsm8k' or the path"
+    with pytest.raises(ValueError, match=f"source is .*; allowed: {allowed}"):
         load_items(source)
 
 
