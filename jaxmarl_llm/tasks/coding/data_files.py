@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.resources
 import itertools
 import json
@@ -17,7 +18,6 @@ from jaxmarl_llm.tasks.coding.items import (
     checked,
     item_from_row,
     load_jsonl,
-    parse_lines,
 )
 from jaxmarl_llm.tasks.toys import sums
 from jaxmarl_llm.utils.errors import UserError
@@ -96,28 +96,34 @@ def load_starter(split: str = "all", statement: str = "") -> list[CodingItem]:
     each file by file in the order of their names.
     """
     sources.check_split(split)
-    folder = importlib.resources.files("jaxmarl_llm.tasks") / "data"
-    items = list(itertools.chain.from_iterable(map(_read, _files(folder) + _files(folder / "written"))))
-    items = [item for item in items if item.statement == statement or not statement]
-    items.sort(key=lambda item: STATEMENTS.index(item.statement))  # stable
+    items = [item for item in _starter() if item.statement == statement or not statement]
     return select_split(items, split)
+
+
+@functools.cache  # one process asks for every split, and tests for many tasks
+def _starter() -> tuple[CodingItem, ...]:
+    items = map(item_from_row, itertools.chain.from_iterable(starter_rows().values()))
+    return tuple(sorted(items, key=lambda item: STATEMENTS.index(item.statement)))  # stable
+
+
+def starter_rows() -> dict[str, list[dict]]:
+    """The rows of the starter set by the names of their files: two of every line that has a `goal`.
+
+    Such a line states one problem twice, in the docstring of its prompt ("steps") and as `goal`. Both rows
+    have the rest of the line in common. Other lines have a field `statement`.
+    """
+    folder = importlib.resources.files("jaxmarl_llm.tasks") / "data"
+    rows = {}
+    for file in _files(folder) + _files(folder / "written"):
+        lines = filter(str.strip, file.read_text("utf-8").split("\n"))
+        rows[file.name] = list(itertools.chain.from_iterable(_statements(json.loads(line)) for line in lines))
+    return rows
 
 
 def _files(folder) -> list:
     if not folder.is_dir():
         return []
     return sorted((file for file in folder.iterdir() if file.name.endswith(".jsonl")), key=lambda f: f.name)
-
-
-def _read(file) -> list[CodingItem]:
-    """The items of a file of the starter set: two of every row that has a `goal`.
-
-    Such a row states one problem twice, in the docstring of its prompt ("steps") and as `goal`. Both items
-    have the rest of the row in common. Other rows have a field `statement`.
-    """
-    lines = filter(str.strip, file.read_text("utf-8").split("\n"))
-    rows = itertools.chain.from_iterable(_statements(json.loads(line)) for line in lines)
-    return parse_lines("\n".join(map(json.dumps, rows)), file.name)
 
 
 def _statements(row: dict) -> Iterator[dict]:

@@ -211,6 +211,11 @@ def _content_complaints(row: dict, modules: Collection[str]) -> list[str]:
 
 def complaints_of_test(test: str, prelude: str, entry_point: str, modules: Collection[str] = ()) -> list[str]:
     """What makes the text of a test unfit to judge anybody, as sentences without a period; see `load_jsonl`."""
+    return list(_complaints_of_test(test, prelude, entry_point, tuple(modules)))
+
+
+@functools.lru_cache(maxsize=1 << 14)  # every split of a run reads the same file
+def _complaints_of_test(test: str, prelude: str, entry_point: str, modules: tuple[str, ...]) -> list[str]:
     tree = parse(test)
     check = None if tree is None else units.check_function(tree)
     if tree is None:

@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import json
 import re
 
 import pytest
@@ -9,7 +10,8 @@ from repository import ROOT
 
 from jaxmarl_llm.executor import Executor, Program
 from jaxmarl_llm.tasks.coding.canonical import canonical_solution, docstring
-from jaxmarl_llm.tasks.coding.data_files import load_items
+from jaxmarl_llm.tasks.coding.data_files import load_items, starter_rows
+from jaxmarl_llm.tasks.coding.items import parse_lines
 from jaxmarl_llm.tasks.coding.operations import operation_pair
 from jaxmarl_llm.tasks.split_overlap import nearest, overlaps
 
@@ -99,6 +101,13 @@ def test_the_nearest_neighbours_of_the_test_are_known():
     assert [n for n in neighbours if n.part == "prompt" and n.similarity > 0.7] == []
     near = {n.task_id.removesuffix("/goal"): n for n in neighbours if n.similarity > 0.85}
     assert set(near) <= NEAR and all(n.similarity < 0.95 for n in near.values())
+
+
+def test_its_rows_are_as_rows_of_a_user_have_to_be():
+    """They are taken without the checks of a file of the user's."""
+    checked = [parse_lines("\n".join(map(json.dumps, rows)), name) for name, rows in starter_rows().items()]
+    assert sorted((item for items in checked for item in items), key=lambda item: item.task_id) == sorted(
+        load_items("starter", "all"), key=lambda item: item.task_id)
 
 
 def test_every_problem_has_at_least_five_asserts(items):
