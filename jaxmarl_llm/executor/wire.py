@@ -26,6 +26,7 @@ _MALFORMED = (
 _SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset}
 _MIN_INT, _MAX_INT = -(1 << 63), (1 << 63) - 1
 _INTS, _TEXTS = {int}, {str}
+_MANY = 16  # items from which a look at all of them together is quicker than one at each
 _UNTAGGED = {int, str, bool, type(None)}  # types that a message holds as they are
 
 
@@ -68,10 +69,10 @@ def _stand_for_themselves(items: Sequence) -> bool:
 
 class _Encoder:
     def __init__(self, export, classes):
-        self.items, self.export, self.classes = 0, export, classes
+        self.items, self.export, self.classes = 1, export, classes
 
     def walk(self, value, depth):
-        self.count(1, depth)
+        """The form of a value that has been counted."""
         if value is None or value is True or value is False:
             return value
         kind = type(value)
@@ -86,15 +87,18 @@ class _Encoder:
         if issubclass(kind, float):
             return ["f", float.hex(float.__pos__(value))]
         if issubclass(kind, dict):
-            return ["d", [[self.walk(k, depth + 1), self.walk(v, depth + 1)] for k, v in dict.items(value)]]
+            return ["d", [self.each(pair, depth + 1) for pair in dict.items(value)]]
         for tag, base in _SEQUENCES.items():
             if issubclass(kind, base):
-                items = [*base.__iter__(value)]
-                if _stand_for_themselves(items):
-                    self.count(len(items), depth + 1)
-                    return [tag, items]
-                return [tag, [self.walk(item, depth + 1) for item in items]]
+                return [tag, self.each([*base.__iter__(value)], depth + 1)]
         return self.rare(value, kind)
+
+    def each(self, items, depth):
+        """The forms of all items."""
+        self.count(len(items), depth)
+        if len(items) > _MANY and _stand_for_themselves(items):
+            return items
+        return [item if _stands_for_itself(item) else self.walk(item, depth) for item in items]
 
     def count(self, items: int, depth: int) -> None:
         """Add items; Unsupported where they are too many, or there are any and they are too deep."""
@@ -110,7 +114,7 @@ class _Encoder:
         name, parts = packed
         export, self.export = self.export, self.export if name in values.HOLDING else None
         try:
-            return [MADE, name, [self.walk(part, depth + 1) for part in parts]]
+            return [MADE, name, self.each(parts, depth + 1)]
         except Unsupported:
             if export is None:
                 raise
@@ -168,35 +172,32 @@ def decode_all(data: list, resolve=None, classes=None) -> list:
 
 class _Decoder:
     def __init__(self, resolve, classes):
-        self.items, self.resolve, self.classes = 0, resolve, classes
+        self.items, self.resolve, self.classes = 1, resolve, classes
 
     def walk(self, data, depth):
-        self.count(1, depth)
-        if type(data) in _UNTAGGED:
-            return data
+        """The value of a tagged form that has been counted."""
         if type(data) is not list or not data or type(data[0]) is not str:
             raise WireError("value without a tag")
         tag, *rest = data
         if tag in _SEQUENCES:
             (items,) = rest
-            if {*map(type, _exact_list(items))} <= _UNTAGGED:
-                self.count(len(items), depth + 1)
-                return _SEQUENCES[tag](items)
-            return _SEQUENCES[tag]([self.walk(item, depth + 1) for item in items])
+            return _SEQUENCES[tag](self.each(items, depth + 1))
         if tag == "d":
             (pairs,) = rest
-            walked = (
-                [self.walk(part, depth + 1) for part in _exact_list(pair)] for pair in _exact_list(pairs)
-            )
-            return dict(walked)  # a pair of the wrong length raises
+            # A pair of the wrong length raises.
+            return dict(self.each(pair, depth + 1) for pair in _exact_list(pairs))
         if tag == MADE:
             name, parts = rest
-            parts = [self.walk(part, depth + 1) for part in _exact_list(parts)]
-            return values.unpack(name, parts, self.classes)
+            return values.unpack(name, self.each(parts, depth + 1), self.classes)
         if tag in HANDLES and self.resolve is not None:
             (number,) = rest
             return self.resolve(tag, number)
         return _decode_scalar(tag, rest)
+
+    def each(self, items, depth) -> list:
+        """The values of all items of a list."""
+        self.count(len(_exact_list(items)), depth)
+        return [item if type(item) in _UNTAGGED else self.walk(item, depth) for item in items]
 
     def count(self, items: int, depth: int) -> None:
         """Add items; WireError where they are too many, or there are any and they are too deep."""
