@@ -30,10 +30,7 @@ def train(config, workdir: str, accept_changes: bool = False) -> dict:
     print(f"reading problems and models for {workdir}", flush=True)  # seconds, and minutes for large models
     from jaxmarl_llm.runs import training_loop  # imports JAX, for which the first line is not to wait
 
-    summary = training_loop.run_to_end(config, workdir, accept_changes)
-    if summary and config.log.report and distributed.is_main():
-        _write_report(pathlib.Path(workdir))
-    return summary
+    return training_loop.run_to_end(config, workdir, accept_changes, _write_report)
 
 
 def _write_report(folder: pathlib.Path) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import pathlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -89,14 +90,20 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     return metrics | run.services.executor_metrics() | run.services.expert_metrics() | run.timer.collect()
 
 
-def run_to_end(config, workdir, accept_changes: bool = False) -> dict:
-    """Run or resume the training in ``workdir``, arguments as of `train.train`; the summary, {} if it was stopped."""
+def run_to_end(config, workdir, accept_changes: bool, write_report: Callable[[pathlib.Path], None]) -> dict:
+    """Run or resume the training in ``workdir``, arguments as of `train.train`; the summary, {} if it was stopped.
+
+    ``write_report`` is called with the run folder at the end, where ``log.report`` is on.
+    """
     first = "flag" if distributed.is_distributed() else "request"
     with StopSignal(first) as stop, Run(config, workdir, accept_changes) as run:
         stop.rescue = run.save_completed
         try:
             with RolloutPrefetch(functools.partial(draw, run)) as prefetch:
-                return iterations(run, prefetch, stop)
+                summary = iterations(run, prefetch, stop)
+                if summary and config.log.report and distributed.is_main():
+                    write_report(run.folder)
+                return summary
         except StopRequested:
             stop.take()
             print(run.save_completed()[0], flush=True)

@@ -1,5 +1,6 @@
 """checkpoint.py when something goes wrong: a kill, a full disk, damaged files, wrong arguments."""
 
+import logging
 import shutil
 import signal
 import subprocess
@@ -93,6 +94,15 @@ def test_failure_in_the_middle_of_a_save_loses_nothing(tmp_path):
         saver.save(4, actual, ours, {})
     assert bits(actual) == bits(trained(ours, 8 if step == 2 else 0))
     assert not list(tmp_path.glob("*tmp*"))
+
+
+def test_what_orbax_logs_and_raises_is_printed_once():
+    """Its threads log an error with its traceback before it is raised."""
+    absl = logging.getLogger("absl")
+    error = (OSError, OSError("No space left on device"), None)
+    for path, exc_info in (("/x/orbax/checkpoint/a.py", error), ("/x/orbax/a.py", None), ("/x/mine/a.py", error)):
+        record = absl.makeRecord("absl", logging.ERROR, path, 1, path, (), exc_info)
+        assert bool(absl.filter(record)) == (path != "/x/orbax/checkpoint/a.py")
 
 
 DAMAGED = """
