@@ -117,7 +117,7 @@ def plainly(main: Callable) -> Callable:
         except EXPECTED as error:
             return complain(error)
         except OSError as error:
-            if sentence := files.of_the_disk(error):
+            if sentence := files.describe_disk_error(error):
                 return complain(sentence)
             raise
 

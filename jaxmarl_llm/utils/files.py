@@ -60,7 +60,7 @@ def ensure_writable(path: str | os.PathLike, advice: str) -> Path:
     return path
 
 
-def of_the_disk(error: OSError) -> str:
+def describe_disk_error(error: OSError) -> str:
     """A sentence about a disk that is full, read-only, broken or gone; empty for another error."""
     if error.errno not in _DISK:
         return ""

@@ -14,5 +14,5 @@ def named(text: str) -> str:
     >>> [named(text) for text in (" left\\n", "**Left**.", "I say left!", "left or right", "left left", "lefty")]
     ['left', 'left', 'left', '', '', '']
     """
-    found = _WORD.findall(text)
-    return found[0].lower() if len(found) == 1 else ""
+    words = _WORD.findall(text)
+    return words[0].lower() if len(words) == 1 else ""
