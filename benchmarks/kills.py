@@ -91,14 +91,11 @@ class Disk:
         _quiet("mount", "-o", "remount,abort", self.place)
 
     def repair(self) -> None:
-        """Make it as it was before."""
-        (self.place / "filler").unlink(missing_ok=True)
-
-    def repair_read_only(self) -> None:
-        """Make it writable again, as an administrator would: check, and mount."""
+        """Make it writable again, with room, as an administrator would: check, mount, and clear away."""
         self.close()
         subprocess.run(["e2fsck", "-fy", self._image], capture_output=True, check=False)
         self._mount()
+        (self.place / "filler").unlink(missing_ok=True)
 
     def close(self) -> None:
         _quiet("umount", self.place)
@@ -137,10 +134,10 @@ class Runs:
     def start(self, workdir: pathlib.Path) -> subprocess.Popen:
         """The process that begins or resumes the run in ``workdir``."""
         command = smoke_runs.train_command(workdir, smoke_runs.LEARNING | FIELDS)
-        output = self._output.open("w")
-        return subprocess.Popen(
-            command, cwd=ROOT, env=self._environment, stdout=output, stderr=subprocess.STDOUT
-        )
+        with self._output.open("w") as output:
+            return subprocess.Popen(
+                command, cwd=ROOT, env=self._environment, stdout=output, stderr=subprocess.STDOUT
+            )
 
     def finish(self, workdir: pathlib.Path) -> float:
         """Run to the end; the seconds. RuntimeError with the output if it fails."""
@@ -172,10 +169,8 @@ class Runs:
         else:
             place.fill() if way == "full disk" else place.stop_writing()
         code = process.wait()
-        if way == "full disk":
+        if way in DISKS:
             place.repair()
-        elif way == "read-only disk":
-            place.repair_read_only()
         done = Interruption(way, phase)
         text = self.printed()
         # SIGTERM itself ends a process that does not handle it yet, or no longer.
