@@ -3,7 +3,7 @@
 Command:   python -m experiments.compare --task=coding --workdir=runs/compare
            runs every member below that has not been run, three seeds of the trained ones; two tables
 Result:    compare.md in the workdir; docs/comparison.md says how to read it
-Cost:      the tables have a column of minutes
+Cost:      the tables have a column of CPU minutes
 One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_cross
 
 Tasks: coding, turns (one against two), guidance (advice between turns; python -m benchmarks.guidance serves
@@ -171,6 +171,7 @@ def get_config(arg=None):
     config.train.grade_every = 0
     config.eval.every = 0
     config.eval.before = False
+    config.eval.problems = 1  # no state is chosen
     if options.task in TEST:
         config.task.test_source, config.eval.samples = TEST[options.task]
     if member.trained and options.member not in WARM_UPS.get(options.task, {}):

@@ -48,8 +48,8 @@ def result(folder: pathlib.Path) -> dict[str, dict]:
     """Test scores and costs of a finished member, by mark (`budgets.MARKS`, "after", or `UNTRAINED`).
 
     An entry has "scores" (0..100), "problems" (score by test problem, of those that have it) and costs:
-    "tokens", "answers", "optimizer_tokens", "minutes" and "steps" of training until then. {} if the member is
-    not finished.
+    "tokens", "answers", "optimizer_tokens", "cpu_minutes" and "steps" of training until then. {} if the
+    member is not finished.
     """
     evaluation, summary = (summaries.read_json(folder / f"{n}.json") for n in ("evaluation", "summary"))
     if evaluation:
@@ -72,7 +72,7 @@ def _point(folder: pathlib.Path, mark: str, entry: dict, rows: list[dict]) -> di
         "scores": {name: value for name, value in entry.items() if "/" not in name and name != "step"},
         "problems": _problems(final_table.sampled_items(folder, mark)),
         "steps": entry["step"],
-        "minutes": sum(row["seconds"] for row in before) / 60,
+        "cpu_minutes": sum(row["cpu_seconds"] for row in before) / 60,
     } | spent
 
 

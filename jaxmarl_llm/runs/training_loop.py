@@ -65,7 +65,7 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
 
     Some systems learn from earlier draws; then there is no forest.
     """
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     drawn = workload.draws(run.config, step)
     forest = prefetch.take(step, run.learner.trainables(), run.timer) if drawn else None
     if run.schedule.may_overlap(step + 1):
@@ -86,7 +86,8 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
         run.write_transcripts(step, forest, credit)
     seconds = time.perf_counter() - started
     tokens = forest_metrics.tokens(forest) if drawn else 0
-    metrics |= {"seconds": seconds, "tokens_per_s": tokens / seconds} | run.spending.add(forest, credit)
+    metrics |= {"seconds": seconds, "cpu_seconds": time.process_time() - cpu_started}
+    metrics |= {"tokens_per_s": tokens / seconds} | run.spending.add(forest, credit)
     return metrics | run.services.executor_metrics() | run.services.expert_metrics() | run.timer.collect()
 
 

@@ -24,7 +24,7 @@ COMPLETION: dict[str, Callable[[AgentRecord], Any]] = {
 }
 METRICS = "metrics"
 # Prefixes of metrics that depend on a clock, the machine or an earlier process.
-VARYING = ("seconds", "tokens_per_s", "memory/", "executor/", "expert/", "spent/")
+VARYING = ("seconds", "cpu_seconds", "tokens_per_s", "memory/", "executor/", "expert/", "spent/")
 ABSENT = "(absent)"
 
 

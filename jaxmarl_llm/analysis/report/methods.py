@@ -21,14 +21,15 @@ COSTS = {  # of training up to the mark, evaluations not counted
     "tokens": "tokens drawn",
     "answers": "answers judged",
     "optimizer_tokens": "optimizer tokens",
-    "minutes": "minutes",
+    "cpu_minutes": "CPU minutes",
     "steps": "iterations",
 }
 LEGEND = (
     "Means over the seeds on the test split, 0..100, sampled at the training settings, of the latest state: "
     "no best one is chosen. (a, b): 95 % "
     "t-interval over the seeds; [a, b]: 95 % bootstrap interval over the test problems, of the means over "
-    "the seeds. Costs are means of what was really spent, without evaluations and without a warm-up before. "
+    "the seeds. Costs are means of what was really spent, without evaluations and without a warm-up before; CPU "
+    "minutes are those of the training process, all its threads, without the sandbox. "
     "Returns of one agent and of a team are shares of different sums: one agent's has no cooperation part."
 )
 

@@ -70,8 +70,8 @@ def trained(folder, value, marks=True):
         (folder / "test" / "at_tokens.json").write_text(json.dumps(problems))
     (folder / "summary.json").write_text(json.dumps(summary))
     rows = [
-        {"step": i, "seconds": 60.0, "spent/tokens": 100.0 * (i + 1), "spent/answers": 32.0 * (i + 1),
-         "spent/optimizer_tokens": 90.0 * (i + 1)}
+        {"step": i, "seconds": 60.0, "cpu_seconds": 90.0, "spent/tokens": 100.0 * (i + 1),
+         "spent/answers": 32.0 * (i + 1), "spent/optimizer_tokens": 90.0 * (i + 1)}
         for i in range(3)
     ]  # fmt: skip
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -91,8 +91,8 @@ def test_results_have_what_each_mark_had_cost(tmp_path):
     tokens = points["at_tokens"]
     assert tokens["scores"] == {"return": 50.0, "return_greedy": 61.0, "pass@1": 10.0}
     assert tokens["problems"] == {"return": [40.0, 60.0]}
-    costs = {name: tokens[name] for name in ("tokens", "answers", "optimizer_tokens", "minutes", "steps")}
-    assert costs == {"tokens": 200.0, "answers": 64.0, "optimizer_tokens": 180.0, "minutes": 2.0, "steps": 2}
+    costs = {name: tokens[name] for name in ("tokens", "answers", "optimizer_tokens", "cpu_minutes", "steps")}
+    assert costs == {"tokens": 200.0, "answers": 64.0, "optimizer_tokens": 180.0, "cpu_minutes": 3.0, "steps": 2}
     assert points["at_answers"]["tokens"] == 100.0 and points["after"]["answers"] == 96.0
     evaluated(tmp_path / "b", 30.0)
     (point,) = command.result(tmp_path / "b").values()
@@ -163,13 +163,13 @@ def test_the_tables_by_hand(tmp_path):
     headers, rows = methods.table(results, "at_tokens")
     assert headers == [
         "method", "runs", "return", "pass@1", "structure", "return_greedy", "tokens drawn", "answers judged",
-        "optimizer tokens", "minutes", "iterations",
+        "optimizer tokens", "CPU minutes", "iterations",
     ]  # fmt: skip
     assert rows[0] == ["plain", "1", "30.0", "", "", "5.0", "", "", "", "", ""]
     assert rows[1][:4] == ["warm", "1", "40.0", "10.0"] and rows[1][-1] == "3"
     # 50 and 60: 55 ± 12.706 x 5 over the seeds; problems (40, 60) and (50, 70) on average 45 and 65
     assert rows[2][2] == "55.0 (-8.5, 118.5) [45.0, 65.0]"
-    assert rows[2][6:] == ["200", "64", "180", "2", "2"]
+    assert rows[2][6:] == ["200", "64", "180", "3", "2"]
     _, rows = methods.table(results, "at_answers")
     assert rows[2][2] == "45.0 (-18.5, 108.5)" and rows[2][6] == "100"
 
