@@ -126,7 +126,7 @@ def _opaque(trace) -> bool:
 
 
 def _has_handle(data) -> bool:
-    if type(data) is dict:
+    if isinstance(data, dict):
         return any(_has_handle(part) for name, part in data.items() if name != "error")
     if type(data) is not list:
         return False
@@ -173,7 +173,9 @@ def _nudge(value):
             return {key: _nudge(item) for key, item in value.items()} or {0: 0}
         case set() | frozenset():
             return type(value)(map(_nudge, value)) if value else type(value)([0])
-    return range(value.start, value.stop + 1, value.step)
+        case range():
+            return range(value.start, value.stop + 1, value.step)
+    raise TypeError(f"no value near one of type {type(value).__name__}")
 
 
 def _next(char: str) -> str:
@@ -198,7 +200,9 @@ def _replace(value):
             return tuple(map(_replace, value)) or (0,)
         case str() | bytes() | list() | dict() | set() | frozenset():
             return type(value)() if value else _nudge(value)
-    return range(0)
+        case range():
+            return range(0)
+    raise TypeError(f"no value far from one of type {type(value).__name__}")
 
 
 def _lift_first(value):

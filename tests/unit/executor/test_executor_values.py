@@ -153,6 +153,21 @@ def test_values_cross_between_agents(executor):
     assert row[:6] == ("main", "aux", "aux", 2, 1, 1)
 
 
+@pytest.mark.parametrize("place", ["{}", "[{}]", "{{'a': ({},)}}"])
+def test_whether_a_made_value_was_used_is_left_open(executor, place):
+    """Such values are not changed to see whether it matters; plain ones are, at the same place."""
+    main = "def f(text):\n    value = aux(text)\n    return value is not None\n"
+    check = "def check(candidate):\n    assert candidate({!r})\n"
+    made = ("{1: 2}.keys()", "{1: 2}.values()", "{1: 2}.items()", "date(2024, 1, 2)", "Counter('a')", "deque([1])",
+            "Place(1)", "Colour.RED", "Amount(Decimal(3))", "bytearray(b'a')", "iter([1])", "open")
+    plain = ("7", "range(3)", "b'a'", "{1}", "1j", "(1, {2: 'a'})")
+    expected = dict.fromkeys(made) | dict.fromkeys(plain, False)
+    for text, used in expected.items():
+        aux = f"def aux(text):\n    return {place.format(text)}\n"
+        (report,) = executor.run([Program({"aux": aux, "main": main}, "f", check.format(text), IMPORTS)])
+        assert (report.verdict, report.interactions[0].used) == ("pass", used), text
+
+
 # What a hostile sender may put in place of what `encode` makes.
 BAD = [
     ["made", "os.system", ["true"]], ["made", "builtins.eval", ["1"]], ["made", "builtins.object", []],
