@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import json
-import logging
 import pathlib
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -24,19 +23,14 @@ import orbax.checkpoint as ocp
 from jaxmarl_llm.resume_checks import check_agents, describe_team
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import TrainState
-from jaxmarl_llm.utils import agent_axis, formats
+from jaxmarl_llm.utils import agent_axis, formats, repeated_errors
 from jaxmarl_llm.utils.errors import StorageError, UserError
 from jaxmarl_llm.utils.saved_names import BEST, LATEST
 
 States = dict[int, TrainState]  # by position in `Team.members`; frozen members have none
 
 
-def _is_not_raised_too(record: logging.LogRecord) -> bool:
-    """False for what Orbax's threads log with a traceback: they raise it as well, and it becomes one sentence."""
-    return not (record.exc_info and "orbax" in pathlib.Path(record.pathname).parts)
-
-
-logging.getLogger("absl").addFilter(_is_not_raised_too)
+repeated_errors.leave_out()
 
 
 class DamagedError(UserError):
