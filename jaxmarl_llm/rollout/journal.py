@@ -72,6 +72,11 @@ class Journal:
         distributed.on_main(self._write)(name, digest(asked), value)
         return value
 
+    @property
+    def brought(self) -> bool:
+        """Whether the last rollout has brought anything that the folder did not have."""
+        return self._anew
+
     def _path(self, name: str) -> pathlib.Path:
         return self._folder / f"{name}.json"
 

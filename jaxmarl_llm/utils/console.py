@@ -71,6 +71,10 @@ class Eta:
         self._last = now
         self._steps += 1
 
+    def skip(self) -> None:
+        """Leave out the time since the last tick: its steps were done already."""
+        self._last = self._clock()
+
     @property
     def seconds_per_step(self) -> float | None:
         """The pace; None before the first tick."""
@@ -121,15 +125,20 @@ class ProgressDisplay:
                 label, total=total, completed=done, numbers="", timing=self._timing
             )
 
-    def update(self, done: int, values: Mapping[str, float], total: int | None = None) -> None:
+    def update(
+        self, done: int, values: Mapping[str, float], total: int | None = None, repeated: bool = False
+    ) -> None:
         """Show that `done` steps are complete, and `values`, the key metrics by their displayed names.
 
-        `total`: the total number of steps, if it has changed.
+        `total`: the total number of steps, if it has changed. `repeated`: the steps since the last update were
+        done by an earlier process, so that their pace says nothing about the others.
         """
         self._total = total or self._total
-        if done > self._done:
+        if repeated:
+            self._eta.skip()
+        elif done > self._done:
             self._eta.tick(done - self._done)
-            self._done = done
+        self._done = max(done, self._done)
         numbers = "  ".join(f"{name} {format_number(value)}" for name, value in values.items())
         pace, rest = self._eta.seconds_per_step, self._eta.remaining(self._total - self._done)
         unit = "s/step" if self._label == "step" else "s each"

@@ -31,7 +31,14 @@ def print_plan(config, topology: str, memory_gib: float | None, tries: int) -> i
         return 0
     print(f"it does not fit on {name}")
     if tries:
-        fitting = search.nearest(settings, from_config.limits(config), measure, promising)
+        with console.ProgressDisplay(tries, label="settings compiled") as display:
+
+            def measure_shown(tried: search.Settings):
+                result = measure(tried)
+                display.update(measure.cache_info().misses - 1, {})  # the first were those of the config
+                return result
+
+            fitting = search.nearest(settings, from_config.limits(config), measure_shown, promising)
         show_fitting(settings, fitting, tries)
     return 2
 

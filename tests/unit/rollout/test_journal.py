@@ -56,6 +56,13 @@ def test_broken_off_and_run_again(tmp_path, spoken):
         assert not spoken
 
 
+def test_a_journal_tells_whether_it_had_all(tmp_path):
+    journal = Journal(tmp_path)
+    for bring in (True, False):
+        journal.begin("rollout")
+        assert journal.once("a", "asked", lambda: 1) == 1 and journal.brought is bring
+
+
 def test_answers_are_kept_before_they_are_judged(tmp_path, spoken):
     class Broken(Programs):
         def judge(self, items, completions):

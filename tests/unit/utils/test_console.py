@@ -201,6 +201,14 @@ def test_resumed_run_counts_only_its_own_steps():
     assert out.getvalue() == "step 6/8  10.0 s/step  ETA 0:20\n"
 
 
+def test_steps_of_an_earlier_process_say_nothing_of_the_pace():
+    times, out = iter([0.0, 1.0, 21.0]), io.StringIO()
+    with ProgressDisplay(8, stream=out, clock=lambda: next(times)) as progress:
+        progress.update(4, {}, repeated=True)
+        progress.update(6, {})
+    assert out.getvalue().splitlines() == ["step 4/8  ? s/step  ETA ?", "step 6/8  10.0 s/step  ETA 0:20"]
+
+
 def test_eta_of_several_steps_at_once():
     times = iter([0.0, 80.0, 84.0])
     eta = Eta(clock=lambda: next(times))
