@@ -31,7 +31,7 @@ def main(argv):
     )
     settings = sweep_ranking.read(source)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(figures.as_png(lambda: sweep_ranking.draw(settings), dark=False))
+    out.write_bytes(figures.as_png(lambda: sweep_ranking.draw(settings)))
     print(f"written: {out}")
 
 

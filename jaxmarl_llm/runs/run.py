@@ -111,7 +111,6 @@ class Run:
         self.services.count(self.team)
         if not chat_options.date_matters(config, self.team):
             config.model_options.date = self._given_date
-        teams.check_prompts(config, self.team, *every_task)
         self.prompt_sizes = teams.prompt_sizes(config, self.team, every_task)
 
     def _check_inputs(self) -> tuple[dict[str, str], list[str]]:

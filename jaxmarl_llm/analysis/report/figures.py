@@ -27,21 +27,16 @@ FEW = 4  # groups of runs; if there are more, single runs would hide the means
 COLORS = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A", "#A0522D")
 MARKERS = {"eval/": "o", "eval_greedy/": "s", "test/": "D"}  # of evaluation metrics, by prefix
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 3)), (0, (3, 5)))
-DARK = {
-    "figure.facecolor": "#191d22", "axes.facecolor": "#191d22", "text.color": "#e4e7eb",
-    "axes.labelcolor": "#e4e7eb", "axes.edgecolor": "#9aa3ad", "xtick.color": "#c6ccd3",
-    "ytick.color": "#c6ccd3", "grid.color": "#9aa3ad",
-}  # fmt: skip
 
 
-def png(picture: Picture, groups: Sequence[Group], dark: bool = False) -> bytes:
-    """The picture as a PNG file, on a white or a dark background."""
-    return as_png(lambda: draw(picture, groups), dark)
+def png(picture: Picture, groups: Sequence[Group]) -> bytes:
+    """The picture as a PNG file."""
+    return as_png(lambda: draw(picture, groups))
 
 
-def as_png(drawn: Callable[[], Figure], dark: bool) -> bytes:
-    """The figure that ``drawn`` returns, as a PNG file on a white or a dark background."""
-    with matplotlib.rc_context(plots.STYLE | (DARK if dark else {})), warnings.catch_warnings():
+def as_png(drawn: Callable[[], Figure]) -> bytes:
+    """The figure that ``drawn`` returns, as a PNG file."""
+    with matplotlib.rc_context(plots.STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")  # the page has the names too
         file = io.BytesIO()
         FigureCanvasAgg(drawn()).print_png(file)

@@ -126,14 +126,12 @@ def policy(style: str, script: str = "") -> str:
     return f"default-src 'none'; img-src data:; {allowed}base-uri 'none'; form-action 'none'"
 
 
-def image(picture: Picture, groups: Sequence[Group], light: bytes) -> dict[str, str]:
-    """Return a picture as a template needs it; the dark one is drawn here, as nothing else uses it."""
+def image(picture: Picture, groups: Sequence[Group], png: bytes) -> dict[str, str]:
+    """Return a picture as a template needs it."""
     fields = {"name": picture.name, "title": picture.title, "caption": picture.caption}
-    fields["words"] = figures.in_words(picture, groups)
-    return fields | uris(light, figures.png(picture, groups, dark=True))
+    return fields | {"words": figures.in_words(picture, groups), "png": uri(png)}
 
 
-def uris(light: bytes, dark: bytes) -> dict[str, str]:
-    """Return both versions of a picture as data URIs, by name."""
-    versions = {"light": light, "dark": dark}
-    return {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in versions.items()}
+def uri(png: bytes) -> str:
+    """Return a picture as a data URI."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"

@@ -1,6 +1,5 @@
 """One HTML page about program searches: table of methods, best so far, lessons, costs, the programs."""
 
-import base64
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,20 +97,18 @@ def _whose_tests(searches: Sequence[Search]) -> list[str]:
 
 def _picture(searches: Sequence[Search]) -> dict[str, str]:
     """The picture as the template needs it."""
-    light, dark = (base64.b64encode(png(searches, dark)).decode() for dark in (False, True))
     return {
         "title": "Best so far",
         "caption": "The best program of each problem so far, by the programs executed for a problem so far "
         "(mean over the problems), as measured in the search. Bands are 95 % bootstrap intervals.",
         "words": in_words(searches),
-        "light": f"data:image/png;base64,{light}",
-        "dark": f"data:image/png;base64,{dark}",
+        "png": page.uri(png(searches)),
     }
 
 
-def png(searches: Sequence[Search], dark: bool = False) -> bytes:
-    """The picture as a PNG file, on a white or a dark background."""
-    return figures.as_png(lambda: draw(searches), dark)
+def png(searches: Sequence[Search]) -> bytes:
+    """The picture as a PNG file."""
+    return figures.as_png(lambda: draw(searches))
 
 
 def draw(searches: Sequence[Search]) -> Figure:

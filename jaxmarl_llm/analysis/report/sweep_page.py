@@ -145,13 +145,13 @@ def _ranking(settings: Sequence[dict]) -> list[dict[str, str]]:
     """The picture of final returns, as a template needs it; none where there is nothing to compare."""
     if len(sweep_ranking.ranked(settings)) < 2:
         return []
-    light, dark = (figures.as_png(lambda: sweep_ranking.draw(settings), dark) for dark in (False, True))
+    png = figures.as_png(lambda: sweep_ranking.draw(settings))
     caption = (
         "Mean final returns, best first, with 95 % t-intervals over the seeds. The baseline is in bold, the "
         "dashed line is its sampled mean."
     )
     fields = {"name": "ranking", "title": "Final returns", "caption": caption}
-    return [fields | {"words": sweep_ranking.in_words(settings)} | page.uris(light, dark)]
+    return [fields | {"words": sweep_ranking.in_words(settings), "png": page.uri(png)}]
 
 
 def curves(members: Sequence[MemberResult]) -> tuple[list[Group], list[str]]:

@@ -167,7 +167,7 @@ def test_what_models_write_stays_text(actual, tmp_path):
     assert "<script" not in text and "<b>" not in text and "script-src" not in text
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt; &amp; &lt;/table&gt;") == 4  # title twice
     assert "http" not in text.replace("http-equiv", "")
-    assert text.count("<source media") == text.count("<img") == 1
+    assert text.count("<img") == 1
     assert "r&lt;b&gt;" in text
 
 
@@ -199,7 +199,6 @@ def test_the_picture_has_the_curves_of_the_file(actual):
         assert line.get_xdata().tolist() == [at["executed"] for at in each["progress"]] == [2, 4, 6]
         assert line.get_ydata().tolist() == [at["mean"] for at in each["progress"]]
     assert [line.get_label() for line in axes.lines] == ["repeated", "mixture"]
-    assert search_page.png(actual[:1], dark=True) != search_page.png(actual[:1])
 
 
 def test_tests_passed_are_counted(actual):
