@@ -64,7 +64,10 @@ _STANDARD: dict[str, Entry] = {
         lambda v: [v.default_factory, dict(v)],
         lambda kind, factory, items: kind(factory, _exact(items, dict)),
     ),
-    "collections.ChainMap": (lambda v: list(v.maps), lambda kind, *maps: kind(*(_exact(m, dict) for m in maps))),
+    "collections.ChainMap": (
+        lambda v: [_exact(part, dict) for part in v.maps],
+        lambda kind, *maps: kind(*(_exact(part, dict) for part in maps)),
+    ),
     "types.SimpleNamespace": (lambda v: [dict(vars(v))], lambda kind, names: kind(**_exact(names, dict))),
     "array.array": (lambda v: [v.typecode, v.tolist()], _call),
     "time.struct_time": (lambda v: [list(v)], lambda kind, items: kind(_exact(items, list))),
@@ -146,7 +149,7 @@ def pack(value, kind: type, classes: Classes | None = None) -> tuple[str, list] 
     """(name, parts) of a value whose type is none of PLAIN; None where it does not travel as a value."""
     name = _names.get(kind)
     if name is not None:
-        return name, _STANDARD[name][0](value)
+        return _pack_standard(value, name)
     classes = classes or _NO_CLASSES
     if kind is type:
         known = _TYPES.get(value.__name__) is value
@@ -165,7 +168,14 @@ def pack(value, kind: type, classes: Classes | None = None) -> tuple[str, list] 
     if name not in _STANDARD or not (name.startswith("builtins.") or _standard_kind(name) is kind):
         return None
     _names[kind] = name
-    return name, _STANDARD[name][0](value)
+    return _pack_standard(value, name)
+
+
+def _pack_standard(value, name: str) -> tuple[str, list] | None:
+    try:
+        return name, _STANDARD[name][0](value)
+    except Exception:  # made of parts that its type is not meant for, such as a ChainMap of lists
+        return None
 
 
 def unpack(name: str, parts: Sequence, classes: Classes | None = None):

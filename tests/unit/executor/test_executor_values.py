@@ -192,6 +192,14 @@ def test_what_no_sender_makes_is_refused(data):
         decode(data, None, Classes(space))
 
 
+def test_a_value_of_parts_that_its_type_is_not_meant_for_stays_in_its_process(executor):
+    aux = "from collections import ChainMap\n\ndef aux(x):\n    return ChainMap(x)\n"
+    for main, verdict in (("aux(x)\n    return 1", "pass"), ("return aux(x)", "unsupported")):
+        program = Program({"aux": aux, "main": f"def f(x):\n    {main}\n"}, "f",
+                          "def check(candidate):\n    assert candidate([1]) == 1\n")  # fmt: skip
+        assert [report.verdict for report in executor.run([program])] == [verdict]
+
+
 def test_values_of_unknown_types_do_not_travel():
     class Own:
         pass
