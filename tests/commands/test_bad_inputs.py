@@ -72,7 +72,7 @@ def as_if_started(folder, config):
      "^task.test_source='nope', task.test_split='test': source is 'nope'; allowed: 'starter'"),
     (dict(task__test_split="held_out"), "task.test_split='held_out': allowed are train, validation, test, a"),
     (dict(task__eval_source="starter[500:]"), r"source 'starter\[500:\]', split 'validation' holds no prob"),
-    (dict(sampling__max_prompt_tokens=100), "prompt of agent 'aux' for starter/.* tokens, the limit is 100"),
+    (dict(sampling__max_prompt_tokens=100), "prompt of agent 'aux' for item starter/.* tokens, the limit is 100"),
     (dict(sampling__max_prompt_tokens=2041),
      "max_prompt_tokens .* max_new_tokens = 2049 is more than the context of 'random-tiny', 2048 tokens"),
     (dict(team__targets=("q", "w")), r"team\.targets=\('q', 'w'\): allowed are one or more of q, k, v, o"),
