@@ -11,6 +11,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax.ad_checkpoint import checkpoint_name
 
 from jaxmarl_llm.policy import rope as rope_lib
 from jaxmarl_llm.policy.attention import attend
@@ -21,6 +22,7 @@ from jaxmarl_llm.utils.errors import UserError
 # What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and
 # activations: little work for most of the memory); whole layers.
 REMAT = ("none", "dots", "full")
+LINEAR = "linear map"  # what the backward pass does not recompute with "dots"
 _ACTIVATIONS = {"silu": nn.silu, "gelu_tanh": functools.partial(nn.gelu, approximate=True)}
 
 
@@ -52,8 +54,9 @@ class Dense(nn.Module):
             y_RE = y_RE + _aligned(bias.astype(out), y_RE)
         if self.has_variable("lora", "a"):
             a, b = self.get_variable("lora", "a"), self.get_variable("lora", "b")
-            low = jnp.dot(x_RD, a.astype(self.dtype))
+            low = checkpoint_name(jnp.dot(x_RD, a.astype(self.dtype)), LINEAR)
             y_RE = y_RE + jnp.dot(low, b.astype(self.dtype), preferred_element_type=out)
+        y_RE = checkpoint_name(y_RE, LINEAR)
         return y_RE.reshape(*x.shape[:-1], self.features)
 
 
@@ -205,7 +208,8 @@ class Policy(nn.Module):
     def _stacked(self, layer: type) -> nn.Module:
         """Build all layers as one scan."""
         if self.remat != "none":
-            save = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+            # By name: under a vmap over agents with weights of their own every product has a batch axis.
+            save = jax.checkpoint_policies.save_only_these_names(LINEAR)
             layer = nn.remat(layer, prevent_cse=False, policy=save if self.remat == "dots" else None)
         stack = nn.scan(
             layer,

@@ -99,6 +99,23 @@ def test_remat_changes_nothing_but_memory(tiny):
         Policy(TINY, remat="some").init(jax.random.key(0), tokens_BL, positions_BL)
 
 
+def test_linear_maps_of_several_agents_are_not_computed_again(tiny):
+    """Work of the gradient by XLA's count, one layer, three agents with weights of their own."""
+    _, _, tokens_BL, positions_BL = tiny
+    config = dataclasses.replace(TINY, n_layers=1)
+
+    def flops(remat):
+        policy = Policy(config, remat=remat)
+        shapes = jax.eval_shape(policy.init, jax.random.key(0), tokens_BL, positions_BL)
+        weights_N = jax.tree.map(lambda x: jax.ShapeDtypeStruct((3, *x.shape), x.dtype), shapes)
+        read_N = jax.vmap(lambda weights: policy.apply(weights, tokens_BL, positions_BL)[0])
+        gradient = jax.jit(jax.grad(lambda weights_N: (read_N(weights_N) ** 2).sum()))
+        return gradient.lower(weights_N).compile().cost_analysis()["flops"]
+
+    none, dots, full = map(flops, ("none", "dots", "full"))
+    assert none < dots < none + 0.25 * (full - none)
+
+
 def test_bfloat16_compute_keeps_float32_parameters_and_logits(tiny):
     policy, params, tokens_BL, positions_BL = tiny
     exact, _ = policy.apply(params, tokens_BL, positions_BL)
