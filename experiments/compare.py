@@ -68,11 +68,12 @@ def _point(folder: pathlib.Path, mark: str, entry: dict, rows: list[dict]) -> di
     """Scores of an entry of a summary, and the costs of training until then."""
     before = [row for row in rows if row["step"] < entry["step"]]
     spent = {name.removeprefix("spent/"): before[-1][name] for name in budgets.NAMES} if before else {}
+    if all("cpu_seconds" in row for row in before):  # earlier versions did not measure it
+        spent["cpu_minutes"] = sum(row["cpu_seconds"] for row in before) / 60
     return {
         "scores": {name: value for name, value in entry.items() if "/" not in name and name != "step"},
         "problems": _problems(final_table.sampled_items(folder, mark)),
         "steps": entry["step"],
-        "cpu_minutes": sum(row["cpu_seconds"] for row in before) / 60,
     } | spent
 
 

@@ -29,7 +29,6 @@ from jaxmarl_llm.utils.saved_names import BEST, LATEST
 
 States = dict[int, TrainState]  # by position in `Team.members`; frozen members have none
 
-
 repeated_errors.leave_out()
 
 

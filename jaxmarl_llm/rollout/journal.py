@@ -73,8 +73,8 @@ class Journal:
         return value
 
     @property
-    def brought(self) -> bool:
-        """Whether the last rollout has brought anything that the folder did not have."""
+    def added(self) -> bool:
+        """Whether the last rollout has added anything to the folder."""
         return self._anew
 
     def _path(self, name: str) -> pathlib.Path:

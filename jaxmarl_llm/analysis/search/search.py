@@ -125,7 +125,7 @@ def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like
             if protocols.remembers(config):
                 memory.add(forest)
             display.print(batch_line(n, batch_results, len(problems), len(task.items)))
-            display.update(len(problems), {}, repeated=not journal.brought)
+            display.update(len(problems), {}, repeated=not journal.added)
     models = {agent: by.team[agent].model_name for agent in task.agents}
     fields = (
         method or config.train.protocol,

@@ -100,6 +100,16 @@ def test_results_have_what_each_mark_had_cost(tmp_path):
     assert command.result(tmp_path / "c") == {}
 
 
+def test_a_run_of_a_version_that_did_not_measure_cpu_time(tmp_path):
+    trained(tmp_path, 60.0)
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text().replace(' "cpu_seconds": 90.0,', ""))
+    points = command.result(tmp_path)
+    assert "cpu_minutes" not in points["after"] and points["after"]["answers"] == 96.0
+    _, rows = methods.table({"old": {"0": points}}, "at_tokens")
+    assert rows[0][-2:] == ["", "2"]
+
+
 def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkeypatch, capsys):
     members = {
         "plain": compare.Method({}),

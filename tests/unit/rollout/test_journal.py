@@ -58,9 +58,9 @@ def test_broken_off_and_run_again(tmp_path, spoken):
 
 def test_a_journal_tells_whether_it_had_all(tmp_path):
     journal = Journal(tmp_path)
-    for bring in (True, False):
+    for added in (True, False):
         journal.begin("rollout")
-        assert journal.once("a", "asked", lambda: 1) == 1 and journal.brought is bring
+        assert journal.once("a", "asked", lambda: 1) == 1 and journal.added is added
 
 
 def test_answers_are_kept_before_they_are_judged(tmp_path, spoken):
