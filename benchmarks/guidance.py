@@ -5,7 +5,8 @@
 Serves the experts of known skill (`benchmarks.known_expert`), runs the members of
 `configs/compare.py:task=guidance` that are not finished, and prints their tables. Then every trained team is
 evaluated once more with two turns and no feedback but a request to try again: what remains without advice.
-If it is stopped, the same command continues.
+If it is stopped, the same command continues. Several machines can share the work: `--seeds` runs some of the
+seeds, `--have=<guidance.json>,..` takes what was finished elsewhere.
 """
 
 import argparse
@@ -25,11 +26,17 @@ from jaxmarl_llm.utils import console, files
 TASK = "guidance"
 
 
-def without_advice(workdir: pathlib.Path, results: dict) -> dict[str, dict[str, dict]]:
-    """Evaluate every trained team with ``task.feedback=plain``; results as `compare.result` gives them."""
+def without_advice(workdir: pathlib.Path, results: dict, have: dict) -> dict[str, dict[str, dict]]:
+    """Evaluate every trained team with ``task.feedback=plain``; results as `compare.result` gives them.
+
+    ``have`` are such results that were made elsewhere.
+    """
     remaining: dict[str, dict[str, dict]] = {}
     for name in compare.TRAINED[TASK]:
-        for seed in results[name]:
+        for seed in results.get(name, {}):
+            if seed in have.get(name, {}):
+                remaining.setdefault(name, {})[seed] = have[name][seed]
+                continue
             folder = command.folder_of(workdir, name, int(seed))
             out = folder / "without_advice.json"
             if not out.is_file():
@@ -47,11 +54,17 @@ def main() -> None:
     """Command line entry."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--workdir", default="runs/guidance")
-    workdir = pathlib.Path(parser.parse_args().workdir)
+    parser.add_argument("--seeds", default="", help="the seeds that are run, with commas; empty: all")
+    parser.add_argument("--have", default="", help="guidance.json of earlier calls, with commas")
+    args = parser.parse_args()
+    workdir, seeds = pathlib.Path(args.workdir), command.seeds_of(filter(None, args.seeds.split(",")))
+    paths = list(filter(None, args.have.split(",")))
+    have, have_without = (command.finished(paths, key) for key in ("results", "without_advice"))
     with known_expert.Server(data_files.load_items("starter", "all")) as server:
-        results = command.compare_all(TASK, workdir, {}, more=[f"--config.expert.base_url={server.url}"])
+        address = [f"--config.expert.base_url={server.url}"]
+        results = command.compare_all(TASK, workdir, have, more=address, seeds=seeds)
     pages = command.tables(TASK, results)
-    remaining = without_advice(workdir, results)
+    remaining = without_advice(workdir, results, have_without)
     title = "Without advice: the trained teams with two turns and no feedback"
     pages.append((title, *methods.table(remaining, "after")))
     for title, headers, rows in pages:

@@ -2,15 +2,16 @@
 
 Runs what `configs/compare.py` lists and what is not finished yet, each in a process of its own, and writes
 two tables of all that is finished, at equal drawn tokens and at equal judged answers, as compare.md, the
-numbers as compare.json, and a picture as compare.png. If it is stopped, the same command continues;
-``--have=<compare.json>`` takes from such a file the results of members that were finished elsewhere.
+numbers as compare.json, and a picture as compare.png. If it is stopped, the same command continues.
+Several machines can share the work: ``--seeds`` runs some of the seeds, ``--have=<compare.json>,..`` takes
+the results of members that were finished elsewhere.
 """
 
 import json
 import pathlib
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from absl import flags
 
@@ -21,6 +22,7 @@ from jaxmarl_llm.cli import entry as cli
 from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.runs import budgets, final_table, summaries
 from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.errors import UserError
 
 compare = experiment("compare")
 
@@ -84,12 +86,13 @@ def _problems(rows: list[dict]) -> dict[str, list]:
 
 
 def compare_all(
-    task: str, workdir: pathlib.Path, have: dict, more: Sequence[str] = ()
+    task: str, workdir: pathlib.Path, have: dict, more: Sequence[str] = (), seeds: Sequence[int] = ()
 ) -> dict[str, dict[str, dict]]:
     """Run the members that are missing; returns the results by method and seed.
 
     compare.json has the results at any time.
-    ``have`` are finished results of the same kind, ``more`` further flags of every command.
+    ``have`` are finished results of the same kind, ``more`` further flags of every command, ``seeds`` those
+    that are run, by default all.
     RuntimeError with the command of the first member that fails; what is finished stays.
     """
     results: dict[str, dict[str, dict]] = {}
@@ -100,9 +103,10 @@ def compare_all(
         # the untrained team is the same with every seed
         if member.trained or member.begins or seed == compare.SEEDS[0]
     }
-    left, eta = sum(not points for points in points_of.values()), console.Eta()
+    runs = {key for key, points in points_of.items() if not points and key[0] in (seeds or compare.SEEDS)}
+    left, eta = len(runs), console.Eta()
     for (seed, name), points in points_of.items():
-        if not points:
+        if (seed, name) in runs:
             folder = folder_of(workdir, name, seed)
             folder.mkdir(parents=True, exist_ok=True)
             argv = command(task, name, seed, workdir, more)
@@ -128,14 +132,36 @@ def tables(task: str, results: dict) -> list[tuple[str, list[str], list[list[str
     return [(title, *methods.table(results, mark)) for mark, title in titles.items()]
 
 
+def finished(paths: Iterable[str], key: str = "") -> dict[str, dict[str, dict]]:
+    """The results of several files together, by method and seed; of equal ones the first.
+
+    ``key`` names what holds the results in each file; empty: the file does, as compare.json.
+    """
+    together: dict[str, dict[str, dict]] = {}
+    for path in paths:
+        content = files.read_json(path)
+        for name, by_seed in (content[key] if key else content).items():
+            together[name] = by_seed | together.get(name, {})
+    return together
+
+
+def seeds_of(words: Iterable[str]) -> list[int]:
+    """The seeds that a flag names. UserError for one that is not compared."""
+    known = {str(seed): seed for seed in compare.SEEDS}
+    words = list(words)
+    for word in words:
+        if word not in known:
+            raise UserError(f"--seeds={','.join(words)}: {word!r} is none of {', '.join(known)}")
+    return [known[word] for word in words]
+
+
 def main(argv):
     """Command line entry."""
     cli.refuse_arguments(argv)
     task = flags.FLAGS.task
     workdir = pathlib.Path(flags.FLAGS.workdir) / task
     files.ensure_writable(workdir / "compare.json", "give another --workdir")
-    have = files.read_json(flags.FLAGS.have) if flags.FLAGS.have else {}
-    results = compare_all(task, workdir, have)
+    results = compare_all(task, workdir, finished(flags.FLAGS.have), seeds=seeds_of(flags.FLAGS.seeds))
     pages = []
     for title, headers, rows in tables(task, results):
         console.table(rows, headers, title)
@@ -152,7 +178,8 @@ def main(argv):
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
     flags.DEFINE_enum("task", "coding", list(compare.MEMBERS), "What is compared.")
-    flags.DEFINE_string("have", "", "compare.json of an earlier comparison: what it has is not run again.")
+    flags.DEFINE_list("have", [], "compare.json of earlier comparisons: what they have is not run again.")
+    flags.DEFINE_list("seeds", [], "The seeds that are run; empty: all.")
     flags.DEFINE_string("workdir", "runs/compare", "Folder with a run folder per method and seed.")
 
 

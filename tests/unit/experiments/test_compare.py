@@ -13,6 +13,7 @@ from jaxmarl_llm.analysis.report import methods, methods_figure
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.options import field
 from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils.errors import UserError
 
 EVERY = [(task, name) for task in compare.MEMBERS for name in compare.MEMBERS[task]]
 
@@ -158,6 +159,42 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
     ]  # fmt: skip
     monkeypatch.setattr(command.subprocess, "run", lambda argv: pytest.fail(f"run again: {argv}"))
     assert command.compare_all("coding", tmp_path, have) == results
+
+
+def test_machines_share_the_seeds(tmp_path, monkeypatch):
+    members = {"plain": compare.Method({}), "after": compare.Method({}, trained=True)}
+    monkeypatch.setitem(compare.MEMBERS, "coding", members)
+    monkeypatch.setattr(compare, "SEEDS", (0, 1))
+    began = []
+
+    def run(argv):
+        folder = pathlib.Path(argv[-1].partition("=")[2])
+        folder = folder.parent if "experiments.evaluate" in argv else folder
+        began.append(folder.relative_to(tmp_path).as_posix())
+        if "experiments.evaluate" in argv:
+            evaluated(folder, 30.0)
+        else:
+            trained(folder, 60.0 + 10 * int(folder.name[-1]))
+        return types.SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    for machine, seeds in (("a", [0]), ("b", command.seeds_of(["1"]))):
+        (tmp_path / machine).mkdir()
+        command.compare_all("coding", tmp_path / machine, {}, seeds=seeds)
+    assert began == ["a/plain/seed0", "a/after/seed0", "b/after/seed1"]
+    have = command.finished([str(tmp_path / machine / "compare.json") for machine in "ab"])
+    together = command.compare_all("coding", tmp_path, have)
+    assert len(began) == 3 and list(together["after"]) == ["0", "1"]
+    assert together["after"]["1"]["after"]["scores"]["return"] == 70.0
+    with pytest.raises(UserError, match=r"^--seeds=1,7: '7' is none of 0, 1$"):
+        command.seeds_of(["1", "7"])
+
+
+def test_of_equal_results_the_first_file_counts(tmp_path):
+    for name, value in (("a", 1), ("b", 2)):
+        (tmp_path / name).write_text(json.dumps({"results": {"m": {"0": {"x": value}, name: {"x": value}}}}))
+    together = command.finished([str(tmp_path / "a"), str(tmp_path / "b")], "results")
+    assert together == {"m": {"0": {"x": 1}, "a": {"x": 1}, "b": {"x": 2}}}
 
 
 def test_the_tables_by_hand(tmp_path):
