@@ -40,13 +40,10 @@ LONG = """notebooks executor_attacks resume recipes_run methods_run processes tu
     recipes_preferences doctor sharding lock_run critics_run executor_supervisor saved_runs executor_cpp_programs
     begin train bad_inputs replay update plan starter_data sampling team_export sweep value_model lessonl_run
     optimisation_data stopping docs_run rounds_killed sft agent_settings prompts""".split()
-# What the fast selection leaves out of the unit tests; of training and commands it has one file.
-SLOW_UNITS = """notebooks sharding plan prompts update_memory benchmarks_ours starter_data
-    optimisation_data""".split()
 
 
 def pytest_addoption(parser):
-    text = "unit tests without the files of minutes, test_train; the executor's tests at the strongest level only"
+    text = "unit tests and test_train, without those marked slow; the executor's at the strongest level only"
     parser.addoption("--fast", action="store_true", help=text)
 
 
@@ -56,13 +53,13 @@ def pytest_collection_modifyitems(config, items):
     if not config.getoption("--fast"):
         return
     strongest = available_level()[0]
-    slow = {f"test_{name}" for name in SLOW_UNITS}
 
     def left_out(item):
         level = getattr(item, "callspec", None) and item.callspec.params.get("level")
         weaker = type(level) is int and level != strongest
         unit = item.path.is_relative_to(config.rootpath / "tests" / "unit")
-        return weaker or item.path.stem in slow or not (unit or item.path.stem == "test_train")
+        slow = item.get_closest_marker("slow") is not None
+        return weaker or slow or not (unit or item.path.stem == "test_train")
 
     config.hook.pytest_deselected(items=[item for item in items if left_out(item)])
     items[:] = [item for item in items if not left_out(item)]

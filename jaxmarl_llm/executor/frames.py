@@ -52,7 +52,7 @@ def read_body(fd: int, ahead: bytearray | None = None) -> bytes:
     if ahead is None:
         data = _read_exactly(fd, _HEADER.size)
     else:
-        data = bytes(ahead) or _read_some(fd, READ_AHEAD)
+        data = _read_some(fd, READ_AHEAD) if not ahead else bytes(ahead)
         ahead.clear()
         if len(data) < _HEADER.size:
             data += _read_exactly(fd, _HEADER.size - len(data))

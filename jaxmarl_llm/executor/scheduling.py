@@ -16,8 +16,9 @@ def waited(pid: int) -> float | None:
 
 
 def switches(pid: int) -> int:
-    """How often a process has given its CPU away of its own will; 0 where the system does not tell."""
-    return _number(f"/proc/{pid}/status", "voluntary_ctxt_switches:") or 0
+    """How often a process has given its CPU away, willingly or not; 0 where the system does not tell."""
+    kinds = ("voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
+    return sum(_number(f"/proc/{pid}/status", kind) or 0 for kind in kinds)
 
 
 def pid_behind(pidfd: int) -> int | None:

@@ -55,6 +55,7 @@ def test_a_row_of_metrics_per_step(smoke_run):
             assert 0 < row[f"{agent}/entropy"] <= math.log(49152) + 1e-3  # the tokenizer has 49152 entries
 
 
+@pytest.mark.slow
 def test_metrics_and_transcripts_tell_the_same(learning_run):
     """Return, lengths and advantages of step 0, counted again from the transcript."""
     row = next(row for row in metrics.read_metrics(learning_run.folder) if "train/return" in row)

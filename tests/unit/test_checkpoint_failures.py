@@ -82,6 +82,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 def test_failure_in_the_middle_of_a_save_loses_nothing(tmp_path):
     """A full disk, then a kill; in a process of their own."""
     done = run_apart(FULL_DISK, tmp_path)

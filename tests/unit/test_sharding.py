@@ -22,6 +22,8 @@ from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.update import LossConfig, gradient, packing
 from jaxmarl_llm.weights import LoadedModel, hf
 
+pytestmark = pytest.mark.slow
+
 # Agents and rows; agents, rows and tensors; more devices for agents than there are agents; tensors alone.
 SHAPES = [(2, 4, 1), (2, 2, 2), (8, 1, 1), (1, 1, 8)]
 # Everything divides by 8 but the key/value heads, and the agents, of whom there are two.

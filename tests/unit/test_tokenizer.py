@@ -48,6 +48,7 @@ def plain_bpe(text, vocab, ranks):
     return ids
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_ids_equal_a_plain_bpe_over_the_files_merges(default):
     file = gguf_file.open_gguf(model_files.bundled())

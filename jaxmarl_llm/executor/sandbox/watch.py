@@ -17,8 +17,6 @@ SHORTEST_WAIT = 0.005  # seconds between two looks at the clocks, at least
 AWAKE = 0.1  # share of the time as CPU from which a program counts as awake where the system does not tell
 LEAVE_SECONDS = 2.0  # for a process whose channel is closed to come to its own end, which tells how it ended
 TMP_LOOK = 0.02  # seconds between two looks at the size of a program's folder
-# A call between agents makes two processes wait, one after the other, and costs each about this much (s).
-SWITCH_SECONDS = 12e-6
 MAX_CALLS_SHARE = 4  # of the CPU limit: what calls may cost on top of it, all together
 GATHER_SECONDS = 0.1  # between two choices of the CPU for processes that take turns
 
@@ -34,8 +32,9 @@ class Watch:
     fates: per process "exit" (by itself, or at the tester's word), "signal", "timeout-cpu",
     "timeout-wall" or "disk"; the limits count for all processes together.
 
-    The CPU limit leaves out what calls between agents cost: SWITCH_SECONDS for each time that a process gave
-    the CPU away of its own will, as the kernel counts it, in all at most MAX_CALLS_SHARE limits.
+    The CPU limit leaves out what calls between agents cost: ``switch_seconds`` (`call_cost`) for each time that
+    a process gave its CPU away, as the kernel counts it, in all at most MAX_CALLS_SHARE limits. Whether it did
+    so of its own will depends on the kernel: some let a process run at once that was just written to.
 
     The wall limit is for sleepers: it counts the time in which the processes neither ran nor waited for a
     CPU, so that a program on a busy machine is not taken for one that sleeps. Only the worker can look that
@@ -43,8 +42,9 @@ class Watch:
     {"waited": seconds or None, "switches": count}.
     """
 
-    def __init__(self, pids: list[int], job: dict, folder_size=None):
+    def __init__(self, pids: list[int], job: dict, folder_size=None, switch_seconds: float = 0.0):
         self.pids, self.job, self.folder_size = pids, job, folder_size
+        self.switch_seconds = switch_seconds
         self.fates: list[str | None] = [None] * len(pids)
         self.ended_cpu, self._ended_switches, self._switches = 0.0, 0, 0
         self.waited: float | None = 0.0
@@ -59,7 +59,7 @@ class Watch:
         """CPU seconds that count against the limit."""
         if len(self.pids) == 1:
             return self.cpu()
-        calls = SWITCH_SECONDS * (self._ended_switches + self._switches)
+        calls = self.switch_seconds * (self._ended_switches + self._switches)
         return max(0.0, self.cpu() - min(calls, MAX_CALLS_SHARE * self.job["cpu"]))
 
     def _left(self) -> list[int]:
@@ -160,7 +160,7 @@ class Watch:
 
     def _bury(self, index, fate, usage):
         self.ended_cpu += usage.ru_utime + usage.ru_stime
-        self._ended_switches += usage.ru_nvcsw
+        self._ended_switches += usage.ru_nvcsw + usage.ru_nivcsw
         self._switches = 0  # of those that are left: to be asked for again
         # The kernel's own limit is a signal too.
         over = fate == "signal" and self.charged() >= self.job["cpu"]

@@ -22,7 +22,7 @@ import tempfile
 
 from .. import frames, libraries
 from ..isolation import confine, landlock, namespaces, rootfs, seccomp
-from . import candidate
+from . import call_cost, candidate
 from .watch import Watch, highest_cpu
 
 PRELOADED = (
@@ -76,6 +76,7 @@ class _Children:
     def run(self, control, job, fds) -> dict:
         """Run one program, from the fork until all its processes are reaped."""
         code = fds.pop() if job["signature"] else None
+        switch_seconds = call_cost.switch_seconds() if len(fds) > 1 else 0.0
         with _folder(job["tmp"]) as folder, _library(code, self.folders) as library:
             pids, ready, rules = [], True, self.rules
             if rules is not None and (folder or library):
@@ -90,7 +91,7 @@ class _Children:
             fds += [lane for own_lanes in lanes for lane in own_lanes.values()]
             for fd in fds if rules == self.rules else [*fds, rules]:
                 os.close(fd)
-            watch = Watch(pids, job, (lambda: _size(folder)) if folder else None)
+            watch = Watch(pids, job, (lambda: _size(folder)) if folder else None, switch_seconds)
             if not ready:
                 watch.end("exit")
             try:

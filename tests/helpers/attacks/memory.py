@@ -2,6 +2,7 @@
 
 from .record import attack, sheet
 
+# Who fills all of the memory may run out of CPU time first on a slow machine.
 _MEMORY = sheet(
     "memory",
     r"""
@@ -9,7 +10,7 @@ bomb | memory | 20 GB at once
     def f(x):
         return bytearray(20 << 30)
 
-import | memory | all there is, while it is loaded
+import | memory timeout-cpu | all there is, while it is loaded
     a = [0]
     while True: a += a
 
@@ -18,7 +19,7 @@ append | memory | one block after the other
         a = []
         while True: a.append(bytes(1 << 22))
 
-join | memory | a text that doubles
+join | memory timeout-cpu | a text that doubles
     def f(x):
         s = 'a'
         while True: s = s.join([s, s])

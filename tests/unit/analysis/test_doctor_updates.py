@@ -61,6 +61,7 @@ def broken(monkeypatch):
     perturb._measure.clear_cache()
 
 
+@pytest.mark.slow
 def test_sampler_and_loss_agree():
     name, status, sentence = updates.parity(in_turns())
     assert (name, status) == ("log-prob parity", "ok")

@@ -12,6 +12,8 @@ from jaxmarl_llm import sampling, update
 from jaxmarl_llm.analysis.planning import chips, critics, estimate, from_config, job, memory, search, tables
 from jaxmarl_llm.weights import hf_config
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def config(tmp_path):

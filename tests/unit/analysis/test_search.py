@@ -77,6 +77,7 @@ def test_results_are_what_the_rollouts_say(executor, seen, tmp_path):
     assert len(set(executor.measured)) == len(executor.measured)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bank", ["problem", "run"])
 def test_stopped_anywhere_it_goes_on_within_the_round(executor, seen, monkeypatch, tmp_path, bank):
     """Also its ledger is the same: a program that was measured before the stop counts as known after it."""
@@ -201,6 +202,7 @@ def test_lessons_of_a_problem_are_offered_to_the_next(executor, seen, tmp_path):
     assert shown[1] == [(*own, *order)] * AGENTS
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(available_level()[0] < 2, reason=available_level()[1])
 def test_a_problem_that_is_timed(tmp_path, capsys):
     config = config_of(

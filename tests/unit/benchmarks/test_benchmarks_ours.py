@@ -10,6 +10,8 @@ from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.sampling import loop
 from jaxmarl_llm.update import gradient
 
+pytestmark = pytest.mark.slow
+
 SIZES = dict(group=3, prompt_tokens=21, new_tokens=4)
 
 

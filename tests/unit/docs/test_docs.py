@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import nbformat
+import pytest
 from repository import ROOT
 
 from jaxmarl_llm.tasks import CodingTask, CustomRewardTask
@@ -15,6 +16,7 @@ from jaxmarl_llm.tasks.programs.optimisation_items import CATEGORIES, KINDS, loa
 from jaxmarl_llm.tasks.writing.items import WritingItem
 
 
+@pytest.mark.slow
 def test_the_programs_of_the_executors_page_run():
     text = (ROOT / "docs/executor.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

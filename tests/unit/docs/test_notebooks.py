@@ -12,6 +12,8 @@ from nbclient.exceptions import CellExecutionError
 from PIL import Image
 from repository import ROOT
 
+pytestmark = pytest.mark.slow
+
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PNG = b"\x89PNG\r\n\x1a\n"
 

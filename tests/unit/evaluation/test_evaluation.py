@@ -112,6 +112,7 @@ def test_batches_by_hand():
     assert evaluation.plan_batches(5, 2) == [(2, [0, 1]), (2, [2, 3]), (1, [4, 4])]
 
 
+@pytest.mark.slow
 def test_greedy_results_do_not_depend_on_the_batches():
     assert bucket(71) > bucket(9)
     task, split = CountingTask(WORDS), CountingTask(WORDS)

@@ -197,6 +197,7 @@ HANGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", HANGS)
 def test_tests_that_hang_on_a_returned_value_do_not_hang_the_executor(executors, what):
     reply, statement = HANGS[what]

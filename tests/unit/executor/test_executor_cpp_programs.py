@@ -80,6 +80,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.slow
 def test_verdicts(executor):
     reports = executor.run([program(source) for source, _, _ in PROGRAMS.values()])
     for (name, (_, verdict, words)), report in zip(PROGRAMS.items(), reports, strict=True):
@@ -229,6 +230,7 @@ def check(candidate):
 """
 
 
+@pytest.mark.slow
 def test_measured_speed(executor):
     if executor.level < 2:
         pytest.skip("time is measured from level 2 on")

@@ -63,6 +63,7 @@ def load():
             process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share, verdict", [(0.9, "pass"), (1.5, "timeout-cpu")])
 def test_a_program_near_its_limit_gets_one_verdict_on_a_busy_machine(share, verdict):
     # As much of the limit is used whatever the load, and however long it takes.

@@ -246,6 +246,7 @@ def test_programs_near_the_cpu_limit_run_again_alone():
     assert 0.4 <= reports[1].cpu_seconds < 0.52
 
 
+@pytest.mark.slow
 def test_the_wall_limit_stops_sleepers_at_once_and_others_at_the_second_time():
     text = "import time\ndef f(x):\n    while time.process_time() < {}: pass\n    time.sleep(1000)\n"
     limits = dataclasses.replace(LIMITS, wall_seconds=2)
@@ -308,6 +309,7 @@ def mixed():
     return programs
 
 
+@pytest.mark.slow
 def test_rewards_depend_on_neither_workers_nor_cache_nor_load():
     programs, limits = mixed(), dataclasses.replace(LIMITS, cpu_seconds=0.2)
     vectors = []

@@ -90,6 +90,7 @@ def test_answers_are_kept_and_replayed_without_the_model(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_the_real_model_answers_a_question():
     expert = experts.build("local", "smollm2-135m-instruct")

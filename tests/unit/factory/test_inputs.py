@@ -171,6 +171,7 @@ def game_run(tmp_path, reward="reward_of_mine.reward"):
     return game_runs.config_of(**{"task.reward": reward, "log.report": False, "eval.before": False})
 
 
+@pytest.mark.slow
 def test_a_training_is_refused_and_goes_on_if_that_is_accepted(place, caplog):
     config, folder = game_run(place), place / "run"
     with Run(config, folder) as run:

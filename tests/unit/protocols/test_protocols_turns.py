@@ -132,6 +132,7 @@ def test_a_discussion_in_two_turns():
     assert magrpo.joint_returns(stopped, CreditConfig(turns=2)).tolist() == [4, 9, 7 + 8, 9 + 8, 2, 4, 5, 7]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [Pipeline, Discussion])
 def test_an_evaluation_follows_every_chain_to_its_last_turn(protocol):
     """The greedy answers stay together: those of one chain, in both turns."""

@@ -124,6 +124,7 @@ def test_later_turns_continue_earlier_ones_and_only_what_is_complete_is_judged()
     assert [joint.turns for joint in forest.joints] == [(4, 6), (5, 7), (8, 10), (9, 11)]
 
 
+@pytest.mark.slow
 def test_what_continues_a_greedy_answer_is_greedy():
     members, task = built(), tiny.Task(total)
     forest = run(task, protocol=Discussion(task.prompts, samples=3), max_prompt_tokens=160, last_greedy=True)

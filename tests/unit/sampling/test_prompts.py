@@ -14,6 +14,8 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import BUCKET, SHARE_STEP, Sizes, bucket, pad_prompts, pad_team, plan_sizes
 from jaxmarl_llm.update import LossConfig, packing
 
+pytestmark = pytest.mark.slow
+
 STEP = SHARE_STEP
 HEAD = list(range(1, STEP + 1))
 # Agent a's prompts begin with one step of common tokens, and two more that are too few for another; agent b's

@@ -54,6 +54,7 @@ def test_greedy_is_the_argmax_of_full_forward_passes():
             np.testing.assert_allclose(drawn.logprobs_NRL[n, b], logprobs, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_last_sample_of_some_prompts_is_greedy():
     drawn = generate(greedy_NB=np.array([[True, False], [False, True]]))
     greedy, plain = generate(params=SamplingParams(6, temperature=0.0)), generate()
@@ -127,6 +128,7 @@ def test_an_agent_does_not_depend_on_its_team():
     np.testing.assert_array_equal(alone.tokens_NRL[0], pair.tokens_NRL[0])
 
 
+@pytest.mark.slow
 def test_frozen_and_full_stacks_draw_the_same_from_the_same_parameters():
     tokens_BP, lengths_B = pad_prompts(PROMPTS, 16)
     inputs = (np.stack([tokens_BP] * 2), np.stack([lengths_B] * 2), KEY)
@@ -142,6 +144,7 @@ def test_frozen_and_full_stacks_draw_the_same_from_the_same_parameters():
         np.testing.assert_allclose(first.logprobs_NRL, other.logprobs_NRL, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_apart_draw_the_same():
     shared = Shared(np.array([[3, 4, 5, 6], [9, 8, 0, 0]]), np.array([4, 2]))
     apart = tiny.POLICY.clone(apart=True)
@@ -152,6 +155,7 @@ def test_layers_apart_draw_the_same():
         np.testing.assert_allclose(together.logprobs_NRL, separate.logprobs_NRL, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True])
 def test_rows_that_finish_early_are_left_behind(apart, monkeypatch):
     prompts = [PROMPTS[i % 2] + [i] for i in range(16)]

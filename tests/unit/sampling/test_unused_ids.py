@@ -39,6 +39,7 @@ def member():
     return team.build({"m": model}, {"a": "m", "b": "m"}, jax.random.key(0), rank=3).members[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_they_are_not_drawn_and_the_trainer_agrees(member, name):
     """Log-probabilities of the sampler are those over the tokens alone, in the trainer too."""

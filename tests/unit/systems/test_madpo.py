@@ -95,6 +95,7 @@ def preferred():
     return [(i, w, l) for i, r in enumerate(REWARDS) for w in range(3) for l in range(3) if r[w] > r[l]]
 
 
+@pytest.mark.slow
 def test_the_update_is_the_gradient_of_the_loss_through_the_model():
     member = Member(tiny.stack(), tiny.params(), tiny.lora(), tiny.Tokenizer(), "tiny")
     credit = system(Team((member,)), reference=True).assign(forest())

@@ -43,6 +43,7 @@ def model(pool=None, **options):
     return RewardModel(Critics(own, OPTIMIZER, rows=8), OPTIMIZER, pool or Pool((0,)), **sizes)
 
 
+@pytest.mark.slow
 def test_it_learns_a_planted_preference():
     made = model()
     fresh = planted(9)

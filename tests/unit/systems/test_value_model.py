@@ -43,6 +43,7 @@ def one_by_one(params) -> np.ndarray:
     return actual
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_values_are_those_of_each_text_alone(rows):
     params, texts = fresh(), value_model.pad_texts(TEXTS_NBK, rows)
@@ -75,6 +76,7 @@ def step(rows: int, targets_NBK, loss=squares):
 TARGETS_NBK = np.arange(12, dtype=np.float32).reshape(2, 3, 2) / 10
 
 
+@pytest.mark.slow
 def test_an_update_does_not_depend_on_micro_batches():
     (whole, metrics), (parts, more) = step(3, TARGETS_NBK), step(2, TARGETS_NBK)
     compare = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)

@@ -72,6 +72,7 @@ def assert_close(one, two):
     chex.assert_trees_all_close(one, two, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["adapters", "full"])
 def test_an_agent_that_is_not_trained_stays_bit_for_bit(mode):
     """Also under weight decay, and where another loss has a gradient for it; the other learns as ever."""
@@ -87,6 +88,7 @@ def test_an_agent_that_is_not_trained_stays_bit_for_bit(mode):
     assert frozen.step == both.step == 2
 
 
+@pytest.mark.slow
 def test_learning_rates_of_agents_equal_optimizers_of_their_own():
     """Warm-up, decay, clipping and weight decay included; agent b has a quarter of agent a's rate."""
     together, _ = learn(rates(scale=(1.0, 0.25)), lr=0.01)

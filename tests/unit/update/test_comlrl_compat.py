@@ -91,6 +91,7 @@ def test_differs_from_the_paper_form_only_where_documented():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_pad_row_gets_no_gradient_where_it_is_read(tied):
     """Against the same model with one table that is read and another that predicts."""

@@ -95,6 +95,7 @@ def test_a_completion_that_was_cut_off_gives_no_gradient():
         config.pack(batch.replace(finished_NR=None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -190,6 +191,7 @@ def test_the_ending_token_is_trained():
     assert_close(only(1, whole), only(1, less), atol=0)
 
 
+@pytest.mark.slow
 def test_training_improves_the_objective_and_leaves_the_base():
     """On a fixed batch, starting at the base itself (b = 0), where the KL to it is 0."""
     fresh = jax.tree.map_with_path(lambda p, x: x * (p[-1].key == "a"), tiny.lora())
@@ -207,6 +209,7 @@ def test_training_improves_the_objective_and_leaves_the_base():
     assert (kls[1] > 1e-6).all() and (kls[3] > kls[1]).all()
 
 
+@pytest.mark.slow
 def test_the_compat_loss_is_the_compat_modules():
     batch, lora = sampled(TRUNCATED), tiny.lora()
     config = LossConfig(TRUNCATED, comlrl_compat=True, prompts_per_microbatch=2)
@@ -223,6 +226,7 @@ def test_the_compat_loss_is_the_compat_modules():
         assert pg.count[n] == expected.count == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregation", ["sequence", "token"])
 def test_groups_without_signal_change_nothing_but_the_count(aggregation):
     """The second of two prompts has advantages 0: as if it were not there, but for the divisor."""
@@ -253,6 +257,7 @@ def test_the_diagnostics_of_a_batch_without_any_signal_are_those_of_its_first_gr
     assert (metrics["grad_norm"] == 0).all() and abs(metrics["ratio_mean"] - 1).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_the_losses_of_several_turns_are_added():
     """Each is a mean of its own, whatever the number of its prompts."""
     first = sampled(PLAIN)
@@ -278,6 +283,7 @@ def test_groups_that_only_fill_up_the_batch_count_nowhere():
     np.testing.assert_allclose(pg.count, pg_more.count)
 
 
+@pytest.mark.slow
 def test_another_gradient_is_added_before_clipping():
     """The same once more, with the other sign and without: no step, and one that is cut to 0.5."""
     batch, config, stack = sampled(PLAIN), LossConfig(PLAIN), tiny.stack()

@@ -12,6 +12,8 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import LossConfig, gradient, packing
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = 2
 
 

@@ -111,6 +111,7 @@ def test_weight_decay_and_clipping():
     np.testing.assert_allclose(mu, [0.06, 0.08], rtol=1e-5)  # (1 - 0.9) g
 
 
+@pytest.mark.slow
 def test_the_compat_loss_gives_the_pad_row_no_gradient_where_it_is_read():
     """Prompts contain token 8 and completions never do: with a head of its own, its row is read only."""
     config = dataclasses.replace(tiny.POLICY.config, tie_embeddings=False, pad_row=8)

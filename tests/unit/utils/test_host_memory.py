@@ -47,6 +47,7 @@ def pages(what: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_program_that_runs_again_gets_the_same_pages():
     asked, kept = pages("give back"), pages("keep")
     assert asked > 3072**2 * 4 // 4096  # the array, in pages of 4 KB

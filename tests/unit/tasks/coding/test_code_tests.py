@@ -263,6 +263,7 @@ def test_any_selection_counts_what_was_chosen_and_still_holds(seed):
     assert len(texts) or select_units(test, [0]) == test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [load_starter, load_humaneval])
 def test_parts_of_the_data_sets(load):
     for item in load()[::3]:
@@ -304,6 +305,7 @@ def canonical(item, test):
     return Program({"main": source}, item.entry_point, test, item.prelude)
 
 
+@pytest.mark.slow
 def test_the_executor_counts_the_same():
     parts = []
     for item in load_starter():

@@ -104,6 +104,7 @@ def executor():
         yield executor
 
 
+@pytest.mark.slow
 def test_every_starter_solution_earns_everything(level):
     """The references define aux and the entry point: both agents answer with them and earn 4 of 4."""
     items = load_starter("all", "steps")
@@ -142,6 +143,7 @@ def test_a_lone_agent_has_no_demonstration_that_the_papers_parsing_cuts(executor
     assert {judgement.parts["tests"] for judgement in judgements} == {1.0}
 
 
+@pytest.mark.slow
 def test_starter_tests_refuse_an_answer_that_returns_nothing(executor):
     items = load_starter()
     mains = [f"def {i.entry_point}(*args):\n    return None" for i in items]

@@ -15,6 +15,8 @@ from jaxmarl_llm.tasks.coding.items import parse_lines
 from jaxmarl_llm.tasks.coding.operations import operation_pair
 from jaxmarl_llm.tasks.split_overlap import nearest, overlaps
 
+pytestmark = pytest.mark.slow
+
 CONSTANTS = (None, 0, 1, -1, 0.0, "", [], {}, True, False)
 SPLITS = ("train", "validation", "test")
 # Test problems whose solution has more than 0.85 of its 3-grams in common with one of training: the helper or

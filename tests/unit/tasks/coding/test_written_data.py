@@ -109,6 +109,7 @@ def test_every_assert_is_one_line_about_the_candidate(items):
             assert "candidate(" in ast.unparse(statement), item.task_id
 
 
+@pytest.mark.slow
 def test_reference_solutions_pass_in_the_executor(items):
     programs = []
     for item in items:

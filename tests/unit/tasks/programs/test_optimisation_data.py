@@ -8,6 +8,8 @@ from jaxmarl_llm.executor import Executor, Limits, Program
 from jaxmarl_llm.executor.cpp import tools as cpp_tools
 from jaxmarl_llm.tasks.programs.optimisation_items import load_items
 
+pytestmark = pytest.mark.slow
+
 SMALL, MODERATE = 8, 32
 SOURCES = ("python", "cpp")
 ITEMS = {source: load_items(source) for source in SOURCES}

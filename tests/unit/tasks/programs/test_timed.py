@@ -244,6 +244,7 @@ def executor():
         yield running
 
 
+@pytest.mark.slow
 def test_real_programs(executor):
     item = dataclasses.replace(ITEM, size=1200)
     short, other = FAST.replace("(values))", "(values[:-1]))"), "def g(v):\n    return []\n"

@@ -61,6 +61,7 @@ def task():
         yield ConventionTask(section, executor, "train")
 
 
+@pytest.mark.slow
 def test_the_starter_problems_need_a_convention(task):
     """On all but a few of them a team that mixes conventions fails, and every answer shows its own."""
     assert len(task.items) > 120
