@@ -6,13 +6,32 @@ import json
 import os
 import socket
 import struct
+from collections.abc import Callable
 
 MAX_FRAME = 8 << 20  # bytes per message of the candidate's channel
 MAX_CONTROL = 256 << 20  # bytes per message between our own processes
 MAX_FDS = 16  # that travel with one control message
 READ_AHEAD = 1 << 13  # bytes that a frame is read with at first: most are that short
 _HEADER = struct.Struct(">I")
-_read_json = json.JSONDecoder().raw_decode
+_read_json = json.JSONDecoder().scan_once
+
+
+def _json_writer() -> Callable[[object], str]:
+    """`json.dumps`, with the encoder in C made once and not at each of many short messages."""
+    encoder = json.JSONEncoder()
+    try:
+        options = (None, ": ", ", ", False, False, True)  # indent, separators, sort_keys, skipkeys, allow_nan
+        in_c = json.encoder.c_make_encoder(
+            None, encoder.default, json.encoder.encode_basestring_ascii, *options
+        )
+        if "".join(in_c([1, {"a": None}], 0)) == json.dumps([1, {"a": None}]):
+            return lambda message: "".join(in_c(message, 0))
+    except (AttributeError, TypeError):  # not promised by the standard library
+        pass
+    return encoder.encode
+
+
+_write_json = _json_writer()
 # A closed channel raises EOFError here and OSError (EPIPE, ECONNRESET) from the calls themselves.
 
 
@@ -26,7 +45,7 @@ class WireError(Exception):
 
 def write_frame(fd: int, message) -> None:
     """Write one message of the candidate's channel; Unsupported where it is larger than MAX_FRAME."""
-    write_body(fd, json.dumps(message).encode())
+    write_body(fd, _write_json(message).encode())
 
 
 def write_body(fd: int, body: bytes) -> None:
@@ -35,8 +54,13 @@ def write_body(fd: int, body: bytes) -> None:
         raise Unsupported("value too large")
     data = _HEADER.pack(len(body)) + body
     written = os.write(fd, data)
-    while written < len(data):
-        written += os.write(fd, memoryview(data)[written:])
+    if written < len(data):
+        _write_rest(fd, memoryview(data)[written:])
+
+
+def _write_rest(fd: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 def read_frame(fd: int):
@@ -51,11 +75,13 @@ def read_body(fd: int, ahead: bytearray | None = None) -> bytes:
     """
     if ahead is None:
         data = _read_exactly(fd, _HEADER.size)
-    else:
-        data = _read_some(fd, READ_AHEAD) if not ahead else bytes(ahead)
+    elif ahead:
+        data = bytes(ahead)
         ahead.clear()
-        if len(data) < _HEADER.size:
-            data += _read_exactly(fd, _HEADER.size - len(data))
+    else:
+        data = _read_some(fd, READ_AHEAD)
+    if len(data) < _HEADER.size:
+        data += _read_exactly(fd, _HEADER.size - len(data))
     (size,) = _HEADER.unpack_from(data)
     if size > MAX_FRAME:
         raise WireError("message too large")
@@ -87,8 +113,12 @@ def parse(body: bytes):
     """The message behind its encoded form; WireError for garbage."""
     try:
         text = body.decode()
-        message, end = _read_json(text)
-    except (ValueError, RecursionError) as error:  # also bad UTF-8 and integers with too many digits
+        message, end = _read_json(text, 0)
+    except (
+        ValueError,
+        RecursionError,
+        StopIteration,
+    ) as error:  # also bad UTF-8, integers with too many digits
         raise WireError(f"not JSON: {type(error).__name__}") from None
     if end != len(text):
         raise WireError("more than one value in a message")

@@ -67,6 +67,11 @@ def _stand_for_themselves(items: Sequence) -> bool:
     return "".join(items).isascii() if kinds == _TEXTS else all(map(_stands_for_itself, items))
 
 
+def are_untagged(items: Sequence) -> bool:
+    """Whether all items are of types that a message holds as they are, which nothing can change in place."""
+    return {*map(type, items)} <= _UNTAGGED
+
+
 class _Encoder:
     def __init__(self, export, classes):
         self.items, self.export, self.classes = 1, export, classes
@@ -165,7 +170,7 @@ def decode(data, resolve=None, classes=None):
 
 def decode_all(data: list, resolve=None, classes=None) -> list:
     """`decode` of each item."""
-    if {*map(type, data)} <= _UNTAGGED:
+    if are_untagged(data):
         return data
     return [decode(item, resolve, classes) for item in data]
 

@@ -172,7 +172,7 @@ class Peer(Crossing):
             request.get("of"),
             operation,
             self.decode_all(args),
-            {name: self.decode(item) for name, item in kwargs.items()},
+            {name: self.decode(item) for name, item in kwargs.items()} if kwargs else kwargs,
         )
 
     def perform(self, target, operation, args, kwargs, request) -> dict:
@@ -210,7 +210,7 @@ class Peer(Crossing):
 
         What cannot be sent is left out; `strict`: raises wire.Unsupported.
         """
-        if not any(map(is_mutable, (*args, *kwargs.values()))):
+        if wire.are_untagged(args) and not kwargs or not any(map(is_mutable, (*args, *kwargs.values()))):
             return reply
         changed = {}
         places = [(str(i), value, request["args"][i]) for i, value in enumerate(args)]

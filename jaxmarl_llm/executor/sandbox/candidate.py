@@ -193,9 +193,10 @@ class _Candidate(Peer):
     def attend_to(self, channel: Peer) -> None:
         """Serve all other channels until there is something on this one."""
         while self.lanes:
-            ready = [fd for fd, _ in self._poller.poll() if fd != channel.fd]
-            if not ready:
+            events = self._poller.poll()
+            if len(events) == 1 and events[0][0] == channel.fd:
                 return
+            ready = [fd for fd, _ in events if fd != channel.fd]
             self.channels[ready[0]].serve()
 
     def await_end(self) -> None:
