@@ -21,7 +21,7 @@ def report(calls, cpu_seconds):
 
 
 def test_the_measured_cost_is_that_of_real_calls():
-    """Many calls: what they cost in all, with what a program's start costs, is mostly what is left out, and no more than all of it."""
+    """Most of what many calls cost is left out, and no more than all of it."""
     many, few = report(20_000, 30.0), report(2_000, 30.0)
     assert many.verdict == few.verdict == "pass"
     spent = many.cpu_seconds + many.calls_cpu_seconds - few.cpu_seconds - few.calls_cpu_seconds
