@@ -3,6 +3,9 @@
 Logits are the largest arrays of an update (tokens x vocabulary). Here they exist for `CHUNK` tokens at a
 time: where the map to the vocabulary is frozen, only the gradient to the features of each chunk is kept;
 where it learns, the backward pass computes the chunk's logits again.
+
+With top-k or top-p the support is needed here again, and not only the sampler's log-probabilities: they give the
+sum over the support, but the gradient is a mean over it, and after an update the policy has another one.
 """
 
 import functools
@@ -12,7 +15,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm import losses
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.sampling.choice import truncate
+from jaxmarl_llm.sampling.choice import LEAST_KEPT, truncate
 
 CHUNK = 128  # tokens per agent
 
@@ -56,7 +59,8 @@ def _chunk(policy, sampling, variables, features_TD, tokens_T):
 
 
 def _recomputed(policy, sampling, entropy_learns, variables, features_CTD, tokens_CT):
-    @jax.checkpoint
+    # The threshold of top-k and top-p, a number per token, is kept; the rest is computed again.
+    @functools.partial(jax.checkpoint, policy=jax.checkpoint_policies.save_only_these_names(LEAST_KEPT))
     def one(features_TD, tokens_T):
         logprobs_T, entropy_T = _chunk(policy, sampling, variables, features_TD, tokens_T)
         return logprobs_T, entropy_T if entropy_learns else jax.lax.stop_gradient(entropy_T)
