@@ -11,7 +11,7 @@ from jaxmarl_llm import losses
 from jaxmarl_llm.losses import SumCount, aggregate, kl_estimate, log_ratio
 
 # Metrics that compare the policy with the sampler; they mean nothing for texts that no policy drew.
-OF_SAMPLER = ("ratio_mean", "ratio_max_deviation", "clip_fraction", "approx_kl", "outside_bound")
+OF_SAMPLER = ("ratio_mean", "ratio_max_deviation", "clip_fraction", "approx_kl")
 
 
 @flax.struct.dataclass
@@ -56,7 +56,7 @@ class Diagnostics:
         return merged.replace(ratio_max_deviation=self.ratio_max_deviation.max(0))
 
     def values(self) -> dict[str, jax.Array]:
-        """Scalars by metric name."""
+        """Scalars by metric name, without `outside_bound`, which only some losses have."""
         return {
             "ratio_mean": jnp.where(
                 self.ratio.count > 0, self.ratio.mean(), 1.0
@@ -64,7 +64,6 @@ class Diagnostics:
             "ratio_max_deviation": self.ratio_max_deviation,
             "clip_fraction": self.clip_fraction.mean(),
             "approx_kl": self.approx_kl.mean(),
-            "outside_bound": self.outside_bound.mean(),
             "entropy": self.entropy.mean(),
         }
 
