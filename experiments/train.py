@@ -64,7 +64,8 @@ def main(argv):
     """Command line entry."""
     entry.refuse_arguments(argv)
     args = flags.FLAGS
-    device_memory.take(args.config.device.memory_fraction)  # several processes start their devices to meet
+    if args.coordinator:  # several processes start their devices to meet, before the config is checked
+        device_memory.take(args.config.device.memory_fraction)
     with process_flags.joined():
         workdir = pathlib.Path(args.workdir or distributed.on_main(run_folder.new_workdir)())
         with process_flags.redirected_output(distributed.own_folder(workdir)):

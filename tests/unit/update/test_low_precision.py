@@ -108,6 +108,11 @@ def _round_trip(stack, state: TrainState, folder) -> None:
         saver.save(1, {0: state}, team, {})
         kept = jax.device_get(state)
         (read,) = saver.restore(1, team, {0: state})[0].values()
+        wide = jax.tree.map(lambda x: jnp.asarray(x, FULL) if x.dtype == HALF else jnp.asarray(x), kept)
+        (widened,) = saver.restore(1, team, {0: wide})[0].values()  # into a run that keeps more
     for a, b in zip(jax.tree.leaves(read), jax.tree.leaves(kept), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(np.asarray(a), b)
+    for a, b in zip(jax.tree.leaves(widened), jax.tree.leaves(kept), strict=True):
+        assert a.dtype == (FULL if b.dtype == HALF else b.dtype)
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b, a.dtype))
