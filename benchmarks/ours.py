@@ -47,6 +47,7 @@ def make_config(
     config.train.group, config.train.prompts = group, 1
     config.sampling.max_prompt_tokens, config.sampling.max_new_tokens = prompt_tokens, new_tokens
     config.sampling.dtype = sampling_dtype
+    config.policy.precision = "tensorfloat32"  # on a GPU, as the peers' products are
     if sampling_dtype != config.policy.dtype:
         config.train.importance_cap = 2.0
     validate(config, "the benchmark")

@@ -13,7 +13,7 @@ from jaxmarl_llm.cli import entry, process_flags
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.programs import check_training
 from jaxmarl_llm.runs import run_folder, summaries
-from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils import device_memory, distributed
 
 
 def train(config, workdir: str, accept_changes: bool = False) -> dict:
@@ -64,6 +64,8 @@ def main(argv):
     """Command line entry."""
     entry.refuse_arguments(argv)
     args = flags.FLAGS
+    if args.coordinator:  # several processes start their devices to meet, before the config is checked
+        device_memory.take(args.config.device.memory_fraction)
     with process_flags.joined():
         workdir = pathlib.Path(args.workdir or distributed.on_main(run_folder.new_workdir)())
         with process_flags.redirected_output(distributed.own_folder(workdir)):

@@ -14,7 +14,15 @@ from jaxmarl_llm.utils.errors import UserError
 TARGETS = ("q", "k", "v", "o", "gate", "up", "down")
 
 
-def init(key: jax.Array, params: dict, *, agents: int, rank: int, targets: tuple[str, ...] = TARGETS) -> dict:
+def init(
+    key: jax.Array,
+    params: dict,
+    *,
+    agents: int,
+    rank: int,
+    targets: tuple[str, ...] = TARGETS,
+    dtype=jnp.float32,
+) -> dict:
     """New adapters for ``agents`` agents: a is Kaiming-uniform, b zero, so every agent starts as the base.
 
     Args:
@@ -23,9 +31,10 @@ def init(key: jax.Array, params: dict, *, agents: int, rank: int, targets: tuple
       agents: N.
       rank: width of the bottleneck, >= 1.
       targets: names of the linear maps to adapt, a subset of `TARGETS`.
+      dtype: of the result; the numbers are drawn in float32.
 
     Returns:
-      The ``"lora"`` collection with a leading agent axis, float32.
+      The ``"lora"`` collection with a leading agent axis.
 
     Raises:
       ValueError: for a rank below 1 or a target the policy does not have.
@@ -48,8 +57,9 @@ def init(key: jax.Array, params: dict, *, agents: int, rank: int, targets: tuple
         for i, (path, (layers, d_in, d_out)) in enumerate(sorted(kernels.items())):
             bound = d_in**-0.5
             a_key = jax.random.fold_in(agent_key, i)
-            flat[(*path, "a")] = jax.random.uniform(a_key, (layers, d_in, rank), minval=-bound, maxval=bound)
-            flat[(*path, "b")] = jnp.zeros((layers, rank, d_out))
+            a = jax.random.uniform(a_key, (layers, d_in, rank), minval=-bound, maxval=bound)
+            flat[(*path, "a")] = a.astype(dtype)
+            flat[(*path, "b")] = jnp.zeros((layers, rank, d_out), dtype)
         return traverse_util.unflatten_dict(flat)
 
     return jax.vmap(lambda n: one_agent(jax.random.fold_in(key, n)))(jnp.arange(agents))

@@ -28,10 +28,13 @@ MAY_CHANGE = (
     *(f"expert.{name}" for name in ("base_url", "key_variable", "timeout_seconds", "retries", "parallel")),
     *(f"expert.{name}" for name in ("requests_per_minute", "token_budget", "cache", "offline")),
     "mesh",  # the placement of arrays changes sums in their last digits only
+    "device",  # how much memory is taken
     "log",  # what is shown and recorded
     "search.prices",  # the assumed prices of the same tokens
     "save",  # how often a checkpoint is written, and how many are kept
 )
+# What a base is kept in: all numbers of the stored dtype are float32 numbers too.
+EXACT = ("", "float32")
 # Fields that a run fills in when it begins, if it needs them; an empty one is compatible with any value.
 FILLED = ("model_options.date",)
 
@@ -113,6 +116,9 @@ def check_same_run(saved: dict, config: dict) -> None:
     decays = saved.get("train", {}).get("decay", "constant") != "constant"
     free = [f for f in MAY_CHANGE if not (decays and f == "train.steps")]
     free += LONG_PROMPTS if saved.get("sampling", {}).get("long_prompts") == "error" else ()
+    kept = [side.get("model_options", {}).get("dtype") for side in (saved, config)]
+    free += ("model_options.dtype",) if set(kept) <= set(EXACT) else ()
+    free += ("train.importance_bound",) if saved.get("policy", {}).get("dtype") == "float32" else ()
     differing = differences(saved, config)
     sides = _flat(saved), _flat(config)
     differing = {k: v for k, v in differing.items() if k not in FILLED or all(side.get(k) for side in sides)}

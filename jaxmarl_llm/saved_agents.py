@@ -67,6 +67,7 @@ def restore_team(folder, which, team: Team, agents: Sequence[str] | None = None)
         for index, agent in enumerate(member.stack.agents):
             if agent in chosen and member.stack.learns:
                 one = _weights(pathlib.Path(folder), held["agents"][agent], member)
+                one = jax.tree.map(lambda x, like: x.astype(like.dtype), one, member.trainable)
                 member.trainable = agent_axis.put(member.trainable, one, index)
     return Team(tuple(members)), held
 

@@ -8,7 +8,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -208,6 +208,27 @@ class Layout:
             return ()
         named = {"rows": self.rows, "fsdp": self.rows, "agent": ("agent",)}
         return named.get(cut, ("model",))
+
+
+class Cuts(NamedTuple):
+    """Numbers of parts into which a mesh cuts arrays of some agents: agents, rows, and along ``model``."""
+
+    agent: int
+    rows: int
+    model: int
+
+    def of_rows(self, rows: int) -> float:
+        """Rows on one device: all of them where they cannot be cut evenly."""
+        return rows / self.rows if rows % self.rows == 0 else rows
+
+
+def cuts(layout: Layout, agents: int) -> Cuts:
+    """Return how a layout cuts the arrays of ``agents`` agents."""
+    if layout.mesh is None:
+        return Cuts(1, 1, 1)
+    layout = layout.for_stack(agents)
+    of_agents = 1 if "agent" in layout.rows else layout.mesh.shape["agent"]
+    return Cuts(of_agents, layout.shards, layout.mesh.shape["model"])
 
 
 def _name(path) -> str:

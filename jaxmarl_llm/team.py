@@ -18,6 +18,7 @@ from jaxmarl_llm import adapters
 from jaxmarl_llm.byte_tokenizer import ByteTokenizer
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
+from jaxmarl_llm.utils import dtypes
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import LoadedModel
 
@@ -39,6 +40,7 @@ class Stack:
       sampler: the module as it draws completions (see `decode`): its dtype, and whether layers are apart;
         None: as ``policy``.
       layout: where its arrays are placed.
+      leaves_rows: whether sampling goes on with the unfinished rows alone once most have ended, see `on_platform`.
     """
 
     agents: tuple[str, ...]
@@ -49,6 +51,7 @@ class Stack:
     stops: tuple[tuple[int, ...], ...] = ()
     sampler: Policy | None = None
     layout: Layout = ONE_DEVICE
+    leaves_rows: bool = True
 
     @property
     def learns(self) -> bool:
@@ -79,6 +82,18 @@ class Stack:
         of the team (leading axis N), these on the base.
         """
         return (base, None) if reference is None else self.bind(base, reference)
+
+
+def on_platform(stack: Stack, platform: str) -> Stack:
+    """The stack as its sampler is to run on a platform (`jax.Device.platform`).
+
+    A CPU copies a layer out of stacked arrays at every token. A TPU's compiler reads it in place, and compiles the
+    scan over layers faster; a GPU's may copy, and launches the kernels of a loop one by one. On a CPU a row less is
+    work less; elsewhere a step takes as long as reading the weights does, and the loops of fewer rows would be
+    compiled, and the prompts' keys copied, for nothing.
+    """
+    sampler = (stack.sampler or stack.policy).clone(apart=platform in ("cpu", "gpu"))
+    return dataclasses.replace(stack, sampler=sampler, leaves_rows=platform == "cpu")
 
 
 @dataclasses.dataclass
@@ -145,8 +160,9 @@ class Team:
                 raise UserError(f"{feature} needs a model of ours; agent {agent!r} speaks through {name!r}")
 
 
-def _copies(params: Any, agents: int, layout: Layout) -> Any:
-    """Copy a tree for every agent, with a leading agent axis."""
+def _copies(params: Any, agents: int, layout: Layout, dtype) -> Any:
+    """Copy a tree for every agent, with a leading agent axis, in this dtype."""
+    params = dtypes.cast(params, dtype)
     if layout.mesh is not None:
         return layout.place(params, copies=agents)
     return jax.tree.map(lambda x: jnp.stack([x] * agents), params)
@@ -162,6 +178,7 @@ def build(
     alpha: float = 32.0,
     targets: tuple[str, ...] = adapters.TARGETS,
     keep_reference: bool = False,
+    param_dtype: str = "float32",
     stop: tuple[str, ...] = (),
     sampling_dtype: str | None = None,
     layout: Layout = ONE_DEVICE,
@@ -176,6 +193,7 @@ def build(
       mode: one of `MODES`, for every agent.
       rank, alpha, targets: see `adapters.init`; the addition is scaled by alpha / rank.
       keep_reference: in ``full`` mode, hold the initial parameters too, for a KL term.
+      param_dtype: of the parameters that learn; the base stays as it is.
       stop: texts that end a completion as an EOS does; their tokens count and are trained.
       sampling_dtype: of weights and computation while completions are drawn; None: as the policy computes.
       layout: where the arrays are placed; every stack gets its own by number of agents and heads.
@@ -208,22 +226,22 @@ def build(
         stack_layout = layout.for_stack(len(agents), model.policy.config)
         base, trainable, scale = model.params, None, 1.0
         if mode == "adapters":
-            options = dict(params=base, agents=len(agents), rank=rank, targets=targets)
+            options = dict(params=base, agents=len(agents), rank=rank, targets=targets, dtype=param_dtype)
             trainable = stack_layout.init(
                 functools.partial(adapters.init, **options), jax.random.fold_in(key, i)
             )
             scale = alpha / rank
         elif mode == "full":
-            trainable = _copies(base, len(agents), stack_layout)
+            trainable = _copies(base, len(agents), stack_layout, param_dtype)
             base = base if keep_reference else None
         eos_ids = tuple(model.tokenizer.eos_ids)
         stops = model.tokenizer.stop_sequences(stop) if stop else ()
         dtype = jnp.dtype(sampling_dtype or model.policy.dtype)
-        # Other compilers read a layer in place out of stacked arrays, and compile the scan faster.
         unused_ids = model.tokenizer.unused_ids(model.policy.config.vocab_size)
         policy = stack_layout.policy(model.policy).clone(unused_ids=unused_ids)
-        sampler = policy.clone(dtype=dtype, apart=jax.default_backend() == "cpu")
+        sampler = policy.clone(dtype=dtype)
         stack = Stack(tuple(agents), policy, eos_ids, mode, scale, stops, sampler, stack_layout)
+        stack = on_platform(stack, jax.default_backend())
         base = base if stack_layout.mesh is None else stack_layout.place(base)
         members.append(Member(stack, base, trainable, model.tokenizer, name))
     return Team(tuple(members))

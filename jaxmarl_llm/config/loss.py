@@ -10,6 +10,7 @@ OF_BUILT_IN_LOSS = (
     "clip", "clip_high", "dual_clip", "ratio_level", "aggregation", "importance_cap", "kl_coef", "kl_kind",
     "entropy_coef", "comlrl_compat",
 )  # fmt: skip
+CAP = 2.0  # of the weights that are on by default, see `corrects`
 FIELDS = (
     value("train.loss", "",
           "Dotted name of a loss of your own, see docs/losses.md; empty: the loss that these fields describe."),
@@ -27,6 +28,9 @@ FIELDS = (
     value("train.drop_truncated", False, "Learn nothing from completions that were cut off (DAPO)."),
     number("train.importance_cap", 0.0,
            "Weigh tokens by policy / sampler, at most this; 0: no weights.", low=0),
+    number("train.importance_bound", 0.01,
+           "With another policy.dtype than float32, and neither clip nor importance_cap: tokens whose ratio policy / "
+           f"sampler is further from 1 than this are weighed by it, at most {CAP:g}; 0: none are.", low=0),
     value("train.overlap", False,
           "Draw and judge the next completions while this iteration's update is made. They are off-policy by that "
           "update, so it needs clip or importance_cap."),
@@ -130,6 +134,14 @@ def _corrections(config: ConfigDict) -> list[str]:
 def off_policy(config: ConfigDict) -> bool:
     """Whether completions are drawn by another policy than the one that is trained on them, or on some."""
     return config.train.overlap or config.train.minibatches > 1 or _mismatch(config)
+
+
+def corrects(config: ConfigDict) -> bool:
+    """Whether tokens are weighed because rounding makes the policy another one than the sampler, without more."""
+    c = config.train
+    other = c.importance_cap or c.clip or c.loss or c.comlrl_compat
+    drawn = c.system not in (*systems.MADPO, systems.SFT)
+    return bool(config.policy.dtype != "float32" and c.importance_bound and drawn and not other)
 
 
 def _mismatch(config: ConfigDict) -> bool:

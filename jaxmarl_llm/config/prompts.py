@@ -1,14 +1,21 @@
-"""Fields of ``model_options``: how prompts are written for the team's models, and for an expert of kind local."""
+"""Fields of ``model_options``: how the team's models are kept, and how prompts are written for them and for an
+expert of kind local.
+"""
 
 import datetime
 from collections.abc import Mapping
 
-from jaxmarl_llm.config.fields import Read, value
+from jaxmarl_llm.config.fields import Read, choice, value
+from jaxmarl_llm.config.general import DTYPES
 from jaxmarl_llm.config.options import ConfigDict
 
 # The rollout sets these itself; strftime_now is what model_options.date sets.
 TAKEN = ("messages", "add_generation_prompt", "tools", "documents", "strftime_now")
 FIELDS = (
+    choice("model_options.dtype", "",
+           "Dtype of a model's parameters that do not learn, and of those that learn before they are brought to "
+           "train.param_dtype; empty: as stored. Narrower ones than policy.dtype are widened to it as they are read.",
+           ("", *DTYPES)),
     value("model_options.chat", True,
           "Apply the model's chat template; False: the contents of the messages, joined by blank lines without "
           "markup, and the completion directly behind them, see docs/prompts.md."),

@@ -18,6 +18,8 @@ from jaxmarl_llm.utils import files, formats
 BEFORE: dict[str, Any] = {
     "task.cooperation": "paper",  # main's text decided before there was a choice
     "task.parsing": "paper",  # only functions of the agreed names were taken out of an answer
+    "model_options.dtype": "float32",  # every model was
+    "train.importance_bound": 0.0,  # nothing was weighed unless train.importance_cap said so
 }
 # Values that were renamed, by field.
 RENAMED_VALUES: dict[str, dict[Any, Any]] = {

@@ -15,7 +15,8 @@ _NAMES = {
     "model": "model_name_or_path model_name model_path base_model base_model_name_or_path pretrain pretrained "
     "pretrained_model_name_or_path actor_path tokenizer tokenizer_name tokenizer_name_or_path",
     "seed": "random_seed data_seed rng_seed",
-    "policy.dtype": "bf16 fp16 torch_dtype param_dtype compute_dtype mixed_precision precision",
+    "policy.dtype": "bf16 fp16 torch_dtype compute_dtype mixed_precision",
+    "device.memory_fraction": "gpu_memory_utilization vllm_gpu_memory_utilization mem_fraction_static",
     "policy.remat": "gradient_checkpointing enable_gradient_checkpointing activation_checkpointing",
     "model_options.chat": "apply_chat_template use_chat_template",
     "model_options.chat_template": "chat_template_kwargs enable_thinking chat_template_path",

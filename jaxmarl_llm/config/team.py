@@ -49,6 +49,11 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field of the team that cannot be."""
     agents, models = tuple(config.team.agents), config.team.models
     bad = _names(agents) + _models(config) + _targets(config.team, base)
+    if config.policy.dtype == "float16" and config.team.mode != "frozen":
+        bad.append(
+            "policy.dtype='float16': small gradients would become 0, and there is no loss scaling against that; "
+            "allowed are float32 and bfloat16, or team.mode='frozen'"
+        )
     if models and len(models) != len(agents):
         bad.append(f"team.models={models!r}: allowed is one model per agent ({len(agents)}), or none")
     if config.task.centralised and len(agents) != 1:

@@ -58,6 +58,12 @@ FIELDS = (
     choice("train.decay", "constant", "Learning rate over the updates after those.",
            ("constant", "linear", "cosine")),
     number("train.weight_decay", 0.0, "Weight decay of AdamW, per unit of learning rate.", low=0),
+    choice("train.param_dtype", "float32",
+           "Dtype of the parameters that learn; in bfloat16 an update is rounded at random, without bias, to one of "
+           "the two nearest numbers.", ("float32", "bfloat16")),
+    choice("train.moment_dtype", "float32",
+           "Dtype that AdamW's two moments are kept in between updates, rounded likewise.",
+           ("float32", "bfloat16")),
     number("train.grad_clip", 1.0, "Limit of the gradient's global norm per agent; 0: none.", low=0),
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ import jax
 
 from jaxmarl_llm import records, rollout
 from jaxmarl_llm.evaluation.scores import Evaluation
+from jaxmarl_llm.evaluation.sizes import ROWS_PER_BATCH
 from jaxmarl_llm.forest import SpeakRequest, metrics
 from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
 from jaxmarl_llm.rollout import requests
@@ -19,8 +20,6 @@ from jaxmarl_llm.sampling.padding import Sizes, plan_sizes
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils.errors import UserError
-
-ROWS_PER_BATCH = 96
 
 
 class Evaluations(NamedTuple):

@@ -1,12 +1,15 @@
 """Evaluations with the settings of a config: of a team in memory, or of a run folder's."""
 
+import math
+
 import jax
 
 from jaxmarl_llm import checkpoint, evaluation, saved_agents
 from jaxmarl_llm import team as team_lib
+from jaxmarl_llm.config import agent_settings, workload
 from jaxmarl_llm.config.task import EVALUATED
 from jaxmarl_llm.config.team import check_read
-from jaxmarl_llm.evaluation import results, scores
+from jaxmarl_llm.evaluation import results, scores, sizes
 from jaxmarl_llm.factory import (
     chat_options,
     experts,
@@ -18,7 +21,7 @@ from jaxmarl_llm.factory import (
     teams,
     training,
 )
-from jaxmarl_llm.utils import compile_times, console
+from jaxmarl_llm.utils import compile_times, console, device_memory
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -57,6 +60,39 @@ def evaluate(
         step=step,
         **options,
     )
+
+
+def rows_per_batch(config, team: team_lib.Team, held, samples: int = 0) -> int:
+    """Most completions of an agent in a batch of an evaluation, greedy ones counted, see `sizes.items_that_fit`.
+
+    Args:
+      config: of the training, whose sampler has room already.
+      team: the agents.
+      held: arrays that stay on the devices, in any tree.
+      samples: answers per problem; 0 for ``config.eval.samples``.
+    """
+    answers, trained = (samples or config.eval.samples) + 1, config.train.group + config.train.partner_samples
+    leaves = [x for x in jax.tree.leaves(held) if hasattr(x, "dtype")]
+    held_bytes = sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in leaves)
+    nodes = workload.nodes(config)[-1]
+    held = held_bytes, device_memory.limit(jax.local_devices()[0])
+
+    def items(stack: team_lib.Stack) -> int:
+        of_item, of_training = (
+            cache_bytes(config, stack, 1, answers),
+            cache_bytes(config, stack, nodes, trained),
+        )
+        return sizes.items_that_fit(of_item, of_training, *held, answers)
+
+    numbers = [items(member.stack) for member in team.members if not member.remote]
+    return answers * min(numbers) if numbers else sizes.ROWS_PER_BATCH
+
+
+def cache_bytes(config, stack: team_lib.Stack, prompts: int, samples: int) -> float:
+    """Bytes on one device of the keys and values of a stack's longest answers, ``samples`` to each prompt."""
+    tokens = config.sampling.max_prompt_tokens, agent_settings.longest(config)
+    rows, policy = (prompts, prompts * samples), stack.sampler or stack.policy
+    return sizes.cache_bytes(policy, stack.layout, len(stack.agents), rows, tokens)
 
 
 def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks=(1,), split="test"):
@@ -98,6 +134,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         with console.ProgressDisplay(len(items), label="problems", compiles=compiles) as display:
             answers = evaluate(
                 config, team, learned, task, items, samples, key, step, lessons,
+                rows_per_batch=rows_per_batch(config, team, [(m.base, m.trainable) for m in team.members], samples),
                 progress=lambda done, total: done < total and display.update(done, {}),
             )  # fmt: skip
         isolation = tasks.isolation(executor)

@@ -11,7 +11,7 @@ from jaxmarl_llm.chat import roles
 from jaxmarl_llm.config import agent_settings, remote
 from jaxmarl_llm.config.preference import needs_reference
 from jaxmarl_llm.config.team import begins
-from jaxmarl_llm.factory import built_models, chat_options, randomness, training
+from jaxmarl_llm.factory import built_models, chat_options, hardware, randomness, training
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -24,19 +24,23 @@ def layout(config, devices=None) -> sharding.Layout:
 
 
 def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
-    """A model of the team by name, with float32 parameters, NumPy arrays if ``on_host``.
+    """A model of the team by name, NumPy arrays if ``on_host``, in the dtype that it is kept in.
 
-    Its tokenizer writes chats as ``model_options`` says. ValueError, naming the config's field, for one that
-    cannot be loaded or has no tokenizer.
+    That is ``model_options.dtype``, or the one that it is stored in, but no narrower than the computation: each
+    use would widen it again. Its tokenizer writes chats as ``model_options`` says. ValueError, naming the config's
+    field, for a model that cannot be loaded or has no tokenizer.
     """
     if name in built_models.BUILDERS:
         seed = (config.seed, randomness.STREAMS.index("random_model"))
         model = built_models.BUILDERS[name](config, seed, on_host)
-        return model.replace(tokenizer=chat_options.apply(config, model.tokenizer))
+        params = weights.in_dtype(model.params, config.model_options.dtype or None, config.policy.dtype)
+        return model.replace(params=params, tokenizer=chat_options.apply(config, model.tokenizer))
     dtype, remat = jnp.dtype(config.policy.dtype), config.policy.remat
     field = "team.models" if config.team.models else "model"
     try:
-        model = weights.load(name, compute_dtype=dtype, remat=remat, on_host=on_host)
+        held = config.model_options.dtype or None
+        options = dict(compute_dtype=dtype, remat=remat, on_host=on_host, at_least=dtype)
+        model = weights.load(name, held, **options)
     except ValueError as error:
         raise UserError(f"{field}: {error}") from error
     if model.tokenizer is None:
@@ -54,6 +58,7 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
 
     ``speakers`` are asked in place of models of ours (`remote_agents.build`); without them nobody can be.
     """
+    hardware.prepare(config, devices)
     c, names = config.team, remote.names(config)
     experts = dict.fromkeys(filter(remote.is_remote, names)) | (speakers or {})
     where = layout(config, devices)  # before anything is loaded: it may be refused
@@ -75,6 +80,7 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
         rank=c.rank,
         alpha=c.alpha,
         targets=tuple(c.targets),
+        param_dtype=config.train.param_dtype,
         keep_reference=c.mode == "full"
         and not begins(config)
         and (training.loss_config(config).reads_reference or needs_reference(config)),

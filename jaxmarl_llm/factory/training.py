@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxmarl_llm import update
 from jaxmarl_llm.config import agent_settings, workload
-from jaxmarl_llm.config.loss import off_policy
+from jaxmarl_llm.config.loss import CAP, corrects, off_policy
 from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.update import agent_loss, custom_loss
@@ -44,7 +44,8 @@ def loss_config(config) -> agent_loss.LossConfig:
         kl_coef=c.kl_coef,
         kl_kind=c.kl_kind,
         entropy_coef=c.entropy_coef,
-        importance_cap=c.importance_cap or None,
+        importance_cap=CAP if corrects(config) else c.importance_cap or None,
+        importance_bound=c.importance_bound if corrects(config) else 0.0,
         comlrl_compat=c.comlrl_compat,
         custom=_custom_loss(config) if c.loss else None,
         prompts_per_microbatch=c.prompts_per_microbatch,
@@ -74,6 +75,7 @@ def build_optimizer(config):
         decay=c.decay,
         weight_decay=c.weight_decay,
         grad_clip=c.grad_clip,
+        moment_dtype=c.moment_dtype,
     )
 
 

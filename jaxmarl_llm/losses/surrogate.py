@@ -22,6 +22,9 @@ surrogate by it: here REINFORCE has it only, and it is refused beside a clip):
 
     loss = - w A log pi, w = min(rho, C) a constant            gradient: - w A grad log pi
 
+With importance_bound=b in addition, rho counts as 1 where |rho - 1| is at most b, so that rounding alone changes
+nothing.
+
 grad log rho is grad log pi of the token, the mean of those of its tokens for a turn or a normalised sequence,
 and their sum for a sequence. While rho is 1, all forms of one aggregation have the same gradient; ratios of
 rows therefore do not go together with aggregation by turns.
@@ -65,6 +68,7 @@ def policy_gradient(
     dual_clip: float | None = None,
     ratio_level: str = "token",
     importance_cap: float | None = None,
+    importance_bound: float = 0.0,
     aggregation: str = "sequence",
     token_budget: int | None = None,
     turns_BL=None,
@@ -94,6 +98,7 @@ def policy_gradient(
       dual_clip: c > 1, with clip only, or None.
       ratio_level: one of RATIO_LEVELS; read only with clip.
       importance_cap: C > 0, of each token's weight, or None; not together with clip.
+      importance_bound: tokens with |rho - 1| up to this have the weight 1; with importance_cap only.
       aggregation, token_budget: as in `aggregate`.
       turns_BL, num_turns: integer turn of each token and how many there are, see `losses.turns`; needed at
         level "turn" and to aggregate by turns.
@@ -110,6 +115,10 @@ def policy_gradient(
         that exclude each other, or one without the behaviour log-probs or turns that it needs.
     """
     _check_options(clip, dual_clip, importance_cap, behaviour_logprobs_BL)
+    if importance_bound and (importance_cap is None or not importance_bound > 0):
+        raise UserError(
+            f"importance_bound={importance_bound}; allowed: 0, or a number above 0 together with importance_cap"
+        )
     check_choice("ratio_level", ratio_level, RATIO_LEVELS)
     check_choice("aggregation", aggregation, AGGREGATIONS)
     if clip is not None and ratio_level in OF_ROWS and aggregation in OF_TURNS:
@@ -119,7 +128,8 @@ def policy_gradient(
     mask_BL = in_turns(mask_BL, **turns)
     check_shapes(mask_BL, logprobs_BL=logprobs_BL)
     if clip is None:
-        scores_BL = _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, importance_cap)
+        weights = importance_cap, importance_bound
+        scores_BL = _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, weights)
     else:
         ratios = units(logprobs_BL, behaviour_logprobs_BL, advantages_B, mask_BL, ratio_level, **turns)
         scores_BU = _surrogate(ratios, clip, dual_clip)
@@ -127,12 +137,15 @@ def policy_gradient(
     return aggregate(-scores_BL, mask_BL, aggregation, token_budget=token_budget, **turns)
 
 
-def _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, importance_cap) -> jax.Array:
-    """A log pi of each token, times min(rho, C) if there is a C."""
+def _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, weights) -> jax.Array:
+    """A log pi of each token, times min(rho, C) if there is a C and rho is outside the bound; ``weights``: both."""
+    importance_cap, importance_bound = weights
     advantages_BX = constant_advantages(advantages_B, mask_BL)
     scores_BL = jnp.where(mask_BL, jnp.asarray(logprobs_BL, jnp.float32), 0.0) * advantages_BX
     if importance_cap is not None:
         ratio_BL = jnp.exp(log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL))
+        if importance_bound:
+            ratio_BL = jnp.where(jnp.abs(ratio_BL - 1.0) > importance_bound, ratio_BL, 1.0)
         scores_BL *= jax.lax.stop_gradient(jnp.minimum(ratio_BL, importance_cap))
     return scores_BL
 

@@ -52,8 +52,13 @@ class Cache:
         return self.prefixes if self.recent is None else (*self.prefixes, self.recent)
 
     def take(self, rows_R: jax.Array) -> "Cache":
-        """The recent block as one more prefix, row r of it the block's row ``rows_R[r]``."""
+        """The recent block as one more prefix, row r of it the block's row ``rows_R[r]``.
+
+        A block of a single row stays as it is: all rows share it, and nothing is copied.
+        """
         recent = self.recent
+        if recent.positions_BS.shape[0] == 1:
+            return Cache.after(*self.prefixes, recent)
         prefix = Block(recent.k_YBKHS[:, rows_R], recent.v_YBKSH[:, rows_R], recent.positions_BS[rows_R])
         return Cache.after(*self.prefixes, prefix)
 

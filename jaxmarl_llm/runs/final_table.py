@@ -15,7 +15,8 @@ LINES = 12  # of one agent's answer that are printed
 def show(summary: dict, folder) -> None:
     """The closing table, the states with their intervals, and one problem's answers before and after."""
     _table(summary)
-    print("\n".join(["", *state_lines(summary), *example_lines(folder)]), flush=True)
+    lines = ["", *state_lines(summary), *memory_lines(summary), *example_lines(folder)]
+    print("\n".join(lines), flush=True)
 
 
 def _table(summary: dict) -> None:
@@ -56,6 +57,17 @@ def state_lines(summary: dict) -> list[str]:
     for name, entry in known.items():
         lines.append(f"  {titles[name]:{width}}  {entry['return']:5.1f}  {_interval(entry)}".rstrip())
     return lines
+
+
+def memory_lines(summary: dict) -> list[str]:
+    """What of a device's memory was planned and what was used; [] where the backend does not say."""
+    if "memory" not in summary:
+        return []
+    planned, most = (summary["memory"][name] / 1e3 for name in ("planned_mb", "peak_mb"))
+    return [
+        f"memory of a device: {most:.2f} GB at most; planned were {planned:.2f} GB of parameters, optimizer, "
+        "gradients, caches and logits, without activations"
+    ]
 
 
 def _interval(entry: dict) -> str:

@@ -1,5 +1,6 @@
 """What a run prints before it starts: what an iteration consists of, and the memory that it takes."""
 
+import dataclasses
 import math
 
 import jax
@@ -7,7 +8,10 @@ import jax
 from jaxmarl_llm.config import agent_settings, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.systems import SFT
+from jaxmarl_llm.factory import evaluations
+from jaxmarl_llm.sharding import ONE_DEVICE
 from jaxmarl_llm.update import token_scores
+from jaxmarl_llm.utils import device_memory
 
 
 def _megabytes(tree) -> float:
@@ -34,14 +38,15 @@ def memory(config, team, states) -> dict[str, float]:
 
     ``states`` may hold shapes. Of cache and logits those of all devices are counted.
     """
-    g, length = config.train.group + config.train.partner_samples, agent_settings.longest(config)
-    nodes, members = workload.nodes(config)[-1], [m for m in team.members if not m.remote]
+    members = [m for m in team.members if not m.remote]
     policies = [m.stack.policy.config for m in members]
-    cache = sum(
-        2 * p.n_layers * p.n_kv_heads * p.head_dim * 4 * len(m.stack.agents) * nodes
-        * (g * length + config.sampling.max_prompt_tokens)
-        for p, m in zip(policies, members, strict=True)
-    ) / 1e6  # fmt: skip
+    nodes, samples = workload.nodes(config)[-1], config.train.group + config.train.partner_samples
+    # Of one device: without a mesh the whole of it.
+    caches = [
+        evaluations.cache_bytes(config, dataclasses.replace(m.stack, layout=ONE_DEVICE), nodes, samples)
+        for m in members
+    ]
+    cache = sum(caches) / 1e6
     return {
         "base": sum(_megabytes(m.base) for m in members),
         "learned": sum(_megabytes(s.trainable) for s in states.values()),
@@ -51,8 +56,22 @@ def memory(config, team, states) -> dict[str, float]:
     }
 
 
+def planned_mb(config, team, states, models) -> float:
+    """MB of one device that are planned, with the gradients: `memory` and `beside`, activations not counted."""
+    parts, (learned, optimizer) = memory(config, team, states), beside(models)
+    return sum(parts.values()) + learned + optimizer + max(parts["learned"], learned)
+
+
+def used(config, team, states, models) -> dict[str, float]:
+    """`planned_mb` and the most MB of a device that were used; {} where the backend does not say, as a CPU."""
+    most = device_memory.peak(jax.local_devices()[0])
+    if most is None:
+        return {}
+    return {"planned_mb": planned_mb(config, team, states, models), "peak_mb": most / 1e6}
+
+
 def beside(models) -> tuple[float, float]:
-    """MB of critics and the like, and of their optimizers; ``models`` are states, or shapes of them."""
+    """MB of trained parameters, and of their optimizers; ``models`` are states, or shapes of them."""
     parts = ([getattr(s, part) for s in models.values()] for part in ("trainable", "opt_state"))
     return tuple(map(_megabytes, parts))
 

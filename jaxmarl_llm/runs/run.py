@@ -12,6 +12,8 @@ from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.evaluation import scores
 from jaxmarl_llm.factory import (
     chat_options,
+    evaluations,
+    hardware,
     imitation,
     inputs,
     protocols,
@@ -100,12 +102,12 @@ class Run:
         self.test_task = tasks.build_task(config, executor, "test", expert)
         tasks.check_splits(config, {"train": self.task, "eval": self.validation_task, "test": self.test_task})
         self.validation_items = scores.spread(len(self.validation_task.items), config.eval.problems)
-        # Of all evaluations, so that those on fewer problems run the same program.
-        self.items_per_batch = evaluation.batch_size(len(self.test_task.items), config.eval.samples)
 
     def _open_team(self) -> None:
         """The agents as they begin, and the widths of their prompts."""
         config, every_task = self.config, (self.task, self.validation_task, self.test_task)
+        hardware.prepare(config)
+        print("\n".join(hardware.lines(config)), flush=True)
         speakers = self.services.open_speakers([item for task in every_task for item in task.items])
         self.team = begin.begun(config, teams.build_team(config, speakers=speakers), self.folder)
         self.services.count(self.team)
@@ -130,6 +132,10 @@ class Run:
         self.schedule = Schedule(config, self.learner.open(self.folder, stack))
         self.completed = self.schedule.start
         self.protocol = protocols.build(config, self.task, self.team, memory=self.lesson_bank())
+        held = [member.base for member in self.team.members], self.learner.states, self.learner.own_states
+        # Of all evaluations, so that those on fewer problems run the same program.
+        rows = evaluations.rows_per_batch(config, self.team, held)
+        self.items_per_batch = evaluation.batch_size(len(self.test_task.items), config.eval.samples, rows)
         if self.schedule.start > config.train.steps:
             raise UserError(
                 f"train.steps={config.train.steps}: the run in {self.folder} has done {self.schedule.start} already"

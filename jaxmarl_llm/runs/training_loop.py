@@ -13,7 +13,7 @@ from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.metrics import read_metrics
 from jaxmarl_llm.rollout import counterfactuals, dynamic_sampling
 from jaxmarl_llm.rollout.counterfactuals import SecondRollout
-from jaxmarl_llm.runs import final_table, run_evaluations, summaries
+from jaxmarl_llm.runs import final_table, plan_table, run_evaluations, summaries
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import compile_times, console, distributed
@@ -148,6 +148,9 @@ def finish(run: Run) -> dict:
     run.save(run.schedule.done)
     print(run_evaluations.validate(run, run.schedule.done), flush=True)
     run_evaluations.after(run)
+    if used := plan_table.used(run.config, run.team, run.learner.states, run.learner.own_states):
+        run.summary["memory"] = used
+        summaries.write_summary(run)
     final_table.show(run.summary, run.output_folder)
     rows = read_metrics(run.output_folder)
     from jaxmarl_llm import (

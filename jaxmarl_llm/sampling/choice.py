@@ -1,12 +1,16 @@
 """Choose one token from logits: temperature, truncation, and the draw itself."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxmarl_llm.utils.errors import UserError
+
+DIGIT = 4  # bits of the threshold of top-k and top-p that one pass over the vocabulary finds on accelerators
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,28 +69,36 @@ class SamplingParams:
         return not self.top_k and self.top_p == 1 and not self.min_p
 
     @property
+    def searches(self) -> bool:
+        """Whether there is a threshold to be searched, see `threshold`."""
+        return bool(self.top_k) or self.top_p < 1
+
+    @property
     def greedy(self) -> bool:
         """Whether the most likely token is always taken."""
         return self.temperature == 0
 
 
-def truncate(logits_RV: jax.Array, params: SamplingParams, keep_R: jax.Array | None = None) -> jax.Array:
+def truncate(
+    logits_RV: jax.Array,
+    params: SamplingParams,
+    keep_R: jax.Array | None = None,
+    least_R1: jax.Array | None = None,
+) -> jax.Array:
     """Temperature-scaled logits with the tokens outside top-k, top-p and min-p at -1e30.
 
     Sampler and trainer both call this, so that their log-probabilities agree. Each rule reads the whole
     tempered distribution, not the rest that another rule left; tokens as likely as the last one kept are kept
     too. ``keep_R`` (the token that was drawn) stays in the support even if the policy has changed since.
+    ``least_R1``: what `threshold` returns for these logits, where that is known already.
     """
     scaled = logits_RV / (params.temperature or 1.0)
     if params.keeps_all:
         return scaled
-    order = _order(jax.lax.stop_gradient(scaled))
     keep = jnp.ones(scaled.shape, bool)
-    if params.top_k:
-        keep &= order >= _least_kept(order, jnp.ones_like(scaled), min(params.top_k, scaled.shape[-1]))
-    if params.top_p < 1:
-        probs = jax.nn.softmax(jax.lax.stop_gradient(scaled), axis=-1)
-        keep &= order >= _least_kept(order, probs, params.top_p)
+    if params.searches:
+        least_R1 = threshold(logits_RV, params) if least_R1 is None else least_R1
+        keep &= _order(jax.lax.stop_gradient(scaled)) >= least_R1
     if params.min_p:
         keep &= scaled >= scaled.max(-1, keepdims=True) + jnp.log(params.min_p)
     if keep_R is not None:
@@ -95,17 +107,69 @@ def truncate(logits_RV: jax.Array, params: SamplingParams, keep_R: jax.Array | N
     return jnp.where(keep, scaled, -1e30)
 
 
+def threshold(logits_RV: jax.Array, params: SamplingParams) -> jax.Array:
+    """The least of the numbers that `_order` makes of the logits that top-k and top-p keep, (R, 1); no gradient."""
+    scaled = jax.lax.stop_gradient(logits_RV) / (params.temperature or 1.0)
+    order, least = _order(scaled), []
+    if params.top_k:
+        least.append(_least_kept(order, jnp.ones_like(scaled), min(params.top_k, scaled.shape[-1])))
+    if params.top_p < 1:
+        least.append(_least_kept(order, jax.nn.softmax(scaled, axis=-1), params.top_p))
+    return functools.reduce(jnp.maximum, least)
+
+
 def _order(x: jax.Array) -> jax.Array:
     """Integers in the order of some float32 numbers: their bits, all but the sign inverted if negative."""
     bits = jax.lax.bitcast_convert_type(x.astype(jnp.float32), jnp.int32)
     return jnp.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _least_kept(order_RV: jax.Array, weights_RV: jax.Array, needed: float) -> jax.Array:
     """Greatest number (R, 1) for which it and larger ones weigh ``needed``; the least if all weigh less.
 
-    Bisection over the 32 bits: as many passes over the vocabulary, which cost less than to sort it.
+    It is searched in passes over the vocabulary, which cost less than to sort it. A CPU is bound by comparisons, of
+    which bisection makes fewest; an accelerator by reading the vocabulary, which it then does a quarter as often.
     """
+    ways = dict(cpu=functools.partial(_by_halves, needed), default=functools.partial(_by_digits, needed))
+    return jax.lax.platform_dependent(order_RV, weights_RV, **ways)
+
+
+@_least_kept.defjvp
+def _without_gradient(needed: float, primals, tangents):
+    """An integer has none; said here, the passes of the search are not kept for a backward pass."""
+    least_R1 = _least_kept(*primals, needed)
+    return least_R1, np.zeros(least_R1.shape, jax.dtypes.float0)
+
+
+def _by_digits(needed: float, order_RV: jax.Array, weights_RV: jax.Array) -> jax.Array:
+    """`_least_kept`, four of its 32 bits in a pass: the weights of numbers from 15 candidates on, all at once."""
+    top = jnp.uint32(1 << 31)  # turns signed numbers into unsigned ones of the same order
+    number_RV = jax.lax.bitcast_convert_type(order_RV, jnp.uint32) ^ top
+    digits = range(1, 1 << DIGIT)
+
+    def next_digit(i, least_R1):
+        shift = (32 - DIGIT * (i + 1)).astype(jnp.uint32)
+        tried = [least_R1 | (jnp.uint32(digit) << shift) for digit in digits]
+        # One reduction of 15 arrays that are never written reads its inputs once.
+        parts = tuple(jnp.where(number_RV >= tried_R1, weights_RV, 0.0) for tried_R1 in tried)
+        nothing = (jnp.float32(0.0),) * len(parts)
+        sums = jax.lax.reduce(parts, nothing, _add_each, (order_RV.ndim - 1,))
+        # The more numbers weigh, the greater the sum, however it is rounded: the digits that do come first.
+        enough_R = sum((sum_R >= needed).astype(jnp.uint32) for sum_R in sums)
+        return least_R1 | (enough_R[..., None] << shift)
+
+    nothing_R1 = jnp.zeros((*order_RV.shape[:-1], 1), jnp.uint32)
+    least_R1 = jax.lax.fori_loop(0, 32 // DIGIT, next_digit, nothing_R1)
+    return jax.lax.bitcast_convert_type(least_R1 ^ top, jnp.int32)
+
+
+def _add_each(left, right):
+    return tuple(map(jnp.add, left, right))
+
+
+def _by_halves(needed: float, order_RV: jax.Array, weights_RV: jax.Array) -> jax.Array:
+    """`_least_kept` by bisection, a bit in a pass."""
 
     def halve(_, bounds):
         low, high = bounds  # low weighs enough, high does not

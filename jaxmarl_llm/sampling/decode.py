@@ -3,8 +3,8 @@
 Most of the cost of a token is reading weights and cache. Where the sampler holds layers apart
 (`Policy.apart`), they are split before the first token; else the scan over layers would copy each layer out
 of the stacked arrays again at every token. An embedding that is also the map to the vocabulary is transposed
-once, which the product would else do at every token. A sampler with another dtype than the policy's gets a
-copy of the weights in that dtype.
+once, which the product would else do at every token. Weights that are kept in another dtype than the sampler's
+are copied in that dtype, once.
 """
 
 import dataclasses
@@ -23,12 +23,16 @@ from jaxmarl_llm.sharding import Layout
 
 
 class Reader(NamedTuple):
-    """The sampler's model: the variables of all agents, their ``vmap`` axes, and their layout."""
+    """The sampler's model: the variables of all agents, their ``vmap`` axes, and their layout.
+
+    ``leaves_rows``: as in `team.Stack`.
+    """
 
     sampler: Any
     variables: Any
     axes: Any
     layout: Layout
+    leaves_rows: bool = True
 
 
 def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, slots: int):
@@ -46,8 +50,8 @@ def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, 
     """
     sampler, layout = stack.sampler or stack.policy, stack.layout
     variables, axes = stack.bind(base, trainable)
-    if sampler.dtype != stack.policy.dtype:
-        variables = jax.tree.map(lambda x: x.astype(sampler.dtype), variables)
+    as_policy = sampler.dtype == stack.policy.dtype
+    variables = jax.tree.map_with_path(functools.partial(_in_dtype, sampler.dtype, as_policy), variables)
     stacked = sampler.clone(apart=False)
     prefixes = 1 if shared is None else 2
     read = functools.partial(_read, stacked, samples, slots)
@@ -59,13 +63,21 @@ def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, 
         variables = jax.vmap(split, in_axes=(axes,), out_axes=axes, axis_size=n_agents)(variables)
         sampler = sampler.clone(config=dataclasses.replace(sampler.config, tie_embeddings=False))
         cache = cache.apart()
-    reader = Reader(sampler, variables, axes, layout)
+    reader = Reader(sampler, variables, axes, layout, stack.leaves_rows)
     return *_laid_out(layout, logits_NRV, cache), reader
+
+
+def _in_dtype(dtype, as_policy: bool, path, x):
+    """A parameter in the dtype in which the sampler multiplies with it, before the loop and not at every token.
+
+    ``as_policy``: the sampler computes as the policy does; it then reads norms in float32, too.
+    """
+    return x if as_policy and path[-1].key == "scale" else x.astype(dtype)
 
 
 def forward(reader: Reader, tokens_NR, positions_NR, cache: Cache):
     """Logits (N, R, V) after one more token per row, and the cache with it as the newest."""
-    sampler, variables, axes, layout = reader
+    sampler, variables, axes, layout, _ = reader
     cache = layout.cache(cache.settled())
     cache_axes = agent_axes(len(cache.prefixes), sampler.apart)
     one = functools.partial(_forward, sampler)

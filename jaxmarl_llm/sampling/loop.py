@@ -15,8 +15,9 @@ from jaxmarl_llm.sampling import decode, stop_sequences
 from jaxmarl_llm.sampling.choice import SamplingParams, draw
 from jaxmarl_llm.sampling.padding import Shared
 
-# Most rows end long before the last. Where an agent has at least LEAST_ROWS, the loop continues with a share
-# of them as soon as the others have finished, repeatedly.
+# Most rows end long before the last. Where an agent has at least LEAST_ROWS, and a step takes the longer the more
+# rows it has (`Stack.leaves_rows`), the loop continues with a share of them as soon as the others have finished,
+# repeatedly.
 LEAST_ROWS = 16
 SHARE = 4
 
@@ -95,8 +96,9 @@ def _go_on(reader, params: SamplingParams, stops, rows: _Rows, t, drawn: Samples
       that go on.
     """
     n_rows, limit = drawn.lengths_NR.shape[1], drawn.tokens_NRL.shape[2]
-    one_shard = reader.layout.shards == 1  # rows divided among devices would have to be divided again
-    left = n_rows // SHARE if one_shard and n_rows >= LEAST_ROWS else 0
+    # Rows divided among devices would have to be divided again.
+    leaves = reader.leaves_rows and reader.layout.shards == 1 and n_rows >= LEAST_ROWS
+    left = n_rows // SHARE if leaves else 0
 
     def step(carry):
         t, drawn, cache = carry

@@ -29,6 +29,7 @@ class LossConfig:
         "sequence_normalised"; the budget of "constant" is the longest completion allowed.
       drop_truncated: completions that were cut off are not read and count nowhere (`losses.drop_truncated`).
       importance_cap: greatest weight policy / sampler of a token, or None for no such weights.
+      importance_bound: greatest |policy / sampler - 1| of a token that counts as 1.
       kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off). With
         top-k, top-p or min-p it is not the KL of two distributions: the policy's log-probabilities are of
         its truncated distribution, from which the tokens come, the reference's of its own truncated one, with
@@ -50,6 +51,7 @@ class LossConfig:
     aggregation: str = "sequence"
     drop_truncated: bool = False
     importance_cap: float | None = None
+    importance_bound: float = 0.0
     kl_coef: float = 0.0
     kl_kind: str = "k3"
     entropy_coef: float = 0.0
@@ -163,6 +165,7 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
         dual_clip=config.dual_clip,
         ratio_level=config.ratio_level,
         entropy_BL=jax.lax.stop_gradient(entropy_RL),
+        bound=config.importance_bound,
     )
     return pg.sum + config.kl_coef * kl.sum - config.entropy_coef * bonus.sum, (pg, kl, seen)
 
@@ -181,6 +184,7 @@ def _policy_loss(config: LossConfig, logprobs_RL, advantages_R, mask_RL, given) 
         dual_clip=config.dual_clip,
         ratio_level=config.ratio_level,
         importance_cap=config.importance_cap,
+        importance_bound=config.importance_bound,
         **config.division,
     )
 
@@ -210,12 +214,22 @@ def _features(policy, variables, read, rows: Rows) -> jax.Array:
     last_BD, cache = read
     prompt_M = rows.prompt_M
     lengths_B = cache.recent.positions_BS[:, -1] + 1
-    positions_MW = jnp.where(rows.offsets_MW < 0, -1, lengths_B[prompt_M][:, None] + rows.offsets_MW)
+    positions_MW = jnp.where(
+        rows.offsets_MW < 0, -1, _of_rows(lengths_B, prompt_M)[:, None] + rows.offsets_MW
+    )
     first_MW = rows.offsets_MW == 0
     segments_MW = jnp.cumsum(first_MW, axis=1)
     inputs = (rows.tokens_MW, positions_MW, cache.take(prompt_M), segments_MW)
     hidden_MWD, _ = policy.apply(variables, *inputs, method="hidden")
-    return jnp.where(first_MW[..., None], last_BD[prompt_M][:, None], jnp.roll(hidden_MWD, 1, axis=1))
+    last_MD = _of_rows(last_BD, prompt_M)
+    return jnp.where(first_MW[..., None], last_MD[:, None], jnp.roll(hidden_MWD, 1, axis=1))
+
+
+def _of_rows(x_B, prompt_M):
+    """Values of the rows' prompts, (M, ..); of a single prompt without a gather, whose gradient would be a scatter."""
+    if x_B.shape[0] == 1:
+        return jnp.broadcast_to(x_B, (prompt_M.shape[0], *x_B.shape[1:]))
+    return x_B[prompt_M]
 
 
 def _by_slot(x_MW, rows: Rows) -> jax.Array:

@@ -21,6 +21,7 @@ class Diagnostics:
     ratio: importance ratio pi/mu per token. ratio_max_deviation: largest |ratio - 1|, a scalar.
     clip_fraction: share of the ratios whose gradient the clips removed.
     approx_kl: KL(mu || pi) in nats per token, mu the sampler.
+    outside_bound: tokens whose ratio is outside 1 +- the bound of importance weights; count 0 without a bound.
     entropy: in nats per token; count 0 where it was not given.
     """
 
@@ -28,13 +29,15 @@ class Diagnostics:
     ratio_max_deviation: jax.Array
     clip_fraction: SumCount
     approx_kl: SumCount
+    outside_bound: SumCount
     entropy: SumCount
 
     @classmethod
     def zeros(cls, *shape: int) -> "Diagnostics":
         """Statistics of no tokens, the start value of merging."""
         none = SumCount.zeros(*shape)
-        return cls(ratio=none, ratio_max_deviation=none.sum, clip_fraction=none, approx_kl=none, entropy=none)
+        parts = dict.fromkeys(("ratio", "clip_fraction", "approx_kl", "outside_bound", "entropy"), none)
+        return cls(ratio_max_deviation=none.sum, **parts)
 
     def merge(self, other: "Diagnostics") -> "Diagnostics":
         """Merge with another batch: sums and counts are added, the larger deviation is kept."""
@@ -43,6 +46,7 @@ class Diagnostics:
             ratio_max_deviation=jnp.maximum(self.ratio_max_deviation, other.ratio_max_deviation),
             clip_fraction=self.clip_fraction + other.clip_fraction,
             approx_kl=self.approx_kl + other.approx_kl,
+            outside_bound=self.outside_bound + other.outside_bound,
             entropy=self.entropy + other.entropy,
         )
 
@@ -52,7 +56,7 @@ class Diagnostics:
         return merged.replace(ratio_max_deviation=self.ratio_max_deviation.max(0))
 
     def values(self) -> dict[str, jax.Array]:
-        """Scalars by metric name."""
+        """Scalars by metric name, without `outside_bound`, which only some losses have."""
         return {
             "ratio_mean": jnp.where(
                 self.ratio.count > 0, self.ratio.mean(), 1.0
@@ -70,6 +74,10 @@ def _clip_fraction(ratios: losses.Units, clip: losses.Clip | None, dual_clip: fl
     return aggregate(losses.clipped(ratios, clip, dual_clip), ratios.used_BU, "token")
 
 
+def _outside(ratio_BL, bound: float, mask_BL) -> SumCount:
+    return aggregate(jnp.abs(ratio_BL - 1.0) > bound, mask_BL, "token") if bound else SumCount.zeros()
+
+
 def diagnose(
     logprobs_BL,
     behaviour_logprobs_BL,
@@ -80,6 +88,7 @@ def diagnose(
     dual_clip: float | None = None,
     ratio_level: str = "token",
     entropy_BL=None,
+    bound: float = 0.0,
     **turns,
 ) -> Diagnostics:
     """Diagnostics of one (micro-)batch: log-probs, mask and entropy are [..., L], advantages [...].
@@ -88,7 +97,7 @@ def diagnose(
     `ratio_level`; the clip fraction is over the units with one ratio each: tokens, turns or rows. A unit is
     clipped if the loss gives it no gradient (`losses.clipped`). `approx_kl` is `mean(rho - 1 - log rho)`, the
     k3 estimate of KL(mu || pi) on tokens of mu (J. Schulman, 2020). Before the first update of an iteration
-    every ratio must be 1: log `ratio_max_deviation`.
+    every ratio must be 1: log `ratio_max_deviation`. ``bound`` is that of `Diagnostics.outside_bound`.
 
     Raises:
       ValueError: unknown ratio_level, shapes that differ, or level "turn" without turns.
@@ -102,5 +111,6 @@ def diagnose(
         ratio_max_deviation=jnp.max(jnp.abs(ratio_BL - 1.0), initial=0.0),
         clip_fraction=_clip_fraction(ratios, clip, dual_clip),
         approx_kl=aggregate(kl_estimate(jnp.zeros_like(log_ratio_BL), log_ratio_BL, "k3"), mask_BL, "token"),
+        outside_bound=_outside(ratio_BL, bound, mask_BL),
         entropy=SumCount.zeros() if entropy_BL is None else aggregate(entropy_BL, mask_BL, "token"),
     )

@@ -1,4 +1,8 @@
-"""AdamW with a learning-rate schedule, its state for every agent of a stack, and one step of it."""
+"""AdamW with a learning-rate schedule, its state for every agent of a stack, and one step of it.
+
+Everything is computed in float32. Parameters and moments that are kept in bfloat16 are rounded stochastically
+(`dtypes.rounded`): to the nearest number most updates would change nothing, as a bfloat16 number has 8 bits.
+"""
 
 from typing import Any, NamedTuple
 
@@ -8,8 +12,10 @@ import optax
 from flax import struct
 
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
-from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils import agent_axis, dtypes
 from jaxmarl_llm.utils.errors import UserError
+
+LEAF = 7919  # between the seeds of one update's arrays
 
 
 @struct.dataclass
@@ -43,10 +49,12 @@ def make_optimizer(
     decay: str = "constant",
     weight_decay: float = 0.0,
     grad_clip: float = 1.0,
+    moment_dtype: str = "float32",
 ) -> optax.GradientTransformation:
     """AdamW with a warm-up, an optional linear or cosine decay over ``steps``, and clipping by global norm.
 
-    The transformation is for one agent; `train_step` maps it over the agent axis, so clipping is per agent.
+    ``moment_dtype``: float32 or bfloat16, that its state is kept in between updates. The transformation is for one
+    agent; `train_step` maps it over the agent axis, so clipping is per agent.
     """
     shapes = {
         "constant": lambda: optax.constant_schedule(lr),
@@ -59,7 +67,31 @@ def make_optimizer(
         [optax.linear_schedule(lr / max(warmup, 1), lr, warmup), shapes[decay]()], [warmup]
     )
     clip = optax.clip_by_global_norm(grad_clip) if grad_clip > 0 else optax.identity()
-    return optax.chain(clip, optax.adamw(schedule, weight_decay=weight_decay))
+    return _in_float32(optax.chain(clip, optax.adamw(schedule, weight_decay=weight_decay)), moment_dtype)
+
+
+def _in_float32(optimizer: optax.GradientTransformation, moment_dtype: str) -> optax.GradientTransformation:
+    """The optimizer, computing in float32 whatever dtypes it is given, with its state kept in ``moment_dtype``."""
+
+    def init(params):
+        return dtypes.cast(optimizer.init(dtypes.cast(params, jnp.float32)), moment_dtype)
+
+    def update(grads, state, params=None):
+        # AdamW and its schedule count their updates.
+        steps = next(x for x in jax.tree.leaves(state) if not dtypes.is_float(x))
+        updates, new = optimizer.update(*dtypes.cast((grads, state, params), jnp.float32))
+        return updates, _rounded(new, state, steps)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _rounded(tree, like, seed):
+    """The tree with the floats of every leaf in the dtype of that of ``like``, see `dtypes.rounded`."""
+    leaves, structure = jax.tree.flatten(tree)
+    pairs = enumerate(zip(leaves, jax.tree.leaves(like), strict=True))
+    # Leaves of one shape are rounded differently.
+    new = [dtypes.rounded(x, y.dtype, seed + LEAF * i) if dtypes.is_float(x) else x for i, (x, y) in pairs]
+    return jax.tree.unflatten(structure, new)
 
 
 def init_state(
@@ -76,6 +108,7 @@ def descend(optimizer, state: TrainState, grads, losses_N, rates: Rates | None =
     If a loss or gradient norm is not finite, the state stays as it was, so that it can be saved. ``rates`` as
     in `train_step`.
     """
+    grads = dtypes.cast(grads, jnp.float32)
     if rates is not None:  # another loss may reach parameters of an agent that does not learn
         grads = _where_learning(rates, grads, jax.tree.map(jnp.zeros_like, grads))
     updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
@@ -83,7 +116,8 @@ def descend(optimizer, state: TrainState, grads, losses_N, rates: Rates | None =
         updates = jax.tree.map(lambda u: u * agent_axis.along(rates.scale_N, u).astype(u.dtype), updates)
         updates = _where_learning(rates, updates, jax.tree.map(jnp.zeros_like, updates))
         opt_state = _where_learning(rates, opt_state, state.opt_state)
-    trainable = optax.apply_updates(state.trainable, updates)
+    moved = jax.tree.map(jnp.add, dtypes.cast(state.trainable, jnp.float32), updates)
+    trainable = _rounded(moved, state.trainable, state.step)
     metrics = {"loss": losses_N, "grad_norm": jax.vmap(optax.tree.norm)(grads)}
     finite = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
     new = TrainState(state.step + 1, trainable, opt_state)

@@ -52,6 +52,8 @@ def train_step(
     metrics |= seen.values()
     if config.custom is not None:
         del metrics["clip_fraction"]  # a loss of the user may clip otherwise
+    if config.importance_bound:
+        metrics["outside_bound"] = seen.outside_bound.mean()
     if config.given_texts:
         metrics = {name: values for name, values in metrics.items() if name not in diagnostics.OF_SAMPLER}
     metrics["update_norm"] = jax.vmap(optax.tree.norm)(updates)

@@ -3,6 +3,9 @@
 Logits are the largest arrays of an update (tokens x vocabulary). Here they exist for `CHUNK` tokens at a
 time: where the map to the vocabulary is frozen, only the gradient to the features of each chunk is kept;
 where it learns, the backward pass computes the chunk's logits again.
+
+With top-k or top-p the support is needed here again, and not only the sampler's log-probabilities: they give the
+sum over the support, but the gradient is a mean over it, and after an update the policy has another one.
 """
 
 import functools
@@ -12,7 +15,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm import losses
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.sampling.choice import truncate
+from jaxmarl_llm.sampling.choice import threshold, truncate
 
 CHUNK = 128  # tokens per agent
 
@@ -49,19 +52,28 @@ def token_scores(
     return tuple(x_CT.reshape(-1)[:tokens] for x_CT in scores)
 
 
-def _chunk(policy, sampling, variables, features_TD, tokens_T):
-    """Log-probabilities and entropies of one chunk."""
-    logits_TV = truncate(policy.apply(variables, features_TD, method="logits"), sampling, keep_R=tokens_T)
+def _chunk(policy, sampling, variables, features_TD, tokens_T, least_T1=None):
+    """Log-probabilities and entropies of one chunk; ``least_T1`` as in `truncate`."""
+    logits_TV = policy.apply(variables, features_TD, method="logits")
+    logits_TV = truncate(logits_TV, sampling, keep_R=tokens_T, least_R1=least_T1)
     return losses.token_logprobs(logits_TV, tokens_T), losses.entropy(logits_TV)
 
 
 def _recomputed(policy, sampling, entropy_learns, variables, features_CTD, tokens_CT):
     @jax.checkpoint
-    def one(features_TD, tokens_T):
-        logprobs_T, entropy_T = _chunk(policy, sampling, variables, features_TD, tokens_T)
+    def one(features_TD, tokens_T, least_T1):
+        logprobs_T, entropy_T = _chunk(policy, sampling, variables, features_TD, tokens_T, least_T1)
         return logprobs_T, entropy_T if entropy_learns else jax.lax.stop_gradient(entropy_T)
 
-    return jax.lax.map(lambda chunk: one(*chunk), (features_CTD, tokens_CT))
+    def searched(chunk):
+        # The backward pass does not search again for the threshold of top-k and top-p, a number per token. The
+        # compiler makes one product of these logits and those of the forward pass.
+        features_TD, tokens_T = chunk
+        fixed = jax.lax.stop_gradient((variables, features_TD))
+        least_T1 = threshold(policy.apply(*fixed, method="logits"), sampling) if sampling.searches else None
+        return one(features_TD, tokens_T, least_T1)
+
+    return jax.lax.map(searched, (features_CTD, tokens_CT))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))

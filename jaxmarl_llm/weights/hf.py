@@ -5,11 +5,13 @@ leading axis and stores kernels as [in, out].
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.utils import dtypes
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import families
 
@@ -114,14 +116,16 @@ def from_hf_tensors(
     dtype=np.float32,
     put: Callable = lambda array: array,
     where: str = "the checkpoint",
+    at_least=None,
 ) -> dict:
     """Parameter tree ``{"params": ...}`` from Hugging Face tensors.
 
     Args:
       tensors: name -> array; values are read once, leaf by leaf, so a lazy mapping keeps memory low.
-      dtype: NumPy or ml_dtypes type of the leaves.
+      dtype: NumPy or ml_dtypes type of the leaves; None: that of their tensors.
       put: applied to every finished leaf, e.g. ``jnp.asarray``; the default leaves NumPy arrays.
       where: what error messages call the checkpoint.
+      at_least: type that narrower leaves are widened to, see `dtypes.widened`; None: none.
 
     Raises ValueError as `check` does, and for a tied head whose values differ from the embedding's.
     """
@@ -129,9 +133,12 @@ def from_hf_tensors(
     check(config, shapes, where)
     if config.tie_embeddings and HEAD in shapes and not np.array_equal(tensors[HEAD], tensors[EMBED]):
         raise UserError(f"{where}: tie_word_embeddings is true but {HEAD} differs from {EMBED}")
+    stored = tensors.dtypes() if hasattr(tensors, "dtypes") else {n: t.dtype for n, t in tensors.items()}
     tree: dict = {}
     for leaf in leaves(config):
-        array = _gather(leaf, tensors, config.n_layers, dtype)
+        kinds = {stored[name] for name in leaf.names(config.n_layers)} if dtype is None else {dtype}
+        array = _gather(leaf, tensors, config.n_layers, functools.reduce(dtypes.widened, kinds))
+        array = array if at_least is None else array.astype(dtypes.widened(array.dtype, at_least), copy=False)
         node = tree
         for key in leaf.path[:-1]:
             node = node.setdefault(key, {})

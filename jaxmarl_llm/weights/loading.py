@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -10,7 +11,7 @@ from flax import struct
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.tokenizer import Tokenizer
-from jaxmarl_llm.utils import files, json_fields
+from jaxmarl_llm.utils import dtypes, files, json_fields
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import hf, hf_config, model_files, tensor_files
 
@@ -30,6 +31,7 @@ def load(
     compute_dtype=None,
     remat: str = "dots",
     on_host: bool = False,
+    at_least=None,
 ) -> LoadedModel:
     """Load a model; nothing is compiled.
 
@@ -37,10 +39,11 @@ def load(
       name_or_path: ``smollm2-135m-instruct`` (bundled), a Hugging Face folder, a ``.gguf`` file, or a hub
         id. The bundled model and GGUF files are converted once into a cache folder
         (`model_files.cache_folder`).
-      dtype: type of the parameters.
-      compute_dtype: type of activations; None means ``dtype``.
+      dtype: type of the parameters; None: as the files hold them (GGUF files are converted to float32).
+      compute_dtype: type of activations; None means ``dtype``, or float32 without one.
       remat: as in `Policy`.
       on_host: leave NumPy arrays, for a caller who places them on a mesh.
+      at_least: type that parameters of a narrower one are widened to once they have ``dtype``; None: none.
 
     Raises ValueError naming the file and what is wrong: no such model, an unsupported family or feature,
     missing, extra or misshapen tensors, a damaged or quantised file, a tokenizer larger than the embedding, an
@@ -52,9 +55,19 @@ def load(
     _check_ids(folder, config.vocab_size, tokenizer)
     tensors = tensor_files.open_folder(folder)
     put = (lambda array: array) if on_host else jnp.asarray
-    params = hf.from_hf_tensors(config, tensors, np.dtype(dtype), put, str(folder))
-    policy = Policy(config, jnp.dtype(compute_dtype or dtype), remat)
+    held = None if dtype is None else np.dtype(dtype)
+    params = hf.from_hf_tensors(config, tensors, held, put, str(folder), at_least)
+    policy = Policy(config, jnp.dtype(compute_dtype or dtype or jnp.float32), remat)
     return LoadedModel(policy, params, tokenizer)
+
+
+def in_dtype(params: dict, dtype=None, at_least=None) -> dict:
+    """Parameters (of JAX or NumPy) as `load` would hold them if a file had them; arguments as there."""
+
+    held = params if dtype is None else dtypes.cast(params, dtype)
+    if at_least is None:
+        return held
+    return jax.tree.map(lambda x: dtypes.cast(x, dtypes.widened(x.dtype, at_least)), held)
 
 
 def save(model: LoadedModel, folder) -> None:

@@ -4,7 +4,7 @@ import json
 import pathlib
 from collections.abc import Iterator, Mapping
 
-import ml_dtypes  # noqa: F401  (teaches NumPy bfloat16, which safetensors then returns)
+import ml_dtypes
 import numpy as np
 import safetensors
 import safetensors.numpy
@@ -14,7 +14,7 @@ from jaxmarl_llm.utils.errors import StorageError, UserError
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 # Types whose values are the weights. Others (FP8, packed integers) mean them only with scales of their own.
-_PLAIN = ("F64", "F32", "F16", "BF16")
+_PLAIN = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 SHARD_BYTES = 4 * 2**30
 
 
@@ -33,6 +33,11 @@ class FolderTensors(Mapping):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes, read from the headers."""
         return {name: tuple(handle.get_slice(name).get_shape()) for name, (_, handle) in self._files.items()}
+
+    def dtypes(self) -> dict[str, np.dtype]:
+        """Types of the tensors of `_PLAIN` types, read from the headers."""
+        kinds = {name: handle.get_slice(name).get_dtype() for name, (_, handle) in self._files.items()}
+        return {name: np.dtype(_PLAIN[kind]) for name, kind in kinds.items() if kind in _PLAIN}
 
     def check_types(self) -> None:
         """ValueError naming a file, a tensor and its type if its values are not the weights themselves."""

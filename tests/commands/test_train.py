@@ -122,7 +122,8 @@ def test_summary(smoke_run, learning_run):
 
 def test_what_is_printed(smoke_run):
     lines = smoke_run.output.splitlines()
-    for start in ("problems x agents", "joint answers judged", "memory: ", "step 1/2 ", "step 2/2 "):
+    first = ("backend: cpu, ", "precision: computation in float32, products of float32 numbers in float32")
+    for start in (*first, "problems x agents", "joint answers judged", "memory: ", "step 1/2 ", "step 2/2 "):
         assert any(line.startswith(start) for line in lines), smoke_run.output
     first_step = next(i for i, line in enumerate(lines) if line.startswith("step "))
     assert any("2 x 2 x 2: 8 completions" in line for line in lines[:first_step])

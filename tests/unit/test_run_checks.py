@@ -53,6 +53,23 @@ def test_what_ended_a_run_may_be_mended(fields):
     resume_checks.check_same_run(CONFIG, changed(**fields))
 
 
+def test_runs_of_before_dtypes_were_fields_go_on_in_float32():
+    """As stored, a base holds the numbers that it held in float32; and nothing is rounded that could be weighed."""
+    older = CONFIG | {"policy": {"dtype": "float32"}}
+    now = older | {
+        "model_options": {"date": "2026-03-05", "dtype": ""},
+        "train": CONFIG["train"] | {"importance_bound": 0.01},
+        "device": {"memory_fraction": 0.9},
+    }
+    resume_checks.check_same_run(older, now)
+    narrow = now | {"model_options": now["model_options"] | {"dtype": "bfloat16"}}
+    with pytest.raises(ValueError, match="model_options.dtype: saved 'float32', now 'bfloat16'$"):
+        resume_checks.check_same_run(older, narrow)
+    half = {"policy": {"dtype": "bfloat16"}}
+    with pytest.raises(ValueError, match="train.importance_bound: saved 0.0, now 0.01$"):
+        resume_checks.check_same_run(older | half, now | half)
+
+
 def test_where_prompts_were_cut_the_limit_stays():
     with pytest.raises(ValueError, match="sampling.max_prompt_tokens: saved 768, now 900$"):
         cut = {"sampling__long_prompts": "truncate"}

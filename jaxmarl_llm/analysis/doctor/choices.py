@@ -17,12 +17,14 @@ from jaxmarl_llm.sampling.choice import truncate
 from jaxmarl_llm.sampling.padding import bucket
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils import agent_axis
+from jaxmarl_llm.utils import precision as precision_lib
 
 FIELDS = ("temperature", "top_k", "top_p", "min_p")
 TEMPERATURES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5, 2.0)
 # Mean |difference| of log-probabilities, in nats, that rounding explains.
-TOLERANCES = {"float32": 1e-4, "tensorfloat32": 1e-2, "float16": 1e-2, "bfloat16": 5e-2}
-PRODUCTS = {"gpu": "tensorfloat32", "tpu": "bfloat16"}  # precision of float32 products on a backend
+TOLERANCES = {
+    "float32": 1e-4, "three passes of bfloat16": 1e-3, "TF32": 1e-2, "float16": 1e-2, "bfloat16": 5e-2,
+}  # fmt: skip
 
 
 class Drawn(NamedTuple):
@@ -69,8 +71,8 @@ def precision(team: Team) -> str:
     """The lowest precision in which the team's policies and samplers multiply: a key of `TOLERANCES`."""
     stacks = [member.stack for member in team.members]
     names = [jnp.dtype(policy.dtype).name for s in stacks for policy in (s.policy, s.sampler or s.policy)]
-    if jax.config.jax_default_matmul_precision is None:
-        names = [PRODUCTS.get(jax.default_backend(), name) if name == "float32" else name for name in names]
+    of_products = precision_lib.of_products(jax.default_backend())
+    names = [of_products if name == "float32" else name for name in names]
     return max(names, key=list(TOLERANCES).index)
 
 

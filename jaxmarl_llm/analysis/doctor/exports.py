@@ -18,7 +18,8 @@ from jaxmarl_llm.team import Member
 from jaxmarl_llm.weights import peft
 
 NOISE = 0.02  # added to the trained parameters, so that a lost adapter is detected
-TOLERANCE = 1e-3  # of the largest logit; both sides compute in float32
+# Of the largest logit, by the dtype that the model is written in; both sides compute in float32.
+TOLERANCES = {"float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
 
 Write = Callable[[Member, str, pathlib.Path, str], None]
 
@@ -55,9 +56,10 @@ def round_trip(
     errors = {form: float(np.abs(logits - wanted).max()) / largest for form, logits in logits_by_form.items()}
     shown = ", ".join(f"{form} {error:.1e}" for form, error in errors.items())
     text = f"{agent}, moved from its base, differs after reading by (of the largest logit): {shown}"
-    if max(errors.values()) <= TOLERANCE:
+    allowed = TOLERANCES[_narrowest(moved, agent)]
+    if max(errors.values()) <= allowed:
         return "ok", text
-    return "fail", f"{text}, allowed {TOLERANCE:g}: do not use what experiments.export writes for this model"
+    return "fail", f"{text}, allowed {allowed:g}: do not use what experiments.export writes for this model"
 
 
 def trained(member: Member, trainable: Any, agent: str) -> Member:
@@ -66,7 +68,8 @@ def trained(member: Member, trainable: Any, agent: str) -> Member:
     random = np.random.default_rng(0)
 
     def move(x):
-        return jnp.asarray(np.asarray(x) + NOISE * random.standard_normal(x.shape, np.float32))
+        moved = np.asarray(x, np.float32) + NOISE * random.standard_normal(x.shape, np.float32)
+        return jnp.asarray(moved, x.dtype)
 
     return dataclasses.replace(member, stack=stack, trainable=jax.tree.map(move, agent_trainable))
 
@@ -88,6 +91,12 @@ def _logits(policy, variables, tokens_L: np.ndarray) -> np.ndarray:
     tokens_1L = jnp.asarray(tokens_L)[None]
     positions_1L = jnp.arange(len(tokens_L))[None]
     return np.asarray(jax.jit(policy.apply)(variables, tokens_1L, positions_1L)[0][0])
+
+
+def _narrowest(member: Member, agent: str) -> str:
+    """The dtype with the fewest digits that the agent's weights are kept, and written, in."""
+    variables = unmerged_variables(member, member.trainable, agent)
+    return max({x.dtype.name for x in jax.tree.leaves(variables)}, key=list(TOLERANCES).index)
 
 
 def _size(member: Member, agent: str) -> int:

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from jaxmarl_llm.utils import device_memory
+
 GIB = 2.0**30
 
 
@@ -51,11 +53,6 @@ def of_device(device) -> Chip | None:
 
 def memory_limit(device) -> float | None:
     """Bytes that programs may take on a device, by its runtime or else the table; None if neither knows."""
-    try:
-        stats = device.memory_stats()
-    except Exception:  # a device that is only described has no runtime; the type of the error varies
-        stats = None
-    if stats and "bytes_limit" in stats:
-        return float(stats["bytes_limit"])
+    limit = device_memory.limit(device)
     chip = of_device(device)
-    return chip and (chip.usable or chip.hbm)
+    return limit or chip and (chip.usable or chip.hbm)

@@ -27,7 +27,9 @@ def state(job: Job) -> TrainState | None:
     """The critics' trained parameters and optimizer state, as shapes; None without critics."""
     if job.critics is None:
         return None
-    critic_job = dataclasses.replace(job, stack=stack(job))
+    # Adapters of critics are float32, full copies are copies of the agents.
+    dtype = job.param_dtype if job.stack.mode == "full" else "float32"
+    critic_job = dataclasses.replace(job, stack=stack(job), param_dtype=dtype)
     number, d_model = len(job.critics.names), job.config.d_model
     learned = jax.eval_shape(functools.partial(value_model.heads, number, d_model), jax.random.key(0))
     if not job.critics.shared:

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 
 from jaxmarl_llm.analysis.planning import job as jobs
@@ -10,6 +11,7 @@ from jaxmarl_llm.analysis.planning.chips import Chip
 from jaxmarl_llm.analysis.planning.job import Call, Job
 from jaxmarl_llm.analysis.planning.work import Work
 from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.utils import dtypes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +74,7 @@ class _Share:
       weights: number of weights of one agent's model that it multiplies with.
       gathered: number of these that other devices hold.
       itemsize: bytes of a number in the computation.
+      kept: bytes of a weight as it is kept.
       model: devices that share every product.
       inner: layers times features, whose sums they exchange.
     """
@@ -81,6 +84,7 @@ class _Share:
     weights: float
     gathered: float
     itemsize: int
+    kept: int
     model: int
     inner: float
 
@@ -90,8 +94,8 @@ class _Share:
 
     @property
     def gather(self) -> float:
-        """Bytes received to gather the weights of all its agents once; master weights are float32."""
-        return self.copies * self.gathered * 4
+        """Bytes received to gather the weights of all its agents once."""
+        return self.copies * self.gathered * self.kept
 
 
 def _share(job: Job, agents: int, policy: Policy) -> _Share:
@@ -105,6 +109,7 @@ def _share(job: Job, agents: int, policy: Policy) -> _Share:
         weights=weights,
         gathered=weights * (cuts.rows - 1) / cuts.rows if fsdp else 0.0,
         itemsize=jnp.dtype(policy.dtype).itemsize,
+        kept=jnp.dtype(job.param_dtype if m.mode == "full" else job.base_dtype).itemsize,
         model=cuts.model,
         inner=job.config.n_layers * job.config.d_model,
     )
@@ -171,12 +176,20 @@ def _update(job: Job, batch: Call, first: bool) -> Phase:
     fsdp = share.gathered > 0
     kept = learned / jobs.cuts(job.stack.layout, n).rows if fsdp else learned
     # Gradients of every micro-batch are added to the sum; AdamW reads and writes weight and two moments, and
-    # reads the gradient.
-    traffic = 4 * kept * (3 * groups * (1 + micro) + (7 if first else 0))
+    # reads the gradient, which is of the weight's dtype.
+    weight, moments = (jnp.dtype(name).itemsize for name in (job.param_dtype, _moment_dtype(job)))
+    step = 3 * weight + 4 * moments if first else 0
+    traffic = kept * (3 * weight * groups * (1 + micro) + step)
     rows = jobs.cuts(job.stack.layout, n).rows
-    summed = 4 * learned * (rows - 1) / rows * groups * (1 + micro) * (1 if fsdp else 2)
+    summed = weight * learned * (rows - 1) / rows * groups * (1 + micro) * (1 if fsdp else 2)
     phase = _phase("update", total, local, share, passes * groups * (1 + micro), traffic, passes * tokens)
     return dataclasses.replace(phase, links=phase.links + summed)
+
+
+def _moment_dtype(job: Job) -> str:
+    """The dtype of the optimizer's moments."""
+    state = jobs.parameters_and_state(job)[1]
+    return next((x.dtype.name for x in jax.tree.leaves(state.opt_state) if dtypes.is_float(x)), "float32")
 
 
 def _read(job: Job, batch: Call, packed) -> work.Update:

@@ -8,21 +8,25 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm import evaluation, sharding
+from jaxmarl_llm import sharding
 from jaxmarl_llm.analysis.planning import chips, estimate, memory, models, search, topology
 from jaxmarl_llm.analysis.planning.job import Call, Critics, Job
 from jaxmarl_llm.config import agent_settings, programs, remote, workload
 from jaxmarl_llm.config.options import is_dotted
+from jaxmarl_llm.evaluation import sizes
 from jaxmarl_llm.factory import systems, training
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import bucket, padded_size
 from jaxmarl_llm.systems.critics import TEAM, ValueLoss
-from jaxmarl_llm.team import Stack
+from jaxmarl_llm.team import Stack, on_platform
+from jaxmarl_llm.utils import dtypes
 from jaxmarl_llm.utils.errors import UserError
 
 
-def jobs(config, devices: Sequence[jax.Device]) -> list[Job]:
+def jobs(config, devices: Sequence[jax.Device], limit: float | None = None) -> list[Job]:
     """One job per architecture of the team, in the order of its stacks; remote agents have none.
+
+    ``limit``: bytes that programs may take of a device; None: what is known of it.
 
     Raises:
       ValueError: for unknown models or none, too short contexts, and a mesh that the devices do not make.
@@ -35,7 +39,25 @@ def jobs(config, devices: Sequence[jax.Device]) -> list[Job]:
     for name in dict.fromkeys(name for name in names if not remote.is_remote(name)):
         agents = tuple(a for a, model in zip(config.team.agents, names, strict=True) if model == name)
         stack_jobs.append(_job(config, name, agents, layout, tuple(devices)))
-    return stack_jobs
+    return _with_evaluations(config, stack_jobs, limit or chips.memory_limit(devices[0]))
+
+
+def _with_evaluations(config, stack_jobs: list[Job], limit: float | None) -> list[Job]:
+    """The jobs with the calls of an evaluation's batch, which is sized as a run would (`evaluation.sizes`)."""
+    samples, turns = config.eval.samples + 1, config.train.turns
+    held = sum(map(memory.state_bytes, stack_jobs))
+
+    def calls(job: Job, items: int) -> tuple[Call, ...]:
+        return _calls(config, job.stack.agents, [items] + [items * samples] * (turns - 1), samples, 1)
+
+    def items(job: Job) -> int:
+        of_item, of_training = (
+            max(memory.sampler_cache(job, call) for call in of) for of in (calls(job, 1), job.calls)
+        )
+        return sizes.items_that_fit(of_item, of_training, held, limit, samples)
+
+    number = min(map(items, stack_jobs))
+    return [dataclasses.replace(job, eval_calls=calls(job, number)) for job in stack_jobs]
 
 
 def _layout(config, devices: Sequence[jax.Device]) -> sharding.Layout:
@@ -57,33 +79,30 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
     policy = stack_layout.policy(policy)
     c = config.team
     scale = c.alpha / c.rank if c.mode == "adapters" else 1.0
-    # As `team.build` does on such devices.
-    sampler = policy.clone(
-        dtype=jnp.dtype(config.sampling.dtype or policy.dtype), apart=devices[0].platform == "cpu"
-    )
-    loss, eval_samples = training.loss_config(config), config.eval.samples + 1
+    sampler = policy.clone(dtype=jnp.dtype(config.sampling.dtype or policy.dtype))
+    # No tokenizer is read: which token ends a completion changes no shape.
+    stack = Stack(agents, policy, (0,), c.mode, scale, (), sampler, stack_layout)
+    loss = training.loss_config(config)
     # The longest completion of any agent stands for all of them.
     longest = dataclasses.replace(loss.sampling, agents=(), max_new_tokens=loss.sampling.longest)
     loss = dataclasses.replace(loss, sampling=longest)
-    problems = max(1, evaluation.ROWS_PER_BATCH // eval_samples)
     samples = config.train.group + config.train.partner_samples
     return Job(
-        # No tokenizer is read: which token ends a completion changes no shape.
-        stack=Stack(agents, policy, (0,), c.mode, scale, (), sampler, stack_layout),
+        stack=on_platform(stack, devices[0].platform),
         rank=c.rank,
         targets=tuple(c.targets),
         keep_reference=loss.reads_reference,
         width=bucket(config.sampling.max_prompt_tokens),
         calls=_calls(config, agents, workload.nodes(config), samples),
-        eval_calls=_calls(
-            config, agents, [problems] + [problems * eval_samples] * (config.train.turns - 1), eval_samples, 1
-        ),
+        eval_calls=(),
         batches=_batches(config, agents),
         updates=config.train.minibatches,
         loss=loss,
         optimizer=training.build_optimizer(config),
         devices=devices,
         critics=_critics(config, agents, stack_layout),
+        base_dtype=dtypes.widened(config.model_options.dtype or models.stored_dtype(name), policy.dtype).name,
+        param_dtype=config.train.param_dtype,
     )
 
 
@@ -246,7 +265,7 @@ def measuring(config, devices: Sequence[jax.Device], limit: float | None, tries:
     left = tries + 1
 
     def jobs_and_bytes(settings: search.Settings) -> tuple[list[Job], list[float], float]:
-        stack_jobs = jobs(with_settings(config, settings), devices)
+        stack_jobs = jobs(with_settings(config, settings), devices, limit)
         held = [memory.state_bytes(job) for job in stack_jobs]
         # While an update overlaps with the next rollout, that one uses copies of the trained parameters.
         copies = sum(map(memory.trainable_bytes, stack_jobs)) if config.train.overlap else 0.0

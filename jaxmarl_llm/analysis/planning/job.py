@@ -2,15 +2,16 @@
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm import adapters, update
+from jaxmarl_llm.evaluation import sizes
 from jaxmarl_llm.policy import Policy, PolicyConfig
-from jaxmarl_llm.sharding import Layout
+from jaxmarl_llm.sharding import cuts
 from jaxmarl_llm.systems.critics import ValueLoss
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import Batch, LossConfig, Packed, TrainState
@@ -61,6 +62,7 @@ class Job:
       loss, optimizer: of the update.
       devices: those of the mesh; the first holds everything where the layout has none.
       critics: None for a team that learns without critics.
+      base_dtype, param_dtype: that frozen parameters and those that learn are kept in.
     """
 
     stack: Stack
@@ -76,6 +78,8 @@ class Job:
     optimizer: Any
     devices: tuple[jax.Device, ...]
     critics: Critics | None = None
+    base_dtype: str = "float32"
+    param_dtype: str = "float32"
 
     @property
     def config(self) -> PolicyConfig:
@@ -90,14 +94,15 @@ class Job:
 def parameters(job: Job) -> tuple[Any, Any]:
     """Base and trained parameters, as `jax.ShapeDtypeStruct` with shardings; None where there are none."""
     stack, agents = job.stack, len(job.stack.agents)
-    base = _base(stack.policy.clone(fetch=None))
+    base = in_dtype(_base(stack.policy.clone(fetch=None)), job.base_dtype)
     if stack.mode == "frozen":
         return with_shardings(job, base, False), None
     if stack.mode == "adapters":
-        options = dict(params=base, agents=agents, rank=job.rank, targets=job.targets)
+        options = dict(params=base, agents=agents, rank=job.rank, targets=job.targets, dtype=job.param_dtype)
         trainable = jax.eval_shape(functools.partial(adapters.init, **options), jax.random.key(0))
     else:
         trainable = jax.tree.map(lambda x: jax.ShapeDtypeStruct((agents, *x.shape), x.dtype), base)
+        trainable = in_dtype(trainable, job.param_dtype)
         base = base if job.keep_reference else None
     return with_shardings(job, base, False), with_shardings(job, trainable, True)
 
@@ -138,32 +143,9 @@ def update_arguments(job: Job) -> tuple:
     return job.stack, job.loss, job.optimizer, base, state, packed, critics_part
 
 
-class Cuts(NamedTuple):
-    """Numbers of parts into which a mesh cuts arrays of some agents: agents, rows, and along ``model``."""
-
-    agent: int
-    rows: int
-    model: int
-
-    def of_rows(self, rows: int) -> float:
-        """Rows on one device: all of them where they cannot be cut evenly."""
-        return rows / self.rows if rows % self.rows == 0 else rows
-
-
-def cuts(layout: Layout, agents: int) -> Cuts:
-    """Return how a layout cuts the arrays of ``agents`` agents."""
-    if layout.mesh is None:
-        return Cuts(1, 1, 1)
-    layout = layout.for_stack(agents)
-    of_agents = 1 if "agent" in layout.rows else layout.mesh.shape["agent"]
-    return Cuts(of_agents, layout.shards, layout.mesh.shape["model"])
-
-
 def cache_bytes(job: Job, tokens: int, policy: Policy) -> float:
     """Bytes on one device of keys and values of ``tokens`` tokens of one row, as ``policy`` computes them."""
-    c, parts = job.config, cuts(job.stack.layout, 1).model
-    heads = c.n_kv_heads / (parts if c.n_kv_heads % parts == 0 else 1)
-    return 2 * c.n_layers * heads * c.head_dim * tokens * jnp.dtype(policy.dtype).itemsize
+    return tokens * sizes.token_bytes(policy, cuts(job.stack.layout, 1).model)
 
 
 def pack(job: Job, batch: Call) -> Packed:
@@ -198,6 +180,11 @@ def bytes_per_device(tree) -> int:
 def _base(policy: Policy):
     dummy = jnp.zeros((1, 1), jnp.int32)
     return jax.eval_shape(policy.init, jax.random.key(0), dummy, dummy)
+
+
+def in_dtype(tree, dtype: str):
+    """Shapes of floating-point arrays in another dtype."""
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.dtype(dtype)), tree)
 
 
 def shapes(tree):

@@ -11,6 +11,7 @@ from jaxmarl_llm import sampling, update
 from jaxmarl_llm.analysis.planning import critics
 from jaxmarl_llm.analysis.planning import job as jobs
 from jaxmarl_llm.analysis.planning.job import Call, Job
+from jaxmarl_llm.evaluation import sizes
 from jaxmarl_llm.update import LossConfig
 
 
@@ -167,12 +168,9 @@ def fits(programs: dict[str, Memory | DoesNotFit], limit: float | None) -> bool:
 
 def sampler_cache(job: Job, call: Call) -> float:
     """Bytes of keys and values on one device: every prompt once, and room for every completion."""
-    rows = call.prompts * call.samples
-    cuts = jobs.cuts(job.stack.layout, len(call.agents))
-    return len(call.agents) / cuts.agent * (
-        cuts.of_rows(call.prompts) * jobs.cache_bytes(job, job.width, job.stack.sampler)
-        + cuts.of_rows(rows) * jobs.cache_bytes(job, job.tokens, job.stack.sampler)
-    )  # fmt: skip
+    rows = call.prompts, call.prompts * call.samples
+    inputs = job.stack.sampler, job.stack.layout, len(call.agents), rows, (job.width, job.tokens)
+    return sizes.cache_bytes(*inputs)
 
 
 def update_cache(job: Job) -> float:

@@ -1,7 +1,7 @@
 """Published architectures by hub id, so that a plan needs neither weights nor the hub."""
 
 from jaxmarl_llm.policy import PolicyConfig
-from jaxmarl_llm.utils import user_cache
+from jaxmarl_llm.utils import files, user_cache
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import hf_config, random_weights
 
@@ -52,6 +52,20 @@ FAMILIES = {
 }
 VARIANTS = ("-Instruct", "-Base", "-it", "-pt")  # of the same architecture
 BUNDLED = {"smollm2-135m-instruct": "HuggingFaceTB/SmolLM2-135M"}
+
+
+def stored_dtype(name: str) -> str:
+    """The dtype that a model's parameters are stored in, as its config.json says; errors as `policy_config`.
+
+    The bundled model is converted to float32; the published ones are in bfloat16.
+    """
+    path = user_cache.expanded(name)
+    path = path / "config.json" if path.is_dir() else path
+    if path.is_file() and path.suffix == ".json":
+        raw = files.read_json(path)
+        kind = raw.get("dtype") or raw.get("torch_dtype")
+        return kind if kind in ("bfloat16", "float16") else "float32"
+    return "float32" if name in BUNDLED or name == "random-tiny" else "bfloat16"
 
 
 def policy_config(name: str) -> PolicyConfig:

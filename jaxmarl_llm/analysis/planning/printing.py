@@ -2,6 +2,7 @@
 
 from jaxmarl_llm.analysis.planning import chips, estimate, from_config, memory, search, tables
 from jaxmarl_llm.config import workload
+from jaxmarl_llm.factory import hardware
 from jaxmarl_llm.utils import console
 
 
@@ -15,6 +16,7 @@ def print_plan(config, topology: str, memory_gib: float | None, tries: int) -> i
       tries: most settings to compile in search of some that fit; 0: no search.
     """
     devices, name = from_config.devices(topology)
+    hardware.prepare(config, devices)
     settings = from_config.settings(config)
     limit = memory_gib * chips.GIB if memory_gib else chips.memory_limit(devices[0])
     measure, promising = from_config.measuring(config, devices, limit, tries)

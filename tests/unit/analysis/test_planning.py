@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxmarl_llm.analysis.planning import chips, memory, models, search, topology, work
+from configs import coding
+from jaxmarl_llm.analysis.planning import chips, from_config, job, memory, models, search, topology, work
 from jaxmarl_llm.policy import Policy, PolicyConfig, Windows, prefill
 from jaxmarl_llm.weights import hf_config
 
@@ -192,3 +193,58 @@ def test_other_meshes_have_as_many_devices_and_divide_agents_and_heads():
     assert len(set(shapes)) == len(shapes) and START not in shapes
     for s in shapes:
         assert s.agent * s.data * s.model == 4 and s.agent in (1, 2)
+
+
+@pytest.mark.parametrize("model, fields, fits", [
+    # Bytes of state and gradients by shape: 16 and 8 a parameter of each of two agents.
+    ("Qwen/Qwen2.5-Coder-3B-Instruct", {"team.mode": "full"}, False),
+    ("Qwen/Qwen2.5-Coder-3B-Instruct",
+     {"team.mode": "full", "train.param_dtype": "bfloat16", "train.moment_dtype": "bfloat16"}, True),
+    ("Qwen/Qwen2.5-Coder-7B-Instruct", {"team.mode": "adapters"}, True),
+])  # fmt: skip
+def test_what_two_agents_hold_on_one_card_of_80_gb(model, fields, fits):
+    config = coding.get_config("he_1turn")
+    config.update_from_flattened_dict({"model": model, "policy.dtype": "bfloat16", **fields})
+    (actual,) = from_config.jobs(config, jax.devices()[:1])
+    held = memory.state_bytes(actual) + memory.trainable_bytes(actual)
+    weights = work.Model(actual.config).parameters
+    if fields["team.mode"] == "full":
+        each = 8 if fits else 16
+        assert held == pytest.approx(2 * each * weights, rel=0.01)
+    else:  # the base once in bfloat16; four float32 numbers for each of the adapters'
+        own = 2 * work.Model(actual.config, "adapters", actual.rank, actual.targets).adapter
+        assert held == pytest.approx(2 * weights + 16 * own, rel=0.01)
+    assert (held + memory.sampler_cache(actual, actual.calls[0]) < 0.9 * 80e9) == fits
+
+
+def test_the_base_of_a_plan_is_as_stored_and_no_narrower_than_the_computation(tmp_path):
+    config = coding.get_config("smoke")
+    (tmp_path / "config.json").write_text(json.dumps(hf_config.hf_config(SMALL, "bfloat16")))
+    config.model, config.sampling.max_prompt_tokens, config.sampling.max_new_tokens = str(tmp_path), 16, 16
+    for policy, given, wanted in (("float32", "", "float32"), ("bfloat16", "", "bfloat16"),
+                                  ("bfloat16", "float32", "float32")):  # fmt: skip
+        config.policy.dtype, config.model_options.dtype = policy, given
+        (actual,) = from_config.jobs(config, jax.devices()[:1])
+        base, trainable = job.parameters(actual)
+        assert {x.dtype.name for x in jax.tree.leaves(base)} == {wanted}
+        assert {x.dtype.name for x in jax.tree.leaves(trainable)} == {"float32"}
+    assert models.stored_dtype("smollm2-135m-instruct") == "float32"
+    assert models.stored_dtype("Qwen/Qwen3-0.6B") == "bfloat16"
+
+
+def test_evaluations_shrink_with_the_memory_and_not_below_the_training():
+    config = coding.get_config("he_1turn")
+    config.update_from_flattened_dict({"model": "Qwen/Qwen2.5-Coder-3B", "policy.dtype": "bfloat16"})
+    device = jax.devices()[:1]
+    answers = config.eval.samples + 1
+    sizes_by_limit = {}
+    for limit in (None, 200e9, 9e9, 1e9):
+        (actual,) = from_config.jobs(config, device, limit)
+        sizes_by_limit[limit] = actual.eval_calls[0].prompts
+        assert actual.eval_calls[0].samples == answers
+        held, cache = memory.state_bytes(actual), memory.sampler_cache(actual, actual.eval_calls[0])
+        if limit is not None:
+            most = max(memory.sampler_cache(actual, call) for call in actual.calls)
+            assert cache <= max(most, (limit - held) / 2) or actual.eval_calls[0].prompts == 1
+    assert sizes_by_limit[None] == sizes_by_limit[200e9] == 96 // answers
+    assert 1 <= sizes_by_limit[1e9] <= sizes_by_limit[9e9] < 96 // answers

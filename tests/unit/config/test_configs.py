@@ -195,6 +195,8 @@ def test_choices(path):
         config = changed(path, value)
         config.update_from_flattened_dict(READ_WITH.get(path, {}))
         config.train.importance_cap = 2.0 * (path == "sampling.dtype")  # a sampler of its own asks for it
+        if (path, value) == ("policy.dtype", "float16"):
+            config.team.mode = "frozen"
         config.train.normalise = value == "agent"
         needed = {"c3": "tree", "solo": "pipeline"}
         config.train.protocol = needed.get(value, config.train.protocol)
@@ -295,6 +297,7 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
      "train.prompts_per_microbatch=4: must divide the 2 problems of a minibatch"),
     ({"sampling.dtype": "bfloat16"},
      "sampling.dtype='bfloat16': the sampler differs .* correct for it with train.importance_cap"),
+    ({"policy.dtype": "float16"}, "policy.dtype='float16': small gradients .* allowed are float32 and bfloat16"),
     ({"train.overlap": True}, "train.overlap=True: answers come from the policy before an update"),
     ({"train.overlap": True, "train.clip": 0.2, "mesh.data": 2}, "train.overlap=True: two programs at once"),
     ({"mesh.agent": 0}, "mesh.agent=0: allowed is 1 to any larger number"),

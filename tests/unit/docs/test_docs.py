@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import nbformat
 import pytest
@@ -130,6 +131,23 @@ def test_the_python_of_the_readme_runs():
     # Advantages 1.5 - 6.5, 6.5 - 1.5, 3 - 5, 5 - 3; the ratio exp(0.1) is within 1 +- 0.2; of 3, 2, 3 and 1
     # tokens: - exp(0.1) (3 * -5 + 2 * 5 + 3 * -2 + 1 * 2) / 4 = 2.4866.
     assert done.stdout.startswith("[-5.0, 5.0, -2.0, 2.0] 2.4866"), done.stdout + done.stderr
+
+
+def test_the_readme_names_every_accelerators_extra_with_its_driver():
+    text = (ROOT / "README.md").read_text()
+    install = " ".join(text.partition("## Install")[2].partition("## ")[0].split())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras, (versions,) = project["optional-dependencies"], (
+        d.removeprefix("jax") for d in project["dependencies"] if re.match(r"jax\W", d)
+    )  # fmt: skip
+    for name in ("cuda12", "cuda13", "tpu"):  # the same JAX as without an accelerator
+        assert extras[name] == [f"jax[{name}]{versions}"]
+    assert extras["gpu"] == ["jaxmarl_llm[cuda13]"]
+    # What JAX's page on installation asks for.
+    for extra, driver in (("cuda13", "580"), ("cuda12", "525")):
+        assert re.search(rf"`\[{extra}\]`[^\[]*driver {driver} or newer", install), install
+    assert "`[gpu]`, which is `[cuda13]`" in install and re.search(r"`\[tpu\]`, no driver", install)
+    assert len(text.splitlines()) <= 120
 
 
 def test_make_alone_lists_its_targets():

@@ -142,6 +142,14 @@ def test_options_reach_their_places():
     plain = training.loss_config(config(train__clip=0.0))
     assert plain.clip is None and plain.importance_cap is None
     assert training.loss_config(config(train__clip=0.0, train__importance_cap=1.2)).importance_cap == 1.2
+    assert loss.importance_bound == plain.importance_bound == 0
+    half = training.loss_config(config(policy__dtype="bfloat16", train__importance_bound=0.03))
+    assert (half.importance_cap, half.importance_bound) == (2.0, 0.03)
+    for other in (dict(train__clip=0.2), dict(train__importance_cap=1.2), dict(train__importance_bound=0.0),
+                  dict(train__comlrl_compat=True), dict(train__system="sft"), dict(train__system="madpo")):  # fmt: skip
+        uncorrected = training.loss_config(config(policy__dtype="bfloat16", **other))
+        assert uncorrected.importance_bound == 0
+        assert uncorrected.importance_cap == other.get("train__importance_cap")
     wanted = magrpo.CreditConfig("max", True, 0.9, "sum", (1.0, 0.5), True, "agent", "last", 0.0, 2, "mean")
     assert systems.credit_config(c) == wanted
     assert (loss.dual_clip, loss.drop_truncated) == (None, False)

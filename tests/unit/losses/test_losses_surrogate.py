@@ -245,6 +245,14 @@ def test_importance_weights_are_truncated_and_constant(ratio, advantage, grad):
     np.testing.assert_allclose(got, grad, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("ratio", "weight"), [(1.05, 1.0), (0.96, 1.0), (1.2, 1.2), (0.8, 0.8), (5.0, 2.0)])
+def test_ratios_within_the_bound_count_as_one(ratio, weight):
+    _, got = _of_one_token(ratio, -1.0, importance_cap=2.0, importance_bound=0.1)
+    np.testing.assert_allclose(got, weight, rtol=1e-5)
+    with pytest.raises(ValueError, match="importance_bound=0.1; allowed: 0, or a number above 0 together"):
+        _of_one_token(ratio, -1.0, importance_bound=0.1)
+
+
 def test_importance_weights_undo_another_sampler():
     # Over all five tokens, each as often as the sampler mu draws it, the gradient is that of E_pi[A].
     logits_V, behind_V = np.array([0.3, -1.0, 2.0, 0.0, 0.5]), np.array([0.1, -0.8, 1.7, 0.4, 0.3])

@@ -23,6 +23,12 @@ def test_token_diagnostics_by_hand():
     np.testing.assert_allclose(got["entropy"], 0.7, rtol=1e-6)
 
 
+def test_the_share_outside_a_bound():
+    got = diagnose(NOW_BL, THEN_BL, ADVANTAGES_B, MASK_BL, bound=0.2)
+    np.testing.assert_allclose(got.outside_bound.mean(), 4 / 5, rtol=1e-6)  # all but 1.1
+    assert diagnose(NOW_BL, THEN_BL, ADVANTAGES_B, MASK_BL).outside_bound.count == 0
+
+
 def test_clip_fraction_at_sequence_level():
     # Row ratios 1.5 * 0.5 * 1.1 = 0.825 with A > 0: kept. 0.5 * 1.5 = 0.75 with A < 0: clipped.
     got = diagnose(NOW_BL, THEN_BL, ADVANTAGES_B, MASK_BL, clip=0.2, ratio_level="sequence").values()

@@ -1,6 +1,8 @@
 """Updates against full forward passes, finite differences and one agent at a time."""
 
 import dataclasses
+import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,7 @@ from update_cases import CLIPPED, ENDS, PLAIN, PROMPTS, assert_close, oracle_los
 
 from jaxmarl_llm import losses, update
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.update import LossConfig, comlrl_compat, packing
+from jaxmarl_llm.update import LossConfig, comlrl_compat, gradient, packing
 
 TRUNCATED = SamplingParams(6, temperature=0.8, top_k=30, top_p=0.9)
 gradients = tiny.gradients
@@ -102,6 +104,7 @@ def test_a_completion_that_was_cut_off_gives_no_gradient():
         dict(clip=(0.05, 0.1), dual_clip=1.2, aggregation="token"),
         dict(clip=(0.01, 0.02), ratio_level="sequence_normalised", aggregation="constant"),
         dict(importance_cap=1.2),
+        dict(importance_cap=1.2, importance_bound=0.1),
     ],
 )
 def test_the_options_of_the_loss_reach_it(options):
@@ -119,6 +122,11 @@ def test_the_options_of_the_loss_reach_it(options):
         expected = losses.policy_gradient(*fixed, behaviour_logprobs_BL=then_RL, token_budget=6, **options)
         np.testing.assert_allclose(pg.sum[n], expected.sum, rtol=1e-3)
         assert pg.count[n] == expected.count
+        if "importance_bound" in options:
+            log_ratio_RL = losses.log_ratio(now_RL, then_RL, mask_RL)
+            outside = np.abs(np.exp(log_ratio_RL) - 1)[mask_RL] > 0.1
+            assert 0 < outside.mean() < 1
+            np.testing.assert_allclose(seen.outside_bound.mean()[n], outside.mean(), atol=0.051)  # near the bound
         if "clip" not in options:
             continue
         level = options.get("ratio_level", "token")
@@ -136,6 +144,20 @@ def test_micro_batches_change_nothing():
     assert_close(cut(1), cut(2), atol=2e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="prompts_per_microbatch=3 does not divide 2"):
         cut(3)
+
+
+def test_rows_of_one_prompt_share_its_keys_and_copy_none():
+    """With several prompts keys and values are gathered for each row, and their gradients scattered back."""
+
+    def moved(size):
+        config = LossConfig(PLAIN, prompts_per_microbatch=size)
+        inputs = tiny.params(), tiny.lora(), config.pack(sampled(PLAIN))
+        learn = functools.partial(gradient.gradients, tiny.stack(), config)
+        text = jax.jit(learn).lower(*inputs).as_text()
+        ends = re.findall(r"stablehlo\.(?:gather|scatter).*?-> tensor<([\dx]+)x[a-z]", text, re.DOTALL)
+        return [shape for shape in ends if shape.count("x") >= 4]  # layers, (agents,) rows, heads, width, slots
+
+    assert moved(1) == [] and moved(2) != []
 
 
 def test_a_stack_learns_as_its_agents_alone():

@@ -1,0 +1,42 @@
+"""From a config to the devices: the memory that JAX takes of them, the precision of products, and both in words."""
+
+import math
+
+import jax
+
+from jaxmarl_llm.utils import device_memory, precision
+
+GIB = 2.0**30
+
+
+def prepare(config, devices=None) -> None:
+    """Set what must be set before anything is compiled, and start the backend.
+
+    ``devices``: those that programs are compiled for; None: those that are here.
+    """
+    device_memory.take(config.device.memory_fraction)
+    platform = devices[0].platform if devices else jax.default_backend()
+    precision.use(config.policy.precision, platform)
+
+
+def lines(config) -> list[str]:
+    """The first lines of a run after `prepare`: backend and devices, precision, and memory on accelerators."""
+    devices, platform = jax.devices(), jax.default_backend()
+    used = math.prod(config.mesh[axis] for axis in ("agent", "data", "model")) or 1
+    number = f"{used} of {len(devices)}" if used < len(devices) else str(len(devices))
+    kind, sampling = devices[0].device_kind, config.sampling.dtype or config.policy.dtype
+    drawn = "" if sampling == config.policy.dtype else f", of the sampler in {sampling}"
+    shown = [
+        f"backend: {platform}, {number} x {kind}",
+        f"precision: computation in {config.policy.dtype}{drawn}, products of float32 numbers in "
+        f"{precision.of_products(platform)}",
+    ]
+    return shown if platform == "cpu" else [*shown, _memory(devices[0], platform)]
+
+
+def _memory(device, platform: str) -> str:
+    """What programs may take of a device."""
+    most = device_memory.limit(device)
+    limit = "limit not known" if most is None else f"at most {most / GIB:.1f} GiB"
+    share = f" ({device_memory.about()})" if platform == "gpu" else ""
+    return f"memory of a device: {limit}{share}"
