@@ -57,6 +57,11 @@ def load(
     return LoadedModel(policy, params, tokenizer)
 
 
+def architecture(name_or_path: str = model_files.DEFAULT) -> PolicyConfig:
+    """The sizes of a model of `load`, whose weights are not read; its errors for what is no model."""
+    return _config(model_files.find(name_or_path))
+
+
 def save(model: LoadedModel, folder) -> None:
     """Write ``model`` as a Hugging Face folder that `transformers` and `load` read, in its parameters' dtype.
 
