@@ -63,6 +63,7 @@ class Presence:
 
     def lost(self) -> list[str]:
         """Sentences about the others that failed, or that give no sign of life any more; takes some intervals."""
+        self._read()  # the last sign of one that is gone is not one of life
         since = time.monotonic()
         while time.monotonic() < since + 4 * self._interval:
             time.sleep(self._interval / 4)
